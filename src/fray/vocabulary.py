@@ -1,0 +1,186 @@
+"""Every name that crosses a process border: API group, labels, annotations, environment, reasons.
+
+Another program (kubectl, the operator, a pod, a dashboard) may match on these strings, so a change
+here is a change of the API. Standard library only, constants only: what a name *means* is decided in
+`fray.plan`; what GKE and hardware call things stands in `fray.accelerators`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+# --- API group ----------------------------------------------------------------------------------------
+
+GROUP: Final = "fray.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+FRAYJOB_KIND: Final = "FrayJob"
+FRAYJOB_PLURAL: Final = "frayjobs"
+FRAYJOB_SHORT_NAME: Final = "fj"
+
+# --- labels and annotations on the objects that Fray makes ----------------------------------------------
+
+LABEL_JOB: Final = f"{GROUP}/job"
+"""On every object made for a FrayJob: the FrayJob's name (it always fits, names end at 63)."""
+LABEL_ATTEMPT: Final = f"{GROUP}/attempt"
+"""On every object of an attempt: its number, from 1."""
+LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+MANAGED_BY: Final = "fray"
+ANNOTATION_ORIGINAL_NAME: Final = f"{GROUP}/original-name"
+"""The name the user gave, where it was no legal object name and had to be sanitised."""
+
+# --- JobSet and Job (gke.md 4.4): names that these controllers own ---------------------------------------
+
+JOBSET_API_VERSION: Final = "jobset.x-k8s.io/v1alpha2"
+LABEL_JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
+LABEL_REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
+LABEL_JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
+LABEL_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+ANNOTATION_EXCLUSIVE_TOPOLOGY: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+REPLICATED_JOB: Final = "slice"
+"""The one replicatedJob of a gang. Short, since it counts against the 63 characters of a pod's name."""
+CONTAINER: Final = "main"
+"""The container that runs the entrypoint; a podTemplate overlay reaches it by this name."""
+
+# --- Kueue and the cluster autoscaler --------------------------------------------------------------------
+
+LABEL_KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
+LABEL_KUEUE_PRIORITY: Final = "kueue.x-k8s.io/priority-class"
+ANNOTATION_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+# --- environment of a job's process ----------------------------------------------------------------------
+
+ENV_JOB_NAME: Final = "FRAY_JOB_NAME"
+ENV_ATTEMPT: Final = "FRAY_ATTEMPT"
+ENV_SLICE: Final = "FRAY_SLICE"
+"""Index of this host's slice, from 0; GPU and CPU gangs are one slice."""
+ENV_NUM_SLICES: Final = "FRAY_NUM_SLICES"
+ENV_HOST: Final = "FRAY_HOST"
+"""Index of this host within its slice, from 0."""
+ENV_HOSTS_PER_SLICE: Final = "FRAY_HOSTS_PER_SLICE"
+ENV_COORDINATOR_ADDRESS: Final = "FRAY_COORDINATOR_ADDRESS"
+"""`host:port` at which rank 0 may offer a rendezvous."""
+ENV_PORT_PREFIX: Final = "FRAY_PORT_"
+"""Followed by the port's name in upper case: the port to bind, which may differ on a laptop."""
+ENV_ROOT_JOB: Final = "FRAY_ROOT_JOB"
+"""The job at the top of the tree this job belongs to; actors' names are scoped by it."""
+
+ENV_JOBSET_NAME: Final = "JOBSET_NAME"
+ENV_REPLICATED_JOB: Final = "REPLICATED_JOB_NAME"
+ENV_JOB_INDEX: Final = "JOB_INDEX"
+ENV_COMPLETION_INDEX: Final = "JOB_COMPLETION_INDEX"
+"""Injected by the Job controller into pods of Indexed Jobs."""
+ENV_TPU_WORKER_ID: Final = "TPU_WORKER_ID"
+ENV_TPU_WORKER_HOSTNAMES: Final = "TPU_WORKER_HOSTNAMES"
+ENV_TPU_PROCESS_ADDRESSES: Final = "TPU_PROCESS_ADDRESSES"
+ENV_TPU_PROCESS_PORT: Final = "TPU_PROCESS_PORT"
+ENV_MEGASCALE_NUM_SLICES: Final = "MEGASCALE_NUM_SLICES"
+ENV_MEGASCALE_SLICE_ID: Final = "MEGASCALE_SLICE_ID"
+ENV_MEGASCALE_COORDINATOR_ADDRESS: Final = "MEGASCALE_COORDINATOR_ADDRESS"
+ENV_MEGASCALE_PORT: Final = "MEGASCALE_PORT"
+ENV_JAX_PLATFORMS: Final = "JAX_PLATFORMS"
+ENV_LIBTPU_INIT_ARGS: Final = "LIBTPU_INIT_ARGS"
+ENV_JAX_COORDINATOR_ADDRESS: Final = "JAX_COORDINATOR_ADDRESS"
+ENV_JAX_COORDINATOR_PORT: Final = "JAX_COORDINATOR_PORT"
+ENV_JAX_NUM_PROCESSES: Final = "JAX_NUM_PROCESSES"
+ENV_JAX_PROCESS_ID: Final = "JAX_PROCESS_ID"
+ENV_MASTER_ADDR: Final = "MASTER_ADDR"
+ENV_MASTER_PORT: Final = "MASTER_PORT"
+ENV_RANK: Final = "RANK"
+ENV_WORLD_SIZE: Final = "WORLD_SIZE"
+ENV_NODE_RANK: Final = "NODE_RANK"
+ENV_NNODES: Final = "NNODES"
+ENV_GPUS_PER_NODE: Final = "GPUS_PER_NODE"
+ENV_NCCL_DEBUG: Final = "NCCL_DEBUG"
+ENV_NCCL_SOCKET_IFNAME: Final = "NCCL_SOCKET_IFNAME"
+
+
+# --- status ------------------------------------------------------------------------------------------------
+
+
+class Phase(StrEnum):
+    """One word for `kubectl get`; derived from the conditions and never read back."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    SUSPENDED = "Suspended"
+    STOPPING = "Stopping"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+
+
+class ConditionType(StrEnum):
+    """Types of `status.conditions`."""
+
+    ACCEPTED = "Accepted"
+    SCHEDULED = "Scheduled"
+    RUNNING = "Running"
+    FINISHED = "Finished"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+
+
+class Reason(StrEnum):
+    """Stable reasons of conditions and attempts: a user may alert on them."""
+
+    # Accepted
+    VALID = "Valid"
+    WORKERS_NOT_SUPPORTED = "WorkersNotSupported"
+    FEATURE_NOT_SUPPORTED = "FeatureNotSupported"
+    # Scheduled, Running
+    ALL_HOSTS_PLACED = "AllHostsPlaced"
+    HOSTS_STARTING = "HostsStarting"
+    ALL_HOSTS_RUNNING = "AllHostsRunning"
+    NO_MATCHING_NODE_POOL = "NoMatchingNodePool"
+    INSUFFICIENT_CAPACITY = "InsufficientCapacity"
+    UNTOLERATED_TAINT = "UntoleratedTaint"
+    UNSCHEDULABLE = "Unschedulable"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    IMAGE_PULL_FAILED = "ImagePullFailed"
+    CONTAINER_CONFIG_INVALID = "ContainerConfigInvalid"
+    ADMISSION_REFUSED = "AdmissionRefused"
+    NAME_TAKEN = "NameTaken"
+    BACK_OFF = "BackOff"
+    NOT_STARTED = "NotStarted"
+    SUSPENDED = "Suspended"
+    STOPPING = "Stopping"
+    ENDED = "Ended"
+    IN_PROGRESS = "InProgress"
+    # how an attempt or a job ended
+    COMPLETED = "Completed"
+    NON_ZERO_EXIT = "NonZeroExit"
+    KILLED_BY_SIGNAL = "KilledBySignal"
+    OUT_OF_MEMORY = "OutOfMemory"
+    START_FAILED = "StartFailed"
+    PENDING_TIMEOUT = "PendingTimeout"
+    ACTIVE_TIMEOUT = "ActiveTimeout"
+    TOTAL_TIMEOUT = "TotalTimeout"
+    STOP_REQUESTED = "StopRequested"
+    RUNNER_LOST = "RunnerLost"
+
+
+class VerdictKind(StrEnum):
+    """What an attempt's end is charged to."""
+
+    SUCCESS = "Success"
+    FAILURE = "Failure"
+    PREEMPTION = "Preemption"
+    SUSPENDED = "Suspended"
+    STOPPED = "Stopped"
+
+
+# --- exit codes of `fray run`, and of shells ---------------------------------------------------------------
+
+EXIT_FAILURE: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_TIMEOUT: Final = 124
+"""As `timeout(1)`."""
+EXIT_NOT_EXECUTABLE: Final = 126
+EXIT_NOT_FOUND: Final = 127
+EXIT_SIGNAL_BASE: Final = 128
+"""A process ended by signal N counts as exit code 128 + N, as in a shell."""
+EXIT_INTERRUPTED: Final = 130
