@@ -1,0 +1,93 @@
+"""The one home of TPU and GPU facts: names, topologies, hosts, chips, machine types, node labels.
+
+Everything else in Fray (client checks, the CRD's rules, pod placement) asks here and keeps no copy of
+its own. `tpu` and `gpu` turn a user's accelerator name into the hosts that it needs;
+`tpu_generations` is the table of TPU facts, `nearest_tpu` the advice after a typing error, and
+`node_labels` the keys that GKE puts on accelerator nodes. Standard library only; tables are expanded at
+first use. What a job does with these facts (selectors, tolerations, child Jobs) doesn't belong here.
+"""
+
+from fray.accelerators.gpu import GpuHost, legal_gpu_counts, legal_gpu_types, lookup_gpu
+from fray.accelerators.node_labels import (
+    GPU_RESOURCE,
+    LABEL_ACCELERATOR_COUNT,
+    LABEL_COMPUTE_CLASS,
+    LABEL_FLEX_START,
+    LABEL_GPU_ACCELERATOR,
+    LABEL_INSTANCE_TYPE,
+    LABEL_NODE_POOL,
+    LABEL_PLACEMENT_POLICY,
+    LABEL_REGION,
+    LABEL_RESERVATION_AFFINITY,
+    LABEL_RESERVATION_NAME,
+    LABEL_RESERVATION_PROJECT,
+    LABEL_RESERVATION_ZONE,
+    LABEL_SPOT,
+    LABEL_TPU_ACCELERATOR,
+    LABEL_TPU_TOPOLOGY,
+    LABEL_ZONE,
+    TAINT_ARCH,
+    TAINT_COMPUTE_CLASS,
+    TAINT_FLEX_START,
+    TAINT_GPU,
+    TAINT_QUEUED,
+    TAINT_SPOT,
+    TAINT_TPU,
+    TPU_RESOURCE,
+)
+from fray.accelerators.tpu import (
+    TpuSlice,
+    legal_topologies,
+    legal_tpu_names,
+    legal_tpu_topologies,
+    lookup_tpu,
+)
+from fray.accelerators.tpu_generations import (
+    TorusRule,
+    TpuGeneration,
+    TpuMachine,
+    generations,
+    generations_by_spelling,
+)
+
+__all__ = [
+    "GPU_RESOURCE",
+    "LABEL_ACCELERATOR_COUNT",
+    "LABEL_COMPUTE_CLASS",
+    "LABEL_FLEX_START",
+    "LABEL_GPU_ACCELERATOR",
+    "LABEL_INSTANCE_TYPE",
+    "LABEL_NODE_POOL",
+    "LABEL_PLACEMENT_POLICY",
+    "LABEL_REGION",
+    "LABEL_RESERVATION_AFFINITY",
+    "LABEL_RESERVATION_NAME",
+    "LABEL_RESERVATION_PROJECT",
+    "LABEL_RESERVATION_ZONE",
+    "LABEL_SPOT",
+    "LABEL_TPU_ACCELERATOR",
+    "LABEL_TPU_TOPOLOGY",
+    "LABEL_ZONE",
+    "TAINT_ARCH",
+    "TAINT_COMPUTE_CLASS",
+    "TAINT_FLEX_START",
+    "TAINT_GPU",
+    "TAINT_QUEUED",
+    "TAINT_SPOT",
+    "TAINT_TPU",
+    "TPU_RESOURCE",
+    "GpuHost",
+    "TorusRule",
+    "TpuGeneration",
+    "TpuMachine",
+    "TpuSlice",
+    "generations",
+    "generations_by_spelling",
+    "legal_gpu_counts",
+    "legal_gpu_types",
+    "legal_topologies",
+    "legal_tpu_names",
+    "legal_tpu_topologies",
+    "lookup_gpu",
+    "lookup_tpu",
+]

@@ -1,0 +1,142 @@
+"""From a GPU type and count to the hosts that carry them: machine types and architecture.
+
+Facts: GKE's accelerator label values and machine types as XPK and the cluster autoscaler list them; how
+many GPUs go with an N1 machine from Compute Engine's page on N1 GPUs. Nothing here knows of pods or
+networks between hosts.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from fray.errors import AcceleratorShapeError, UnknownAcceleratorError
+
+__all__ = ["GpuHost", "legal_gpu_counts", "legal_gpu_types", "lookup_gpu"]
+
+_MOST: Final = 5
+# Longer text can't be near any name, and comparing it would take time.
+_LONGEST: Final = 40
+
+# GPUs of the host -> the machine types that have as many; none for GPUs that are attached to an N1.
+_N1_UP_TO_4: Final[Mapping[int, tuple[str, ...]]] = {1: (), 2: (), 4: ()}
+_N1_UP_TO_8: Final[Mapping[int, tuple[str, ...]]] = {1: (), 2: (), 4: (), 8: ()}
+
+_MACHINES: Final[Mapping[str, Mapping[int, tuple[str, ...]]]] = {
+    "nvidia-tesla-k80": _N1_UP_TO_8,
+    "nvidia-tesla-p4": _N1_UP_TO_4,
+    "nvidia-tesla-p100": _N1_UP_TO_4,
+    "nvidia-tesla-t4": _N1_UP_TO_4,
+    "nvidia-tesla-v100": _N1_UP_TO_8,
+    "nvidia-l4": {
+        1: ("g2-standard-4", "g2-standard-8", "g2-standard-12", "g2-standard-16", "g2-standard-32"),
+        2: ("g2-standard-24",),
+        4: ("g2-standard-48",),
+        8: ("g2-standard-96",),
+    },
+    "nvidia-tesla-a100": {
+        1: ("a2-highgpu-1g",),
+        2: ("a2-highgpu-2g",),
+        4: ("a2-highgpu-4g",),
+        8: ("a2-highgpu-8g",),
+        16: ("a2-megagpu-16g",),
+    },
+    "nvidia-a100-80gb": {
+        1: ("a2-ultragpu-1g",),
+        2: ("a2-ultragpu-2g",),
+        4: ("a2-ultragpu-4g",),
+        8: ("a2-ultragpu-8g",),
+    },
+    "nvidia-h100-80gb": {
+        1: ("a3-highgpu-1g",),
+        2: ("a3-highgpu-2g",),
+        4: ("a3-highgpu-4g",),
+        8: ("a3-highgpu-8g",),
+    },
+    "nvidia-h100-mega-80gb": {8: ("a3-megagpu-8g",)},
+    "nvidia-h200-141gb": {8: ("a3-ultragpu-8g",)},
+    "nvidia-b200": {8: ("a4-highgpu-8g",)},
+    "nvidia-gb200": {4: ("a4x-highgpu-4g",)},
+    "nvidia-gb300": {4: ("a4x-maxgpu-4g-metal",)},
+    "nvidia-rtx-pro-6000": {
+        1: ("g4-standard-48",),
+        2: ("g4-standard-96",),
+        4: ("g4-standard-192",),
+        8: ("g4-standard-384",),
+    },
+}
+_ARM64: Final = frozenset({"nvidia-gb200", "nvidia-gb300"})
+
+
+@dataclass(frozen=True)
+class GpuHost:
+    """One host with GPUs, all of the same type.
+
+    Only `lookup_gpu` makes them; a host that it returned is legal.
+
+    Attributes:
+        type: The node's value of `cloud.google.com/gke-accelerator`.
+        count: GPUs of the host.
+        machine_types: The Compute Engine machine types with as many, smallest first; empty where the
+            GPUs are attached to an N1 machine of the user's choice.
+        architecture: The CPUs' architecture, as in `kubernetes.io/arch`.
+    """
+
+    type: str
+    count: int
+    machine_types: tuple[str, ...]
+    architecture: Literal["amd64", "arm64"]
+
+    @property
+    def max_per_host(self) -> int:
+        """GPUs of the largest host of this type."""
+        return max(_MACHINES[self.type])
+
+
+def lookup_gpu(type: str, *, count: int) -> GpuHost:  # noqa: A002 - the field's name in a FrayJob
+    """The host that has `count` GPUs of a type.
+
+    Args:
+        type: The value of GKE's accelerator label: `nvidia-h100-80gb`. Exact and in lower case, as the
+            API server checks it too.
+        count: GPUs of one host. Only what machines come with is legal: some types have a single count.
+
+    Raises:
+        UnknownAcceleratorError: GKE has no such GPU; the error holds the nearest types.
+        AcceleratorShapeError: No machine has that many of it; the error holds the legal counts.
+    """
+    counts = legal_gpu_counts(type)
+    if count not in counts:
+        raise AcceleratorShapeError(type, "count", str(count), tuple(str(legal) for legal in counts))
+    architecture: Literal["amd64", "arm64"] = "arm64" if type in _ARM64 else "amd64"
+    return GpuHost(type, count, _MACHINES[type][count], architecture)
+
+
+def legal_gpu_types() -> tuple[str, ...]:
+    """Every GPU type that GKE has machines of, oldest families first."""
+    return tuple(_MACHINES)
+
+
+def legal_gpu_counts(type: str) -> tuple[int, ...]:  # noqa: A002 - the field's name in a FrayJob
+    """How many GPUs of a type one host can have, ascending.
+
+    Raises:
+        UnknownAcceleratorError: GKE has no such GPU; the error holds the nearest types.
+    """
+    if type not in _MACHINES:
+        raise UnknownAcceleratorError("GPU", type, _nearest_types(type))
+    return tuple(_MACHINES[type])
+
+
+def _nearest_types(name: str) -> tuple[str, ...]:
+    """One to five types, likeliest first: those that share a word (`H100`), else what looks alike."""
+    text = name[:_LONGEST].strip().lower()
+    words = {word for word in re.split(r"[^a-z0-9]+", text) if len(word) > 1} - {"nvidia", "tesla"}
+    shared = {found: sum(word in found for word in words) for found in _MACHINES}
+    if any(shared.values()):
+        best = max(shared.values())
+        return tuple(found for found in _MACHINES if shared[found] == best)[:_MOST]
+    return tuple(difflib.get_close_matches(text, _MACHINES, n=_MOST) or list(_MACHINES)[-_MOST:])

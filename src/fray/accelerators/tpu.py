@@ -1,0 +1,182 @@
+"""From a TPU type's name to the slice it means: topology, chips, hosts, machine type, node label.
+
+The facts are in `tpu_generations`. Nothing here knows of pods, selectors or manifests.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+from fray.accelerators.nearest_tpu import nearest_tpu_generations, nearest_tpu_names
+from fray.accelerators.tpu_generations import (
+    TpuGeneration,
+    TpuMachine,
+    generations,
+    generations_by_spelling,
+    topology_dimensions,
+)
+from fray.errors import AcceleratorShapeError, UnknownAcceleratorError
+
+__all__ = ["TpuSlice", "legal_topologies", "legal_tpu_names", "legal_tpu_topologies", "lookup_tpu"]
+
+
+@dataclass(frozen=True)
+class TpuSlice:
+    """One TPU slice: chips wired to one torus or plane, spread over one or more hosts.
+
+    Only `lookup_tpu` makes them; a slice that it returned is legal.
+
+    Attributes:
+        type: The canonical name (`v5p-16`, `v5litepod-16`, and `v5p-4x4x16` where `v5p-512` stands for
+            another topology of as many chips).
+        generation: The part of it before the dash.
+        topology: Chips along each dimension, and the nodes' value of the topology label.
+        chips_per_host: Chips of each host; its pod asks for all of them.
+        machine_type: The Compute Engine machine type of each host.
+        accelerator_label: The nodes' value of `cloud.google.com/gke-tpu-accelerator`.
+    """
+
+    type: str
+    generation: str
+    topology: str
+    chips_per_host: int
+    machine_type: str
+    accelerator_label: str
+
+    @property
+    def chips(self) -> int:
+        """Chips of the whole slice."""
+        return math.prod(topology_dimensions(self.topology))
+
+    @property
+    def hosts(self) -> int:
+        """Hosts of the slice, each of which runs one pod."""
+        return self.chips // self.chips_per_host
+
+    @property
+    def multi_host(self) -> bool:
+        """Whether the slice is one atomic node pool of several hosts."""
+        return self.hosts > 1
+
+    @property
+    def host_cpu(self) -> int | None:
+        """The vCPUs of one host, a few of which the system keeps; None where no source says so."""
+        return self._machine.cpu
+
+    @property
+    def host_memory_gb(self) -> int | None:
+        """Memory of one host in GB, a little of which the system keeps; None where no source says so."""
+        return self._machine.memory_gb
+
+    @property
+    def supports_multislice(self) -> bool:
+        """Whether several such slices can form one multislice.
+
+        GKE's multislice page: multi-host slices only, all of the same shape, and no v3. Slices that
+        can't are still fine as replicas that don't share a training step over the data-centre network.
+        """
+        return self.multi_host and self._generation.multislice
+
+    @property
+    def needs_accelerator_count(self) -> bool:
+        """Whether two machine types carry this label and topology, so that pods must select the count.
+
+        True for `v5litepod` and `v6e` with topology 2x4: one host of 8 chips, or two of 4.
+        """
+        return len(self._generation.machines_of(self.topology)) > 1
+
+    @property
+    def _generation(self) -> TpuGeneration:
+        return generations_by_spelling()[self.generation]
+
+    @property
+    def _machine(self) -> TpuMachine:
+        machines = self._generation.machines_of(self.topology)
+        return next(machine for machine in machines if machine.chips == self.chips_per_host)
+
+
+def lookup_tpu(type: str, *, topology: str | None = None, chips_per_host: int | None = None) -> TpuSlice:  # noqa: A002 - the field's name in a FrayJob
+    """The slice that a TPU type means.
+
+    Names are exact and in lower case, as the API server checks them too:
+
+    - `<generation>-<size>`. The size counts TensorCores, two per chip, for v3, v4, v5p, tpu7 and tpu7x;
+      it counts chips for v5litepod (also spelled v5e and v5lite), v6e, v4lite and v5litedevice.
+    - `<generation>-<topology>`, which is never ambiguous: `v5p-4x4x8`.
+
+    `v3-8` is the single-host v3 device, larger v3 types are slices of the v3 pod. `v4lite-4` is GKE's
+    `tpu-v4-lite-device`, `v5litedevice-1`, `-4` and `-8` are the older `tpu-v5-lite-device` machines.
+
+    Args:
+        type: The name.
+        topology: A legal topology of as many chips, where the size's default isn't wanted; a name with
+            a topology allows only that one.
+        chips_per_host: Chips of each host, where a topology comes on two machine types: `v6e-8` and
+            `v5litepod-8` are one host of 8 chips by default, and two hosts of 4 with `chips_per_host=4`.
+
+    Raises:
+        UnknownAcceleratorError: No machine has such a name; the error holds the nearest that exist.
+        AcceleratorShapeError: The type doesn't come in that topology or with that many chips per host.
+    """
+    generation, topologies = _parse_name(type)
+    if topology is None:
+        topology = topologies[0]
+    elif topology not in topologies:
+        raise AcceleratorShapeError(type, "topology", topology, topologies)
+    machines = generation.machines_of(topology)
+    machine = next((m for m in machines if chips_per_host in (None, m.chips)), None)
+    if machine is None:
+        legal = tuple(str(m.chips) for m in machines)
+        raise AcceleratorShapeError(type, "chipsPerHost", str(chips_per_host), legal)
+    return TpuSlice(
+        type=generation.canonical_name(topology),
+        generation=generation.name,
+        topology=topology,
+        chips_per_host=machine.chips,
+        machine_type=machine.machine_type,
+        accelerator_label=machine.accelerator_label,
+    )
+
+
+@cache
+def legal_tpu_names() -> tuple[str, ...]:
+    """The canonical names by size of all generations: oldest generation first, sizes ascending."""
+    return tuple(name for generation in generations() for name in generation.size_names)
+
+
+def legal_tpu_topologies(generation: str) -> tuple[str, ...]:
+    """Every legal topology of a generation: ascending by chips, the default of each size first.
+
+    Args:
+        generation: Its name or one of its aliases: `v5p`, `v5e`.
+
+    Raises:
+        UnknownAcceleratorError: There is no such generation.
+    """
+    found = generations_by_spelling().get(generation)
+    if found is None:
+        raise UnknownAcceleratorError("TPU", generation, nearest_tpu_generations(generation))
+    return found.topologies
+
+
+def legal_topologies(type: str) -> tuple[str, ...]:  # noqa: A002 - the field's name in a FrayJob
+    """The topologies that a type allows, default first; exactly one if its name holds a topology.
+
+    Raises:
+        UnknownAcceleratorError: No machine has such a name; the error holds the nearest that exist.
+    """
+    return _parse_name(type)[1]
+
+
+def _parse_name(name: str) -> tuple[TpuGeneration, tuple[str, ...]]:
+    """The generation and the topologies, default first, that a name allows; there is at least one."""
+    spelling, _, rest = name.partition("-")
+    generation = generations_by_spelling().get(spelling)
+    if generation is not None:
+        if generation.machines_of(rest):
+            return generation, (rest,)
+        if topologies := generation.topologies_of_size(rest):
+            return generation, topologies
+    raise UnknownAcceleratorError("TPU", name, nearest_tpu_names(name))
