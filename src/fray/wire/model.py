@@ -1,0 +1,51 @@
+"""The base of all models on the wire, and the scalar types they share.
+
+Reading is tolerant: unknown fields are ignored, since a stored object may be newer than its reader.
+Strict checking of what a user wrote is `fray.wire.validation`. Field docstrings become the CRD's
+descriptions (`kubectl explain`). Rules between fields stand in `fray.wire.rules`, not here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Self, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+__all__ = ["LabelValue", "ObjectName", "Quantity", "Sha256", "WireModel"]
+
+
+class WireModel(BaseModel):
+    """A frozen part of a custom resource; camelCase on the wire, snake_case in Python."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        use_attribute_docstrings=True,
+        frozen=True,
+        strict=True,
+        extra="ignore",
+    )
+
+    @classmethod
+    def from_manifest(cls, manifest: dict[str, Any]) -> Self:
+        """Read what the API server stored; unknown fields are ignored, types are exact."""
+        return cls.model_validate(manifest)
+
+    def to_manifest(self) -> dict[str, Any]:
+        """Return the JSON form with camelCase keys, without fields that were never set."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_unset=True)
+
+
+Quantity: TypeAlias = Annotated[
+    int | Annotated[str, Field(max_length=32)],
+    Field(description="A Kubernetes quantity such as 500m, 8 or 32Gi."),
+]
+LabelValue: TypeAlias = Annotated[
+    str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")
+]
+"""The value of a label, a taint or a node selector."""
+ObjectName: TypeAlias = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+"""The name of another Kubernetes object (DNS-1123 subdomain)."""
+Sha256: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", max_length=64)]

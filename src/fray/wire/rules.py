@@ -1,0 +1,338 @@
+"""What a FrayJob may not say beyond the types of its fields, each rule once.
+
+`RULES` judge an object, `UPDATE_RULES` a change of one; both become `x-kubernetes-validations` in the
+CRD (`fray.wire.schema`) and run in Python (`fray.wire.validation`). Rules made of TPU and GPU facts are
+generated in `fray.wire.accelerator_rules`. Types, lengths and ranges stand on the models, and what a
+legal FrayJob means in `fray.plan`.
+
+CEL is kept to what API servers since 1.29 know and can bound the cost of. A pattern is valid in RE2 and
+in Python, and has no backslash, which CEL would need doubled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from pydantic.alias_generators import to_camel
+
+from fray.wire.accelerator_rules import (
+    GPU_COUNT,
+    GPU_TYPE,
+    MULTISLICE,
+    TPU_CHIPS_PER_HOST,
+    TPU_NAMED_TOPOLOGY,
+    TPU_SIZE_TOPOLOGY,
+    TPU_TYPE,
+)
+from fray.wire.durations import DURATION_PATTERN, parse_duration
+from fray.wire.frayjob import Entrypoint, FrayJob, FrayJobSpec, Placement, Timeouts, Workers, Workspace
+from fray.wire.model import WireModel
+from fray.wire.pod import ContainerPort, EnvFromSource, EnvVar, Toleration
+from fray.wire.quantities import parse_quantity
+from fray.wire.resources import Gpu, Resources, Tpu
+from fray.wire.rule import Rule, UpdateRule
+
+__all__ = ["RULES", "UPDATE_RULES", "Target"]
+
+Target: TypeAlias = tuple[type[WireModel], str]
+"""A model and one of its fields (its Python name), or "" for the model as a whole."""
+
+
+def _matches(pattern: str) -> Callable[[str], bool]:
+    """The twin of CEL's `matches` for an anchored pattern: `$` never stands before a line break."""
+    compiled = re.compile(pattern[1:-1], re.ASCII)
+    return lambda text: compiled.fullmatch(text) is not None
+
+
+# --- scalars --------------------------------------------------------------------------------------------
+
+# Two digits of exponent: kube-apiserver 1.34 computes for a second on 1e-9999999, and then ever longer.
+_QUANTITY_PATTERN: Final = "^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,2})?$"
+_is_bounded_quantity: Final = _matches(_QUANTITY_PATTERN)
+
+
+def _is_positive_quantity(value: int | str) -> bool:
+    if isinstance(value, str) and not _is_bounded_quantity(value):
+        return False
+    return parse_quantity(value) > 0
+
+
+def _positive_quantity(examples: str) -> Rule[int | str]:
+    return Rule[int | str](
+        cel="type(self) == int ? self > 0 :"
+        f" self.matches('{_QUANTITY_PATTERN}') && quantity(self).isGreaterThan(quantity('0'))",
+        holds=_is_positive_quantity,
+        message=f"must be a quantity of more than zero, such as {examples}",
+    )
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        parse_duration(text)
+    except ValueError:
+        return False
+    return True
+
+
+_DURATION: Final = Rule[str](
+    cel=f"self.matches('{DURATION_PATTERN}') && self.matches('[1-9]')",
+    holds=_is_duration,
+    message="must be a duration of more than zero, such as 90s, 30m, 24h or 1h30m: "
+    "whole hours, minutes and seconds in this order",
+)
+_has_letter: Final = re.compile("[a-z]").search
+
+
+# --- the job --------------------------------------------------------------------------------------------
+
+
+def _exactly_one(*fields: str) -> Rule[Any]:
+    """Of two or more fields, by their names on the wire."""
+    present = [f"has(self.{field})" for field in fields]
+    cel = f"{present[0]} != {present[1]}" if len(fields) == 2 else f"[{', '.join(present)}].exists_one(x, x)"
+
+    def holds(value: WireModel | dict[str, Any]) -> bool:
+        written = value if isinstance(value, dict) else value.model_dump(by_alias=True)
+        return sum(written.get(field) is not None for field in fields) == 1
+
+    text = f"{', '.join(fields[:-1])} and {fields[-1]}"
+    return Rule[Any](cel=cel, holds=holds, message=f"exactly one of {text} must be set")
+
+
+def _command_names_program(command: list[str]) -> bool:
+    return not command or command[0] != ""
+
+
+def _ports_differ(ports: list[ContainerPort]) -> bool:
+    return len({port.port for port in ports}) == len(ports)
+
+
+_ENOUGH_REPLICAS: Final = Rule[Workers](
+    # Scaling a job that has no workers makes them without defaults, and is refused by an update rule.
+    cel="!has(self.minReplicas) || self.replicas >= self.minReplicas",
+    holds=lambda workers: workers.replicas >= workers.min_replicas,
+    message="must be at least minReplicas, %d",
+    arguments=lambda workers: (workers.min_replicas,),
+    arguments_cel=("self.minReplicas",),
+    field="replicas",
+)
+_NOT_TOO_MANY_REPLICAS: Final = Rule[Workers](
+    cel="!has(self.maxReplicas) || self.replicas <= self.maxReplicas",
+    holds=lambda workers: workers.max_replicas is None or workers.replicas <= workers.max_replicas,
+    message="must be at most maxReplicas, %d",
+    arguments=lambda workers: (workers.max_replicas or 0,),
+    arguments_cel=("self.maxReplicas",),
+    field="replicas",
+)
+_ORDERED_RANGE: Final = Rule[Workers](
+    cel="!has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
+    holds=lambda workers: workers.max_replicas is None or workers.min_replicas <= workers.max_replicas,
+    message="must not be more than maxReplicas",
+    field="minReplicas",
+)
+
+
+# --- the parts of a pod ---------------------------------------------------------------------------------
+
+
+def _toleration_rules() -> tuple[Rule[Toleration], ...]:
+    """As `ValidateTolerations` in kube-apiserver (pkg/apis/core/validation)."""
+    return (
+        Rule(
+            cel="(has(self.key) && self.key != '') || (has(self.operator) && self.operator == 'Exists')",
+            holds=lambda t: bool(t.key) or t.operator == "Exists",
+            message="must be Exists when key is empty, which means all keys and values",
+            field="operator",
+        ),
+        Rule(
+            cel="!has(self.operator) || self.operator != 'Exists' || !has(self.value) || self.value == ''",
+            holds=lambda t: t.operator != "Exists" or not t.value,
+            message="must be empty when operator is Exists",
+            field="value",
+        ),
+        Rule(
+            cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+            holds=lambda t: t.toleration_seconds is None or t.effect == "NoExecute",
+            message="must be NoExecute when tolerationSeconds is set",
+            field="effect",
+        ),
+    )
+
+
+def _pod_template_rules() -> tuple[Rule[dict[str, Any]], ...]:
+    def forbid(field: str) -> Rule[dict[str, Any]]:
+        return Rule(
+            cel=f"!has(self.spec) || !has(self.spec.{field})",
+            holds=lambda template: field not in template.get("spec", {}),
+            message="is set by Fray: hosts find each other by it",
+            field=f"spec.{field}",
+            reason="FieldValueForbidden",
+        )
+
+    return (
+        Rule(
+            cel="!has(self.spec) || !has(self.spec.restartPolicy) || self.spec.restartPolicy == 'Never'",
+            holds=lambda template: template.get("spec", {}).get("restartPolicy", "Never") == "Never",
+            message="must be Never: the hosts of a gang start again together (see spec.retries)",
+            field="spec.restartPolicy",
+        ),
+        forbid("hostname"),
+        forbid("subdomain"),
+    )
+
+
+_PORT_NAME: Final = Rule[str](
+    cel="self.matches('[a-z]') && !self.contains('--')",
+    holds=lambda name: _has_letter(name) is not None and "--" not in name,
+    message="must have a letter and no '--', as names of container ports",
+)
+
+
+# --- the tables -----------------------------------------------------------------------------------------
+
+RULES: Final[Mapping[Target, tuple[Rule[Any], ...]]] = MappingProxyType(
+    {
+        (FrayJob, ""): (
+            Rule[FrayJob](
+                cel="self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')",
+                holds=lambda job: len(job.metadata.name) <= 63 and "." not in job.metadata.name,
+                message="must have at most 63 characters and no dot",
+                field="metadata.name",
+            ),
+        ),
+        (FrayJobSpec, ""): (MULTISLICE,),
+        (FrayJobSpec, "ports"): (
+            Rule[list[ContainerPort]](
+                cel="self.all(a, self.exists_one(b, a.port == b.port))",
+                holds=_ports_differ,
+                message="must have each port number once",
+            ),
+        ),
+        (FrayJobSpec, "pod_template"): _pod_template_rules(),
+        (Entrypoint, ""): (_exactly_one("command", "callable"),),
+        (Entrypoint, "command"): (
+            Rule[list[str]](
+                cel="self.size() == 0 || self[0] != ''",
+                holds=_command_names_program,
+                message="must begin with the name of a program",
+            ),
+        ),
+        (Resources, ""): (
+            Rule[Resources](
+                cel="!has(self.tpu) || !has(self.gpu)",
+                holds=lambda resources: resources.tpu is None or resources.gpu is None,
+                message="at most one of tpu and gpu may be set",
+                field="gpu",
+            ),
+        ),
+        (Resources, "cpu"): (_positive_quantity('500m, "8" or 1.5'),),
+        (Resources, "memory"): (_positive_quantity("512Mi, 32Gi or 100G"),),
+        (Resources, "disk"): (_positive_quantity("512Mi, 50Gi or 1Ti"),),
+        (Tpu, ""): (TPU_NAMED_TOPOLOGY, TPU_SIZE_TOPOLOGY, TPU_CHIPS_PER_HOST),
+        (Tpu, "type"): (TPU_TYPE,),
+        (Gpu, ""): (GPU_COUNT,),
+        (Gpu, "type"): (GPU_TYPE,),
+        (Placement, ""): (
+            Rule[Placement](
+                cel="self.preemptible || self.spot != 'Required'",
+                holds=lambda placement: placement.preemptible or placement.spot != "Required",
+                message="must be true when spot is Required",
+                field="preemptible",
+            ),
+            Rule[Placement](
+                cel="!self.flexStart || self.spot != 'Required'",
+                holds=lambda placement: not placement.flex_start or placement.spot != "Required",
+                message="must be false when spot is Required: flex-start nodes are no spot nodes",
+                field="flexStart",
+            ),
+            Rule[Placement](
+                cel="!self.flexStart || !has(self.reservation)",
+                holds=lambda placement: not placement.flex_start or placement.reservation is None,
+                message="must be unset when flexStart is true: flex-start nodes consume no reservation",
+                field="reservation",
+                reason="FieldValueForbidden",
+            ),
+        ),
+        (Timeouts, "pending"): (_DURATION,),
+        (Timeouts, "active"): (_DURATION,),
+        (Timeouts, "total"): (_DURATION,),
+        (Workers, ""): (_ORDERED_RANGE, _ENOUGH_REPLICAS, _NOT_TOO_MANY_REPLICAS),
+        (Workspace, ""): (_exactly_one("secretName", "url"),),
+        (ContainerPort, "name"): (_PORT_NAME,),
+        (EnvFromSource, ""): (_exactly_one("configMapRef", "secretRef"),),
+        (EnvVar, ""): (
+            Rule[EnvVar](
+                cel="!has(self.value) || !has(self.valueFrom)",
+                holds=lambda variable: variable.value is None or variable.value_from is None,
+                message="at most one of value and valueFrom may be set",
+                field="valueFrom",
+            ),
+        ),
+        (EnvVar, "value_from"): (
+            _exactly_one("secretKeyRef", "configMapKeyRef", "fieldRef", "resourceFieldRef"),
+        ),
+        (Toleration, ""): _toleration_rules(),
+    }
+)
+"""What must hold of every FrayJob, by the value it is judged on."""
+
+
+def _is_same(new: Any, old: Any) -> bool:
+    """CEL's equality: lists whose items have keys (`x-kubernetes-list-type: map`) have no order."""
+    if isinstance(new, WireModel) and isinstance(old, WireModel):
+        fields = type(new).model_fields
+        return type(new) is type(old) and all(_is_same(getattr(new, f), getattr(old, f)) for f in fields)
+    if isinstance(new, list) and new and isinstance(new[0], EnvVar | ContainerPort):
+        return len(new) == len(old) and all(item in old for item in new)
+    return bool(new == old)
+
+
+def _immutable_fields(model: type[WireModel], *, but: frozenset[str]) -> tuple[UpdateRule[Any], ...]:
+    return tuple(
+        _immutable(name, optional=field.default is None)
+        for name, field in model.model_fields.items()
+        if name not in but
+    )
+
+
+def _immutable(name: str, *, optional: bool) -> UpdateRule[Any]:
+    field = to_camel(name)
+    cel = f"self.{field} == oldSelf.{field}"
+    if optional:  # one with a default is always there: the API server fills it in
+        cel = f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || {cel})"
+    return UpdateRule(
+        cel=cel,
+        holds=lambda new, old: _is_same(getattr(new, name), getattr(old, name)),
+        message="is immutable: delete the FrayJob, or make another",
+        field=field,
+    )
+
+
+UPDATE_RULES: Final[Mapping[Target, tuple[UpdateRule[Any], ...]]] = MappingProxyType(
+    {
+        (FrayJobSpec, ""): (
+            *_immutable_fields(
+                FrayJobSpec, but=frozenset({"suspend", "stopped", "ttl_seconds_after_finished", "workers"})
+            ),
+            UpdateRule[FrayJobSpec](
+                # Without it, `kubectl scale` would give workers to a job that has none.
+                cel="has(self.workers) == has(oldSelf.workers)",
+                holds=lambda new, old: (new.workers is None) == (old.workers is None),
+                message="can't be added to a FrayJob or taken from it later",
+                field="workers",
+            ),
+        ),
+        (FrayJobSpec, "stopped"): (
+            UpdateRule[bool](
+                cel="self || !oldSelf",
+                holds=lambda new, old: new or not old,
+                message="must stay true: a stopped FrayJob doesn't run again",
+            ),
+        ),
+        (Workers, ""): _immutable_fields(Workers, but=frozenset({"replicas"})),
+    }
+)
+"""What must hold between a FrayJob and the one that it replaces."""

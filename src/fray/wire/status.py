@@ -1,0 +1,154 @@
+"""The status of a FrayJob: conditions, counts and the story of its attempts.
+
+Verdicts and counters here are state; everything else is derived anew on each pass (`fray.plan.status`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from fray.wire.model import WireModel
+
+__all__ = [
+    "AttemptStatus",
+    "AvoidedNode",
+    "Condition",
+    "FrayJobStatus",
+    "ReplicaCounts",
+    "RetryCounts",
+    "WorkerCounts",
+]
+
+
+class Condition(WireModel):
+    """A Kubernetes condition (metav1.Condition)."""
+
+    type: str
+    """Accepted, Scheduled, Running, Finished, Succeeded, Failed or Stopped."""
+    status: str
+    """"True", "False" or "Unknown"."""
+    reason: str
+    """One stable word; docs say what to do about each."""
+    message: str = ""
+    """One English sentence."""
+    last_transition_time: str
+    """When the status of this condition last changed."""
+    observed_generation: int | None = None
+    """The generation of the spec that this is about."""
+
+
+class ReplicaCounts(WireModel):
+    """Hosts of the current attempt, by state."""
+
+    total: int = 0
+    """All hosts of the gang."""
+    pending: int = 0
+    """Hosts that don't run yet."""
+    running: int = 0
+    """Hosts that run."""
+    succeeded: int = 0
+    """Hosts that ended with exit code 0."""
+    failed: int = 0
+    """Hosts that ended otherwise."""
+
+
+class WorkerCounts(WireModel):
+    """Workers of the in-job pool."""
+
+    replicas: int = 0
+    """Worker pods that exist."""
+    ready: int = 0
+    """Worker pods that take tasks."""
+    selector: str = ""
+    """Label selector of the worker pods, for autoscalers."""
+
+
+class AttemptStatus(WireModel):
+    """One attempt: when, how it ended, and its first cause."""
+
+    number: int
+    """Number of the attempt, from 1."""
+    job_set: str | None = None
+    """Name of the attempt's JobSet."""
+    start_time: str | None = None
+    """When the attempt was started."""
+    running_time: str | None = None
+    """When all its hosts ran."""
+    end_time: str | None = None
+    """When the attempt ended."""
+    verdict: str | None = None
+    """What its end is charged to: Success, Failure, Preemption, Suspended or Stopped."""
+    reason: str | None = None
+    """One stable word for the first cause."""
+    message: str | None = None
+    """One sentence on the first cause, with the last lines of its log."""
+    pod: str | None = None
+    """Pod (local backend: host) that ended first."""
+    node: str | None = None
+    """Node of that pod."""
+    rank: int | None = None
+    """Rank of that pod in the gang."""
+    exit_code: int | None = None
+    """Exit code of that pod's main container."""
+    outcome: str | None = None
+    """sha256 of the pickled outcome of a callable."""
+
+
+class AvoidedNode(WireModel):
+    """A node that the next attempts keep off."""
+
+    node: str
+    """Name of the node."""
+    until: str
+    """When it may be used again."""
+    reason: str
+    """Why it is avoided."""
+
+
+class RetryCounts(WireModel):
+    """What has been charged to the budgets of spec.retries."""
+
+    failures_used: int = 0
+    """Attempts charged to retries.failures."""
+    preemptions_used: int = 0
+    """Attempts charged to retries.preemptions."""
+
+
+class FrayJobStatus(WireModel):
+    """What has become of a FrayJob."""
+
+    phase: str | None = None
+    """One word for printing; derived from the conditions."""
+    attempt: int | None = None
+    """Number of the current or last attempt; for printing."""
+    reason: str | None = None
+    """Reason of the condition that tells most about the phase; for printing."""
+    observed_generation: int | None = None
+    """The generation of the spec that this status is about."""
+    start_time: str | None = None
+    """When the first attempt started."""
+    completion_time: str | None = None
+    """When the job finished, however it ended."""
+    conditions: Annotated[
+        list[Condition],
+        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+    ] = []
+    """Accepted, Scheduled, Running, Finished, and Succeeded, Failed or Stopped."""
+    replicas: ReplicaCounts | None = None
+    """Hosts of the current attempt, by state."""
+    workers: WorkerCounts | None = None
+    """Workers of the in-job pool."""
+    attempts: Annotated[
+        list[AttemptStatus],
+        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["number"]}),
+    ] = []
+    """The last 10 attempts, oldest first."""
+    avoided_nodes: Annotated[
+        list[AvoidedNode],
+        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["node"]}),
+    ] = []
+    """Nodes that the next attempts keep off."""
+    retries: RetryCounts | None = None
+    """What has been charged to the budgets of spec.retries."""

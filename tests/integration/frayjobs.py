@@ -1,0 +1,82 @@
+"""FrayJobs on a real API server, as tests write and judge them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from e2e.cluster.api import Api, Response
+from fray import vocabulary
+
+__all__ = ["CRD_COLLECTION", "Cause", "FrayJobs", "await_served", "causes_of"]
+
+CRD_COLLECTION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+DEADLINE_SECONDS = 30.0
+
+
+def await_served(client: Api, crd: str) -> None:
+    """Return once the API server serves the kind that a CRD defines."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while True:
+        body = client.get(crd).body
+        conditions = {c["type"]: c for c in (body.get("status") or {}).get("conditions") or []}
+        established = conditions.get("Established", {}).get("status") == "True"
+        spec = body["spec"]
+        kind = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+        if established and client.get(kind).ok:
+            return
+        assert time.monotonic() < deadline, f"{crd} isn't served: {conditions}"
+        time.sleep(0.02)
+
+
+@dataclass(frozen=True)
+class FrayJobs:
+    """The FrayJobs of one namespace."""
+
+    api: Api
+    namespace: str
+
+    @property
+    def collection(self) -> str:
+        """Path of the collection."""
+        group = f"{vocabulary.GROUP}/{vocabulary.VERSION}"
+        return f"/apis/{group}/namespaces/{self.namespace}/{vocabulary.FRAYJOB_PLURAL}"
+
+    def path(self, name: str, subresource: str = "") -> str:
+        """Path of one job or of a subresource of it."""
+        return "/".join(part for part in (self.collection, name, subresource) if part)
+
+    def create(self, manifest: dict[str, Any]) -> Response:
+        """Create a job; unknown fields are refused."""
+        return self.api.post(self.collection, manifest)
+
+    def created(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        """Create a job that must be taken; returns it as stored."""
+        response = self.create(manifest)
+        assert response.status == 201, response.body
+        stored: dict[str, Any] = response.body
+        return stored
+
+    def replace(self, job: dict[str, Any]) -> Response:
+        """PUT a changed job."""
+        return self.api.put(self.path(job["metadata"]["name"]), job)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One reason why the API server refused an object."""
+
+    path: str
+    message: str
+
+
+def causes_of(refusal: Response) -> list[Cause]:
+    """The fields that the API server names in a refusal, without its remark that rules went unchecked."""
+    assert not refusal.ok, refusal.body
+    causes = (refusal.body.get("details") or {}).get("causes") or []
+    return [
+        Cause(cause.get("field", "").lstrip("."), cause["message"])
+        for cause in causes
+        if cause.get("field") != "<nil>"
+    ]

@@ -1,0 +1,187 @@
+"""A FrayJob's spec stands once it is created, but for the few fields that control it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from fray.errors import InvalidJobError
+from fray.wire.frayjob import FrayJob
+from fray.wire.validation import validate_update
+from tests.integration.frayjobs import Cause, FrayJobs, causes_of
+from tests.manifests.corpus import good_manifests
+
+GOOD = {case.name: case.manifest for case in good_manifests()}
+IMMUTABLE = "Forbidden: is immutable: delete the FrayJob, or make another"
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "spec.entrypoint": {"entrypoint": {"command": ["other"]}},
+    "spec.replicas": {"replicas": 3},
+    "spec.resources": {"resources": {"cpu": "9"}},
+    "spec.placement": {"placement": {}},
+    "spec.environment": {"environment": {}},
+    "spec.serviceAccountName": {"serviceAccountName": "other"},
+    "spec.retries": {"retries": {"failures": 9}},
+    "spec.timeouts": {"timeouts": {"total": "9h"}},
+    "spec.ports": {"ports": []},
+    "spec.parent": {"parent": None},
+    "spec.queue": {"queue": {"name": "other"}},
+    "spec.podTemplate": {"podTemplate": None},
+    "spec.workers.minReplicas": {"workers": {**GOOD["maximal"]["spec"]["workers"], "minReplicas": 2}},
+    "spec.workers.maxReplicas": {"workers": {**GOOD["maximal"]["spec"]["workers"], "maxReplicas": 17}},
+    "spec.workers.engine": {"workers": {**GOOD["maximal"]["spec"]["workers"], "engine": "ray"}},
+    "spec.workers.resources": {"workers": {**GOOD["maximal"]["spec"]["workers"], "resources": {}}},
+}
+
+
+def changed(job: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """A copy of a stored job with other top-level fields of its spec; None takes one away."""
+    copied = copy.deepcopy(job)
+    copied["spec"].update(change)
+    copied["spec"] = {field: value for field, value in copied["spec"].items() if value is not None}
+    return copied
+
+
+def refused_in_python(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    try:
+        validate_update(FrayJob.from_manifest(old), FrayJob.from_manifest(new))
+    except InvalidJobError as error:
+        return [f"{problem.path}: {problem.message}" for problem in error.problems]
+    return []
+
+
+@pytest.mark.parametrize("path", CHANGES)
+def test_a_field_that_is_set_cannot_change(path: str, frayjobs: FrayJobs) -> None:
+    stored = frayjobs.created({**GOOD["maximal"], "metadata": {"name": "job"}})
+    new = changed(stored, CHANGES[path])
+    assert causes_of(frayjobs.replace(new)) == [Cause(path, IMMUTABLE)]
+    assert refused_in_python(stored, new) == [f"{path}: {IMMUTABLE.removeprefix('Forbidden: ')}"]
+
+
+def test_every_other_field_can_change(frayjobs: FrayJobs) -> None:
+    stored = frayjobs.created({**GOOD["maximal"], "metadata": {"name": "job"}})
+    workers = {**stored["spec"]["workers"], "replicas": 9}
+    new = changed(stored, {"suspend": False, "ttlSecondsAfterFinished": None, "workers": workers})
+    assert refused_in_python(stored, new) == []
+    response = frayjobs.replace(new)
+    assert response.status == 200, response.body
+    assert set(stored["spec"]) - {path.split(".")[1] for path in CHANGES} == {
+        "suspend",
+        "stopped",
+        "ttlSecondsAfterFinished",
+    }
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["serviceAccountName", "parent", "queue", "podTemplate"],
+)
+def test_a_field_that_is_unset_cannot_be_added(field: str, frayjobs: FrayJobs) -> None:
+    stored = frayjobs.created(GOOD["minimal"])
+    new = changed(stored, {field: GOOD["maximal"]["spec"][field]})
+    assert causes_of(frayjobs.replace(new)) == [Cause(f"spec.{field}", IMMUTABLE)]
+    assert refused_in_python(stored, new) == [f"spec.{field}: {IMMUTABLE.removeprefix('Forbidden: ')}"]
+
+
+def test_stopped_never_goes_back(frayjobs: FrayJobs) -> None:
+    stored = frayjobs.created(GOOD["minimal"])
+    stopped = frayjobs.replace(changed(stored, {"stopped": True}))
+    assert stopped.status == 200
+    new = changed(stopped.body, {"stopped": False})
+    text = "must stay true: a stopped FrayJob doesn't run again"
+    assert causes_of(frayjobs.replace(new)) == [Cause("spec.stopped", f"Forbidden: {text}")]
+    assert refused_in_python(stopped.body, new) == [f"spec.stopped: {text}"]
+    removed = changed(stopped.body, {"stopped": None})
+    assert causes_of(frayjobs.replace(removed)) == [Cause("spec.stopped", f"Forbidden: {text}")]
+
+
+OVERLAY_CHANGES: dict[str, dict[str, Any]] = {
+    "another key of the pod's spec": {"spec": {"affinity": {"x": "y"}}},
+    "another key inside a field": {"spec": {"nodeSelector": {"b": "y"}}},
+    "another key inside an item": {"spec": {"containers": [{"name": "main", "image": "i"}]}},
+    "metadata for spec": {"metadata": {"labels": {"x": "y"}}},
+}
+
+
+@pytest.mark.parametrize("case", OVERLAY_CHANGES)
+def test_an_overlay_with_as_many_but_other_keys_is_another_one(case: str, frayjobs: FrayJobs) -> None:
+    # The API server's CEL takes objects of undeclared fields for equal if their common keys are.
+    before = {
+        "another key of the pod's spec": {"spec": {"nodeSelector": {"x": "y"}}},
+        "another key inside a field": {"spec": {"nodeSelector": {"a": "y"}}},
+        "another key inside an item": {"spec": {"containers": [{"name": "main", "tty": True}]}},
+        "metadata for spec": {"spec": {"nodeSelector": {"x": "y"}}},
+    }[case]
+    manifest = copy.deepcopy(GOOD["minimal"])
+    manifest["spec"]["podTemplate"] = before
+    stored = frayjobs.created(manifest)
+    new = changed(stored, {"podTemplate": OVERLAY_CHANGES[case]})
+    assert causes_of(frayjobs.replace(new)) == [Cause("spec.podTemplate", IMMUTABLE)]
+    assert refused_in_python(stored, new) != []
+
+
+def test_another_source_of_a_variable_is_another_environment(frayjobs: FrayJobs) -> None:
+    manifest = copy.deepcopy(GOOD["minimal"])
+    reference = {"name": "s", "key": "k"}
+    manifest["spec"]["environment"] = {"env": [{"name": "A", "valueFrom": {"secretKeyRef": reference}}]}
+    stored = frayjobs.created(manifest)
+    other = {"env": [{"name": "A", "valueFrom": {"configMapKeyRef": reference}}]}
+    new = changed(stored, {"environment": {**stored["spec"]["environment"], **other}})
+    assert causes_of(frayjobs.replace(new)) == [Cause("spec.environment", IMMUTABLE)]
+    assert refused_in_python(stored, new) != []
+
+
+def test_the_order_of_variables_and_ports_is_no_change(frayjobs: FrayJobs) -> None:
+    manifest = copy.deepcopy(GOOD["ports"])
+    manifest["spec"]["environment"] = {"env": [{"name": "A", "value": "a"}, {"name": "B", "value": "b"}]}
+    stored = frayjobs.created(manifest)
+    new = copy.deepcopy(stored)
+    new["spec"]["ports"].reverse()
+    new["spec"]["environment"]["env"].reverse()
+    assert refused_in_python(stored, new) == []
+    assert frayjobs.replace(new).status == 200
+
+
+# --- scale -------------------------------------------------------------------------------------------
+
+
+def test_workers_scale_within_their_range(frayjobs: FrayJobs) -> None:
+    frayjobs.created(GOOD["workers"])
+    scale = frayjobs.path("workers", "scale")
+    assert frayjobs.api.get(scale).body["spec"]["replicas"] == 4
+    assert frayjobs.api.merge(scale, {"spec": {"replicas": 16}}).status == 200
+    assert frayjobs.api.get(frayjobs.path("workers")).body["spec"]["workers"]["replicas"] == 16
+    object_ = frayjobs.api.get(scale).body
+    object_["spec"] = {"replicas": 0}
+    assert frayjobs.api.put(scale, object_).status == 200
+
+    refused = frayjobs.api.merge(scale, {"spec": {"replicas": 17}})
+    assert [cause.path for cause in causes_of(refused)] == ["spec.workers.replicas"]
+    assert "must be at most maxReplicas, 16" in refused.body["message"]
+
+
+def test_scale_shows_the_workers_that_there_are(frayjobs: FrayJobs) -> None:
+    stored = frayjobs.created(GOOD["workers"])
+    status = {"workers": {"replicas": 3, "selector": "fray.dev/job=workers"}}
+    assert frayjobs.api.put(frayjobs.path("workers", "status"), {**stored, "status": status}).status == 200
+    shown = frayjobs.api.get(frayjobs.path("workers", "scale")).body["status"]
+    assert shown == {"replicas": 3, "selector": "fray.dev/job=workers"}
+
+
+def test_a_job_without_workers_does_not_scale(frayjobs: FrayJobs) -> None:
+    frayjobs.created(GOOD["minimal"])
+    refused = frayjobs.api.merge(frayjobs.path("minimal", "scale"), {"spec": {"replicas": 3}})
+    text = "Forbidden: can't be added to a FrayJob or taken from it later"
+    assert causes_of(refused) == [Cause("spec.workers", text)]
+    assert "workers" not in frayjobs.api.get(frayjobs.path("minimal")).body["spec"]
+
+
+def test_workers_cannot_be_added_or_removed(frayjobs: FrayJobs) -> None:
+    text = "can't be added to a FrayJob or taken from it later"
+    for name, workers in (("minimal", {"replicas": 1}), ("workers", None)):
+        stored = frayjobs.created(GOOD[name])
+        new = changed(stored, {"workers": workers})
+        assert causes_of(frayjobs.replace(new)) == [Cause("spec.workers", f"Forbidden: {text}")]
+        assert refused_in_python(stored, new) == [f"spec.workers: {text}"]
