@@ -1,0 +1,128 @@
+"""Run a node on a host: containerd, kubelet and kube-proxy, and the chips it claims to have.
+
+A node can be crashed and started again, which is how tests make real node failures.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from e2e.cluster import cgroups
+from e2e.cluster.api import Api
+from e2e.cluster.build import Binaries
+from e2e.cluster.command import await_condition, run
+from e2e.cluster.credentials import AUTHORITY_FILE, node_kubeconfig, proxy_kubeconfig
+from e2e.cluster.daemons import enter_command, find_daemon, log_tail, start_daemon
+from e2e.cluster.errors import CommandError, MachineError
+from e2e.cluster.images import PAUSE_IMAGE
+from e2e.cluster.layout import Host
+from e2e.cluster.machine import find_cni_plugins, uplink_mtu
+from e2e.cluster.node_config import (
+    CONTAINERD_SOCKET,
+    build_cni_config,
+    build_containerd_config,
+    build_kube_proxy_config,
+    build_kubelet_config,
+)
+from e2e.cluster.paths import host_directory
+
+__all__ = ["advertise_chips", "await_node_ready", "is_node_running", "start_containerd", "start_kubelet"]
+
+_DAEMONS = {"containerd": "containerd", "kubelet": "kubelet", "kube-proxy": "kube-proxy"}
+_RESOLV_CONFS = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
+_START_SECONDS = 60.0
+_READY_SECONDS = 120.0
+
+
+def start_containerd(host: Host) -> None:
+    """Start the container runtime of a host; returns once it answers.
+
+    Raises NotReadyError, MachineError.
+    """
+    directory = host_directory(host.name)
+    plugins = find_cni_plugins()
+    if plugins is None:
+        raise MachineError("the container network plugins are gone", "run `python -m e2e.cluster up` again")
+    network = directory / "cni-conf"
+    network.mkdir(parents=True, exist_ok=True)
+    (network / "10-fray.conflist").write_text(json.dumps(build_cni_config(host, mtu=uplink_mtu())))
+    config = directory / "containerd.toml"
+    config.write_text(
+        build_containerd_config(directory=directory, cni_plugins=plugins, pause_image=PAUSE_IMAGE)
+    )
+    start_daemon(host.name, "containerd", ["containerd", "--config", str(config)], cwd=directory)
+    client = [*enter_command(host.name), "ctr", f"--address={CONTAINERD_SOCKET}", "version"]
+
+    def answers() -> bool:
+        try:
+            run(client, timeout=10)
+        except CommandError:
+            return False
+        return True
+
+    await_condition(
+        f"containerd answers on {host.name}",
+        answers,
+        timeout=_START_SECONDS,
+        details=lambda: log_tail(host.name, "containerd"),
+    )
+
+
+def start_kubelet(host: Host, binaries: Binaries) -> None:
+    """Start kubelet and kube-proxy of a host whose containerd runs."""
+    directory = host_directory(host.name)
+    resolv_conf = directory / "resolv.conf"
+    resolv_conf.write_bytes(next(path for path in _RESOLV_CONFS if path.exists()).read_bytes())
+    proxy_config = directory / "kube-proxy.json"
+    proxy_config.write_text(json.dumps(build_kube_proxy_config(host, kubeconfig=proxy_kubeconfig(host.name))))
+    proxy = [str(binaries["kube-proxy"]), f"--config={proxy_config}"]
+    start_daemon(host.name, "kube-proxy", proxy, cwd=directory)
+    cgroups.create_pod_group(host.name)
+    kubelet_config = directory / "kubelet.json"
+    content = build_kubelet_config(
+        host, authority_file=AUTHORITY_FILE, resolv_conf=resolv_conf, directory=directory
+    )
+    kubelet_config.write_text(json.dumps(content))
+    kubelet = [
+        str(binaries["kubelet"]),
+        f"--config={kubelet_config}",
+        f"--kubeconfig={node_kubeconfig(host.name)}",
+        f"--hostname-override={host.name}",
+        f"--node-ip={host.address}",
+        f"--node-labels={','.join(f'{key}={value}' for key, value in host.labels.items())}",
+    ]
+    start_daemon(host.name, "kubelet", kubelet, cwd=directory)
+
+
+def await_node_ready(host: Host, api: Api) -> None:
+    """Return once the node is Ready and its chips can be allocated. Raises NotReadyError."""
+
+    def is_ready() -> bool:
+        answer = api.get(f"/api/v1/nodes/{host.name}")
+        if not answer.ok:
+            return False
+        status = answer.body["status"]
+        # Asked for again: a kubelet that registers anew sets foreign resources to zero.
+        if any(status.get("allocatable", {}).get(name) != str(count) for name, count in host.chips.items()):
+            advertise_chips(host, api)
+            return False
+        return any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", []))
+
+    await_condition(
+        f"node {host.name} is Ready",
+        is_ready,
+        timeout=_READY_SECONDS,
+        details=lambda: log_tail(host.name, "kubelet"),
+    )
+
+
+def advertise_chips(host: Host, api: Api) -> None:
+    """Put the host's chips into its node's status, as a device plugin would."""
+    chips = {name: str(count) for name, count in host.chips.items()}
+    api.merge(f"/api/v1/nodes/{host.name}/status", {"status": {"capacity": chips, "allocatable": chips}})
+
+
+def is_node_running(host: Host) -> bool:
+    """Whether all three programs of a node run."""
+    return all(find_daemon(host.name, name, program) is not None for name, program in _DAEMONS.items())

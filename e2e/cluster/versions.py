@@ -1,0 +1,83 @@
+"""Read `versions.toml`: which upstream parts exist, at which version, and the programs each one gives.
+
+No second copy of a version may exist anywhere; whoever needs one asks here.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from e2e.cluster.errors import UnknownProgramError
+
+__all__ = ["MODULES", "Part", "Program", "load_parts", "part_named", "program_named"]
+
+_HERE = Path(__file__).parent
+MODULES = _HERE / "modules"
+"""One folder per part, with the go.mod and go.sum that pin its whole dependency tree."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """One executable: its file name and the Go main package it is built from."""
+
+    name: str
+    package: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One upstream module at its pinned version."""
+
+    name: str
+    module: str
+    version: str
+    cold_build: str
+    """How long the first build was seen to take on two cores, as text for people."""
+    programs: tuple[Program, ...]
+    staging_version: str | None = None
+    """Version of the modules that upstream replaces by `./staging/...` folders, None when it has none."""
+    link_variables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """Where its go.mod, go.sum and tools.go are committed."""
+        return MODULES / self.name
+
+
+@cache
+def load_parts() -> Mapping[str, Part]:
+    """All pinned parts by name, in file order."""
+    table = tomllib.loads((_HERE / "versions.toml").read_text(encoding="utf-8"))
+    return {
+        name: Part(
+            name=name,
+            module=entry["module"],
+            version=entry["version"],
+            cold_build=entry["cold_build"],
+            programs=tuple(Program(name=key, package=package) for key, package in entry["programs"].items()),
+            staging_version=entry.get("staging_version"),
+            link_variables=entry.get("link_variables", {}),
+        )
+        for name, entry in table["parts"].items()
+    }
+
+
+def part_named(name: str) -> Part:
+    """The part called `name`. Raises UnknownProgramError."""
+    parts = load_parts()
+    if name not in parts:
+        raise UnknownProgramError(name, tuple(parts))
+    return parts[name]
+
+
+def program_named(name: str) -> tuple[Part, Program]:
+    """The program called `name` and its part; `kube-` may be left out. Raises UnknownProgramError."""
+    known = {program.name: (part, program) for part in load_parts().values() for program in part.programs}
+    for candidate in (name, f"kube-{name}"):
+        if candidate in known:
+            return known[candidate]
+    raise UnknownProgramError(name, tuple(known))
