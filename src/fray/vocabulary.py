@@ -34,6 +34,8 @@ ANNOTATION_ORIGINAL_NAME: Final = f"{GROUP}/original-name"
 
 JOBSET_API_VERSION: Final = "jobset.x-k8s.io/v1alpha2"
 LABEL_JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
+LABEL_JOBSET_UID: Final = "jobset.sigs.k8s.io/jobset-uid"
+"""On every Job and pod of a JobSet: tells them from those of an earlier JobSet of the same name."""
 LABEL_REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 LABEL_JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
 LABEL_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"

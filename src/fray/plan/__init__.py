@@ -1,0 +1,10 @@
+"""What a FrayJob means: pure functions from the resource to manifests, verdicts and status.
+
+The operator, the embedded local backend and `fray explain` all call the same functions, so a job means
+the same everywhere. Nothing here reads a clock, the environment, a file or the network, or draws a
+random number: callers pass in what was observed and what time it is.
+
+Building: `gang` (how many slices and hosts), `names`, `addresses`, `environment`, `placement`, `pod`,
+`overlay`, `jobset`. Deciding: `observation` (what was seen), `verdict` (why an attempt ended), `retries`,
+`lifecycle` (what to do next), `status` (what to tell). `expansion` says what a pod's process will see.
+"""

@@ -1,0 +1,275 @@
+"""The environment that tells a process its place in the gang, each variable with its reason.
+
+One list serves every host: what differs between hosts refers to labels that JobSet and the Job
+controller put on the pods (downward API) and is expanded by the kubelet. Which variables exist is
+`fray.vocabulary`; reading them in the pod is `fray.runtime.identity`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fray.plan.addresses import Addresses
+from fray.plan.facts import Fact
+from fray.plan.gang import Gang, GangKind
+from fray.vocabulary import (
+    ENV_ATTEMPT,
+    ENV_COORDINATOR_ADDRESS,
+    ENV_GPUS_PER_NODE,
+    ENV_HOST,
+    ENV_HOSTS_PER_SLICE,
+    ENV_JAX_COORDINATOR_ADDRESS,
+    ENV_JAX_COORDINATOR_PORT,
+    ENV_JAX_NUM_PROCESSES,
+    ENV_JAX_PLATFORMS,
+    ENV_JAX_PROCESS_ID,
+    ENV_JOB_INDEX,
+    ENV_JOB_NAME,
+    ENV_JOBSET_NAME,
+    ENV_LIBTPU_INIT_ARGS,
+    ENV_MASTER_ADDR,
+    ENV_MASTER_PORT,
+    ENV_MEGASCALE_COORDINATOR_ADDRESS,
+    ENV_MEGASCALE_NUM_SLICES,
+    ENV_MEGASCALE_PORT,
+    ENV_MEGASCALE_SLICE_ID,
+    ENV_NCCL_DEBUG,
+    ENV_NCCL_SOCKET_IFNAME,
+    ENV_NNODES,
+    ENV_NODE_RANK,
+    ENV_NUM_SLICES,
+    ENV_PORT_PREFIX,
+    ENV_RANK,
+    ENV_REPLICATED_JOB,
+    ENV_ROOT_JOB,
+    ENV_SLICE,
+    ENV_TPU_PROCESS_ADDRESSES,
+    ENV_TPU_PROCESS_PORT,
+    ENV_TPU_WORKER_HOSTNAMES,
+    ENV_TPU_WORKER_ID,
+    ENV_WORLD_SIZE,
+    LABEL_COMPLETION_INDEX,
+    LABEL_JOB_INDEX,
+    LABEL_JOBSET_NAME,
+    LABEL_REPLICATED_JOB,
+    REPLICATED_JOB,
+)
+from fray.wire.frayjob import FrayJob
+
+__all__ = ["PROTECTED_PREFIX", "EnvEntry", "build_environment", "port_variable"]
+
+PROTECTED_PREFIX = "FRAY_"
+"""Variables a user can't override: the runtime and `fray.runtime.identity` rely on them."""
+
+JAX_TPU_DOCS = "https://docs.cloud.google.com/tpu/docs/jax-on-gke"
+JAX_DISTRIBUTED = "https://docs.jax.dev/en/latest/multi_process.html"
+JOBSET_LABELS = "https://jobset.sigs.k8s.io/docs/concepts/"
+TORCH_ENV = "https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization"
+NCCL_ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
+TPU_SLICES = "https://docs.cloud.google.com/kubernetes-engine/docs/concepts/tpus"
+MULTISLICE = "https://docs.cloud.google.com/kubernetes-engine/docs/how-to/tpu-multislice"
+
+LIBTPU_SCOPED_VMEM_KIB = {"v5p": 50000, "v5litepod": 50000, "v6e": 98304}
+"""Scoped VMEM limits that Fray's users have measured to serve their models best; user values win."""
+
+
+@dataclass(frozen=True)
+class EnvEntry:
+    """One environment variable: a literal value, or a pod label that holds it."""
+
+    name: str
+    because: str
+    value: str | None = None
+    label: str | None = None
+    source: str = ""
+
+    def to_manifest(self) -> dict[str, Any]:
+        """Return the entry of a container's `env`."""
+        if self.label is not None:
+            return {
+                "name": self.name,
+                "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{self.label}']"}},
+            }
+        return {"name": self.name, "value": self.value or ""}
+
+    def to_fact(self) -> Fact:
+        """Return the entry's line in `fray explain`."""
+        value = f"(label {self.label})" if self.label is not None else (self.value or '""')
+        return Fact(f"env {self.name}", value, self.because, self.source)
+
+
+def port_variable(port_name: str) -> str:
+    """Return the variable that holds the number of a named port: FRAY_PORT_HTTP_API for `http-api`."""
+    return ENV_PORT_PREFIX + port_name.upper().replace("-", "_")
+
+
+def build_environment(
+    job: FrayJob, gang: Gang, addresses: Addresses, *, attempt: int, metadata_server: bool
+) -> list[EnvEntry]:
+    """Return the variables of every host of an attempt, in an order in which each may refer to earlier ones.
+
+    `metadata_server` says whether the machine has Google's metadata server; where it hasn't, JAX must be
+    told that a single slice is one, or it asks that server for minutes.
+    """
+    entries = [*_identity(job, gang, addresses, attempt), *_controllers(gang)]
+    if gang.kind is GangKind.TPU:
+        entries += _tpu(gang, addresses, metadata_server=metadata_server)
+    else:
+        entries += [*_jax(gang, addresses), *_torch(gang, addresses)]
+    return entries
+
+
+def _identity(job: FrayJob, gang: Gang, addresses: Addresses, attempt: int) -> list[EnvEntry]:
+    root = job.spec.parent.root if job.spec.parent else job.metadata.name
+    coordinator = f"{addresses.host(slice_index=0, host=0)}:{addresses.ports.coordinator}"
+    one_slice = "GPU and CPU gangs are one slice"
+    entries = [
+        EnvEntry(ENV_JOB_NAME, "names the FrayJob", job.metadata.name),
+        EnvEntry(ENV_ROOT_JOB, "names of actors are scoped by the job at the top of the tree", root),
+        EnvEntry(
+            ENV_ATTEMPT,
+            "counts attempts from 1; a program resumes from its checkpoint when > 1",
+            str(attempt),
+        ),
+        EnvEntry(ENV_SLICE, "index of this host's slice", label=LABEL_JOB_INDEX, source=JOBSET_LABELS)
+        if gang.kind is GangKind.TPU
+        else EnvEntry(ENV_SLICE, one_slice, "0"),
+        EnvEntry(ENV_NUM_SLICES, f"the job asks for {gang.describe()}", str(gang.slices)),
+        EnvEntry(
+            ENV_HOST, "index of this host in its slice", label=LABEL_COMPLETION_INDEX, source=JOBSET_LABELS
+        ),
+        EnvEntry(ENV_HOSTS_PER_SLICE, f"the job asks for {gang.describe()}", str(gang.hosts_per_slice)),
+        EnvEntry(ENV_COORDINATOR_ADDRESS, "rank 0 may offer a rendezvous here", coordinator),
+    ]
+    entries += [
+        EnvEntry(port_variable(port.name), f"number of port {port.name!r}", str(port.port))
+        for port in job.spec.ports
+    ]
+    return entries
+
+
+def _controllers(gang: Gang) -> list[EnvEntry]:
+    what = "where scripts written for JobSet look"
+    return [
+        EnvEntry(ENV_JOBSET_NAME, what, label=LABEL_JOBSET_NAME, source=JOBSET_LABELS),
+        EnvEntry(ENV_REPLICATED_JOB, what, label=LABEL_REPLICATED_JOB, source=JOBSET_LABELS),
+        EnvEntry(ENV_JOB_INDEX, f"{what}; index of the Job in {REPLICATED_JOB!r}", label=LABEL_JOB_INDEX)
+        if gang.kind is GangKind.TPU
+        else EnvEntry(ENV_JOB_INDEX, what, "0"),
+    ]
+
+
+def _tpu(gang: Gang, addresses: Addresses, *, metadata_server: bool) -> list[EnvEntry]:
+    assert gang.tpu is not None
+    entries: list[EnvEntry] = []
+    if gang.multi_host_slices:
+        # FRAY_SLICE and not JOB_INDEX: a user may override the latter.
+        hosts = [addresses.host(slice_index=f"$({ENV_SLICE})", host=h) for h in range(gang.hosts_per_slice)]
+        entries += [
+            EnvEntry(
+                ENV_TPU_WORKER_ID,
+                "libtpu needs the host's index in its slice",
+                label=LABEL_COMPLETION_INDEX,
+                source=TPU_SLICES,
+            ),
+            EnvEntry(
+                ENV_TPU_WORKER_HOSTNAMES,
+                f"libtpu connects the {gang.hosts_per_slice} hosts of a slice to each other",
+                ",".join(hosts),
+                source=TPU_SLICES,
+            ),
+        ]
+        if gang.tpu.generation in {"tpu7", "tpu7x"}:
+            port = addresses.ports.tpu_process
+            entries += [
+                EnvEntry(
+                    ENV_TPU_PROCESS_PORT, "libtpu of tpu7x listens here", str(port), source=JAX_TPU_DOCS
+                ),
+                EnvEntry(
+                    ENV_TPU_PROCESS_ADDRESSES,
+                    "libtpu of tpu7x wants ports with its host names",
+                    ",".join(f"{host}:{port}" for host in hosts),
+                    source=JAX_TPU_DOCS,
+                ),
+            ]
+    entries += _megascale(gang, addresses, metadata_server=metadata_server)
+    entries.append(
+        EnvEntry(
+            ENV_JAX_PLATFORMS,
+            "empty: JAX chooses by itself, the TPU first; your own value wins",
+            "",
+            source=JAX_TPU_DOCS,
+        )
+    )
+    vmem = LIBTPU_SCOPED_VMEM_KIB.get(gang.tpu.generation)
+    if vmem is not None:
+        entries.append(
+            EnvEntry(
+                ENV_LIBTPU_INIT_ARGS,
+                f"scoped VMEM that serves {gang.tpu.generation} well; your own value wins",
+                f"--xla_tpu_scoped_vmem_limit_kib={vmem}",
+            )
+        )
+    return entries
+
+
+def _megascale(gang: Gang, addresses: Addresses, *, metadata_server: bool) -> list[EnvEntry]:
+    names = (ENV_MEGASCALE_NUM_SLICES, ENV_MEGASCALE_SLICE_ID, ENV_MEGASCALE_COORDINATOR_ADDRESS)
+    if not gang.multislice:
+        why = "empty: there is one slice, and no metadata server to ask about it"
+        return [] if metadata_server else [EnvEntry(name, why, "", source=MULTISLICE) for name in names]
+    return [
+        EnvEntry(names[0], f"{gang.slices} slices train together", str(gang.slices), source=MULTISLICE),
+        EnvEntry(names[1], "index of this host's slice", label=LABEL_JOB_INDEX, source=MULTISLICE),
+        EnvEntry(
+            names[2],
+            "host 0 of slice 0 connects the slices over the data centre network",
+            addresses.host(slice_index=0, host=0),
+            source=MULTISLICE,
+        ),
+        EnvEntry(
+            ENV_MEGASCALE_PORT, "port of that coordinator", str(addresses.ports.megascale), source=MULTISLICE
+        ),
+    ]
+
+
+def _jax(gang: Gang, addresses: Addresses) -> list[EnvEntry]:
+    address = f"{addresses.host(slice_index=0, host=0)}:{addresses.ports.coordinator}"
+    launch = "a convention of launch scripts, which pass it to jax.distributed.initialize()"
+    return [
+        EnvEntry(
+            ENV_JAX_COORDINATOR_ADDRESS,
+            "rank 0 serves JAX's coordinator here",
+            address,
+            source=JAX_DISTRIBUTED,
+        ),
+        EnvEntry(ENV_JAX_COORDINATOR_PORT, launch, str(addresses.ports.coordinator), source=JAX_DISTRIBUTED),
+        EnvEntry(ENV_JAX_NUM_PROCESSES, launch, str(gang.hosts), source=JAX_DISTRIBUTED),
+        EnvEntry(ENV_JAX_PROCESS_ID, launch, label=LABEL_COMPLETION_INDEX, source=JAX_DISTRIBUTED),
+    ]
+
+
+def _torch(gang: Gang, addresses: Addresses) -> list[EnvEntry]:
+    one_process = "torch.distributed with one process per host; torchrun sets its own"
+    entries = [
+        EnvEntry(ENV_MASTER_ADDR, "rank 0 serves torch's rendezvous", addresses.host(slice_index=0, host=0)),
+        EnvEntry(ENV_MASTER_PORT, "port of that rendezvous", str(addresses.ports.torch)),
+        EnvEntry(ENV_RANK, one_process, label=LABEL_COMPLETION_INDEX),
+        EnvEntry(ENV_WORLD_SIZE, one_process, str(gang.hosts)),
+        EnvEntry(ENV_NODE_RANK, "torchrun --node_rank", label=LABEL_COMPLETION_INDEX),
+        EnvEntry(ENV_NNODES, "torchrun --nnodes", str(gang.hosts)),
+    ]
+    entries = [EnvEntry(e.name, e.because, e.value, e.label, TORCH_ENV) for e in entries]
+    if gang.gpu is not None:
+        entries += [
+            EnvEntry(ENV_GPUS_PER_NODE, "torchrun --nproc_per_node", str(gang.gpu.count), source=TORCH_ENV),
+            EnvEntry(ENV_NCCL_DEBUG, "NCCL says what goes wrong and nothing more", "WARN", source=NCCL_ENV),
+            EnvEntry(
+                ENV_NCCL_SOCKET_IFNAME,
+                "the hosts reach each other by it",
+                addresses.interface,
+                source=NCCL_ENV,
+            ),
+        ]
+    return entries

@@ -1,0 +1,201 @@
+"""An attempt of a FrayJob as a JobSet manifest: the one place where shape, pods and policies meet.
+
+The JobSet is created once and never applied again: JobSet and Kueue edit it, and a newer operator must
+not touch a running job. Retries are not JobSet's: each attempt is a JobSet of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fray.accelerators import LABEL_NODE_POOL
+from fray.plan.addresses import Addresses, build_cluster_addresses
+from fray.plan.environment import EnvEntry, build_environment
+from fray.plan.facts import Fact
+from fray.plan.gang import Gang, GangKind, derive_gang
+from fray.plan.names import build_jobset_name
+from fray.plan.placement import build_placement
+from fray.plan.pod import build_pod_template
+from fray.plan.settings import PlanSettings
+from fray.vocabulary import (
+    ANNOTATION_EXCLUSIVE_TOPOLOGY,
+    API_VERSION,
+    CONTAINER,
+    FRAYJOB_KIND,
+    JOBSET_API_VERSION,
+    LABEL_ATTEMPT,
+    LABEL_JOB,
+    LABEL_KUEUE_PRIORITY,
+    LABEL_KUEUE_QUEUE,
+    LABEL_MANAGED_BY,
+    MANAGED_BY,
+    REPLICATED_JOB,
+)
+from fray.wire.frayjob import FrayJob
+
+__all__ = ["AttemptPlan", "build_attempt"]
+
+POD_FAILURE_POLICY = {
+    "rules": [{"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+}
+"""Keeps the evidence of a disruption in the Job's condition when the pod itself is garbage-collected."""
+
+JOBSET_DOCS = "https://jobset.sigs.k8s.io/docs/concepts/"
+EXCLUSIVE_DOCS = "https://jobset.sigs.k8s.io/docs/tasks/exclusive_placement/"
+POD_FAILURE_DOCS = "https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy"
+
+
+@dataclass(frozen=True)
+class AttemptPlan:
+    """What one attempt of a FrayJob becomes.
+
+    `jobset` is the manifest; `facts` say why each part is so; `notices` say what was asked for and isn't
+    done as asked.
+    """
+
+    gang: Gang
+    jobset: dict[str, Any]
+    facts: tuple[Fact, ...]
+    notices: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the JobSet."""
+        return str(self.jobset["metadata"]["name"])
+
+
+def build_attempt(
+    job: FrayJob, *, attempt: int, settings: PlanSettings, addresses: Addresses | None = None
+) -> AttemptPlan:
+    """Return what attempt number `attempt` (from 1) of a job becomes.
+
+    `addresses` is given by backends whose hosts aren't pods.
+
+    Raises `UnknownAcceleratorError` or `AcceleratorShapeError` for hardware that doesn't exist, and
+    `InvalidJobError` for a podTemplate that can't be merged.
+    """
+    gang = derive_gang(job.spec)
+    name = build_jobset_name(job.metadata.name, attempt=attempt, gang=gang)
+    addresses = addresses or build_cluster_addresses(name)
+    labels = {LABEL_JOB: job.metadata.name, LABEL_ATTEMPT: str(attempt), LABEL_MANAGED_BY: MANAGED_BY}
+    environment = build_environment(
+        job, gang, addresses, attempt=attempt, metadata_server=settings.metadata_server
+    )
+    placement = build_placement(job.spec.placement, gang)
+    pod = build_pod_template(
+        job, gang, environment=environment, placement=placement, labels=labels, settings=settings
+    )
+    metadata, facts = _metadata(job, gang, name, labels)
+    jobset = {
+        "apiVersion": JOBSET_API_VERSION,
+        "kind": "JobSet",
+        "metadata": metadata,
+        "spec": {
+            # Defaults of JobSet's webhook are written out: the manifest means the same without it.
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": name},
+            "successPolicy": {"operator": "All", "targetReplicatedJobs": []},
+            "startupPolicy": {"startupPolicyOrder": "AnyOrder"},
+            "failurePolicy": {"maxRestarts": 0},
+            "suspend": False,
+            "replicatedJobs": [
+                {
+                    "name": REPLICATED_JOB,
+                    "replicas": gang.slices,
+                    "template": {"metadata": {"labels": labels}, "spec": _job_spec(gang, pod.manifest)},
+                }
+            ],
+        },
+    }
+    facts = [
+        *_shape_facts(gang),
+        *facts,
+        *placement.facts,
+        *pod.facts,
+        *_environment_facts(environment, pod.manifest),
+    ]
+    return AttemptPlan(gang, _unshared(jobset), tuple(facts), (*placement.notices, *pod.notices))
+
+
+def _environment_facts(environment: Sequence[EnvEntry], template: dict[str, Any]) -> list[Fact]:
+    """Return the facts of Fray's variables; one that the user has replaced is the user's to explain."""
+    containers = template["spec"]["containers"]
+    (written,) = (container["env"] for container in containers if container["name"] == CONTAINER)
+    return [entry.to_fact() for entry in environment if entry.to_manifest() in written]
+
+
+def _unshared(value: Any) -> Any:
+    """Return a copy without an object that occurs twice or belongs to the job: callers may change it."""
+    if isinstance(value, dict):
+        return {key: _unshared(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_unshared(item) for item in value]
+    return value
+
+
+def _job_spec(gang: Gang, template: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "completionMode": "Indexed",
+        "parallelism": gang.hosts_per_slice,
+        "completions": gang.hosts_per_slice,
+        "backoffLimit": 0,
+        "podReplacementPolicy": "Failed",
+        "podFailurePolicy": POD_FAILURE_POLICY,
+        "template": template,
+    }
+
+
+def _metadata(
+    job: FrayJob, gang: Gang, name: str, labels: dict[str, str]
+) -> tuple[dict[str, Any], list[Fact]]:
+    facts: list[Fact] = []
+    metadata: dict[str, Any] = {"name": name, "labels": dict(labels)}
+    if job.metadata.namespace is not None:
+        metadata["namespace"] = job.metadata.namespace
+    if job.spec.queue is not None:
+        metadata["labels"][LABEL_KUEUE_QUEUE] = job.spec.queue.name
+        facts.append(Fact(f"label {LABEL_KUEUE_QUEUE}", job.spec.queue.name, "Kueue admits the JobSet"))
+        if job.spec.queue.priority_class is not None:
+            metadata["labels"][LABEL_KUEUE_PRIORITY] = job.spec.queue.priority_class
+    if gang.multi_host_slices:
+        metadata["annotations"] = {ANNOTATION_EXCLUSIVE_TOPOLOGY: LABEL_NODE_POOL}
+        why = "a multi-host slice is one node pool: each slice gets one of its own"
+        facts.append(
+            Fact(f"annotation {ANNOTATION_EXCLUSIVE_TOPOLOGY}", LABEL_NODE_POOL, why, EXCLUSIVE_DOCS)
+        )
+    if job.metadata.uid is not None:
+        metadata["ownerReferences"] = [
+            {
+                "apiVersion": API_VERSION,
+                "kind": FRAYJOB_KIND,
+                "name": job.metadata.name,
+                "uid": job.metadata.uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ]
+    return metadata, facts
+
+
+def _shape_facts(gang: Gang) -> list[Fact]:
+    if gang.kind is GangKind.TPU:
+        jobs = "one child Job per slice: thousands of pods in one Job stall the Job controller"
+    else:
+        jobs = "one Job for the whole gang: its completion index is the rank"
+    return [
+        Fact("gang", gang.describe(), "spec.replicas and spec.resources"),
+        Fact("replicatedJobs[0].replicas", str(gang.slices), jobs, JOBSET_DOCS),
+        Fact(
+            "parallelism, completions",
+            str(gang.hosts_per_slice),
+            "hosts of a slice; Indexed, so each has a rank",
+        ),
+        Fact("backoffLimit, maxRestarts", "0", "one lost host ends the attempt; Fray starts the next one"),
+        Fact(
+            "podFailurePolicy",
+            "FailJob on DisruptionTarget",
+            "the Job keeps the evidence of a preemption after its pod is gone",
+            POD_FAILURE_DOCS,
+        ),
+    ]

@@ -1,0 +1,73 @@
+"""Names of the objects made for a FrayJob, all within the limits of Kubernetes.
+
+A FrayJob's name may take 63 characters, but its attempts' pods add to it. Names that don't fit are cut
+and made unique again by a hash of the whole, so every legal FrayJob has legal children, and the same
+FrayJob always has the same ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from fray.plan.gang import Gang
+from fray.vocabulary import REPLICATED_JOB
+
+__all__ = ["MAX_ENV_VALUE", "build_jobset_name", "build_object_name", "jobset_name_limit"]
+
+LABEL_LIMIT = 63
+HASH_LENGTH = 8
+POD_SUFFIX = 9
+"""JobSet's webhook refuses names with fewer than 9 characters to spare: three dashes and `-abcde`."""
+MAX_ENV_VALUE = 120_000
+"""Linux refuses to start a process with one environment string over 128 KiB (MAX_ARG_STRLEN)."""
+
+
+def build_jobset_name(job_name: str, *, attempt: int, gang: Gang) -> str:
+    """Return the name of an attempt's JobSet: `<job>-a<attempt>`, cut and hashed where it must be."""
+    return _fit(job_name, suffix=f"-a{attempt}", limit=jobset_name_limit(gang))
+
+
+def jobset_name_limit(gang: Gang) -> int:
+    """Return how long a JobSet's name may be for this gang.
+
+    Two limits hold. Pods are called `<jobset>-slice-<i>-<j>-abcde` and must fit 63 characters. And the
+    list of a slice's host names (TPU_WORKER_HOSTNAMES) must fit one environment string: each entry holds
+    the JobSet's name twice.
+    """
+    digits = len(str(gang.slices - 1)) + len(str(gang.hosts_per_slice - 1))
+    by_pod_name = LABEL_LIMIT - POD_SUFFIX - len(REPLICATED_JOB) - digits
+    if not gang.multi_host_slices:
+        return by_pod_name
+    around = len(f"-{REPLICATED_JOB}-") + digits + len("-.:8471,")
+    by_host_list = (MAX_ENV_VALUE // gang.hosts_per_slice - around) // 2
+    return min(by_pod_name, by_host_list)
+
+
+def build_object_name(original: str) -> str:
+    """Return a legal FrayJob name for a name that may not be one, such as `train_lm`.
+
+    A legal name comes back as it is; any other is lowered, its illegal characters become dashes, and a
+    hash of the original keeps two such names apart.
+    """
+    if re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", original):
+        return original
+    cleaned = re.sub(r"[^a-z0-9]+", "-", original.lower()).strip("-") or "job"
+    return f"{cleaned[: LABEL_LIMIT - HASH_LENGTH - 1].rstrip('-')}-{_digest(original)}"
+
+
+def _fit(name: str, *, suffix: str, limit: int) -> str:
+    """Return name + suffix if it is a DNS-1035 label within the limit, else a cut and hashed form."""
+    if len(name) + len(suffix) <= limit and name[0].isalpha():
+        return name + suffix
+    stem = name if name[0].isalpha() else f"j{name}"
+    room = limit - len(suffix) - HASH_LENGTH - 1
+    if room < 1:
+        # Slices of over 2,000 hosts after thousands of attempts leave no room for the name itself.
+        return f"j{_digest(name)}"[: limit - len(suffix)] + suffix
+    return f"{stem[:room].rstrip('-')}-{_digest(name)}{suffix}"
+
+
+def _digest(text: str) -> str:
+    # surrogatepass: a name from the command line may hold bytes that are no UTF-8.
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:HASH_LENGTH]

@@ -1,0 +1,245 @@
+"""The pod template of an attempt: container, resources, mounts, and the user's overlay over them.
+
+One template serves all hosts of the gang. Where the pods run is `placement`, what they are told is
+`environment`; how many there are is `jobset`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fray.accelerators import GPU_RESOURCE, TPU_RESOURCE
+from fray.plan.environment import PROTECTED_PREFIX, EnvEntry
+from fray.plan.facts import Fact
+from fray.plan.gang import Gang, GangKind
+from fray.plan.overlay import merge_overlay
+from fray.plan.overlay_shape import check_overlay
+from fray.plan.placement import NodePlacement
+from fray.plan.settings import PlanSettings
+from fray.vocabulary import ANNOTATION_SAFE_TO_EVICT, CONTAINER
+from fray.wire.frayjob import FrayJob
+from fray.wire.quantities import parse_quantity
+
+__all__ = ["CACHE_MOUNT", "PAYLOAD_MOUNT", "WORKSPACE_MOUNT", "PodTemplate", "build_pod_template"]
+
+PAYLOAD_MOUNT = "/var/run/fray/payload"
+WORKSPACE_MOUNT = "/var/run/fray/workspace"
+CACHE_MOUNT = "/var/cache/fray"
+READABLE = 0o444
+"""Mode of mounted Secrets: the kubelet makes them root's, and an image's user may be any other."""
+SPOT_GRACE_SECONDS = 15
+"""GKE gives pods 15 s when a spot VM is taken (docs: spot VMs, graceful node shutdown)."""
+KUBELET_DOLLAR = re.compile(r"\$(?=[$(])")
+"""A dollar sign that the kubelet gives a meaning to in a command; doubled, it means itself."""
+HEADROOM = 0.9
+"""Share of a host that pods may ask for: the kubelet and system pods take the rest."""
+
+
+@dataclass(frozen=True)
+class PodTemplate:
+    """A pod template as a manifest, with facts and notices for the user."""
+
+    manifest: dict[str, Any]
+    facts: tuple[Fact, ...]
+    notices: tuple[str, ...]
+
+
+def build_pod_template(
+    job: FrayJob,
+    gang: Gang,
+    *,
+    environment: Sequence[EnvEntry],
+    placement: NodePlacement,
+    labels: dict[str, str],
+    settings: PlanSettings,
+) -> PodTemplate:
+    """Return the template of every pod of the gang, the user's overlay merged in.
+
+    Raises `InvalidJobError` for an overlay that can't be merged.
+    """
+    resources, notices = _resources(job, gang)
+    env, ignored = _env(job, environment)
+    notices += ignored
+    volumes, mounts, facts = _volumes(job)
+    container: dict[str, Any] = {
+        "name": CONTAINER,
+        "image": job.spec.environment.image or settings.image,
+        "command": _command(job),
+        "env": env,
+        "resources": resources,
+        "volumeMounts": mounts,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    if job.spec.environment.env_from:
+        container["envFrom"] = [source.to_manifest() for source in job.spec.environment.env_from]
+    if job.spec.ports:
+        container["ports"] = [
+            {"name": port.name, "containerPort": port.port, "protocol": "TCP"} for port in job.spec.ports
+        ]
+    spec: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "serviceAccountName": job.spec.service_account_name or settings.service_account,
+        **placement.to_pod_spec(),
+        "containers": [container],
+        "volumes": volumes,
+    }
+    if job.spec.placement.spot == "Required":
+        spec["terminationGracePeriodSeconds"] = SPOT_GRACE_SECONDS
+        facts.append(
+            Fact("terminationGracePeriodSeconds", str(SPOT_GRACE_SECONDS), "spot nodes give no more")
+        )
+    metadata: dict[str, Any] = {"labels": labels}
+    if gang.kind is not GangKind.CPU:
+        metadata["annotations"] = {ANNOTATION_SAFE_TO_EVICT: "false"}
+        facts.append(
+            Fact(f"annotation {ANNOTATION_SAFE_TO_EVICT}", "false", "scale-down must not move a gang's pod")
+        )
+    manifest: dict[str, Any] = {"metadata": metadata, "spec": spec}
+    if job.spec.pod_template:
+        check_overlay(job.metadata.name, job.spec.pod_template)
+        spot = job.spec.placement.spot == "Required"
+        manifest, undone = _with_overlay(manifest, job.spec.pod_template, spot=spot)
+        notices += undone
+    return PodTemplate(manifest, tuple(facts), tuple(notices))
+
+
+def _with_overlay(
+    base: dict[str, Any], overlay: dict[str, Any], *, spot: bool
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the template under the overlay, and notices about what was put back afterwards.
+
+    What a gang can't do without is put back: labels, restart policy, its hosts' identity.
+    """
+    notices = []
+    merged = merge_overlay(base, {key: overlay[key] for key in ("metadata", "spec") if key in overlay})
+    merged["metadata"]["labels"] = {**merged["metadata"].get("labels", {}), **base["metadata"]["labels"]}
+    spec = merged["spec"]
+    spec["restartPolicy"] = "Never"  # podFailurePolicy needs it
+    if spot:
+        grace = spec.get("terminationGracePeriodSeconds", SPOT_GRACE_SECONDS)
+        spec["terminationGracePeriodSeconds"] = min(grace, SPOT_GRACE_SECONDS)
+        if grace > SPOT_GRACE_SECONDS:
+            notices.append(
+                f"spot nodes give no more than {SPOT_GRACE_SECONDS} s: "
+                f"terminationGracePeriodSeconds is that instead of {grace}"
+            )
+    ours = base["spec"]["containers"][0]
+    protected = [entry for entry in ours["env"] if entry["name"].startswith(PROTECTED_PREFIX)]
+    for container in spec["containers"]:
+        if container["name"] == CONTAINER:
+            asked = {entry["name"]: entry for entry in container.get("env", [])}
+            container["env"] = merge_overlay(container, {"env": protected})["env"]
+            lost = [entry["name"] for entry in protected if asked.get(entry["name"], entry) != entry]
+            notices += [_protected_notice("podTemplate", name) for name in lost]
+    return merged, notices
+
+
+def _protected_notice(where: str, name: str) -> str:
+    return f"{where} sets {name}, which Fray keeps for itself: it is ignored"
+
+
+def _command(job: FrayJob) -> list[str]:
+    entrypoint = job.spec.entrypoint
+    if entrypoint.command is not None:
+        command = list(entrypoint.command)
+    else:
+        assert entrypoint.callable is not None
+        expected = ["--sha256", entrypoint.callable.sha256, "--python", entrypoint.callable.python]
+        command = ["python3", "-m", "fray.runtime.entrypoint", PAYLOAD_MOUNT, *expected]
+    if not job.spec.environment.setup:
+        return command
+    # The kubelet would take $$ and $(...) of a shell for its own.
+    setup = [KUBELET_DOLLAR.sub("$$", line) for line in job.spec.environment.setup]
+    script = "\n".join(["set -e", *setup, 'exec "$@"'])
+    return ["/bin/sh", "-c", script, "setup", *command]
+
+
+def _env(job: FrayJob, environment: Sequence[EnvEntry]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return Fray's variables, then the user's, and notices about those that are protected.
+
+    The user's value wins but for protected names.
+    """
+    entries = {entry.name: entry.to_manifest() for entry in environment}
+    notices = []
+    for variable in job.spec.environment.env:
+        if variable.name in entries and variable.name.startswith(PROTECTED_PREFIX):
+            notices.append(
+                f"environment.env sets {variable.name}, which Fray keeps for itself: it is ignored"
+            )
+            continue
+        # Taken out first: a user's variable may refer to any of Fray's, so it stands behind them all.
+        entries.pop(variable.name, None)
+        entries[variable.name] = {"name": variable.name, **variable.to_manifest()}
+    return list(entries.values()), notices
+
+
+def _resources(job: FrayJob, gang: Gang) -> tuple[dict[str, Any], list[str]]:
+    asked = job.spec.resources
+    requests: dict[str, str] = {}
+    notices: list[str] = []
+    host_cpu = gang.tpu.host_cpu if gang.tpu is not None else None
+    host_memory = gang.tpu.host_memory_gb if gang.tpu is not None else None
+    limits = {
+        "cpu": None if host_cpu is None else (host_cpu * HEADROOM, f"{int(host_cpu * HEADROOM)}"),
+        "memory": None
+        if host_memory is None
+        else (host_memory * HEADROOM * 1e9, f"{int(host_memory * HEADROOM)}G"),
+    }
+    wanted = (("cpu", asked.cpu), ("memory", asked.memory), ("ephemeral-storage", asked.disk))
+    for name, quantity in wanted:
+        if quantity is None:
+            continue
+        cap = limits.get(name)
+        if cap is not None and float(parse_quantity(quantity)) > cap[0]:
+            assert gang.tpu is not None
+            notices.append(
+                f"{name} {quantity} is more than a {gang.tpu.machine_type} host leaves to pods: "
+                f"{cap[1]} is requested"
+            )
+            requests[name] = cap[1]
+        else:
+            requests[name] = str(quantity)
+    resources: dict[str, Any] = {}
+    if gang.tpu is not None:
+        chips = {TPU_RESOURCE: str(gang.tpu.chips_per_host)}
+    elif gang.gpu is not None:
+        chips = {GPU_RESOURCE: str(gang.gpu.count)}
+    else:
+        chips = {}
+    if requests or chips:
+        resources["requests"] = {**requests, **chips}
+    if chips:
+        resources["limits"] = chips
+    return resources, notices
+
+
+def _volumes(job: FrayJob) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[Fact]]:
+    """Return volumes and mounts: shared memory, and the Secrets and claims that the job names."""
+    volumes: list[dict[str, Any]] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    mounts: list[dict[str, Any]] = [{"name": "shm", "mountPath": "/dev/shm"}]
+    facts = [Fact("mount /dev/shm", "memory", "NCCL and data loaders need more than a container's 64 MiB")]
+    if job.spec.entrypoint.callable is not None:
+        name = job.spec.entrypoint.callable.secret_name
+        volumes.append({"name": "payload", "secret": {"secretName": name, "defaultMode": READABLE}})
+        mounts.append({"name": "payload", "mountPath": PAYLOAD_MOUNT, "readOnly": True})
+        facts.append(Fact(f"mount {PAYLOAD_MOUNT}", f"Secret {name}", "holds the pickled callable"))
+    workspace = job.spec.environment.workspace
+    if workspace is not None and workspace.secret_name is not None:
+        volumes.append(
+            {"name": "workspace", "secret": {"secretName": workspace.secret_name, "defaultMode": READABLE}}
+        )
+        mounts.append({"name": "workspace", "mountPath": WORKSPACE_MOUNT, "readOnly": True})
+        facts.append(
+            Fact(f"mount {WORKSPACE_MOUNT}", f"Secret {workspace.secret_name}", "holds the user's code")
+        )
+    if job.spec.environment.cache_volume is not None:
+        claim = job.spec.environment.cache_volume
+        volumes.append({"name": "cache", "persistentVolumeClaim": {"claimName": claim}})
+        mounts.append({"name": "cache", "mountPath": CACHE_MOUNT})
+        facts.append(
+            Fact(f"mount {CACHE_MOUNT}", f"claim {claim}", "keeps installed packages between attempts")
+        )
+    return volumes, mounts, facts

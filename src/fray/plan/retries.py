@@ -1,0 +1,67 @@
+"""The two budgets of `spec.retries`, and the pause before the next attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fray.plan.settings import RetryPolicy
+from fray.vocabulary import VerdictKind
+from fray.wire.frayjob import Retries
+from fray.wire.status import AttemptStatus, RetryCounts
+
+__all__ = ["Budget", "charge", "derive_budget", "derive_delay"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One budget: its field in spec.retries, how many retries it allows, and how many were charged to it."""
+
+    field: str
+    allowed: int
+    used: int
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the attempts charged to it outnumber its retries."""
+        return self.used > self.allowed
+
+    def describe(self) -> str:
+        """Return the state of the budget in a few words."""
+        if self.allowed == 0:
+            return f"spec.retries.{self.field} allows no retry"
+        return f"{min(self.used, self.allowed)} of {self.allowed} retries for {self.field} used"
+
+
+def charge(counts: RetryCounts, verdict: VerdictKind) -> RetryCounts:
+    """Return the counts after an attempt with this verdict; only failures and preemptions are charged."""
+    match verdict:
+        case VerdictKind.FAILURE:
+            return counts.model_copy(update={"failures_used": counts.failures_used + 1})
+        case VerdictKind.PREEMPTION:
+            return counts.model_copy(update={"preemptions_used": counts.preemptions_used + 1})
+        case _:
+            return counts
+
+
+def derive_budget(retries: Retries, counts: RetryCounts, verdict: VerdictKind) -> Budget | None:
+    """Return the budget that pays for a verdict; None for verdicts that are free."""
+    match verdict:
+        case VerdictKind.FAILURE:
+            return Budget("failures", retries.failures, counts.failures_used)
+        case VerdictKind.PREEMPTION:
+            return Budget("preemptions", retries.preemptions, counts.preemptions_used)
+        case _:
+            return None
+
+
+def derive_delay(attempts: Sequence[AttemptStatus], policy: RetryPolicy) -> float:
+    """Return the pause in seconds after the last of `attempts`: longer, the more ended alike in a row."""
+    if not attempts or attempts[-1].verdict not in (VerdictKind.FAILURE, VerdictKind.PREEMPTION):
+        return 0.0
+    in_a_row = 0
+    for attempt in reversed(attempts):
+        if attempt.verdict != attempts[-1].verdict:
+            break
+        in_a_row += 1
+    return policy.delay(in_a_row)

@@ -1,0 +1,36 @@
+"""What an installation decides for all its jobs, and what a backend decides about time.
+
+Frozen data that callers fill in: the operator from its own settings, the local backend and
+`fray explain` from the defaults here. Nothing here reads the environment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["PlanSettings", "RetryPolicy"]
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """Defaults for what a job leaves open."""
+
+    image: str = "fray-runtime:0.1.0"
+    """Image of jobs that name none; the chart sets it."""
+    service_account: str = "fray-job"
+    """ServiceAccount of jobs that name none; the chart makes it."""
+    metadata_server: bool = True
+    """Whether the machines have Google's metadata server (they do on GKE)."""
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How long to wait before the next attempt: `initial`, doubled for each in a row, at most `cap`."""
+
+    initial_seconds: float = 10.0
+    cap_seconds: float = 360.0
+
+    def delay(self, retries: int) -> float:
+        """Return the pause in seconds before the retry with this number, counted from 1."""
+        # The exponent is bounded: 2.0 ** 2000 overflows, and a job may be preempted that often.
+        return float(min(self.cap_seconds, self.initial_seconds * 2.0 ** min(retries - 1, 60)))

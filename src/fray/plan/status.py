@@ -1,0 +1,258 @@
+"""What to tell about a job: conditions, phase and counts, derived anew on each pass.
+
+Nothing decided elsewhere is decided again here: `lifecycle` says how things stand (`Outlook`), this
+module puts it in the words of the status. Attempts and retry counts pass through, for they are state.
+Messages never hold the current time, so that a status changes only when something has happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum, auto
+
+from fray.plan.gang import derive_gang
+from fray.plan.observation import GangObservation, HostPhase, Waiting
+from fray.plan.timestamps import format_time
+from fray.vocabulary import ConditionType, Phase, Reason
+from fray.wire.frayjob import FrayJob
+from fray.wire.status import AttemptStatus, Condition, FrayJobStatus, ReplicaCounts, RetryCounts
+
+__all__ = ["Ending", "Outlook", "Stage", "derive_status", "find_condition", "is_finished"]
+
+
+class Stage(Enum):
+    """Where a job stands between its first attempt and its end."""
+
+    STARTING = auto()
+    """An attempt was begun; its hosts are yet to be created."""
+    LIVE = auto()
+    ENDING = auto()
+    """An attempt has a reason to end; its hosts are being terminated."""
+    BACKING_OFF = auto()
+    SUSPENDED = auto()
+    UNSUPPORTED = auto()
+    """The job asks for something that can't be done; nothing is started."""
+    FINISHED = auto()
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the whole job ended: Succeeded, Failed or Stopped, why, and the story in a sentence."""
+
+    type: ConditionType
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """How things stand. `until` belongs to BACKING_OFF, `ending` to FINISHED.
+
+    `waiting` says why hosts that should run don't, where that is known; `unsupported` why none may.
+    """
+
+    stage: Stage
+    until: datetime | None = None
+    ending: Ending | None = None
+    waiting: Waiting | None = None
+    unsupported: Waiting | None = None
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """A condition without its history."""
+
+    type: ConditionType
+    holds: bool
+    reason: Reason
+    message: str
+
+
+def find_condition(status: FrayJobStatus, kind: ConditionType) -> Condition | None:
+    """Return the condition of a type, or None."""
+    return next((condition for condition in status.conditions if condition.type == kind), None)
+
+
+def is_finished(status: FrayJobStatus) -> bool:
+    """Return whether the job has ended for good."""
+    condition = find_condition(status, ConditionType.FINISHED)
+    return condition is not None and condition.status == "True"
+
+
+def derive_status(
+    job: FrayJob,
+    observed: GangObservation | None,
+    attempts: Sequence[AttemptStatus],
+    counts: RetryCounts,
+    outlook: Outlook,
+    now: datetime,
+) -> FrayJobStatus:
+    """Return the status that tells how a job stands; `job.status` is the one before."""
+    previous = job.status
+    replicas = _count(job, observed, previous, outlook)
+    claims = _claims(job, replicas, observed, attempts, outlook)
+    running = next(claim for claim in claims if claim.type is ConditionType.RUNNING)
+    return FrayJobStatus(
+        phase=_phase(attempts, outlook, started=_all_started(observed)).value,
+        attempt=attempts[-1].number if attempts else None,
+        reason=(outlook.ending.reason if outlook.ending else running.reason).value,
+        observed_generation=job.metadata.generation,
+        start_time=previous.start_time or (attempts[0].start_time if attempts else None),
+        completion_time=format_time(now) if outlook.stage is Stage.FINISHED else None,
+        conditions=_with_history(claims, previous, job.metadata.generation, now),
+        replicas=replicas,
+        workers=previous.workers,
+        attempts=list(attempts),
+        avoided_nodes=previous.avoided_nodes,
+        retries=counts,
+    )
+
+
+def _count(
+    job: FrayJob, observed: GangObservation | None, previous: FrayJobStatus, outlook: Outlook
+) -> ReplicaCounts:
+    if observed is not None:
+        return ReplicaCounts(
+            total=len(observed.hosts),
+            pending=observed.count(HostPhase.PENDING),
+            running=observed.count(HostPhase.RUNNING),
+            succeeded=observed.count(HostPhase.SUCCEEDED),
+            failed=observed.count(HostPhase.FAILED),
+        )
+    if previous.replicas is not None and outlook.stage is not Stage.STARTING:
+        # Hosts that were removed before they ended neither run nor wait any more.
+        return previous.replicas.model_copy(update={"pending": 0, "running": 0})
+    total = derive_gang(job.spec).hosts
+    pending = total if outlook.stage is Stage.STARTING else 0
+    return ReplicaCounts(total=total, pending=pending, running=0, succeeded=0, failed=0)
+
+
+def _all_started(observed: GangObservation | None) -> bool:
+    return observed is not None and all(host.phase is not HostPhase.PENDING for host in observed.hosts)
+
+
+def _phase(attempts: Sequence[AttemptStatus], outlook: Outlook, *, started: bool) -> Phase:
+    match outlook.stage:
+        case Stage.FINISHED:
+            assert outlook.ending is not None
+            return Phase(outlook.ending.type.value)
+        case Stage.SUSPENDED:
+            return Phase.SUSPENDED
+        case Stage.ENDING:
+            return Phase.STOPPING
+        case Stage.LIVE if started:
+            return Phase.RUNNING
+        case _:
+            first = not attempts or (attempts[-1].number == 1 and attempts[-1].verdict is None)
+            return Phase.PENDING if first else Phase.RESTARTING
+
+
+def _claims(
+    job: FrayJob,
+    replicas: ReplicaCounts,
+    observed: GangObservation | None,
+    attempts: Sequence[AttemptStatus],
+    outlook: Outlook,
+) -> list[_Claim]:
+    accepted = _Claim(
+        ConditionType.ACCEPTED, True, Reason.VALID, f"the job asks for {derive_gang(job.spec).describe()}"
+    )
+    if outlook.unsupported is not None:
+        accepted = replace(
+            accepted, holds=False, reason=outlook.unsupported.reason, message=outlook.unsupported.message
+        )
+    placed, running = _progress(replicas, observed, attempts, outlook)
+    ending = outlook.ending
+    if ending is None:
+        finished = _Claim(ConditionType.FINISHED, False, Reason.IN_PROGRESS, "the job has not ended yet")
+        return [accepted, placed, running, finished]
+    return [
+        accepted,
+        placed,
+        running,
+        _Claim(ConditionType.FINISHED, True, ending.reason, ending.message),
+        _Claim(ending.type, True, ending.reason, ending.message),
+    ]
+
+
+def _progress(
+    replicas: ReplicaCounts,
+    observed: GangObservation | None,
+    attempts: Sequence[AttemptStatus],
+    outlook: Outlook,
+) -> tuple[_Claim, _Claim]:
+    """Return the conditions Scheduled and Running."""
+    number = attempts[-1].number if attempts else 0
+    waiting = outlook.waiting or Waiting(
+        Reason.HOSTS_STARTING, f"{replicas.pending} of {replicas.total} hosts are starting"
+    )
+    match outlook.stage:
+        case Stage.STARTING:
+            return _neither(waiting.reason, waiting.message)
+        case Stage.SUSPENDED:
+            return _neither(Reason.SUSPENDED, "spec.suspend is true")
+        case Stage.UNSUPPORTED:
+            assert outlook.unsupported is not None
+            return _neither(outlook.unsupported.reason, "the job was not accepted")
+        case Stage.BACKING_OFF:
+            assert outlook.until is not None
+            why = (attempts[-1].message or "").partition("\n")[0]
+            when = f"attempt {number + 1} starts at {format_time(outlook.until)}"
+            return _neither(Reason.BACK_OFF, f"attempt {number} ended: {why}; {when}")
+        case Stage.FINISHED:
+            return _neither(Reason.ENDED, "the job has ended")
+    placed = _Claim(
+        ConditionType.SCHEDULED, True, Reason.ALL_HOSTS_PLACED, f"all {replicas.total} hosts have a node"
+    )
+    if not _all_placed(observed):
+        placed = _Claim(ConditionType.SCHEDULED, False, waiting.reason, waiting.message)
+    if outlook.stage is Stage.ENDING:
+        why = (attempts[-1].message or "").partition("\n")[0]
+        message = f"attempt {number} is ending: {why}"
+        return placed, _Claim(ConditionType.RUNNING, False, Reason.STOPPING, message)
+    if replicas.pending:
+        return placed, _Claim(ConditionType.RUNNING, False, waiting.reason, waiting.message)
+    ended = f", {replicas.succeeded} ended well" if replicas.succeeded else ""
+    message = f"{replicas.running} of {replicas.total} hosts run{ended} (attempt {number})"
+    return placed, _Claim(ConditionType.RUNNING, True, Reason.ALL_HOSTS_RUNNING, message)
+
+
+def _all_placed(observed: GangObservation | None) -> bool:
+    return observed is not None and all(
+        host.node is not None or host.phase is not HostPhase.PENDING for host in observed.hosts
+    )
+
+
+def _neither(reason: Reason, message: str) -> tuple[_Claim, _Claim]:
+    return (
+        _Claim(ConditionType.SCHEDULED, False, reason, message),
+        _Claim(ConditionType.RUNNING, False, reason, message),
+    )
+
+
+def _with_history(
+    claims: Sequence[_Claim], previous: FrayJobStatus, generation: int | None, now: datetime
+) -> list[Condition]:
+    """Return conditions whose transition time is kept while their status stays the same."""
+    conditions = []
+    for claim in claims:
+        status = "True" if claim.holds else "False"
+        before = find_condition(previous, claim.type)
+        since = (
+            before.last_transition_time
+            if before is not None and before.status == status
+            else format_time(now)
+        )
+        conditions.append(
+            Condition(
+                type=claim.type.value,
+                status=status,
+                reason=claim.reason.value,
+                message=claim.message,
+                last_transition_time=since,
+                observed_generation=generation,
+            )
+        )
+    return conditions

@@ -1,0 +1,165 @@
+"""Which nodes a job's pods ask for, avoid and tolerate (GKE's labels and taints)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fray.plan.gang import derive_gang
+from fray.plan.placement import NodePlacement, build_placement
+from tests.unit.plan.frayjobs import make_job
+
+TPU = {"tpu": {"type": "v5p-16"}}
+GPU = {"gpu": {"type": "nvidia-l4"}}
+SPOT = "cloud.google.com/gke-spot"
+SPOT_TOLERATION = {"key": SPOT, "operator": "Equal", "value": "true", "effect": "NoSchedule"}
+
+
+def place(
+    placement: dict[str, Any], resources: dict[str, Any] | None = None, replicas: int = 1
+) -> NodePlacement:
+    spec = make_job(replicas=replicas, resources=resources or {}, placement=placement).spec
+    return build_placement(spec.placement, derive_gang(spec))
+
+
+def keys(found: NodePlacement) -> set[str]:
+    return {toleration.get("key", "") for toleration in found.tolerations}
+
+
+def test_by_default_spot_nodes_are_tolerated_and_not_asked_for() -> None:
+    found = place({})
+    assert found.tolerations == [SPOT_TOLERATION]
+    assert found.selector == {}
+    assert found.expressions == []
+    assert found.to_pod_spec() == {"tolerations": [SPOT_TOLERATION]}
+
+
+def test_a_job_that_must_not_be_preempted_keeps_off_spot_nodes_twice_over() -> None:
+    found = place({"preemptible": False})
+    assert found.tolerations == [], "not even by the taint"
+    assert found.expressions == [{"key": SPOT, "operator": "NotIn", "values": ["true"]}]
+
+
+def test_spot_required_selects_and_tolerates() -> None:
+    found = place({"spot": "Required"}, GPU)
+    assert found.selector[SPOT] == "true"
+    assert SPOT_TOLERATION in found.tolerations
+
+
+@pytest.mark.parametrize(
+    ("resources", "tolerated"), [(TPU, "google.com/tpu"), (GPU, "nvidia.com/gpu"), ({}, None)]
+)
+def test_the_accelerators_own_taint_is_tolerated(resources: dict[str, Any], tolerated: str | None) -> None:
+    own = [t for t in place({}, resources).tolerations if t["key"] != SPOT]
+    expected = [{"key": tolerated, "operator": "Exists", "effect": "NoSchedule"}] if tolerated else []
+    assert own == expected
+
+
+@pytest.mark.parametrize(
+    ("gpu", "arm64"), [("nvidia-gb200", True), ("nvidia-gb300", True), ("nvidia-b200", False)]
+)
+def test_arm64_nodes_are_tolerated_by_jobs_for_their_gpus_alone(gpu: str, arm64: bool) -> None:
+    found = place({}, {"gpu": {"type": gpu, "count": 4 if arm64 else 8}})
+    assert ("kubernetes.io/arch" in keys(found)) == arm64
+
+
+@pytest.mark.parametrize(
+    ("reservation", "labels"),
+    [
+        ("block", {"reservation-name": "block", "reservation-affinity": "specific"}),
+        (
+            "projects/acme/reservations/block",
+            {"reservation-name": "block", "reservation-project": "acme", "reservation-affinity": "specific"},
+        ),
+    ],
+)
+def test_reservations(reservation: str, labels: dict[str, str]) -> None:
+    expected = {f"cloud.google.com/{key}": value for key, value in labels.items()}
+    assert place({"reservation": reservation}).selector == expected
+
+
+def test_a_compute_class_decides_what_a_selector_would_contradict() -> None:
+    found = place({"computeClass": "cheap", "spot": "Required", "reservation": "block"}, GPU)
+    assert found.selector == {"cloud.google.com/compute-class": "cheap"}
+    assert {"nvidia.com/gpu", SPOT, "cloud.google.com/compute-class"} == keys(found)
+    assert len(found.notices) == 3
+    assert all("compute class cheap" in notice for notice in found.notices)
+
+
+def test_a_compute_class_keeps_a_tpus_label_and_topology() -> None:
+    found = place({"computeClass": "any"}, TPU)
+    assert found.selector == {
+        "cloud.google.com/gke-tpu-accelerator": "tpu-v5p-slice",
+        "cloud.google.com/gke-tpu-topology": "2x2x2",
+        "cloud.google.com/compute-class": "any",
+    }
+    assert found.notices == []
+
+
+def test_flex_start() -> None:
+    found = place({"flexStart": True}, TPU)
+    assert found.selector["cloud.google.com/gke-flex-start"] == "true"
+    assert "cloud.google.com/gke-flex-start" in keys(found)
+
+
+def test_regions_and_zones_are_alternatives_all_of_which_hold_with_the_rest() -> None:
+    found = place({"regions": ["r1", "r2"], "zones": ["z1"], "preemptible": False})
+    affinity = found.to_pod_spec()["affinity"]["nodeAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
+    (term,) = affinity["nodeSelectorTerms"]  # terms are alternatives, so there must be one
+    assert term["matchExpressions"] == [
+        {"key": SPOT, "operator": "NotIn", "values": ["true"]},
+        {"key": "topology.kubernetes.io/region", "operator": "In", "values": ["r1", "r2"]},
+        {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z1"]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("resources", "replicas", "noticed"),
+    [
+        (TPU, 1, False),
+        (TPU, 2, True),
+        ({"tpu": {"type": "v5p-8"}}, 2, False),
+        (GPU, 2, False),
+        ({}, 2, False),
+    ],
+)
+def test_one_node_pool_holds_one_multi_host_slice(
+    resources: dict[str, Any], replicas: int, noticed: bool
+) -> None:
+    found = place({"nodePool": "pool"}, resources, replicas)
+    assert found.selector["cloud.google.com/gke-nodepool"] == "pool"
+    assert bool(found.notices) == noticed
+
+
+def test_a_users_selector_wins_and_says_so_unless_it_says_the_same() -> None:
+    found = place(
+        {
+            "nodeSelector": {
+                "cloud.google.com/gke-tpu-topology": "other",
+                "cloud.google.com/gke-tpu-accelerator": "tpu-v5p-slice",
+                "team": "x",
+            }
+        },
+        TPU,
+    )
+    assert found.selector["cloud.google.com/gke-tpu-topology"] == "other"
+    assert found.notices == [
+        "placement.nodeSelector sets cloud.google.com/gke-tpu-topology to other instead of 2x2x2"
+    ]
+    because = {fact.subject: fact.because for fact in found.facts}
+    assert because["node selector cloud.google.com/gke-tpu-topology"] == "placement.nodeSelector"
+    assert because["node selector cloud.google.com/gke-tpu-accelerator"] != "placement.nodeSelector"
+
+
+def test_tolerations_are_added_once() -> None:
+    mine = [{"operator": "Exists"}, {"operator": "Exists"}, SPOT_TOLERATION]
+    assert place({"tolerations": mine}).tolerations == [SPOT_TOLERATION, {"operator": "Exists"}]
+
+
+@pytest.mark.parametrize("count", [8, 4])
+def test_the_two_machines_of_topology_2x4_are_told_apart(count: int) -> None:
+    found = place({}, {"tpu": {"type": "v5litepod-8", "chipsPerHost": count}})
+    assert found.selector["cloud.google.com/gke-accelerator-count"] == str(count)

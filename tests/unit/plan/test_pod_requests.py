@@ -1,0 +1,123 @@
+"""What a pod asks for and mounts: the job's requests, capped where no host has as much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fray.plan.jobset import AttemptPlan, build_attempt
+from fray.plan.settings import PlanSettings
+from tests.unit.plan.frayjobs import make_job
+from tests.unit.plan.jobset_rules import main_container, pod_template
+
+
+def plan_with(**spec: Any) -> AttemptPlan:
+    return build_attempt(make_job(**spec), attempt=1, settings=PlanSettings())
+
+
+@pytest.mark.parametrize(
+    ("tpu", "field", "asked", "requested", "noticed"),
+    [
+        # ct5p-hightpu-4t: 208 vCPU and 448 GB, of which nine tenths are for pods.
+        ("v5p-8", "cpu", 187, "187", False),
+        ("v5p-8", "cpu", "187.2", "187.2", False),
+        ("v5p-8", "cpu", "187201m", "187", True),
+        ("v5p-8", "cpu", 208, "187", True),
+        ("v5p-8", "memory", "403200M", "403200M", False),
+        ("v5p-8", "memory", "403201M", "403G", True),
+        ("v5p-8", "memory", "375Gi", "375Gi", False),
+        ("v5p-8", "memory", "376Gi", "403G", True),
+        ("v5p-8", "memory", "1e99", "403G", True),
+        # the two machines of topology 2x4: only the size of the smaller one is known
+        ("v6e-16", "cpu", 1000, "162", True),
+        ("v6e-8", "cpu", 1000, "1000", False),
+        ("v3-8", "memory", "9Ti", "9Ti", False),
+        ("v5p-8", "disk", "100Ti", "100Ti", False),
+    ],
+)
+def test_requests_are_capped_at_what_the_tpus_host_leaves_to_pods(
+    tpu: str, field: str, asked: int | str, requested: str, noticed: bool
+) -> None:
+    plan = plan_with(resources={"tpu": {"type": tpu}, field: asked})
+    key = {"disk": "ephemeral-storage"}.get(field, field)
+    requests = main_container(plan.jobset)["resources"]["requests"]
+    assert requests[key] == requested
+    assert len(plan.notices) == noticed
+    if noticed:
+        assert f"{field} {asked} " in plan.notices[0]
+        assert requested in plan.notices[0]
+
+
+def test_only_chips_have_a_limit() -> None:
+    gpu = main_container(plan_with(resources={"cpu": 4, "gpu": {"type": "nvidia-l4", "count": 2}}).jobset)
+    assert gpu["resources"] == {
+        "requests": {"cpu": "4", "nvidia.com/gpu": "2"},
+        "limits": {"nvidia.com/gpu": "2"},
+    }
+    cpu = main_container(plan_with(resources={"cpu": 4}).jobset)
+    assert cpu["resources"] == {"requests": {"cpu": "4"}}
+
+
+def test_a_cpu_jobs_requests_stand_however_large() -> None:
+    plan = plan_with(resources={"cpu": 100000, "memory": "9E"})
+    assert main_container(plan.jobset)["resources"]["requests"] == {"cpu": "100000", "memory": "9E"}
+    assert plan.notices == ()
+
+
+def test_shared_memory_is_no_64_mebibytes() -> None:
+    spec = pod_template(plan_with().jobset)["spec"]
+    assert spec["volumes"] == [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    assert spec["containers"][0]["volumeMounts"] == [{"name": "shm", "mountPath": "/dev/shm"}]
+
+
+def test_secrets_are_mounted_readable_for_whatever_user_the_image_has() -> None:
+    spec = pod_template(
+        plan_with(
+            entrypoint={"callable": {"secretName": "payload", "sha256": "ab" * 32, "python": "3.11"}},
+            environment={"workspace": {"secretName": "code", "sha256": "cd" * 32}},
+        ).jobset
+    )["spec"]
+    mounted = {
+        volume["secret"]["secretName"]: volume["secret"] for volume in spec["volumes"] if "secret" in volume
+    }
+    # The kubelet makes the files root's: without an fsGroup others read them only by the last digit.
+    assert {name: oct(secret["defaultMode"]) for name, secret in mounted.items()} == {
+        "payload": "0o444",
+        "code": "0o444",
+    }
+    mounts = {mount["name"]: mount for mount in spec["containers"][0]["volumeMounts"]}
+    assert mounts["payload"]["readOnly"]
+    assert mounts["workspace"]["readOnly"]
+
+
+def test_a_workspace_in_object_storage_is_not_mounted() -> None:
+    workspace = {"url": "gs://bucket/code.tar", "sha256": "cd" * 32}
+    spec = pod_template(plan_with(environment={"workspace": workspace}).jobset)["spec"]
+    assert [volume["name"] for volume in spec["volumes"]] == ["shm"]
+
+
+def test_a_command_runs_as_it_was_written() -> None:
+    argv = ["./run.sh", "", "a b", "$(FRAY_HOST)", "$HOME", "'"]
+    assert main_container(plan_with(entrypoint={"command": argv}).jobset)["command"] == argv
+
+
+def test_a_callable_is_checked_against_its_digest_and_python() -> None:
+    entrypoint = {"callable": {"secretName": "payload", "sha256": "ab" * 32, "python": "3.12"}}
+    command = main_container(plan_with(entrypoint=entrypoint).jobset)["command"]
+    assert command[:3] == ["python3", "-m", "fray.runtime.entrypoint"]
+    assert command[command.index("--sha256") + 1] == "ab" * 32
+    assert command[command.index("--python") + 1] == "3.12"
+
+
+def test_setup_commands_come_before_the_entrypoint_and_stop_at_the_first_that_fails() -> None:
+    command = main_container(plan_with(environment={"setup": ["one", "two"]}).jobset)["command"]
+    assert command == ["/bin/sh", "-c", 'set -e\none\ntwo\nexec "$@"', "setup", "python", "-m", "train"]
+
+
+@pytest.mark.parametrize("kind", ["tpu", "gpu", "cpu"])
+def test_scale_down_does_not_move_pods_with_accelerators(kind: str) -> None:
+    resources = {"tpu": {"tpu": {"type": "v6e-4"}}, "gpu": {"gpu": {"type": "nvidia-l4"}}, "cpu": {}}[kind]
+    annotations = pod_template(plan_with(resources=resources).jobset)["metadata"].get("annotations", {})
+    expected = {} if kind == "cpu" else {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+    assert annotations == expected
