@@ -25,6 +25,8 @@ __all__ = [
     "JobStillRunningError",
     "JobStoppedError",
     "LogsNotFoundError",
+    "OpenFilesError",
+    "OutputError",
     "PortsExhaustedError",
     "RequestError",
     "SettingError",
@@ -278,6 +280,43 @@ class StateDirectoryError(SurroundingsError):
     def next_step(self) -> str:
         """How to use another directory."""
         return "Make it writable, or choose another with FRAY_STATE_DIR."
+
+
+@dataclass(eq=False)
+class OpenFilesError(SurroundingsError):
+    """A local gang has so many hosts that the shell's limit of open files is too low for it."""
+
+    hosts: int
+    needed: int
+    allowed: int
+
+    @property
+    def message(self) -> str:
+        """The size of the gang, what it needs and what is allowed."""
+        return f"a gang of {self.hosts} hosts needs {self.needed} open files; {self.allowed} are allowed here"
+
+    @property
+    def next_step(self) -> str:
+        """How to allow more."""
+        return f"Raise the limit with `ulimit -n {self.needed}` and try again, or ask for fewer hosts."
+
+
+@dataclass(eq=False)
+class OutputError(SurroundingsError):
+    """What a running job prints can't be shown any more; the job was ended."""
+
+    name: str
+    problem: str
+
+    @property
+    def message(self) -> str:
+        """The job and the system's reason."""
+        return f"the output of job {self.name!r} can't be written: {self.problem}"
+
+    @property
+    def next_step(self) -> str:
+        """Where the output is."""
+        return f"The job was stopped. What it had printed is kept: `fray logs {self.name}`."
 
 
 @dataclass(eq=False)

@@ -1,0 +1,58 @@
+"""The entry of the command `fray`: runs it and turns every ending into an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from fray.cli.app import app
+from fray.cli.streams import Stream, open_missing_descriptors
+from fray.errors import FrayError
+from fray.vocabulary import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_SIGNAL_BASE
+
+__all__ = ["main"]
+
+SIGPIPE = 13
+
+
+def main() -> None:
+    """Run the command line of this process and end the process."""
+    open_missing_descriptors()
+    code = _run()
+    # Not sys.exit: a thread may still be blocked in a write that nobody will ever read.
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            code = code or EXIT_FAILURE
+    os._exit(code)
+
+
+def _run() -> int:
+    try:
+        app()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else EXIT_FAILURE
+    except FrayError as error:
+        return _tell(error)
+    except BrokenPipeError:
+        return EXIT_SIGNAL_BASE + SIGPIPE
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return 0
+
+
+def _tell(error: FrayError) -> int:
+    from fray.cli.exit_codes import derive_error_exit_code  # noqa: PLC0415 - imports pydantic
+
+    notes = Stream(2, environ={}, encoding=getattr(sys.stderr, "encoding", "utf-8"))
+    try:
+        notes.write(f"error: {error}\n")
+    except OSError:
+        return EXIT_FAILURE
+    return derive_error_exit_code(error)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Aligned columns of text, as `kubectl get` prints them, and durations in few characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["format_age", "format_columns", "format_duration"]
+
+GAP = 3
+
+
+def format_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return one line for each row, with each column as wide as its widest cell."""
+    if not rows:
+        return []
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "".join(cell.ljust(width + GAP) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def format_duration(seconds: float) -> str:
+    """Return a length of time as one reads it: `0.8 s`, `42 s`, `3 min 5 s`, `2 h 10 min`."""
+    if seconds < 10:
+        return f"{max(seconds, 0):.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes == 0:
+        return f"{rest} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours == 0:
+        return f"{minutes} min {rest} s"
+    return f"{hours} h {minutes} min"
+
+
+def format_age(seconds: float) -> str:
+    """Return an age as `kubectl get` does: `42s`, `5m`, `3h`, `2d`."""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{max(int(seconds), 0)}s"

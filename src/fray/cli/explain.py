@@ -1,0 +1,66 @@
+"""`fray explain`: the JobSet that a cluster would get for a job, and the reason for each part of it.
+
+Offline. As text, the reasons are comments above the manifest, so the whole is still a manifest.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from enum import StrEnum
+from typing import Any
+
+import yaml
+
+from fray.plan.facts import Fact
+from fray.plan.jobset import AttemptPlan, build_attempt
+from fray.plan.settings import PlanSettings
+from fray.wire.frayjob import FrayJob
+
+__all__ = ["ExplainFormat", "explain_job", "format_manifest"]
+
+WIDTH = 100
+
+
+class ExplainFormat(StrEnum):
+    """Forms of `fray explain`."""
+
+    TEXT = "text"
+    YAML = "yaml"
+    JSON = "json"
+
+
+def explain_job(job: FrayJob, form: ExplainFormat) -> str:
+    """Return what the first attempt of a job becomes on a cluster.
+
+    Raises:
+        RequestError: the job asks for hardware that doesn't exist.
+    """
+    plan = build_attempt(job, attempt=1, settings=PlanSettings())
+    if form is not ExplainFormat.TEXT:
+        return format_manifest(plan.jobset, form.value)
+    return _format_reasons(job, plan) + format_manifest(plan.jobset, "yaml")
+
+
+def format_manifest(manifest: Any, form: str) -> str:
+    """Return a manifest as YAML or as JSON."""
+    if form == "json":
+        return json.dumps(manifest, indent=2) + "\n"
+    return str(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True, width=WIDTH))
+
+
+def _format_reasons(job: FrayJob, plan: AttemptPlan) -> str:
+    lines = [f"{job.metadata.name}: {plan.gang.describe()}; attempt 1 is JobSet {plan.name}", ""]
+    if plan.notices:
+        lines += ["Not done as asked:", *(f"  {notice}" for notice in plan.notices), ""]
+    lines.append("What it holds, and why:")
+    for fact in plan.facts:
+        lines += _format_fact(fact)
+    return "".join(f"# {line}".rstrip() + "\n" for line in [*lines, ""])
+
+
+def _format_fact(fact: Fact) -> list[str]:
+    # One line each, however long the value: a variable may hold line breaks, which would end the comment.
+    value = textwrap.shorten(fact.value, WIDTH, placeholder=" ...")
+    source = f"  <{fact.source}>" if fact.source else ""
+    return [f"  {fact.subject} = {value}", f"      {fact.because}{source}"]

@@ -1,0 +1,66 @@
+"""The job that a user names on the command line: read from its file, judged, and ready to be used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+from fray.accelerators import lookup_gpu, lookup_tpu
+from fray.errors import AcceleratorShapeError, FieldError, InvalidJobError, UnknownAcceleratorError
+from fray.jobfile import read_job_file
+from fray.wire.frayjob import FrayJob
+from fray.wire.validation import validate_manifest
+
+__all__ = ["load_job"]
+
+NAME_PATH = "metadata.name"
+
+
+def load_job(path: str, *, stdin: BinaryIO, name: str | None = None) -> tuple[FrayJob, tuple[str, ...]]:
+    """Return the one FrayJob in a file, and the names of the other objects in it.
+
+    Args:
+        path: The file; `-` is `stdin`.
+        stdin: Standard input.
+        name: Takes the place of metadata.name.
+
+    Raises:
+        JobFileError: the file can't be read, or doesn't hold exactly one FrayJob.
+        InvalidJobError: the API server would refuse the job, or it has no name.
+    """
+    file = read_job_file(path, stdin=stdin)
+    manifest = file.manifest if name is None else _with_name(file.manifest, name)
+    try:
+        job = validate_manifest(manifest)
+    except InvalidJobError as error:
+        problems = tuple(_with_nearest(problem, manifest) for problem in error.problems)
+        raise InvalidJobError(error.name, problems) from error
+    if not job.metadata.name:
+        missing = "is missing: only a cluster generates names (`fray run` takes --name)"
+        raise InvalidJobError("", (FieldError(NAME_PATH, missing),))
+    return job, file.others
+
+
+def _with_name(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:
+    metadata = manifest.get("metadata")
+    return {**manifest, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "name": name}}
+
+
+def _with_nearest(problem: FieldError, manifest: Mapping[str, Any]) -> FieldError:
+    """Return the problem with the nearest legal accelerators, which the API server's rules can't find."""
+    value: Any = manifest
+    parts = problem.path.split(".")
+    for part in parts:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    if not isinstance(value, str) or parts[-1] != "type":
+        return problem
+    try:
+        if parts[-2] == "tpu":
+            lookup_tpu(value)
+        elif parts[-2] == "gpu":
+            lookup_gpu(value, count=1)
+    except UnknownAcceleratorError as unknown:
+        return FieldError(problem.path, f"{problem.message} (nearest: {', '.join(unknown.nearest)})")
+    except AcceleratorShapeError:
+        return problem
+    return problem

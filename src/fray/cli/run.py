@@ -1,0 +1,184 @@
+"""`fray run`: one job on this machine, from its file to an exit code.
+
+Everything that can be refused is refused before anything starts. Signals become requests to the runner:
+the first one ends the job with grace, the second at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import resource
+import signal
+import socket
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from fray.cli.display import Display
+from fray.cli.exit_codes import derive_exit_code
+from fray.cli.requested_job import load_job
+from fray.cli.screen import open_screen
+from fray.cli.story import Line, Tone
+from fray.cli.streams import Stream
+from fray.cluster.local.attempt import PLAN_SETTINGS, Workplace
+from fray.cluster.local.environment import derive_base_environment
+from fray.cluster.local.locks import JobLocks
+from fray.cluster.local.pods import LocalMachine, build_local_pods
+from fray.cluster.local.runner import LocalRunner
+from fray.cluster.local.store import StateDirectory
+from fray.cluster.local.support import build_notices, check_open_files, check_supported
+from fray.errors import OutputError
+from fray.jobfile import STDIN
+from fray.plan.jobset import build_attempt
+from fray.plan.settings import RetryPolicy
+from fray.settings import Settings
+from fray.vocabulary import EXIT_SIGNAL_BASE
+from fray.wire.frayjob import FrayJob
+
+__all__ = ["RunRequest", "run_job_file"]
+
+BACKOFF_CAP_SECONDS = 360.0
+DRAIN_SECONDS = 2.0
+"""How long a reader may take for the last output once the user has asked for the end."""
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+EXIT_BROKEN_PIPE = EXIT_SIGNAL_BASE + signal.SIGPIPE
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What `fray run` was asked for."""
+
+    file: str
+    name: str | None = None
+    working_dir: Path | None = None
+
+
+def run_job_file(
+    request: RunRequest, *, environ: Mapping[str, str], stdin: BinaryIO, output: Stream, notes: Stream
+) -> int:
+    """Run the job in a file to its end and return the exit code.
+
+    Raises:
+        RequestError: the file or the job in it can't be run as it is; nothing was started.
+        SurroundingsError: the state directory or the machine doesn't let it; nothing is left running.
+    """
+    settings = Settings.from_env(environ)
+    job, others = load_job(request.file, name=request.name, stdin=stdin)
+    machine = LocalMachine(socket.gethostname(), uuid.uuid4())
+    notices = _check(job, others, machine)
+    workplace = Workplace(
+        machine,
+        derive_base_environment(environ),
+        working_dir=str(Path.cwd() if request.file == STDIN else Path(request.file).absolute().parent),
+        fixed_dir=None if request.working_dir is None else str(request.working_dir.absolute()),
+    )
+    state = StateDirectory(settings.state_dir)
+    policy = RetryPolicy(settings.backoff_seconds, max(settings.backoff_seconds, BACKOFF_CAP_SECONDS))
+    with _own_folder(state, job.metadata.name, notes) as locks:
+        session = _Session(job, notices, state, output, notes)
+        runner = LocalRunner(
+            job, state=state, locks=locks, workplace=workplace, policy=policy, listener=session.display
+        )
+        return asyncio.run(session.run(runner))
+
+
+def _check(job: FrayJob, others: tuple[str, ...], machine: LocalMachine) -> list[Line]:
+    """Refuse what can't be run here, and return the block that names what isn't honoured."""
+    plan = build_attempt(job, attempt=1, settings=PLAN_SETTINGS)
+    check_supported(job, plan)
+    check_open_files(job, plan, allowed=resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    build_local_pods(plan, machine)
+    notices = [*build_notices(job, plan), *(f"{other} in the same file: left out" for other in others)]
+    if not notices:
+        return []
+    heading = f"{job.metadata.name} runs on this machine; what only a cluster has is left out:"
+    return [Line(heading, Tone.BUSY), *(Line(f"  {notice}", Tone.QUIET) for notice in notices)]
+
+
+@contextmanager
+def _own_folder(state: StateDirectory, name: str, notes: Stream) -> Iterator[JobLocks]:
+    """Own the job's folder, emptied of an earlier run, until the end of the context."""
+    folder = state.job(name)
+    folder.create()
+    waiting = f"{name}: waiting for processes of an earlier run to end\n"
+    locks = JobLocks.acquire(folder, name=name, waiting=lambda: notes.write(waiting))
+    try:
+        locks.publish()
+        folder.clear()
+        yield locks
+    finally:
+        locks.release()
+
+
+class _Session:
+    """One run as this process's terminal and signals see it."""
+
+    def __init__(
+        self, job: FrayJob, notices: list[Line], state: StateDirectory, output: Stream, notes: Stream
+    ) -> None:
+        self._job = job
+        self._notices = notices
+        self._signals: list[int] = []
+        self._lost: OSError | None = None
+        self._runner: LocalRunner | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.display = Display(
+            open_screen(output, notes),
+            job=job,
+            terminal=output.is_terminal,
+            color=output.has_color,
+            logs_of=state.job(job.metadata.name).attempt_logs,
+            lost=self._lose_output,
+        )
+
+    async def run(self, runner: LocalRunner) -> int:
+        """Run the job, show it, and return the exit code."""
+        self._runner, self._loop = runner, asyncio.get_running_loop()
+        for number in STOP_SIGNALS:
+            # One that is ignored stays so: `nohup`, and `&` in scripts, mean it.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._loop.add_signal_handler(number, self._on_signal, number)
+        self.display.start()
+        if self._notices:
+            self.display.say(self._notices)
+        try:
+            finished = await runner.run()
+        finally:
+            await self._drain()
+        if self._lost is not None and self._lost.errno == errno.EPIPE:
+            return EXIT_BROKEN_PIPE
+        if self._lost is not None and not self._signals:
+            problem = self._lost.strerror or str(self._lost)
+            raise OutputError(self._job.metadata.name, problem) from self._lost
+        return derive_exit_code(finished.status, signal_number=self._signals[0] if self._signals else None)
+
+    def _on_signal(self, number: int) -> None:
+        assert self._runner is not None
+        self._signals.append(number)
+        if len(self._signals) > 1:
+            self._runner.kill()
+            return
+        self._runner.stop()
+        name = self._job.metadata.name
+        again = "; Ctrl-C again kills them" if number == signal.SIGINT else ""
+        self.display.say([Line(f"{name}: stopping: its processes are asked to end{again}", Tone.BUSY)])
+
+    def _lose_output(self, error: OSError) -> None:
+        """End the job when nobody reads its output any more; called from the display's thread."""
+        self._lost = error
+        assert self._loop is not None
+        assert self._runner is not None
+        self._loop.call_soon_threadsafe(self._runner.stop)
+
+    async def _drain(self) -> None:
+        """Wait until all is shown; not long where the user has asked for the end."""
+        self.display.close()
+        waited = 0.0
+        while self.display.alive and not (self._signals and waited >= DRAIN_SECONDS):
+            await asyncio.sleep(0.02)
+            waited = waited + 0.02 if self._signals else 0.0
+        self.display.abandon()

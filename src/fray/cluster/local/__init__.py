@@ -1,0 +1,9 @@
+"""The local backend: a JobSet controller and a kubelet in one process, without a cluster.
+
+It takes the manifest that a cluster would get (`fray.plan.jobset`) and acts on it: `pods` says which
+processes it stands for (`container` reads the template), `support` what this machine can't do, `host`
+and `supervisor` run one process each in the user's `environment`, `attempt` a gang of them, and `runner`
+follows `fray.plan.lifecycle` until the job has finished. `store` keeps status and logs for other shells,
+`locks` tell who lives, `jobs` is what those shells call. Ports come from `ports`, output goes through
+`output`, and `logs` reads it back.
+"""

@@ -1,0 +1,63 @@
+"""`import fray` and `fray --help` load next to nothing, and every public name is there."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+import fray
+from fray import errors
+
+HEAVY = ("pydantic", "pydantic_core", "rich", "yaml", "kubernetes", "typer", "asyncio", "jax")
+
+
+def loaded_by(program: str) -> set[str]:
+    """Return the top-level modules that a program loads."""
+    report = "; import sys; sys.stderr.write('\\n'.join({name.partition('.')[0] for name in sys.modules}))"
+    command = [sys.executable, "-c", program + report]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True).stderr.splitlines())
+
+
+def test_importing_fray_imports_nothing_heavy() -> None:
+    assert not loaded_by("import fray") & set(HEAVY)
+
+
+def test_help_imports_nothing_but_typer() -> None:
+    program = (
+        "import sys; sys.argv = ['fray', '--help']; from fray.cli.app import app; app(standalone_mode=False)"
+    )
+    assert loaded_by(program) & set(HEAVY) == {"typer"}
+
+
+def test_every_public_name_can_be_imported() -> None:
+    for name in fray.__all__:
+        assert getattr(fray, name) is not None
+    assert sorted(fray.__all__) == fray.__all__
+    assert set(dir(fray)) == set(fray.__all__)
+    assert fray.__version__ == importlib.metadata.version("fray")
+
+
+def test_every_error_is_public() -> None:
+    assert set(errors.__all__) <= set(fray.__all__)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        _ = fray.nonsense
+
+
+@pytest.mark.parametrize("name", [name for name in errors.__all__ if name != "FieldError"])
+def test_errors_survive_pickling_and_say_what_to_do(name: str) -> None:
+    kind = getattr(errors, name)
+    values = {"problems": (errors.FieldError("spec.a", "is wrong"),), "pid": 7, "exit_code": 3}
+    tuples = ("nearest", "legal", "known")
+    fields = kind.__dataclass_fields__
+    error = kind(**{f: values.get(f, ("x",) if f in tuples else f"<{f}>") for f in fields})
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert str(again) == str(error)
+    assert [getattr(again, f) for f in fields] == [getattr(error, f) for f in fields]

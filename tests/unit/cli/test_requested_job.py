@@ -1,0 +1,58 @@
+"""The job on the command line is judged as the API server would, with a hint where one helps."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from fray.cli.requested_job import load_job
+from fray.errors import InvalidJobError
+from fray.wire.frayjob import FrayJob
+
+
+def load(*, name: str | None = None, metadata: dict[str, Any] | None = None, **spec: Any) -> FrayJob:
+    manifest = {
+        "apiVersion": "fray.dev/v1alpha1",
+        "kind": "FrayJob",
+        "metadata": {"name": "job"} if metadata is None else metadata,
+        "spec": {"entrypoint": {"command": ["train"]}, **spec},
+    }
+    job, _ = load_job("-", stdin=io.BytesIO(json.dumps(manifest).encode()), name=name)
+    return job
+
+
+def problems(**request: Any) -> str:
+    with pytest.raises(InvalidJobError) as caught:
+        load(**request)
+    return str(caught.value)
+
+
+def test_a_name_on_the_command_line_wins() -> None:
+    assert load(name="other").metadata.name == "other"
+    assert load(name="other", metadata={"labels": {"a": "b"}}).metadata.labels == {"a": "b"}
+
+
+@pytest.mark.parametrize("name", ["x" * 64, "a.b", "A", "-a", "../a", "a/b", ""])
+def test_a_name_that_no_job_may_have_is_refused(name: str) -> None:
+    assert "metadata.name" in problems(name=name)
+
+
+def test_a_name_is_needed_here() -> None:
+    assert "fray run` takes --name" in problems(metadata={"generateName": "job-"})
+    assert load(metadata={"generateName": "job-"}, name="job").metadata.name == "job"
+
+
+def test_every_wrong_field_is_listed() -> None:
+    text = problems(replicas="2", foo=1)
+    assert "spec.replicas: " in text
+    assert "spec.foo: unknown field" in text
+
+
+def test_the_nearest_legal_accelerators_are_named() -> None:
+    assert "(nearest: v5p-16, v5p-32)" in problems(resources={"tpu": {"type": "v5p-17"}})
+    assert "nearest: nvidia-h100-80gb" in problems(resources={"gpu": {"type": "nvidia-h100"}})
+    assert "nearest" not in problems(resources={"tpu": {"type": 5}})
+    assert "nearest" not in problems(resources={"gpu": {"type": "nvidia-l4", "count": 3}})

@@ -1,0 +1,122 @@
+"""How jobs stand as another shell sees them, also those whose runner is gone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from fray.cluster.local.jobs import derive_failed, list_jobs, observe_job, stop_job
+from fray.cluster.local.store import StateDirectory
+from fray.errors import JobNotFoundError, JobNotRunningError, JobStillRunningError
+from fray.plan.lifecycle import decide
+from fray.plan.settings import RetryPolicy
+from fray.plan.status import is_finished
+from fray.vocabulary import Reason
+from fray.wire.frayjob import FrayJob
+from tests.unit.cluster.local_jobs import frayjob, held_locks
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def started(name: str = "job", *, stopped: bool = False) -> FrayJob:
+    """Return a job whose first attempt has begun, or one that was stopped before it could."""
+    job = frayjob(name=name, stopped=stopped)
+    status = decide(job, None, now=NOW, policy=RetryPolicy()).status
+    return job.model_copy(update={"status": status})
+
+
+def store(root: Path, job: FrayJob) -> StateDirectory:
+    state = StateDirectory(root)
+    folder = state.job(job.metadata.name)
+    folder.create()
+    folder.write(job)
+    return state
+
+
+def test_a_job_with_a_living_runner_stands_as_it_was_written(tmp_path: Path) -> None:
+    state = store(tmp_path, started())
+    locks = held_locks(tmp_path / "jobs" / "job")
+    assert observe_job(state, "job") == started()
+    locks.release()
+
+
+def test_a_job_without_runner_has_failed_and_so_has_its_attempt(tmp_path: Path) -> None:
+    state = store(tmp_path, started())
+    status = observe_job(state, "job").status
+    assert (status.phase, status.reason) == ("Failed", "RunnerLost")
+    assert is_finished(status)
+    assert status.attempts[-1].verdict == "Failure"
+    assert status.attempts[-1].end_time is not None
+    assert state.job("job").read() == started(), "looking writes nothing"
+
+
+def test_a_finished_job_stays_what_it_was(tmp_path: Path) -> None:
+    job = started(stopped=True)
+    state = store(tmp_path, job)
+    assert observe_job(state, "job") == job
+
+
+def test_all_jobs_are_listed_by_name_and_empty_folders_are_not(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        store(tmp_path, started(name, stopped=True))
+    StateDirectory(tmp_path).job("starting").create()
+    assert [job.metadata.name for job in list_jobs(StateDirectory(tmp_path))] == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["none", "..", "../jobs/job", "", "/etc"])
+def test_what_is_no_job_is_not_found_and_the_known_ones_are_named(tmp_path: Path, name: str) -> None:
+    state = store(tmp_path, started(stopped=True))
+    with pytest.raises(JobNotFoundError) as caught:
+        observe_job(state, name)
+    assert caught.value.known == ("job",)
+
+
+def test_stopping_asks_the_runner_and_waits_for_its_last_word(tmp_path: Path) -> None:
+    state = store(tmp_path, started())
+    locks = held_locks(tmp_path / "jobs" / "job")
+
+    def runner_obeys(_: float) -> None:
+        assert state.job("job").stop_requested()
+        state.job("job").write(started(stopped=True))
+
+    job = stop_job(state, "job", timeout=None, sleep=runner_obeys)
+    assert job.status.phase == "Stopped"
+    locks.release()
+
+
+def test_stopping_without_waiting_only_asks(tmp_path: Path) -> None:
+    state = store(tmp_path, started())
+    locks = held_locks(tmp_path / "jobs" / "job")
+    assert not is_finished(stop_job(state, "job", timeout=0).status)
+    assert state.job("job").stop_requested()
+    locks.release()
+
+
+def test_a_runner_that_does_not_obey_in_time_is_named(tmp_path: Path) -> None:
+    state = store(tmp_path, started())
+    locks = held_locks(tmp_path / "jobs" / "job")
+    locks.publish()
+    with pytest.raises(JobStillRunningError, match="process"):
+        stop_job(state, "job", timeout=1e-9, sleep=lambda _: None)
+    locks.release()
+
+
+def test_a_job_that_ended_cannot_be_stopped(tmp_path: Path) -> None:
+    state = store(tmp_path, started(stopped=True))
+    with pytest.raises(JobNotRunningError, match="it is Stopped"):
+        stop_job(state, "job", timeout=None)
+    assert not state.job("job").stop_requested()
+
+
+def test_a_runner_dying_while_it_is_asked_ends_the_wait(tmp_path: Path) -> None:
+    state = store(tmp_path, started())
+    locks = held_locks(tmp_path / "jobs" / "job")
+    job = stop_job(state, "job", timeout=None, sleep=lambda _: locks.release())
+    assert (job.status.phase, job.status.reason) == ("Failed", "RunnerLost")
+
+
+def test_a_failure_from_outside_keeps_what_the_attempts_were(tmp_path: Path) -> None:
+    status = derive_failed(frayjob(), Reason.START_FAILED, "no port is free", NOW)
+    assert (status.phase, status.reason, status.attempts) == ("Failed", "StartFailed", [])
