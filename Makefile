@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup demo test check lint types unit integration local crds lock clean
+.PHONY: help setup demo test check lint types unit integration local chart cluster cluster-down images crds lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -16,7 +16,7 @@ setup:
 demo: setup ## train a model from examples/digits/frayjob.yaml on this machine: 2 slices x 2 hosts
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/fray run -f examples/digits/frayjob.yaml
 
-test: check integration local ## everything that this machine can run
+test: check chart integration local ## everything that this machine can run
 
 check: lint types unit ## the quick part: lint, types, layers, unit tests
 
@@ -31,12 +31,25 @@ types: setup
 unit: setup
 	$(PYTEST) tests/unit
 
+chart: setup
+	$(BIN)/python -m e2e.cluster build helm
+	$(PYTEST) tests/chart
+
 integration: setup
-	$(BIN)/python -m e2e.cluster build apiserver etcd
+	$(BIN)/python -m e2e.cluster build apiserver etcd helm
 	$(PYTEST) tests/integration
 
 local: setup
 	$(PYTEST) tests/local
+
+cluster: setup ## a real Kubernetes cluster on this machine: two pools of v5p-16, JobSet, no container engine
+	$(BIN)/python -m e2e.cluster up
+
+cluster-down: setup ## remove that cluster and every trace of it
+	$(BIN)/python -m e2e.cluster down
+
+images: setup ## build the container images; REGISTRY=HOST/PATH pushes them, BASE=IMAGE is built upon
+	$(BIN)/python tools/images.py $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(BASE),--base $(BASE))
 
 crds: setup ## generate crds/ from src/fray/wire/
 	$(BIN)/python tools/generate_crds.py

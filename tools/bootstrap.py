@@ -55,7 +55,12 @@ def ensure_uv() -> Path:
     ensure_pip()
     say(f"installing uv {UV_VERSION} into {TOOLS.relative_to(ROOT)}/ (about 60 MB)")
     shutil.rmtree(TOOLS, ignore_errors=True)
-    quiet = ("--quiet", "--disable-pip-version-check", "--no-warn-script-location", "--root-user-action=ignore")
+    quiet = (
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-warn-script-location",
+        "--root-user-action=ignore",
+    )
     run(sys.executable, "-m", "pip", "install", *quiet, "--target", TOOLS, f"uv=={UV_VERSION}")
     return own
 
@@ -66,10 +71,16 @@ def ensure_pip() -> None:
     if subprocess.run(probe, capture_output=True, check=False).returncode == 0:
         return
     if shutil.which("apt-get") is None:
-        say("python3 has no pip: install pip (or uv " + UV_VERSION + ") with your package manager, then try again")
+        say(
+            "python3 has no pip: install pip (or uv "
+            + UV_VERSION
+            + ") with your package manager, then try again"
+        )
         sys.exit(1)
     prefix = [] if os.geteuid() == 0 else ["sudo"]
-    say("installing Debian's python3-pip with apt-get: it fetches uv" + (" (asks for sudo)" if prefix else ""))
+    say(
+        "installing Debian's python3-pip with apt-get: it fetches uv" + (" (asks for sudo)" if prefix else "")
+    )
     run(*prefix, "apt-get", "update", "-qq")
     run(*prefix, "apt-get", "install", "-qq", "--yes", "--no-install-recommends", "python3-pip")
 

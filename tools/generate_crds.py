@@ -1,4 +1,4 @@
-"""Write crds/ from the models and rules in src/fray/wire/ (`make crds`)."""
+"""Write crds/ from the models and rules in src/fray/wire/, and the chart's copy of it (`make crds`)."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ from pathlib import Path
 from fray import vocabulary
 from fray.wire.schema import build_crd, render_crd
 
-CRDS = Path(__file__).parents[1] / "crds"
+ROOT = Path(__file__).parents[1]
+FOLDERS = (ROOT / "crds", ROOT / "charts" / "fray" / "files" / "crds")
+"""A chart can only hold files of its own folder; a test compares the copies."""
 
 
 def main() -> None:
     """Write one file per custom resource and say which changed."""
-    path = CRDS / f"{vocabulary.FRAYJOB_PLURAL}.{vocabulary.GROUP}.yaml"
+    name = f"{vocabulary.FRAYJOB_PLURAL}.{vocabulary.GROUP}.yaml"
     text = render_crd(build_crd())
-    if path.exists() and path.read_text(encoding="utf-8") == text:
-        print(f"{path.name}: unchanged")
-        return
-    CRDS.mkdir(exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    print(f"{path.name}: written, {len(text.encode()) / 1024:.0f} KiB")
+    for folder in FOLDERS:
+        path = folder / name
+        shown = path.relative_to(ROOT)
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            print(f"{shown}: unchanged")
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        print(f"{shown}: written, {len(text.encode()) / 1024:.0f} KiB")
 
 
 if __name__ == "__main__":

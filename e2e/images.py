@@ -1,0 +1,195 @@
+"""The project's own images for test clusters, built from this checkout as files that a cluster can import.
+
+Where an engine can pull, they are built from the same base as everybody's. A machine that reaches package
+registries only builds them from a Debian of its own. What is in the images stands in their Dockerfiles, how
+they are built in `tools.images`; importing them into nodes is `e2e.cluster.images`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from e2e.cluster.build import cache_root
+from e2e.cluster.command import run
+from e2e.cluster.errors import CommandError, MachineError
+from tools.images import (
+    DEFAULT_BASE,
+    BuildOptions,
+    EngineError,
+    EngineName,
+    ImageBuilder,
+    find_engine,
+    project_version,
+)
+
+__all__ = ["build_images", "debian_base"]
+
+ROOT = Path(__file__).resolve().parents[1]
+SUITES = {11: "bookworm", 13: "trixie"}
+"""Debian release by the minor version of its Python 3. A callable needs the same Python where it runs."""
+DEFAULT_SUITE = "bookworm"
+SOURCES = ("operator", "src", "examples/digits", "images", "tools/locked_packages.py", "tools/images.py")
+ROOT_FILES = (".dockerignore", "LICENSE", "README.md", "pyproject.toml", "requirements.lock")
+
+
+def build_images(
+    *, progress: Callable[[str], None] = print, folder: Path | None = None, base: str | None = None
+) -> dict[str, Path]:
+    """The docker-archive tar of each of the project's images, by name; built when the checkout has changed.
+
+    Parameters: `progress` gets one line per step that takes time; `folder` for the tars, by default the
+    cache; `base` an image with Python, by default one that this machine can get.
+    Raises MachineError for what the machine lacks, EngineError when a build fails.
+    """
+    environ = {**os.environ, **_engine_settings()}
+    builder = ImageBuilder(_engine(environ, progress), environ)
+    if base is None:
+        base = DEFAULT_BASE if builder.engine == "docker" else debian_base(builder, progress)
+    folder = folder or cache_root() / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    # Short names: what the chart and the example name by default is what a cluster then finds.
+    options = BuildOptions(tag=project_version(), base=base)
+    stamp = folder / ".checkout"
+    with _only_one(folder):
+        wanted = f"{fingerprint()} {builder.engine} {base} {options.tag}"
+        tars = {name: folder / f"{name}.tar" for name in ("fray-operator", "fray-runtime", "fray-digits")}
+        if stamp.exists() and stamp.read_text() == wanted and all(tar.exists() for tar in tars.values()):
+            return tars
+        stamp.unlink(missing_ok=True)
+        progress(f"building {', '.join(tars)} with {builder.engine} from {base}")
+        replaced = {name: _image_id(options.reference(name), builder) for name in tars}
+        for name, reference in builder.build(options).items():
+            progress(f"writing {tars[name]}")
+            builder.export(reference, tars[name])
+            if replaced[name] not in (None, _image_id(reference, builder)):
+                # Or each change of the checkout would leave a gigabyte behind.
+                with contextlib.suppress(CommandError):  # somebody may use it
+                    run([builder.engine, "rmi", str(replaced[name])], environment=environ)
+        # Written last: an interrupted run is begun again.
+        stamp.write_text(wanted)
+    return tars
+
+
+def fingerprint() -> str:
+    """Digest of every file that can end up in an image, and of how they are built."""
+    digest = hashlib.sha256()
+    files = [ROOT / name for name in ROOT_FILES]
+    for name in SOURCES:
+        files += [path for path in (ROOT / name, *(ROOT / name).rglob("*")) if path.is_file()]
+    for path in sorted(files):
+        if "__pycache__" not in path.parts:
+            digest.update(f"{path.relative_to(ROOT)}\0{path.stat().st_size}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def debian_base(builder: ImageBuilder, progress: Callable[[str], None]) -> str:
+    """Name of an image with Debian's own Python, made by debootstrap if needed. Raises MachineError."""
+    suite = SUITES.get(sys.version_info.minor, DEFAULT_SUITE)
+    name = f"localhost/fray-test-base:{suite}"
+    environment = builder.environ
+    if _image_id(name, builder) is not None:
+        return name
+    _install({"debootstrap": "debootstrap"}, environment, progress)
+    progress(f"making {name} with debootstrap (about 300 MB, a minute)")
+    include = "--include=python3,python3-venv,ca-certificates"
+    mirror = _debian_mirror(environment)
+    with tempfile.TemporaryDirectory(prefix="fray-debian-") as folder:
+        try:
+            run(
+                ["debootstrap", "--variant=minbase", include, suite, folder, *mirror],
+                environment=environment,
+                timeout=900,
+            )
+            _strip(Path(folder))
+            container = run(["buildah", "from", "scratch"], environment=environment).strip()
+            try:
+                for step in (
+                    ["copy", "--quiet", container, folder, "/"],
+                    ["commit", "--quiet", container, name],
+                ):
+                    run(["buildah", *step], environment=environment, timeout=600)
+            finally:
+                run(["buildah", "rm", container], environment=environment)
+        except CommandError as error:
+            raise MachineError(f"no base image could be made of Debian {suite}", str(error)) from error
+    return name
+
+
+def _strip(root: Path) -> None:
+    """Remove what only apt needs."""
+    for name in ("var/cache/apt", "var/lib/apt/lists"):
+        shutil.rmtree(root / name, ignore_errors=True)
+        (root / name / "partial").mkdir(parents=True)
+
+
+def _debian_mirror(environment: Mapping[str, str]) -> list[str]:
+    """Where this machine gets Debian from, if it is a Debian; debootstrap knows a place else."""
+    try:
+        listed = run(
+            ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian"],
+            environment=environment,
+        )
+    except CommandError:
+        return []
+    return [address for address in listed.split() if "security" not in address][:1]
+
+
+def _image_id(name: str, builder: ImageBuilder) -> str | None:
+    """Digest of an image that the engine has, or None."""
+    command = {
+        "docker": ["docker", "image", "inspect", "--format={{.Id}}", name],
+        "buildah": ["buildah", "inspect", "--type=image", "--format={{.FromImageID}}", name],
+    }[builder.engine]
+    try:
+        return run(command, environment=builder.environ).strip()
+    except CommandError:
+        return None
+
+
+def _engine_settings() -> dict[str, str]:
+    """Settings under which buildah runs as root without further privileges; the user's own win."""
+    defaults = {"BUILDAH_ISOLATION": "chroot", "STORAGE_DRIVER": "overlay"}
+    return {name: value for name, value in defaults.items() if name not in os.environ}
+
+
+def _engine(environ: Mapping[str, str], progress: Callable[[str], None]) -> EngineName:
+    """An engine that works here; buildah is installed when there is none."""
+    try:
+        return find_engine(environ)
+    except EngineError:
+        _install({"buildah": "buildah"}, environ, progress)
+        return find_engine(environ)
+
+
+def _install(
+    packages: Mapping[str, str], environment: Mapping[str, str], progress: Callable[[str], None]
+) -> None:
+    missing = [package for program, package in packages.items() if shutil.which(program) is None]
+    if not missing:
+        return
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        raise MachineError(f"not installed: {', '.join(missing)}", "install them, then run it again")
+    progress(f"installing Debian packages: {' '.join(missing)}")
+    quiet = {**environment, "DEBIAN_FRONTEND": "noninteractive"}
+    try:
+        run(["apt-get", "update", "-q"], environment=quiet)
+        run(["apt-get", "install", "-y", "-q", "--no-install-recommends", *missing], environment=quiet)
+    except CommandError as error:
+        raise MachineError(f"could not install {' '.join(missing)}", "install them by hand") from error
+
+
+@contextlib.contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; the kernel drops it when the holder dies, however it dies."""
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

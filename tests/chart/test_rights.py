@@ -1,0 +1,195 @@
+"""Who may do what after an installation: the exact rights, so that none is ever gained unseen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.chart.rendering import NAMESPACE, find, kinds, render, rights
+
+SINGLE = {"scope": "namespace"}
+RBAC_KINDS = {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
+
+
+def grants(table: dict[str, str], name: str = "") -> set[tuple[str, str, str]]:
+    return {(resource, verb, name) for resource, verbs in table.items() for verb in verbs.split()}
+
+
+OPERATOR = grants(
+    {
+        "fray.dev/frayjobs": "get list watch",
+        "fray.dev/frayjobs/status": "update",
+        "fray.dev/frayjobs/finalizers": "update",
+        "jobset.x-k8s.io/jobsets": "get list watch create delete",
+        "pods": "list watch",
+        "events": "list create",
+    }
+)
+LEASE = grants({"coordination.k8s.io/leases": "create"}) | grants(
+    {"coordination.k8s.io/leases": "get update"}, "fray-operator"
+)
+EDIT = grants(
+    {
+        "fray.dev/frayjobs": "get list watch create update patch delete deletecollection",
+        "fray.dev/frayactors": "get list watch create update patch delete deletecollection",
+        "fray.dev/frayjobs/scale": "get update patch",
+        "fray.dev/frayactors/scale": "get update patch",
+    }
+)
+JOB = EDIT | grants(
+    {
+        "secrets": "create",
+        "configmaps": "create get",
+        "pods": "get list watch",
+        "pods/log": "get",
+        "jobset.x-k8s.io/jobsets": "get list watch",
+    }
+)
+
+
+def subjects(binding: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(subject["namespace"], subject["name"]) for subject in binding["subjects"]]
+
+
+def test_cluster_wide_operator_has_exactly_these_rights() -> None:
+    objects = render()
+    assert rights(find(objects, "ClusterRole", "fray-operator")) == OPERATOR | grants({"nodes": "list"})
+    binding = find(objects, "ClusterRoleBinding")
+    assert binding["roleRef"]["name"] == "fray-operator"
+    assert subjects(binding) == [(NAMESPACE, "fray-operator")]
+
+
+def test_lease_is_the_only_right_beyond_what_is_served() -> None:
+    for values in ({}, SINGLE):
+        objects = render(values)
+        assert rights(find(objects, "Role", "fray-operator-lease", namespace=NAMESPACE)) == LEASE
+        assert subjects(find(objects, "RoleBinding", "fray-operator-lease")) == [(NAMESPACE, "fray-operator")]
+
+
+def test_single_namespace_operator_has_exactly_these_rights_in_its_namespace() -> None:
+    objects = render(SINGLE, namespace="team")
+    assert rights(find(objects, "Role", "fray-operator", namespace="team")) == OPERATOR
+    binding = find(objects, "RoleBinding", "fray-operator", namespace="team")
+    assert binding["roleRef"] == {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "Role",
+        "name": "fray-operator",
+    }
+    assert subjects(binding) == [("team", "fray-operator")]
+
+
+def test_single_namespace_installation_creates_nothing_outside_its_namespace() -> None:
+    everything = {
+        **SINGLE,
+        "networkPolicy": {"enabled": True},
+        "serviceMonitor": {"enabled": True},
+    }
+    objects = render(everything, namespace="team")
+    assert not kinds(objects) & {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
+    assert {candidate["metadata"].get("namespace") for candidate in objects} == {"team"}
+
+
+@pytest.mark.parametrize(
+    ("values", "namespace", "expected"),
+    [
+        ({}, "fray-system", ["default"]),
+        ({"jobs": {"namespaces": ["ml", "research"]}}, "fray-system", ["ml", "research"]),
+        (SINGLE, "team", ["team"]),
+        ({**SINGLE, "jobs": {"namespaces": ["team"]}}, "team", ["team"]),
+    ],
+)
+def test_job_pods_get_an_account_with_exactly_these_rights(
+    values: dict[str, Any], namespace: str, expected: list[str]
+) -> None:
+    objects = render(values, namespace=namespace)
+    accounts = [
+        candidate["metadata"]["namespace"]
+        for candidate in objects
+        if candidate["kind"] == "ServiceAccount" and candidate["metadata"]["name"] == "fray-job"
+    ]
+    assert sorted(accounts) == expected
+    for where in expected:
+        assert rights(find(objects, "Role", "fray-job", namespace=where)) == JOB
+        binding = find(objects, "RoleBinding", "fray-job", namespace=where)
+        assert binding["roleRef"]["kind"] == "Role"
+        assert subjects(binding) == [(where, "fray-job")]
+
+
+def test_no_role_has_a_wildcard_or_can_read_secrets_or_write_a_status_of_jobs() -> None:
+    for values in ({}, SINGLE):
+        for role in (r for r in render(values) if r["kind"] in ("Role", "ClusterRole")):
+            granted = rights(role)
+            assert not [grant for grant in granted if "*" in "".join(grant)]
+            assert {verb for resource, verb, _ in granted if resource == "secrets"} <= {"create"}
+            if role["metadata"]["name"] != "fray-operator":
+                assert not [resource for resource, _, _ in granted if resource.endswith("/status")]
+
+
+def test_standard_roles_gain_frayjobs_and_nothing_else() -> None:
+    objects = render()
+    edit, view = (
+        find(objects, "ClusterRole", "fray-operator-edit"),
+        find(objects, "ClusterRole", "fray-operator-view"),
+    )
+    assert rights(edit) == EDIT
+    assert rights(view) == grants(
+        {"fray.dev/frayjobs": "get list watch", "fray.dev/frayactors": "get list watch"}
+    )
+    prefix = "rbac.authorization.k8s.io/aggregate-to-"
+    aggregated = {
+        role["metadata"]["name"]: {key for key in role["metadata"]["labels"] if key.startswith(prefix)}
+        for role in (edit, view)
+    }
+    assert aggregated == {
+        "fray-operator-edit": {f"{prefix}admin", f"{prefix}edit"},
+        "fray-operator-view": {f"{prefix}view"},
+    }
+
+
+def test_aggregation_can_be_declined() -> None:
+    roles = [
+        r["metadata"]["name"] for r in render({"rbac": {"aggregate": False}}) if r["kind"] == "ClusterRole"
+    ]
+    assert roles == ["fray-operator"]
+
+
+def test_nothing_is_granted_when_rbac_is_left_to_an_administrator() -> None:
+    for values in ({}, SINGLE):
+        objects = render({**values, "rbac": {"create": False}})
+        assert not kinds(objects) & RBAC_KINDS
+        assert "ServiceAccount" in kinds(objects)
+
+
+def test_existing_accounts_are_used_and_granted_the_rights() -> None:
+    objects = render(
+        {
+            "serviceAccount": {"create": False, "name": "ours"},
+            "jobs": {"serviceAccount": {"create": False, "name": "theirs"}},
+        }
+    )
+    assert "ServiceAccount" not in kinds(objects)
+    assert subjects(find(objects, "ClusterRoleBinding")) == [(NAMESPACE, "ours")]
+    assert subjects(find(objects, "RoleBinding", "theirs")) == [("default", "theirs")]
+
+
+def test_accounts_carry_their_annotations() -> None:
+    objects = render(
+        {
+            "serviceAccount": {"annotations": {"team": "platform"}},
+            "jobs": {"serviceAccount": {"annotations": {"iam.gke.io/gcp-service-account": "a@b"}}},
+        }
+    )
+    assert find(objects, "ServiceAccount", "fray-operator")["metadata"]["annotations"] == {"team": "platform"}
+    annotations = find(objects, "ServiceAccount", "fray-job")["metadata"]["annotations"]
+    assert annotations == {"iam.gke.io/gcp-service-account": "a@b"}
+
+
+def test_the_operators_account_hands_no_token_to_other_pods() -> None:
+    assert find(render(), "ServiceAccount", "fray-operator")["automountServiceAccountToken"] is False
+
+
+def test_a_releases_name_is_in_every_name_so_that_releases_do_not_share_objects() -> None:
+    objects = render({"jobs": {"serviceAccount": {"name": "worker"}}}, release="blue")
+    own = {o["metadata"]["name"] for o in objects if o["kind"] != "CustomResourceDefinition"}
+    assert all(name.startswith("blue-operator") or name == "worker" for name in own)
