@@ -121,7 +121,7 @@ def _variables(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 _OVERLAYS: dict[str, Any] = {
     "priorityClassName": "high",
-    "restartPolicy": None,
+    "restartPolicy": "Never",
     "terminationGracePeriodSeconds": 600,
     "serviceAccountName": None,
     "hostNetwork": True,

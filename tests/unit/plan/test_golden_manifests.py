@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from fray.accelerators import TPU_RESOURCE
-from tests.unit.plan.golden import GOLDEN, build_golden, render, shapes
+from fray.wire.validation import validate_manifest
+from tests.unit.plan.golden import GOLDEN, build_golden, read_job, render, shapes
 from tests.unit.plan.jobset_rules import find_violations, main_container, pod_template
 
 
@@ -17,6 +19,12 @@ def test_a_shape_becomes_the_jobset_beside_it(shape: str) -> None:
     assert render(build_golden(shape)) == expected, (
         "if this change is meant: python -m tests.unit.plan.regenerate_golden, and read the difference"
     )
+
+
+@pytest.mark.parametrize("shape", shapes())
+def test_a_golden_job_is_a_legal_one(shape: str) -> None:
+    text = (GOLDEN / shape / "job.yaml").read_text(encoding="utf-8")
+    assert validate_manifest(yaml.safe_load(text)) == read_job(shape)
 
 
 @pytest.mark.parametrize("shape", shapes())
@@ -94,3 +102,11 @@ def test_a_tpu_job_asks_for_the_nodes_that_gke_has(
     assert selector.get("cloud.google.com/gke-accelerator-count") == count, "only 2x4 comes on two machines"
     exclusive = jobset["metadata"].get("annotations", {}).get("alpha.jobset.sigs.k8s.io/exclusive-topology")
     assert exclusive == ("cloud.google.com/gke-nodepool" if hosts > 1 else None)
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"), [("tpu-multislice", "child Job per slice"), ("gpu-gang", "One Job")]
+)
+def test_it_is_explained_how_slices_become_jobs(shape: str, words: str) -> None:
+    facts = {fact.subject: fact.because for fact in build_golden(shape).facts}
+    assert words.lower() in facts["replicatedJobs[0].replicas"].lower()
