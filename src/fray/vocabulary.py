@@ -158,6 +158,7 @@ class Reason(StrEnum):
     KILLED_BY_SIGNAL = "KilledBySignal"
     OUT_OF_MEMORY = "OutOfMemory"
     START_FAILED = "StartFailed"
+    HOSTS_GONE = "HostsGone"
     PENDING_TIMEOUT = "PendingTimeout"
     ACTIVE_TIMEOUT = "ActiveTimeout"
     TOTAL_TIMEOUT = "TotalTimeout"

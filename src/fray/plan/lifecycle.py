@@ -117,7 +117,7 @@ def _within_attempt(this: _Pass, attempt: AttemptStatus) -> Decision:
     attempt = _with_running_time(attempt, this.observed)
     deadlines = _deadlines(this, attempt)
     if attempt.reason is None:
-        cause = _derive_end(this, deadlines)
+        cause = _derive_end(this, attempt, deadlines)
         if cause is not None:
             attempt = _with_cause(attempt, cause)
     this = replace(this, attempts=(*this.attempts[:-1], attempt))
@@ -178,7 +178,7 @@ def _derive_job_end(this: _Pass, last: AttemptStatus | None) -> Ending | None:
     return None
 
 
-def _derive_end(this: _Pass, deadlines: list[Deadline]) -> Cause | None:
+def _derive_end(this: _Pass, attempt: AttemptStatus, deadlines: list[Deadline]) -> Cause | None:
     """Return why the live attempt ends, if it does.
 
     What happened first is the cause: a host that failed before a deadline is named, and one that failed
@@ -195,6 +195,9 @@ def _derive_end(this: _Pass, deadlines: list[Deadline]) -> Cause | None:
         return Cause(Reason.STOP_REQUESTED, "spec.stopped is true", this.now)
     if this.job.spec.suspend:
         return Cause(Reason.SUSPENDED, "spec.suspend is true", this.now)
+    if this.observed is None and attempt.running_time is not None:
+        # Not started again under the same number: its program would believe it to be the first.
+        return Cause(Reason.HOSTS_GONE, "its hosts are gone: they were deleted from outside", this.now)
     return None
 
 

@@ -118,6 +118,7 @@ def _with_overlay(
     merged["metadata"]["labels"] = {**merged["metadata"].get("labels", {}), **base["metadata"]["labels"]}
     spec = merged["spec"]
     spec["restartPolicy"] = "Never"  # podFailurePolicy needs it
+    _keep_node_affinity(base["spec"], spec)
     if spot:
         grace = spec.get("terminationGracePeriodSeconds", SPOT_GRACE_SECONDS)
         spec["terminationGracePeriodSeconds"] = min(grace, SPOT_GRACE_SECONDS)
@@ -135,6 +136,33 @@ def _with_overlay(
             lost = [entry["name"] for entry in protected if asked.get(entry["name"], entry) != entry]
             notices += [_protected_notice("podTemplate", name) for name in lost]
     return merged, notices
+
+
+def _keep_node_affinity(ours: dict[str, Any], merged: dict[str, Any]) -> None:
+    """Require our node affinity beside the overlay's: its terms are alternatives, so each gets ours.
+
+    An overlay of another form is passed on as it is, for the API server to refuse.
+    """
+    path = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    wanted, found = _walk(ours, path), _walk(merged, path)
+    terms = found.get("nodeSelectorTerms")
+    if not wanted or not isinstance(terms, list):
+        return
+    expressions = wanted["nodeSelectorTerms"][0]["matchExpressions"]
+    found["nodeSelectorTerms"] = [_with_expressions(term, expressions) for term in terms]
+
+
+def _walk(mapping: Any, path: tuple[str, ...]) -> dict[str, Any]:
+    for key in path:
+        mapping = mapping.get(key) if isinstance(mapping, dict) else None
+    return mapping if isinstance(mapping, dict) else {}
+
+
+def _with_expressions(term: Any, expressions: list[dict[str, Any]]) -> Any:
+    own = term.get("matchExpressions", []) if isinstance(term, dict) else None
+    if not isinstance(own, list):
+        return term
+    return {**term, "matchExpressions": [*own, *(wanted for wanted in expressions if wanted not in own)]}
 
 
 def _protected_notice(where: str, name: str) -> str:

@@ -60,6 +60,7 @@ def derive_charge(reason: Reason) -> VerdictKind:
         Reason.COMPLETED: VerdictKind.SUCCESS,
         Reason.STOP_REQUESTED: VerdictKind.STOPPED,
         Reason.SUSPENDED: VerdictKind.SUSPENDED,
+        Reason.HOSTS_GONE: VerdictKind.PREEMPTION,
     }.get(reason, VerdictKind.FAILURE)
 
 

@@ -10,7 +10,7 @@ from fray.plan.observation import START_FAILED, Waiting
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
 from fray.vocabulary import ConditionType, Reason
-from tests.unit.plan.gang_simulator import START, Behaviour
+from tests.unit.plan.gang_simulator import POLICY, START, Behaviour
 from tests.unit.plan.scenarios import FOREVER, NEVER_STARTS, crash, finished, simulation, starts, verdicts
 
 # --- success -------------------------------------------------------------------------------------------
@@ -292,3 +292,16 @@ def test_a_caller_that_was_away_for_long_takes_up_where_it_was() -> None:
     sim.run(until=7)  # the attempt is ending
     sim.advance(3600)
     assert sim.look().action == StartAttempt(2), "the pause has long passed"
+
+
+def test_hosts_deleted_from_outside_end_the_attempt_and_are_charged_as_a_preemption() -> None:
+    sim = simulation(FOREVER)
+    sim.run(until=5)
+    status = sim.status
+    assert status.attempts[-1].running_time is not None
+    decision = decide(sim.job, None, now=sim.now, policy=POLICY)
+    (attempt,) = decision.status.attempts
+    assert (attempt.verdict, attempt.reason) == ("Preemption", "HostsGone")
+    assert decision.status.retries is not None
+    assert decision.status.retries.preemptions_used == 1
+    assert decision.action is None

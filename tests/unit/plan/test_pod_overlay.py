@@ -376,3 +376,17 @@ def test_junk_in_an_overlay_is_refused_or_passed_on_but_never_an_accident(
     except InvalidJobError:
         return
     assert main_container(plan.jobset)["env"][0]["name"] == "FRAY_JOB_NAME"
+
+
+def test_an_overlaid_node_affinity_does_not_lose_the_placement() -> None:
+    term = {"matchExpressions": [{"key": "team", "operator": "In", "values": ["blue"]}]}
+    other = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term, other]}}
+    overlay = {"spec": {"affinity": {"nodeAffinity": required}}}
+    spec = pod_template(plan_with(overlay, placement={"preemptible": False}).jobset)["spec"]
+    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    off_spot = {"key": "cloud.google.com/gke-spot", "operator": "NotIn", "values": ["true"]}
+    assert terms["nodeSelectorTerms"] == [
+        {"matchExpressions": [*term["matchExpressions"], off_spot]},
+        {**other, "matchExpressions": [off_spot]},
+    ]
