@@ -1,0 +1,71 @@
+"""`python -m fray_operator`: reads the environment, runs the operator, and says how it ended.
+
+Exit codes: 0 after SIGTERM, 1 when it can't go on (the log says why), 2 for wrong settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+from kubernetes.aio.config import ConfigException
+
+from fray.kube.client import KubernetesApi, load_configuration
+from fray_operator.health import PortUnavailableError
+from fray_operator.lease import LeaseLostError
+from fray_operator.logs import configure_logging
+from fray_operator.metrics import Metrics
+from fray_operator.process import MissingKindError, OperatorProcess
+from fray_operator.settings import OperatorSettings, SettingsError
+
+__all__ = ["main"]
+
+logger = logging.getLogger("fray_operator")
+
+
+def main() -> None:
+    """Run the operator until SIGTERM."""
+    try:
+        settings = OperatorSettings.from_env(os.environ)  # noqa: TID251 - the one place that reads it
+    except SettingsError as error:
+        sys.stderr.write(f"fray-operator: {error}\n")
+        sys.exit(2)
+    configure_logging(settings.log_level)
+    sys.exit(asyncio.run(_run(settings)))
+
+
+async def _run(settings: OperatorSettings) -> int:
+    metrics = Metrics()
+    try:
+        configuration = await load_configuration(kubeconfig=settings.kubeconfig)
+    except ConfigException as error:
+        logger.error("no cluster to talk to: neither a pod's account nor a kubeconfig: %s", error)
+        return 1
+    async with KubernetesApi(configuration, on_answer=metrics.count_request) as api:
+        process = OperatorProcess(api, settings, metrics, claim_signals=lambda: _claim_signals(process))
+        _claim_signals(process)
+        try:
+            await process.run()
+        except LeaseLostError as error:
+            logger.error("%s; ending so that nothing is done twice", error)
+            # At once: no cleanup may write, or wait for, anything.
+            os._exit(1)
+        except (MissingKindError, PortUnavailableError) as error:
+            logger.error("%s; ending, to be started again", error)
+            return 1
+        except Exception:
+            logger.exception("a part of the operator failed; ending, to be started again")
+            return 1
+    return 0
+
+
+def _claim_signals(process: OperatorProcess) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, process.stop)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""The write side of a pass: status, JobSets and Events, each fenced by the Lease.
+
+Every call is idempotent: a pass that died half-way is simply done again. A JobSet is created once and
+never changed; one that belongs to somebody else is never touched.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from fray.kube.api import KubeApi, Manifest
+from fray.kube.errors import (
+    AlreadyExistsError,
+    ForbiddenError,
+    NotFoundError,
+    RefusedError,
+    ServerError,
+)
+from fray.kube.resources import EVENTS, FRAYJOBS, JOBSETS
+from fray.plan.events import EventDraft
+from fray.plan.jobset import build_attempt
+from fray.plan.observation import Waiting
+from fray.plan.scheduling import derive_refusal
+from fray.plan.settings import PlanSettings
+from fray.vocabulary import API_VERSION, FRAYJOB_KIND, LABEL_JOB, LABEL_MANAGED_BY, MANAGED_BY
+from fray.wire.frayjob import FrayJob
+from fray.wire.status import FrayJobStatus
+from fray_operator.lease import Lease
+from fray_operator.observe import describe_foreign, is_owned
+
+__all__ = ["Actor"]
+
+logger = logging.getLogger(__name__)
+
+NAME_LIMIT = 253
+WEBHOOK_FAILED = "failed calling webhook"
+"""In the API server's message when a webhook it must ask gives no answer; it says 500 then."""
+
+
+class Actor:
+    """Carries out what was decided about FrayJobs."""
+
+    def __init__(
+        self,
+        api: KubeApi,
+        lease: Lease,
+        *,
+        settings: PlanSettings,
+        remember: Callable[[Manifest], None],
+        identity: str,
+    ) -> None:
+        self._api, self._lease, self._settings = api, lease, settings
+        self._remember, self._identity = remember, identity
+
+    async def write_status(self, body: Manifest, status: FrayJobStatus) -> Manifest:
+        """Write a status over the one in `body`; return the object as it is now.
+
+        Raises `ConflictError` when the object has changed since `body` was read.
+        """
+        self._lease.require()
+        manifest = {**body, "status": status.to_manifest()}
+        return await self._api.replace(FRAYJOBS, manifest, subresource="status")
+
+    async def create_attempt(self, job: FrayJob, number: int) -> Waiting | None:
+        """Create the JobSet of an attempt, or adopt it if it is this job's; return why it was refused."""
+        manifest = build_attempt(job, attempt=number, settings=self._settings).jobset
+        self._lease.require()
+        try:
+            created = await self._api.create(JOBSETS, manifest)
+        except AlreadyExistsError:
+            name = manifest["metadata"]["name"]
+            created = await self._api.get(JOBSETS, name, namespace=job.metadata.namespace)
+            if not is_owned(created, job):
+                return describe_foreign(created)
+        except (ForbiddenError, RefusedError, ServerError) as refused:
+            if isinstance(refused, ServerError) and WEBHOOK_FAILED not in refused.detail:
+                raise
+            return derive_refusal(refused.reason or str(refused.status), refused.detail)
+        self._remember(created)
+        return None
+
+    async def exists(self, job: FrayJob) -> bool:
+        """Ask the server whether this very job still exists."""
+        try:
+            found = await self._api.get(FRAYJOBS, job.metadata.name, namespace=job.metadata.namespace)
+        except NotFoundError:
+            return False
+        return bool(found["metadata"]["uid"] == job.metadata.uid)
+
+    async def delete_attempt(self, jobset: Manifest) -> None:
+        """Delete an attempt's JobSet; it disappears when the last of its pods has ended."""
+        metadata = jobset["metadata"]
+        if "deletionTimestamp" in metadata:
+            return
+        self._lease.require()
+        await self._api.delete(
+            JOBSETS,
+            metadata["name"],
+            namespace=metadata["namespace"],
+            uid=metadata["uid"],
+            # Its name must stay taken until the pods are gone: gone means that the chips are free.
+            propagation="Foreground",
+        )
+
+    async def send_event(self, job: FrayJob, draft: EventDraft) -> None:
+        """Send an event about a job; it exists once, however often it is sent.
+
+        One that the server will never take is dropped: the status tells the same.
+        """
+        self._lease.require()
+        try:
+            await self._api.create(EVENTS, self._build_event(job, draft))
+        except AlreadyExistsError:
+            return
+        except (ForbiddenError, NotFoundError, RefusedError) as refused:
+            logger.warning("event %s was refused: %s", draft.reason, refused)
+
+    def _build_event(self, job: FrayJob, draft: EventDraft) -> Manifest:
+        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        uid = job.metadata.uid or ""
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{job.metadata.name}.{uid[:8]}.{draft.key}"[:NAME_LIMIT],
+                "namespace": job.metadata.namespace,
+                "labels": {LABEL_JOB: job.metadata.name, LABEL_MANAGED_BY: MANAGED_BY},
+            },
+            "involvedObject": {
+                "apiVersion": API_VERSION,
+                "kind": FRAYJOB_KIND,
+                "name": job.metadata.name,
+                "namespace": job.metadata.namespace,
+                "uid": uid,
+            },
+            "type": "Warning" if draft.warning else "Normal",
+            "reason": draft.reason,
+            "message": draft.message,
+            "source": {"component": "fray-operator", "host": self._identity},
+            "reportingComponent": "fray.dev/operator",
+            "reportingInstance": self._identity,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }

@@ -1,0 +1,96 @@
+"""kopf as the watcher of FrayJobs: each event only makes a key due.
+
+Nothing else of kopf is used: change handlers, daemons and timers would write annotations and finalizers
+to users' objects, and its events are not retried, which doesn't matter to a queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import kopf
+
+from fray.vocabulary import FRAYJOB_PLURAL, GROUP, VERSION
+from fray_operator.informer import JobKey
+from fray_operator.jobs import JobStore
+from fray_operator.queue import WorkQueue
+from fray_operator.settings import OperatorSettings
+
+__all__ = ["FrayJobWatch"]
+
+
+class FrayJobWatch:
+    """Runs kopf, and puts what it sees into the store and its key on the queue."""
+
+    def __init__(
+        self,
+        jobs: JobStore,
+        queue: WorkQueue[JobKey],
+        settings: OperatorSettings,
+        *,
+        claim_signals: Callable[[], None],
+    ) -> None:
+        self._jobs, self._queue, self._settings = jobs, queue, settings
+        self._claim_signals = claim_signals
+        self._registry = kopf.OperatorRegistry()
+        kopf.on.login(registry=self._registry)(_log_in)
+        kopf.on.event(GROUP, VERSION, FRAYJOB_PLURAL, registry=self._registry)(self._on_event)
+
+    async def run(self) -> None:
+        """Watch until cancelled; raises what kopf gives up on.
+
+        As it starts, kopf takes SIGTERM and SIGINT for itself and would end in its own time; `claim_signals`
+        is called right after, to take them back.
+        """
+        logging.getLogger("kopf").setLevel(logging.WARNING)
+        ours = asyncio.all_tasks()
+        # Or kopf asks the system for the user's name, which a container's user has none of.
+        identity: Any = self._settings.pod_name
+        tasks = await kopf.spawn_tasks(
+            registry=self._registry,
+            settings=_build_settings(),
+            identity=identity,
+            standalone=True,
+            clusterwide=not self._settings.namespaces,
+            namespaces=self._settings.namespaces,
+        )
+        self._claim_signals()
+        # At its end kopf cancels every task but those it is told of.
+        await kopf.run_tasks(tasks, ignored=ours)
+
+    async def _on_event(self, event: Mapping[str, Any], **_: Any) -> None:
+        manifest = dict(event["object"])
+        metadata = manifest["metadata"]
+        key = metadata["namespace"], metadata["name"]
+        if event["type"] == "DELETED":
+            self._jobs.discard(key, uid=metadata["uid"])
+            self._queue.forget(key)
+            # One more pass, so that nothing remembered of it meets another job of the same name.
+            self._queue.add(key)
+        elif self._jobs.put(manifest):
+            self._queue.add(key)
+
+
+def _build_settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    # The process exits until the CRD exists, so there is nothing to scan for; scanning needs cluster rights.
+    settings.scanning.disabled = True
+    # Each object seen has a task for so long; thousands arrive at once when the process starts.
+    settings.queueing.idle_timeout = 1.0
+    # Otherwise all finished jobs of a cluster are in memory at once when the process starts.
+    settings.watching.chunk_size = 500
+    # At the end nothing is worked on any more: what is left of kopf's events needs no time.
+    settings.queueing.exit_timeout = 0.2
+    # kopf would kill the whole process some time after its end; in tests it isn't the whole process.
+    settings.process.ultimate_exiting_timeout = None
+    settings.watching.client_timeout = 315
+    settings.watching.server_timeout = 300
+    return settings
+
+
+def _log_in(**kwargs: Any) -> kopf.ConnectionInfo | None:
+    return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)

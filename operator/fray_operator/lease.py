@@ -1,0 +1,147 @@
+"""One leader among several operator processes, by a Lease of our own.
+
+Times are this process's monotonic clock only: wall clocks of different hosts may differ. A leader counts
+itself as such until two thirds of the duration after it *sent* its last successful renewal, a successor
+waits for the whole duration after it *saw* the last change; so at no moment two processes lead, even
+when the API server hangs. Nothing here knows what the leader does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from fray.kube.api import KubeApi, Manifest
+from fray.kube.errors import AlreadyExistsError, ApiError, NotFoundError
+from fray.kube.resources import LEASES
+
+__all__ = ["Lease", "LeaseLostError"]
+
+logger = logging.getLogger(__name__)
+
+
+class LeaseLostError(Exception):
+    """The process must not write any more: another one may lead already."""
+
+
+class Lease:
+    """The claim of one process to be the leader.
+
+    `identity` is this process, `seconds` the duration after which a silent leader is replaced.
+    """
+
+    def __init__(
+        self,
+        api: KubeApi,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        seconds: float,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self._api, self._namespace, self._name = api, namespace, name
+        self._identity, self._seconds = identity, seconds
+        self._clock = clock or asyncio.get_running_loop().time
+        self._held_until = float("-inf")
+        self._seen: tuple[Any, float] = (None, self._clock())
+        self._call_seconds = seconds / 3
+
+    def held(self) -> bool:
+        """Return whether this process is the leader for certain at this moment."""
+        return self._clock() < self._held_until
+
+    def require(self) -> None:
+        """Raise `LeaseLostError` unless this process is the leader."""
+        if not self.held():
+            raise LeaseLostError(f"{self._identity} no longer holds the lease {self._name}")
+
+    async def acquire(self) -> None:
+        """Wait until this process is the leader."""
+        while not await self._try():  # noqa: ASYNC110 - the lease of another process wakes nobody
+            await asyncio.sleep(self._seconds / 5)
+        logger.info("leading as %s", self._identity)
+
+    async def keep(self) -> None:
+        """Renew for ever; raises `LeaseLostError` as soon as this process may not lead any more."""
+        while True:
+            await asyncio.sleep(self._seconds / 6)
+            await self._try()
+            self.require()
+
+    async def release(self) -> None:
+        """Let the next process lead at once, if this one leads."""
+        if not self.held():
+            return
+        self._held_until = float("-inf")
+        try:
+            async with asyncio.timeout(self._call_seconds):
+                lease = await self._api.get(LEASES, self._name, namespace=self._namespace)
+                if lease["spec"].get("holderIdentity") == self._identity:
+                    await self._api.replace(
+                        LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": ""}}
+                    )
+        except (ApiError, TimeoutError) as error:
+            logger.warning("the lease was not released; it will run out by itself: %s", error)
+
+    async def _try(self) -> bool:
+        """Take or renew the lease once; return whether it is ours. Failures leave things as they are."""
+        sent = self._clock()
+        try:
+            async with asyncio.timeout(self._call_seconds):
+                taken = await self._write()
+        except (ApiError, TimeoutError) as error:
+            logger.warning("the lease could not be renewed: %s", str(error) or type(error).__name__)
+            return self.held()
+        self._held_until = sent + self._seconds * 2 / 3 if taken else float("-inf")
+        return taken
+
+    async def _write(self) -> bool:
+        try:
+            lease = await self._api.get(LEASES, self._name, namespace=self._namespace)
+        except NotFoundError:
+            return await self._create()
+        spec = lease["spec"]
+        holder = spec.get("holderIdentity") or ""
+        if holder not in ("", self._identity) and not self._has_run_out(lease):
+            return False
+        changes = int(spec.get("leaseTransitions") or 0) + (holder != self._identity)
+        renewed = {**lease, "spec": {**spec, **self._claim(), "leaseTransitions": changes}}
+        if holder == self._identity:
+            renewed["spec"]["acquireTime"] = spec.get("acquireTime")
+        await self._api.replace(LEASES, renewed)
+        return True
+
+    async def _create(self) -> bool:
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "spec": {**self._claim(), "leaseTransitions": 0},
+        }
+        try:
+            await self._api.create(LEASES, body)
+        except AlreadyExistsError:
+            return False
+        return True
+
+    def _claim(self) -> Manifest:
+        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        return {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": max(1, round(self._seconds)),
+            "acquireTime": now,
+            "renewTime": now,
+        }
+
+    def _has_run_out(self, lease: Manifest) -> bool:
+        """Return whether the holder has been silent for its whole duration, as far as was seen from here."""
+        version = lease["metadata"]["resourceVersion"]
+        now = self._clock()
+        if version != self._seen[0]:
+            self._seen = (version, now)
+            return False
+        return now - self._seen[1] >= float(lease["spec"].get("leaseDurationSeconds") or self._seconds)

@@ -1,0 +1,207 @@
+"""The operator process, assembled: lease first, then caches, then kopf and the workers.
+
+A standby holds no watch: it waits for the lease. A process that loses the lease ends at once, since
+anything it does from then on might be done twice. It also ends when any of its parts does: Kubernetes
+starts it anew, and starting is what is tested best.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from fray.kube.api import KubeApi, Manifest
+from fray.kube.errors import ApiError, NotFoundError
+from fray.kube.resources import FRAYJOBS, JOBSETS, PODS, Resource
+from fray.plan.settings import PlanSettings, RetryPolicy
+from fray_operator.act import Actor
+from fray_operator.handlers import FrayJobWatch
+from fray_operator.health import SILENCE_LIMIT_SECONDS, HealthServer
+from fray_operator.informer import Informer, JobKey, trim_jobset, trim_pod
+from fray_operator.jobs import JobStore
+from fray_operator.lease import Lease
+from fray_operator.metrics import Metrics
+from fray_operator.observe import Observer
+from fray_operator.parts import Parts
+from fray_operator.queue import WorkQueue
+from fray_operator.reconcile import Reconciler
+from fray_operator.settings import OperatorSettings
+from fray_operator.worker import work
+
+__all__ = ["MissingKindError", "OperatorProcess"]
+
+logger = logging.getLogger(__name__)
+
+START_PAUSE_SECONDS = 2.0
+"""Between two attempts to reach the server when the process starts."""
+
+
+class MissingKindError(Exception):
+    """A CRD that the operator needs isn't installed; the message says which and how to install it."""
+
+
+class OperatorProcess:
+    """One operator: `run` returns when it was told to stop, and raises when it can't go on.
+
+    `claim_signals` is called when a part may have taken the handling of signals away from the caller.
+    """
+
+    def __init__(
+        self,
+        api: KubeApi,
+        settings: OperatorSettings,
+        metrics: Metrics,
+        *,
+        claim_signals: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._api, self._settings, self._metrics = api, settings, metrics
+        self._stop = asyncio.Event()
+        self._identity = f"{settings.pod_name}_{uuid.uuid4().hex[:8]}"
+        self._jobs = JobStore()
+        self._queue: WorkQueue[JobKey] = WorkQueue()
+        self._lease = Lease(
+            api,
+            namespace=settings.lease_namespace,
+            name=settings.lease_name,
+            identity=self._identity,
+            seconds=settings.lease_seconds,
+        )
+        self._jobsets = self._build_informers(JOBSETS, trim_jobset)
+        self._pods = self._build_informers(PODS, trim_pod)
+        self._watch = FrayJobWatch(self._jobs, self._queue, settings, claim_signals=claim_signals)
+        self._health = HealthServer(
+            metrics,
+            host=settings.http_host,
+            port=settings.http_port,
+            trouble=self._trouble,
+            refresh=self._refresh,
+        )
+
+    async def run(self) -> None:
+        """Lead when it is this process's turn, until `stop` is called.
+
+        Raises `PortUnavailableError`, `MissingKindError`, `LeaseLostError`, or whatever ended a part of it.
+        """
+        await self._health.start()
+        parts = Parts()
+        parts.add_watcher(self._raise_when_stopped(), name="stop")
+        try:
+            await parts.until(self._await_kinds())
+            self._health.ready = True
+            await parts.until(self._lease.acquire())
+            parts.add_writer(self._lease.keep(), name="lease")
+            await self._lead(parts)
+        except _StoppedError:
+            logger.info("told to stop")
+        finally:
+            # In this order: nothing is written any more, the next process may lead, and only then all that
+            # may take its time.
+            await parts.end_writers()
+            await self._lease.release()
+            await parts.end_watchers()
+            await self._health.stop()
+
+    def stop(self) -> None:
+        """Make `run` return, as leader or as standby."""
+        self._stop.set()
+
+    async def _raise_when_stopped(self) -> None:
+        await self._stop.wait()
+        raise _StoppedError
+
+    async def _lead(self, parts: Parts) -> None:
+        for informer in (informers := [*self._jobsets.values(), *self._pods.values()]):
+            parts.add_watcher(informer.run(), name="informer")
+        # Decisions on half-filled caches would be wrong: nothing is worked on before they are full.
+        await parts.until(_all_synced(informers))
+        reconciler = self._build_reconciler()
+        for _ in range(self._settings.workers):
+            parts.add_writer(work(self._queue, reconciler, self._jobs, self._metrics), name="worker")
+        parts.add_watcher(self._watch.run(), name="watch of FrayJobs")
+        await parts.run()
+
+    def _build_reconciler(self) -> Reconciler:
+        settings = self._settings
+        observer = Observer(
+            self._api, jobsets=self._jobsets_of, pods=self._pods_of, read_nodes=settings.read_nodes
+        )
+        actor = Actor(
+            self._api,
+            self._lease,
+            settings=PlanSettings(
+                image=settings.runtime_image,
+                service_account=settings.service_account,
+                metadata_server=settings.metadata_server,
+            ),
+            remember=self._remember,
+            identity=self._identity,
+        )
+        policy = RetryPolicy(settings.backoff_seconds, settings.backoff_cap_seconds)
+        return Reconciler(self._jobs, observer, actor, self._metrics, policy=policy)
+
+    async def _await_kinds(self) -> None:
+        """Wait for a server that answers; raises `MissingKindError` when it lacks a kind."""
+        for resource in (FRAYJOBS, JOBSETS):
+            while (trouble := await self._find_trouble(resource)) is not None:
+                logger.warning("%s can't be read; trying again: %s", resource, trouble)
+                await asyncio.sleep(max(START_PAUSE_SECONDS, trouble.retry_after_seconds or 0.0))
+
+    async def _find_trouble(self, resource: Resource) -> ApiError | None:
+        namespace = self._settings.namespaces[0] if self._settings.namespaces else None
+        try:
+            async for _ in self._api.list_pages(resource, namespace=namespace, limit=1):
+                break
+        except NotFoundError as missing:
+            how = "the chart's CRDs" if resource is FRAYJOBS else "JobSet"
+            raise MissingKindError(f"the cluster has no {resource}: install {how} first") from missing
+        except ApiError as error:
+            return error
+        return None
+
+    def _build_informers(self, resource: Resource, trim: Any) -> dict[str | None, Informer]:
+        namespaces: tuple[str | None, ...] = self._settings.namespaces or (None,)
+        return {
+            namespace: Informer(self._api, resource, namespace=namespace, on_change=self._due, trim=trim)
+            for namespace in namespaces
+        }
+
+    def _jobsets_of(self, namespace: str) -> Informer:
+        return self._jobsets[namespace if self._settings.namespaces else None]
+
+    def _pods_of(self, namespace: str) -> Informer:
+        return self._pods[namespace if self._settings.namespaces else None]
+
+    def _due(self, key: JobKey) -> None:
+        if self._jobs.get(key) is not None:
+            self._queue.add(key)
+
+    def _remember(self, jobset: Manifest) -> None:
+        self._jobsets_of(jobset["metadata"]["namespace"]).remember(jobset)
+
+    def _trouble(self) -> str | None:
+        if not self._lease.held():
+            return None
+        for informer in (*self._jobsets.values(), *self._pods.values()):
+            if informer.synced.is_set() and informer.silent_seconds > SILENCE_LIMIT_SECONDS:
+                return f"a watch has been silent for {informer.silent_seconds:.0f} s"
+        return None
+
+    def _refresh(self) -> None:
+        self._metrics.leading.set(1 if self._lease.held() else 0)
+        self._metrics.jobs.set(len(self._jobs))
+        self._metrics.queued.set(len(self._queue))
+        for resource, informers in ((JOBSETS, self._jobsets), (PODS, self._pods)):
+            heard = [i.silent_seconds for i in informers.values() if i.synced.is_set()]
+            self._metrics.silent_seconds.labels(str(resource)).set(max(heard, default=0.0))
+
+
+class _StoppedError(Exception):
+    """`stop` was called."""
+
+
+async def _all_synced(informers: Iterable[Informer]) -> None:
+    for informer in informers:
+        await informer.synced.wait()

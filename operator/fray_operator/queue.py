@@ -1,0 +1,118 @@
+"""A keyed work queue: each key is worked on by one worker at a time, however often it is added.
+
+Level-based controllers need no events, only to know *which* object to look at again. Adding a key that
+is being worked on makes it due once more afterwards; one that fails comes back later each time.
+Nothing here knows what a key stands for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+__all__ = ["WorkQueue"]
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class WorkQueue(Generic[Key]):
+    """Keys that are due, in the order in which they became so.
+
+    `clock` returns seconds; `initial` and `cap` bound the pause in seconds after failures in a row.
+    """
+
+    def __init__(
+        self, *, clock: Callable[[], float] | None = None, initial: float = 0.1, cap: float = 60.0
+    ) -> None:
+        self._clock = clock or asyncio.get_running_loop().time
+        self._initial, self._cap = initial, cap
+        self._due: dict[Key, None] = {}
+        self._active: set[Key] = set()
+        self._again: set[Key] = set()
+        self._failures: dict[Key, int] = {}
+        self._later: list[tuple[float, int, Key]] = []
+        self._wake: dict[Key, float] = {}
+        self._order = itertools.count()
+        self._changed = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._due) + len(self._active)
+
+    def add(self, key: Key) -> None:
+        """Make a key due now."""
+        self._wake.pop(key, None)
+        if key in self._active:
+            self._again.add(key)
+        else:
+            self._due.setdefault(key)
+            self._changed.set()
+
+    def add_after(self, key: Key, seconds: float) -> None:
+        """Make a key due later, unless it is due earlier anyway."""
+        at = self._clock() + max(seconds, 0.0)
+        if self._wake.get(key, at) < at:
+            return
+        self._wake[key] = at
+        heapq.heappush(self._later, (at, next(self._order), key))
+        self._changed.set()
+
+    async def get(self) -> Key:
+        """Wait for a key that is due and take it; `done` or `failed` must follow."""
+        while True:
+            pause = self._collect()
+            if self._due:
+                key = next(iter(self._due))
+                del self._due[key]
+                self._active.add(key)
+                return key
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(pause):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    def done(self, key: Key) -> None:
+        """Say that a key was worked on well."""
+        self._failures.pop(key, None)
+        self._release(key)
+
+    def failed(self, key: Key, *, at_least: float = 0.0) -> float:
+        """Say that a key has to be tried again; return the pause in seconds before that."""
+        count = self._failures.get(key, 0) + 1
+        self._failures[key] = count
+        pause = max(at_least, min(self._cap, self._initial * 2.0 ** min(count - 1, 30)))
+        # A change seen meanwhile must not skip the pause: the failure may be the server's plea for one.
+        self._again.discard(key)
+        self._release(key)
+        self.add_after(key, pause)
+        return pause
+
+    def forget(self, key: Key) -> None:
+        """Drop what is remembered of a key that no longer exists."""
+        self._failures.pop(key, None)
+        self._wake.pop(key, None)
+
+    def _release(self, key: Key) -> None:
+        self._active.discard(key)
+        if key in self._again:
+            self._again.discard(key)
+            self._due.setdefault(key)
+        self._changed.set()
+
+    def _collect(self) -> float | None:
+        """Move what has become due; return seconds until the next one, None when there is none."""
+        now = self._clock()
+        while self._later:
+            at, _, key = self._later[0]
+            if self._wake.get(key) != at:
+                heapq.heappop(self._later)  # it was added again since, for another time
+                continue
+            if at > now:
+                return at - now
+            heapq.heappop(self._later)
+            self.add(key)
+        return None

@@ -1,0 +1,87 @@
+"""What Fray does with an API server, as a Protocol: the seam between decisions' shells and HTTP.
+
+The official client stands behind it in production, an in-memory server in unit tests; both are held to
+the same contract tests. Objects are plain manifests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+from fray.kube.resources import Resource
+
+__all__ = ["KubeApi", "Manifest", "Page", "Propagation", "WatchEvent"]
+
+Manifest: TypeAlias = dict[str, Any]
+Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A part of a list: its items, and the version to watch from once all pages are read."""
+
+    items: list[Manifest]
+    resource_version: str
+
+
+@dataclass(frozen=True)
+class WatchEvent:
+    """One change: ADDED, MODIFIED, DELETED, or BOOKMARK (only a newer resource version)."""
+
+    type: str
+    object: Manifest
+
+
+class KubeApi(Protocol):
+    """Typed access to objects; every method raises `fray.kube.errors.ApiError` when refused."""
+
+    async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Manifest:
+        """Return an object; raises `NotFoundError`."""
+        ...
+
+    def list_pages(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 500,
+    ) -> AsyncIterator[Page]:
+        """Yield a collection in pages of at most `limit` objects; raises `ExpiredError` if too slow."""
+        ...
+
+    def watch(
+        self, resource: Resource, *, resource_version: str, namespace: str | None = None, labels: str = ""
+    ) -> AsyncIterator[WatchEvent]:
+        """Yield changes after a version until the server ends the stream; raises `ExpiredError`."""
+        ...
+
+    async def create(self, resource: Resource, body: Manifest, *, namespace: str | None = None) -> Manifest:
+        """Create an object, strictly checked; of several callers one succeeds.
+
+        Raises `AlreadyExistsError` for the others.
+        """
+        ...
+
+    async def replace(self, resource: Resource, body: Manifest, *, subresource: str = "") -> Manifest:
+        """Replace an object of this resourceVersion; raises `ConflictError` if it has changed."""
+        ...
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        propagation: Propagation = "Background",
+    ) -> None:
+        """Delete an object, only if it still has this uid; one that is gone already is fine."""
+        ...
+
+    async def read_log(self, pod: str, *, namespace: str, container: str, tail_lines: int) -> str:
+        """Return the last lines of a container's log."""
+        ...

@@ -1,0 +1,272 @@
+"""`KubeApi` on the official `kubernetes` package: its configuration, credentials and connections.
+
+Only transport is here. The generated models aren't used: they cost memory, drop fields they don't know,
+and Fray's own kinds have none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration
+
+from fray.kube.api import Manifest, Page, Propagation, WatchEvent
+from fray.kube.errors import ApiError, ConflictError, NotFoundError, UnreachableError, build_api_error
+from fray.kube.resources import PODS, Resource
+
+__all__ = ["KubernetesApi", "load_configuration"]
+
+REQUEST_SECONDS = 30.0
+WATCH_SECONDS = 300
+"""How long the server keeps a watch open; a silent one ends here at the latest."""
+WATCH_GRACE_SECONDS = 15.0
+WATCH_SILENCE_SECONDS = 90.0
+"""A watch that is silent for so long is dead: the server sends a bookmark every minute."""
+
+
+async def load_configuration(*, kubeconfig: str | None = None, context: str | None = None) -> Configuration:
+    """Return how to reach the cluster: in a pod its own account, else the kubeconfig's context.
+
+    Raises `kubernetes.aio.config.ConfigException` when neither is there.
+    """
+    configuration = Configuration()
+    if kubeconfig is None and context is None:
+        try:
+            config.load_incluster_config(configuration)
+        except config.ConfigException:
+            await config.load_kube_config(client_configuration=configuration)
+    else:
+        await config.load_kube_config(kubeconfig, context=context, client_configuration=configuration)
+    return configuration
+
+
+class KubernetesApi:
+    """Access to one API server. Use as an async context manager, or call `close`.
+
+    `on_answer` is told the method, resource and HTTP status of every answer (0 when none came).
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        request_seconds: float = REQUEST_SECONDS,
+        watch_silence_seconds: float = WATCH_SILENCE_SECONDS,
+        on_answer: Callable[[str, Resource, int], None] | None = None,
+    ) -> None:
+        self._client = ApiClient(configuration)
+        self._timeout = aiohttp.ClientTimeout(total=request_seconds)
+        self._watch_timeout = aiohttp.ClientTimeout(
+            total=WATCH_SECONDS + WATCH_GRACE_SECONDS, sock_read=watch_silence_seconds
+        )
+        self._on_answer = on_answer
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.close()
+
+    async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Manifest:
+        """Return an object; raises `NotFoundError`."""
+        return await self._json("GET", resource, resource.path(namespace=namespace, name=name))
+
+    async def list_pages(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 500,
+    ) -> AsyncIterator[Page]:
+        """Yield a collection in pages of at most `limit` objects; raises `ExpiredError` if too slow."""
+        query = {"limit": str(limit), "labelSelector": labels, "fieldSelector": fields}
+        path = resource.path(namespace=namespace)
+        while True:
+            answer = await self._json(
+                "GET", resource, path, query={key: value for key, value in query.items() if value}
+            )
+            yield Page(answer.get("items") or [], answer["metadata"].get("resourceVersion", ""))
+            query["continue"] = answer["metadata"].get("continue") or ""
+            if not query["continue"]:
+                return
+
+    async def watch(
+        self, resource: Resource, *, resource_version: str, namespace: str | None = None, labels: str = ""
+    ) -> AsyncIterator[WatchEvent]:
+        """Yield changes after a version until the server ends the stream; raises `ExpiredError`."""
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
+        if labels:
+            query["labelSelector"] = labels
+        path = resource.path(namespace=namespace)
+        timeout = self._watch_timeout
+        async with self._request("WATCH", resource, path, query=query, timeout=timeout) as response:
+            try:
+                async for line in response.content:
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        raise build_api_error(
+                            f"WATCH {path}", int(event["object"].get("code", 500)), event["object"]
+                        )
+                    yield WatchEvent(event["type"], event["object"])
+            except (aiohttp.ClientError, TimeoutError, ValueError) as cut:
+                raise UnreachableError(f"WATCH {path}", 0, type(cut).__name__, str(cut)) from cut
+
+    async def create(self, resource: Resource, body: Manifest, *, namespace: str | None = None) -> Manifest:
+        """Create an object, strictly checked; of several callers one succeeds.
+
+        Raises `AlreadyExistsError` for the others.
+        """
+        namespace = namespace or body["metadata"].get("namespace")
+        # Plain create drops unknown fields silently.
+        return await self._json(
+            "POST",
+            resource,
+            resource.path(namespace=namespace),
+            body=body,
+            query={"fieldValidation": "Strict"},
+        )
+
+    async def replace(self, resource: Resource, body: Manifest, *, subresource: str = "") -> Manifest:
+        """Replace an object of this resourceVersion; raises `ConflictError` if it has changed."""
+        metadata = body["metadata"]
+        path = resource.path(
+            namespace=metadata.get("namespace"), name=metadata["name"], subresource=subresource
+        )
+        return await self._json("PUT", resource, path, body=body)
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        propagation: Propagation = "Background",
+    ) -> None:
+        """Delete an object, only if it still has this uid; one that is gone already is fine."""
+        body: Manifest = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+        if uid is not None:
+            body["preconditions"] = {"uid": uid}
+        try:
+            await self._json("DELETE", resource, resource.path(namespace=namespace, name=name), body=body)
+        except NotFoundError:
+            return
+        except ConflictError:
+            if uid is None or await self._has_uid(resource, name, namespace=namespace, uid=uid):
+                raise
+            # Another object has taken the name: the one that was meant is gone.
+
+    async def _has_uid(self, resource: Resource, name: str, *, namespace: str | None, uid: str) -> bool:
+        try:
+            found = await self.get(resource, name, namespace=namespace)
+        except NotFoundError:
+            return False
+        return bool(found["metadata"]["uid"] == uid)
+
+    async def read_log(self, pod: str, *, namespace: str, container: str, tail_lines: int) -> str:
+        """Return the last lines of a container's log."""
+        path = PODS.path(namespace=namespace, name=pod, subresource="log")
+        query = {"container": container, "tailLines": str(tail_lines)}
+        async with self._request("GET", PODS, path, query=query, timeout=self._timeout) as response:
+            return (await response.read()).decode(errors="replace")
+
+    async def _json(
+        self,
+        method: str,
+        resource: Resource,
+        path: str,
+        *,
+        body: Manifest | None = None,
+        query: dict[str, str] | None = None,
+    ) -> Manifest:
+        async with self._request(
+            method, resource, path, body=body, query=query, timeout=self._timeout
+        ) as response:
+            text = await response.read()
+        try:
+            answer: Manifest = json.loads(text)
+        except ValueError as garbled:
+            # Something between us and the server answered, or cut the answer.
+            raise UnreachableError(f"{method} {path}", 0, "no JSON", str(garbled)) from garbled
+        return answer
+
+    @asynccontextmanager
+    async def _request(
+        self,
+        method: str,
+        resource: Resource,
+        path: str,
+        *,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own, which also bounds silence
+        body: Manifest | None = None,
+        query: dict[str, str] | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a request; raise the typed error of any answer but success."""
+        request = f"{method} {path}"
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        await self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        url = self._client.configuration.host + path + (f"?{urlencode(query)}" if query else "")
+        try:
+            verb = "GET" if method == "WATCH" else method
+            answer = await self._client.call_api(verb, url, headers, body, _request_timeout=timeout)
+        except (aiohttp.ClientError, OSError, TimeoutError) as lost:
+            self._count(method, resource, 0)
+            raise UnreachableError(request, 0, type(lost).__name__, str(lost)) from lost
+        response: aiohttp.ClientResponse = answer.response
+        self._count(method, resource, response.status)
+        try:
+            if response.status >= 400:
+                raise await _error_of(request, response)
+            yield response
+        except (aiohttp.ClientError, OSError, TimeoutError) as cut:
+            raise UnreachableError(request, 0, type(cut).__name__, str(cut)) from cut
+        finally:
+            _end(response)
+
+    def _count(self, method: str, resource: Resource, status: int) -> None:
+        if self._on_answer is not None:
+            self._on_answer(method, resource, status)
+
+
+def _end(response: aiohttp.ClientResponse) -> None:
+    """Give the connection back to the pool, or close it if a part of the answer is still to come."""
+    if response.closed or response.content.is_eof():
+        response.release()
+        return
+    # A farewell by TLS would be waited for by nobody.
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
+    response.close()
+
+
+async def _error_of(request: str, response: aiohttp.ClientResponse) -> ApiError:
+    text = (await response.read()).decode(errors="replace")
+    body: dict[str, Any] | str
+    try:
+        body = json.loads(text)
+    except ValueError:
+        body = text
+    after = response.headers.get("Retry-After", "")
+    return build_api_error(
+        request, response.status, body, retry_after_seconds=float(after) if after.isdigit() else None
+    )

@@ -1,0 +1,130 @@
+"""What an API server answers when it doesn't do what it was asked, by what the caller should do.
+
+HTTP codes end here: callers catch classes. Reasons and messages are the server's own words, cut to a
+readable length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fray.errors import SurroundingsError
+
+__all__ = [
+    "AlreadyExistsError",
+    "ApiError",
+    "ConflictError",
+    "ExpiredError",
+    "ForbiddenError",
+    "NotFoundError",
+    "RefusedError",
+    "ServerError",
+    "ThrottledError",
+    "UnreachableError",
+    "build_api_error",
+]
+
+MESSAGE_LIMIT = 1024
+
+
+@dataclass(eq=False)
+class ApiError(SurroundingsError):
+    """An API request that was not fulfilled.
+
+    `request` is its method and path, `status` the HTTP code (0 when there was none), `reason` the
+    server's reason, `detail` its message.
+    """
+
+    request: str
+    status: int
+    reason: str
+    detail: str
+    retry_after_seconds: float | None = None
+
+    @property
+    def message(self) -> str:
+        """The request and the server's answer."""
+        answer = f"{self.status} {self.reason}".strip() if self.status else self.reason
+        return f"{self.request}: {answer}: {self.detail}"
+
+
+@dataclass(eq=False)
+class NotFoundError(ApiError):
+    """There is no such object, or no such kind. Only this means absent."""
+
+
+@dataclass(eq=False)
+class AlreadyExistsError(ApiError):
+    """An object of this name exists already."""
+
+
+@dataclass(eq=False)
+class ConflictError(ApiError):
+    """The object has changed since it was read: read it again."""
+
+
+@dataclass(eq=False)
+class ExpiredError(ApiError):
+    """The resource version is too old to go on from: list again."""
+
+
+@dataclass(eq=False)
+class ForbiddenError(ApiError):
+    """The caller lacks a right, or a quota is used up."""
+
+    @property
+    def next_step(self) -> str:
+        """What an administrator can do."""
+        return "Grant this right to the caller's account, or raise the quota that the message names."
+
+
+@dataclass(eq=False)
+class RefusedError(ApiError):
+    """The server or a webhook finds the object itself wrong: the same request will fail again."""
+
+
+@dataclass(eq=False)
+class ThrottledError(ApiError):
+    """The server asks to come back later."""
+
+
+@dataclass(eq=False)
+class ServerError(ApiError):
+    """The server failed, or a webhook it must ask did."""
+
+
+@dataclass(eq=False)
+class UnreachableError(ApiError):
+    """No answer came: the connection failed or took too long. The request may have been carried out."""
+
+
+def build_api_error(
+    request: str, status: int, body: dict[str, Any] | str, *, retry_after_seconds: float | None = None
+) -> ApiError:
+    """Return the typed error of an answer; `body` is a `Status` object or the raw text."""
+    if isinstance(body, dict) and body.get("kind") == "Status":
+        reason, detail = str(body.get("reason") or ""), str(body.get("message") or "")
+        after = (body.get("details") or {}).get("retryAfterSeconds")
+        retry_after_seconds = retry_after_seconds if after is None else float(after)
+    else:
+        reason, detail = "", str(body)
+    kind = _classify(status, reason, detail)
+    return kind(request, status, reason, detail[:MESSAGE_LIMIT], retry_after_seconds)
+
+
+def _classify(status: int, reason: str, detail: str) -> type[ApiError]:
+    if status == 409:
+        return AlreadyExistsError if reason == "AlreadyExists" else ConflictError
+    if status == 500 and "failed to create typed patch object" in detail:
+        # Server-side apply with an unknown field: the answer says 500, but it will never succeed.
+        return RefusedError
+    if status >= 500:
+        return ServerError
+    known: dict[int, type[ApiError]] = {
+        403: ForbiddenError,
+        404: NotFoundError,
+        410: ExpiredError,
+        429: ThrottledError,
+    }
+    return known.get(status, RefusedError)

@@ -1,0 +1,56 @@
+"""Where the kinds that Fray uses live in the API: group, version, plural."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from fray.vocabulary import FRAYJOB_PLURAL, GROUP, VERSION
+
+__all__ = [
+    "CRDS",
+    "EVENTS",
+    "FRAYJOBS",
+    "JOBS",
+    "JOBSETS",
+    "LEASES",
+    "NODES",
+    "PODS",
+    "Resource",
+]
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One kind of object: `group` is empty for the core API."""
+
+    group: str
+    version: str
+    plural: str
+    namespaced: bool = True
+
+    def path(self, *, namespace: str | None = None, name: str | None = None, subresource: str = "") -> str:
+        """Return the URL path of a collection, an object or its subresource.
+
+        Without a namespace, the collection of a namespaced kind is that of all namespaces.
+        """
+        parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
+        if self.namespaced and namespace is not None:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        parts += [part for part in (name, subresource) if part]
+        return "/" + "/".join(quote(part, safe="") for part in parts)
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+FRAYJOBS: Final = Resource(GROUP, VERSION, FRAYJOB_PLURAL)
+JOBSETS: Final = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets")
+JOBS: Final = Resource("batch", "v1", "jobs")
+PODS: Final = Resource("", "v1", "pods")
+EVENTS: Final = Resource("", "v1", "events")
+NODES: Final = Resource("", "v1", "nodes", namespaced=False)
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases")
+CRDS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
