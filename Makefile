@@ -5,10 +5,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup demo test check lint types unit integration local chart cluster cluster-down images crds lock clean
+.PHONY: help setup demo test check lint types unit integration local chart e2e cluster cluster-down images crds lock clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 14
 
 setup:
 	@$(PYTHON) tools/bootstrap.py
@@ -36,13 +36,16 @@ chart: setup
 	$(PYTEST) tests/chart
 
 integration: setup
-	$(BIN)/python -m e2e.cluster build apiserver etcd helm
+	$(BIN)/python -m e2e.cluster build apiserver etcd helm kind
 	$(PYTEST) tests/integration
 
 local: setup
 	$(PYTEST) tests/local
 
-cluster: setup ## a real Kubernetes cluster on this machine: two pools of v5p-16, JobSet, no container engine
+e2e: setup ## scenarios on a real cluster of this machine, which it starts (root; about 15 minutes)
+	$(PYTEST) e2e
+
+cluster: setup ## a real Kubernetes cluster on this machine: two pools of v5p-16 and JobSet; needs no container engine
 	$(BIN)/python -m e2e.cluster up
 
 cluster-down: setup ## remove that cluster and every trace of it

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from e2e.cluster import local
+from e2e.cluster import provider
 from e2e.cluster.build import build
 from e2e.cluster.daemons import enter_command
 from e2e.cluster.errors import ClusterError
@@ -28,7 +28,7 @@ def _parser() -> argparse.ArgumentParser:
     builder.add_argument("programs", nargs="+", help="names in versions.toml; `kube-` may be left out")
     pinner = commands.add_parser("pin", help="write modules/PART/ again after a change of versions.toml")
     pinner.add_argument("parts", nargs="*", help="default: all")
-    upper = commands.add_parser("up", help="make a whole cluster on this machine, or find it")
+    upper = commands.add_parser("up", help=f"make a whole cluster, or find it; {provider.SETTING}=kind|local")
     upper.add_argument("--cpu-hosts", type=int, default=0, help="hosts for ordinary pods beside the first")
     upper.add_argument("--gpu-hosts", type=int, default=0, help="hosts of eight H100 each")
     commands.add_parser("down", help="remove the cluster and every trace of it")
@@ -36,7 +36,9 @@ def _parser() -> argparse.ArgumentParser:
     fake = commands.add_parser("fake-nodes", help="give the cluster exactly so many nodes that KWOK imitates")
     fake.add_argument("--tpu-pools", type=int, default=0, help="v5p-16 pools of two nodes each")
     fake.add_argument("--cpu-nodes", type=int, default=0)
-    enter = commands.add_parser("enter", help="run a command on a host, with its network and mounts")
+    enter = commands.add_parser(
+        "enter", help="run a command on a host, with its network and mounts (provider local)"
+    )
     enter.add_argument("host")
     enter.add_argument("words", nargs=argparse.REMAINDER, help="default: sh")
     return parser
@@ -51,17 +53,17 @@ def _run(options: argparse.Namespace) -> int:
             for part in [part_named(name) for name in options.parts or load_parts()]:
                 pin(part, progress=_say)
         case "up":
-            wanted = local.Options(cpu_hosts=options.cpu_hosts, gpu_hosts=options.gpu_hosts)
-            local.up(wanted, progress=_say)
+            wanted = provider.Options(cpu_hosts=options.cpu_hosts, gpu_hosts=options.gpu_hosts)
+            provider.up(wanted, progress=_say)
         case "down":
-            local.down(progress=_say)
+            provider.down(progress=_say)
         case "status":
-            health = local.observe_health()
+            health = provider.observe_health()
             for what, holds in health.items():
                 _say(f"{'yes' if holds else 'NO':4} {what}")
             return 0 if all(health.values()) else 1
         case "fake-nodes":
-            local.set_fake_nodes(tpu_pools=options.tpu_pools, cpu_nodes=options.cpu_nodes, progress=_say)
+            provider.set_fake_nodes(tpu_pools=options.tpu_pools, cpu_nodes=options.cpu_nodes, progress=_say)
         case "enter":
             command = [*enter_command(options.host), *(options.words or ["sh"])]
             os.execvp(command[0], command)

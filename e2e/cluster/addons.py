@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from e2e.cluster.api import Api
-from e2e.cluster.build import Binaries, module_source
+from e2e.cluster.build import module_source
 from e2e.cluster.command import await_condition, run
-from e2e.cluster.credentials import ADMIN_KUBECONFIG
-from e2e.cluster.daemons import join_command
 from e2e.cluster.images import coredns_image, jobset_image
-from e2e.cluster.layout import DNS_ADDRESS, Host
-from e2e.cluster.paths import STATE
+from e2e.cluster.layout import DNS_ADDRESS
 
 __all__ = ["await_coredns", "await_jobset", "install_coredns", "install_jobset", "is_jobset_serving"]
 
@@ -39,20 +37,22 @@ def await_coredns(api: Api) -> None:
     _await_available(api, "kube-system", "coredns")
 
 
-def install_jobset(host: Host, binaries: Binaries) -> None:
-    """Install JobSet by its own chart, as a program of `host`, without waiting. Raises CommandError."""
+def install_jobset(helm: Sequence[str], *, kubeconfig: Path, home: Path) -> None:
+    """Install JobSet by its own chart, without waiting for it.
+
+    Parameters: `helm` the words of a command that runs helm, `home` a folder for what helm keeps.
+    Raises CommandError.
+    """
     repository, tag = jobset_image()
     values: dict[str, Any] = {
         "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
         "controller": {"resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": None}},
     }
-    home = STATE / "helm"
     environment = {**os.environ} | {
         f"HELM_{name}_HOME": str(home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")
     }
     chart = module_source("jobset") / "charts" / "jobset"
-    command = [*join_command(host.name, "helm"), str(binaries["helm"])]
-    command += ["upgrade", "--install", "jobset", str(chart), f"--kubeconfig={ADMIN_KUBECONFIG}"]
+    command = [*helm, "upgrade", "--install", "jobset", str(chart), f"--kubeconfig={kubeconfig}"]
     command += [f"--namespace={_JOBSET_NAMESPACE}", "--create-namespace", "--values=-"]
     run(command, stdin=yaml.safe_dump(values), environment=environment)
 

@@ -6,17 +6,18 @@ rebuilt for an unchanged version. Starting programs is not done here.
 
 from __future__ import annotations
 
-import fcntl
+import functools
 import hashlib
 import json
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from e2e.cluster.lock import hold_lock
 from e2e.cluster.toolchain import Platform, host_platform, run_go
 from e2e.cluster.versions import Part, Program, part_named, program_named
 
@@ -51,19 +52,22 @@ def build(
     *,
     progress: Callable[[str], None] = print,
     root: Path | None = None,
+    target: Platform | None = None,
 ) -> Binaries:
     """Executable files of the programs called `names`, built where they are missing.
 
-    Parameters: `progress` gets one line per step that takes time; `root` replaces the cache folder.
+    Parameters: `progress` gets one line per step that takes time; `root` replaces the cache folder; `target`
+    is the platform they will run on, by default this machine's.
     Raises UnknownProgramError, GoToolchainError, ModuleProxyError, CompileError; OSError when the cache
     can't be written.
     """
-    target = host_platform()
+    target = target or host_platform()
     built: dict[str, Path] = {}
     for part, program in [program_named(name) for name in names]:
         path = program_path(part, program, target, root=root)
         if not path.exists():
-            with _only_builder(path.parent, progress):
+            waiting = f"waiting for another process that builds into {path.parent}"
+            with hold_lock(path.parent / ".lock", on_wait=functools.partial(progress, waiting)):
                 # Looked at again: another builder may have finished it while this one waited.
                 if not path.exists():
                     _compile(part, program, target, path, progress)
@@ -96,19 +100,6 @@ def module_source(part_name: str, *, root: Path | None = None) -> Path:
         with suppress(OSError):  # another process was first
             copy.rename(path)
     return path
-
-
-@contextmanager
-def _only_builder(folder: Path, progress: Callable[[str], None]) -> Iterator[None]:
-    """Hold the folder's lock; the kernel drops it when the holder dies, however it dies."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress(f"waiting for another process that builds into {folder}")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _compile(

@@ -28,6 +28,7 @@ __all__ = [
     "import_archives",
     "jobset_image",
     "write_base_archives",
+    "write_jobset_archive",
     "write_system_archives",
 ]
 
@@ -62,19 +63,24 @@ def write_base_archives(busybox: Path, folder: Path) -> list[Path]:
 def write_system_archives(binaries: Binaries, folder: Path) -> list[Path]:
     """The archives for hosts that take system pods: CoreDNS and the JobSet controller."""
     coredns = Image(name=coredns_image(), files={"/coredns": binaries["coredns"]}, entrypoint=["/coredns"])
+    return [_write(coredns, folder), write_jobset_archive(binaries["jobset-controller"], folder)]
+
+
+def write_jobset_archive(controller: Path, folder: Path, *, architecture: str | None = None) -> Path:
+    """The archive of the JobSet controller, built for `architecture` (Go's name; default this machine's)."""
     repository, tag = jobset_image()
     jobset = Image(
         name=f"{repository}:{tag}",
-        files={"/manager": binaries["jobset-controller"]},  # the chart runs it by this path
+        files={"/manager": controller},  # the chart runs it by this path
         entrypoint=["/manager"],
         user="65532:65532",
     )
-    return [_write(coredns, folder), _write(jobset, folder)]
+    return _write(jobset, folder, architecture=architecture)
 
 
-def _write(image: Image, folder: Path) -> Path:
+def _write(image: Image, folder: Path, *, architecture: str | None = None) -> Path:
     name = image.name.rpartition("/")[2].replace(":", "-")
-    return write_archive(image, folder / f"{name}.tar", architecture=host_platform().goarch)
+    return write_archive(image, folder / f"{name}.tar", architecture=architecture or host_platform().goarch)
 
 
 def import_archives(archives: Iterable[Path], hosts: Iterable[Host]) -> None:

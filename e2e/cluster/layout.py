@@ -1,7 +1,8 @@
-"""Which hosts a cluster has, and what each claims to be: names, addresses, labels, taints, chips.
+"""Which hosts a cluster has, and what each claims to be: names, labels, taints, chips.
 
-Pure data. The TPU hosts imitate two GKE v5p-16 node pools (topology 2x2x2: two hosts of four chips); the
-values are literals on purpose, so that tests check Fray's own table of accelerators against something else.
+Pure data, the same for every provider; the addresses are the provider `local`'s. The TPU hosts imitate two
+GKE v5p-16 node pools (topology 2x2x2: two hosts of four chips); the values are literals on purpose, so that
+tests check Fray's own table of accelerators against something else.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ DNS_ADDRESS = "10.96.0.10"
 APISERVER_PORT = 6443
 LINK_PREFIX = "fray-h"
 _MOST_HOSTS = 200
+_POOL = "cloud.google.com/gke-nodepool"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,11 @@ class Host:
     def is_control_plane(self) -> bool:
         """Whether the apiserver and its companions run here."""
         return self.number == 0
+
+    @property
+    def pool(self) -> str:
+        """Name of its node pool."""
+        return self.labels[_POOL]
 
     @property
     def address(self) -> str:
@@ -96,6 +103,14 @@ class Layout:
                 return host
         raise KeyError(f"no host {name!r}; there are: {', '.join(host.name for host in self.hosts)}")
 
+    def pool(self, name: str) -> tuple[Host, ...]:
+        """The hosts of the node pool `name`, such as `tpu-a`. Raises KeyError with the pools that exist."""
+        found = tuple(host for host in self.hosts if host.pool == name)
+        if not found:
+            pools = sorted({host.pool for host in self.hosts})
+            raise KeyError(f"no node pool {name!r}; there are: {', '.join(pools)}")
+        return found
+
 
 def build_layout(*, cpu_hosts: int = 0, gpu_hosts: int = 0) -> Layout:
     """A control plane, which also takes ordinary pods, and two v5p-16 pools `tpu-a` and `tpu-b`.
@@ -118,7 +133,7 @@ def build_layout(*, cpu_hosts: int = 0, gpu_hosts: int = 0) -> Layout:
 
 def _common(pool: str, machine: str) -> dict[str, str]:
     return {
-        "cloud.google.com/gke-nodepool": pool,
+        _POOL: pool,
         "node.kubernetes.io/instance-type": machine,
         "topology.kubernetes.io/region": "us-east5",
         "topology.kubernetes.io/zone": "us-east5-a",

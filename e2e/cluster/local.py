@@ -6,33 +6,37 @@ are in the other files; here is their order.
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from e2e.cluster import addons, cgroups, images, node
 from e2e.cluster.api import Api
 from e2e.cluster.build import Binaries, build, module_source
 from e2e.cluster.certificates import write_private
-from e2e.cluster.control_plane_host import connect, is_control_plane_running, is_ready, start_control_plane
+from e2e.cluster.control_plane_host import connect as connect_admin
+from e2e.cluster.control_plane_host import is_control_plane_running, is_ready, start_control_plane
 from e2e.cluster.credentials import ADMIN_KUBECONFIG, write_secrets
+from e2e.cluster.daemons import join_command
 from e2e.cluster.errors import ClusterError, MachineError
 from e2e.cluster.fake_nodes import apply_fake_nodes, build_fake_pools, start_kwok
 from e2e.cluster.hosts import create_host, remove_mount_points
-from e2e.cluster.layout import Host, Layout, build_layout
+from e2e.cluster.layout import Host, Layout
+from e2e.cluster.lock import hold_lock
 from e2e.cluster.machine import apply_network, install_packages, remove_link, remove_network, require_root
+from e2e.cluster.options import Options, derive_fingerprint
 from e2e.cluster.paths import KUBECONFIG, LOCK, LOGS, STATE
 from e2e.cluster.userland import fetch_busybox
 
 __all__ = [
     "Options",
+    "connect",
     "crash_host",
     "current_layout",
     "down",
@@ -47,20 +51,9 @@ _PROGRAMS = (
     *("kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler"),
     *("kubelet", "kube-proxy", "coredns", "jobset-controller", "helm"),
 )
+_WAITING = "waiting for another command that is changing the cluster"
 _READY = STATE / "ready.json"
 _OPTIONS = STATE / "options.json"
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a cluster may have beyond its two TPU pools: more hosts for ordinary pods, and for GPUs."""
-
-    cpu_hosts: int = 0
-    gpu_hosts: int = 0
-
-    def layout(self) -> Layout:
-        """The hosts that these options ask for. Raises ValueError."""
-        return build_layout(cpu_hosts=self.cpu_hosts, gpu_hosts=self.gpu_hosts)
 
 
 @dataclass(frozen=True)
@@ -84,7 +77,7 @@ def up(options: Options, *, progress: Callable[[str], None] = print) -> Path:
     binaries = build(_PROGRAMS, progress=progress)
     module_source("jobset")
     busybox = fetch_busybox(progress)
-    with _only_command(progress):
+    with hold_lock(LOCK, on_wait=partial(progress, _WAITING)):
         if _is_reusable(options):
             progress("the cluster is up already")
             return _copy_kubeconfig()
@@ -106,7 +99,7 @@ def down(*, progress: Callable[[str], None] = print) -> None:
     Raises ClusterError.
     """
     require_root()
-    with _only_command(progress):
+    with hold_lock(LOCK, on_wait=partial(progress, _WAITING)):
         _remove()
     progress("the cluster is gone")
 
@@ -119,10 +112,15 @@ def current_layout() -> Layout:
         raise MachineError("no cluster is up on this machine", "run `python -m e2e.cluster up`") from None
 
 
+def connect() -> Api:
+    """An administrator's client of the cluster that is up. Raises MachineError when there is none."""
+    return connect_admin(current_layout())
+
+
 def observe_health() -> dict[str, bool]:
     """Which things of the cluster work, by name. Raises MachineError when no cluster is up."""
     layout = current_layout()
-    api = connect(layout)
+    api = connect_admin(layout)
     ready = is_ready(api)
     return {
         "control plane runs": is_control_plane_running(layout),
@@ -137,7 +135,7 @@ def set_fake_nodes(*, tpu_pools: int, cpu_nodes: int, progress: Callable[[str], 
     layout = current_layout()
     hosts = build_fake_pools(tpu_pools=tpu_pools, cpu_nodes=cpu_nodes)
     start_kwok(layout.control_plane, build(["kwok"], progress=progress))
-    apply_fake_nodes(connect(layout), hosts, kwok_host=layout.control_plane)
+    apply_fake_nodes(connect_admin(layout), hosts, kwok_host=layout.control_plane)
     progress(f"{len(hosts)} fake nodes are Ready")
 
 
@@ -156,7 +154,7 @@ def restore_host(host: Host) -> None:
     create_host(host, layout)
     node.start_containerd(host)
     node.start_kubelet(host, build(_PROGRAMS))
-    node.await_node_ready(host, connect(layout))
+    node.await_node_ready(host, connect_admin(layout))
 
 
 def import_images(archives: Sequence[Path], *, hosts: Sequence[Host] | None = None) -> None:
@@ -191,11 +189,14 @@ def _create(options: Options, parts: _Parts, progress: Callable[[str], None]) ->
 
     addons.install_coredns(api)
     with ThreadPoolExecutor(max_workers=3) as pool:
-        installing = pool.submit(addons.install_jobset, layout.control_plane, parts.binaries)
+        helm = [*join_command(layout.control_plane.name, "helm"), str(parts.binaries["helm"])]
+        installing = pool.submit(
+            addons.install_jobset, helm, kubeconfig=ADMIN_KUBECONFIG, home=STATE / "helm"
+        )
         list(pool.map(start_node, layout.hosts))
         installing.result()
     _await_all(layout, api, progress)
-    _READY.write_text(json.dumps({"options": asdict(options), "fingerprint": _fingerprint()}))
+    _READY.write_text(json.dumps({"options": asdict(options), "fingerprint": derive_fingerprint()}))
 
 
 def _await_all(layout: Layout, api: Api, progress: Callable[[str], None]) -> None:
@@ -231,7 +232,7 @@ def _is_reusable(options: Options) -> bool:
         ready = json.loads(_READY.read_text())
     except FileNotFoundError:
         return False
-    if ready != {"options": asdict(options), "fingerprint": _fingerprint()}:
+    if ready != {"options": asdict(options), "fingerprint": derive_fingerprint()}:
         return False
     try:
         return all(observe_health().values())
@@ -245,25 +246,3 @@ def _copy_kubeconfig() -> Path:
     partial = KUBECONFIG.with_name(f".{KUBECONFIG.name}.partial")
     write_private(partial, ADMIN_KUBECONFIG.read_bytes())
     return partial.replace(KUBECONFIG)
-
-
-def _fingerprint() -> str:
-    """Changes with anything that a running cluster was made from."""
-    digest = hashlib.sha256()
-    here = Path(__file__).parent
-    for path in sorted(path for path in here.rglob("*") if path.suffix in {".py", ".toml", ".yaml", ".sum"}):
-        digest.update(path.relative_to(here).as_posix().encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-@contextmanager
-def _only_command(progress: Callable[[str], None]) -> Iterator[None]:
-    """Let one command at a time change the cluster."""
-    with LOCK.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress("waiting for another command that is changing the cluster")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

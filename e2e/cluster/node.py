@@ -1,4 +1,4 @@
-"""Run a node on a host: containerd, kubelet and kube-proxy, and the chips it claims to have.
+"""Run a node on a host: containerd, kubelet and kube-proxy.
 
 A node can be crashed and started again, which is how tests make real node failures.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from e2e.cluster import cgroups
+from e2e.cluster import cgroups, node_status
 from e2e.cluster.api import Api
 from e2e.cluster.build import Binaries
 from e2e.cluster.command import await_condition, run
@@ -27,12 +27,11 @@ from e2e.cluster.node_config import (
 )
 from e2e.cluster.paths import host_directory
 
-__all__ = ["advertise_chips", "await_node_ready", "is_node_running", "start_containerd", "start_kubelet"]
+__all__ = ["await_node_ready", "is_node_running", "start_containerd", "start_kubelet"]
 
 _DAEMONS = {"containerd": "containerd", "kubelet": "kubelet", "kube-proxy": "kube-proxy"}
 _RESOLV_CONFS = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
 _START_SECONDS = 60.0
-_READY_SECONDS = 120.0
 
 
 def start_containerd(host: Host) -> None:
@@ -97,30 +96,7 @@ def start_kubelet(host: Host, binaries: Binaries) -> None:
 
 def await_node_ready(host: Host, api: Api) -> None:
     """Return once the node is Ready and its chips can be allocated. Raises NotReadyError."""
-
-    def is_ready() -> bool:
-        answer = api.get(f"/api/v1/nodes/{host.name}")
-        if not answer.ok:
-            return False
-        status = answer.body["status"]
-        # Asked for again: a kubelet that registers anew sets foreign resources to zero.
-        if any(status.get("allocatable", {}).get(name) != str(count) for name, count in host.chips.items()):
-            advertise_chips(host, api)
-            return False
-        return any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", []))
-
-    await_condition(
-        f"node {host.name} is Ready",
-        is_ready,
-        timeout=_READY_SECONDS,
-        details=lambda: log_tail(host.name, "kubelet"),
-    )
-
-
-def advertise_chips(host: Host, api: Api) -> None:
-    """Put the host's chips into its node's status, as a device plugin would."""
-    chips = {name: str(count) for name, count in host.chips.items()}
-    api.merge(f"/api/v1/nodes/{host.name}/status", {"status": {"capacity": chips, "allocatable": chips}})
+    node_status.await_ready(host, api, details=lambda: log_tail(host.name, "kubelet"))
 
 
 def is_node_running(host: Host) -> bool:

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from e2e.cluster.errors import UnknownProgramError
 
-__all__ = ["MODULES", "Part", "Program", "load_parts", "part_named", "program_named"]
+__all__ = ["MODULES", "Part", "Program", "image_named", "load_parts", "part_named", "program_named"]
 
 _HERE = Path(__file__).parent
 MODULES = _HERE / "modules"
@@ -49,9 +50,13 @@ class Part:
 
 
 @cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads((_HERE / "versions.toml").read_text(encoding="utf-8"))
+
+
+@cache
 def load_parts() -> Mapping[str, Part]:
     """All pinned parts by name, in file order."""
-    table = tomllib.loads((_HERE / "versions.toml").read_text(encoding="utf-8"))
     return {
         name: Part(
             name=name,
@@ -62,7 +67,7 @@ def load_parts() -> Mapping[str, Part]:
             staging_version=entry.get("staging_version"),
             link_variables=entry.get("link_variables", {}),
         )
-        for name, entry in table["parts"].items()
+        for name, entry in _table()["parts"].items()
     }
 
 
@@ -81,3 +86,11 @@ def program_named(name: str) -> tuple[Part, Program]:
         if candidate in known:
             return known[candidate]
     raise UnknownProgramError(name, tuple(known))
+
+
+def image_named(name: str) -> str:
+    """The reference of the pulled image called `name`. Raises UnknownProgramError."""
+    images: dict[str, str] = _table()["images"]
+    if name not in images:
+        raise UnknownProgramError(name, tuple(images))
+    return images[name]
