@@ -18,6 +18,7 @@ OWN_TERMINAL = (
     "os.setsid()\n"
     "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
     "signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+    "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
     "os.execv(sys.executable, [sys.executable, '-m', 'fray.cli', *sys.argv[1:]])\n"
 )
 

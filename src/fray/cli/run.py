@@ -124,6 +124,8 @@ class _Session:
         self._notices = notices
         self._signals: list[int] = []
         self._lost: OSError | None = None
+        # A terminal that was closed answers EIO, sometimes before its SIGHUP arrives.
+        self._gone = (errno.EPIPE, errno.EIO) if output.is_terminal else (errno.EPIPE,)
         self._runner: LocalRunner | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.display = Display(
@@ -149,7 +151,7 @@ class _Session:
             finished = await runner.run()
         finally:
             await self._drain()
-        if self._lost is not None and self._lost.errno == errno.EPIPE:
+        if self._lost is not None and self._lost.errno in self._gone:
             return EXIT_BROKEN_PIPE
         if self._lost is not None and not self._signals:
             problem = self._lost.strerror or str(self._lost)
