@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from fray.kube.api import KubeApi, Manifest
-from fray.kube.errors import ApiError
-from fray.kube.resources import EVENTS, NODES
+from fray.kube.errors import ApiError, NotFoundError
+from fray.kube.resources import EVENTS, JOBSETS, NODES
 from fray.plan.gang import derive_gang
 from fray.plan.observation import GangObservation, HostPhase, Waiting
 from fray.plan.pod_observation import derive_gang_observation
@@ -22,6 +22,7 @@ from fray.plan.scheduling import NodeSummary, build_node_summary, derive_waiting
 from fray.plan.timestamps import parse_time
 from fray.vocabulary import LABEL_JOBSET_UID, REPLICATED_JOB, Reason
 from fray.wire.frayjob import FrayJob
+from fray.wire.status import AttemptStatus
 from fray_operator.informer import Informer
 
 __all__ = ["Observed", "Observer"]
@@ -71,6 +72,8 @@ class Observer:
             return Observed()
         namespace = job.metadata.namespace or ""
         jobset = self._jobsets(namespace).get(namespace, attempt.job_set)
+        if jobset is None and _is_final(job, attempt):
+            jobset = await self._fetch_jobset(namespace, attempt.job_set)
         if jobset is None:
             return Observed()
         if not is_owned(jobset, job):
@@ -90,6 +93,15 @@ class Observer:
         if missing or waiting is not None:
             look_again = min(PATIENCE_CAP_SECONDS, max(PATIENCE_SECONDS, age / 4))
         return Observed(jobset, GangObservation(gang.hosts, waiting), look_again=look_again)
+
+    async def _fetch_jobset(self, namespace: str, name: str) -> Manifest | None:
+        """Ask the server itself: the cache may not have seen a JobSet whose creation was cut off."""
+        try:
+            jobset = await self._api.get(JOBSETS, name, namespace=namespace)
+        except NotFoundError:
+            return None
+        self._jobsets(namespace).remember(jobset)
+        return jobset
 
     async def _explain(self, jobset: Manifest, pods: Sequence[Manifest], *, ask: bool) -> Waiting | None:
         """Return why pods wait; the server is asked for nodes only when the scheduler has given up on one."""
@@ -139,6 +151,12 @@ class Observer:
         ]
         events.sort(key=_last_seen, reverse=True)
         return [str(event.get("message", "")) for event in events]
+
+
+def _is_final(job: FrayJob, attempt: AttemptStatus) -> bool:
+    """Return whether a missing JobSet ends the attempt, rather than having it created."""
+    ending = attempt.reason is not None or attempt.running_time is not None
+    return ending or job.spec.stopped or job.spec.suspend
 
 
 def is_owned(manifest: Manifest, job: FrayJob) -> bool:

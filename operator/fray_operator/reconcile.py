@@ -2,7 +2,8 @@
 
 The order matters and is the same in every pass: the status that announces an action is written before
 it, so a process that dies in between finds its intention in the cluster. What is remembered between
-passes only explains: the last refusal of a job, and events that could not be sent yet.
+passes only explains: the last refusal of a job, and events that could not be sent yet. Events are never
+sent twice, but one is lost when the process dies before it, or the answer to the status write does.
 """
 
 from __future__ import annotations
