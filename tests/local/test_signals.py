@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from fray.cluster.local.host import SUPERVISOR
 from tests.local.harness import Fray, job_manifest, running_job, wait_for
 
 POLITE = 'trap "echo got TERM; exit 0" TERM; echo ready; while :; do sleep 0.02; done'
@@ -77,6 +81,21 @@ def test_a_run_after_a_killed_one_waits_for_the_last_process_and_takes_its_place
     result = fray.finish(again)
     assert (result.code, result.out) == (0, "[0/0] again\n")
     assert len(fray.processes()) == 0
+
+
+def test_a_run_killed_before_it_heard_of_the_start_leaves_nothing(fray: Fray, tmp_path: Path) -> None:
+    """The supervisor finds nobody to tell that the process has started, and ends it all the same."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        command = [sys.executable, "-I", "-S", str(SUPERVISOR), str(theirs.fileno())]
+        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=fray.environ())
+        fray.started.append(process)
+        os.kill(process.pid, signal.SIGSTOP)
+        task = {"argv": ["sh", "-c", DEAF], "env": fray.environ(), "cwd": str(tmp_path), "grace": 0.2}
+        ours.sendall(json.dumps(task).encode() + b"\n")
+    os.kill(process.pid, signal.SIGCONT)
+    process.wait(timeout=30)
+    fray.wait_gone()
 
 
 def test_a_killed_supervisor_fails_its_host_and_leaves_nothing(fray: Fray) -> None:

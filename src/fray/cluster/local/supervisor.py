@@ -186,7 +186,8 @@ class _Supervisor:
             while line:
                 line = line[os.write(self._control, line) :]
         except OSError:
-            self._open = False  # the other end died; the loop sees it, too
+            # The other end died. The channel stays watched: it is its end, seen there, that ends the process.
+            return
 
 
 def _become(task: dict[str, Any], report: int, supervisor: int) -> None:
