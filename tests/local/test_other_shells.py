@@ -70,10 +70,11 @@ def test_stop_without_waiting_returns_at_once(fray: Fray) -> None:
     assert fray.finish(process).code == 143
 
 
-def test_stop_of_what_has_ended_or_never_was_is_refused(fray: Fray) -> None:
+def test_stop_of_what_has_ended_changes_nothing_and_of_what_never_was_is_refused(fray: Fray) -> None:
     fray.run_job(job_manifest("true"))
     ended = fray.run("stop", "job")
-    assert (ended.code, "it is Succeeded" in ended.err) == (2, True)
+    assert (ended.code, "it is Succeeded" in ended.err) == (0, True)
+    assert fray.status("job")["status"]["phase"] == "Succeeded"
     unknown = fray.run("stop", "jop")
     assert unknown.code == 2
     assert "no job 'jop'" in unknown.err

@@ -131,8 +131,14 @@ def stop(
 ) -> None:
     """Stop a running job: its processes get SIGTERM and, after their grace period, SIGKILL."""
     from fray.cluster.local.jobs import stop_job
+    from fray.errors import JobNotRunningError
 
-    job = stop_job(_state(), name, timeout=None if wait else 0)
+    try:
+        job = stop_job(_state(), name, timeout=None if wait else 0)
+    except JobNotRunningError as ended:
+        # As on a cluster: a job that has finished is what it is, and stopping it changes nothing.
+        _notes().write(f"{ended}\n")
+        return
     _notes().write(f"{name}: {(job.status.phase or '').lower() if wait else 'asked to stop'}\n")
 
 
