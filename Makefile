@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup demo test check lint types unit integration local chart e2e cluster cluster-down images crds lock clean
+.PHONY: help setup demo test check lint types unit integration local chart faults e2e scale cluster cluster-down images crds lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -37,13 +37,20 @@ chart: setup
 
 integration: setup
 	$(BIN)/python -m e2e.cluster build apiserver etcd helm kind
-	$(PYTEST) tests/integration
+	$(PYTEST) tests/integration --ignore tests/integration/controller
+
+faults: setup ## the operator before a real API server, killed between any two writes and lied to at every call
+	$(BIN)/python -m e2e.cluster build apiserver etcd
+	$(PYTEST) tests/integration/controller
 
 local: setup
 	$(PYTEST) tests/local
 
 e2e: setup ## scenarios on a real cluster of this machine, which it starts (root; about 15 minutes)
 	$(PYTEST) e2e
+
+scale: setup ## 500 FrayJobs against the same JobSets created directly, on fake nodes; prints JSON
+	$(BIN)/python -m e2e.scale
 
 cluster: setup ## a real Kubernetes cluster on this machine: two pools of v5p-16 and JobSet; needs no container engine
 	$(BIN)/python -m e2e.cluster up

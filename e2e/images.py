@@ -37,6 +37,8 @@ SUITES = {11: "bookworm", 13: "trixie"}
 """Debian release by the minor version of its Python 3. A callable needs the same Python where it runs."""
 DEFAULT_SUITE = "bookworm"
 SOURCES = ("operator", "src", "examples/digits", "images", "tools/locked_packages.py", "tools/images.py")
+NO_SOURCES = {"__pycache__", "output"}
+"""Folders beneath them that Python and the example write."""
 ROOT_FILES = (".dockerignore", "LICENSE", "README.md", "pyproject.toml", "requirements.lock")
 
 
@@ -85,7 +87,7 @@ def fingerprint() -> str:
     for name in SOURCES:
         files += [path for path in (ROOT / name, *(ROOT / name).rglob("*")) if path.is_file()]
     for path in sorted(files):
-        if "__pycache__" not in path.parts:
+        if not NO_SOURCES & set(path.parts):
             digest.update(f"{path.relative_to(ROOT)}\0{path.stat().st_size}\0".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()

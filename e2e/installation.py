@@ -1,0 +1,51 @@
+"""From nothing to a cluster with this checkout's Fray in it, each step harmless when it is done already.
+
+Tests and measurements start from here. Nothing is removed: the cluster stays for the next run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from e2e.cluster import provider
+from e2e.cluster.build import build
+from e2e.cluster.layout import Layout
+from e2e.cluster.paths import KUBECONFIG
+from e2e.images import build_images
+from e2e.kubectl import Kubectl, require_test_cluster
+from e2e.node_images import NodeImages, image_id
+from e2e.release import Helm, Release
+
+__all__ = ["build_kubectl", "build_release", "load_images", "open_cluster"]
+
+OPTIONS = provider.Options(gpu_hosts=2)
+"""What is needed beside the two TPU pools."""
+
+Progress = Callable[[str], None]
+
+
+def open_cluster(progress: Progress) -> Layout:
+    """Make the cluster or find it; returns its hosts. Raises ClusterError."""
+    require_test_cluster(provider.up(OPTIONS, progress=progress))
+    return provider.current_layout()
+
+
+def build_kubectl(folder: Path) -> Kubectl:
+    """An administrator's kubectl of the cluster's own version, which writes to `folder` only."""
+    return Kubectl(build(["kubectl"])["kubectl"], KUBECONFIG, folder)
+
+
+def load_images(layout: Layout, progress: Progress) -> Mapping[str, Path]:
+    """Build the project's images and give them to the hosts; returns their archives. Raises ClusterError."""
+    archives = build_images(progress=progress)
+    NodeImages(provider.connect(), layout).update(archives, progress=progress)
+    return archives
+
+
+def build_release(kubectl: Kubectl, archives: Mapping[str, Path], folder: Path) -> Release:
+    """The chart as it is installed for a whole cluster, not installed yet; helm writes to `folder` only."""
+    helm = Helm(build(["helm"])["helm"], KUBECONFIG, folder)
+    # The tag of an image stays the same while the checkout changes: pods must be replaced anyway.
+    digest = image_id(archives["fray-operator"]).removesuffix(".json")[-16:]
+    return Release(helm, kubectl, values=("--create-namespace", f"--set=podAnnotations.image={digest}"))

@@ -1,0 +1,180 @@
+"""A namespace in which one test runs its FrayJobs, with the job account that the chart gives one.
+
+Everything is asked of the cluster through kubectl, as users do. What should come of a job is for tests to
+say.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from e2e.cluster.errors import CommandError
+from e2e.cluster.images import BUSYBOX_IMAGE
+from e2e.kubectl import Kubectl
+from e2e.release import Release
+from fray.vocabulary import (
+    API_VERSION,
+    CONTAINER,
+    FRAYJOB_KIND,
+    LABEL_ATTEMPT,
+    LABEL_COMPLETION_INDEX,
+    LABEL_JOB,
+    LABEL_JOB_INDEX,
+)
+
+__all__ = [
+    "NAMESPACE_LABEL",
+    "JobNamespace",
+    "build_job",
+    "build_shell",
+    "open_job_namespace",
+    "place",
+    "until_told",
+]
+
+NAMESPACE_LABEL = "fray.test/e2e=true"
+"""On every namespace made by tests: by it, those of a run that was killed are found."""
+FINISH_SECONDS = 90.0
+REMOVE_SECONDS = 90.0
+
+
+def build_job(name: str, command: Sequence[str], **spec: Any) -> dict[str, Any]:
+    """A FrayJob that runs `command`; `spec` are further fields of its spec."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": FRAYJOB_KIND,
+        "metadata": {"name": name},
+        "spec": {"entrypoint": {"command": list(command)}, **spec},
+    }
+
+
+def build_shell(name: str, script: str, **spec: Any) -> dict[str, Any]:
+    """A FrayJob that runs a shell script in an image without Python."""
+    return build_job(name, ["sh", "-c", script], **({"environment": {"image": BUSYBOX_IMAGE}} | spec))
+
+
+def until_told(*, exit_code: int = 0) -> str:
+    """A script that runs until the file /tmp/go appears (see `JobNamespace.tell`) or it is terminated."""
+    return f"trap 'exit 143' TERM; until test -e /tmp/go; do sleep 0.1; done; echo told; exit {exit_code}"
+
+
+def place(pod: dict[str, Any]) -> tuple[int, int]:
+    """Index of a pod's slice and of its host within it."""
+    labels = pod["metadata"]["labels"]
+    return int(labels[LABEL_JOB_INDEX]), int(labels[LABEL_COMPLETION_INDEX])
+
+
+@dataclass(frozen=True)
+class JobNamespace:
+    """One namespace; `kubectl` is about it."""
+
+    kubectl: Kubectl
+
+    @property
+    def name(self) -> str:
+        """Name of the namespace."""
+        return self.kubectl.namespace
+
+    def submit(self, job: dict[str, Any]) -> None:
+        """Apply a job. Raises CommandError when it is refused."""
+        self.kubectl.apply(job)
+
+    def job(self, name: str) -> dict[str, Any]:
+        """A job as it is now. Raises CommandError."""
+        found: dict[str, Any] = self.kubectl.get("frayjob", name)
+        return found
+
+    def condition(self, job: str, kind: str) -> dict[str, Any]:
+        """A condition of a job; empty when it has none of the kind."""
+        conditions: list[dict[str, Any]] = self.job(job).get("status", {}).get("conditions", [])
+        return next((condition for condition in conditions if condition["type"] == kind), {})
+
+    def await_job(self, job: str, until: str, *, seconds: float = FINISH_SECONDS) -> None:
+        """Wait for what `kubectl wait --for` understands about a job. Raises CommandError."""
+        self.kubectl.wait(f"frayjob/{job}", until, seconds=seconds)
+
+    def await_reason(self, job: str, reason: str, *, seconds: float = FINISH_SECONDS) -> None:
+        """Wait until the status of a job gives a reason. Raises CommandError."""
+        self.await_job(job, f"jsonpath={{.status.reason}}={reason}", seconds=seconds)
+
+    def await_end(self, job: str, *, seconds: float = FINISH_SECONDS) -> dict[str, Any]:
+        """Wait until a job has finished; returns its status. Raises CommandError."""
+        self.await_job(job, "condition=Finished", seconds=seconds)
+        status: dict[str, Any] = self.job(job)["status"]
+        return status
+
+    def run(self, job: dict[str, Any], *, seconds: float = FINISH_SECONDS) -> dict[str, Any]:
+        """Submit a job and wait until it has finished; returns its status. Raises CommandError."""
+        self.submit(job)
+        return self.await_end(job["metadata"]["name"], seconds=seconds)
+
+    def pods(self, job: str, *, attempt: int = 1) -> list[dict[str, Any]]:
+        """The pods of an attempt of a job, by slice and host."""
+        selector = f"--selector={LABEL_JOB}={job},{LABEL_ATTEMPT}={attempt}"
+        return sorted(self.kubectl.items("pods", selector), key=place)
+
+    def logs(self, job: str, *, attempt: int = 1) -> list[str]:
+        """What each pod of an attempt of a job has printed, by slice and host."""
+        names = [pod["metadata"]["name"] for pod in self.pods(job, attempt=attempt)]
+        return [self.kubectl("logs", name, f"--container={CONTAINER}") for name in names]
+
+    def tell(self, job: str, *, attempt: int = 1) -> None:
+        """End the script `until_told` in every pod of a running attempt."""
+        for pod in self.pods(job, attempt=attempt):
+            self.kubectl(
+                "exec", pod["metadata"]["name"], f"--container={CONTAINER}", "--", "touch", "/tmp/go"
+            )
+
+    def describe(self) -> str:
+        """Everything there is in the namespace, for people who look for the reason of a failure."""
+        told = [
+            self._try("describe", "frayjobs"),
+            self._try("get", "jobsets,jobs,pods", "--output=wide"),
+            self._try("get", "events", "--sort-by=.lastTimestamp"),
+        ]
+        try:
+            pods = self.kubectl.items("pods")
+        except CommandError as error:
+            return "\n\n".join([*told, str(error)])
+        for pod in pods:
+            name = pod["metadata"]["name"]
+            told.append(f"--- log of {name}\n{self._try('logs', name, '--all-containers', '--tail=30')}")
+        return "\n\n".join(told)
+
+    def remove(self) -> None:
+        """Delete the namespace, and wait until no pod of it holds anything any more.
+
+        The rest of it goes within seconds, by itself.
+        """
+        self.kubectl("delete", "namespace", self.name, "--ignore-not-found", "--wait=false")
+        # Nothing new can come any more: what still runs needs no time to say goodbye.
+        self.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
+        self.kubectl.wait("pods", "delete", seconds=REMOVE_SECONDS, selector=f"{LABEL_JOB}")
+
+    def _try(self, *words: str) -> str:
+        try:
+            return self.kubectl(*words)
+        except CommandError as error:
+            return str(error)
+
+
+@contextmanager
+def open_job_namespace(kubectl: Kubectl, release: Release, *, account: bool = True) -> Iterator[JobNamespace]:
+    """A new namespace for the length of a `with` block; without `account`, jobs have none to run under."""
+    name = f"e2e-{uuid.uuid4().hex[:8]}"
+    space = JobNamespace(kubectl.within(name))
+    kubectl("create", "namespace", name)
+    kubectl("label", "namespace", name, NAMESPACE_LABEL)
+    try:
+        if account:
+            granted = release.render("jobs-rbac.yaml", f"--set=jobs.namespaces={{{name}}}")
+            space.kubectl.apply(*yaml.safe_load_all(granted))
+        yield space
+    finally:
+        space.remove()

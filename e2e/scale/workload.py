@@ -1,0 +1,39 @@
+"""The same one-pod job twice: as a FrayJob, and as the very JobSet that Fray would make of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from e2e.cluster.images import BUSYBOX_IMAGE
+from fray.plan.jobset import build_attempt
+from fray.plan.settings import PlanSettings
+from fray.vocabulary import API_VERSION, FRAYJOB_KIND
+from fray.wire.frayjob import FrayJob
+
+__all__ = ["build_frayjob", "build_jobset"]
+
+_PLACEMENT = {
+    "nodeSelector": {"fray.test/fake": "true"},
+    "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
+}
+
+
+def build_frayjob(name: str) -> dict[str, Any]:
+    """A job of one pod, on fake nodes only."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": FRAYJOB_KIND,
+        "metadata": {"name": name},
+        "spec": {
+            "entrypoint": {"command": ["true"]},
+            "environment": {"image": BUSYBOX_IMAGE},
+            "placement": _PLACEMENT,
+        },
+    }
+
+
+def build_jobset(name: str) -> Mapping[str, Any]:
+    """The JobSet of that job's first attempt, owned by nobody."""
+    job = FrayJob.model_validate(build_frayjob(name))
+    return build_attempt(job, attempt=1, settings=PlanSettings()).jobset
