@@ -13,6 +13,12 @@ from typing import Any
 
 import kopf
 
+from fray.kube.client import (
+    REQUEST_SECONDS,
+    WATCH_GRACE_SECONDS,
+    WATCH_SECONDS,
+    WATCH_SILENCE_SECONDS,
+)
 from fray.vocabulary import FRAYJOB_PLURAL, GROUP, VERSION
 from fray_operator.informer import JobKey
 from fray_operator.jobs import JobStore
@@ -87,8 +93,10 @@ def _build_settings() -> kopf.OperatorSettings:
     settings.queueing.exit_timeout = 0.2
     # kopf would kill the whole process some time after its end; in tests it isn't the whole process.
     settings.process.ultimate_exiting_timeout = None
-    settings.watching.client_timeout = 315
-    settings.watching.server_timeout = 300
+    settings.networking.request_timeout = REQUEST_SECONDS
+    settings.watching.server_timeout = WATCH_SECONDS
+    settings.watching.client_timeout = WATCH_SECONDS + WATCH_GRACE_SECONDS
+    settings.watching.inactivity_timeout = WATCH_SILENCE_SECONDS
     return settings
 
 

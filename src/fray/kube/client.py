@@ -21,7 +21,14 @@ from fray.kube.api import Manifest, Page, Propagation, WatchEvent
 from fray.kube.errors import ApiError, ConflictError, NotFoundError, UnreachableError, build_api_error
 from fray.kube.resources import PODS, Resource
 
-__all__ = ["KubernetesApi", "load_configuration"]
+__all__ = [
+    "REQUEST_SECONDS",
+    "WATCH_GRACE_SECONDS",
+    "WATCH_SECONDS",
+    "WATCH_SILENCE_SECONDS",
+    "KubernetesApi",
+    "load_configuration",
+]
 
 REQUEST_SECONDS = 30.0
 WATCH_SECONDS = 300
@@ -128,7 +135,7 @@ class KubernetesApi:
                             f"WATCH {path}", int(event["object"].get("code", 500)), event["object"]
                         )
                     yield WatchEvent(event["type"], event["object"])
-            except (aiohttp.ClientError, TimeoutError, ValueError) as cut:
+            except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as cut:
                 raise UnreachableError(f"WATCH {path}", 0, type(cut).__name__, str(cut)) from cut
 
     async def create(self, resource: Resource, body: Manifest, *, namespace: str | None = None) -> Manifest:

@@ -42,9 +42,14 @@ class EventDraft:
 def derive_events(before: FrayJobStatus, after: FrayJobStatus) -> list[EventDraft]:
     """Return the events that tell what changed; at most six for an attempt."""
     return [
-        EventDraft(draft.key.lower(), draft.warning, draft.reason, draft.message[:MESSAGE_LENGTH])
+        EventDraft(draft.key.lower(), draft.warning, draft.reason, _one_line(draft.message))
         for draft in (*_attempt_events(before, after), *_condition_events(before, after))
     ]
+
+
+def _one_line(message: str) -> str:
+    """Return a message as one line: kubectl shows events as rows of a table."""
+    return " | ".join(line.strip() for line in message.splitlines() if line.strip())[:MESSAGE_LENGTH]
 
 
 def _attempt_events(before: FrayJobStatus, after: FrayJobStatus) -> Iterator[EventDraft]:
