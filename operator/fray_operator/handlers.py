@@ -74,7 +74,7 @@ class FrayJobWatch:
         if event["type"] == "DELETED":
             self._jobs.discard(key, uid=metadata["uid"])
             self._queue.forget(key)
-            # One more pass, so that nothing remembered of it meets another job of the same name.
+            # One more pass, for events of it that could not be sent yet.
             self._queue.add(key)
         elif self._jobs.put(manifest):
             self._queue.add(key)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fray.kube.api import KubeApi, Manifest
-from fray.kube.errors import AlreadyExistsError, ApiError, NotFoundError
+from fray.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
 from fray.kube.resources import LEASES
 
 __all__ = ["Lease", "LeaseLostError"]
@@ -48,6 +48,8 @@ class Lease:
         self._clock = clock or asyncio.get_running_loop().time
         self._held_until = float("-inf")
         self._seen: tuple[Any, float] = (None, self._clock())
+        self._written: Manifest | None = None
+        """The Lease as this process has written it last, where nothing has gone wrong since."""
         self._call_seconds = seconds / 3
 
     def held(self) -> bool:
@@ -78,55 +80,72 @@ class Lease:
             return
         self._held_until = float("-inf")
         try:
-            async with asyncio.timeout(self._call_seconds):
-                lease = await self._api.get(LEASES, self._name, namespace=self._namespace)
-                if lease["spec"].get("holderIdentity") == self._identity:
-                    await self._api.replace(
-                        LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": ""}}
-                    )
+            lease = self._written or await self._get()
+            if lease["spec"].get("holderIdentity") == self._identity:
+                await self._put({**lease, "spec": {**lease["spec"], "holderIdentity": ""}})
         except (ApiError, TimeoutError) as error:
-            logger.warning("the lease was not released; it will run out by itself: %s", error)
+            told = str(error) or type(error).__name__
+            logger.warning("the lease was not released; it will run out by itself: %s", told)
 
     async def _try(self) -> bool:
         """Take or renew the lease once; return whether it is ours. Failures leave things as they are."""
-        sent = self._clock()
+        written, self._written = self._written, None
         try:
-            async with asyncio.timeout(self._call_seconds):
-                taken = await self._write()
+            sent = await self._renew(written) if written is not None else await self._take()
         except (ApiError, TimeoutError) as error:
             logger.warning("the lease could not be renewed: %s", str(error) or type(error).__name__)
             return self.held()
-        self._held_until = sent + self._seconds * 2 / 3 if taken else float("-inf")
-        return taken
+        self._held_until = float("-inf") if sent is None else sent + self._seconds * 2 / 3
+        return sent is not None
 
-    async def _write(self) -> bool:
+    async def _renew(self, written: Manifest) -> float | None:
+        """Renew what this process has written; return when that was sent, None when it may not."""
+        sent = self._clock()
+        claim = {**self._claim(), "acquireTime": written["spec"].get("acquireTime")}
         try:
-            lease = await self._api.get(LEASES, self._name, namespace=self._namespace)
+            self._written = await self._put({**written, "spec": {**written["spec"], **claim}})
+        except ConflictError:
+            return await self._take()  # somebody has edited it, or taken it
+        return sent
+
+    async def _take(self) -> float | None:
+        """Take the lease if it is free, or ours; return when the claim was sent, None when it may not."""
+        try:
+            lease = await self._get()
         except NotFoundError:
             return await self._create()
         spec = lease["spec"]
         holder = spec.get("holderIdentity") or ""
         if holder not in ("", self._identity) and not self._has_run_out(lease):
-            return False
+            return None
         changes = int(spec.get("leaseTransitions") or 0) + (holder != self._identity)
-        renewed = {**lease, "spec": {**spec, **self._claim(), "leaseTransitions": changes}}
-        if holder == self._identity:
-            renewed["spec"]["acquireTime"] = spec.get("acquireTime")
-        await self._api.replace(LEASES, renewed)
-        return True
+        sent = self._clock()
+        taken = {**lease, "spec": {**spec, **self._claim(), "leaseTransitions": changes}}
+        self._written = await self._put(taken)
+        return sent
 
-    async def _create(self) -> bool:
+    async def _create(self) -> float | None:
         body = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {"name": self._name, "namespace": self._namespace},
             "spec": {**self._claim(), "leaseTransitions": 0},
         }
+        sent = self._clock()
         try:
-            await self._api.create(LEASES, body)
+            async with asyncio.timeout(self._call_seconds):
+                self._written = await self._api.create(LEASES, body)
         except AlreadyExistsError:
-            return False
-        return True
+            return None
+        return sent
+
+    async def _get(self) -> Manifest:
+        async with asyncio.timeout(self._call_seconds):
+            return await self._api.get(LEASES, self._name, namespace=self._namespace)
+
+    async def _put(self, lease: Manifest) -> Manifest:
+        async with asyncio.timeout(self._call_seconds):
+            return await self._api.replace(LEASES, lease)
 
     def _claim(self) -> Manifest:
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

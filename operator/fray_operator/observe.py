@@ -6,7 +6,7 @@ are, and for what the Job controller complained about. What it means is `fray.pl
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from fray.vocabulary import LABEL_JOBSET_UID, REPLICATED_JOB, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus
 from fray_operator.informer import Informer
+from fray_operator.shared_answer import SharedAnswer
 
 __all__ = ["Observed", "Observer"]
 
@@ -31,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 NODES_SECONDS = 15.0
 """How long a list of nodes is good enough to explain with."""
+EVENTS_SECONDS = 5.0
+"""How long a list of what the Job controller complained about is good enough."""
 PATIENCE_SECONDS = 5.0
 """How long a JobSet may take to get its pods before the server is asked why; it is asked ever more rarely."""
 PATIENCE_CAP_SECONDS = 60.0
@@ -61,9 +64,8 @@ class Observer:
     ) -> None:
         self._api, self._jobsets, self._pods = api, jobsets, pods
         self._read_nodes = read_nodes
-        self._nodes: Sequence[NodeSummary] | None = None
-        self._nodes_until = float("-inf")
-        self._nodes_lock = asyncio.Lock()
+        self._nodes = SharedAnswer(self._list_nodes, seconds=NODES_SECONDS)
+        self._failures: dict[str, SharedAnswer[list[_CreateFailure]]] = {}
 
     async def observe(self, job: FrayJob, *, now: datetime) -> Observed:
         """Return what there is of the job's current attempt."""
@@ -107,50 +109,61 @@ class Observer:
         """Return why pods wait; the server is asked for nodes only when the scheduler has given up on one."""
         waiting = derive_waiting(pods)
         if waiting is not None and waiting.reason is Reason.UNSCHEDULABLE:
-            nodes = await self._list_nodes()
+            nodes = await self._nodes.get() if self._read_nodes else None
             return waiting if nodes is None else derive_waiting(pods, nodes=nodes)
         if waiting is None and ask:
             return derive_waiting(pods, create_failures=await self._create_failures(jobset))
         return waiting
 
     async def _list_nodes(self) -> Sequence[NodeSummary] | None:
-        if not self._read_nodes:
+        try:
+            pages = [page async for page in self._api.list_pages(NODES)]
+        except ApiError as error:
+            logger.warning("nodes can't be read; explanations will be less precise: %s", error)
             return None
-        async with self._nodes_lock:
-            clock = asyncio.get_running_loop().time
-            if clock() >= self._nodes_until:
-                try:
-                    pages = [page async for page in self._api.list_pages(NODES)]
-                    self._nodes = [build_node_summary(node) for page in pages for node in page.items]
-                except ApiError as error:
-                    logger.warning("nodes can't be read; explanations will be less precise: %s", error)
-                    self._nodes = None
-                self._nodes_until = clock() + NODES_SECONDS
-        return self._nodes
+        return [build_node_summary(node) for page in pages for node in page.items]
 
     async def _create_failures(self, jobset: Manifest) -> list[str]:
         """Return what the Job controller said about pods that it could not create, newest first."""
         metadata = jobset["metadata"]
+        namespace = metadata["namespace"]
+        if namespace not in self._failures:
+            ask = functools.partial(self._list_create_failures, namespace)
+            self._failures[namespace] = SharedAnswer(ask, seconds=EVENTS_SECONDS)
+        # Events outlive what they are about: those of an earlier JobSet of this name are older.
+        child, since = f"{metadata['name']}-{REPLICATED_JOB}-", parse_time(metadata["creationTimestamp"])
+        found = [
+            failure
+            for failure in await self._failures[namespace].get()
+            if failure.job.removeprefix(child).isdigit() and failure.at >= since
+        ]
+        found.sort(key=lambda failure: failure.at, reverse=True)
+        return [failure.message for failure in found]
+
+    async def _list_create_failures(self, namespace: str) -> list[_CreateFailure]:
+        # The server looks at every event of the namespace to answer this.
         fields = "involvedObject.kind=Job,reason=FailedCreate"
         try:
-            pages = [
-                page
-                async for page in self._api.list_pages(EVENTS, namespace=metadata["namespace"], fields=fields)
-            ]
+            pages = [page async for page in self._api.list_pages(EVENTS, namespace=namespace, fields=fields)]
         except ApiError as error:
             logger.warning("events can't be read; explanations will be less precise: %s", error)
             return []
-        # Events outlive what they are about: those of an earlier JobSet of this name are older.
-        child, since = f"{metadata['name']}-{REPLICATED_JOB}-", parse_time(metadata["creationTimestamp"])
-        events = [
-            event
+        return [
+            _CreateFailure(
+                event["involvedObject"].get("name", ""), _last_seen(event), str(event.get("message", ""))
+            )
             for page in pages
             for event in page.items
-            if event["involvedObject"].get("name", "").removeprefix(child).isdigit()
-            and _last_seen(event) >= since
         ]
-        events.sort(key=_last_seen, reverse=True)
-        return [str(event.get("message", "")) for event in events]
+
+
+@dataclass(frozen=True)
+class _CreateFailure:
+    """What the Job controller said last about a pod of `job` that it could not create."""
+
+    job: str
+    at: datetime
+    message: str
 
 
 def _is_final(job: FrayJob, attempt: AttemptStatus) -> bool:

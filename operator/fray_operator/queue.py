@@ -17,6 +17,9 @@ __all__ = ["WorkQueue"]
 
 Key = TypeVar("Key", bound=Hashable)
 
+SPARE_ENTRIES = 100
+"""How many times that no longer count are kept at least, before looking for them."""
+
 
 class WorkQueue(Generic[Key]):
     """Keys that are due, in the order in which they became so.
@@ -34,7 +37,7 @@ class WorkQueue(Generic[Key]):
         self._again: set[Key] = set()
         self._failures: dict[Key, int] = {}
         self._later: list[tuple[float, int, Key]] = []
-        self._wake: dict[Key, float] = {}
+        self._wake: dict[Key, tuple[float, int, Key]] = {}
         self._order = itertools.count()
         self._changed = asyncio.Event()
 
@@ -52,11 +55,14 @@ class WorkQueue(Generic[Key]):
 
     def add_after(self, key: Key, seconds: float) -> None:
         """Make a key due later, unless it is due earlier anyway."""
-        at = self._clock() + max(seconds, 0.0)
-        if self._wake.get(key, at) < at:
+        entry = self._clock() + max(seconds, 0.0), next(self._order), key
+        if key in self._wake and self._wake[key] < entry:
             return
-        self._wake[key] = at
-        heapq.heappush(self._later, (at, next(self._order), key))
+        self._wake[key] = entry
+        heapq.heappush(self._later, entry)
+        if len(self._later) > 2 * len(self._wake) + SPARE_ENTRIES:
+            # Times that were replaced would stay until they come, which may be days.
+            self._later = sorted(self._wake.values())
         self._changed.set()
 
     async def get(self) -> Key:
@@ -107,12 +113,11 @@ class WorkQueue(Generic[Key]):
         """Move what has become due; return seconds until the next one, None when there is none."""
         now = self._clock()
         while self._later:
-            at, _, key = self._later[0]
-            if self._wake.get(key) != at:
-                heapq.heappop(self._later)  # it was added again since, for another time
-                continue
-            if at > now:
+            entry = self._later[0]
+            at, _, key = entry
+            if self._wake.get(key) is entry and at > now:
                 return at - now
             heapq.heappop(self._later)
-            self.add(key)
+            if self._wake.get(key) is entry:
+                self.add(key)  # else it was added again since, for another time
         return None

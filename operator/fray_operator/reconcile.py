@@ -1,9 +1,9 @@
 """One pass over one FrayJob: observe, decide, write the status, act.
 
 The order matters and is the same in every pass: the status that announces an action is written before
-it, so a process that dies in between finds its intention in the cluster. What is remembered between
-passes only explains: the last refusal of a job, and events that could not be sent yet. Events are never
-sent twice, but one is lost when the process dies before it, or the answer to the status write does.
+it, so a process that dies in between finds its intention in the cluster. Nothing is remembered between
+passes but events that could not be sent yet. Events are never sent twice, but one is lost when the
+process dies before it, or when the answer to the status write is.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from fray.plan.events import EventDraft, derive_events
 from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
 from fray.plan.observation import Waiting
 from fray.plan.settings import RetryPolicy
-from fray.vocabulary import Reason
+from fray.plan.status import find_condition
+from fray.vocabulary import ConditionType, Reason
 from fray.wire.frayjob import FrayJob
+from fray.wire.status import FrayJobStatus
 from fray_operator.act import Actor
 from fray_operator.informer import JobKey
 from fray_operator.jobs import JobStore
@@ -44,6 +46,8 @@ SELF_ENDING = frozenset(
 )
 """Ends that JobSet brings about by itself: one failed pod fails its Job, and that the JobSet. The JobSet
 stays, with the logs of what failed."""
+REFUSALS = frozenset({Reason.ADMISSION_REFUSED, Reason.QUOTA_EXCEEDED, Reason.NAME_TAKEN})
+"""Reasons why an attempt's JobSet can't be created."""
 ENDING_SECONDS = 15.0
 """How often an attempt that is ending is looked at although nothing changed."""
 
@@ -67,7 +71,6 @@ class Reconciler:
     ) -> None:
         self._jobs, self._observer, self._actor, self._metrics = jobs, observer, actor, metrics
         self._policy, self._clock = policy, clock
-        self._refusals: dict[JobKey, tuple[str | None, Waiting]] = {}
         self._unsent: dict[JobKey, list[tuple[FrayJob, EventDraft]]] = {}
 
     async def reconcile(self, key: JobKey) -> float | None:
@@ -77,7 +80,6 @@ class Reconciler:
         """
         body = self._jobs.get(key)
         if body is None:
-            self._refusals.pop(key, None)
             await self._send_events(key)
             return None
         try:
@@ -96,14 +98,15 @@ class Reconciler:
         await self._send_events(key)
         return self._next_look(decision, observed, now)
 
-    def _decide(self, job: FrayJob, observed: Observed, now: datetime) -> Decision:
-        uid, refusal = self._refusals.get((job.metadata.namespace or "", job.metadata.name), (None, None))
+    def _decide(
+        self, job: FrayJob, observed: Observed, now: datetime, *, refusal: Waiting | None = None
+    ) -> Decision:
         return decide(
             job,
             observed.gang,
             now=now,
             policy=self._policy,
-            refusal=observed.foreign or (refusal if uid == job.metadata.uid else None),
+            refusal=refusal or observed.foreign or _last_refusal(job.status),
             unsupported=derive_unsupported(job.spec),
         )
 
@@ -141,11 +144,9 @@ class Reconciler:
                     self._jobs.discard(key, uid=body["metadata"]["uid"])
                     return
                 refusal = await self._actor.create_attempt(job, number)
-                if refusal is None:
-                    self._refusals.pop(key, None)
-                    return
-                await self._tell_refusal(key, body, refusal)
-                raise RefusedAttemptError(refusal.message)
+                if refusal is not None:
+                    await self._tell_refusal(key, body, refusal)
+                    raise RefusedAttemptError(refusal.message)
             case EndAttempt(_, reason) if reason not in SELF_ENDING and observed.jobset is not None:
                 await self._actor.delete_attempt(observed.jobset)
             case _:
@@ -153,8 +154,7 @@ class Reconciler:
 
     async def _tell_refusal(self, key: JobKey, body: Manifest, refusal: Waiting) -> None:
         """Write why an attempt could not be started, unless the status says so already."""
-        self._refusals[key] = (body["metadata"]["uid"], refusal)
-        decision = self._decide(FrayJob.from_manifest(body), Observed(), self._clock())
+        decision = self._decide(FrayJob.from_manifest(body), Observed(), self._clock(), refusal=refusal)
         if decision.status.to_manifest() != body.get("status"):
             await self._tell(key, body, decision)
         await self._send_events(key)
@@ -179,3 +179,11 @@ class Reconciler:
                 self._metrics.attempts.labels(attempt.verdict).inc()
         if decision.finished and decision.status.phase is not None:
             self._metrics.finished.labels(decision.status.phase).inc()
+
+
+def _last_refusal(status: FrayJobStatus) -> Waiting | None:
+    """Return why the attempt could not be started when that was tried last, which the status tells."""
+    scheduled = find_condition(status, ConditionType.SCHEDULED)
+    if scheduled is None or scheduled.reason not in REFUSALS:
+        return None
+    return Waiting(Reason(scheduled.reason), scheduled.message)

@@ -1,0 +1,123 @@
+"""The API server of all integration tests, with JobSet's CRD, and for each test a namespace and an operator.
+
+An operator of these tests serves one namespace, unless its test says otherwise, and retries at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.cluster.api import Api
+from e2e.cluster.build import module_source
+from e2e.cluster.controlplane import ControlPlane
+from e2e.cluster.kubeconfig import build_kubeconfig, write_kubeconfig
+from fray.plan.jobset import build_attempt
+from fray.plan.settings import PlanSettings
+from fray.wire.frayjob import FrayJob
+from fray_operator.settings import OperatorSettings
+from tests.integration.controller.faulty_proxy import FaultyProxy
+from tests.integration.controller.hands import Hands
+from tests.integration.controller.keep_alive import KeepAliveApi
+from tests.integration.controller.operator_thread import OperatorThread, run_operator
+from tests.integration.frayjobs import CRD_COLLECTION, await_served
+
+SettingsFor = Callable[..., OperatorSettings]
+
+WARM_UP = {"metadata": {"name": "warm-up"}, "spec": {"entrypoint": {"command": ["true"]}}}
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def admin(control_plane: ControlPlane, api: Api) -> Iterator[KeepAliveApi]:
+    """The administrator of an API server that has the CRDs of Fray and JobSet."""
+    endpoint = control_plane.endpoint
+    client = KeepAliveApi(endpoint.url, authority=endpoint.authority, token=endpoint.token)
+    path = module_source("jobset") / "charts/jobset/crds/jobset.x-k8s.io_jobsets.yaml"
+    crd = yaml.safe_load(path.read_text(encoding="utf-8"))
+    created = client.post(CRD_COLLECTION, crd)
+    assert created.status == 201, created.body
+    await_served(client, f"{CRD_COLLECTION}/{crd['metadata']['name']}")
+    # The first JobSet takes the server seconds: it compiles the schema.
+    jobset = build_attempt(FrayJob.from_manifest(WARM_UP), attempt=1, settings=PlanSettings()).jobset
+    path = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+    warmed = client.request("POST", path, jobset, query={"dryRun": "All"})
+    assert warmed.ok, warmed.body
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def new_hands(admin: KeepAliveApi) -> Callable[[], Hands]:
+    """Makes namespaces that nobody else uses, each with someone who plays its controllers."""
+
+    def make() -> Hands:
+        namespace = f"op-{next(_numbers)}"
+        created = admin.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        assert created.status == 201, created.body
+        return Hands(admin, namespace)
+
+    return make
+
+
+@pytest.fixture
+def hands(new_hands: Callable[[], Hands]) -> Hands:
+    """The controllers of a namespace that no other test uses."""
+    return new_hands()
+
+
+@pytest.fixture
+def kubeconfig(control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The administrator's kubeconfig, for the operator and for kopf."""
+    monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
+    return control_plane.kubeconfig
+
+
+@pytest.fixture
+def settings_for() -> SettingsFor:
+    """Makes settings of an operator of one namespace, with a Lease that no other operator uses."""
+
+    def make(namespace: str, **settings: Any) -> OperatorSettings:
+        chosen: dict[str, Any] = {
+            "namespaces": (namespace,),
+            "lease_namespace": namespace,
+            "lease_name": f"lease-{next(_numbers)}",
+            "http_host": "127.0.0.1",
+            "http_port": 0,
+            "backoff_seconds": 0.05,
+        }
+        return OperatorSettings(**chosen | settings)
+
+    return make
+
+
+@pytest.fixture
+def operator(kubeconfig: Path, hands: Hands, settings_for: SettingsFor) -> Iterator[OperatorThread]:
+    """An operator of the test's namespace."""
+    with run_operator(kubeconfig, settings_for(hands.namespace)) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(control_plane: ControlPlane) -> Iterator[FaultyProxy]:
+    """A proxy before the API server."""
+    with FaultyProxy(control_plane.endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def proxied(
+    proxy: FaultyProxy, control_plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """The administrator's kubeconfig by way of the proxy, for the operator and for kopf."""
+    endpoint = control_plane.endpoint
+    content = build_kubeconfig(url=proxy.url, authority=endpoint.authority, token=endpoint.token)
+    path = write_kubeconfig(tmp_path / "proxied", content)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    return path

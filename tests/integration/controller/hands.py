@@ -1,0 +1,338 @@
+"""Plays by hand all controllers that a bare API server lacks: JobSet, Job, scheduler, kubelet, collector.
+
+Each method does one thing that one of them would do, with the labels, conditions and finalizers that it
+would leave behind; when to do it is the test's. Objects are addressed by the FrayJob's name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from e2e.cluster.api import Api, Response
+from fray import vocabulary as words
+
+__all__ = ["DEADLINE_SECONDS", "Hands", "Manifest", "condition", "eventually", "now"]
+
+Manifest = dict[str, Any]
+
+DEADLINE_SECONDS = 30.0
+NODE = "node-1"
+
+
+def now() -> str:
+    """The time as Kubernetes writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def eventually(check: Callable[[], Any], *, told: Callable[[], object] = lambda: "") -> Any:
+    """Return the first truthy result of `check`; fail with what `told` returns when there is none in time."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not (result := check()):
+        assert time.monotonic() < deadline, f"this didn't happen: {told()}"
+        time.sleep(0.01)
+    return result
+
+
+def condition(job: Manifest, kind: str) -> Manifest:
+    """Return a condition of a FrayJob; empty when it has none."""
+    conditions = job.get("status", {}).get("conditions", [])
+    return next((c for c in conditions if c["type"] == kind), {})
+
+
+class Hands:
+    """The controllers of one namespace, and the user of its FrayJobs."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self.api, self.namespace = api, namespace
+        group = f"/apis/{words.API_VERSION}/namespaces/{namespace}"
+        self.jobs = f"{group}/{words.FRAYJOB_PLURAL}"
+        self.jobsets = f"/apis/{words.JOBSET_API_VERSION}/namespaces/{namespace}/jobsets"
+        self.core = f"/api/v1/namespaces/{namespace}"
+
+    # --- the user ---------------------------------------------------------------------------------------
+
+    def submit(self, name: str, **spec: Any) -> Manifest:
+        """Create a FrayJob: one CPU host unless the spec says otherwise."""
+        body = {
+            "apiVersion": words.API_VERSION,
+            "kind": words.FRAYJOB_KIND,
+            "metadata": {"name": name},
+            "spec": {"entrypoint": {"command": ["train"]}, **spec},
+        }
+        return self._must(self.api.post(self.jobs, body))
+
+    def job(self, name: str) -> Manifest:
+        """Return a FrayJob as it is now."""
+        return self._must(self.api.get(f"{self.jobs}/{name}"))
+
+    def edit(self, name: str, **spec: Any) -> Manifest:
+        """Change mutable fields of a FrayJob's spec."""
+        return self._must(self.api.merge(f"{self.jobs}/{name}", {"spec": spec}))
+
+    def await_job(self, name: str, check: Callable[[Manifest], Any]) -> Manifest:
+        """Return the FrayJob once `check` holds for it."""
+        return eventually(
+            lambda: (job := self.job(name)) and check(job) and job,
+            told=lambda: f"{name} is {self.job(name)}, its JobSets are {self.list(self.jobsets)}",
+        )
+
+    def await_phase(self, name: str, phase: str) -> Manifest:
+        """Return the FrayJob once it is in a phase."""
+        return self.await_job(name, lambda job: job.get("status", {}).get("phase") == phase)
+
+    def await_condition(self, name: str, kind: str, *, status: str, reason: str) -> Manifest:
+        """Return a condition once it has this status and reason."""
+        job = self.await_job(
+            name,
+            lambda job: (c := condition(job, kind)) and (c["status"], c["reason"]) == (status, reason),
+        )
+        return condition(job, kind)
+
+    def delete_job(self, name: str) -> None:
+        """Delete a FrayJob; what it owns is left to `collect`."""
+        self._must(self.api.delete(f"{self.jobs}/{name}"))
+
+    # --- the JobSet and Job controllers -----------------------------------------------------------------
+
+    def await_jobset(self, name: str) -> Manifest:
+        """Return a JobSet once it exists."""
+        path = f"{self.jobsets}/{name}"
+        return eventually(
+            lambda: (found := self.api.get(path)).ok and found.body,
+            told=lambda: (
+                f"there is no JobSet {name}, but {[x['metadata']['name'] for x in self.list(self.jobsets)]}"
+            ),
+        )
+
+    def create_pods(self, jobset: Manifest) -> list[Manifest]:
+        """Create the pods of a JobSet, Pending and without a node."""
+        pods = []
+        for group in jobset["spec"]["replicatedJobs"]:
+            job = group["template"]["spec"]
+            for index in range(group["replicas"]):
+                for host in range(job["completions"]):
+                    pod = _build_pod(jobset, group, index, host)
+                    pods.append(self._must_exist(self.api.post(f"{self.core}/pods", pod)) or pod)
+        return pods
+
+    def pods_of(self, jobset: Manifest) -> list[Manifest]:
+        """Return the pods of a JobSet by rank."""
+        uid = jobset["metadata"]["uid"]
+        pods = [
+            pod
+            for pod in self.list(f"{self.core}/pods")
+            if pod["metadata"].get("labels", {}).get(words.LABEL_JOBSET_UID) == uid
+        ]
+        return sorted(pods, key=rank)
+
+    def complete(self, jobset: Manifest) -> None:
+        """Report a JobSet as completed."""
+        self._end(jobset, "Completed", "AllJobsCompleted", "jobset completed successfully")
+
+    def fail(self, jobset: Manifest, pods: list[Manifest] | None = None) -> None:
+        """Report a JobSet as failed; those of its pods (all by default) that still run are deleted."""
+        self._end(jobset, "Failed", "FailedJobs", "jobset failed due to one or more job failures")
+        for pod in self.pods_of(jobset) if pods is None else pods:
+            if pod["status"]["phase"] in ("Pending", "Running"):
+                self.delete_pod(pod)
+
+    def report_create_failure(self, jobset: Manifest, message: str, *, index: int = 0) -> None:
+        """Post the event of a Job that could not create its pods."""
+        name = f"{jobset['metadata']['name']}-{words.REPLICATED_JOB}-{index}"
+        body = {
+            "metadata": {"name": f"{name}.{secrets.token_hex(4)}", "namespace": self.namespace},
+            "involvedObject": {
+                "kind": "Job",
+                "apiVersion": "batch/v1",
+                "name": name,
+                "namespace": self.namespace,
+            },
+            "reason": "FailedCreate",
+            "message": message,
+            "type": "Warning",
+            "firstTimestamp": now(),
+            "lastTimestamp": now(),
+        }
+        self._must(self.api.post(f"{self.core}/events", body))
+
+    def _end(self, jobset: Manifest, kind: str, reason: str, message: str) -> None:
+        ended = {
+            "type": kind,
+            "status": "True",
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": now(),
+        }
+        status = {"conditions": [ended], "terminalState": kind}
+        path = f"{self.jobsets}/{jobset['metadata']['name']}/status"
+        self._must(self.api.merge(path, {"status": status}))
+
+    # --- the scheduler and the kubelet ------------------------------------------------------------------
+
+    def refuse_pod(self, pod: Manifest, message: str) -> None:
+        """Report a pod as unschedulable."""
+        unscheduled = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+            "lastTransitionTime": now(),
+        }
+        self._set_pod(pod, {"conditions": [unscheduled]})
+
+    def bind(self, pod: Manifest, node: str = NODE) -> None:
+        """Give a pod a node."""
+        name = pod["metadata"]["name"]
+        body = {"metadata": {"name": name}, "target": {"apiVersion": "v1", "kind": "Node", "name": node}}
+        self._must_exist(self.api.post(f"{self.core}/pods/{name}/binding", body))
+
+    def hold(self, pod: Manifest, reason: str, message: str) -> None:
+        """Report that a pod's container waits."""
+        self._set_container(pod, "Pending", {"waiting": {"reason": reason, "message": message}})
+
+    def run(self, pod: Manifest) -> None:
+        """Report that a pod's container runs."""
+        self._set_container(pod, "Running", {"running": {"startedAt": now()}})
+
+    def exit(self, pod: Manifest, code: int, *, message: str = "", reason: str = "") -> None:
+        """Report that a pod's container has ended."""
+        ended = {
+            "exitCode": code,
+            "reason": reason or ("Error" if code else "Completed"),
+            "message": message,
+            "startedAt": now(),
+            "finishedAt": now(),
+        }
+        self._set_container(pod, "Failed" if code else "Succeeded", {"terminated": ended})
+
+    def run_all(self, jobset: Manifest, *, node: str = NODE) -> list[Manifest]:
+        """Create all pods of a JobSet and let them run."""
+        pods = self.create_pods(jobset)
+        for pod in pods:
+            self.bind(pod, node)
+            self.run(pod)
+        return pods
+
+    def delete_pod(self, pod: Manifest) -> None:
+        """Remove a pod at once."""
+        path = f"{self.core}/pods/{pod['metadata']['name']}"
+        self._may_be_gone(self.api.request("DELETE", path, {"gracePeriodSeconds": 0}))
+
+    def _set_container(self, pod: Manifest, phase: str, state: Manifest) -> None:
+        container = {
+            "name": words.CONTAINER,
+            "image": "image",
+            "imageID": "",
+            "ready": "running" in state,
+            "restartCount": 0,
+            "state": state,
+        }
+        self._set_pod(pod, {"phase": phase, "containerStatuses": [container]})
+
+    def _set_pod(self, pod: Manifest, status: Manifest) -> None:
+        self._must(self.api.merge(f"{self.core}/pods/{pod['metadata']['name']}/status", {"status": status}))
+
+    # --- the garbage collector --------------------------------------------------------------------------
+
+    def finish_deletion(self, jobset: Manifest, pods: list[Manifest] | None = None) -> None:
+        """Do what follows a foreground deletion: the pods (all by default) end, then the JobSet goes."""
+        assert "deletionTimestamp" in jobset["metadata"], jobset["metadata"]
+        for pod in self.pods_of(jobset) if pods is None else pods:
+            self.delete_pod(pod)
+        path = f"{self.jobsets}/{jobset['metadata']['name']}"
+        self._may_be_gone(self.api.merge(path, {"metadata": {"finalizers": None}}))
+
+    def collect(self) -> None:
+        """Delete JobSets whose FrayJob is gone, and what is being deleted in the foreground."""
+        alive = {job["metadata"]["uid"] for job in self.list(self.jobs)}
+        for jobset in self.list(self.jobsets):
+            owners = {owner["uid"] for owner in jobset["metadata"].get("ownerReferences", [])}
+            if owners and not owners & alive:
+                self._may_be_gone(self.api.delete(f"{self.jobsets}/{jobset['metadata']['name']}"))
+            elif "deletionTimestamp" in jobset["metadata"]:
+                self.finish_deletion(jobset)
+
+    def collect_until(self, check: Callable[[], Any]) -> None:
+        """Collect until `check` holds."""
+
+        def collected() -> Any:
+            self.collect()
+            return check()
+
+        eventually(collected, told=lambda: self.list(self.jobs))
+
+    # --- looking ----------------------------------------------------------------------------------------
+
+    def list(self, collection: str, *, cached: bool = False) -> list[Manifest]:
+        """Return all objects of a collection.
+
+        Up to date unless `cached`: then as the server last heard from its database, without a wait of up to
+        100 ms; never older than what a watcher was told.
+        """
+        query = {"resourceVersion": "0"} if cached else {}
+        items: list[Manifest] = self._must(self.api.get(collection, **query))["items"]
+        return items
+
+    def events_of(self, name: str) -> list[Manifest]:
+        """Return the events about a FrayJob by name, so in no order of time."""
+        found = [
+            e
+            for e in self.list(f"{self.core}/events")
+            if e["involvedObject"].get("kind") == words.FRAYJOB_KIND
+        ]
+        return [event for event in found if event["involvedObject"]["name"] == name]
+
+    def await_events(self, name: str, reasons: set[str]) -> None:
+        """Wait until the events about a FrayJob have exactly these reasons."""
+        eventually(
+            lambda: {event["reason"] for event in self.events_of(name)} == reasons,
+            told=lambda: [event["message"] for event in self.events_of(name)],
+        )
+
+    def _must(self, answer: Response) -> Manifest:
+        assert answer.ok, answer.body
+        body: Manifest = answer.body
+        return body
+
+    def _must_exist(self, answer: Response) -> Manifest | None:
+        """Return what was made, None when it was there already."""
+        assert answer.ok or answer.status == 409, answer.body
+        return answer.body if answer.ok else None
+
+    def _may_be_gone(self, answer: Response) -> None:
+        assert answer.ok or answer.status == 404, answer.body
+
+
+def rank(pod: Manifest) -> tuple[int, int]:
+    """Return slice and host of a pod."""
+    labels = pod["metadata"]["labels"]
+    return int(labels[words.LABEL_JOB_INDEX]), int(labels[words.LABEL_COMPLETION_INDEX])
+
+
+def _build_pod(jobset: Manifest, group: Manifest, index: int, host: int) -> Manifest:
+    """Return a pod as JobSet's template, JobSet's webhook and the Job controller make it together."""
+    metadata, template = jobset["metadata"], group["template"]["spec"]["template"]
+    job = f"{metadata['name']}-{group['name']}-{index}"
+    # Chance in the real thing; here the same for the same host, so that it can't be made twice.
+    suffix = hashlib.sha256(f"{metadata['uid']}-{index}-{host}".encode()).hexdigest()[:5]
+    return {
+        "metadata": {
+            "name": f"{job}-{host}-{suffix}",
+            "labels": {
+                **template["metadata"].get("labels", {}),
+                words.LABEL_JOBSET_NAME: metadata["name"],
+                words.LABEL_JOBSET_UID: metadata["uid"],
+                words.LABEL_REPLICATED_JOB: group["name"],
+                words.LABEL_JOB_INDEX: str(index),
+                words.LABEL_COMPLETION_INDEX: str(host),
+                "batch.kubernetes.io/job-name": job,
+            },
+            "annotations": template["metadata"].get("annotations", {}),
+        },
+        "spec": {**template["spec"], "hostname": f"{job}-{host}"},
+    }

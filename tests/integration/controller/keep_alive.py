@@ -1,0 +1,64 @@
+"""The plain client on one kept connection: tests that play a whole cluster send thousands of requests."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from e2e.cluster.api import Api, Response
+
+__all__ = ["KeepAliveApi"]
+
+
+class KeepAliveApi(Api):
+    """Like `Api`, for one thread at a time: requests of several threads wait for each other."""
+
+    def __init__(self, url: str, *, authority: bytes, token: str) -> None:
+        super().__init__(url, authority=authority, token=token)
+        self._connection: http.client.HTTPSConnection | None = None
+        self._lock = threading.Lock()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object | None = None,
+        *,
+        content_type: str = "application/json",
+        query: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Send one request; what the server said."""
+        headers: dict[str, Any] = dict(self._headers)
+        payload = None if body is None else json.dumps(body)
+        if body is not None:
+            headers["Content-Type"] = content_type
+        target = f"{path}?{urlencode(query)}" if query else path
+        with self._lock:
+            if self._connection is None:
+                self._connection = http.client.HTTPSConnection(
+                    self._address.hostname or "",
+                    self._address.port,
+                    context=self._context,
+                    timeout=self._timeout,
+                )
+            try:
+                self._connection.request(method, target, payload, headers)
+                answer = self._connection.getresponse()
+                text = answer.read().decode("utf-8", "replace")
+            except (OSError, http.client.HTTPException):
+                self.close()
+                raise
+        try:
+            return Response(answer.status, json.loads(text))
+        except json.JSONDecodeError:
+            return Response(answer.status, text)
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -1,0 +1,210 @@
+"""Lives of jobs that play themselves, whatever happens to the operator meanwhile, and how they end.
+
+A story moves on only when the operator has reported the last move, so that every life of a story goes
+through the same statuses and ends in the same state.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fray import vocabulary as words
+from tests.integration.controller.hands import Hands, Manifest, condition, eventually, rank
+
+__all__ = [
+    "RETRY",
+    "STOP",
+    "STORIES",
+    "SUCCESS",
+    "SUSPEND",
+    "End",
+    "Life",
+    "Story",
+    "play",
+    "read_end",
+    "read_ends",
+    "read_whole_end",
+]
+
+PLAY_SECONDS = 100.0
+
+
+@dataclass(frozen=True)
+class Story:
+    """What a job is, how its hosts end in each attempt, and what its user does when it first runs."""
+
+    name: str
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    exit_codes: Mapping[int, int] = field(default_factory=dict)
+    """Exit code of the last host by attempt, 0 by default; the others follow."""
+    edit: Mapping[str, Any] | None = None
+    """What the user changes while the first attempt runs."""
+
+
+SUCCESS = Story("success")
+RETRY = Story("retry", {"replicas": 2, "retries": {"failures": 1}}, {1: 3})
+STOP = Story("stop", edit={"stopped": True})
+SUSPEND = Story("suspend", edit={"suspend": True})
+STORIES = (SUCCESS, RETRY, STOP, SUSPEND)
+
+
+@dataclass(frozen=True)
+class _World:
+    """All objects of a namespace at one moment: FrayJobs and JobSets by name, pods by their JobSet's uid."""
+
+    jobs: Mapping[str, Manifest]
+    jobsets: Mapping[str, Manifest]
+    pods: Mapping[str, list[Manifest]]
+
+
+@dataclass(frozen=True)
+class End:
+    """How a life ended, without what differs between two lives of a story: names, times, chance."""
+
+    status: Manifest
+    jobsets: tuple[str, ...]
+    events: frozenset[str]
+
+
+class Life:
+    """One job that lives through a story. Every move may be made twice: what is looked at may be old."""
+
+    def __init__(self, hands: Hands, name: str, story: Story) -> None:
+        self._hands, self.name, self._story = hands, name, story
+        self._seen: defaultdict[str, set[str]] = defaultdict(set)
+        hands.submit(name, **story.spec)
+
+    def step(self, world: _World) -> bool:
+        """Make the next move, if it is time for it; return whether the job has finished."""
+        job = world.jobs.get(self.name, {"spec": {}})
+        status = job.get("status", {})
+        if condition(job, "Finished").get("status") == "True":
+            return True
+        if status.get("phase") == "Suspended" and job["spec"].get("suspend"):
+            self._hands.edit(self.name, suspend=False)
+        number = status.get("attempt")
+        jobset = world.jobsets.get(f"{self.name}-a{number}")
+        if jobset is not None:
+            self._seen[jobset["metadata"]["name"]].add(jobset["metadata"]["uid"])
+            pods = sorted(world.pods.get(jobset["metadata"]["uid"], []), key=rank)
+            self._move(job, number, jobset, pods)
+        return False
+
+    def remove(self) -> None:
+        """Remove everything of the job, so that looking at what is left stays quick."""
+        hands, query = self._hands, {"labelSelector": f"{words.LABEL_JOB}={self.name}"}
+        hands.delete_job(self.name)
+        for collection in (hands.jobsets, f"{hands.core}/pods", f"{hands.core}/events"):
+            answer = hands.api.request("DELETE", collection, {"gracePeriodSeconds": 0}, query=query)
+            assert answer.ok, answer.body
+
+    def judge(self, status: Manifest, jobsets: list[str], events: list[str]) -> End:
+        """Return how the life ended. Fails if a JobSet was made twice, or an event told twice."""
+        assert all(len(uids) == 1 for uids in self._seen.values()), (self.name, dict(self._seen))
+        assert len(events) == len(set(events)), events
+        return End(
+            json.loads(_plain(json.dumps(status), self.name)),
+            tuple(_plain(name, self.name) for name in jobsets),
+            frozenset(_plain(event, self.name) for event in events),
+        )
+
+    def _move(self, job: Manifest, number: int, jobset: Manifest, pods: list[Manifest]) -> None:
+        hands, status = self._hands, job["status"]
+        if "deletionTimestamp" in jobset["metadata"]:
+            hands.finish_deletion(jobset, pods)
+        elif jobset.get("status", {}).get("conditions"):
+            return  # it has ended, and the operator has yet to see it
+        elif not pods:
+            hands.create_pods(jobset)
+        elif any("nodeName" not in pod["spec"] for pod in pods):
+            for pod in pods:
+                if "nodeName" not in pod["spec"]:
+                    hands.bind(pod)
+        elif any(pod["status"]["phase"] == "Pending" for pod in pods):
+            if condition(job, "Scheduled")["status"] == "True":
+                for pod in pods:
+                    if pod["status"]["phase"] == "Pending":
+                        hands.run(pod)
+        elif status["phase"] == "Running":
+            self._leave_running(job, number, jobset, pods)
+
+    def _leave_running(self, job: Manifest, number: int, jobset: Manifest, pods: list[Manifest]) -> None:
+        edit = self._story.edit
+        if edit is not None and number == 1:
+            if any(job["spec"].get(key) != value for key, value in edit.items()):
+                self._hands.edit(self.name, **edit)
+            return
+        code = self._story.exit_codes.get(number, 0)
+        if code:
+            self._hands.exit(pods[-1], code, message="the end of its log")
+            self._hands.fail(jobset, pods[:-1])
+        else:
+            for pod in pods:
+                self._hands.exit(pod, 0)
+            self._hands.complete(jobset)
+
+
+def play(hands: Hands, lives: Iterable[Life], *, keep_alive: Callable[[], None] = lambda: None) -> None:
+    """Play all lives to their ends; `keep_alive` is called between moves, to restart a dead operator."""
+    deadline = time.monotonic() + PLAY_SECONDS
+    left = list(lives)
+    while left:
+        world = _look(hands)
+        left = [life for life in left if not life.step(world)]
+        keep_alive()
+        told = {life.name: world.jobs.get(life.name, {}).get("status", {}).get("conditions") for life in left}
+        assert time.monotonic() < deadline, f"these lives don't end: {told}"
+        time.sleep(0.005 if len(left) < 10 else 0.05)
+
+
+def _look(hands: Hands) -> _World:
+    pods = defaultdict(list)
+    for pod in hands.list(f"{hands.core}/pods", cached=True):
+        pods[pod["metadata"]["labels"][words.LABEL_JOBSET_UID]].append(pod)
+    # FrayJobs last: their status must not be older than what the next move is decided on.
+    jobsets = {jobset["metadata"]["name"]: jobset for jobset in hands.list(hands.jobsets, cached=True)}
+    jobs = {job["metadata"]["name"]: job for job in hands.list(hands.jobs, cached=True)}
+    return _World(jobs, jobsets, pods)
+
+
+def read_end(hands: Hands, life: Life) -> End:
+    """Return how a life ended. Fails if its JobSets or events tell anything twice."""
+    return read_ends(hands, [life])[life.name]
+
+
+def read_whole_end(hands: Hands, life: Life) -> End:
+    """Return how a life ended once its last event was sent, which comes after the last status."""
+
+    def told() -> End | None:
+        end = read_end(hands, life)
+        return end if any(f" {end.status['phase']}: " in event for event in end.events) else None
+
+    end: End = eventually(told, told=lambda: read_end(hands, life))
+    return end
+
+
+def read_ends(hands: Hands, lives: Iterable[Life]) -> dict[str, End]:
+    """Return how lives ended, by the name of the job. Fails if JobSets or events tell anything twice."""
+    jobs = {job["metadata"]["name"]: job for job in hands.list(hands.jobs)}
+    jobsets, events = defaultdict(list), defaultdict(list)
+    for jobset in hands.list(hands.jobsets):
+        jobsets[jobset["metadata"]["labels"][words.LABEL_JOB]].append(jobset["metadata"]["name"])
+    for event in hands.list(f"{hands.core}/events"):
+        told = f"{event['type']} {event['reason']}: {event['message']}"
+        events[event["involvedObject"]["name"]].append(told)
+    return {
+        life.name: life.judge(jobs[life.name]["status"], sorted(jobsets[life.name]), events[life.name])
+        for life in lives
+    }
+
+
+def _plain(text: str, name: str) -> str:
+    text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
+    text = re.sub(rf"{name}-a(\d+)(-slice-\d-\d)-[0-9a-f]{{5}}", r"JOB-a\1\2", text)
+    return text.replace(name, "JOB")
