@@ -23,12 +23,16 @@ FRAYJOB_SHORT_NAME: Final = "fj"
 
 LABEL_JOB: Final = f"{GROUP}/job"
 """On every object made for a FrayJob: the FrayJob's name (it always fits, names end at 63)."""
+LABEL_JOB_UID: Final = f"{GROUP}/job-uid"
+"""On every object made for a FrayJob in a cluster: its uid, which tells whose it is without an owner."""
 LABEL_ATTEMPT: Final = f"{GROUP}/attempt"
 """On every object of an attempt: its number, from 1."""
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGED_BY: Final = "fray"
 ANNOTATION_ORIGINAL_NAME: Final = f"{GROUP}/original-name"
 """The name the user gave, where it was no legal object name and had to be sanitised."""
+ANNOTATION_STOPPED_BECAUSE: Final = f"{GROUP}/stopped-because"
+"""On a FrayJob that the operator stopped (`spec.stopped`): why, in the words of its conditions."""
 
 # --- JobSet and Job (gke.md 4.4): names that these controllers own ---------------------------------------
 
@@ -45,10 +49,19 @@ REPLICATED_JOB: Final = "slice"
 CONTAINER: Final = "main"
 """The container that runs the entrypoint; a podTemplate overlay reaches it by this name."""
 
+# --- what a callable leaves behind -----------------------------------------------------------------------
+
+OUTCOME_KEY: Final = "outcome"
+"""Key of the pickled outcome in its ConfigMap."""
+TERMINATION_LOG: Final = "/dev/termination-log"
+"""File that the kubelet reads a container's termination message from."""
+
 # --- Kueue and the cluster autoscaler --------------------------------------------------------------------
 
 LABEL_KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 LABEL_KUEUE_PRIORITY: Final = "kueue.x-k8s.io/priority-class"
+LABEL_KUEUE_JOB_UID: Final = "kueue.x-k8s.io/job-uid"
+"""On every Workload: the uid of what it was made of."""
 ANNOTATION_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 # --- environment of a job's process ----------------------------------------------------------------------
@@ -65,8 +78,14 @@ ENV_COORDINATOR_ADDRESS: Final = "FRAY_COORDINATOR_ADDRESS"
 """`host:port` at which rank 0 may offer a rendezvous."""
 ENV_PORT_PREFIX: Final = "FRAY_PORT_"
 """Followed by the port's name in upper case: the port to bind, which may differ on a laptop."""
+ENV_JOB_UID: Final = "FRAY_JOB_UID"
+"""In pods of callables: uid of the FrayJob, which owns what the callable leaves behind."""
 ENV_ROOT_JOB: Final = "FRAY_ROOT_JOB"
 """The job at the top of the tree this job belongs to; actors' names are scoped by it."""
+ENV_CLUSTER_SPEC: Final = "FRAY_CLUSTER_SPEC"
+"""Where jobs are launched; set in every job that a client launched, so that it can launch more."""
+ENV_CLIENT_SPEC: Final = "FRAY_CLIENT_SPEC"
+"""As FRAY_CLUSTER_SPEC, and before it, for `fray.client`."""
 
 ENV_JOBSET_NAME: Final = "JOBSET_NAME"
 ENV_REPLICATED_JOB: Final = "REPLICATED_JOB_NAME"
@@ -133,19 +152,25 @@ class Reason(StrEnum):
     VALID = "Valid"
     WORKERS_NOT_SUPPORTED = "WorkersNotSupported"
     FEATURE_NOT_SUPPORTED = "FeatureNotSupported"
+    POD_TEMPLATE_INVALID = "PodTemplateInvalid"
     # Scheduled, Running
     ALL_HOSTS_PLACED = "AllHostsPlaced"
     HOSTS_STARTING = "HostsStarting"
     ALL_HOSTS_RUNNING = "AllHostsRunning"
+    WAITING_FOR_QUEUE = "WaitingForQueue"
     NO_MATCHING_NODE_POOL = "NoMatchingNodePool"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
     UNTOLERATED_TAINT = "UntoleratedTaint"
     UNSCHEDULABLE = "Unschedulable"
+    NODES_AVOIDED = "NodesAvoided"
+    SCHEDULING_GATED = "SchedulingGated"
     QUOTA_EXCEEDED = "QuotaExceeded"
     IMAGE_PULL_FAILED = "ImagePullFailed"
     CONTAINER_CONFIG_INVALID = "ContainerConfigInvalid"
+    VOLUME_MOUNT_FAILED = "VolumeMountFailed"
     ADMISSION_REFUSED = "AdmissionRefused"
     NAME_TAKEN = "NameTaken"
+    HOSTS_LEFT_OVER = "HostsLeftOver"
     BACK_OFF = "BackOff"
     NOT_STARTED = "NotStarted"
     SUSPENDED = "Suspended"
@@ -157,8 +182,12 @@ class Reason(StrEnum):
     NON_ZERO_EXIT = "NonZeroExit"
     KILLED_BY_SIGNAL = "KilledBySignal"
     OUT_OF_MEMORY = "OutOfMemory"
+    EVICTED = "Evicted"
     START_FAILED = "StartFailed"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    DISRUPTED = "Disrupted"
     HOSTS_GONE = "HostsGone"
+    EXCLUSIVE_PLACEMENT_VIOLATION = "ExclusivePlacementViolation"
     PENDING_TIMEOUT = "PendingTimeout"
     ACTIVE_TIMEOUT = "ActiveTimeout"
     TOTAL_TIMEOUT = "TotalTimeout"
@@ -172,6 +201,8 @@ class VerdictKind(StrEnum):
     SUCCESS = "Success"
     FAILURE = "Failure"
     PREEMPTION = "Preemption"
+    MISPLACEMENT = "Misplacement"
+    UNPLACED = "Unplaced"
     SUSPENDED = "Suspended"
     STOPPED = "Stopped"
 
@@ -180,6 +211,15 @@ class VerdictKind(StrEnum):
 
 EXIT_FAILURE: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_PAYLOAD_MISSING: Final = 114
+"""114 to 118: the job's callable never ran. Shells, timeout(1), sysexits.h (64-78), xargs(1) (123-127) and
+test runners use none of these; a program that does is told apart by its termination message."""
+EXIT_PAYLOAD_CHANGED: Final = 115
+EXIT_PAYLOAD_PYTHON: Final = 116
+"""The image has another minor version of Python than the one that pickled the callable."""
+EXIT_PAYLOAD_CODE: Final = 117
+"""The image lacks a module that the callable needs."""
+EXIT_PAYLOAD_UNREADABLE: Final = 118
 EXIT_TIMEOUT: Final = 124
 """As `timeout(1)`."""
 EXIT_NOT_EXECUTABLE: Final = 126

@@ -11,7 +11,7 @@ from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import fray.accelerators as acc
@@ -148,7 +148,6 @@ def test_a_slice_is_frozen_and_survives_pickling() -> None:
 
 
 @given(name=st.sampled_from(all_legal_names()), data=st.data())
-@settings(deadline=None)
 def test_every_legal_name_round_trips(name: str, data: st.DataObject) -> None:
     topology = data.draw(st.sampled_from(acc.legal_topologies(name)))
     generation = acc.generations_by_spelling()[name.partition("-")[0]]

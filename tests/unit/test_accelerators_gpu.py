@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import fray.accelerators as acc
@@ -115,10 +115,39 @@ def test_unknown_gpu_type_lists_the_nearest(gpu: str, nearest: tuple[str, ...]) 
 
 
 @given(name=st.text(max_size=60))
-@settings(deadline=None)
 def test_any_text_as_gpu_is_refused_with_legal_types(name: str) -> None:
     assume(name not in acc.legal_gpu_types())
     with pytest.raises(UnknownAcceleratorError) as caught:
         acc.lookup_gpu(name, count=1)
     assert 1 <= len(caught.value.nearest) <= 5
     assert set(caught.value.nearest) <= set(acc.legal_gpu_types())
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("H100", "nvidia-h100-80gb"),
+        ("h100", "nvidia-h100-80gb"),
+        ("A100", "nvidia-tesla-a100"),
+        ("A100-40G", "nvidia-tesla-a100"),
+        ("A100-80G", "nvidia-a100-80gb"),
+        ("T4", "nvidia-tesla-t4"),
+        ("NVIDIA-L4", "nvidia-l4"),
+        *[(name, name) for name in acc.legal_gpu_types()],
+    ],
+)
+def test_short_names_of_gpus(name: str, expected: str) -> None:
+    assert acc.resolve_gpu_type(name) == expected
+
+
+@pytest.mark.parametrize("name", ["A10G", "B100", "GB10", "auto", "", "tesla"])
+def test_short_names_that_nothing_on_gke_has(name: str) -> None:
+    with pytest.raises(UnknownAcceleratorError) as error:
+        acc.resolve_gpu_type(name)
+    assert set(error.value.nearest) <= set(acc.legal_gpu_types())
+
+
+def test_every_gpu_has_a_short_name() -> None:
+    families = ["K80", "P4", "P100", "T4", "V100", "L4", "A100", "A100-80G", "H100", "H100-mega", "H200"]
+    families += ["B200", "GB200", "GB300", "RTX-PRO-6000"]
+    assert {acc.resolve_gpu_type(name) for name in families} == set(acc.legal_gpu_types())

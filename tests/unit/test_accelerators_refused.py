@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import fray.accelerators as acc
@@ -151,7 +151,6 @@ NEAR_MISSES = st.from_regex(r"(v5p|v6e|tpu7x?|v5e)-?[0-9x]{0,12}", fullmatch=Tru
 
 
 @given(name=st.one_of(st.text(max_size=60), NEAR_MISSES))
-@settings(deadline=None)
 def test_any_text_that_is_no_name_is_refused_with_legal_names(name: str) -> None:
     spelling, _, rest = name.partition("-")
     generation = acc.generations_by_spelling().get(spelling)

@@ -7,13 +7,14 @@ its own. `tpu` and `gpu` turn a user's accelerator name into the hosts that it n
 first use. What a job does with these facts (selectors, tolerations, child Jobs) doesn't belong here.
 """
 
-from fray.accelerators.gpu import GpuHost, legal_gpu_counts, legal_gpu_types, lookup_gpu
+from fray.accelerators.gpu import GpuHost, legal_gpu_counts, legal_gpu_types, lookup_gpu, resolve_gpu_type
 from fray.accelerators.node_labels import (
     GPU_RESOURCE,
     LABEL_ACCELERATOR_COUNT,
     LABEL_COMPUTE_CLASS,
     LABEL_FLEX_START,
     LABEL_GPU_ACCELERATOR,
+    LABEL_HOSTNAME,
     LABEL_INSTANCE_TYPE,
     LABEL_NODE_POOL,
     LABEL_PLACEMENT_POLICY,
@@ -56,6 +57,7 @@ __all__ = [
     "LABEL_COMPUTE_CLASS",
     "LABEL_FLEX_START",
     "LABEL_GPU_ACCELERATOR",
+    "LABEL_HOSTNAME",
     "LABEL_INSTANCE_TYPE",
     "LABEL_NODE_POOL",
     "LABEL_PLACEMENT_POLICY",
@@ -90,4 +92,5 @@ __all__ = [
     "legal_tpu_topologies",
     "lookup_gpu",
     "lookup_tpu",
+    "resolve_gpu_type",
 ]

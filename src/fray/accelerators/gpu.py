@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from fray.errors import AcceleratorShapeError, UnknownAcceleratorError
 
-__all__ = ["GpuHost", "legal_gpu_counts", "legal_gpu_types", "lookup_gpu"]
+__all__ = ["GpuHost", "legal_gpu_counts", "legal_gpu_types", "lookup_gpu", "resolve_gpu_type"]
 
 _MOST: Final = 5
 # Longer text can't be near any name, and comparing it would take time.
@@ -68,6 +68,25 @@ _MACHINES: Final[Mapping[str, Mapping[int, tuple[str, ...]]]] = {
         8: ("g4-standard-384",),
     },
 }
+# The names that people use -> GKE's, where one of them must be meant: an A100 without more has 40 GB.
+_SHORT_NAMES: Final[Mapping[str, str]] = {
+    "k80": "nvidia-tesla-k80",
+    "p4": "nvidia-tesla-p4",
+    "p100": "nvidia-tesla-p100",
+    "t4": "nvidia-tesla-t4",
+    "v100": "nvidia-tesla-v100",
+    "l4": "nvidia-l4",
+    "a100": "nvidia-tesla-a100",
+    "a100-40g": "nvidia-tesla-a100",
+    "a100-80g": "nvidia-a100-80gb",
+    "h100": "nvidia-h100-80gb",
+    "h100-mega": "nvidia-h100-mega-80gb",
+    "h200": "nvidia-h200-141gb",
+    "b200": "nvidia-b200",
+    "gb200": "nvidia-gb200",
+    "gb300": "nvidia-gb300",
+    "rtx-pro-6000": "nvidia-rtx-pro-6000",
+}
 _ARM64: Final = frozenset({"nvidia-gb200", "nvidia-gb300"})
 
 
@@ -113,6 +132,21 @@ def lookup_gpu(type: str, *, count: int) -> GpuHost:  # noqa: A002 - the field's
         raise AcceleratorShapeError(type, "count", str(count), tuple(str(legal) for legal in counts))
     architecture: Literal["amd64", "arm64"] = "arm64" if type in _ARM64 else "amd64"
     return GpuHost(type, count, _MACHINES[type][count], architecture)
+
+
+def resolve_gpu_type(name: str) -> str:
+    """GKE's name of a GPU type that may be written short, in any case: `H100` is `nvidia-h100-80gb`.
+
+    Only for what people write in Python: a FrayJob has GKE's names.
+
+    Raises:
+        UnknownAcceleratorError: GKE has no such GPU; the error holds the nearest types.
+    """
+    lowered = name.lower()
+    found = _SHORT_NAMES.get(lowered, lowered)
+    if found not in _MACHINES:
+        raise UnknownAcceleratorError("GPU", name, _nearest_types(name))
+    return found
 
 
 def legal_gpu_types() -> tuple[str, ...]:

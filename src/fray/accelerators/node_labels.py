@@ -13,6 +13,7 @@ __all__ = [
     "LABEL_COMPUTE_CLASS",
     "LABEL_FLEX_START",
     "LABEL_GPU_ACCELERATOR",
+    "LABEL_HOSTNAME",
     "LABEL_INSTANCE_TYPE",
     "LABEL_NODE_POOL",
     "LABEL_PLACEMENT_POLICY",
@@ -66,6 +67,8 @@ LABEL_NODE_POOL: Final = "cloud.google.com/gke-nodepool"
 LABEL_PLACEMENT_POLICY: Final = "cloud.google.com/placement-policy-name"
 LABEL_INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 LABEL_ZONE: Final = "topology.kubernetes.io/zone"
+LABEL_HOSTNAME: Final = "kubernetes.io/hostname"
+"""On GKE, and on most clusters, the node's name."""
 LABEL_REGION: Final = "topology.kubernetes.io/region"
 
 # --- taints, all with the effect NoSchedule

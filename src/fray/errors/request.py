@@ -1,0 +1,258 @@
+"""The request is wrong: its author acts. Trying again without a change won't help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fray.errors.base import FrayError
+
+__all__ = [
+    "AcceleratorShapeError",
+    "ClusterSpecError",
+    "ClusterUnavailableError",
+    "FieldError",
+    "InvalidJobError",
+    "InvalidRequestError",
+    "JobFileError",
+    "JobNotFoundError",
+    "JobNotRunningError",
+    "JobRunningError",
+    "LogsNotFoundError",
+    "RequestError",
+    "UnknownAcceleratorError",
+    "UnsupportedFeatureError",
+]
+
+
+@dataclass(eq=False)
+class RequestError(FrayError):
+    """What was asked for can't be done as written; trying again without a change won't help."""
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """One field of a manifest that is wrong.
+
+    `path` is the API server's spelling (`spec.ports[0].port`); `message` says what is wrong and what
+    is legal.
+    """
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+@dataclass(eq=False)
+class InvalidJobError(RequestError):
+    """A FrayJob that the API server would refuse, with every field that is wrong."""
+
+    name: str
+    problems: tuple[FieldError, ...]
+
+    @property
+    def message(self) -> str:
+        """The fields that are wrong, one a line."""
+        lines = "".join(f"\n  {problem}" for problem in self.problems)
+        return f"FrayJob {self.name!r} is invalid:{lines}"
+
+    @property
+    def next_step(self) -> str:
+        """Points at the fields above."""
+        return "Correct these fields and try again."
+
+
+@dataclass(eq=False)
+class InvalidRequestError(RequestError, ValueError):
+    """A part of a JobRequest means nothing as it was given; `field` is where, `remedy` what to write."""
+
+    field: str
+    problem: str
+    remedy: str
+
+    @property
+    def message(self) -> str:
+        """The field and what is wrong with it."""
+        return f"{self.field}: {self.problem}"
+
+    @property
+    def next_step(self) -> str:
+        """What to write instead."""
+        return self.remedy
+
+
+@dataclass(eq=False)
+class ClusterSpecError(RequestError, ValueError):
+    """A cluster spec that can't be read: an unknown backend or key, a key given twice, or a bad value."""
+
+    spec: str
+    problem: str
+    remedy: str
+
+    @property
+    def message(self) -> str:
+        """The spec and what is wrong with it."""
+        return f"Unknown cluster spec: {self.spec!r}: {self.problem}"
+
+    @property
+    def next_step(self) -> str:
+        """What is legal, and what may have been meant."""
+        return self.remedy
+
+
+@dataclass(eq=False)
+class ClusterUnavailableError(RequestError):
+    """A cluster spec names a backend that can be named and doesn't exist in this version of Fray."""
+
+    backend: str
+    reason: str
+    alternative: str
+
+    @property
+    def message(self) -> str:
+        """The backend and why it isn't there."""
+        return f"cluster backend {self.backend!r} is not available: {self.reason}"
+
+    @property
+    def next_step(self) -> str:
+        """What to use instead."""
+        return self.alternative
+
+
+@dataclass(eq=False)
+class JobFileError(RequestError):
+    """A job file that can't be read, or doesn't hold exactly one FrayJob."""
+
+    path: str
+    problem: str
+
+    @property
+    def message(self) -> str:
+        """The file and what is wrong with it."""
+        return f"{self.path}: {self.problem}"
+
+
+@dataclass(eq=False)
+class UnknownAcceleratorError(RequestError, ValueError):
+    """A TPU or GPU name that no GKE machine has, with the nearest legal ones."""
+
+    kind: str
+    name: str
+    nearest: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """The name and the nearest legal ones."""
+        return f"unknown {self.kind} type {self.name!r}; nearest legal: {', '.join(self.nearest)}"
+
+
+@dataclass(eq=False)
+class AcceleratorShapeError(RequestError, ValueError):
+    """A topology, chip or GPU count that the named accelerator doesn't come in.
+
+    `field` is the name of the offending field (`topology`, `chipsPerHost`, `count`).
+    """
+
+    type: str
+    field: str
+    value: str
+    legal: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """The field, its value and the legal ones."""
+        return f"{self.type} has no {self.field} {self.value}; legal: {', '.join(self.legal)}"
+
+
+@dataclass(eq=False)
+class UnsupportedFeatureError(RequestError):
+    """A legal FrayJob that asks for something this backend can't do."""
+
+    feature: str
+    reason: str
+    alternative: str
+
+    @property
+    def message(self) -> str:
+        """What isn't supported, and why."""
+        return f"{self.feature} is not supported here: {self.reason}"
+
+    @property
+    def next_step(self) -> str:
+        """What to use instead."""
+        return self.alternative
+
+
+@dataclass(eq=False)
+class JobNotFoundError(RequestError, KeyError):
+    """No job of this name is known where it was looked for."""
+
+    name: str
+    where: str
+    known: tuple[str, ...] = ()
+
+    @property
+    def message(self) -> str:
+        """The name and where it was looked for."""
+        return f"no job {self.name!r} in {self.where}"
+
+    @property
+    def next_step(self) -> str:
+        """The names that do exist."""
+        if not self.known:
+            return "There are no jobs; start one with `fray run -f FILE`."
+        return f"Known jobs: {', '.join(self.known)}."
+
+    # KeyError quotes its argument; the message must read the same as that of the other errors.
+    __str__ = FrayError.__str__
+
+
+@dataclass(eq=False)
+class JobRunningError(RequestError):
+    """A job of this name is already running."""
+
+    name: str
+    pid: int
+
+    @property
+    def message(self) -> str:
+        """The name and the process that runs it."""
+        return f"job {self.name!r} is already running (process {self.pid})"
+
+    @property
+    def next_step(self) -> str:
+        """How to look at it or end it."""
+        return f"Follow it with `fray logs -f {self.name}`, or end it with `fray stop {self.name}`."
+
+
+@dataclass(eq=False)
+class JobNotRunningError(RequestError):
+    """A job was to be stopped that has already ended."""
+
+    name: str
+    phase: str
+
+    @property
+    def message(self) -> str:
+        """The name and how it ended."""
+        return f"job {self.name!r} is not running (it is {self.phase})"
+
+
+@dataclass(eq=False)
+class LogsNotFoundError(RequestError):
+    """Logs were asked for of an attempt or a host that a job doesn't have."""
+
+    name: str
+    what: str
+    known: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """The job and what it doesn't have."""
+        return f"job {self.name!r} has no {self.what}"
+
+    @property
+    def next_step(self) -> str:
+        """What it does have."""
+        return f"There are: {', '.join(self.known)}." if self.known else "Nothing was started yet."

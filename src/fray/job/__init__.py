@@ -1,0 +1,51 @@
+"""What code inside a job calls: tasks, values and actors, the same wherever they run.
+
+    ctx = get_default_job_ctx()
+    refs = [ctx.run(score, shard) for shard in shards]
+    ready, rest = ctx.wait(refs, num_returns=10)
+    stats = ctx.create_actor(Stats, name="stats", get_if_exists=True)
+    ctx.get(stats.add(3))
+
+docs/contexts.md says what the kinds of contexts have in common and where they differ.
+"""
+
+from __future__ import annotations
+
+from fray.job.actors import ActorHandle, ActorMethod
+from fray.job.context import ContextStats, JobContext
+from fray.job.defaults import (
+    clear_job_context,
+    create_context,
+    create_job_ctx,
+    fray_default_job_ctx,
+    fray_job_ctx,
+    get_default_job_ctx,
+    get_job_context,
+    set_job_context,
+)
+from fray.job.inline import SyncContext
+from fray.job.options import ActorOptions, Lifetime, TaskOptions
+from fray.job.refs import GeneratorFuture, ObjectRef
+from fray.job.threads import ThreadContext
+
+__all__ = [
+    "ActorHandle",
+    "ActorMethod",
+    "ActorOptions",
+    "ContextStats",
+    "GeneratorFuture",
+    "JobContext",
+    "Lifetime",
+    "ObjectRef",
+    "SyncContext",
+    "TaskOptions",
+    "ThreadContext",
+    "clear_job_context",
+    "create_context",
+    "create_job_ctx",
+    "fray_default_job_ctx",
+    "fray_job_ctx",
+    "get_default_job_ctx",
+    "get_job_context",
+    "set_job_context",
+]

@@ -1,0 +1,96 @@
+"""What a call of the public API means: which function, with which arguments and options.
+
+Several generations of spellings end here in one form, so that a context sees only that one. Pure: nothing
+here runs a task or knows a context.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import FunctionType
+from typing import Any
+
+from fray.job.options import ActorOptions, Lifetime
+
+__all__ = ["Call", "actor_options", "is_generator_function", "read_call", "takes_keyword"]
+
+NON_PREEMPTIBLE = {"head_node": 0.0001}
+"""What an actor asks for that must stay where nothing is preempted (the older APIs' own spelling)."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function and what it is called with; refs among the arguments are not resolved yet."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The function's name, for people."""
+        inner = getattr(self.function, "func", self.function)  # functools.partial
+        return getattr(inner, "__name__", None) or type(inner).__name__
+
+
+def read_call(function: Callable[..., Any], args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Call:
+    """Return what is to be called, from either spelling.
+
+    Arguments follow the function as they would in a call, or come as `args=` (a tuple) and `kwargs=` (a
+    dict). The second spelling is meant where the types fit and the function has no parameter of that name.
+    """
+    rest = dict(keywords)
+    if not args and isinstance(rest.get("args"), tuple) and not takes_keyword(function, "args"):
+        args = rest.pop("args")
+    if isinstance(rest.get("kwargs"), dict) and not takes_keyword(function, "kwargs"):
+        rest |= rest.pop("kwargs")
+    return Call(function, args, rest)
+
+
+def takes_keyword(function: Callable[..., Any], name: str) -> bool:
+    """Return whether a parameter of `function` has this name (for a class: one of its `__init__`)."""
+    try:
+        parameter = inspect.signature(function).parameters.get(name)
+    except (TypeError, ValueError):  # some functions written in C have no signature
+        return False
+    return parameter is not None and parameter.kind in {
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.KEYWORD_ONLY,
+    }
+
+
+def actor_options(
+    base: ActorOptions | None,
+    *,
+    name: str | None,
+    get_if_exists: bool,
+    lifetime: Lifetime | str | None,
+    preemptible: bool,
+    num_cpus: float | None,
+) -> ActorOptions:
+    """Return the options that both spellings together ask for; a keyword that was given wins over `base`."""
+    options = base or ActorOptions()
+    resources = dict(options.resources or {})
+    if num_cpus is not None:
+        resources["CPU"] = num_cpus
+    if not preemptible:
+        resources |= NON_PREEMPTIBLE
+    return replace(
+        options,
+        name=name if name is not None else options.name,
+        get_if_exists=get_if_exists or options.get_if_exists,
+        lifetime=Lifetime(lifetime) if lifetime is not None else options.lifetime,
+        resources=resources or options.resources,
+    )
+
+
+def is_generator_function(function: Callable[..., Any]) -> bool:
+    """Return whether calling `function` makes a generator, async or not, whose items are then streamed."""
+    if type(function) is FunctionType:  # nearly all are, and `inspect` takes ten times as long to tell
+        return bool(function.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR))
+    called = getattr(function, "__call__", None)  # noqa: B004 - an object's own
+    return any(
+        inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in (function, called)
+    )

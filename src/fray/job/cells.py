@@ -1,0 +1,201 @@
+"""Values that come later, in this process: a cell is settled once, by whoever is first.
+
+Listeners are called once each, outside all locks. Nothing here knows tasks or refs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Final
+
+from fray.job.workers import blocking
+
+__all__ = ["LATE", "Cell", "Waitable", "await_ready", "await_some", "deadline_after", "when_ready"]
+
+LATE: Final = object()
+"""What `take` gives when the deadline passed; no exception, since the task's own may be a TimeoutError."""
+
+
+class Waitable(ABC):
+    """Becomes ready at some moment: `ready` says whether taking the value would not block."""
+
+    def __init__(self) -> None:
+        self.ready = False
+        # Reentrant: the garbage collector may abandon a stream inside any of the sections it guards.
+        self._lock = threading.RLock()
+        self._listeners: list[Callable[[], None]] = []
+
+    @abstractmethod
+    def succeed(self, value: Any) -> object:
+        """End with a value, unless it has ended."""
+
+    @abstractmethod
+    def fail(self, error: BaseException) -> object:
+        """End with an exception, unless it has ended."""
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call `listener` once, as soon as this is ready."""
+        with self._lock:
+            if not self.ready:
+                self._listeners.append(listener)
+                return
+        listener()
+
+    def unsubscribe(self, listener: Callable[[], None]) -> None:
+        """Forget one subscription of `listener`, if it wasn't called yet."""
+        with self._lock, contextlib.suppress(ValueError):
+            self._listeners.remove(listener)
+
+    def _announce(self) -> None:
+        with self._lock:
+            listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener()
+        if _gatherings:
+            for gathering in tuple(_gatherings):
+                gathering.note(self)
+
+
+class Cell(Waitable):
+    """A value or an exception, once it is settled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._trace: TracebackType | None = None
+
+    @classmethod
+    def of(cls, value: Any) -> Cell:
+        """Return a cell that holds `value` from the start."""
+        cell = cls()
+        cell.succeed(value)
+        return cell
+
+    def succeed(self, value: Any) -> bool:
+        """Settle it with a value; return False if it was settled before."""
+        return self._settle(value, None)
+
+    def fail(self, error: BaseException) -> bool:
+        """Settle it with an exception; return False if it was settled before."""
+        return self._settle(None, error)
+
+    def _settle(self, value: Any, error: BaseException | None) -> bool:
+        with self._lock:
+            if self.ready:
+                return False
+            self._value, self._error = value, error
+            self._trace = error.__traceback__ if error else None
+            self.ready = True
+        self._announce()
+        return True
+
+    @property
+    def error(self) -> BaseException | None:
+        """The exception of a settled cell; None if it holds a value."""
+        return self._error
+
+    def take(self, deadline: float | None) -> Any:
+        """Return the value, or raise the exception, once it is there; `LATE` after the deadline."""
+        if not self.ready and not await_ready(self, deadline):
+            return LATE
+        if self._error is not None:
+            # Each raise adds its frames to the exception, which is shared: start from where it came from.
+            raise self._error.with_traceback(self._trace)
+        return self._value
+
+
+def deadline_after(timeout: float | None) -> float | None:
+    """Return the monotonic time at which `timeout` seconds from now have passed; None for never."""
+    return None if timeout is None else time.monotonic() + timeout
+
+
+def await_ready(waitable: Waitable, deadline: float | None) -> bool:
+    """Block until it is ready; return False if the deadline passed before."""
+    latch = _Latch(1)
+    waitable.subscribe(latch.count_down)
+    try:
+        with blocking():
+            return latch.wait(deadline) or waitable.ready
+    finally:
+        waitable.unsubscribe(latch.count_down)
+
+
+def await_some(pending: Sequence[Waitable], missing: int, deadline: float | None) -> bool:
+    """Block until `missing` of them have become ready; return False if the deadline passed before.
+
+    Costs a fraction of a microsecond for each: who takes one result after the other calls it once a result.
+    """
+    gathering = _Gathering(pending, missing)
+    _gatherings[gathering] = None
+    try:
+        # What became ready before the gathering could be told of it.
+        for waitable in [waitable for waitable in pending if waitable.ready]:
+            gathering.note(waitable)
+        with blocking():
+            return gathering.wait(deadline)
+    finally:
+        del _gatherings[gathering]
+
+
+def when_ready(waitables: Sequence[Waitable], action: Callable[[], None]) -> None:
+    """Call `action` once all of them have been ready; at once if they are."""
+    latch = _Latch(len(waitables), action)
+    for waitable in waitables:
+        waitable.subscribe(latch.count_down)
+    if not waitables:
+        action()
+
+
+class _Latch:
+    """Opens after a number of signals."""
+
+    def __init__(self, count: int, action: Callable[[], None] | None = None) -> None:
+        self._lock = threading.Lock()
+        self._left = count
+        self._action = action
+        self._opened = threading.Event()
+
+    def count_down(self) -> None:
+        with self._lock:
+            self._left -= 1
+            opens = self._left == 0
+        if opens:
+            self._opened.set()
+            if self._action is not None:
+                self._action()
+
+    def wait(self, deadline: float | None) -> bool:
+        return self._opened.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
+
+
+class _Gathering:
+    """A thread that waits until `missing` of the places in a list are ready; one of them may have several."""
+
+    def __init__(self, pending: Sequence[Waitable], missing: int) -> None:
+        # Reentrant, as the locks of those that it waits for.
+        self._lock = threading.RLock()
+        self._places = Counter(pending)
+        self._missing = missing
+        self._opened = threading.Event()
+
+    def note(self, waitable: Waitable) -> None:
+        places = self._places.pop(waitable, 0)
+        if places:
+            with self._lock:
+                self._missing -= places
+                if self._missing <= 0:
+                    self._opened.set()
+
+    def wait(self, deadline: float | None) -> bool:
+        return self._opened.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
+
+
+_gatherings: dict[_Gathering, None] = {}
+"""All of this process. To subscribe to each of many would cost ten times as much as to be told of all."""

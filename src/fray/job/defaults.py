@@ -1,0 +1,145 @@
+"""Which context code gets that doesn't make one itself, and contexts by the name of their kind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fray.errors import ContextUnavailableError, UnknownContextError
+from fray.job.context import JobContext
+from fray.job.current import current_context, leave, use
+from fray.job.inline import SyncContext
+from fray.job.threads import ThreadContext
+
+__all__ = [
+    "attach_process",
+    "clear_job_context",
+    "create_context",
+    "create_job_ctx",
+    "fray_default_job_ctx",
+    "fray_job_ctx",
+    "get_default_job_ctx",
+    "get_job_context",
+    "set_job_context",
+]
+
+KINDS = ("auto", "sync", "threadpool", "pool", "ray", "dask")
+_NOT_HERE = {
+    "ray": "this version of Fray has no context on Ray",
+    "dask": "this version of Fray has no context on Dask",
+}
+
+_lock = threading.Lock()
+_process: tuple[int, JobContext, bool] | None = None
+"""The process id, its context, and whether the context was attached (else: made here by default)."""
+
+
+def get_job_context() -> JobContext:
+    """Return the context of the running code.
+
+    In a task it is the one that runs the task; else the one that was set; else that of this process,
+    which is made when first asked for (`create_job_ctx("auto")`) and then stays.
+    """
+    return current_context() or _process_context()
+
+
+def get_default_job_ctx() -> JobContext:
+    """Return the context of the running code: another name of `get_job_context`."""
+    return get_job_context()
+
+
+def set_job_context(context: JobContext) -> None:
+    """Make `context` the one that `get_job_context` returns from here on in this thread of control."""
+    use(context)
+
+
+def clear_job_context() -> None:
+    """Undo `set_job_context`: the context of the process counts again."""
+    use(None)
+
+
+@contextlib.contextmanager
+def fray_default_job_ctx(context: JobContext) -> Iterator[JobContext]:
+    """Make `context` the one that `get_job_context` returns within the block. It is not shut down."""
+    token = use(context)
+    try:
+        yield context
+    finally:
+        leave(token)
+
+
+def attach_process(context: JobContext) -> None:
+    """Make `context` that of this process, for every thread: what a worker does when it starts."""
+    global _process  # noqa: PLW0603 - one context a process is the promise
+    with _lock:
+        _process = (os.getpid(), context, True)
+
+
+def create_job_ctx(
+    context_type: str = "auto",
+    *,
+    max_workers: int | None = None,
+    resources: Mapping[str, float] | None = None,
+    memory: int | None = None,
+    **options: Any,  # noqa: ARG001 - see below
+) -> JobContext:
+    """Return a context of a kind: "sync", "threadpool", "pool", or "auto".
+
+    "auto" is the context that this process is attached to, if it is a worker of a job, else a new
+    "threadpool": what costs nothing to start and needs nothing to be picklable. `max_workers` counts
+    threads or processes (None: one for each CPU). A "pool" has further `resources`, by name, and `memory`
+    for objects, in bytes (None: 30 % of the machine's); both, and further `options` of other engines
+    (`num_cpus`, ...), mean nothing to the contexts of one process.
+
+    Raises:
+        UnknownContextError: there is no such kind.
+        ContextUnavailableError: the kind can't be made here.
+    """
+    if context_type not in KINDS:
+        raise UnknownContextError(context_type, KINDS)
+    if context_type in _NOT_HERE:
+        alternative = "Use 'threadpool', which has the same methods in threads of this process."
+        raise ContextUnavailableError(context_type, _NOT_HERE[context_type], alternative)
+    if context_type == "sync":
+        return SyncContext()
+    if context_type == "pool":
+        from fray.job.pool import start_pool  # noqa: PLC0415 - asyncio and more, which few programs need
+
+        return start_pool(max_workers, resources=resources, memory=memory)
+    attached = _attached()
+    if context_type == "auto" and attached is not None:
+        return attached
+    return ThreadContext(max_workers)
+
+
+def create_context(kind: str = "auto", **options: Any) -> JobContext:
+    """Return a context of a kind; see `create_job_ctx`, of which this is an older name."""
+    return create_job_ctx(kind, **options)
+
+
+def fray_job_ctx(context_type: str = "auto", **options: Any) -> JobContext:
+    """Return a context of a kind; see `create_job_ctx`, of which this is an older name."""
+    return create_job_ctx(context_type, **options)
+
+
+def _attached() -> JobContext | None:
+    if _process is None:
+        return None
+    pid, context, attached = _process
+    return context if attached and pid == os.getpid() else None
+
+
+def _process_context() -> JobContext:
+    global _process  # noqa: PLW0603 - see attach_process
+    with _lock:
+        if _process is not None:
+            pid, context, _ = _process
+            # A forked child has its parent's contexts, but none of their threads.
+            if pid == os.getpid() and not getattr(context, "closed", False):
+                return context
+        made = create_job_ctx("auto")
+        _process = (os.getpid(), made, False)
+        return made

@@ -1,0 +1,99 @@
+"""What a task or an actor asks for besides its function. Data only: contexts decide what they can honour.
+
+Names and defaults are those that users of the earlier APIs wrote; a context that can't honour an option
+says so in docs/contexts.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from fray.errors import InvalidOptionError
+from fray.job.checks import (
+    check_count,
+    check_env,
+    check_exceptions,
+    check_name,
+    check_resources,
+    check_seconds,
+)
+
+__all__ = ["ActorOptions", "Lifetime", "TaskOptions"]
+
+
+class Lifetime(StrEnum):
+    """How long an actor lives: with the job that made it, or until somebody ends it."""
+
+    EPHEMERAL = "ephemeral"
+    DETACHED = "detached"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Lifetime:
+        if value == "non_detached":  # the spelling of Ray, and of an earlier API
+            return cls.EPHEMERAL
+        legal = "'ephemeral', 'non_detached', 'detached'"
+        raise InvalidOptionError("lifetime", repr(value), legal)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions:
+    """How a task runs.
+
+    `resources` are slots by name: "CPU", "GPU", "TPU", "memory" (bytes), or a name of your own; None is
+    one CPU. `max_calls` ends the worker's process after that many calls. `retries` is how often a task is
+    run again when its worker is lost, and when it raises one of `retry_exceptions` (True: any, False:
+    none). `timeout` limits one run, in seconds. `env` and `runtime_env` describe the worker's process.
+    """
+
+    resources: Mapping[str, float] | None = None
+    name: str | None = None
+    max_calls: int | None = None
+    env: Mapping[str, str] | None = None
+    retries: int = 3
+    retry_exceptions: bool | tuple[type[BaseException], ...] = False
+    timeout: float | None = None
+    runtime_env: Any = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        check_name("name", self.name)
+        check_resources(self.resources)
+        check_env(self.env)
+        check_count("retries", self.retries, 0)
+        if self.max_calls is not None:
+            check_count("max_calls", self.max_calls, 1)
+        if self.timeout is not None:
+            check_seconds("timeout", self.timeout)
+        exceptions = check_exceptions("retry_exceptions", self.retry_exceptions)
+        object.__setattr__(self, "retry_exceptions", exceptions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorOptions:
+    """How an actor lives.
+
+    `name` is what others find it by; `get_if_exists` takes the one that has the name already. `resources`
+    as in `TaskOptions`. `max_concurrency` calls run at once, in the order of their submission.
+    `max_restarts` is how often it is constructed anew after its process was lost; `max_task_retries` how
+    often a call that was lost with it is made again.
+    """
+
+    name: str | None = None
+    get_if_exists: bool = False
+    resources: Mapping[str, float] | None = None
+    lifetime: Lifetime = Lifetime.EPHEMERAL
+    max_concurrency: int = 1
+    max_restarts: int = 0
+    max_task_retries: int = 0
+    env: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        check_name("name", self.name)
+        check_resources(self.resources)
+        check_env(self.env)
+        check_count("max_concurrency", self.max_concurrency, 1)
+        check_count("max_restarts", self.max_restarts, 0)
+        check_count("max_task_retries", self.max_task_retries, 0)
+        object.__setattr__(self, "lifetime", Lifetime(self.lifetime))

@@ -1,0 +1,62 @@
+"""What options of tasks and actors mean to a pool: its shapes and profiles. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fray.job.checks import check_env
+from fray.job.options import ActorOptions, TaskOptions
+from fray.runtime.pool.messages import DEFAULT_SHAPE, PLAIN, ActorId, Profile, Shape
+from fray.runtime.pool.objects.values import encode
+
+__all__ = ["actor_profile", "actor_shape", "retried_exceptions", "task_profile", "task_shape"]
+
+
+def task_shape(options: TaskOptions) -> Shape:
+    """Return what a task holds while it runs: one CPU unless it says otherwise."""
+    return DEFAULT_SHAPE if options.resources is None else _shape({"CPU": 1.0, **options.resources})
+
+
+def actor_shape(options: ActorOptions) -> Shape:
+    """Return what an actor holds while it lives: no CPU unless it says otherwise."""
+    return _shape(options.resources or {})
+
+
+def task_profile(options: TaskOptions) -> Profile:
+    """Return what the worker's process of a task must be. Raises `InvalidOptionError`."""
+    if options.runtime_env is None and not options.env and not options.max_calls:
+        return PLAIN
+    env = {**_environment(options.runtime_env), **(options.env or {})}
+    check_env(env)
+    return Profile(env=tuple(sorted(env.items())), max_calls=options.max_calls or 0)
+
+
+def actor_profile(options: ActorOptions, actor: ActorId) -> Profile:
+    """Return what the worker's process of an actor must be: its own, if the actor holds CPUs."""
+    env = tuple(sorted((options.env or {}).items()))
+    return Profile(env=env, actor=actor if dict(actor_shape(options)).get("CPU") else 0)
+
+
+def retried_exceptions(options: TaskOptions) -> tuple[bytes, int]:
+    """Return the encoded tuple of exceptions after which a task is run again (empty: any), and how often.
+
+    Raises `SerializationError`.
+    """
+    if not options.retry_exceptions:
+        return b"", 0
+    if options.retry_exceptions is True:
+        return b"", options.retries
+    return encode(options.retry_exceptions, what="retry_exceptions").to_bytes(), options.retries
+
+
+def _environment(runtime_env: Any) -> Mapping[str, str]:
+    """Return the variables of a runtime environment: an object with `env`, or Ray's dict of `env_vars`."""
+    if isinstance(runtime_env, Mapping):
+        named: Mapping[str, str] = runtime_env.get("env_vars") or {}
+        return named
+    return getattr(runtime_env, "env", None) or {}
+
+
+def _shape(resources: Mapping[str, float]) -> Shape:
+    return tuple(sorted((name, float(amount)) for name, amount in resources.items() if amount))

@@ -1,0 +1,88 @@
+"""A context that runs tasks in threads of this process: the default on a laptop."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from fray.errors import PoolClosedError, TaskCancelledError, TaskTimeoutError
+from fray.job.cells import when_ready
+from fray.job.checks import check_count
+from fray.job.in_process import InProcessContext
+from fray.job.local_actors import LocalActor
+from fray.job.local_refs import LocalRef
+from fray.job.options import ActorOptions
+from fray.job.streams import BufferedStream
+from fray.job.tasks import Task
+from fray.job.workers import ThreadWorkers, current_slot
+
+__all__ = ["ThreadContext"]
+
+STREAM_ITEMS = 64
+"""Items of a generator task that may wait for a reader; then the generator pauses and lends its slot."""
+
+
+class ThreadContext(InProcessContext):
+    """Runs up to `max_workers` tasks at once (None: as many as there are CPUs), each actor beside them.
+
+    A task that waits for another lends its place, so nested tasks never deadlock. A generator task runs
+    ahead of its reader by a bounded number of items; a generator method of an actor by any number, since
+    the actor's other calls wait for its end.
+    """
+
+    def __init__(self, max_workers: int | None = None) -> None:
+        workers = os.cpu_count() or 1 if max_workers is None else check_count("max_workers", max_workers, 1)
+        super().__init__(workers=workers)
+        self._workers = ThreadWorkers(workers, name=self._id)
+
+    def shutdown(self) -> None:
+        """End the context; code that runs goes on, and nobody hears of it."""
+        super().shutdown()
+        self._workers.close()
+
+    def _start(self, task: Task, actor: LocalActor | None) -> None:
+        if actor is not None:
+            # Its arguments are waited for in its turn: a later call must not overtake it.
+            self._enqueue(task, actor.workers or self._workers)
+            return
+        call = task.call
+        refs = [item for item in (*call.args, *call.kwargs.values()) if isinstance(item, LocalRef)]
+        when_ready([ref.waitable for ref in refs], partial(self._enqueue, task, self._workers))
+
+    def _enqueue(self, task: Task, workers: ThreadWorkers) -> None:
+        try:
+            workers.submit(partial(self._run_in_thread, task))
+        except PoolClosedError:
+            self._end(task, TaskCancelledError(task.name))
+
+    def _run_in_thread(self, task: Task) -> None:
+        task.slot = current_slot()
+        self._run(task)
+
+    def _new_stream(self, task: Task) -> BufferedStream:
+        return BufferedStream(STREAM_ITEMS if task.actor is None else None)
+
+    def _new_actor(self, actor_id: str, instance: Any, options: ActorOptions) -> LocalActor:
+        return LocalActor(actor_id, instance, options, own_threads=True)
+
+    @contextlib.contextmanager
+    def _time_limit(self, task: Task) -> Iterator[None]:
+        limit = task.options.timeout
+        if limit is None:
+            yield
+            return
+        timer = threading.Timer(limit, self._end, args=(task, TaskTimeoutError(task.name, limit)))
+        timer.daemon = True
+        started = time.monotonic()
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+        if time.monotonic() - started > limit:  # where the timer's thread hasn't had its turn yet
+            raise TaskTimeoutError(task.name, limit)

@@ -1,0 +1,8 @@
+"""The second API's names for contexts; they live in `fray.job`."""
+
+from __future__ import annotations
+
+from fray.job import JobContext as ExecutionContext
+from fray.job import SyncContext, ThreadContext, create_context, fray_job_ctx
+
+__all__ = ["ExecutionContext", "SyncContext", "ThreadContext", "create_context", "fray_job_ctx"]

@@ -1,0 +1,378 @@
+"""A process's view of the pool: the objects that it refers to, what is known of them, and waiting for them.
+
+The driver has one, and so has each worker. What a client says to the head goes through `post`, what the
+head says comes by `deliver`; sockets, processes and encodings are elsewhere, and so is what users see.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from fray.errors import GetTimeoutError, PoolClosedError
+from fray.runtime.pool.client.backpressure import SubmitLimit
+from fray.runtime.pool.client.waiting import Answer, Entry, StreamEntry, Waiter, acquire
+from fray.runtime.pool.messages import (
+    CLIENT_BITS,
+    ActorId,
+    ActorSpec,
+    ActorSubmitted,
+    AnswerActor,
+    ClientId,
+    Deliver,
+    DeliverItem,
+    Event,
+    Failed,
+    FetchFailed,
+    Inline,
+    ItemsConsumed,
+    ObjectId,
+    ObjectPut,
+    ObjectsWanted,
+    Outcome,
+    RefsAdded,
+    RefsReleased,
+    Stored,
+    TaskCancelled,
+    TaskSpec,
+    TaskSubmitted,
+)
+
+__all__ = ["PoolClient"]
+
+
+class PoolClient:
+    """Submits, waits, and counts references for one process. All threads may use it.
+
+    `post` takes an event to the head, in order, and doesn't block for long; it may be called by any thread.
+    `blocking` is entered while a thread waits (a worker's task gives its resources back meanwhile), with what
+    ends the waiting from another thread. `limit` is that of the driver's submissions. `eager`: results are
+    asked for as they are submitted, since it costs nothing where the head is in the same process. `defer`
+    takes an event that may wait for the next one.
+    """
+
+    def __init__(
+        self,
+        client: ClientId,
+        post: Callable[[Event], None],
+        *,
+        blocking: Callable[[Callable[[], None]], AbstractContextManager[object]] = nullcontext,
+        limit: SubmitLimit | None = None,
+        eager: bool = False,
+        defer: Callable[[Event], None] | None = None,
+    ) -> None:
+        self.id = client
+        self._post = post
+        self._blocking = blocking
+        self._limit = limit
+        self._eager = eager
+        self._defer = defer or post
+        self._ids = itertools.count((client << CLIENT_BITS) + 1)
+        self._lock = threading.Lock()
+        self._entries: dict[ObjectId, Entry] = {}
+        self._waiters: dict[Waiter, None] = {}
+        self._answers: dict[ActorId, Answer] = {}
+        # Handles die at any moment, in any thread, even in one that holds the lock: they are only noted.
+        self._dropped: deque[Entry] = deque()
+        self._end: Failed | None = None
+
+    # --- references ----------------------------------------------------------------------------------------
+
+    def new_id(self) -> ObjectId:
+        """Return an identity that no other object of the pool has."""
+        return next(self._ids)
+
+    def refer(self, object_id: ObjectId) -> Entry:
+        """Return the entry of an object whose reference was just read; one more handle stands for it."""
+        with self._lock:
+            return self._refer(object_id)
+
+    def _refer(self, object_id: ObjectId) -> Entry:
+        entry = self._entries.get(object_id)
+        if entry is not None:
+            entry.handles += 1
+            return entry
+        entry = self._entries[object_id] = Entry(object_id, self._end)
+        # Posted under the lock, so that no release of the same object can overtake it.
+        self._post(RefsAdded((object_id,)))
+        return entry
+
+    def drop(self, entry: Entry) -> None:
+        """Note that a handle of `entry` is gone; safe in a finalizer."""
+        self._dropped.append(entry)
+
+    def flush(self) -> None:
+        """Tell the head of what was dropped. Not for finalizers: they may run within this object."""
+        if self._dropped:
+            with self._lock:
+                self._flush()
+
+    def _flush_if_free(self) -> None:
+        # Finalizers may submit and put, in a thread that holds the lock, which would wait for itself.
+        if self._lock.acquire(blocking=False):
+            try:
+                self._flush()
+            finally:
+                self._lock.release()
+
+    def _flush(self) -> None:
+        released: list[ObjectId] = []
+        abandoned: list[ObjectId] = []
+        while self._dropped:
+            entry = self._dropped.popleft()
+            entry.handles -= 1
+            if entry.handles:
+                continue
+            self._entries.pop(entry.id, None)
+            released.append(entry.id)
+            if isinstance(entry, StreamEntry):
+                released += [item.id for item in entry.items]
+                for item in entry.items:
+                    self._entries.pop(item.id, None)
+                if entry.outcome is None:
+                    abandoned.append(entry.id)
+        for task in abandoned:
+            self._post(TaskCancelled(task))
+        if released:
+            self._defer(RefsReleased(tuple(released)))
+
+    # --- what is asked for ---------------------------------------------------------------------------------
+
+    def submit(self, spec: TaskSpec, blob: bytes) -> Entry:
+        """Ask for a task; return the entry of its result. Blocks while the driver's limit is reached.
+
+        Raises `PoolClosedError`.
+        """
+        if self._limit is not None:
+            if self._limit.full and self._may_wait():
+                self._limit.wait_for_room()
+            self._limit.count(len(spec.args))
+        self._check_open()
+        entry = StreamEntry(spec.id) if spec.streaming else Entry(spec.id)
+        entry.wanted = self._eager or spec.streaming
+        self._entries[spec.id] = entry
+        if self._dropped:
+            self._flush_if_free()
+        self._post(TaskSubmitted(spec, blob, entry.wanted))
+        if self._end is not None:
+            self._end_entry(entry, self._end)  # `close` may have come before the entry was there
+        return entry
+
+    def _may_wait(self) -> bool:
+        """Whether this thread isn't within this object, as a finalizer may be: the head would wait for it."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        self._lock.release()
+        return True
+
+    def fail(self, object_id: ObjectId) -> Entry:
+        """Return the entry of a result that there won't be, since the pool has ended."""
+        return Entry(object_id, self._end)
+
+    def put(self, object_id: ObjectId, outcome: Inline | Stored) -> Entry:
+        """Tell of a value that was kept; return its entry."""
+        self._check_open()
+        entry = self._entries[object_id] = Entry(object_id, outcome)
+        if self._dropped:
+            self._flush_if_free()
+        self._post(ObjectPut(object_id, outcome))
+        return entry
+
+    def create_actor(self, spec: ActorSpec, blob: bytes) -> tuple[Entry, bytes] | Failed:
+        """Ask for an actor; return its entry (another's, with `get_if_exists`), or why there is none.
+
+        With the entry come the `methods` that the found actor's creator has written; empty: it is a new one.
+        Blocks for a named one until the head has answered; nothing but a new one can come of others.
+        """
+        self._check_open()
+        if not spec.name:
+            entry = self._entries[spec.id] = Entry(spec.id)
+            self._post(ActorSubmitted(spec, blob))
+            return entry, b""
+        waiting = Answer()
+        with self._lock:
+            self._check_open()
+            self._answers[spec.id] = waiting
+        self._post(ActorSubmitted(spec, blob))
+        try:
+            with self._blocking(waiting.arrived.set):
+                waiting.arrived.wait()
+        finally:
+            with self._lock:
+                # An answer that comes later is for nobody, and what it tells of is released.
+                del self._answers[spec.id]
+        if waiting.result is None:
+            raise PoolClosedError(self._end.name if self._end else "the pool")
+        return waiting.result if isinstance(waiting.result, Failed) else (waiting.result, waiting.methods)
+
+    def cancel(self, entry: Entry, *, force: bool) -> None:
+        """Ask for a task to be cancelled."""
+        self._check_open()
+        self._post(TaskCancelled(entry.id, force))
+
+    @property
+    def end(self) -> Failed | None:
+        """The outcome of all that hadn't ended when the pool did; None while it goes on."""
+        return self._end
+
+    def _check_open(self) -> None:
+        if self._end is not None:
+            raise PoolClosedError(self._end.name)
+
+    # --- waiting -------------------------------------------------------------------------------------------
+
+    def wait(self, entries: Iterable[Entry], needed: int, timeout: float | None = None) -> bool:
+        """Block until `needed` of `entries` are ready; return whether it came to that.
+
+        `timeout` is in seconds; None: as long as it takes.
+        """
+        with self._lock:
+            self._flush()
+            # Little for each: who takes one result after the other waits for all that are left each time.
+            distinct = dict.fromkeys(entries)
+            pending = [entry for entry in distinct if not entry.ready]
+            missing = min(needed, len(distinct)) - (len(distinct) - len(pending))
+            if missing <= 0:
+                return True
+            self._check_open()
+            wanted = [entry for entry in pending if not entry.wanted]
+            for entry in wanted:
+                entry.wanted = True
+            if wanted:
+                self._post(ObjectsWanted(tuple(entry.id for entry in wanted)))
+            if timeout is not None and timeout <= 0:
+                return False
+            waiter = Waiter(set(pending), missing)
+            self._waiters[waiter] = None
+        try:
+            with self._blocking(lambda: self._wake(waiter)):
+                return acquire(waiter.lock, timeout)
+        finally:
+            with self._lock:
+                del self._waiters[waiter]
+
+    def _wake(self, waiter: Waiter) -> None:
+        with self._lock:
+            waiter.end()
+
+    def await_outcome(self, entry: Entry, timeout: float | None, name: str) -> Outcome:
+        """Return the outcome of an object, blocking until it's there; `end` if the pool ends first.
+
+        Raises `GetTimeoutError` after `timeout` seconds.
+        """
+        outcome = entry.outcome
+        if outcome is None:
+            if not self.wait((entry,), 1, timeout):
+                raise GetTimeoutError(name, timeout or 0.0)
+            outcome = entry.outcome
+        if outcome is None:  # another thread has found it unreadable, or this one was told to end its wait
+            self._check_open()
+            return self.await_outcome(entry, timeout, name)
+        return outcome
+
+    def reject(self, entry: Entry, outcome: Stored, reason: str) -> None:
+        """Tell that an object couldn't be read where `outcome` says; it's waited for anew."""
+        with self._lock:
+            if entry.outcome is outcome:
+                entry.outcome, entry.ready, entry.wanted = None, False, True
+                if self._end is not None:
+                    self._end_entry(entry, self._end)
+                self._post(FetchFailed(entry.id, outcome.host, reason))
+
+    def next_item(self, stream: StreamEntry, timeout: float | None = None) -> Entry | None:
+        """Return the next item of a generator with one handle of it, or None at its end (see `outcome`).
+
+        Raises `GetTimeoutError` after `timeout` seconds.
+        """
+        while True:
+            with self._lock:
+                if stream.items:
+                    item = stream.items.popleft()
+                    stream.consumed += 1
+                    stream.ready = bool(stream.items) or stream.outcome is not None
+                    self._post(ItemsConsumed(stream.id, stream.consumed))
+                    return item
+                if stream.outcome is not None:
+                    return None
+            if not self.wait((stream,), 1, timeout):
+                raise GetTimeoutError("the generator's next item", timeout or 0.0)
+
+    # --- what the head says --------------------------------------------------------------------------------
+
+    def deliver(self, news: Sequence[Deliver | DeliverItem | AnswerActor]) -> None:
+        """Take what the head tells this client; called by one thread, in the head's order."""
+        with self._lock:
+            for message in news:
+                kind = type(message)
+                if kind is Deliver:
+                    self._take(message)  # type: ignore[arg-type]
+                elif kind is DeliverItem:
+                    self._take_item(message)  # type: ignore[arg-type]
+                else:
+                    self._take_answer(message)  # type: ignore[arg-type]
+
+    def _take(self, message: Deliver) -> None:
+        entry = self._entries.get(message.id)
+        if entry is None or entry.outcome is not None:
+            return  # dropped, or told twice because it was asked for anew
+        entry.outcome = message.outcome
+        entry.wanted = False
+        entry.ready = True
+        self._note(entry)
+
+    def _take_item(self, message: DeliverItem) -> None:
+        stream = self._entries.get(message.task)
+        if not isinstance(stream, StreamEntry):
+            self._post(RefsReleased((message.id,)))
+            return
+        item = self._entries[message.id] = Entry(message.id, message.outcome)
+        stream.items.append(item)
+        stream.ready = True
+        self._note(stream)
+
+    def _take_answer(self, message: AnswerActor) -> None:
+        waiting = self._answers.get(message.asked)
+        if waiting is None:
+            if message.error is None and message.actor not in self._entries:
+                self._post(RefsReleased((message.actor,)))
+            return
+        # At once: a release of the same actor by another thread would undo what the head has counted.
+        waiting.methods = message.methods
+        waiting.result = message.error or self._refer(message.actor)
+        waiting.arrived.set()
+
+    def _note(self, entry: Entry) -> None:
+        for waiter in self._waiters:
+            waiter.note(entry)
+
+    def close(self, what: str = "the pool") -> None:
+        """End all waiting: the head is gone. What is known stays known; what isn't has failed.
+
+        `what` has ended, in words, as in `PoolClosedError`; the first call's counts.
+        """
+        with self._lock:
+            if self._end is None:
+                self._end = Failed(b"", PoolClosedError.__name__, what)
+            for entry in list(self._entries.values()):  # `submit` adds to it without the lock
+                self._end_entry(entry, self._end)
+            for waiter in self._waiters:
+                waiter.end()
+            for waiting in self._answers.values():
+                waiting.arrived.set()
+        if self._limit is not None:
+            self._limit.close()
+
+    def close_in_fork(self) -> None:
+        """Close, in a forked child: the lock may be held by a thread that only the parent has."""
+        self._lock = threading.Lock()
+        self._limit = None
+        self._waiters.clear()
+        self._answers.clear()
+        self.close("the parent process's pool")
+
+    def _end_entry(self, entry: Entry, end: Failed) -> None:
+        if entry.outcome is None:
+            entry.outcome, entry.ready = end, True

@@ -1,0 +1,226 @@
+"""Which task a thread or coroutine of this process runs, and how that task is stopped or waits.
+
+The client reads it to name the parent of what a task submits and to tell that the task waits; those who run
+tasks set it. How tasks get here and what becomes of their results is no concern of this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from typing import ParamSpec, Protocol, TypeVar
+
+from fray.runtime.pool.messages import ObjectId
+
+__all__ = [
+    "OnWait",
+    "RunningTask",
+    "TaskInterrupt",
+    "current_task",
+    "set_current_task",
+    "shielded",
+    "uninterrupted",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_UNTIL_RAISED = 1000
+"""Turns of a loop in which a thread raises what it was sent, unless a finalizer swallows it there."""
+
+
+class TaskInterrupt(BaseException):
+    """Raised inside a task that was cancelled; code that swallows it runs on until its worker is stopped."""
+
+
+class OnWait(Protocol):
+    """Is told when a task begins and ends to wait for objects, so that others can use what it holds."""
+
+    def blocked(self, task: RunningTask) -> None:
+        """Take note that the task waits."""
+
+    def unblocked(self, task: RunningTask) -> None:
+        """Take note that the task goes on."""
+
+
+class RunningTask:
+    """A task, or a call of an actor's method, from its arrival in this process to its end.
+
+    Parameters: its `id` and `name`; `on_wait`, or None where nothing is to be given away while it waits.
+    """
+
+    __slots__ = (
+        "_interrupted",
+        "_lock",
+        "_on_wait",
+        "_telling",
+        "_thread",
+        "_waits",
+        "_wakers",
+        "id",
+        "name",
+    )
+
+    def __init__(self, id: ObjectId, name: str, on_wait: OnWait | None = None) -> None:  # noqa: A002
+        self.id = id
+        self.name = name
+        self._on_wait = on_wait
+        self._lock = threading.Lock()
+        self._telling = threading.Lock()
+        self._thread = 0
+        self._interrupted = False
+        self._waits = 0
+        self._wakers: list[Callable[[], None]] = []
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the task was told to end."""
+        return self._interrupted
+
+    def enter(self) -> None:
+        """Let this thread be interrupted from now on, until `leave`.
+
+        Raises `TaskInterrupt` if the task was told to end before.
+        """
+        with self._lock:
+            if not self._interrupted:
+                self._thread = threading.get_ident()
+                return
+        raise TaskInterrupt
+
+    def leave(self) -> None:
+        """Let this thread no longer be interrupted: no `TaskInterrupt` is raised after this has returned."""
+        asked = False
+        while True:
+            try:
+                with self._lock:
+                    self._thread = 0
+                if not self._interrupted:
+                    return
+                # It may be on its way to this thread still, or have come already. Asking for it takes the
+                # place of one on its way, so that one comes now and none later. Taking it back instead (by
+                # NULL) would leave CPython looking for it for ever, and hanging once somebody traces.
+                asked = True
+                _raise_in(threading.get_ident())
+                for _ in range(_UNTIL_RAISED):
+                    pass
+            except TaskInterrupt:
+                if asked:
+                    return
+
+    def interrupt(self) -> None:
+        """End the task: raise `TaskInterrupt` in its thread, and wake it if it waits for objects.
+
+        A thread inside a long call of a C function sees it when that has returned.
+        """
+        with self._lock:
+            if self._interrupted:
+                return
+            self._interrupted = True
+            if self._thread:
+                _raise_in(self._thread)
+            wakers = tuple(self._wakers)
+        for wake in wakers:
+            wake()
+
+    @contextlib.contextmanager
+    def shielded(self) -> Iterator[None]:
+        """Keep interrupts from this thread within the block: it must not be left half done.
+
+        Raises `TaskInterrupt` after the block if the task was told to end meanwhile.
+        """
+        if self._thread != threading.get_ident():
+            yield
+            return
+        self.leave()
+        try:
+            yield
+        finally:
+            self.enter()
+
+    @contextlib.contextmanager
+    def woken_by(self, wake: Callable[[], None]) -> Iterator[None]:
+        """Let `wake` be called, from another thread, if the task is told to end within the block.
+
+        Raises `TaskInterrupt` if the task was told to end before.
+        """
+        with self._lock:
+            if self._interrupted:
+                raise TaskInterrupt
+            self._wakers.append(wake)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._wakers.remove(wake)
+
+    @contextlib.contextmanager
+    def waiting(self, wake: Callable[[], None]) -> Iterator[None]:
+        """Give away what the task holds while the block waits for objects.
+
+        `wake` is called as by `woken_by`; the block should return then. A task whose threads wait at the same
+        time counts as waiting once.
+
+        Raises `TaskInterrupt` if the task was told to end before.
+        """
+        with self.shielded(), self.woken_by(wake):
+            if self._on_wait is None:
+                yield
+                return
+            self._count_waits(+1, self._on_wait.blocked)
+            try:
+                yield
+            finally:
+                self._count_waits(-1, self._on_wait.unblocked)
+
+    def _count_waits(self, difference: int, tell: Callable[[RunningTask], None]) -> None:
+        # Told under a lock of its own, so that what is told has the order of what happened.
+        with self._telling:
+            before, self._waits = self._waits, self._waits + difference
+            if not (before and self._waits):
+                tell(self)
+
+
+def _raise_in(thread: int) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(TaskInterrupt))
+
+
+_current: ContextVar[RunningTask | None] = ContextVar("fray_running_task", default=None)
+
+
+def current_task() -> RunningTask | None:
+    """Return the task that this code runs in; None outside of tasks, and in threads that a task started."""
+    return _current.get()
+
+
+def shielded() -> AbstractContextManager[None]:
+    """Keep interrupts from this thread within a block, whichever task it runs."""
+    task = _current.get()
+    return contextlib.nullcontext() if task is None else task.shielded()
+
+
+def uninterrupted(function: Callable[P, R]) -> Callable[P, R]:
+    """Let no interrupt of the running task into a function; one that comes meanwhile is raised at its end.
+
+    For what tasks call that takes locks or makes references: left half done, it would stop the whole worker.
+    """
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        task = _current.get()
+        if task is None:
+            return function(*args, **kwargs)
+        with task.shielded():
+            return function(*args, **kwargs)
+
+    return call
+
+
+def set_current_task(task: RunningTask) -> None:
+    """Let the present context's code be that of `task`."""
+    _current.set(task)

@@ -1,0 +1,180 @@
+"""Between the state machine and the world: hands it each event, and each of its commands to whom it is for.
+
+All on the loop's thread, so that nothing of it needs a lock. It decides nothing, and it never looks into a
+value. Where events come from is the business of `inbox` and `membership`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from fray.runtime.pool.client.backpressure import SubmitLimit
+from fray.runtime.pool.head.peers import Peers
+from fray.runtime.pool.machine.message_checks import RefusedMessageError
+from fray.runtime.pool.messages import (
+    DRIVER,
+    AnswerActor,
+    CancelTask,
+    ClientId,
+    CreateActor,
+    Deliver,
+    DeliverItem,
+    EndActor,
+    Event,
+    ForgetFunctions,
+    FreeObject,
+    ReclaimTasks,
+    ResumeGenerator,
+    RunTask,
+    SetTimer,
+    SpillObject,
+    StartWorker,
+    StopWorker,
+    TimerFired,
+)
+from fray.runtime.pool.objects.store import HostStore
+from fray.runtime.pool.state import PoolState
+
+__all__ = ["Dispatcher", "ToClient"]
+
+ToWorker: TypeAlias = (
+    RunTask | CreateActor | EndActor | CancelTask | ReclaimTasks | ResumeGenerator | ForgetFunctions
+)
+ToClient: TypeAlias = Deliver | DeliverItem | AnswerActor
+
+
+class Dispatcher:
+    """Feeds `state` and carries out its commands; what these send leaves with the next `flush`.
+
+    Parameters: the `loop` for timers; `state`, fresh; the `store` of the driver's own host; the `peers` to
+    send to; the driver's `limit`, which is told what has ended.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        state: PoolState,
+        *,
+        store: HostStore,
+        peers: Peers,
+        limit: SubmitLimit,
+    ) -> None:
+        self.state = state
+        self.stopped = False
+        """Whether the pool has ended: nobody is to bring any event from here on. Any thread may set it."""
+        self.on_news: Callable[[list[ToClient]], None] = _nothing
+        """Takes what is for the driver's own client."""
+        self._loop = loop
+        self._store = store
+        self._peers = peers
+        self._limit = limit
+        self._news: list[ToClient] = []
+        self._carry_out: dict[type, Callable[[Any], None]] = {
+            **dict.fromkeys((Deliver, DeliverItem, AnswerActor), self._to_client),
+            **dict.fromkeys(
+                (
+                    RunTask,
+                    CreateActor,
+                    EndActor,
+                    CancelTask,
+                    ReclaimTasks,
+                    ResumeGenerator,
+                    ForgetFunctions,
+                ),
+                self._to_worker,
+            ),
+            StartWorker: self._start_worker,
+            StopWorker: self.stop_worker,
+            FreeObject: self._free,
+            SpillObject: self._spill,
+            SetTimer: self._set_timer,
+        }
+
+    # --- events --------------------------------------------------------------------------------------------
+
+    def handle(self, source: ClientId, event: Event) -> None:
+        """Let the state machine decide upon an event, and carry that out.
+
+        Raises `RefusedMessageError` for what a worker shouldn't have sent, after what was decided before; for
+        an event of the driver whatever the state machine raises.
+        """
+        carry_out = self._carry_out
+        try:
+            commands = self.state.handle(source, event, time.monotonic())
+        except Exception as error:
+            if source == DRIVER:
+                raise
+            for command in self.state.take_decided():
+                carry_out[type(command)](command)
+            if isinstance(error, RefusedMessageError):
+                raise
+            problem = f"can't be dealt with: {type(error).__name__}: {error}"
+            raise RefusedMessageError(type(event).__name__, problem) from error
+        for command in commands:
+            carry_out[type(command)](command)
+
+    def handle_later(self, seconds: float, source: ClientId, event: Event) -> None:
+        """Handle the event after some seconds, if the pool hasn't ended by then."""
+        self._loop.call_later(seconds, self._handle_now, source, event)
+
+    def _handle_now(self, source: ClientId, event: Event) -> None:
+        if not self.stopped:
+            self.handle(source, event)
+            self.flush()
+
+    def flush(self) -> None:
+        """Let all have what was decided for them."""
+        if self._news:
+            news, self._news = self._news, []
+            self.on_news(news)
+        if self._peers.unsent:
+            self._peers.flush()
+        if self._limit.has_waiters:
+            self._limit.note_ended(*self.state.driver_ended)
+
+    # --- commands ------------------------------------------------------------------------------------------
+
+    def _to_worker(self, command: ToWorker) -> None:
+        peer = self._peers.workers.get(command.worker)
+        # Without a connection it is lost, and the state will hear so.
+        if peer is not None:
+            self._peers.send(peer, command)
+
+    def _to_client(self, command: ToClient) -> None:
+        if command.client == DRIVER:
+            self._news.append(command)
+            return
+        peer = self._peers.workers.get(command.client)
+        if peer is not None:
+            self._peers.send(peer, command)
+
+    def _start_worker(self, command: StartWorker) -> None:
+        self._peers.expect_worker(command.worker, command.host)
+        self._peers.send_to_nanny(command.host, command)
+
+    def stop_worker(self, command: StopWorker) -> None:
+        """Have a worker stopped: by itself, or by its nanny if it is to be killed or isn't connected."""
+        host = self._peers.home_of(command.worker)
+        peer = self._peers.workers.get(command.worker)
+        if not command.kill and peer is not None:
+            self._peers.send(peer, command)  # so it can't overtake a task that was sent before
+        elif host is not None:
+            self._peers.send_to_nanny(host, command)
+
+    def _free(self, command: FreeObject) -> None:
+        self._store.free(command.id)
+        # Readers on other hosts have copies, of which only they know.
+        self._peers.send_to_other_hosts(command)
+
+    def _spill(self, command: SpillObject) -> None:
+        self._peers.send_to_nanny(command.host, command)
+
+    def _set_timer(self, command: SetTimer) -> None:
+        self.handle_later(command.seconds, DRIVER, TimerFired(command.key))
+
+
+def _nothing(_: list[ToClient]) -> None:
+    pass

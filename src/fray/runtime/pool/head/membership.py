@@ -1,0 +1,241 @@
+"""Who joins and leaves the pool by a connection, and what they say meanwhile, checked before it is believed.
+
+On the loop's thread. What comes of it goes to the `dispatcher` as events; who is connected is in `peers`. One
+that sends what can't be taken is lost, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fray.errors import TransportError
+from fray.runtime.pool.head.dispatcher import Dispatcher
+from fray.runtime.pool.head.peers import Peer, Peers
+from fray.runtime.pool.machine.message_checks import RefusedMessageError, check_message
+from fray.runtime.pool.machine.resources import HOMELESS_SECONDS
+from fray.runtime.pool.message_codec import decode_messages
+from fray.runtime.pool.messages import (
+    DRIVER,
+    ClientLost,
+    FetchFailed,
+    FilesFound,
+    HostId,
+    HostJoined,
+    HostLost,
+    HostWelcome,
+    NannyHello,
+    NannyLost,
+    ObjectSpilled,
+    ObjectsWanted,
+    StopWorker,
+    TaskDone,
+    WorkerHello,
+    WorkerId,
+    WorkerJoined,
+    WorkerLost,
+)
+from fray.runtime.pool.objects.store import HostStore
+from fray.runtime.pool.transport.endpoints import Connection
+from fray.runtime.pool.transport.frames import Frame
+from fray.runtime.pool.transport.refusals import RefusalCounts
+
+__all__ = ["Membership"]
+
+_log = logging.getLogger(__name__)
+
+NEWS_OF_DEATH_SECONDS = 2.0
+"""How long the head waits for a nanny to say why a worker's connection has ended."""
+REFETCH_SECONDS = 0.5
+"""Pause before a reader tries again that failed while this host's nanny was being replaced."""
+REPLACED_SECONDS = 30.0
+"""How long after that loss it is taken for the cause."""
+
+
+class Membership:
+    """Hears connections: greets nannies and workers, passes on what they say, and tells of their loss.
+
+    Parameters: the `loop` for timers; the `dispatcher` of their events; the table of `peers`; the `store` of
+    the driver's own host; `refusals`, where those are counted that were cut off.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        dispatcher: Dispatcher,
+        *,
+        peers: Peers,
+        store: HostStore,
+        refusals: RefusalCounts,
+    ) -> None:
+        self.welcome: HostWelcome | None = None
+        """What nannies of other hosts are told of the pool; None: none is awaited."""
+        self.on_nanny_lost: Callable[[], bool] = lambda: False
+        """Starts another nanny for the driver's own host; False: the host is lost."""
+        self._loop = loop
+        self._dispatcher = dispatcher
+        self._handle = dispatcher.handle
+        self._peers = peers
+        self._store = store
+        self._refusals = refusals
+        self._numbers = itertools.count(peers.host + 1)
+        self._nanny_lost_at = -REPLACED_SECONDS
+
+    def on_connection(self, connection: Connection) -> None:
+        """Hear a connection from here on."""
+        peer = Peer(connection)
+        connection.on_frame = partial(self._on_frame, peer)
+        connection.on_lost = partial(self._on_lost, peer)
+
+    # --- what they say -------------------------------------------------------------------------------------
+
+    def _on_frame(self, peer: Peer, frame: Frame) -> None:
+        if self._dispatcher.stopped:
+            return
+        # Only authenticated peers get here: the transport hands over no frame before.
+        try:
+            messages = decode_messages(frame.body)
+        except Exception as error:  # noqa: BLE001 - whatever unpickling what isn't ours raises
+            refused = RefusedMessageError("a frame", f"can't be read: {type(error).__name__}: {error}")
+            refused.__cause__ = error
+            self._cut_off(peer, refused)
+            return
+        try:
+            for message in messages:
+                if peer.worker is not None:
+                    # The state looks at ends of tasks itself, where that costs nothing.
+                    if type(message) is TaskDone or self._is_for_state(peer.worker, message):
+                        self._handle(peer.worker, message)
+                    continue
+                check_message(message)
+                if peer.host is not None:
+                    self._hear_nanny(peer.host, message)
+                else:
+                    self._greet(peer, message)
+        except RefusedMessageError as error:
+            self._cut_off(peer, error)
+        self._dispatcher.flush()
+
+    def _is_for_state(self, worker: WorkerId, message: Any) -> bool:
+        """Whether a message is to be handled now. Raises `RefusedMessageError` for what isn't one."""
+        check_message(message)
+        if type(message) is FetchFailed and self._is_still_here(message):
+            self._dispatcher.handle_later(REFETCH_SECONDS, worker, ObjectsWanted((message.id,)))
+            return False
+        return True
+
+    def _is_still_here(self, failed: FetchFailed) -> bool:
+        """Whether a reader failed only since this host's server of objects goes and comes with its nanny."""
+        here = self._peers.host
+        if failed.host != here or not self._store.contains(failed.id):
+            return False
+        replaced = time.monotonic() - self._nanny_lost_at < REPLACED_SECONDS
+        return replaced or (self._peers.has_joined(here) and not self._peers.has_nanny(here))
+
+    def _hear_nanny(self, host: HostId, message: Any) -> None:
+        if isinstance(message, WorkerLost):
+            self._lose_worker(message)
+        elif isinstance(message, ObjectSpilled | FilesFound):
+            self._handle(DRIVER, message)
+        else:
+            _log.warning("the nanny of host %s said %s, which only workers may", host, type(message).__name__)
+
+    # --- joining -------------------------------------------------------------------------------------------
+
+    def _greet(self, peer: Peer, message: Any) -> None:
+        if isinstance(message, WorkerHello) and self._peers.home_of(message.worker) is not None:
+            self._peers.add_worker(peer, message.worker)
+            self._handle(DRIVER, WorkerJoined(message.worker))
+        elif isinstance(message, NannyHello) and (host := self._number(peer, message)):
+            self._peers.add_nanny(peer, host, message.objects)
+            self._join(peer, message._replace(host=host))
+        else:
+            _log.warning("%s said %s, which isn't awaited here; it's cut off", peer.connection.peer, message)
+            peer.connection.abort()
+
+    def _number(self, peer: Peer, hello: NannyHello) -> HostId:
+        """Return the number of a nanny's host, which is told if it's new; 0: none is awaited."""
+        if hello.host:
+            return (
+                hello.host if hello.host == self._peers.host and not self._peers.has_nanny(hello.host) else 0
+            )
+        if self.welcome is None:
+            return 0
+        host = next(self._numbers)
+        self._peers.send(peer, self.welcome._replace(host=host))
+        return host
+
+    def _join(self, peer: Peer, hello: NannyHello) -> None:
+        if self._peers.has_joined(hello.host):
+            self._peers.send_missed(peer)
+            # The nanny before this one has told nothing of what its workers left when they died with it.
+            self._handle(DRIVER, FilesFound(hello.host, self._store.identities()))
+            return
+        self._peers.note_joined(hello.host)
+        self._handle(
+            DRIVER, HostJoined(hello.host, hello.name, hello.resources, hello.workers, hello.store_limit)
+        )
+
+    # --- losing --------------------------------------------------------------------------------------------
+
+    def _cut_off(self, peer: Peer, error: RefusedMessageError) -> None:
+        """Lose a process that has sent what can't be taken, and nothing else."""
+        self._refusals.count("malformed")
+        _log.error("%s is cut off: %s", peer.connection.peer, error, exc_info=error.__cause__)
+        if peer.worker is not None:
+            self._give_up(WorkerLost(peer.worker, f"was cut off, since it sent this: {error.message}"))
+        peer.connection.abort()  # a nanny's loss is told by that
+        if error.__cause__ is not None:
+            # It may have been half done when it failed: then nothing can be trusted any more.
+            self._dispatcher.state.check()
+
+    def _on_lost(self, peer: Peer, error: TransportError) -> None:
+        if self._dispatcher.stopped:
+            return
+        if peer.host is not None and self._peers.is_nanny(peer):
+            self._lose_nanny(peer.host, str(error))
+        elif peer.worker is not None and self._peers.home_of(peer.worker) is not None:
+            # Its nanny knows more, and will tell soon.
+            lost = WorkerLost(peer.worker, f"its connection ended: {error}")
+            self._loop.call_later(NEWS_OF_DEATH_SECONDS, self._give_up, lost)
+        self._dispatcher.flush()
+
+    def _give_up(self, lost: WorkerLost) -> None:
+        if not self._dispatcher.stopped and self._peers.home_of(lost.worker) is not None:
+            self._dispatcher.stop_worker(StopWorker(lost.worker, kill=True, reason=lost.reason))
+            self._lose_worker(lost)
+        self._dispatcher.flush()
+
+    def _lose_worker(self, lost: WorkerLost) -> None:
+        if self._peers.home_of(lost.worker) is None:
+            return
+        peer = self._peers.remove_worker(lost.worker)
+        self._handle(DRIVER, lost)
+        self._handle(DRIVER, ClientLost(lost.worker))
+        if peer is not None:
+            peer.connection.abort()
+
+    def _lose_nanny(self, host: HostId, reason: str) -> None:
+        self._peers.remove_nanny(host)
+        # As one event, so that what ran there isn't sent to another worker of the same host.
+        if host == self._peers.host and self.on_nanny_lost():
+            self._nanny_lost_at = time.monotonic()
+            self._handle(DRIVER, NannyLost(host, reason))
+            return
+        self._peers.remove_host(host)
+        self._handle(DRIVER, HostLost(host, reason))
+        self._peers.tell_hosts()
+        for needed in self._dispatcher.state.homeless:
+            _log.warning(
+                "host %s is lost (%s), and no other has what tasks or actors wait for (%s): they fail in "
+                "%g s unless such a host joins",
+                host,
+                reason,
+                needed,
+                HOMELESS_SECONDS,
+            )

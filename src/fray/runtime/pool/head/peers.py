@@ -1,0 +1,171 @@
+"""Who is connected to the head, and what is on its way to them: nannies, workers, their hosts' addresses.
+
+A table with outboxes: it sends what it's given, and decides nothing. What peers say, and when one is lost, is
+the business of `membership`; what is sent to them, of `dispatcher`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fray.errors import FrameTooLargeError, TransportError
+from fray.runtime.pool.message_codec import MESSAGES, encode_messages
+from fray.runtime.pool.messages import HostId, HostTable, WorkerId
+from fray.runtime.pool.transport.endpoints import Connection
+
+__all__ = ["Peer", "Peers"]
+
+_log = logging.getLogger(__name__)
+
+
+class Peer:
+    """A process that has connected: a nanny or a worker once it has said which."""
+
+    __slots__ = ("connection", "host", "outbox", "worker")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.host: HostId | None = None
+        """The host whose nanny it is."""
+        self.worker: WorkerId | None = None
+        self.outbox: list[Any] = []
+
+
+class Peers:
+    """The nannies and workers of a pool whose driver's own host is `host`.
+
+    For the loop's thread only, but for `address_of`, `has_nanny` and `note_joined`.
+    """
+
+    def __init__(self, host: HostId) -> None:
+        self.host = host
+        self.workers: dict[WorkerId, Peer] = {}
+        """Those that are connected; to be read only, as is `unsent`."""
+        self.unsent: list[Peer] = []
+        """Those that have something in their outbox."""
+        self._homes: dict[WorkerId, HostId] = {}
+        self._nannies: dict[HostId, Peer] = {}
+        self._joined: set[HostId] = set()
+        self._addresses: dict[HostId, str] = {}
+        self._for_nanny: list[Any] = []
+        """What the next nanny of the driver's own host is to hear, while it has none."""
+
+    # --- sending -------------------------------------------------------------------------------------------
+
+    def send(self, peer: Peer, message: Any) -> None:
+        """Send the message with the next `flush`."""
+        if not peer.outbox:
+            self.unsent.append(peer)
+        peer.outbox.append(message)
+
+    def send_to_nanny(self, host: HostId, message: Any) -> None:
+        """Send to a host's nanny; to the next one, if it's the driver's own host and has none now."""
+        nanny = self._nannies.get(host)
+        if nanny is not None:
+            self.send(nanny, message)
+        elif host == self.host and host in self._joined:
+            self._for_nanny.append(message)
+
+    def send_to_other_hosts(self, message: Any) -> None:
+        """Send to all nannies but that of the driver's own host."""
+        for host, nanny in self._nannies.items():
+            if host != self.host:
+                self.send(nanny, message)
+
+    def send_missed(self, nanny: Peer) -> None:
+        """Send what was for the driver's own host while it had no nanny."""
+        for message in self._for_nanny:
+            self.send(nanny, message)
+        self._for_nanny.clear()
+
+    def tell_hosts(self) -> None:
+        """Tell all where the objects of each host are read."""
+        table = self._host_table()
+        for peer in (*self._nannies.values(), *self.workers.values()):
+            self.send(peer, table)
+
+    def flush(self) -> None:
+        """Hand what is in the outboxes to the connections."""
+        unsent, self.unsent = self.unsent, []
+        for peer in unsent:
+            batch, peer.outbox = peer.outbox, []
+            try:
+                peer.connection.send(MESSAGES, encode_messages(batch), at_once=True)
+            except FrameTooLargeError as error:
+                _log.error("%s is cut off: %s", peer.connection.peer, error.message)
+                peer.connection.abort()  # what was for it is tried again, and fails in the end
+            except TransportError:
+                # Its end is told by `on_lost`, and what was on its way to it is dealt with there.
+                _log.debug("%s has gone", peer.connection.peer)
+
+    def abort(self) -> None:
+        """Cut all connections."""
+        for peer in (*self.workers.values(), *self._nannies.values()):
+            peer.connection.abort()
+
+    # --- workers -------------------------------------------------------------------------------------------
+
+    def expect_worker(self, worker: WorkerId, host: HostId) -> None:
+        """Take note of a worker that is being started on a host."""
+        self._homes[worker] = host
+
+    def home_of(self, worker: WorkerId) -> HostId | None:
+        """Return the host of a worker, connected or not yet; None: there is no such worker."""
+        return self._homes.get(worker)
+
+    def add_worker(self, peer: Peer, worker: WorkerId) -> None:
+        """Let an expected worker be reached by its connection; it hears where objects are read."""
+        peer.worker = worker
+        self.workers[worker] = peer
+        self.send(peer, self._host_table())
+
+    def remove_worker(self, worker: WorkerId) -> Peer | None:
+        """Forget a worker; return its connection, which is left open, if it has one."""
+        self._homes.pop(worker, None)
+        return self.workers.pop(worker, None)
+
+    # --- hosts ---------------------------------------------------------------------------------------------
+
+    def address_of(self, host: HostId) -> str | None:
+        """Return where the objects of a host are read; None or empty: they can't be."""
+        return self._addresses.get(host)
+
+    def has_nanny(self, host: HostId) -> bool:
+        """Return whether a host's nanny is connected."""
+        return host in self._nannies
+
+    def is_nanny(self, peer: Peer) -> bool:
+        """Return whether this is the connection of a host's present nanny."""
+        return peer.host is not None and self._nannies.get(peer.host) is peer
+
+    def note_joined(self, host: HostId) -> None:
+        """Take note that the pool knows the host, with or without a nanny."""
+        self._joined.add(host)
+
+    def has_joined(self, host: HostId) -> bool:
+        """Return whether the pool knows the host."""
+        return host in self._joined
+
+    def add_nanny(self, peer: Peer, host: HostId, objects: str) -> None:
+        """Let a host be reached by its nanny's connection; all hear that its `objects` are read there."""
+        peer.host = host
+        self._nannies[host] = peer
+        self._addresses[host] = objects
+        self.tell_hosts()
+
+    def remove_nanny(self, host: HostId) -> None:
+        """Forget a host's nanny and all workers there, and cut these off. The host is still joined."""
+        del self._nannies[host]
+        self._addresses.pop(host, None)
+        workers = [worker for worker, home in self._homes.items() if home == host]
+        for worker in workers:
+            if (peer := self.remove_worker(worker)) is not None:
+                peer.connection.abort()
+
+    def remove_host(self, host: HostId) -> None:
+        """Take note that the pool has lost a host, whose nanny was removed."""
+        self._joined.discard(host)
+
+    def _host_table(self) -> HostTable:
+        return HostTable(tuple(self._addresses.items()))

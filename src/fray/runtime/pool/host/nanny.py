@@ -1,0 +1,372 @@
+"""The nanny of a host: `python -m fray.runtime.pool.host.nanny`, told what to do by a `HostConfig` on stdin.
+
+It forks workers, watches them, tells the head how they end, and ends them all when the head is gone; then it
+removes the host's objects. It runs no thread, so that a fork copies nothing half done, and no user code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import importlib
+import io
+import logging
+import os
+import selectors
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fray.errors import FrayError, StoreFullError, TransportError
+from fray.runtime.pool.host.oom_kills import count_oom_kills
+from fray.runtime.pool.host.processes import (
+    adopt_orphans,
+    children,
+    describe_exit,
+    die_with_parent,
+    ended_children,
+    reset_signals,
+    signal_group,
+    stopped_children,
+)
+from fray.runtime.pool.host_config import HostConfig
+from fray.runtime.pool.message_codec import MESSAGES, decode_messages, encode_messages
+from fray.runtime.pool.messages import (
+    CLIENT_BITS,
+    FilesFound,
+    FreeObject,
+    HostTable,
+    HostWelcome,
+    NannyHello,
+    ObjectSpilled,
+    SpillObject,
+    StartWorker,
+    StopWorker,
+    WorkerId,
+    WorkerLost,
+)
+from fray.runtime.pool.objects.peers import run_object_server
+from fray.runtime.pool.objects.store import HostStore
+from fray.runtime.pool.transport.addresses import Address
+from fray.runtime.pool.transport.blocking import BlockingConnection
+from fray.runtime.pool.worker.process import DRAIN, EXPECTED_EXIT, LOST_HEAD_EXIT, run_worker
+from fray.runtime.pool.worker.standard_output import flush_output
+
+__all__ = ["main", "run_nanny"]
+
+GRACE_SECONDS = 2.0
+"""Between SIGTERM and SIGKILL when the pool ends; the workers themselves end at once."""
+CLEANUP_SECONDS = 10.0
+"""Killed processes may be in an uninterruptible sleep; they aren't waited for longer."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Child:
+    """A worker's process. `leash` is the writing end of its pipe."""
+
+    worker: WorkerId
+    leash: int
+    stopping: str = ""
+    """Why it is being ended."""
+
+
+class _Nanny:
+    def __init__(self, config: HostConfig) -> None:
+        self._config = config
+        self._store = HostStore(Path(config.store), Path(config.spill), config.store_limit)
+        self._store.discard_dead_parts()  # of a nanny before this one, and of its workers
+        self._children: dict[int, _Child] = {}
+        self._pids: dict[WorkerId, int] = {}
+        self._object_server = 0
+        self._lifeline = -1
+        self._ending = False
+        self._oom_kills = count_oom_kills()
+        self._signals, self._signals_end = _watch_signals()
+        objects = self._start_object_server() if config.objects else ""
+        self._connection = BlockingConnection.connect(Address.parse(config.head), config.key)
+        self._tell(
+            NannyHello(
+                config.host, config.name, config.resources, config.workers, config.store_limit, objects
+            )
+        )
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            StartWorker: self._start_worker,
+            StopWorker: self._stop_worker,
+            FreeObject: lambda command: self._store.free(command.id),
+            SpillObject: self._spill,
+            HostTable: lambda _: None,
+            HostWelcome: self._take_welcome,
+        }
+
+    def run(self) -> None:
+        """Serve until the head is gone or SIGTERM comes."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._signals, selectors.EVENT_READ)
+            selector.register(self._connection.fileno(), selectors.EVENT_READ)
+            while not self._ending:
+                # What the handshake brought along must not wait for more.
+                self._hear()
+                self._note_stopped()
+                self._reap()
+                if not self._ending:
+                    selector.select()
+                    self._note_signals()
+
+    def close(self) -> None:
+        """End all processes, and remove what belongs to the host."""
+        self._connection.close()
+        self._ending = True
+        for pid in self._children:
+            signal_group(pid, signal.SIGTERM)
+            signal_group(pid, signal.SIGCONT)  # a stopped one would see the signal only once it goes on
+        self._await_workers(time.monotonic() + GRACE_SECONDS)
+        for pid in self._children:
+            signal_group(pid, signal.SIGKILL)
+        give_up_at = time.monotonic() + CLEANUP_SECONDS
+        # The children of a killed process come to this one in turn, so the loop ends when none is left.
+        while (left := children(os.getpid())) and time.monotonic() < give_up_at:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._await_workers(time.monotonic() + 0.05)
+        for directory in (self._config.store, self._config.spill):
+            shutil.rmtree(directory, ignore_errors=True)
+        served = Address.parse(self._config.objects) if self._config.objects else Address()
+        if served.is_unix:
+            Path(served.path).unlink(missing_ok=True)
+
+    # --- what is heard -------------------------------------------------------------------------------------
+
+    def _hear(self) -> None:
+        try:
+            while True:
+                for message in decode_messages(self._connection.receive(0).body):
+                    self._handlers[type(message)](message)
+        except TimeoutError:
+            return
+        except TransportError:
+            self._ending = True
+
+    def _take_welcome(self, welcome: HostWelcome) -> None:
+        self._config = replace(self._config, host=welcome.host, token=welcome.token, attach=welcome.attach)
+        _import_attached(self._config)
+
+    def _note_signals(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while numbers := os.read(self._signals, 4096):
+                if signal.SIGTERM in numbers:
+                    self._ending = True
+
+    def _tell(self, message: Any) -> None:
+        try:
+            self._connection.send(MESSAGES, encode_messages([message]))
+        except TransportError:
+            self._ending = True
+
+    # --- workers -------------------------------------------------------------------------------------------
+
+    def _start_worker(self, command: StartWorker) -> None:
+        try:
+            leash_end, leash = os.pipe()
+            try:
+                pid = self._fork(lambda: self._be_worker(command, leash_end, leash))
+            except OSError:
+                os.close(leash)
+                raise
+            finally:
+                os.close(leash_end)
+        except OSError as error:
+            self._tell(WorkerLost(command.worker, f"can't be started: {error}"))
+            return
+        self._children[pid] = _Child(command.worker, leash)
+        self._pids[command.worker] = pid
+
+    def _stop_worker(self, command: StopWorker) -> None:
+        pid = self._pids.get(command.worker)
+        if pid is None:
+            return  # it has ended by itself meanwhile
+        child = self._children[pid]
+        child.stopping = command.reason or "it was told to end"
+        if command.kill:
+            signal_group(pid, signal.SIGKILL)
+        else:
+            with contextlib.suppress(BrokenPipeError):  # it is ending already
+                os.write(child.leash, DRAIN)
+
+    def _spill(self, command: SpillObject) -> None:
+        try:
+            spilled = self._store.spill(command.id)
+        except StoreFullError as error:
+            _log.warning("object %x stays in memory: %s", command.id, error.message)
+            return
+        if spilled:
+            self._tell(ObjectSpilled(command.id, command.host))
+
+    def _note_stopped(self) -> None:
+        for pid, what in stopped_children():
+            if (child := self._children.get(pid)) is not None:
+                _log.warning("worker %s (process %s) %s", child.worker, pid, what)
+
+    def _reap(self) -> None:
+        for pid in ended_children():
+            child = self._children.pop(pid, None)
+            if child is not None:
+                signal_group(pid, signal.SIGKILL)  # what it has left behind; its pid is still its own
+            status = os.waitpid(pid, 0)[1]
+            if child is not None:
+                self._lose(child, status)
+            elif pid == self._object_server and not self._ending:
+                _log.error("the server of objects has ended: %s", describe_exit(status))
+                self._ending = True
+
+    def _lose(self, child: _Child, status: int) -> None:
+        del self._pids[child.worker]
+        os.close(child.leash)
+        if self._ending:
+            return
+        self._store.discard_dead_parts()
+        expected = bool(child.stopping) or os.waitstatus_to_exitcode(status) == EXPECTED_EXIT
+        reason = describe_exit(status)
+        if child.stopping:
+            reason += f": {child.stopping}"
+        elif os.waitstatus_to_exitcode(status) == LOST_HEAD_EXIT:
+            reason += ": it couldn't connect to the head, or lost it"
+        elif status == signal.SIGKILL and (kills := count_oom_kills()) > self._oom_kills:
+            self._oom_kills = kills
+            reason += ": out of memory? The kernel ended a process of this container for that"
+        self._tell(WorkerLost(child.worker, reason, expected))
+        written = tuple(each for each in self._store.identities() if each >> CLIENT_BITS == child.worker)
+        if written:
+            self._tell(FilesFound(self._config.host, written))
+
+    def _await_workers(self, deadline: float) -> None:
+        """Reap until no worker is left or the time has come."""
+        self._reap()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._signals, selectors.EVENT_READ)
+            while self._children and (left := deadline - time.monotonic()) > 0:
+                selector.select(left)
+                self._note_signals()
+                self._reap()
+
+    # --- in children ---------------------------------------------------------------------------------------
+
+    def _fork(self, be: Callable[[], None]) -> int:
+        """Fork a process that does `be`, in a session of its own; return its pid."""
+        flush_output()
+        nanny = os.getpid()
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            os.setsid()
+            die_with_parent(nanny)
+            reset_signals()
+            be()
+        except FrayError as error:
+            sys.stderr.write(f"fray: {error}\n")
+        except BaseException:  # noqa: BLE001 - reported, and the process ends
+            traceback.print_exc()
+        finally:
+            flush_output()
+            os._exit(1)
+
+    def _be_worker(self, command: StartWorker, leash_end: int, leash: int) -> NoReturn:
+        # All leashes must end with the nanny, not with this process; so must the connection.
+        os.close(leash)
+        for child in self._children.values():
+            os.close(child.leash)
+        _replace(0, self._connection.fileno(), self._signals, self._signals_end, self._lifeline)
+        os.environ.update(command.profile.env)  # noqa: TID251 - this is where the process begins
+        faulthandler.enable()
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(line_buffering=True)
+        run_worker(self._config, command.worker, command.profile, store=self._store, leash=leash_end)
+
+    def _start_object_server(self) -> str:
+        """Start the process that serves objects; return where it listens."""
+        lifeline_end, self._lifeline = os.pipe()
+        said, saying = os.pipe()
+        address = Address.parse(self._config.objects)
+
+        def ready(real: Address) -> None:
+            os.write(saying, str(real).encode())
+            os.close(saying)
+
+        def serve() -> None:
+            os.close(self._lifeline)
+            run_object_server(address, self._config.key, self._store, lifeline=lifeline_end, ready=ready)
+            os._exit(0)
+
+        self._object_server = self._fork(serve)
+        os.close(saying)
+        os.close(lifeline_end)
+        with open(said, "rb") as answer:  # noqa: PTH123 - a descriptor
+            return answer.read().decode()
+
+
+def _replace(*descriptors: int) -> None:
+    """Put nothing in the place of the parent's descriptors, whose objects here may still close them."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in descriptors:
+        if descriptor >= 0:
+            os.dup2(nothing, descriptor, inheritable=False)
+    os.close(nothing)
+
+
+def _watch_signals() -> tuple[int, int]:
+    """Return both ends of a pipe; from the first, the numbers of arrived signals can be read."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, lambda *_: None)
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        # From the driver's terminal: the driver decides what they mean to the pool.
+        signal.signal(number, signal.SIG_IGN)
+    return read_end, write_end
+
+
+def _import_attached(config: HostConfig) -> None:
+    if config.attach:
+        importlib.import_module(config.attach.partition(":")[0])  # once, instead of in each worker
+
+
+def main() -> int:
+    """Be the nanny of the host that stdin describes; return the exit code."""
+    return run_nanny(HostConfig.from_json(sys.stdin.read()))
+
+
+def run_nanny(config: HostConfig) -> int:
+    """Be the nanny of a host until its head is gone or SIGTERM comes; return the exit code.
+
+    Call it on the only thread of a process that does nothing else.
+    """
+    os.environ.update(config.env)  # noqa: TID251 - this is where the process begins
+    if config.sys_path:
+        sys.path[:] = config.sys_path
+    _import_attached(config)
+    adopt_orphans()
+    try:
+        nanny = _Nanny(config)
+    except FrayError as error:
+        sys.stderr.write(f"fray: {error}\n")
+        return 1
+    try:
+        nanny.run()
+    finally:
+        nanny.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""What the nanny needs of the operating system to own processes: their ends, their groups, their parents."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = [
+    "adopt_orphans",
+    "children",
+    "describe_exit",
+    "die_with_parent",
+    "ended_children",
+    "reset_signals",
+    "signal_group",
+    "stopped_children",
+]
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def describe_exit(status: int) -> str:
+    """Return in words how a process ended; `status` is that of wait(2)."""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = "a real-time signal"
+    return f"killed by signal {-code} ({name})"
+
+
+def ended_children() -> Iterator[int]:
+    """Give the pids of children that have ended; each is to be reaped before the next is taken.
+
+    As long as it isn't reaped, no other process can get its number, nor that of its group.
+    """
+    while True:
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if ended is None:
+            return
+        yield ended.si_pid
+
+
+def stopped_children() -> Iterator[tuple[int, str]]:
+    """Give the pids of children that were stopped since the last call, or went on, and which of it in words.
+
+    A process that a debugger holds isn't told to anybody but the debugger (ptrace(2)).
+    """
+    while True:
+        try:
+            changed = os.waitid(os.P_ALL, 0, os.WSTOPPED | os.WCONTINUED | os.WNOHANG)
+        except ChildProcessError:
+            return
+        if changed is None:
+            return
+        if changed.si_code == os.CLD_CONTINUED:
+            yield changed.si_pid, "goes on"
+        else:
+            name = signal.Signals(changed.si_status).name
+            yield changed.si_pid, f"was stopped by {name}: what it runs waits until somebody sends SIGCONT"
+
+
+def signal_group(leader: int, number: int) -> None:
+    """Send a signal to all processes of a group, if there are any."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+def children(parent: int) -> list[int]:
+    """Return the living children of a process, where the kernel tells (Linux: proc(5))."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The name in parentheses may hold anything; state and parent follow the last one.
+            state, owner = status.read_bytes().rpartition(b")")[2].split()[:2]
+            if int(owner) == parent and state != b"Z":
+                found.append(int(status.parent.name))
+    return found
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose parents have ended, where there is that (Linux 3.4)."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(parent: int) -> None:
+    """Let the kernel kill this process when its parent ends, where it does that (Linux).
+
+    `parent` is its pid: if it has ended already, this process ends here.
+    """
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(128 + signal.SIGKILL)
+
+
+def reset_signals() -> None:
+    """Give a forked child the signal handlers of a fresh process, without Python's own."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

@@ -1,0 +1,431 @@
+"""The life of actors, and the calls of their methods: placed, ready, restarted, dead; who waits for whom.
+
+Calls of one caller reach an actor in order: one whose arguments aren't there holds back those behind it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from fray.runtime.pool.machine.functions import drop_function, send_function, use_function
+from fray.runtime.pool.machine.lineage import request
+from fray.runtime.pool.machine.objects import add_holder, build_lost, collect, free_later, hold, release_holds
+from fray.runtime.pool.machine.places import may_start, start_process
+from fray.runtime.pool.machine.queues import gather
+from fray.runtime.pool.machine.records import (
+    ActorRecord,
+    CallerKey,
+    HostRecord,
+    Needs,
+    ObjectRecord,
+    TaskRecord,
+    WorkerRecord,
+)
+from fray.runtime.pool.machine.resources import (
+    build_unschedulable,
+    fits,
+    give,
+    is_possible,
+    note_homeless,
+    take,
+)
+from fray.runtime.pool.machine.tables import STORY_LINES, Tables
+from fray.runtime.pool.machine.tasks import accept, finish, wake
+from fray.runtime.pool.machine.transitions import (
+    ALIVE,
+    DEAD,
+    ENDED,
+    LOST,
+    PENDING,
+    PLACED,
+    READY,
+    RESTARTING,
+    STARTED,
+    STARTING,
+    UNREADY,
+    WAITING,
+)
+from fray.runtime.pool.messages import (
+    PLAIN,
+    ActorEnded,
+    ActorReady,
+    ActorSubmitted,
+    AnswerActor,
+    ClientId,
+    CreateActor,
+    EndActor,
+    Failed,
+    KillActor,
+    ObjectId,
+    ResumeGenerator,
+    RunTask,
+    StopWorker,
+    TaskSubmitted,
+)
+
+__all__ = [
+    "answer_end",
+    "answer_ready",
+    "call",
+    "create",
+    "drop_unreferenced",
+    "give_up",
+    "kill",
+    "lose_actor",
+    "place_actors",
+    "pump_all",
+    "settle_process",
+    "wake_actor",
+]
+
+
+# --- created -----------------------------------------------------------------------------------------------
+
+
+def create(tables: Tables, client: ClientId, event: ActorSubmitted) -> None:
+    """Take a new actor, or answer with the living one that has its name."""
+    spec = event.spec
+    if spec.id in tables.objects:
+        tables.ignore("ActorSubmitted: its identity is taken")
+        return
+    if spec.name and (living := tables.actor_names.get(spec.name)) is not None:
+        if spec.get_if_exists:
+            add_holder(tables, tables.objects[living], client)
+            methods = tables.actors[living].spec.methods
+            tables.commands.append(AnswerActor(client, spec.id, living, methods=methods))
+        else:
+            exists = Failed(b"", "ActorExistsError", spec.name)
+            tables.commands.append(AnswerActor(client, spec.id, spec.id, exists))
+        return
+    needs = tables.needs_of(spec.shape)
+    failure: Failed | None = None
+    if not use_function(tables, spec.function, event.blob):
+        failure = build_lost(spec.id, "its class was never sent to the head")
+    elif not is_possible(tables, needs):
+        drop_function(tables, spec.function)
+        failure = build_unschedulable(tables, spec.name or spec.class_name, spec.shape)
+    if failure is not None and spec.name:
+        tables.commands.append(AnswerActor(client, spec.id, spec.id, failure))
+        return
+    alone = dict(needs).get("CPU", 0) > 0 or spec.profile != PLAIN
+    process = spec.profile._replace(actor=spec.id) if alone else None
+    actor = tables.actors[spec.id] = ActorRecord(spec, client, needs, process)
+    record = tables.objects[spec.id] = ObjectRecord(spec.id, None)
+    record.maker = actor
+    add_holder(tables, record, client)
+    if failure is not None:
+        # Nobody waits for the answer of an unnamed one: its calls tell.
+        actor.failure = failure
+        actor.state = DEAD
+    else:
+        if spec.name:
+            tables.actor_names[spec.name] = spec.id
+        hold(tables, spec.holds)
+        tables.woken.append(actor)
+    tables.commands.append(AnswerActor(client, spec.id, spec.id, failure))
+
+
+def wake_actor(tables: Tables, actor: ActorRecord) -> None:
+    """Look at an actor anew: its arguments if it has no place yet, its calls if it's alive."""
+    if actor.state is ALIVE:
+        pump_all(tables, actor)
+        return
+    if actor.state not in (PENDING, RESTARTING) or actor.missing > 0 or actor.worker is not None:
+        return
+    for object_id in dict.fromkeys(actor.spec.deps):
+        needed = tables.objects[object_id]
+        if needed.outcome is None:
+            request(tables, needed)
+        if needed.outcome is None:
+            actor.missing += 1
+            needed.dependents = [*(needed.dependents or ()), actor]
+        elif type(needed.outcome) is Failed:
+            _die(tables, actor, needed.outcome)
+            return
+    if not actor.missing:
+        key = (actor.needs, actor.process is not None)
+        queue = tables.actor_queues.setdefault(key, deque())
+        if actor not in queue:
+            queue.append(actor)
+        tables.dirty = True
+
+
+def place_actors(tables: Tables) -> None:
+    """Give a place to each actor that waits for one and finds it, in the order they came."""
+    for key, queue in tuple(tables.actor_queues.items()):
+        later: list[ActorRecord] = []
+        while queue:
+            actor = queue[0]
+            waits = actor.state in (PENDING, RESTARTING) and actor.worker is None
+            if waits and _is_held_off(tables, actor):
+                later.append(actor)
+            elif waits and not _place(tables, actor):
+                note_homeless(tables, actor.needs)
+                break
+            queue.popleft()
+        queue.extendleft(reversed(later))
+        if not queue:
+            del tables.actor_queues[key]
+            tables.dirty = True
+
+
+def give_up(tables: Tables, needs: Needs) -> None:
+    """End the actors that need what no host has."""
+    for key, queue in tuple(tables.actor_queues.items()):
+        if key[0] == needs:
+            for actor in tuple(queue):
+                if actor.state in (PENDING, RESTARTING) and actor.worker is None:
+                    name = actor.spec.name or actor.spec.class_name
+                    _die(tables, actor, build_unschedulable(tables, name, actor.spec.shape))
+    tables.dirty = True
+
+
+def _is_held_off(tables: Tables, actor: ActorRecord) -> bool:
+    """Whether an actor would have room, but its last processes ended too soon: others needn't wait for it."""
+    if actor.process is None:
+        return False
+    possible = [host for host in tables.hosts.values() if fits(host, actor.needs)]
+    return bool(possible) and not any(may_start(tables, host, actor.process) for host in possible)
+
+
+def _place(tables: Tables, actor: ActorRecord) -> bool:
+    possible = [host for host in tables.hosts.values() if fits(host, actor.needs)]
+    if actor.process is not None:
+        possible = [host for host in possible if may_start(tables, host, actor.process)]
+        if not possible:
+            return False
+        host = max(possible, key=lambda host: host.free.get("CPU", 0))
+        worker = start_process(tables, host, actor.process, actor.needs)
+        actor.worker = worker
+        worker.actors[actor.spec.id] = actor
+        return True
+    worker_found = min(_plain_workers(possible), key=lambda worker: len(worker.actors), default=None)
+    if worker_found is None:
+        return False
+    take(tables, worker_found.host, actor.needs)
+    actor.worker = worker_found
+    worker_found.actors[actor.spec.id] = actor
+    _construct(tables, actor, worker_found)
+    return True
+
+
+def _plain_workers(hosts: list[HostRecord]) -> list[WorkerRecord]:
+    return [
+        worker
+        for host in hosts
+        if PLAIN in host.teams
+        for worker in host.teams[PLAIN].workers.values()
+        if worker.joined and not worker.closing
+    ]
+
+
+def settle_process(tables: Tables, worker: WorkerRecord) -> None:
+    """Construct the actor for which a process has been started and has joined."""
+    for actor in tuple(worker.actors.values()):
+        _construct(tables, actor, worker)
+
+
+def _construct(tables: Tables, actor: ActorRecord, worker: WorkerRecord) -> None:
+    values = gather(tables, actor.spec.deps)
+    if values is None:
+        _leave(tables, actor)
+        if actor.process is not None:
+            worker.doomed = "its actor waits for its arguments again"
+            tables.commands.append(StopWorker(worker.id, True, worker.doomed))
+        tables.woken.append(actor)
+        return
+    tables.move_actor(actor, PLACED)
+    blob = send_function(tables, worker, actor.spec.function)
+    tables.commands.append(CreateActor(worker.id, actor.spec, blob, values, actor.incarnation))
+
+
+def _leave(tables: Tables, actor: ActorRecord) -> WorkerRecord | None:
+    """Part an actor from its worker; a process of its own keeps what it holds until it has ended."""
+    worker = actor.worker
+    if worker is None:
+        return None
+    actor.worker = None
+    worker.actors.pop(actor.spec.id, None)
+    if worker.host.id in tables.hosts:
+        for task in actor.sent:  # their results may have been written, and never be told of
+            free_later(tables, task, worker.host.id)
+    if actor.process is None:
+        give(tables, worker.host, actor.needs)
+    return worker
+
+
+def answer_ready(tables: Tables, source: ClientId, event: ActorReady) -> None:
+    """Note that an actor lives; the calls that waited go to it."""
+    actor = _actor_of(tables, source, event.actor, event.incarnation)
+    if actor is None or actor.state is not STARTING:
+        tables.ignore("ActorReady: not its worker's actor")
+        return
+    tables.move_actor(actor, READY)
+    pump_all(tables, actor)
+
+
+def answer_end(tables: Tables, source: ClientId, event: ActorEnded) -> None:
+    """Note that an actor's constructor raised, or that it ended as it was told to."""
+    actor = _actor_of(tables, source, event.actor, event.incarnation)
+    if actor is None:
+        tables.ignore("ActorEnded: it had ended")
+        return
+    _die(tables, actor, event.outcome or _build_died(actor, "it ended"))
+
+
+def _actor_of(tables: Tables, source: ClientId, actor_id: ObjectId, incarnation: int) -> ActorRecord | None:
+    actor = tables.actors.get(actor_id)
+    ours = actor is not None and actor.worker is not None and actor.worker.id == source
+    return actor if ours and actor is not None and actor.incarnation == incarnation else None
+
+
+# --- ended -------------------------------------------------------------------------------------------------
+
+
+def kill(tables: Tables, _source: ClientId, event: KillActor) -> None:
+    """End an actor for good; its calls fail."""
+    actor = tables.actors.get(event.actor)
+    if actor is None or actor.state is DEAD:
+        tables.ignore("KillActor: it is dead")
+        return
+    _die(tables, actor, _build_died(actor, "it was killed"), drain=False)
+
+
+def drop_unreferenced(tables: Tables, actor: ActorRecord) -> None:
+    """End an actor that nobody refers to, unless it has a name; forget a dead one."""
+    record = tables.objects.get(actor.spec.id)
+    if record is None or record.holders is not None or record.holds:
+        return
+    if actor.state is not DEAD:
+        if actor.spec.name:
+            return
+        _die(tables, actor, _build_died(actor, "nobody referred to it any more"), drain=True)
+        return  # its death has left it here again
+    if record.lineage:
+        return
+    del tables.objects[actor.spec.id]
+    del tables.actors[actor.spec.id]
+
+
+def _die(tables: Tables, actor: ActorRecord, failure: Failed, *, drain: bool | None = None) -> None:
+    """End an actor: its calls fail with `failure`. `drain`: tell its worker so; None: the worker knows."""
+    state = actor.state
+    tables.move_actor(actor, ENDED)
+    actor.failure = failure
+    if actor.spec.name and tables.actor_names.get(actor.spec.name) == actor.spec.id:
+        del tables.actor_names[actor.spec.name]
+    worker = _leave(tables, actor)
+    if worker is not None and worker.id in tables.workers:
+        if drain is not None and state in (STARTING, ALIVE):
+            tables.commands.append(EndActor(worker.id, actor.spec.id, actor.incarnation, drain))
+        if actor.process is not None:
+            worker.closing = True
+            worker.doomed = "its actor has ended"
+            tables.commands.append(StopWorker(worker.id, drain is not True, worker.doomed))
+    calls = [*actor.sent.values(), *(call for queue in actor.callers.values() for call in queue)]
+    actor.sent = {}
+    actor.callers = {}
+    for waiting in calls:
+        waiting.worker = None
+        if waiting.state is not ENDED:
+            finish(tables, waiting, failure)
+    drop_function(tables, actor.spec.function)
+    release_holds(tables, actor.spec.holds)
+    collect(tables, tables.objects[actor.spec.id])
+    tables.dirty = True
+
+
+def lose_actor(tables: Tables, actor: ActorRecord, worker: WorkerRecord, reason: str) -> None:
+    """Restart an actor whose worker was lost, if it may; calls under way are tried again or fail."""
+    _leave(tables, actor)
+    line = f"incarnation {actor.incarnation} was lost: worker {worker.id} on {worker.host.name} {reason}"
+    actor.story = [*actor.story, line][-STORY_LINES:]
+    spec = actor.spec
+    if 0 <= spec.max_restarts <= actor.restarts:
+        _die(tables, actor, _build_died(actor, f"its worker {reason}"))
+        return
+    tables.move_actor(actor, LOST)
+    actor.restarts += 1
+    actor.incarnation += 1
+    calls = tuple(actor.sent.values())
+    actor.sent = {}
+    died = _build_died(actor, f"its worker {reason}, and it was restarted")
+    for task in reversed(calls):
+        task.worker = None
+        misfortune = tables.tell(task, line)
+        if misfortune.verdict is not None or task.charged >= spec.max_task_retries >= 0:
+            finish(tables, task, misfortune.verdict or died)
+            continue
+        task.charged += 1
+        task.attempt += 1
+        tables.counters["retried"] += 1
+        tables.move(task, LOST)
+        key = (task.client, task.spec.parent)
+        actor.callers.setdefault(key, deque()).appendleft(task)
+    if actor.state is not DEAD:
+        tables.woken.append(actor)
+
+
+def _build_died(actor: ActorRecord, reason: str) -> Failed:
+    name = actor.spec.name or actor.spec.class_name
+    return Failed(b"", "ActorDiedError", name, tuple(actor.story[-STORY_LINES:]), (("reason", reason),))
+
+
+# --- calls -------------------------------------------------------------------------------------------------
+
+
+def call(tables: Tables, client: ClientId, event: TaskSubmitted) -> None:
+    """Take a call of a method: it goes to the actor when it's its turn, or fails if the actor is dead."""
+    spec = event.spec
+    if spec.id in tables.objects:
+        tables.ignore("TaskSubmitted: its identity is taken")
+        return
+    actor = tables.actors.get(spec.actor)
+    task = accept(tables, client, event)
+    hold(tables, (spec.actor,))
+    if actor is None or actor.state is DEAD:
+        failure = actor.failure if actor is not None else None
+        details = (("reason", "it is not known here any more"),)
+        finish(tables, task, failure or Failed(b"", "ActorDiedError", f"{spec.actor:x}", (), details))
+        return
+    key = (client, spec.parent)
+    actor.callers.setdefault(key, deque()).append(task)
+    if wake(tables, task):
+        _pump(tables, actor, key)
+
+
+def pump_all(tables: Tables, actor: ActorRecord) -> None:
+    """Send all calls that may go."""
+    for key in tuple(actor.callers):
+        _pump(tables, actor, key)
+
+
+def _pump(tables: Tables, actor: ActorRecord, key: CallerKey) -> None:
+    queue = actor.callers.get(key)
+    while queue and actor.state is ALIVE:
+        task: TaskRecord = queue[0]
+        if task.state is WAITING:
+            return
+        if task.state is READY:
+            values = gather(tables, task.spec.deps)
+            if values is None:
+                tables.move(task, UNREADY)
+                tables.woken.append(task)
+                return
+            _send(tables, actor, task, values)
+        queue.popleft()
+    if queue is not None and not queue:
+        del actor.callers[key]
+
+
+def _send(tables: Tables, actor: ActorRecord, task: TaskRecord, values: tuple[object, ...]) -> None:
+    worker: WorkerRecord = actor.worker  # type: ignore[assignment]
+    tables.move(task, STARTED)
+    task.worker = worker
+    actor.sent[task.spec.id] = task
+    stream = task.stream
+    skip = stream.told if stream is not None else 0
+    run = RunTask(worker.id, task.spec, b"", values, False, task.attempt, skip, task.client)  # type: ignore[arg-type]
+    tables.commands.append(run)
+    if stream is not None and stream.consumed:
+        tables.commands.append(ResumeGenerator(worker.id, task.spec.id, stream.consumed))

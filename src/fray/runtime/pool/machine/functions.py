@@ -1,0 +1,64 @@
+"""The functions and classes in use: one copy at the head, and how fast their tasks are."""
+
+from __future__ import annotations
+
+from fray.runtime.pool.machine.records import Function, WorkerRecord
+from fray.runtime.pool.machine.tables import Tables
+from fray.runtime.pool.messages import ForgetFunctions, FunctionId
+
+__all__ = ["MOST_AHEAD", "drop_function", "measure", "send_function", "use_function"]
+
+AHEAD_SECONDS = 0.001
+"""Tasks are sent ahead to a worker for about as long: more would only wait there."""
+MOST_AHEAD = 32
+NEW_SHARE = 0.2
+"""How much the last task's seconds count in a function's mean."""
+UNUSED_LIMIT = 256
+"""Functions that stay known although no task uses them: most are used again soon."""
+
+
+def use_function(tables: Tables, function: FunctionId, blob: bytes) -> bool:
+    """Count one more use; return whether the head has the function."""
+    known = tables.functions.get(function)
+    if known is None:
+        if not blob:
+            return False
+        known = tables.functions[function] = Function(blob)
+    elif not known.uses:
+        tables.unused_functions.pop(function, None)
+    known.uses += 1
+    return True
+
+
+def drop_function(tables: Tables, function: FunctionId) -> None:
+    """Count one use less. Functions without use are forgotten, those unused for longest first."""
+    known = tables.functions[function]
+    known.uses -= 1
+    if known.uses:
+        return
+    tables.unused_functions[function] = None
+    if len(tables.unused_functions) <= UNUSED_LIMIT:
+        return
+    oldest, _ = tables.unused_functions.popitem(last=False)
+    del tables.functions[oldest]
+    for worker in tables.workers.values():
+        if oldest in worker.functions:
+            worker.functions.discard(oldest)
+            tables.commands.append(ForgetFunctions(worker.id, (oldest,)))
+
+
+def send_function(tables: Tables, worker: WorkerRecord, function: FunctionId) -> bytes:
+    """Return the encoded function if the worker hasn't got it, else nothing; it has it from now on."""
+    if function in worker.functions:
+        return b""
+    worker.functions.add(function)
+    return tables.functions[function].blob
+
+
+def measure(tables: Tables, function: FunctionId, seconds: float) -> None:
+    """Learn from a task's seconds how many of its kind to send ahead."""
+    known = tables.functions[function]
+    mean = known.seconds
+    mean = seconds if mean < 0 else mean + NEW_SHARE * (seconds - mean)
+    known.seconds = mean
+    known.depth = MOST_AHEAD if mean * MOST_AHEAD <= AHEAD_SECONDS else int(AHEAD_SECONDS / mean)

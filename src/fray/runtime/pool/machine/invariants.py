@@ -1,0 +1,253 @@
+"""What must be true of the tables after every event. Slow and complete: tests ask, the pool doesn't."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from fray.runtime.pool.machine.records import ActorRecord, ObjectRecord, TaskRecord, WorkerRecord
+from fray.runtime.pool.machine.resources import fits
+from fray.runtime.pool.machine.tables import DEFAULT_NEEDS, Tables
+from fray.runtime.pool.machine.transitions import (
+    ALIVE,
+    BLOCKED,
+    DEAD,
+    KEPT,
+    READY,
+    RUNNING,
+    SENT,
+    STARTING,
+    WAITING,
+)
+from fray.runtime.pool.messages import PLAIN, Inline, ObjectId, Stored
+
+__all__ = ["check_tables"]
+
+
+def check_tables(tables: Tables) -> None:
+    """Raise AssertionError with what doesn't fit together."""
+    _expect(not tables.dirty, "work was left undone")
+    _expect(not (tables.woken or tables.abandoned or tables.unreferenced), "consequences were left undone")
+    _check_references(tables)
+    _check_tasks(tables)
+    _check_queues(tables)
+    _check_workers(tables)
+    _check_resources(tables)
+    _check_actors(tables)
+    _check_stores(tables)
+    _check_liveness(tables)
+
+
+def _expect(holds: object, what: str, *details: object) -> None:
+    if not holds:
+        raise AssertionError(f"{what}: {', '.join(map(repr, details))}" if details else what)
+
+
+def _tasks(tables: Tables) -> list[TaskRecord]:
+    return [record.maker for record in tables.objects.values() if type(record.maker) is TaskRecord]
+
+
+def _holders(record: ObjectRecord) -> set[int]:
+    if record.holders is None:
+        return set()
+    return {record.holders} if isinstance(record.holders, int) else record.holders
+
+
+def _check_references(tables: Tables) -> None:
+    holds: Counter[ObjectId] = Counter()
+    lineage: Counter[ObjectId] = Counter()
+    for task in _tasks(tables):
+        (lineage if task.state is KEPT else holds).update(task.spec.holds)
+        if task.demand is None:
+            holds[task.spec.actor] += 1
+    for actor in tables.actors.values():
+        if actor.state is not DEAD:
+            holds.update(actor.spec.holds)
+    for record in tables.objects.values():
+        if type(record.outcome) in (Inline, Stored):
+            holds.update(record.outcome.contained)  # type: ignore[union-attr]
+    held: dict[int, set[ObjectId]] = {client: set() for client in tables.clients}
+    for key, record in tables.objects.items():
+        _expect(record.id == key, "an object under another's identity", key)
+        _expect(record.holds == holds[key], "holds", key, record.holds, holds[key])
+        _expect(record.lineage == lineage[key], "lineage", key, record.lineage, lineage[key])
+        holders = _holders(record)
+        _expect(record.holders is None or holders, "an empty set of holders", key)
+        for client in holders - {0}:
+            _expect(client in held, "a lost client holds", client, key)
+            held[client].add(key)
+        pending = type(record.maker) is TaskRecord and record.maker.state is not KEPT
+        actor_lives = type(record.maker) is ActorRecord and record.maker.state is not DEAD
+        needed = holders or record.holds or record.lineage or pending or actor_lives
+        _expect(needed, "an object that nobody needs", key)
+        _check_waiting(record)
+    _expect(held == tables.clients, "what clients hold", held, tables.clients)
+    _expect(not set(holds) - set(tables.objects), "something that isn't there is held")
+
+
+def _check_waiting(record: ObjectRecord) -> None:
+    key = record.id
+    if record.outcome is not None:
+        _expect(record.wanted is None, "wanted although it's there", key)
+        _expect(record.dependents is None, "waited for although it's there", key)
+    elif record.wanted is not None or record.dependents:
+        coming = type(record.maker) is TaskRecord and record.maker.state is not KEPT
+        _expect(coming or type(record.maker) is ActorRecord, "waited for, but nothing makes it", key)
+    if type(record.maker) is TaskRecord and record.maker.state is not KEPT:
+        _expect(record.outcome is None, "there before its task has ended", key)
+
+
+def _check_tasks(tables: Tables) -> None:
+    ahead = 0
+    cost = 0
+    uses: Counter[bytes] = Counter()
+    for task in _tasks(tables):
+        spec, state, worker = task.spec, task.state, task.worker
+        limit = spec.retries
+        if task.demand is None:
+            actor = tables.actors.get(spec.actor)
+            limit = actor.spec.max_task_retries if actor is not None else 0
+        else:
+            uses[spec.function] += 1
+        _expect(limit < 0 or task.charged <= limit, "run past its retries", spec.id, task.charged)
+        seated = state in (SENT, RUNNING, BLOCKED)
+        _expect((worker is not None) == seated, "a state that doesn't go with its worker", spec.id, state)
+        if worker is not None:
+            _expect(tables.workers.get(worker.id) is worker, "at a lost worker", spec.id)
+            if task.demand is not None:
+                place = {SENT: worker.ahead, RUNNING: worker.running, BLOCKED: worker.blocked}[state]
+                _expect(place.get(spec.id) is task, "not where its state says", spec.id, state)
+        if state is SENT:
+            ahead += 1
+            _expect(spec.retries and task.attempt == 1 and not spec.timeout, "sent ahead", spec.id)
+        if state is KEPT:
+            _expect(tables.lineage.get(spec.id) is task, "kept, but not listed", spec.id)
+            cost += len(spec.args)
+        if state is WAITING:
+            waits = [
+                key for key in dict.fromkeys(spec.deps) if task in (tables.objects[key].dependents or ())
+            ]
+            _expect(len(waits) == task.missing > 0, "waits for nothing", spec.id, waits, task.missing)
+    _expect(ahead == tables.sent_ahead, "tasks sent ahead", ahead, tables.sent_ahead)
+    _expect(tables.lineage_bytes >= cost, "bytes of lineage", tables.lineage_bytes, cost)
+    uses.update(actor.spec.function for actor in tables.actors.values() if actor.state is not DEAD)
+    known = {key: function.uses for key, function in tables.functions.items() if function.uses}
+    _expect(known == dict(uses), "uses of functions", known, uses)
+
+
+def _check_queues(tables: Tables) -> None:
+    queued: Counter[ObjectId] = Counter()
+    for demand in tables.demands.values():
+        ready = [task for turn in demand.turns for task in turn.tasks if task.state is READY]
+        _expect(len(ready) == demand.queued, "queued", len(ready), demand.queued)
+        _expect((demand in tables.active) == bool(demand.queued), "turns of demands", demand.shape)
+        _expect(set(demand.callers) == {turn.key for turn in demand.turns}, "turns of callers")
+        queued.update(task.spec.id for task in ready)
+    for actor in tables.actors.values():
+        for key, queue in actor.callers.items():
+            waiting = [call for call in queue if call.state in (READY, WAITING)]
+            queued.update(call.spec.id for call in waiting if call.state is READY)
+            _expect(actor.state is not DEAD, "calls wait for a dead actor", key)
+            stuck = actor.state is ALIVE and waiting and waiting[0].state is READY
+            _expect(not stuck, "a call that could go waits", key)
+    for task in _tasks(tables):
+        _expect(queued[task.spec.id] == (task.state is READY), "places in queues", task.spec.id, task.state)
+
+
+def _check_workers(tables: Tables) -> None:
+    for worker in tables.workers.values():
+        host = worker.host
+        _expect(tables.hosts.get(host.id) is host, "a worker of a lost host", worker.id)
+        _expect(worker.team is host.teams[worker.profile], "in another's team", worker.id)
+        _expect(worker.team.workers.get(worker.id) is worker, "not in its team", worker.id)
+        expecting = bool(worker.ahead) and not worker.running
+        _expect(worker.expecting == expecting, "expects a lane to open", worker.id)
+        busy = worker.closing or worker.running or worker.ahead or worker.profile.actor
+        idle = worker.joined and not busy
+        _expect(worker.idle == idle == (worker.id in worker.team.idle), "idle", worker.id)
+        callers = Counter((task.client, task.spec.parent) for task in worker.ahead.values())
+        _expect(worker.ahead_of == dict(callers), "tasks ahead by caller", worker.id)
+        for state, tasks in ((RUNNING, worker.running), (BLOCKED, worker.blocked), (SENT, worker.ahead)):
+            for key, task in tasks.items():
+                _expect(task.state is state and task.worker is worker, "another state", key, task.state)
+                _expect(tables.objects[key].maker is task, "at a worker, but forgotten", key)
+    for host in tables.hosts.values():
+        for team in host.teams.values():
+            starting = sum(not worker.joined for worker in team.workers.values())
+            _expect(team.starting == starting, "processes that start", team.starting, starting)
+
+
+def _check_resources(tables: Tables) -> None:
+    for host in tables.hosts.values():
+        used: Counter[str] = Counter()
+        for worker in tables.workers.values():
+            if worker.host is host:
+                _add_used(used, worker)
+        for name in host.free.keys() | used.keys():
+            total = host.total.get(name, 0)
+            _expect(host.free.get(name, 0) == total - used[name], "resources", name, host.free, dict(used))
+        _expect((host.id in tables.open_hosts) == (host.free.get("CPU", 0) > 0), "open hosts", host.id)
+
+
+def _add_used(used: Counter[str], worker: WorkerRecord) -> None:
+    used.update(dict(worker.held))
+    if worker.expecting:
+        used.update(dict(DEFAULT_NEEDS))
+    for task in worker.running.values():
+        used.update(dict(task.demand.needs))  # type: ignore[union-attr]
+    for actor in worker.actors.values():
+        if actor.process is None:
+            used.update(dict(actor.needs))
+
+
+def _check_actors(tables: Tables) -> None:
+    names = {
+        actor.spec.name: key
+        for key, actor in tables.actors.items()
+        if actor.spec.name and actor.state is not DEAD
+    }
+    _expect(names == tables.actor_names, "names of actors", names, tables.actor_names)
+    for key, actor in tables.actors.items():
+        _expect(tables.objects[key].maker is actor, "an actor nobody can refer to", key)
+        worker = actor.worker
+        if actor.state in (STARTING, ALIVE):
+            _expect(worker is not None and worker.actors.get(key) is actor, "lives nowhere", key)
+        if actor.state is DEAD:
+            _expect(worker is None and not actor.sent and not actor.callers, "dead, but not alone", key)
+        limit = actor.spec.max_restarts
+        _expect(limit < 0 or actor.restarts <= limit, "restarted too often", key, actor.restarts)
+        for call in actor.sent.values():
+            _expect(call.worker is worker and call.state in (RUNNING, BLOCKED), "a call elsewhere", key)
+
+
+def _check_stores(tables: Tables) -> None:
+    for host in tables.hosts.values():
+        stored = {
+            key: record.outcome.size
+            for key, record in tables.objects.items()
+            if type(record.outcome) is Stored and record.outcome.host == host.id
+        }
+        _expect({**host.objects, **host.spilling} == stored, "objects of a store", host.id, stored)
+        _expect(host.memory == sum(host.objects.values()), "bytes of a store", host.id)
+        _expect(host.memory <= host.store_limit, "more in memory than may be", host.id)
+    for record in tables.objects.values():
+        if type(record.outcome) is Stored:
+            _expect(record.outcome.host in tables.hosts, "stored on a lost host", record.id)
+    _expect(not set(tables.stale) - set(tables.objects), "files of freed objects are remembered")
+
+
+def _check_liveness(tables: Tables) -> None:
+    for demand in tables.active:
+        for host in tables.hosts.values():
+            team = host.teams.get(PLAIN)
+            if demand.profile != PLAIN or team is None or not team.idle or not fits(host, demand.needs):
+                continue
+            kept = tables.reserved is not None and tables.reserved[1] is host
+            _expect(kept, "a task waits beside an idle worker", demand.shape, host.id)
+    plain = tables.plain
+    if tables.sent_ahead and (plain is None or not plain.queued):
+        for host in tables.open_hosts.values():
+            team = host.teams.get(PLAIN)
+            if team is not None and team.idle and fits(host, DEFAULT_NEEDS):
+                _expect(
+                    tables.reclaiming, "an idle worker doesn't ask for tasks that wait elsewhere", host.id
+                )

@@ -1,0 +1,147 @@
+"""The queues of ready tasks: a demand for each profile and shape, in it turns between callers.
+
+What is taken from a queue, and when, is decided in `scheduling`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fray.runtime.pool.machine.records import (
+    Demand,
+    TaskRecord,
+    Turn,
+)
+from fray.runtime.pool.machine.tables import Tables
+from fray.runtime.pool.machine.transitions import (
+    READY,
+    UNREADY,
+)
+from fray.runtime.pool.messages import (
+    DEFAULT_SHAPE,
+    PLAIN,
+    Inline,
+    Profile,
+    Stored,
+)
+
+__all__ = ["demand_of", "enqueue", "front", "gather", "pop", "touch_all", "values_of", "withdraw"]
+
+
+def demand_of(tables: Tables, profile: Profile, shape: tuple[tuple[str, float], ...]) -> Demand:
+    """Return the demand of a profile and shape."""
+    key = (profile, shape)
+    demand = tables.demands.get(key)
+    if demand is None:
+        plain = profile == PLAIN and shape == DEFAULT_SHAPE
+        demand = tables.demands[key] = Demand(profile, shape, tables.needs_of(shape), plain=plain)
+        if plain:
+            tables.plain = demand
+    return demand
+
+
+def enqueue(tables: Tables, task: TaskRecord, *, first: bool = False) -> None:
+    """Queue a task that is READY: behind its caller's others, or before them if it had left the queue."""
+    demand: Demand = task.demand  # type: ignore[assignment]
+    key = (task.client, task.spec.parent)
+    turn = demand.callers.get(key)
+    if turn is None:
+        turn = demand.callers[key] = Turn(key)
+        demand.turns.append(turn)
+        tables.dirty = True
+        if demand.plain and not tables.open_hosts:
+            touch_all(tables)
+    elif first:
+        tables.dirty = True
+    if first:
+        turn.tasks.appendleft(task)
+    else:
+        turn.tasks.append(task)
+    if not demand.queued:
+        tables.active.append(demand)
+        tables.dirty = True
+        demand.refused = -1
+    demand.queued += 1
+
+
+def withdraw(tables: Tables, task: TaskRecord) -> None:
+    """Take a READY task out of the queue; its place there is skipped later."""
+    demand: Demand = task.demand  # type: ignore[assignment]
+    demand.queued -= 1
+    if not demand.queued:
+        _empty(tables, demand)
+
+
+def _empty(tables: Tables, demand: Demand) -> None:
+    demand.callers.clear()
+    demand.turns.clear()
+    demand.scarce = False
+    demand.passed = 0
+    tables.active.remove(demand)
+    if tables.reserved is not None and tables.reserved[0] is demand:
+        tables.reserved = None
+        tables.freed += 1
+    if tables.active:
+        # What this one's waiting held back may now be sent ahead.
+        tables.dirty = True
+        touch_all(tables)
+
+
+def front(demand: Demand) -> TaskRecord | None:
+    """Return the task whose turn it is; what has left the queue otherwise is dropped on the way."""
+    turns = demand.turns
+    while turns:
+        turn = turns[0]
+        tasks = turn.tasks
+        while tasks:
+            task = tasks[0]
+            if task.state is READY:
+                return task
+            tasks.popleft()
+        turns.popleft()
+        del demand.callers[turn.key]
+    return None
+
+
+def pop(tables: Tables, demand: Demand) -> None:
+    """Take away the task at the front: the next turn is another caller's."""
+    turns = demand.turns
+    turn = turns[0]
+    turn.tasks.popleft()
+    if not turn.tasks:
+        turns.popleft()
+        del demand.callers[turn.key]
+    elif len(turns) > 1:
+        turns.rotate(-1)
+    demand.queued -= 1
+    if not demand.queued:
+        _empty(tables, demand)
+
+
+def touch_all(tables: Tables) -> None:
+    """Note that every plain worker might take tasks ahead that it couldn't before."""
+    for host in tables.hosts.values():
+        team = host.teams.get(PLAIN)
+        if team is not None:
+            tables.touched.update(team.workers)
+
+
+def gather(tables: Tables, deps: Iterable[int]) -> tuple[Inline | Stored, ...] | None:
+    """Return the values of all dependencies, or None when one isn't there (or has failed) by now."""
+    found: list[Inline | Stored] = []
+    for object_id in deps:
+        outcome = tables.objects[object_id].outcome
+        if type(outcome) is not Inline and type(outcome) is not Stored:
+            return None
+        found.append(outcome)
+    return tuple(found)
+
+
+def values_of(tables: Tables, task: TaskRecord) -> tuple[Inline | Stored, ...] | None:
+    """Return the values that the front task needs; if one was lost since, the task waits again."""
+    values = gather(tables, task.spec.deps)
+    if values is None:
+        tables.move(task, UNREADY)
+        pop(tables, task.demand)  # type: ignore[arg-type]
+        tables.woken.append(task)
+    return values

@@ -1,0 +1,342 @@
+"""What the head remembers of objects, tasks, actors, workers and hosts: records without behaviour.
+
+They are many and live long, hence slots, plain integers and fields that are None until they are needed.
+Only the modules of the state machine write to them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple, TypeAlias
+
+from fray.runtime.pool.machine.transitions import PENDING, WAITING, StateName
+from fray.runtime.pool.messages import (
+    ActorSpec,
+    ClientId,
+    Failed,
+    FunctionId,
+    HostId,
+    ObjectId,
+    Outcome,
+    Profile,
+    Shape,
+    TaskSpec,
+    WorkerId,
+)
+
+__all__ = [
+    "ActorRecord",
+    "CallerKey",
+    "Demand",
+    "Function",
+    "HostRecord",
+    "Misfortune",
+    "Needs",
+    "ObjectRecord",
+    "Run",
+    "Stream",
+    "TaskRecord",
+    "Team",
+    "Turn",
+    "WorkerRecord",
+]
+
+Needs: TypeAlias = tuple[tuple[str, int], ...]
+"""A shape in ten-thousandths, so that sums of fractions stay exact."""
+
+CallerKey: TypeAlias = tuple[ClientId, ObjectId]
+"""Who takes turns: client and the task in it that submits."""
+
+
+class ObjectRecord:
+    """One object, or the count of references to one actor.
+
+    `holders`: clients that refer to it (none, one, or a set). `holds`: tasks, values and calls that need
+    it. `lineage`: kept tasks that would need it again. `wanted`: clients that wait for it. `dependents`:
+    tasks and actors that wait for it. `maker`: the task that will make it, or could make it again.
+    """
+
+    __slots__ = ("dependents", "holders", "holds", "id", "lineage", "maker", "outcome", "wanted")
+
+    def __init__(self, object_id: ObjectId, holder: ClientId | None) -> None:
+        self.id = object_id
+        self.outcome: Outcome | None = None
+        self.holders: int | set[int] | None = holder
+        self.holds = 0
+        self.lineage = 0
+        self.wanted: int | list[int] | None = None
+        self.dependents: list[TaskRecord | ActorRecord] | None = None
+        self.maker: TaskRecord | ActorRecord | None = None
+
+
+class TaskRecord:
+    """One task or one call. `charged` counts the retries it has used up; `attempt` all its runs.
+
+    `submitted`: monotonic seconds.
+    """
+
+    __slots__ = (
+        "attempt",
+        "charged",
+        "client",
+        "demand",
+        "misfortune",
+        "missing",
+        "spec",
+        "state",
+        "stream",
+        "submitted",
+        "worker",
+    )
+
+    def __init__(
+        self, spec: TaskSpec, client: ClientId, demand: Demand | None, submitted: float = 0.0
+    ) -> None:
+        self.spec = spec
+        self.submitted = submitted
+        self.client = client
+        self.demand = demand
+        self.state: StateName = WAITING
+        self.worker: WorkerRecord | None = None
+        self.missing = 0
+        self.attempt = 1
+        self.charged = 0
+        self.stream: Stream | None = None
+        self.misfortune: Misfortune | None = None
+
+
+class Run(NamedTuple):
+    """One run of a task or a call that its worker has told of; `TaskRecord` goes when nobody needs it."""
+
+    name: str
+    worker: WorkerId
+    host: str
+    began: float
+    """Seconds since the epoch, by the worker's clock; so is `seconds`."""
+    seconds: float
+    attempt: int
+    submitted: float
+    """Monotonic seconds, by the head's clock."""
+    outcome: str
+    """"done", "failed" (an exception of its own), or what else ended it: the name of a `Failed`'s error."""
+    is_call: bool
+
+
+class Misfortune:
+    """What only few tasks need: how often they raised, what befell them, and the end decided for them.
+
+    `verdict`: the outcome whatever the worker says (cancelled, timed out). `deadline`: monotonic seconds
+    at which its timer is due; timers of earlier runs come before it.
+    """
+
+    __slots__ = ("deadline", "raised", "story", "verdict")
+
+    def __init__(self) -> None:
+        self.raised = 0
+        self.story: list[str] = []
+        self.verdict: Failed | None = None
+        self.deadline = 0.0
+
+
+class Stream:
+    """How far a generator is: items that were told, and items that its consumer has taken."""
+
+    __slots__ = ("consumed", "told")
+
+    def __init__(self) -> None:
+        self.told = 0
+        self.consumed = 0
+
+
+class ActorRecord:
+    """One actor. `callers` hold the calls that wait at the head, `sent` those at its worker, in order."""
+
+    __slots__ = (
+        "callers",
+        "client",
+        "failure",
+        "incarnation",
+        "missing",
+        "needs",
+        "process",
+        "restarts",
+        "sent",
+        "spec",
+        "state",
+        "story",
+        "worker",
+    )
+
+    def __init__(self, spec: ActorSpec, client: ClientId, needs: Needs, process: Profile | None) -> None:
+        self.spec = spec
+        self.client = client
+        self.needs = needs
+        self.process = process
+        self.state: StateName = PENDING
+        self.worker: WorkerRecord | None = None
+        self.incarnation = 1
+        self.restarts = 0
+        self.missing = 0
+        self.callers: dict[CallerKey, deque[TaskRecord]] = {}
+        self.sent: dict[ObjectId, TaskRecord] = {}
+        self.failure: Failed | None = None
+        self.story: list[str] = []
+
+
+class Function:
+    """One function or class in use. `depth`: how many of its tasks may be sent ahead to one worker."""
+
+    __slots__ = ("blob", "depth", "seconds", "uses")
+
+    def __init__(self, blob: bytes) -> None:
+        self.blob = blob
+        self.uses = 0
+        self.seconds = -1.0
+        self.depth = 0
+
+
+class Turn:
+    """One caller's tasks of one demand, in order."""
+
+    __slots__ = ("key", "tasks")
+
+    def __init__(self, key: CallerKey) -> None:
+        self.key = key
+        self.tasks: deque[TaskRecord] = deque()
+
+
+class Demand:
+    """All ready tasks of one profile and shape. `queued` counts them; `turns` may hold ended ones too.
+
+    `refused`: the count of freed resources at which nothing was found for it. `scarce`: it waits for
+    CPUs, which others could take from under it. `passed`: tasks of others that began meanwhile.
+    """
+
+    __slots__ = (
+        "callers",
+        "cpu",
+        "needs",
+        "passed",
+        "plain",
+        "profile",
+        "queued",
+        "refused",
+        "scarce",
+        "shape",
+        "turns",
+    )
+
+    def __init__(self, profile: Profile, shape: Shape, needs: Needs, *, plain: bool) -> None:
+        self.profile = profile
+        self.shape = shape
+        self.needs = needs
+        self.plain = plain
+        self.cpu = dict(needs).get("CPU", 0)
+        self.callers: dict[CallerKey, Turn] = {}
+        self.turns: deque[Turn] = deque()
+        self.queued = 0
+        self.refused = -1
+        self.scarce = False
+        self.passed = 0
+
+
+class Team:
+    """The processes of one profile on one host. `vain`: starts in succession of which none has joined.
+
+    `retry_at`: monotonic seconds before which no other one is started, `backoff` after the last.
+    """
+
+    __slots__ = ("backoff", "idle", "retry_at", "starting", "vain", "workers")
+
+    def __init__(self) -> None:
+        self.workers: dict[WorkerId, WorkerRecord] = {}
+        self.idle: dict[WorkerId, WorkerRecord] = {}
+        self.starting = 0
+        self.vain = 0
+        self.backoff = 0.0
+        self.retry_at = 0.0
+
+
+class HostRecord:
+    """One host. `free` may be below zero after tasks that were blocked went on."""
+
+    __slots__ = (
+        "free",
+        "id",
+        "memory",
+        "name",
+        "objects",
+        "spilling",
+        "store_limit",
+        "teams",
+        "total",
+        "wanted",
+    )
+
+    def __init__(
+        self, host: HostId, name: str, total: dict[str, int], workers: int, store_limit: int
+    ) -> None:
+        self.id = host
+        self.name = name
+        self.total = total
+        self.free = dict(total)
+        self.wanted = workers
+        self.store_limit = store_limit
+        self.teams: dict[Profile, Team] = {}
+        self.objects: dict[ObjectId, int] = {}
+        self.memory = 0
+        self.spilling: dict[ObjectId, int] = {}
+
+
+class WorkerRecord:
+    """One process. `expecting`: it runs nothing that is known, but will begin the first task sent ahead.
+
+    `held`: resources that the process itself holds (while it starts, or for its actor). `doomed`: why the
+    head ends it by force; tasks lost with it aren't charged. `closing`: it gets nothing new.
+    `timed`: a timer will look whether it's idle.
+    """
+
+    __slots__ = (
+        "actors",
+        "ahead",
+        "ahead_of",
+        "begun",
+        "blocked",
+        "closing",
+        "doomed",
+        "expecting",
+        "functions",
+        "held",
+        "host",
+        "id",
+        "idle",
+        "joined",
+        "profile",
+        "running",
+        "since",
+        "team",
+        "timed",
+    )
+
+    def __init__(
+        self, worker: WorkerId, host: HostRecord, team: Team, profile: Profile, since: float
+    ) -> None:
+        self.id = worker
+        self.host = host
+        self.team = team
+        self.profile = profile
+        self.since = since
+        self.joined = False
+        self.idle = False
+        self.closing = False
+        self.expecting = False
+        self.timed = False
+        self.doomed = ""
+        self.begun = 0
+        self.held: Needs = ()
+        self.running: dict[ObjectId, TaskRecord] = {}
+        self.blocked: dict[ObjectId, TaskRecord] = {}
+        self.ahead: dict[ObjectId, TaskRecord] = {}
+        self.ahead_of: dict[CallerKey, int] = {}
+        self.functions: set[FunctionId] = set()
+        self.actors: dict[ObjectId, ActorRecord] = {}

@@ -1,0 +1,84 @@
+"""What hosts have free: taking, giving back, and whether something fits. Nothing decides here."""
+
+from __future__ import annotations
+
+from fray.runtime.pool.machine.records import HostRecord, Needs
+from fray.runtime.pool.machine.tables import UNITS, Tables
+from fray.runtime.pool.messages import Failed, SetTimer, Shape
+
+__all__ = [
+    "HOMELESS_SECONDS",
+    "build_unschedulable",
+    "describe_needs",
+    "fits",
+    "give",
+    "is_possible",
+    "note_homeless",
+    "take",
+]
+
+HOMELESS_SECONDS = 600.0
+"""How long a host may be missing that alone has what somebody needs. A new node takes minutes to come."""
+
+
+def fits(host: HostRecord, needs: Needs) -> bool:
+    """Whether a host has that much free."""
+    free = host.free
+    return all(free.get(name, 0) >= amount for name, amount in needs)
+
+
+def take(tables: Tables, host: HostRecord, needs: Needs) -> None:
+    """Take resources of a host, below zero if need be."""
+    free = host.free
+    for name, amount in needs:
+        free[name] = free.get(name, 0) - amount
+    if free.get("CPU", 0) <= 0:
+        tables.open_hosts.pop(host.id, None)
+
+
+def give(tables: Tables, host: HostRecord, needs: Needs) -> None:
+    """Give back what was taken."""
+    free = host.free
+    for name, amount in needs:
+        free[name] += amount
+    if free.get("CPU", 0) > 0 and host.id in tables.hosts:
+        tables.open_hosts[host.id] = host
+    tables.freed += 1
+    tables.dirty = True
+
+
+def is_possible(tables: Tables, needs: Needs) -> bool:
+    """Whether some host could ever satisfy this; before the first host, whatever is asked for might be."""
+    if not tables.hosts:
+        return True
+    return any(
+        all(host.total.get(name, 0) >= amount for name, amount in needs) for host in tables.hosts.values()
+    )
+
+
+def note_homeless(tables: Tables, needs: Needs) -> None:
+    """Give a host time to come that has what no host has, from the first time that somebody misses it."""
+    if needs not in tables.homeless and not is_possible(tables, needs):
+        tables.homeless[needs] = tables.now
+        tables.commands.append(SetTimer(HOMELESS_SECONDS, ("homeless", 0)))
+
+
+def build_unschedulable(tables: Tables, name: str, shape: Shape) -> Failed:
+    """Return what becomes of a task or actor that no host can ever satisfy."""
+    largest = max(tables.hosts.values(), key=lambda host: sorted(host.total.items()), default=None)
+    offered = (
+        tuple((resource, amount / UNITS) for resource, amount in sorted(largest.total.items()))
+        if largest
+        else ()
+    )
+    details = (("wants", _text(shape)), ("offered", _text(offered)))
+    return Failed(b"", "UnschedulableError", name, (), details)
+
+
+def describe_needs(needs: Needs) -> str:
+    """Return in words what is needed."""
+    return _text(tuple((name, amount / UNITS) for name, amount in needs))
+
+
+def _text(shape: Shape) -> str:
+    return ", ".join(f"{name}: {amount:.10g}" for name, amount in shape) or "nothing"

@@ -1,0 +1,157 @@
+"""Tasks at workers: taking a seat, waiting for one, leaving it; what that holds and gives back.
+
+Which task gets which seat is decided in `scheduling`, how tasks end in `tasks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fray.runtime.pool.machine.functions import send_function
+from fray.runtime.pool.machine.queues import enqueue
+from fray.runtime.pool.machine.records import (
+    TaskRecord,
+    WorkerRecord,
+)
+from fray.runtime.pool.machine.resources import give, take
+from fray.runtime.pool.machine.tables import DEFAULT_NEEDS, Tables
+from fray.runtime.pool.machine.transitions import (
+    BLOCKED,
+    RETURNED,
+    RUNNING,
+    SENT,
+    SENT_AHEAD,
+    STARTED,
+)
+from fray.runtime.pool.messages import (
+    PLAIN,
+    Inline,
+    ResumeGenerator,
+    RunTask,
+    SetTimer,
+    Stored,
+)
+
+__all__ = ["IDLE_SECONDS", "begin", "refresh", "send_ahead", "start", "take_back", "unseat"]
+
+IDLE_SECONDS = 1.0
+"""How long a process with a profile of its own stays without work."""
+
+
+def refresh(tables: Tables, worker: WorkerRecord) -> None:
+    """Settle what follows from a worker's tasks: the lane it will open by itself, and whether it's idle."""
+    running = worker.running
+    expecting = bool(worker.ahead) and not running
+    if expecting is not worker.expecting:
+        worker.expecting = expecting
+        if expecting:
+            take(tables, worker.host, DEFAULT_NEEDS)
+        else:
+            give(tables, worker.host, DEFAULT_NEEDS)
+    idle = not (running or worker.ahead or worker.closing or worker.profile.actor) and worker.joined
+    if idle is not worker.idle:
+        worker.idle = idle
+        if idle:
+            worker.team.idle[worker.id] = worker
+            worker.since = tables.now
+            tables.freed += 1
+            tables.dirty = True
+            if worker.profile is not PLAIN and not worker.timed:
+                worker.timed = True
+                tables.commands.append(SetTimer(IDLE_SECONDS, ("idle", worker.id)))
+        else:
+            worker.team.idle.pop(worker.id, None)
+
+
+def leave_ahead(tables: Tables, worker: WorkerRecord, task: TaskRecord) -> None:
+    spec = task.spec
+    del worker.ahead[spec.id]
+    tables.sent_ahead -= 1
+    key = (task.client, spec.parent)
+    left = worker.ahead_of[key] - 1
+    if left:
+        worker.ahead_of[key] = left
+    else:
+        del worker.ahead_of[key]
+    tables.touched[worker.id] = worker
+    tables.dirty = True
+
+
+def unseat(tables: Tables, task: TaskRecord) -> WorkerRecord:
+    """Take a task away from its worker, and what it held; the caller refreshes the worker."""
+    worker: WorkerRecord = task.worker  # type: ignore[assignment]
+    task.worker = None
+    spec = task.spec
+    if task.state is RUNNING:
+        del worker.running[spec.id]
+        give(tables, worker.host, task.demand.needs)  # type: ignore[union-attr]
+    elif task.state is SENT:
+        leave_ahead(tables, worker, task)
+    elif task.state is BLOCKED:
+        del worker.blocked[spec.id]
+    return worker
+
+
+def begin(tables: Tables, worker: WorkerRecord, task: TaskRecord) -> None:
+    """Note that a task sent ahead has begun."""
+    leave_ahead(tables, worker, task)
+    tables.move(task, STARTED)
+    worker.running[task.spec.id] = task
+    take(tables, worker.host, task.demand.needs)  # type: ignore[union-attr]
+
+
+def start(
+    tables: Tables, task: TaskRecord, worker: WorkerRecord, values: tuple[Inline | Stored, ...]
+) -> None:
+    """Let a task that has left the queue begin at a worker."""
+    spec = task.spec
+    tables.move(task, STARTED)
+    task.worker = worker
+    worker.running[spec.id] = task
+    worker.begun += 1
+    take(tables, worker.host, task.demand.needs)  # type: ignore[union-attr]
+    limit = worker.profile.max_calls
+    if limit and worker.begun >= limit:
+        worker.closing = True
+    stream = task.stream
+    skip = stream.told if stream is not None else 0
+    blob = send_function(tables, worker, spec.function)
+    tables.commands.append(RunTask(worker.id, spec, blob, values, False, task.attempt, skip, task.client))
+    if stream is not None and stream.consumed:
+        tables.commands.append(ResumeGenerator(worker.id, spec.id, stream.consumed))
+    if spec.timeout > 0:
+        tables.tell(task, "").deadline = tables.now + spec.timeout
+        tables.commands.append(SetTimer(spec.timeout, ("timeout", spec.id)))
+    refresh(tables, worker)
+
+
+def send_ahead(
+    tables: Tables, task: TaskRecord, worker: WorkerRecord, values: tuple[Inline | Stored, ...]
+) -> None:
+    """Send a task that has left the queue to a busy worker, where it waits."""
+    spec = task.spec
+    tables.move(task, SENT_AHEAD)
+    task.worker = worker
+    worker.ahead[spec.id] = task
+    key = (task.client, spec.parent)
+    worker.ahead_of[key] = worker.ahead_of.get(key, 0) + 1
+    tables.sent_ahead += 1
+    blob = send_function(tables, worker, spec.function)
+    tables.commands.append(RunTask(worker.id, spec, blob, values, True, task.attempt, 0, task.client))
+
+
+def take_back(tables: Tables, worker: WorkerRecord, ids: Iterable[int]) -> None:
+    """Queue again what a worker has given back, before what its callers submitted later."""
+    if tables.reclaiming is worker:
+        tables.reclaiming = None
+    for object_id in reversed(tuple(ids)):
+        task = worker.ahead.get(object_id)
+        if task is None:
+            tables.ignore("TasksReturned: not waiting there")
+            continue
+        leave_ahead(tables, worker, task)
+        task.worker = None
+        tables.move(task, RETURNED)
+        enqueue(tables, task, first=True)
+    refresh(tables, worker)
+    tables.dirty = True

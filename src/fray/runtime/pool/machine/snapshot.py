@@ -1,0 +1,90 @@
+"""A frozen summary of a pool for logs, tests and people who watch it. It changes nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from fray.runtime.pool.machine.records import HostRecord, Run, TaskRecord
+from fray.runtime.pool.machine.tables import UNITS, Tables
+from fray.runtime.pool.messages import HostId, Shape
+
+__all__ = ["HostStats", "PoolStats", "count_running", "take_snapshot"]
+
+
+@dataclass(frozen=True, slots=True)
+class HostStats:
+    """One host: what it offers and has free, and its store in bytes."""
+
+    name: str
+    offered: Shape
+    free: Shape
+    workers: int
+    """Processes that have joined."""
+    starting: int
+    memory: int
+    spilled: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStats:
+    """The pool at one moment."""
+
+    tasks: Mapping[str, int]
+    """State -> tasks and calls in it; those that have ended and aren't kept are in `counters`."""
+    actors: Mapping[str, int]
+    hosts: Mapping[HostId, HostStats]
+    objects: int
+    counters: Mapping[str, int]
+    """Since the pool began: submitted, done, failed, cancelled, retried, rebuilt, workers_lost, items."""
+    ignored: Mapping[str, int]
+    """What was told and didn't count, by kind and reason."""
+    lineage_bytes: int
+    finished: tuple[Run, ...]
+    """The last runs, oldest first; bounded."""
+
+
+def take_snapshot(tables: Tables) -> PoolStats:
+    """Return a summary; takes time in proportion to what the pool remembers."""
+    makers = [record.maker for record in tables.objects.values()]
+    return PoolStats(
+        tasks=_count(task.state for task in makers if type(task) is TaskRecord),
+        actors=_count(actor.state for actor in tables.actors.values()),
+        hosts=MappingProxyType({host.id: _describe(host) for host in tables.hosts.values()}),
+        objects=len(tables.objects),
+        counters=MappingProxyType(dict(tables.counters)),
+        ignored=MappingProxyType(dict(tables.ignored)),
+        lineage_bytes=tables.lineage_bytes,
+        finished=tuple(Run(*run) for run in tables.finished),
+    )
+
+
+def count_running(tables: Tables) -> int:
+    """Return how many tasks and calls workers have, those sent ahead apart; takes time per worker, actor."""
+    return sum(
+        len(worker.running) + len(worker.blocked) + sum(len(actor.sent) for actor in worker.actors.values())
+        for worker in tables.workers.values()
+    )
+
+
+def _count(states: Iterable[str]) -> Mapping[str, int]:
+    return MappingProxyType(dict(Counter(states)))
+
+
+def _describe(host: HostRecord) -> HostStats:
+    processes = [worker for team in host.teams.values() for worker in team.workers.values()]
+    return HostStats(
+        name=host.name,
+        offered=_shape(host.total),
+        free=_shape(host.free),
+        workers=sum(worker.joined for worker in processes),
+        starting=sum(not worker.joined for worker in processes),
+        memory=host.memory,
+        spilled=sum(host.spilling.values()),
+    )
+
+
+def _shape(amounts: Mapping[str, int]) -> Shape:
+    return tuple((name, amount / UNITS) for name, amount in sorted(amounts.items()))

@@ -1,0 +1,192 @@
+"""All that the state machine knows, in one place, and the commands that it is about to give.
+
+The parts (objects, tasks, actors, scheduling, workers) are functions on these tables. What one part finds
+for another to do is left in `woken`, `abandoned` and `unreferenced`, so that no part calls upwards and no
+chain of consequences is deeper than one call.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import Any
+
+from fray.runtime.pool.machine.records import (
+    ActorRecord,
+    Demand,
+    Function,
+    HostRecord,
+    Misfortune,
+    Needs,
+    ObjectRecord,
+    TaskRecord,
+    WorkerRecord,
+)
+from fray.runtime.pool.machine.transitions import (
+    ACTOR_TRANSITIONS,
+    TASK_TRANSITIONS,
+    Cause,
+    InvalidTransition,
+)
+from fray.runtime.pool.messages import (
+    DEFAULT_SHAPE,
+    ActorId,
+    ClientId,
+    Command,
+    FunctionId,
+    HostId,
+    ObjectId,
+    Profile,
+    Shape,
+    WorkerId,
+)
+
+__all__ = ["DEFAULT_NEEDS", "STORY_LINES", "Tables"]
+
+UNITS = 10_000
+DEFAULT_NEEDS: Needs = (("CPU", UNITS),)
+STORY_LINES = 20
+REMEMBERED_TRANSITIONS = 4_096
+REMEMBERED_TASKS = 10_000
+
+
+class Tables:
+    """The state of one pool. No invariant is kept here: that is the parts' work."""
+
+    __slots__ = (
+        "abandoned",
+        "active",
+        "actor_names",
+        "actor_queues",
+        "actors",
+        "clients",
+        "commands",
+        "counters",
+        "demands",
+        "dirty",
+        "driver_ended",
+        "driver_ended_bytes",
+        "finished",
+        "freed",
+        "functions",
+        "homeless",
+        "hosts",
+        "ignored",
+        "lineage",
+        "lineage_bytes",
+        "needs",
+        "next_worker",
+        "now",
+        "objects",
+        "open_hosts",
+        "plain",
+        "recent",
+        "reclaiming",
+        "reserved",
+        "sent_ahead",
+        "stale",
+        "touched",
+        "unreferenced",
+        "unused_functions",
+        "woken",
+        "workers",
+    )
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.commands: list[Command] = []
+        self.objects: dict[ObjectId, ObjectRecord] = {}
+        self.actors: dict[ActorId, ActorRecord] = {}
+        self.actor_names: dict[str, ActorId] = {}
+        self.actor_queues: dict[tuple[Needs, bool], deque[ActorRecord]] = {}
+        self.hosts: dict[HostId, HostRecord] = {}
+        self.open_hosts: dict[HostId, HostRecord] = {}
+        """Hosts with free CPUs."""
+        self.workers: dict[WorkerId, WorkerRecord] = {}
+        self.clients: dict[ClientId, set[ObjectId]] = {}
+        """Workers that may hold references -> to what. The driver's aren't listed: it outlives the pool."""
+        self.functions: dict[FunctionId, Function] = {}
+        self.unused_functions: OrderedDict[FunctionId, None] = OrderedDict()
+        self.demands: dict[tuple[Profile, Shape], Demand] = {}
+        self.plain: Demand | None = None
+        """That of the default profile and shape."""
+        self.active: deque[Demand] = deque()
+        """Demands with ready tasks, in turns."""
+        self.needs: dict[Shape, Needs] = {DEFAULT_SHAPE: DEFAULT_NEEDS}
+        self.lineage: OrderedDict[ObjectId, TaskRecord] = OrderedDict()
+        self.lineage_bytes = 0
+        self.stale: dict[ObjectId, set[HostId]] = {}
+        """Hosts where a file of an object may lie that isn't its place: freed with it."""
+        self.homeless: dict[Needs, float] = {}
+        """What ready tasks or actors need that no host has any more -> since when."""
+        self.reserved: tuple[Demand, HostRecord] | None = None
+        self.reclaiming: WorkerRecord | None = None
+        """The worker that was asked for tasks back and hasn't answered: one at a time."""
+        self.freed = 0
+        self.sent_ahead = 0
+        self.next_worker = 1
+        self.dirty = False
+        self.driver_ended = 0
+        """Tasks and calls of the driver that have ended; one that is made again hasn't."""
+        self.driver_ended_bytes = 0
+        """Bytes of their arguments."""
+        self.woken: deque[TaskRecord | ActorRecord] = deque()
+        self.abandoned: list[TaskRecord] = []
+        self.unreferenced: list[ActorRecord] = []
+        self.touched: dict[WorkerId, WorkerRecord] = {}
+        """Workers that might take more tasks ahead after this event."""
+        self.ignored: dict[str, int] = {}
+        self.counters: dict[str, int] = dict.fromkeys(
+            ("submitted", "done", "failed", "cancelled", "retried", "rebuilt", "workers_lost", "items"), 0
+        )
+        self.recent: deque[tuple[ObjectId, Cause]] = deque(maxlen=REMEMBERED_TRANSITIONS)
+        self.finished: deque[tuple[Any, ...]] = deque(maxlen=REMEMBERED_TASKS)
+        """The fields of a `Run` each."""
+
+    def ignore(self, what: str) -> None:
+        """Count something that came too late, or from one who has no say in it."""
+        self.ignored[what] = self.ignored.get(what, 0) + 1
+
+    def move(self, task: TaskRecord, cause: Cause) -> None:
+        """Take a task to its next state."""
+        state = TASK_TRANSITIONS.get((task.state, cause))
+        if state is None:
+            told = task.misfortune.story if task.misfortune else []
+            raise self._invalid(
+                f"task {task.spec.id} ({task.spec.name})", task.spec.id, (task.state, cause), told
+            )
+        task.state = state
+        self.recent.append((task.spec.id, cause))
+
+    def move_actor(self, actor: ActorRecord, cause: Cause) -> None:
+        """Take an actor to its next state."""
+        state = ACTOR_TRANSITIONS.get((actor.state, cause))
+        if state is None:
+            what = f"actor {actor.spec.id} ({actor.spec.class_name})"
+            raise self._invalid(what, actor.spec.id, (actor.state, cause), actor.story)
+        actor.state = state
+        self.recent.append((actor.spec.id, cause))
+
+    def _invalid(
+        self, what: str, key: ObjectId, step: tuple[str, Cause], told: list[str]
+    ) -> InvalidTransition:
+        steps = tuple(cause for other, cause in self.recent if other == key)
+        return InvalidTransition(what, *step, (*told, *steps)[-STORY_LINES:])
+
+    def tell(self, task: TaskRecord, line: str) -> Misfortune:
+        """Add a line to a task's story; the first and the last ones are kept."""
+        misfortune = task.misfortune
+        if misfortune is None:
+            misfortune = task.misfortune = Misfortune()
+        if line:
+            if len(misfortune.story) >= STORY_LINES:
+                del misfortune.story[1]
+            misfortune.story.append(line)
+        return misfortune
+
+    def needs_of(self, shape: Shape) -> Needs:
+        """Return a shape in whole units."""
+        needs = self.needs.get(shape)
+        if needs is None:
+            needs = tuple((name, round(amount * UNITS)) for name, amount in shape if amount > 0)
+            self.needs[shape] = needs
+        return needs

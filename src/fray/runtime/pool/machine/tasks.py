@@ -1,0 +1,387 @@
+"""The life of tasks: submitted, woken, done, blocked, returned, cancelled, timed out, lost.
+
+Calls of methods share what this module says about arguments and ends; their order and their actor are in
+`calls` and `actors`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from fray.runtime.pool.machine.functions import drop_function, measure, use_function
+from fray.runtime.pool.machine.lineage import keep_lineage, request
+from fray.runtime.pool.machine.message_checks import check_message
+from fray.runtime.pool.machine.objects import (
+    build_lost,
+    collect,
+    discard,
+    free_later,
+    hold,
+    release_holds,
+    settle,
+)
+from fray.runtime.pool.machine.queues import demand_of, enqueue, withdraw
+from fray.runtime.pool.machine.records import ObjectRecord, Stream, TaskRecord, WorkerRecord
+from fray.runtime.pool.machine.resources import build_unschedulable, is_possible, take
+from fray.runtime.pool.machine.seats import begin, refresh, take_back, unseat
+from fray.runtime.pool.machine.tables import STORY_LINES, Tables
+from fray.runtime.pool.machine.transitions import (
+    BLOCKED,
+    DONE,
+    FAILED,
+    KEPT,
+    LOST,
+    READY,
+    RETRIED,
+    RUNNING,
+    SENT,
+    UNBLOCKED,
+    WAITING,
+)
+from fray.runtime.pool.messages import (
+    ClientId,
+    Failed,
+    Inline,
+    StopWorker,
+    Stored,
+    TaskBegun,
+    TaskBlocked,
+    TaskDone,
+    TasksReturned,
+    TaskSubmitted,
+    TaskUnblocked,
+)
+
+__all__ = [
+    "accept",
+    "block",
+    "build_died",
+    "build_timed_out",
+    "complete",
+    "finish",
+    "lose_task",
+    "return_tasks",
+    "submit",
+    "unblock",
+    "wake",
+]
+
+
+# --- beginning ---------------------------------------------------------------------------------------------
+
+
+def accept(tables: Tables, client: ClientId, event: TaskSubmitted) -> TaskRecord:
+    """Make the records of a new task: its result, which the client holds, and what it needs."""
+    spec = event.spec
+    demand = None if spec.actor else demand_of(tables, spec.profile, spec.shape)
+    task = TaskRecord(spec, client, demand, tables.now)
+    record = tables.objects[spec.id] = ObjectRecord(spec.id, client)
+    record.maker = task
+    if event.wanted:
+        record.wanted = client
+    if client:
+        tables.clients[client].add(spec.id)
+    if spec.streaming:
+        task.stream = Stream()
+    if spec.holds:
+        hold(tables, spec.holds)
+    tables.counters["submitted"] += 1
+    return task
+
+
+def submit(tables: Tables, client: ClientId, event: TaskSubmitted) -> None:
+    """Take a new task, and queue it unless an argument is missing."""
+    spec = event.spec
+    if spec.id in tables.objects:
+        tables.ignore("TaskSubmitted: its identity is taken")
+        return
+    task = accept(tables, client, event)
+    if not use_function(tables, spec.function, event.blob):
+        lost = build_lost(spec.id, "its function was never sent to the head")
+        finish(tables, task, lost)
+    elif not is_possible(tables, task.demand.needs):  # type: ignore[union-attr]
+        finish(tables, task, build_unschedulable(tables, spec.name, spec.shape))
+    elif spec.deps:
+        wake(tables, task)
+    else:
+        tables.move(task, READY)
+        enqueue(tables, task)
+
+
+def wake(tables: Tables, task: TaskRecord) -> bool:
+    """Look at a waiting task's arguments anew; queue it, or end it if one failed. Return whether it's READY.
+
+    Calls of methods aren't queued here.
+    """
+    if task.state is not WAITING:
+        return False
+    missing = 0
+    for object_id in dict.fromkeys(task.spec.deps):
+        needed = tables.objects[object_id]
+        if needed.outcome is None:
+            request(tables, needed)
+        outcome = needed.outcome
+        if outcome is None:
+            missing += 1
+            if needed.dependents is None:
+                needed.dependents = [task]
+            else:
+                needed.dependents.append(task)
+        elif type(outcome) is Failed:
+            finish(tables, task, outcome)
+            return False
+    task.missing = missing
+    if missing:
+        return False
+    tables.move(task, READY)
+    if task.demand is not None:
+        enqueue(tables, task, first=task.attempt > 1)
+    return True
+
+
+# --- ending ------------------------------------------------------------------------------------------------
+
+
+def finish(tables: Tables, task: TaskRecord, outcome: Stored | Failed | object) -> None:
+    """End a task that has no worker (any more), and give its result to whoever waits."""
+    spec = task.spec
+    record = tables.objects[spec.id]
+    kind = type(outcome)
+    if task.demand is None:
+        if task.state in (WAITING, READY) and spec.actor in tables.actors:
+            tables.woken.append(tables.actors[spec.actor])  # those behind it may go
+    elif task.state is READY:
+        withdraw(tables, task)
+    keeps = (
+        kind is Stored
+        and task.demand is not None
+        and task.stream is None
+        and spec.retries > 0
+        and outcome.host in tables.hosts  # type: ignore[union-attr]
+    )
+    if keeps:
+        tables.move(task, KEPT)
+        keep_lineage(tables, task)
+    else:
+        tables.move(task, FAILED if kind is Failed else DONE)
+        record.maker = None
+        if task.demand is not None:
+            drop_function(tables, spec.function)
+        else:
+            _leave_actor(tables, task)
+        if spec.holds:
+            release_holds(tables, spec.holds)
+    if not task.client:
+        tables.driver_ended += 1
+        tables.driver_ended_bytes += len(spec.args)
+    if kind is not Failed:
+        tables.counters["done"] += 1
+    else:
+        cancelled = outcome.kind == "TaskCancelledError"  # type: ignore[union-attr]
+        tables.counters["cancelled" if cancelled else "failed"] += 1
+    settle(tables, record, outcome)  # type: ignore[arg-type]
+    if record.holders is None and not record.holds:
+        collect(tables, record)
+
+
+def _leave_actor(tables: Tables, task: TaskRecord) -> None:
+    record = tables.objects.get(task.spec.actor)
+    if record is not None:
+        record.holds -= 1
+        if not record.holds and record.holders is None:
+            collect(tables, record)
+
+
+def complete(tables: Tables, source: ClientId, event: TaskDone) -> None:
+    """Take the end of a task from the worker that ran it; another's word about it doesn't count."""
+    record = tables.objects.get(event.id)
+    task = record.maker if record is not None else None
+    if type(task) is not TaskRecord or task.worker is None or task.worker.id != source:
+        tables.ignore("TaskDone: not its worker's task")
+        discard(tables, event.id, event.outcome)
+        return
+    worker = task.worker
+    spec = task.spec
+    # Read as a whole before anything is changed: it may be malformed. Nobody else has looked at it.
+    _, outcome, started, began, seconds, retry = event
+    if type(outcome) is not Inline or outcome.contained or type(started) is not int:
+        check_message(event)
+    if seconds > spec.timeout > 0 and type(outcome) is not Failed:
+        # Its worker's word counts, not whether the timer or the result was taken first.
+        discard(tables, event.id, outcome)
+        outcome = build_timed_out(task)
+    failed = type(outcome) is Failed
+    measured = seconds >= 0 and not failed
+    if task.demand is None:
+        task.worker = None
+        tables.actors[spec.actor].sent.pop(spec.id, None)
+    else:
+        unseat(tables, task)
+        if measured:
+            measure(tables, spec.function, seconds)
+    if started:
+        _note_started(tables, worker, started)
+    refresh(tables, worker)
+    tables.touched[worker.id] = worker
+    tables.dirty = True
+    # A plain tuple: making a `Run` costs several times as much, and few are ever looked at.
+    tables.finished.append(
+        (
+            spec.name,
+            source,
+            worker.host.name,
+            began,
+            seconds,
+            task.attempt,
+            task.submitted,
+            _end_of(task, outcome) if failed else "done",  # type: ignore[arg-type]
+            task.demand is None,
+        )
+    )
+    misfortune = task.misfortune
+    if misfortune is not None and misfortune.verdict is not None and failed:
+        finish(tables, task, misfortune.verdict)
+    elif retry and failed and _may_raise_again(tables, task):
+        _requeue(tables, task, RETRIED)
+    else:
+        finish(tables, task, outcome)
+    if worker.closing and not worker.running and not worker.blocked and not worker.doomed:
+        worker.doomed = "it has done its number of tasks"
+        tables.commands.append(StopWorker(worker.id, False, worker.doomed))
+
+
+def _end_of(task: TaskRecord, failed: Failed) -> str:
+    verdict = task.misfortune.verdict if task.misfortune is not None else None
+    return (verdict or failed).kind or "failed"
+
+
+def _note_started(tables: Tables, worker: WorkerRecord, started: int) -> None:
+    task = worker.ahead.get(started)
+    if task is None:
+        tables.ignore("started: not waiting there")
+    else:
+        begin(tables, worker, task)
+
+
+def _may_raise_again(tables: Tables, task: TaskRecord) -> bool:
+    misfortune = tables.tell(task, "")
+    if misfortune.raised >= task.spec.retry_exceptions:
+        return False
+    misfortune.raised += 1
+    tables.tell(task, f"attempt {task.attempt} raised an exception that is tried again")
+    return True
+
+
+def _requeue(tables: Tables, task: TaskRecord, cause: str) -> None:
+    task.attempt += 1
+    tables.counters["retried"] += 1
+    tables.move(task, cause)
+    if task.demand is not None:
+        enqueue(tables, task, first=True)
+    else:
+        actor = tables.actors[task.spec.actor]
+        key = (task.client, task.spec.parent)
+        actor.callers.setdefault(key, deque()).appendleft(task)
+        tables.woken.append(actor)
+
+
+# --- meanwhile ---------------------------------------------------------------------------------------------
+
+
+def note_begun(tables: Tables, source: ClientId, event: TaskBegun) -> None:
+    """Count as running what was sent ahead; as long as it waited there, an idle worker would ask for it."""
+    worker = tables.workers.get(source)
+    if worker is None:
+        tables.ignore("TaskBegun: no such worker")
+        return
+    _note_started(tables, worker, event.id)
+    refresh(tables, worker)
+
+
+def block(tables: Tables, source: ClientId, event: TaskBlocked) -> None:
+    """Give back what a task holds that waits for others."""
+    task = _task_of(tables, source, event.id)
+    if task is None or task.state not in (RUNNING, SENT):
+        tables.ignore("TaskBlocked: not running there")
+        return
+    worker: WorkerRecord = task.worker  # type: ignore[assignment]
+    if task.demand is not None:
+        unseat(tables, task)
+        task.worker = worker
+        worker.blocked[event.id] = task
+    tables.move(task, BLOCKED)
+    if event.started:
+        _note_started(tables, worker, event.started)
+    refresh(tables, worker)
+    tables.touched[source] = worker
+
+
+def unblock(tables: Tables, source: ClientId, event: TaskUnblocked) -> None:
+    """Take again what a task holds, at once."""
+    task = _task_of(tables, source, event.id)
+    if task is None or task.state is not BLOCKED:
+        tables.ignore("TaskUnblocked: not blocked there")
+        return
+    worker: WorkerRecord = task.worker  # type: ignore[assignment]
+    tables.move(task, UNBLOCKED)
+    if task.demand is not None:
+        del worker.blocked[event.id]
+        worker.running[event.id] = task
+        take(tables, worker.host, task.demand.needs)
+        refresh(tables, worker)
+
+
+def _task_of(tables: Tables, source: ClientId, object_id: int) -> TaskRecord | None:
+    record = tables.objects.get(object_id)
+    task = record.maker if record is not None else None
+    if type(task) is TaskRecord and task.worker is not None and task.worker.id == source:
+        return task
+    return None
+
+
+def return_tasks(tables: Tables, source: ClientId, event: TasksReturned) -> None:
+    """Queue again what a worker gave back; what was cancelled meanwhile ends here."""
+    worker = tables.workers.get(source)
+    if worker is None:
+        tables.ignore("TasksReturned: no such worker")
+        return
+    take_back(tables, worker, event.ids)
+    for object_id in event.ids:
+        record = tables.objects.get(object_id)
+        task = record.maker if record is not None else None
+        if type(task) is TaskRecord and task.state is READY and task.misfortune and task.misfortune.verdict:
+            finish(tables, task, task.misfortune.verdict)
+
+
+# --- lost --------------------------------------------------------------------------------------------------
+
+
+def lose_task(tables: Tables, task: TaskRecord, worker: WorkerRecord, reason: str) -> None:
+    """Let a task that was lost with its worker be tried again, or end it. It has been unseated."""
+    if worker.host.id in tables.hosts:
+        free_later(tables, task.spec.id, worker.host.id)
+    misfortune = tables.tell(
+        task, f"attempt {task.attempt} was lost: worker {worker.id} on {worker.host.name} {reason}"
+    )
+    if misfortune.verdict is not None:
+        finish(tables, task, misfortune.verdict)
+        return
+    if not worker.doomed:
+        if task.charged >= task.spec.retries:
+            finish(tables, task, build_died(task, worker))
+            return
+        task.charged += 1
+    _requeue(tables, task, LOST)
+
+
+def build_timed_out(task: TaskRecord) -> Failed:
+    """Return what becomes of a task that ran longer than its limit."""
+    story = tuple(task.misfortune.story if task.misfortune else ())
+    return Failed(b"", "TaskTimeoutError", task.spec.name, story, (("seconds", task.spec.timeout),))
+
+
+def build_died(task: TaskRecord, worker: WorkerRecord) -> Failed:
+    """Return what becomes of a task that was lost with its worker once too often."""
+    story = tuple(task.misfortune.story if task.misfortune else ())[-STORY_LINES:]
+    details = (("worker", f"worker {worker.id}"), ("attempts", task.attempt))
+    return Failed(b"", "WorkerDiedError", task.spec.name, story, details)

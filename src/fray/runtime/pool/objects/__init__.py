@@ -1,0 +1,1 @@
+"""Values as bytes, the shared memory they lie in, how hosts read each other's; references are elsewhere."""

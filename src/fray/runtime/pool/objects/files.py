@@ -1,0 +1,164 @@
+"""What the store does to single files: counts, copies and maps them, and refuses those of other users.
+
+Which file holds which object, and who may write when, is the store's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import mmap
+import os
+import shutil
+import stat
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from fray.errors import StoreDirectoryError, StoreFullError
+from fray.runtime.pool.objects.flat_format import BytesLike
+
+__all__ = [
+    "PART",
+    "USAGE",
+    "check_directory",
+    "copy",
+    "is_dead",
+    "mapped",
+    "no_store",
+    "opened",
+    "scan",
+    "status_of",
+    "unlink",
+    "write_all",
+]
+
+PART = ".part"
+USAGE = "usage"
+_COPY_BYTES = 4 * 1024**2
+_MAX_PARTS = 1000
+"""Of one writev; POSIX systems allow 1024 (IOV_MAX)."""
+_NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+
+
+def check_directory(path: Path) -> None:
+    """Raise `StoreDirectoryError` unless a directory belongs to this user and is closed to others."""
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise StoreDirectoryError(str(path), "it isn't a directory that belongs to this user alone")
+
+
+def no_store(error: OSError, size: int, folder: str) -> StoreFullError | StoreDirectoryError:
+    """Return what it means that an object of `size` bytes couldn't be written."""
+    if error.errno in _NO_ROOM:
+        return StoreFullError(size, (folder,))
+    return StoreDirectoryError(folder, f"it can't be written to: {error}")
+
+
+def is_dead(pid: int) -> bool:
+    """Whether a process has ended, even if nobody has asked for its exit code yet."""
+    try:
+        os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat", "rb") as status:  # noqa: PTH123 - no Path on the fast way
+            # proc_pid_stat(5): the state follows the name, which is in parentheses and may hold some.
+            return status.read().rpartition(b") ")[2][:1] in (b"Z", b"X")
+    except ProcessLookupError:
+        return True
+    except FileNotFoundError:
+        return os.path.exists("/proc/self")  # noqa: PTH110 - it ended meanwhile, unless there is no /proc
+    except PermissionError:
+        return False
+
+
+def scan(folder: str, dead: Callable[[int], bool] | None = None) -> int:
+    """Return the bytes of all objects in a directory; parts whose writers are `dead` are removed."""
+    total = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            stem, dot, _ = entry.name.rpartition(PART)
+            if dot and dead is not None and dead(int(stem.rpartition(".")[2].partition("-")[0])):
+                unlink(entry.path)
+            elif entry.name != USAGE:
+                with contextlib.suppress(FileNotFoundError):
+                    total += entry.stat(follow_symlinks=False).st_size
+    return total
+
+
+def status_of(path: str) -> os.stat_result | None:
+    """Return the status of a file, if it is there."""
+    try:
+        return os.lstat(path)
+    except FileNotFoundError:
+        return None
+
+
+def unlink(path: str) -> bool:
+    """Remove a file; False if it isn't there."""
+    try:
+        os.unlink(path)  # noqa: PTH108 - no Path on the fast way
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def write_all(file: int, parts: Sequence[BytesLike]) -> None:
+    """Write parts one after the other, without joining them: faster than copying into a mapping."""
+    rest = [memoryview(part).cast("B") for part in parts if len(part)]
+    while rest:
+        written = os.writev(file, rest[:_MAX_PARTS])
+        while rest and written >= len(rest[0]):
+            written -= len(rest.pop(0))
+        if rest:
+            rest[0] = rest[0][written:]
+
+
+def copy(source: int, target: str) -> None:
+    """Copy an open file into a new one."""
+    with (
+        open(source, "rb", closefd=False) as reader,
+        open(target, "xb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o600)) as writer,
+    ):
+        shutil.copyfileobj(reader, writer, _COPY_BYTES)
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[int]:
+    """Give a descriptor of a file that must be this user's own: no link, no pipe, nothing of others."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            raise
+        raise StoreDirectoryError(path, f"it can't be opened: {error}") from error
+    try:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            raise StoreDirectoryError(path, "it isn't a file of this user")
+        yield file
+    finally:
+        os.close(file)
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (
+    ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long,
+)  # fmt: skip
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+
+
+def mapped(path: str, file: int, size: int) -> memoryview:
+    """Map an open file of `size` bytes read-only.
+
+    Not by `mmap.mmap`, which keeps a descriptor for each mapping (until `trackfd` of Python 3.13).
+    """
+    if not size:
+        raise StoreDirectoryError(path, "it is empty")
+    address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, file, 0)
+    if address == ctypes.c_void_p(-1).value:
+        raise StoreDirectoryError(path, f"it can't be mapped: {os.strerror(ctypes.get_errno())}")
+    array = (ctypes.c_ubyte * size).from_address(address)
+    # Views hold the array, so the mapping goes with the last of them. Not at exit, where some may be in use.
+    weakref.finalize(array, _libc.munmap, address, size).atexit = False
+    return memoryview(array).cast("B").toreadonly()

@@ -1,0 +1,310 @@
+"""The objects of one host as files that its processes share: written once, then mapped read-only.
+
+One directory a pool and host, in shared memory where there is enough of it, and one on disk for what
+doesn't fit. A file becomes visible whole, by a rename; what a killed writer leaves behind is a `.part`,
+which is counted until it is removed.
+
+Nothing may stand here about what the bytes mean, about other hosts, or who makes the directories.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import os
+import re
+import struct
+import threading
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from fray.errors import ObjectLostError, StoreFullError
+from fray.runtime.pool.messages import ObjectId
+from fray.runtime.pool.objects.files import (
+    PART,
+    USAGE,
+    check_directory,
+    copy,
+    is_dead,
+    no_store,
+    opened,
+    scan,
+    status_of,
+    unlink,
+    write_all,
+)
+from fray.runtime.pool.objects.flat_format import Encoded
+from fray.runtime.pool.objects.mappings import Mappings
+
+__all__ = ["HostStore", "Usage"]
+
+_LOCK = ".lock"
+_SPILLING = f"spilling{_LOCK}"
+_COUNT = struct.Struct("<q")
+_IDENTITY = re.compile("[0-9a-f]+")
+_MAPPED_SHARE = 0.125
+"""Of the limit, for objects that one process has mapped while it may not be using them."""
+
+
+class Usage(NamedTuple):
+    """Bytes that a host's objects take; those being written are counted whole."""
+
+    memory: int
+    disk: int
+
+
+# One for all stores of a process: a POSIX lock excludes other processes, but not other threads, and is
+# dropped when any descriptor of its file is closed.
+_threads = threading.Lock()
+_counter = itertools.count()
+
+
+class HostStore:
+    """A host's objects, as any of its processes sees them. Threads may share one.
+
+    `limit` is in bytes of `directory`; what doesn't fit goes to `spill_directory`. Both exist, belong to
+    this user and are closed to others.
+
+    Raises `StoreDirectoryError` if they don't.
+    """
+
+    def __init__(self, directory: Path, spill_directory: Path, limit: int) -> None:
+        for path in (directory, spill_directory):
+            check_directory(path)
+        self.directory = directory
+        self.spill_directory = spill_directory
+        self.limit = limit
+        self._memory = str(directory)
+        self._disk = str(spill_directory)
+        self._mappings = Mappings(int(limit * _MAPPED_SHARE))
+        self._count = os.open(directory / USAGE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+    def close(self) -> None:
+        """Forget the directories; what somebody has mapped stays."""
+        self._mappings.close()
+        with _threads:
+            os.close(self._count)
+
+    def write(self, identity: ObjectId, encoded: Encoded) -> int:
+        """Keep a value under an identity, in place of an earlier one, and return its size in bytes.
+
+        Raises `StoreFullError`, or `StoreDirectoryError` if the store is gone.
+        """
+        size, parts = encoded.size, encoded.parts()
+        with contextlib.closing(self.places()) as places:
+            for disk in places:
+                try:
+                    with self.receiving(identity, size, disk=disk) as file:
+                        write_all(file, parts)
+                except StoreFullError:
+                    continue
+                return size
+        raise StoreFullError(size, (self._memory, self._disk))
+
+    def places(self) -> Generator[bool, None, None]:
+        """Give where to try to write an object, one place after the other: on `disk` or in memory.
+
+        An object that is being spilled takes room in both. If neither has any, both are given again when
+        nothing is on its way, and nothing begins to spill until this iterator is closed.
+        """
+        yield from (False, True)
+        with self._held(_SPILLING):
+            yield from (False, True)
+
+    @contextlib.contextmanager
+    def receiving(self, identity: ObjectId, size: int, *, disk: bool) -> Iterator[int]:
+        """Give a descriptor for the `size` bytes of an object, which is visible once the block has ended.
+
+        The block does nothing but fill it.
+
+        Raises `StoreFullError` if memory, or the disk, has no room, or `StoreDirectoryError`; nothing is left
+        of it then.
+        """
+        folder = self._disk if disk else self._memory
+        part = f"{folder}/{identity:x}.{os.getpid()}-{next(_counter)}{PART}"
+        try:
+            file = self._begin(part, size, disk=disk)
+            try:
+                yield file
+                self._publish(part, identity, disk=disk)
+            except BaseException:
+                self._discard(part, size, disk=disk)
+                raise
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise no_store(error, size, folder) from error
+
+    def open(self, identity: ObjectId) -> memoryview:
+        """Return an object's bytes, mapped read-only for as long as anything refers to them.
+
+        No descriptor stays open.
+
+        Raises:
+            ObjectLostError: there is none here.
+            StoreDirectoryError: a file of its name isn't this user's, or can't be mapped.
+        """
+        # Spilling makes the file on disk visible before it takes the one in memory away, so that an object
+        # that is missed in both was freed, or written again between both looks: then the next round has it.
+        for folder in (self._memory, self._disk) * 2:
+            with contextlib.suppress(FileNotFoundError):
+                return self._mappings.open(identity, f"{folder}/{identity:x}")
+        raise ObjectLostError(f"{identity:x}", f"it is neither in {self._memory} nor in {self._disk}")
+
+    def contains(self, identity: ObjectId) -> bool:
+        """Whether an object is here."""
+        return any(os.path.lexists(f"{folder}/{identity:x}") for folder in (self._memory, self._disk) * 2)
+
+    def free(self, identity: ObjectId) -> None:
+        """Remove an object, if it is here; whoever has it mapped keeps it."""
+        self._mappings.forget(identity)
+        with self._locked():
+            self._unlink_from_memory(identity)
+            unlink(f"{self._disk}/{identity:x}")
+
+    def spill(self, identity: ObjectId) -> bool:
+        """Move an object from memory to disk; False if it isn't in memory, or was freed meanwhile.
+
+        Raises `StoreFullError`; then it stays in memory.
+        """
+        path = f"{self._memory}/{identity:x}"
+        try:
+            with self._held(_SPILLING), opened(path) as source:
+                seen = os.fstat(source)
+                part = f"{self._disk}/{identity:x}.{os.getpid()}-{next(_counter)}{PART}"
+                return self._spill_to(part, identity, source, seen)
+        except FileNotFoundError:
+            return False
+
+    def _spill_to(self, part: str, identity: ObjectId, source: int, seen: os.stat_result) -> bool:
+        try:
+            copy(source, part)
+            with self._locked():
+                # Only if it is still the same file: it may have been freed, or written again.
+                now = status_of(f"{self._memory}/{identity:x}")
+                if now is None or now.st_ino != seen.st_ino:
+                    return False
+                os.rename(part, f"{self._disk}/{identity:x}")  # noqa: PTH104 - no Path on the fast way
+                self._unlink_from_memory(identity)
+                self._mappings.forget(identity)
+                return True
+        except OSError as error:
+            raise no_store(error, seen.st_size, self._disk) from error
+        finally:
+            unlink(part)
+
+    def usage(self) -> Usage:
+        """Return what the objects take."""
+        with self._locked():
+            memory = self._used()
+        return Usage(memory, scan(self._disk))
+
+    def identities(self) -> tuple[ObjectId, ...]:
+        """Return all objects that are here, in no order."""
+        names = {entry for folder in (self._memory, self._disk) for entry in os.listdir(folder)}  # noqa: PTH208 - names alone
+        return tuple(int(name, 16) for name in names if _IDENTITY.fullmatch(name))
+
+    def discard_dead_parts(self) -> None:
+        """Remove what processes that are dead by now left half-written."""
+        with self._locked():
+            scan(self._disk, dead=is_dead)
+            self._set_used(scan(self._memory, dead=is_dead))
+
+    @contextlib.contextmanager
+    def exclusive(self, identity: ObjectId) -> Iterator[None]:
+        """Let only one process and thread of the host at a time do what is in the block for an object.
+
+        Ends with its holder, however that ends.
+
+        Raises `StoreFullError` or `StoreDirectoryError` if there can't be a lock.
+        """
+        with self._held(f"{identity:x}{_LOCK}"):
+            yield
+
+    @contextlib.contextmanager
+    def _held(self, lock: str) -> Iterator[None]:
+        path = f"{self._memory}/{lock}"
+        while True:
+            try:
+                file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            except OSError as error:
+                raise no_store(error, 0, self._memory) from error
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                # The holder before may have removed the file that this one waited for.
+                now = status_of(path)
+                if now is None or now.st_ino != os.fstat(file).st_ino:
+                    continue
+                try:
+                    yield
+                finally:
+                    unlink(path)
+                return
+            finally:
+                os.close(file)
+
+    # Bytes are counted up before a file takes them, and down after it is gone: a process killed in between
+    # leaves the count too high, and whoever finds memory full counts anew.
+
+    def _begin(self, part: str, size: int, *, disk: bool) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        if disk:
+            return os.open(part, flags, 0o600)
+        with self._locked():
+            used = self._used()
+            if used + size > self.limit:
+                used = scan(self._memory, dead=is_dead)
+                self._set_used(used)
+            if used + size > self.limit:
+                raise StoreFullError(size, (self._memory,))
+            self._set_used(used + size)
+            file = os.open(part, flags, 0o600)
+            try:
+                # Within the lock, so that whoever counts anew counts it whole.
+                os.ftruncate(file, size)
+            except BaseException:
+                os.close(file)
+                unlink(part)
+                raise
+            return file
+
+    def _publish(self, part: str, identity: ObjectId, *, disk: bool) -> None:
+        path = f"{self._disk if disk else self._memory}/{identity:x}"
+        with self._locked():
+            before = None if disk else status_of(path)
+            os.rename(part, path)  # noqa: PTH104 - no Path on the fast way
+            if before is not None:
+                self._set_used(self._used() - before.st_size)
+            if disk:
+                self._unlink_from_memory(identity)
+            else:
+                unlink(f"{self._disk}/{identity:x}")
+
+    def _discard(self, part: str, size: int, *, disk: bool) -> None:
+        with self._locked():
+            if unlink(part) and not disk:
+                self._set_used(self._used() - size)
+
+    def _unlink_from_memory(self, identity: ObjectId) -> None:
+        path = f"{self._memory}/{identity:x}"
+        status = status_of(path)
+        if status is not None and unlink(path):
+            self._set_used(self._used() - status.st_size)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        with _threads:
+            fcntl.lockf(self._count, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.lockf(self._count, fcntl.LOCK_UN)
+
+    def _used(self) -> int:
+        data = os.pread(self._count, _COUNT.size, 0)
+        return int(_COUNT.unpack(data)[0]) if len(data) == _COUNT.size else 0
+
+    def _set_used(self, used: int) -> None:
+        os.pwrite(self._count, _COUNT.pack(used), 0)

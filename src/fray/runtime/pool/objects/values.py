@@ -1,0 +1,76 @@
+"""Values become bytes and buffers, and come back.
+
+A value is pickled with protocol 5; buffers of 4 KiB and more (arrays) stay out of the pickle, so that they
+are written from where they lie and read where they are mapped, read-only. Smaller arrays are copied, and are
+writable.
+
+How the bytes lie is in `flat_format`, what goes by name or by value in `pickling`. Calls, functions and
+exceptions, which are more than a value, have files of their own.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from typing import Any, cast
+
+from fray.errors import CodeNotFoundError, SerializationError
+from fray.payload.values.culprits import find_culprit
+from fray.payload.values.pickling import SCALARS, NotPicklableError, pickle_value
+from fray.runtime.pool.objects.flat_format import HEADER, BytesLike, Encoded, split
+
+__all__ = ["INLINE_LIMIT", "decode", "encode"]
+
+INLINE_LIMIT = 64 * 1024
+"""Bytes up to which an encoded value travels with messages."""
+
+
+def encode(
+    value: object, *, inline_limit: int = INLINE_LIMIT, what: str = "the value", root: str = "value"
+) -> Encoded:
+    """Return a value as bytes and buffers.
+
+    `what` names it in errors, and `root` begins the path to a part of it, as in `result['lock']`. The
+    buffers must not change until they are written.
+
+    Raises `SerializationError`, with the path to the part that can't be pickled where that is cheap.
+    """
+    if _plain(value):
+        body = pickle.dumps(value, protocol=5)
+        return Encoded(body, [], (), HEADER.size + len(body) <= inline_limit)
+    buffers = list[memoryview]()
+    try:
+        body, found = pickle_value(value, buffers)
+    except NotPicklableError as error:
+        path, problem = find_culprit(value, root, error.cause)
+        raise SerializationError(what, path, problem) from error.cause
+    encoded = Encoded(body, buffers, tuple(dict.fromkeys(found)), inline=False)
+    return encoded._replace(inline=True) if encoded.size <= inline_limit else encoded
+
+
+def decode(data: BytesLike, *, what: str = "the value") -> Any:
+    """Return the value that `encode` was given; its large buffers are views of `data`, read-only.
+
+    Raises:
+        MalformedPayloadError: `data` isn't what `encode` made.
+        CodeNotFoundError: a class or function of the value can't be imported here.
+    """
+    body, buffers = split(data)
+    try:
+        return pickle.loads(body, buffers=buffers)
+    except ImportError as error:
+        raise CodeNotFoundError(what, str(error)) from error
+    except AttributeError as error:
+        # The words of pickle for a module that hasn't got a name; other ones are of the value's own code.
+        if not str(error).startswith(("Can't get attribute", "Can't get local attribute")):
+            raise
+        raise CodeNotFoundError(what, str(error)) from error
+
+
+def _plain(value: object) -> bool:
+    """Whether it needs nothing but the fastest way: a scalar, or a short row of them."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        row = cast("Sequence[object]", value)
+        return len(row) <= 64 and SCALARS.issuperset(map(type, row))
+    return kind in SCALARS

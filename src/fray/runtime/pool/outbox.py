@@ -1,0 +1,114 @@
+"""What a process of the pool tells the head, from all of its threads, in one order."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from fray.errors import ConnectionLostError, FrameTooLargeError
+from fray.runtime.pool.current import shielded
+from fray.runtime.pool.message_codec import MESSAGES, encode_messages
+
+__all__ = ["FrameSender", "Outbox"]
+
+BATCH = 16
+"""Messages that are sent together at most when they could wait."""
+DELAY_SECONDS = 0.0005
+"""How long a message waits for others; less than a frame's way to the driver and back."""
+
+
+class FrameSender(Protocol):
+    """What is needed of a connection."""
+
+    def send(self, kind: int, body: bytes, /) -> None:
+        """Send one frame; return when the kernel has all of it."""
+
+
+class Outbox:
+    """Sends messages in the order in which they were given to it; those that came meanwhile leave together.
+
+    Parameters: `connection` to the head; `on_lost`, called when it has ended.
+    """
+
+    def __init__(self, connection: FrameSender, on_lost: Callable[[], None]) -> None:
+        self._connection = connection
+        self._on_lost = on_lost
+        self._lock = threading.Lock()
+        self._pending: deque[Any] = deque()
+        self._flushed = 0.0
+        self._awake = False
+        self._alarm = threading.Event()
+        self._flusher: threading.Thread | None = None
+
+    def send(self, *messages: Any) -> None:
+        """Send these and all that was deferred; return when the kernel has them.
+
+        Blocks while the head doesn't read.
+
+        Raises `FrameTooLargeError` for a message above the limit of frames.
+        """
+        self._pending.extend(messages)
+        self.flush()
+
+    def defer(self, message: Any) -> None:
+        """Send the message with the next ones. Never blocks, so that finalizers of objects may call it."""
+        self._pending.append(message)
+
+    def send_soon(self, message: Any) -> None:
+        """Send the message within about a millisecond, with others that follow closely.
+
+        A frame for each of many short tasks would cost both ends more than the tasks do. Where messages
+        come further apart than that, each is sent at once.
+        """
+        self._pending.append(message)
+        if len(self._pending) >= BATCH or time.perf_counter() - self._flushed >= DELAY_SECONDS:
+            self.flush()
+        elif not self._awake:
+            self._awake = True
+            self._wake_flusher()
+
+    def flush(self) -> None:
+        """Send what was deferred."""
+        # A frame that is sent in part ends the connection.
+        with shielded(), self._lock:
+            batch = []
+            # Finalizers may append while this runs, even in this thread: they are taken or left for the next.
+            while self._pending:
+                batch.append(self._pending.popleft())
+            if not batch:
+                return
+            self._flushed = time.perf_counter()
+            try:
+                self._send_batch(batch)
+            except ConnectionLostError:
+                self._on_lost()
+
+    def _send_batch(self, batch: list[Any]) -> None:
+        try:
+            self._connection.send(MESSAGES, encode_messages(batch))
+        except FrameTooLargeError:
+            if len(batch) == 1:
+                raise
+            middle = len(batch) // 2
+            try:
+                self._send_batch(batch[:middle])
+            finally:
+                # One that is too large by itself mustn't take the others with it.
+                self._send_batch(batch[middle:])
+
+    def _wake_flusher(self) -> None:
+        if self._flusher is None:
+            self._flusher = threading.Thread(target=self._flush_late, name="fray-flusher", daemon=True)
+            self._flusher.start()
+        self._alarm.set()
+
+    def _flush_late(self) -> None:
+        while self._alarm.wait():
+            self._alarm.clear()
+            time.sleep(DELAY_SECONDS)
+            # First of all: what is appended from here on wakes this thread again.
+            self._awake = False
+            self.flush()

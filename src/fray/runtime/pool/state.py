@@ -1,0 +1,246 @@
+"""The pool's state machine: events in, commands out. No clock, no sockets, no processes, no chance.
+
+The head's shell feeds it and carries out what it says. The same events at the same times give the same
+commands, so that any story can be told again in a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from fray.runtime.pool.machine import actors, cancelling, lineage, objects, streams, tasks, workers
+from fray.runtime.pool.machine.invariants import check_tables
+from fray.runtime.pool.machine.message_checks import RefusedMessageError
+from fray.runtime.pool.machine.records import ActorRecord, ObjectRecord
+from fray.runtime.pool.machine.resources import describe_needs
+from fray.runtime.pool.machine.scheduling import schedule
+from fray.runtime.pool.machine.snapshot import PoolStats, count_running, take_snapshot
+from fray.runtime.pool.machine.tables import Tables
+from fray.runtime.pool.machine.transitions import ACTOR_TRANSITIONS, TASK_TRANSITIONS, Cause, StateName
+from fray.runtime.pool.messages import (
+    DRIVER,
+    ActorEnded,
+    ActorReady,
+    ActorSubmitted,
+    ClientId,
+    ClientLost,
+    Command,
+    Event,
+    FetchFailed,
+    FilesFound,
+    HostJoined,
+    HostLost,
+    ItemProduced,
+    ItemsConsumed,
+    KillActor,
+    NannyLost,
+    ObjectPut,
+    ObjectSpilled,
+    ObjectsWanted,
+    RefsAdded,
+    RefsReleased,
+    Stored,
+    TaskBegun,
+    TaskBlocked,
+    TaskCancelled,
+    TaskDone,
+    TasksReturned,
+    TaskSubmitted,
+    TaskUnblocked,
+    TimerFired,
+    WorkerJoined,
+    WorkerLost,
+)
+
+__all__ = ["PoolState"]
+
+
+class PoolState:
+    """All tasks, objects, actors, workers and hosts of one pool, and what is to be done about them."""
+
+    transitions: Mapping[str, Mapping[tuple[StateName, Cause], StateName]] = MappingProxyType(
+        {"task": TASK_TRANSITIONS, "actor": ACTOR_TRANSITIONS}
+    )
+    """The lives of tasks and actors: (state, cause) -> state."""
+
+    def __init__(self) -> None:
+        self._tables = Tables()
+
+    def handle(self, source: ClientId, event: Event, now: float) -> list[Command]:
+        """Take one event and return what is to be done now, in order.
+
+        `source`: who tells it (0: the driver, or the head's own shell). `now`: monotonic seconds, never
+        less than at the event before. What comes too late, from one who is lost or who has no say, is
+        ignored and counted (see `stats`). Raises `RefusedMessageError` for what a worker has no business to
+        say, and `InvalidTransition` for a defect of the state machine.
+        """
+        tables = self._tables
+        tables.now = now
+        commands: list[Command] = []
+        tables.commands = commands
+        kind = type(event)
+        handler = _OF_CLIENTS.get(kind)
+        if handler is None:
+            if source != DRIVER:
+                raise RefusedMessageError(kind.__name__, "isn't for a worker to say")
+            handler = _OF_SHELL[kind]
+        elif source != DRIVER and source not in tables.clients:
+            tables.ignore(f"{kind.__name__}: its client is lost")
+            if kind in _WITH_VALUES:
+                objects.discard(tables, event.id, event.outcome)  # type: ignore[union-attr]
+            return commands
+        handler(tables, source, event)
+        if tables.dirty or tables.woken or tables.abandoned or tables.unreferenced:
+            _follow_up(tables)
+        return commands
+
+    def take_decided(self) -> list[Command]:
+        """Return what was to be done by the time that `handle` raised: the state counts on it."""
+        decided, self._tables.commands = self._tables.commands, []
+        return decided
+
+    @property
+    def homeless(self) -> tuple[str, ...]:
+        """What ready tasks or actors need that no host has any more, in words."""
+        return tuple(describe_needs(needs) for needs in self._tables.homeless)
+
+    @property
+    def driver_ended(self) -> tuple[int, int]:
+        """How many tasks and calls of the driver have ended, and the bytes of their arguments."""
+        return self._tables.driver_ended, self._tables.driver_ended_bytes
+
+    def check(self) -> None:
+        """Raise AssertionError unless all that is remembered fits together; slow, for tests."""
+        check_tables(self._tables)
+
+    def stats(self) -> PoolStats:
+        """Return a frozen summary of the pool as it is now."""
+        return take_snapshot(self._tables)
+
+    def count_running(self) -> int:
+        """Return how many tasks and calls workers have, those sent ahead apart; cheaper than `stats`."""
+        return count_running(self._tables)
+
+
+def _follow_up(tables: Tables) -> None:
+    """Do what follows from an event until nothing does any more."""
+    while True:
+        if tables.woken:
+            _wake(tables)
+        elif tables.abandoned:
+            for task in _taken(tables.abandoned):
+                cancelling.abandon(tables, task)
+        elif tables.unreferenced:
+            for actor in _taken(tables.unreferenced):
+                actors.drop_unreferenced(tables, actor)
+        elif tables.dirty:
+            tables.dirty = False
+            if tables.actor_queues:
+                actors.place_actors(tables)
+            schedule(tables)
+        else:
+            return
+
+
+def _taken(items: list[Any]) -> list[Any]:
+    taken = items[:]
+    items.clear()
+    return taken
+
+
+def _wake(tables: Tables) -> None:
+    woken = tables.woken.popleft()
+    if type(woken) is ActorRecord:
+        actors.wake_actor(tables, woken)
+    elif tasks.wake(tables, woken) and woken.demand is None:  # type: ignore[arg-type,union-attr]
+        actor = tables.actors.get(woken.spec.actor)  # type: ignore[union-attr]
+        if actor is not None:
+            actors.pump_all(tables, actor)
+
+
+# --- what is told of single objects ------------------------------------------------------------------------
+
+
+def _submit(tables: Tables, source: ClientId, event: TaskSubmitted) -> None:
+    if event.spec.actor:
+        actors.call(tables, source, event)
+    else:
+        tasks.submit(tables, source, event)
+
+
+def _put(tables: Tables, source: ClientId, event: ObjectPut) -> None:
+    if event.id in tables.objects:
+        tables.ignore("ObjectPut: its identity is taken")
+        return
+    record = tables.objects[event.id] = ObjectRecord(event.id, None)
+    objects.add_holder(tables, record, source)
+    objects.place(tables, record, event.outcome)
+
+
+def _want(tables: Tables, source: ClientId, event: ObjectsWanted) -> None:
+    for object_id in event.ids:
+        lineage.deliver(tables, source, object_id)
+
+
+def _add(tables: Tables, source: ClientId, event: RefsAdded) -> None:
+    for object_id in event.ids:
+        record = tables.objects.get(object_id)
+        if record is None:
+            tables.ignore("RefsAdded: not known")
+        else:
+            objects.add_holder(tables, record, source)
+
+
+def _release(tables: Tables, source: ClientId, event: RefsReleased) -> None:
+    known = tables.objects
+    for object_id in event.ids:
+        record = known.get(object_id)
+        if record is None or not objects.drop_holder(tables, record, source):
+            tables.ignore("RefsReleased: not held")
+        elif record.holders is None and not record.holds:
+            objects.collect(tables, record)
+
+
+def _refetch(tables: Tables, source: ClientId, event: FetchFailed) -> None:
+    record = tables.objects.get(event.id)
+    if record is not None and type(record.outcome) is Stored and record.outcome.host == event.host:
+        objects.lose(tables, record, f"it couldn't be read: {event.reason}")
+    lineage.deliver(tables, source, event.id)
+
+
+_OF_CLIENTS: dict[type, Callable[[Tables, ClientId, Any], None]] = {
+    TaskSubmitted: _submit,
+    ActorSubmitted: actors.create,
+    KillActor: actors.kill,
+    ObjectPut: _put,
+    ObjectsWanted: _want,
+    RefsAdded: _add,
+    RefsReleased: _release,
+    ItemsConsumed: streams.consume,
+    TaskCancelled: cancelling.cancel,
+    FetchFailed: _refetch,
+    TaskDone: tasks.complete,
+    TaskBegun: tasks.note_begun,
+    TaskBlocked: tasks.block,
+    TaskUnblocked: tasks.unblock,
+    TasksReturned: tasks.return_tasks,
+    ItemProduced: streams.produce,
+    ActorReady: actors.answer_ready,
+    ActorEnded: actors.answer_end,
+}
+
+_WITH_VALUES = frozenset((TaskDone, ItemProduced, ObjectPut))
+
+_OF_SHELL: dict[type, Callable[[Tables, ClientId, Any], None]] = {
+    ObjectSpilled: workers.note_spilled,
+    FilesFound: workers.free_unknown,
+    HostJoined: workers.join_host,
+    HostLost: workers.lose_host,
+    NannyLost: workers.lose_nanny,
+    WorkerJoined: workers.join_worker,
+    WorkerLost: workers.lose_worker,
+    ClientLost: workers.lose_client,
+    TimerFired: workers.fire,
+}

@@ -1,0 +1,1 @@
+"""Authenticated frames between two processes, over unix sockets and TLS; nothing here knows what they say."""

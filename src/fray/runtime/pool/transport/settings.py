@@ -1,0 +1,30 @@
+"""What the pool's transport may use, in one frozen object that both ends of a pool share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fray.runtime.pool.transport.frames import FrameLimits
+
+__all__ = ["DEFAULT_SETTINGS", "TransportSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class TransportSettings:
+    """The limits of connections."""
+
+    limits: FrameLimits = field(default_factory=FrameLimits)
+    """What one frame may measure."""
+    handshake_seconds: float = 10.0
+    """From the connection's start until the peer has proved itself; a silent one is cut then."""
+    max_handshakes: int = 256
+    """Peers that haven't proved themselves yet, at once; more wait in the kernel's queue."""
+    high_water: int = 4 * 1024 * 1024
+    """Bytes that wait to be sent when a connection asks its user to pause."""
+    low_water: int = 1024 * 1024
+    """Bytes that wait to be sent when it asks to go on."""
+    read_size: int = 256 * 1024
+    """Bytes read by one system call, large buffers apart."""
+
+
+DEFAULT_SETTINGS = TransportSettings()

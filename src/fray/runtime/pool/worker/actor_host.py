@@ -1,0 +1,258 @@
+"""The actors that live in a worker: their order of calls, how many run at once, and their end.
+
+An actor with `max_concurrency` 1 has a thread of its own, so that objects bound to a thread work in it.
+Methods that are coroutine functions run on the worker's event loop and need no thread.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from fray.runtime.pool.current import RunningTask, TaskInterrupt
+from fray.runtime.pool.messages import (
+    ActorEnded,
+    ActorId,
+    ActorReady,
+    CreateActor,
+    EndActor,
+    Failed,
+    ObjectId,
+    RunTask,
+    TaskDone,
+)
+from fray.runtime.pool.worker.coroutines import CoroutineLoop
+from fray.runtime.pool.worker.execution import Call, Ended, Execution
+from fray.runtime.pool.worker.functions import Function
+from fray.runtime.pool.worker.reception import Inbox, Reception, Work
+from fray.runtime.pool.worker.threads import ElasticThreads
+
+__all__ = ["ActorHost"]
+
+
+class TellEnd(Protocol):
+    """Sends a message; `soon`: more calls follow, so that it may wait for the next one."""
+
+    def __call__(self, message: TaskDone | ActorReady | ActorEnded, *, soon: bool = False) -> None: ...
+
+
+class _Actor:
+    """One actor; the fields below `lock` are used with it held."""
+
+    def __init__(self, command: CreateActor, threads: ElasticThreads, reception: Reception) -> None:
+        spec = command.spec
+        self.spec = spec
+        self.incarnation = command.incarnation
+        self.constructing = RunningTask(spec.id, spec.class_name)
+        self._threads = threads
+        self._reception = reception
+        self.lock = threading.Lock()
+        self.instance: object = None
+        self.ready = False
+        self.draining = False
+        self.ended = False
+        self.waiting: deque[Call] = deque()
+        self.running: dict[ObjectId, Call] = {}
+        self._inbox: Inbox | None = None
+        if spec.max_concurrency == 1:
+            self._inbox = Inbox(shared=False)
+            args = (self._inbox,)
+            threading.Thread(
+                target=self._serve, args=args, name=f"fray-{spec.class_name}", daemon=True
+            ).start()
+
+    def run(self, work: Work) -> None:
+        """Run work of this actor in its own thread, or in any."""
+        if self._inbox is not None:
+            self._reception.give(self._inbox, work)
+        else:
+            self._threads.run(work)
+
+    def close(self) -> None:
+        """Let the actor's thread end after what it has been given."""
+        if self._inbox is not None:
+            self._reception.resign(self._inbox)
+            self._inbox.work.put(None)
+
+    def is_async(self, method: str) -> bool:
+        """Whether a method is a coroutine function; seen in the class, so that no user code runs."""
+        return inspect.iscoroutinefunction(inspect.getattr_static(type(self.instance), method, None))
+
+    def _serve(self, inbox: Inbox) -> None:
+        while (work := inbox.work.get()) is not None:
+            work()
+            del work
+            self._reception.serve(inbox, self._is_at_rest)
+
+    def _is_at_rest(self) -> bool:
+        # Else the end of a coroutine may begin the next call, which then finds this thread waiting for it.
+        with self.lock:
+            return self.ready and not self.waiting and not self.running
+
+
+class ActorHost:
+    """The actors of one worker.
+
+    Parameters: `execution` of calls; `threads` and `loop` to run them on, `reception` at which threads of
+    actors read; `tell` sends messages; `on_idle` is called when a call or an actor has ended.
+    """
+
+    def __init__(
+        self,
+        execution: Execution,
+        threads: ElasticThreads,
+        loop: CoroutineLoop,
+        *,
+        reception: Reception,
+        tell: TellEnd,
+        on_idle: Callable[[], None],
+    ) -> None:
+        self._execution = execution
+        self._threads = threads
+        self._loop = loop
+        self._reception = reception
+        self._tell = tell
+        self._on_idle = on_idle
+        self._lock = threading.Lock()
+        self._actors: dict[ActorId, _Actor] = {}
+        self._callees: dict[ObjectId, _Actor] = {}
+        """Actors by the calls that they haven't ended."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether no call runs or waits."""
+        with self._lock:
+            return not self._callees
+
+    def create(self, command: CreateActor, function: Function) -> None:
+        """Begin to construct an actor; ActorReady or ActorEnded tell how that went."""
+        actor = _Actor(command, self._threads, self._reception)
+        with self._lock:
+            self._actors[command.spec.id] = actor
+        actor.run(lambda: self._construct(actor, command, function))
+
+    def call(self, running: RunningTask, command: RunTask, consume: Callable[[Call, object], object]) -> None:
+        """Let a call of a method wait for its turn."""
+        spec = command.spec
+        with self._lock:
+            actor = self._actors.get(spec.actor)
+            if actor is not None:
+                self._callees[spec.id] = actor
+        if actor is None:
+            story = (f"actor {spec.actor:x} is not in this worker",)
+            self._tell(TaskDone(spec.id, Failed(b"", "ActorDiedError", spec.name, story=story)))
+            return
+        call = Call(running, command, lambda: getattr(actor.instance, spec.method), consume)
+        with actor.lock:
+            actor.waiting.append(call)
+            self._start_waiting(actor)
+
+    def cancel(self, id: ObjectId) -> None:  # noqa: A002
+        """Take a call from what waits and tell its end, or interrupt it."""
+        with self._lock:
+            actor = self._callees.get(id)
+        if actor is None:
+            return
+        with actor.lock:
+            dropped = next((call for call in actor.waiting if call.running.id == id), None)
+            if dropped is not None:
+                actor.waiting.remove(dropped)
+            under_way = actor.running.get(id)
+        if under_way is not None:
+            under_way.running.interrupt()
+        elif dropped is not None:
+            with self._lock:
+                self._callees.pop(id, None)
+            self._tell(TaskDone(id, self._execution.cancelled(dropped.running.name)))
+            self._check_end(actor)
+
+    def end(self, command: EndActor) -> None:
+        """Drop an actor, at once or after its calls; an earlier incarnation is gone already."""
+        with self._lock:
+            actor = self._actors.get(command.actor)
+        if actor is None or actor.incarnation != command.incarnation:
+            return
+        with actor.lock:
+            actor.draining = True
+            dropped = [] if command.drain else list(actor.waiting)
+            under_way = [] if command.drain else list(actor.running.values())
+            if not command.drain:
+                actor.waiting.clear()
+        with self._lock:
+            for call in dropped:
+                self._callees.pop(call.running.id, None)
+        if command.drain:
+            self._check_end(actor)
+            return
+        actor.constructing.interrupt()
+        for call in under_way:
+            call.running.interrupt()
+        self._end(actor, None)
+
+    def _construct(self, actor: _Actor, command: CreateActor, function: Function) -> None:
+        try:
+            instance = self._execution.construct(actor.constructing, command, function.resolve)
+        except TaskInterrupt:
+            return  # whoever interrupted it ended the actor
+        except BaseException as error:  # noqa: BLE001 - whatever the constructor raises is the actor's end
+            self._end(actor, self._execution.error(error, command.spec.name or command.spec.class_name))
+            return
+        with actor.lock:
+            if actor.ended:
+                return
+            actor.instance, actor.ready = instance, True
+            self._tell(ActorReady(command.spec.id, command.incarnation))
+            self._start_waiting(actor)
+        self._check_end(actor)
+
+    def _start_waiting(self, actor: _Actor) -> None:
+        """Start the calls whose turn it is. The actor's lock is held, so that they start in order."""
+        while actor.ready and actor.waiting and len(actor.running) < actor.spec.max_concurrency:
+            call = actor.waiting.popleft()
+            spec = call.command.spec
+            actor.running[spec.id] = call
+            if not spec.streaming and actor.is_async(spec.method):
+                self._loop.start(self._run_async(actor, call), self._execution.new_context())
+            else:
+                self._run_in_thread(actor, call)
+
+    def _run_in_thread(self, actor: _Actor, call: Call) -> None:
+        actor.run(lambda: self._finish(actor, call, self._execution.run(call)))
+
+    async def _run_async(self, actor: _Actor, call: Call) -> None:
+        self._finish(actor, call, await self._execution.run_async(call))
+
+    def _finish(self, actor: _Actor, call: Call, ended: Ended) -> None:
+        identity = call.running.id
+        # Without the lock: it only decides whether the message may wait for the next one.
+        self._tell(ended.told(identity, 0), soon=bool(actor.waiting))
+        with self._lock:
+            self._callees.pop(identity, None)
+        with actor.lock:
+            del actor.running[identity]
+            self._start_waiting(actor)
+        self._check_end(actor)
+        self._on_idle()
+
+    def _check_end(self, actor: _Actor) -> None:
+        """End an actor that is to end after its calls, if it has none."""
+        with actor.lock:
+            over = actor.draining and actor.ready and not actor.waiting and not actor.running
+        if over:
+            self._end(actor, None)
+
+    def _end(self, actor: _Actor, failure: Failed | None) -> None:
+        with actor.lock:
+            if actor.ended:
+                return
+            actor.ended, actor.ready = True, False
+            actor.instance = None
+        with self._lock:
+            if self._actors.get(actor.spec.id) is actor:
+                del self._actors[actor.spec.id]
+        self._tell(ActorEnded(actor.spec.id, actor.incarnation, failure))
+        actor.close()
+        self._on_idle()

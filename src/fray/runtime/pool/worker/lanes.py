@@ -1,0 +1,139 @@
+"""Where the tasks of a worker run: a lane is the right to run one task at a time, and a thread that uses it.
+
+The head opens a lane with each task that mustn't wait. When its task ends or blocks, the lane goes on to a
+task that waits, or closes. What running a task means, nobody here knows.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fray.runtime.pool.current import RunningTask
+from fray.runtime.pool.messages import ClientId, ObjectId, Shape, TaskBegun, TaskBlocked, TaskUnblocked
+from fray.runtime.pool.worker.threads import ElasticThreads
+from fray.runtime.pool.worker.turns import Turns
+
+__all__ = ["LaneTask", "Lanes"]
+
+
+class LaneTask(NamedTuple):
+    """A task as far as lanes are concerned."""
+
+    running: RunningTask
+    caller: tuple[ClientId, ObjectId]
+    """Who takes turns with others."""
+    shape: Shape
+    """A lane goes on to tasks of the same shape only: it holds no other resources."""
+    run: Callable[[], Callable[[ObjectId], None]]
+    """Runs it; never raises. Returns what tells its end, given the task that took its place (0: none)."""
+
+
+class Lanes:
+    """The lanes of one worker.
+
+    Parameters: `threads` to run on; `tell` sends a message, `tell_soon` with the next ones;
+    `on_idle` is called when the last lane closed.
+    """
+
+    def __init__(
+        self,
+        threads: ElasticThreads,
+        tell: Callable[[TaskBlocked | TaskUnblocked], None],
+        tell_soon: Callable[[TaskBegun], None],
+        on_idle: Callable[[], None],
+    ) -> None:
+        self._threads = threads
+        self._tell = tell
+        self._tell_soon = tell_soon
+        self._on_idle = on_idle
+        self._lock = threading.Lock()
+        self._waiting: dict[Shape, Turns[LaneTask]] = {}
+        self._open: dict[Shape, int] = {}
+        """Lanes whose task isn't blocked."""
+        self._begun: dict[ObjectId, LaneTask] = {}
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs, waits or is blocked."""
+        with self._lock:
+            return not self._begun and not any(self._waiting.values())
+
+    def open(self, task: LaneTask) -> None:
+        """Open a lane for `task` at once."""
+        with self._lock:
+            self._begin(task)
+            self._open[task.shape] = self._open.get(task.shape, 0) + 1
+        self._threads.run(lambda: self._run(task))
+
+    def wait(self, task: LaneTask) -> None:
+        """Let `task` wait for a lane of its shape; open one if there is none."""
+        with self._lock:
+            if self._open.get(task.shape, 0):
+                turns = self._waiting.setdefault(task.shape, Turns())
+                turns.add(task.running.id, task.caller, task)
+                return
+        # Before it begins: its end must not be told before its start. Of others that waited, the end tells.
+        self._tell_soon(TaskBegun(task.running.id))
+        self.open(task)
+
+    def cancel(self, id: ObjectId) -> LaneTask | None:  # noqa: A002
+        """Take the task from what waits and return it, or interrupt it if it runs."""
+        with self._lock:
+            for turns in self._waiting.values():
+                task = turns.remove(id)
+                if task is not None:
+                    return task
+            task = self._begun.get(id)
+        if task is not None:
+            task.running.interrupt()
+        return None
+
+    def reclaim(self, count: int) -> tuple[ObjectId, ...]:
+        """Take up to `count` tasks from what waits, the last that came first."""
+        taken: list[ObjectId] = []
+        with self._lock:
+            for turns in self._waiting.values():
+                taken += turns.take_last(count - len(taken))
+        return tuple(taken)
+
+    def blocked(self, task: RunningTask) -> None:
+        """Lend the lane of a task that waits for objects to another task, or close it."""
+        with self._lock:
+            following = self._following(self._begun[task.id].shape)
+        # Before the other one begins: its end must not be told before its start.
+        self._tell(TaskBlocked(task.id, following.running.id if following else 0))
+        if following is not None:
+            run = following
+            self._threads.run(lambda: self._run(run))
+
+    def unblocked(self, task: RunningTask) -> None:
+        """Open a lane again for a task that goes on; for a while there may be one more than the head gave."""
+        with self._lock:
+            self._open[self._begun[task.id].shape] += 1
+        self._tell(TaskUnblocked(task.id))
+
+    def _run(self, task: LaneTask | None) -> None:
+        while task is not None:
+            tell_end = task.run()
+            with self._lock:
+                del self._begun[task.running.id]
+                following = self._following(task.shape)
+            tell_end(following.running.id if following else 0)
+            task = following
+        if self.idle:
+            self._on_idle()
+
+    def _following(self, shape: Shape) -> LaneTask | None:
+        """Take the task that a lane goes on to, or close the lane. The lock is held."""
+        turns = self._waiting.get(shape)
+        following = turns.take() if turns else None
+        if following is None:
+            self._open[shape] -= 1
+        else:
+            self._begin(following)
+        return following
+
+    def _begin(self, task: LaneTask) -> None:
+        self._begun[task.running.id] = task

@@ -1,0 +1,311 @@
+"""One worker process: hears from the head, hands tasks to lanes and actors, and ends when the head is gone.
+
+Made by `nanny`, which forks it and calls `run_worker`. Which task runs where is the head's decision; how a
+task runs is `execution`'s.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import importlib
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, nullcontext
+from types import CoroutineType
+from typing import Any, NoReturn
+
+from fray.errors import HandshakeError, PeerUnreachableError, TransportError
+from fray.runtime.pool.client.client import PoolClient
+from fray.runtime.pool.current import RunningTask, current_task, shielded
+from fray.runtime.pool.host_config import HostConfig
+from fray.runtime.pool.message_codec import decode_messages
+from fray.runtime.pool.messages import (
+    AnswerActor,
+    CancelTask,
+    CreateActor,
+    Deliver,
+    DeliverItem,
+    EndActor,
+    ForgetFunctions,
+    HostId,
+    HostTable,
+    Inline,
+    ItemProduced,
+    ObjectId,
+    Profile,
+    ReclaimTasks,
+    ResumeGenerator,
+    RunTask,
+    StopWorker,
+    Stored,
+    TaskDone,
+    TasksReturned,
+    WorkerHello,
+    WorkerId,
+)
+from fray.runtime.pool.objects.peers import PeerFetch
+from fray.runtime.pool.objects.reader import ObjectReader
+from fray.runtime.pool.objects.store import HostStore
+from fray.runtime.pool.outbox import Outbox
+from fray.runtime.pool.transport.addresses import Address
+from fray.runtime.pool.transport.blocking import BlockingConnection
+from fray.runtime.pool.worker.actor_host import ActorHost
+from fray.runtime.pool.worker.coroutines import CoroutineLoop
+from fray.runtime.pool.worker.execution import Call, Execution, Session
+from fray.runtime.pool.worker.functions import Functions
+from fray.runtime.pool.worker.generators import Window, stream
+from fray.runtime.pool.worker.lanes import Lanes, LaneTask
+from fray.runtime.pool.worker.reception import Reception
+from fray.runtime.pool.worker.standard_output import flush_output
+from fray.runtime.pool.worker.threads import ElasticThreads
+
+__all__ = ["DRAIN", "EXPECTED_EXIT", "LOST_HEAD_EXIT", "run_worker"]
+
+DRAIN = b"d"
+"""Written to a worker's leash: it ends when it has ended what it runs."""
+EXPECTED_EXIT = 86
+"""Exit code of a worker that ended because it was told to, or after `max_calls`; no code of the system's."""
+LOST_HEAD_EXIT = 87
+"""Exit code of a worker that didn't reach its head, or whose head or nanny is gone."""
+
+
+def run_worker(
+    config: HostConfig, worker: WorkerId, profile: Profile, *, store: HostStore, leash: int
+) -> NoReturn:
+    """Be a worker until the end of this process; call it on the main thread.
+
+    `leash` is the reading end of a pipe from the nanny: DRAIN may come, or its end, at which this ends too.
+
+    Raises `TransportError` if the head refuses it, and what `config.attach` raises.
+    """
+    connection = _connect(config)
+    _Worker(config, worker, profile, store, connection).run(leash)
+
+
+def _connect(config: HostConfig) -> BlockingConnection:
+    try:
+        return BlockingConnection.connect(Address.parse(config.head), config.key)
+    except (PeerUnreachableError, HandshakeError) as error:
+        if isinstance(error, HandshakeError) and error.reason != "truncated":
+            raise
+        # The pool ends while this starts, mostly; if not, the nanny tells the head how this ended.
+        _end_without_head()
+
+
+class _Worker:
+    def __init__(
+        self,
+        config: HostConfig,
+        worker: WorkerId,
+        profile: Profile,
+        store: HostStore,
+        connection: BlockingConnection,
+    ) -> None:
+        self._config = config
+        self._id = worker
+        self._store = store
+        self._connection = connection
+        self._addresses: dict[HostId, str] = {}
+        self._calls_left = profile.max_calls or -1
+        self._draining = False
+        self._outbox = Outbox(connection, _end_without_head)
+        self._client = PoolClient(worker, self._outbox.send, blocking=self._waiting)
+        fetch = PeerFetch(self._address_of, config.key, store)
+        objects = ObjectReader(config.host, store, fetch)
+        session = Session(self._client, objects, contextvars.Context(), f"worker {worker} on {config.name}")
+        session.context.run(_attach, config, self._client, objects)
+        self._reception = Reception(self._receive)
+        self._threads = ElasticThreads("fray-lane", self._reception)
+        self._loop = CoroutineLoop()
+        self._execution = Execution(session)
+        self._functions = Functions()
+        self._windows: dict[ObjectId, Window] = {}
+        self._lanes = Lanes(self._threads, self._outbox.send, self._outbox.send_soon, self._on_idle)
+        self._actors = ActorHost(
+            self._execution,
+            self._threads,
+            self._loop,
+            reception=self._reception,
+            tell=self._tell_end,
+            on_idle=self._on_idle,
+        )
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            RunTask: self._run_task,
+            CreateActor: self._create_actor,
+            EndActor: self._actors.end,
+            CancelTask: self._cancel,
+            ReclaimTasks: self._reclaim,
+            ResumeGenerator: self._resume,
+            ForgetFunctions: lambda command: self._functions.forget(command.functions),
+            HostTable: self._learn_addresses,
+            # From the head itself it comes in order with tasks; from the nanny it may overtake them.
+            StopWorker: lambda _: self._drain(),
+            **dict.fromkeys((Deliver, DeliverItem, AnswerActor), lambda news: self._client.deliver((news,))),
+        }
+
+    def run(self, leash: int) -> NoReturn:
+        os.register_at_fork(after_in_child=self._leave_to_parent)
+        threading.Thread(target=self._watch, args=(leash,), name="fray-leash", daemon=True).start()
+        threading.Thread(target=self._reception.stand_by, name="fray-standby", daemon=True).start()
+        # The first task may need the main thread, so it is there before the head hears of this worker.
+        self._threads.lend_this_thread(lambda: self._outbox.send(WorkerHello(self._id, os.getpid())))
+        raise AssertionError("the main thread was lent for ever")
+
+    def _leave_to_parent(self) -> None:
+        # A child that user code forks must not write into the connection, nor keep it open.
+        _cover(self._connection.fileno())
+        self._client.close_in_fork()
+
+    # --- threads of the worker's own -----------------------------------------------------------------------
+
+    def _receive(self) -> None:
+        handlers = self._handlers
+        try:
+            for message in decode_messages(self._connection.receive().body):
+                handlers[type(message)](message)
+        except TransportError:
+            _end_without_head()
+        except BaseException:  # noqa: BLE001 - reported, and the process ends
+            # The worker can't hear any more: it would look alive, and do nothing.
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
+
+    def _watch(self, leash: int) -> None:
+        while order := os.read(leash, 1):
+            if order == DRAIN:
+                self._drain()
+        _end_without_head()
+
+    def _drain(self) -> None:
+        self._draining = True
+        self._on_idle()
+
+    def _on_idle(self) -> None:
+        if (self._draining or self._calls_left == 0) and self._lanes.idle and self._actors.idle:
+            self._client.flush()
+            self._outbox.flush()
+            flush_output()
+            os._exit(EXPECTED_EXIT)
+
+    # --- what the head says --------------------------------------------------------------------------------
+
+    def _run_task(self, command: RunTask) -> None:
+        spec = command.spec
+        consume = self._consume
+        if spec.streaming:
+            self._windows[spec.id] = Window(spec.buffered, command.skip)
+            consume = self._stream
+        if spec.actor:
+            self._actors.call(RunningTask(spec.id, spec.name), command, consume)
+            return
+        function = self._functions.learn(spec.function, command.blob)
+        running = RunningTask(spec.id, spec.name, self._lanes)
+        call = Call(running, command, function.resolve, consume)
+        task = LaneTask(running, (command.client, spec.parent), spec.shape, lambda: self._run(call))
+        if command.waits:
+            self._lanes.wait(task)
+        else:
+            self._lanes.open(task)
+
+    def _run(self, call: Call) -> Callable[[ObjectId], None]:
+        ended = self._execution.run(call)
+        identity = call.running.id
+        if self._calls_left > 0:
+            self._calls_left -= 1
+        return lambda started: self._tell_end(ended.told(identity, started), soon=started != 0)
+
+    def _create_actor(self, command: CreateActor) -> None:
+        self._actors.create(command, self._functions.learn(command.spec.function, command.blob))
+
+    def _cancel(self, command: CancelTask) -> None:
+        dropped = self._lanes.cancel(command.id)
+        if dropped is not None:
+            self._tell_end(TaskDone(command.id, self._execution.cancelled(dropped.running.name)))
+        else:
+            self._actors.cancel(command.id)
+
+    def _reclaim(self, command: ReclaimTasks) -> None:
+        returned = self._lanes.reclaim(command.most)
+        for identity in returned:
+            self._windows.pop(identity, None)
+        self._outbox.send(TasksReturned(returned))
+
+    def _resume(self, command: ResumeGenerator) -> None:
+        window = self._windows.get(command.task)
+        if window is not None:
+            window.consume(command.taken)
+
+    def _learn_addresses(self, table: HostTable) -> None:
+        self._addresses = dict(table.addresses)
+
+    def _address_of(self, host: HostId) -> str | None:
+        return self._addresses.get(host)
+
+    def _waiting(self, wake: Callable[[], None]) -> AbstractContextManager[object]:
+        self._reception.let_go()
+        task = current_task()
+        return task.waiting(wake) if task is not None else nullcontext()
+
+    # --- what tasks need -----------------------------------------------------------------------------------
+
+    def _tell_end(self, message: Any, *, soon: bool = False) -> None:
+        """Tell of an end. `soon`: more work follows here, so that the message may wait for the next one."""
+        if type(message) is TaskDone:
+            self._windows.pop(message.id, None)
+        if soon:
+            self._outbox.send_soon(message)
+        else:
+            self._outbox.send(message)
+        # References that the task held were dropped with its end.
+        self._client.flush()
+
+    def _consume(self, call: Call, value: Any) -> Any:
+        if type(value) is not CoroutineType:
+            return value
+        self._let_others_read()
+        return self._loop.result(value, call.running)
+
+    def _let_others_read(self) -> None:
+        with shielded():
+            self._reception.let_go()
+
+    def _stream(self, call: Call, value: Any) -> int:
+        command, running = call.command, call.running
+        self._let_others_read()
+        items = self._loop.items(value, running) if isinstance(value, AsyncIterator) else value
+        window = self._windows[running.id]
+        return stream(
+            items, command.spec, skip=command.skip, window=window, sink=self, waiting=running.waiting
+        )
+
+    def new_id(self) -> ObjectId:
+        """Return an identity for an item of a generator."""
+        return self._client.new_id()
+
+    def keep(self, id: ObjectId, value: Any, limit: int) -> Inline | Stored:  # noqa: A002
+        """Return an item as it is told."""
+        with shielded():
+            return self._execution.keep(id, value, limit)
+
+    def tell(self, item: ItemProduced) -> None:
+        """Tell the head of an item."""
+        self._outbox.send(item)
+
+
+def _attach(config: HostConfig, client: PoolClient, objects: ObjectReader) -> None:
+    if config.attach:
+        module, _, name = config.attach.partition(":")
+        getattr(importlib.import_module(module), name)(config.token, client, objects)
+
+
+def _end_without_head() -> NoReturn:
+    os._exit(LOST_HEAD_EXIT)
+
+
+def _cover(descriptor: int) -> None:
+    """Put nothing in the place of a descriptor that belongs to the parent, so that its number stays taken."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, descriptor, inheritable=False)
+    os.close(nothing)
