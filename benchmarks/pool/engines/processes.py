@@ -1,0 +1,47 @@
+"""ProcessPoolExecutor of the standard library: no stored objects, no actors, hardly any scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from typing import Any
+
+from benchmarks.pool.engines.base import Engine, Ref
+
+__all__ = ["ProcessesEngine"]
+
+
+class ProcessesEngine(Engine):
+    """As it comes, with the start method that is Python's default here."""
+
+    distributions = ()
+    has_objects = False
+    has_actors = False
+
+    def start(self, workers: int) -> None:
+        """Create the pool; its processes start with the first tasks."""
+        self._pool = ProcessPoolExecutor(workers)
+
+    def stop(self) -> None:
+        """Shut the pool down."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def submit_each(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> list[Ref]:
+        """`submit` for each: `map` with chunks would send fewer tasks than it was given.
+
+        It knows no refs: results that are arguments come to this process, and are sent to the next task.
+        """
+        return [
+            self._pool.submit(
+                function, *(part.result() if isinstance(part, Future) else part for part in each)
+            )
+            for each in arguments
+        ]
+
+    def get(self, refs: Sequence[Ref]) -> list[Any]:
+        """`result` of each."""
+        return [ref.result() for ref in refs]
+
+    def put(self, value: Any) -> Ref:
+        """The value itself: it is pickled for every task that reads it."""
+        return value

@@ -1,0 +1,72 @@
+"""One context of each kind for every test, and gates that are open again when the test ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fray.job import JobContext, clear_job_context, create_job_ctx
+from tests.behaviour.contexts import CONTEXTS, Traits
+from tests.behaviour.gates import Gate, Signal
+
+
+@pytest.fixture(params=list(CONTEXTS))
+def kind(request: pytest.FixtureRequest) -> str:
+    """The kind of context; a test marked `traits(...)` gets only those that have these traits."""
+    kind: str = request.param
+    return kind
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Drop the combinations that a test's `traits` mark excludes: they are no skipped tests."""
+    items[:] = [item for item in items if _wanted(item)]
+
+
+def _wanted(item: pytest.Item) -> bool:
+    mark = item.get_closest_marker("traits")
+    if mark is None or not isinstance(item, pytest.Function):
+        return True
+    traits = CONTEXTS[item.callspec.params["kind"]]
+    return all(getattr(traits, name) == value for name, value in mark.kwargs.items())
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "traits(name=value): only for contexts with these traits")
+
+
+@pytest.fixture
+def traits(kind: str) -> Traits:
+    return CONTEXTS[kind]
+
+
+@pytest.fixture
+def make_ctx(kind: str) -> Iterator[Callable[..., JobContext]]:
+    made: list[JobContext] = []
+
+    def make(max_workers: int = 2) -> JobContext:
+        made.append(create_job_ctx(kind, max_workers=max_workers))
+        return made[-1]
+
+    yield make
+    for context in made:
+        context.shutdown()
+    clear_job_context()
+
+
+@pytest.fixture
+def gate(tmp_path: Path, make_ctx: Callable[..., JobContext]) -> Iterator[Gate]:
+    made = Gate(tmp_path / "gate")
+    yield made
+    made.open()
+
+
+@pytest.fixture
+def signal(tmp_path: Path) -> Signal:
+    return Signal(tmp_path / "signal")
+
+
+@pytest.fixture
+def ctx(make_ctx: Callable[..., JobContext]) -> JobContext:
+    return make_ctx()

@@ -1,0 +1,31 @@
+"""Processes that a task forks: the pool is their parent's, and they are told so."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+
+from fray.job import get_job_context
+from fray.job.pool import PoolContext
+
+PATIENCE = 60.0
+
+
+def use_context(_: int) -> str:
+    try:
+        get_job_context().put("x")
+    except Exception as error:  # noqa: BLE001 - told by its name
+        return f"{type(error).__name__}: {error}".partition("\n")[0]
+    return "it was put"
+
+
+def fork_and_use_context() -> list[str]:
+    with multiprocessing.get_context("fork").Pool(1) as children:
+        return children.map(use_context, [1, 2])
+
+
+def test_a_child_that_a_task_forks_is_refused_the_pool(make_pool: Callable[..., PoolContext]) -> None:
+    ctx = make_pool(1)
+    told = ctx.get(ctx.run(fork_and_use_context), timeout=PATIENCE)
+    assert told == ["PoolClosedError: the parent process's pool is shut down"] * 2
+    assert ctx.get(ctx.run(pow, 2, 2), timeout=PATIENCE) == 4

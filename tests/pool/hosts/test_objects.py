@@ -1,0 +1,95 @@
+"""Values that were made on one host and are read on another."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+
+from fray.job.defaults import get_job_context
+from tests.pool.hosts.pools import Hosts, on, store, wait_until
+
+SIZE = 50_000_000
+
+
+def make(seed: int, size: int = SIZE) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, size, np.uint8)
+
+
+def total(array: np.ndarray) -> int:
+    return int(array.sum())
+
+
+def put(seed: int) -> list[object]:
+    return [get_job_context().put(make(seed))]
+
+
+def add(array: np.ndarray, number: int) -> np.ndarray:
+    return array + np.uint8(number)
+
+
+def test_an_array_goes_from_host_to_host_and_not_through_the_head(hosts: Hosts) -> None:
+    context = hosts.context
+    array = context.run(make, 1, options=on("a"))
+    assert hosts.get(context.run(total, array, options=on("b"))) == total(make(1))
+    assert 0 < hosts.bytes_of_head() < SIZE / 50
+
+
+def test_the_driver_reads_what_lies_elsewhere_and_others_read_what_it_has_put(hosts: Hosts) -> None:
+    context = hosts.context
+    mine = context.put(make(1))
+    made = context.run(add, mine, 1, options=on("a"))
+    assert np.array_equal(hosts.get(made), make(1) + np.uint8(1))
+    assert hosts.get(context.run(total, made, options=on("driver"))) == total(hosts.get(made))
+    [theirs] = hosts.get(context.run(put, 2, options=on("b")))
+    assert np.array_equal(hosts.get(theirs), make(2))
+    assert hosts.bytes_of_head() < SIZE / 50
+
+
+def test_all_copies_go_when_nobody_refers_to_an_object_any_more(hosts: Hosts) -> None:
+    context = hosts.context
+    array = context.run(make, 1, options=on("a"))
+    places = [hosts.get(context.run(store, options=on(name))) for name in ("a", "b", "driver")]
+    for name in ("b", "driver"):
+        hosts.get(context.run(total, array, options=on(name)))
+
+    def kept() -> list[bool]:
+        return [any(file.stat().st_size >= SIZE for file in place.iterdir()) for place in places]
+
+    assert kept() == [True, True, True]
+    del array
+    wait_until(lambda: kept() == [False, False, False])
+
+
+def test_a_reader_that_is_killed_amid_a_transfer_is_replaced_and_reads_it(hosts: Hosts) -> None:
+    context = hosts.context
+    size = 400_000_000
+    array = context.run(make, 1, size, options=on("a"))
+    there: Path = hosts.get(context.run(store, options=on("b")))
+    result = context.run(total, array, options=on("b", retries=1))
+
+    def writers() -> list[int]:
+        return [int(part.name.split(".")[1].split("-")[0]) for part in there.glob("*.part")]
+
+    wait_until(lambda: bool(writers()))
+    os.kill(writers()[0], signal.SIGKILL)
+    assert hosts.get(result) == total(make(1, size))
+    # What the killed one had written doesn't stay, and the server doesn't go on sending.
+    assert not writers()
+    assert "socket.send() raised" not in hosts.complaints.read_text()
+
+
+def test_a_host_whose_server_of_objects_is_killed_amid_a_transfer_is_lost(hosts: Hosts) -> None:
+    context = hosts.context
+    size = 400_000_000
+    number = hosts.number("a")
+    array = context.run(make, 1, size, options=on("a"))
+    there: Path = hosts.get(context.run(store, options=on("b")))
+    result = context.run(total, array, options=on("b"))
+    wait_until(lambda: any(there.glob("*.part")))
+    os.kill(hosts.object_server("a"), signal.SIGKILL)
+    # Made again there, once the host has come back.
+    assert hosts.get(result) == total(make(1, size))
+    assert hosts.number("a") > number

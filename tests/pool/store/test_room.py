@@ -1,0 +1,210 @@
+"""A store is bounded in memory: what has no room there lies on disk, and a full disk is told."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fray.errors import ObjectLostError, StoreDirectoryError, StoreFullError
+from fray.runtime.pool.objects import store as store_module
+from fray.runtime.pool.objects.directories import OwnedStore, create_store
+from fray.runtime.pool.objects.flat_format import BytesLike
+from fray.runtime.pool.objects.store import HostStore
+from fray.runtime.pool.objects.values import decode, encode
+from tests.pool.store.stored import files, real_memory, value
+
+
+def test_what_is_above_the_limit_goes_to_disk(owned: OwnedStore) -> None:
+    store = HostStore(owned.store.directory, owned.store.spill_directory, 10_000)
+    store.write(1, value(6000))
+    store.write(2, value(6000))
+    store.write(3, value(4000))
+    assert files(store.directory) == {"1", "3"}
+    assert files(store.spill_directory) == {"2"}
+    assert len(store.open(2)) == 6000
+    assert store.usage() == (10_000, 6000)
+    store.free(2)
+    store.free(1)
+    store.write(4, value(6000))
+    assert files(store.directory) == {"3", "4"}
+    assert files(store.spill_directory) == set()
+    store.close()
+
+
+def no_room(directory: Path) -> Callable[..., int]:
+    """A writev as on a full file system, after a few bytes."""
+    writev = os.writev
+
+    def failing(file: int, parts: list[memoryview]) -> int:
+        if Path(f"/proc/self/fd/{file}").readlink().is_relative_to(directory):
+            writev(file, [parts[0][:5]])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return writev(file, parts)
+
+    return failing
+
+
+def test_a_full_memory_sends_to_disk_and_a_full_disk_is_told(
+    store: HostStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "writev", no_room(store.directory))
+        store.write(1, value(5000))
+        assert files(store.spill_directory) == {"1"}
+        assert decode(store.open(1))
+        assert store.usage() == (0, 5000)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "writev", no_room(tmp_path))
+        with pytest.raises(StoreFullError) as raised:
+            store.write(2, value(5000))
+        assert raised.value.size == 5000
+        assert raised.value.directories == (str(store.directory), str(store.spill_directory))
+    assert files(store.directory) == set()
+    assert files(store.spill_directory) == {"1"}
+    assert store.usage() == (0, 5000)
+
+
+def test_a_full_tmpfs_sends_to_disk(tmp_path: Path) -> None:
+    if os.geteuid() != 0 or sys.platform != "linux":
+        pytest.skip("mounting a file system needs root")
+    mounted = tmp_path / "small"
+    mounted.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", mounted], check=True, timeout=30)
+    try:
+        made = create_store(limit=300_000, spill=tmp_path, shared_memory=mounted)
+        store = HostStore(made.store.directory, made.store.spill_directory, 10**9)
+        store.write(1, value(700_000))
+        store.write(2, value(700_000))
+        assert files(store.directory) == {"1"}
+        assert files(store.spill_directory) == {"2"}
+        assert store.usage() == (700_000, 700_000)
+        assert decode(store.open(2)) == decode(store.open(1))
+        store.close()
+        made.close()
+    finally:
+        gc.collect()
+        subprocess.run(["umount", mounted], check=True, timeout=30)
+
+
+def test_spilling_moves_an_object_that_readers_go_on_reading(store: HostStore) -> None:
+    store.write(1, encode(np.arange(10_000)))
+    size = store.usage().memory
+    before = decode(store.open(1))
+    assert store.spill(1)
+    assert store.usage() == (0, size)
+    assert np.array_equal(before, decode(store.open(1)))
+    assert not store.spill(1)
+    assert not store.spill(2)
+    store.free(1)
+    assert store.usage() == (0, 0)
+
+
+def test_who_finds_no_room_waits_for_what_is_on_its_way_to_disk(
+    owned: OwnedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = HostStore(owned.store.directory, owned.store.spill_directory, 10_000)
+    store.write(1, value(8000))
+    copying, refused = threading.Event(), threading.Event()
+    copy, write_all = store_module.copy, store_module.write_all
+
+    def slowly(source: int, target: str) -> None:
+        copying.set()
+        assert refused.wait(30)
+        copy(source, target)
+
+    def full_disk(file: int, parts: Sequence[BytesLike]) -> None:
+        if Path(f"/proc/self/fd/{file}").readlink().is_relative_to(store.spill_directory):
+            refused.set()
+            raise OSError(errno.ENOSPC, "full")
+        write_all(file, parts)
+
+    monkeypatch.setattr(store_module, "copy", slowly)
+    monkeypatch.setattr(store_module, "write_all", full_disk)
+    spilling = threading.Thread(target=store.spill, args=(1,))
+    spilling.start()
+    assert copying.wait(30)
+    store.write(2, value(8000))
+    spilling.join(30)
+    assert files(store.directory) == {"2"}
+    assert files(store.spill_directory) == {"1"}
+    assert store.usage().memory == real_memory(store)
+    store.close()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_is_freed_while_it_is_spilled_stays_freed(
+    store: HostStore, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    copy = store_module.copy
+
+    def copy_and_free(source: int, target: str) -> None:
+        copy(source, target)
+        store.free(1)
+        if again:
+            store.write(1, value(2000))
+
+    monkeypatch.setattr(store_module, "copy", copy_and_free)
+    store.write(1, value(1000))
+    assert not store.spill(1)
+    assert files(store.spill_directory) == set()
+    assert store.usage() == ((2000, 0) if again else (0, 0))
+
+
+def test_a_full_disk_leaves_a_spilled_object_in_memory(
+    store: HostStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: int, target: str) -> None:
+        Path(target).write_bytes(b"some")
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(store_module, "copy", full)
+    store.write(1, value(1000))
+    with pytest.raises(StoreFullError):
+        store.spill(1)
+    assert len(store.open(1)) == 1000
+    assert files(store.spill_directory) == set()
+
+
+def test_readers_never_miss_an_object_that_is_spilled_and_written_again(store: HostStore) -> None:
+    done = threading.Event()
+    failures: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            while not done.is_set():
+                assert len(store.open(1)) == 4096
+        except BaseException as error:  # noqa: BLE001 - reported below
+            failures.append(error)
+
+    store.write(1, value(4096))
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(300):
+        assert store.spill(1)
+        store.write(1, value(4096))
+    done.set()
+    reader.join()
+    assert failures == []
+    assert store.usage() == (4096, 0)
+
+
+def test_a_store_that_is_gone_is_told(tmp_path: Path) -> None:
+    made = create_store(limit=10_000, spill=tmp_path, shared_memory=tmp_path)
+    store = HostStore(made.store.directory, made.store.spill_directory, 10_000)
+    made.close()
+    with pytest.raises(StoreDirectoryError):
+        store.write(1, value(1000))
+    with pytest.raises(StoreDirectoryError), store.exclusive(1):
+        pass
+    with pytest.raises(ObjectLostError):
+        store.open(1)
+    store.close()

@@ -1,0 +1,178 @@
+"""Functions are encoded once, by name where that is enough, and say what is missing where they are read."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import math
+import threading
+from typing import Any
+
+import pytest
+
+from fray.errors import CodeNotFoundError, SerializationError
+from fray.payload.values.references import report_reference
+from fray.runtime.pool.objects import functions
+from fray.runtime.pool.objects.functions import decode_function, encode_function
+from fray.runtime.pool.objects.values import decode, encode
+
+
+def importable(x: int) -> int:
+    return x + 1
+
+
+class Counter:
+    def __init__(self, start: int = 0) -> None:
+        self.count = start
+
+    def __call__(self) -> int:
+        return self.count
+
+
+def adder(amount: object) -> object:
+    def add(x: int) -> object:
+        return x + amount  # type: ignore[operator]
+
+    return add
+
+
+@pytest.mark.parametrize("function", [importable, Counter, math.sqrt, len, str.upper])
+def test_importable_functions_and_classes_go_by_name(function: object) -> None:
+    encoded = encode_function(function)  # type: ignore[arg-type]
+    assert decode_function(encoded.blob) is function
+    assert len(encoded.blob) < 250
+    assert len(encoded.id) == 16
+
+
+def test_a_closure_goes_by_value() -> None:
+    assert decode_function(encode_function(adder(5)).blob)(2) == 7
+
+
+def test_one_function_is_encoded_once_and_has_one_digest() -> None:
+    function = adder(5)
+    first = encode_function(function)
+    assert encode_function(function) is first
+    assert encode_function(adder(6)).id != first.id
+    assert encode_function(importable).id == encode_function(importable).id
+
+
+def test_a_digest_depends_only_on_what_is_encoded() -> None:
+    one = encode_function(importable)
+    functions._encoded_functions.clear()
+    other = encode_function(importable)
+    assert one is not other
+    assert one == other
+
+
+def test_functions_are_not_kept_alive() -> None:
+    gc.collect()
+    before = len(functions._encoded_functions)
+    for amount in range(100):
+        encode_function(adder(amount))
+    gc.collect()
+    assert len(functions._encoded_functions) <= before
+
+
+def test_what_holds_state_is_encoded_as_it_is_each_time() -> None:
+    counter = Counter(1)
+    first = encode_function(counter)
+    counter.count = 2
+    assert decode_function(encode_function(counter).blob)() == 2
+    assert decode_function(first.blob)() == 1
+    assert decode_function(encode_function(counter.__call__).blob)() == 2
+    assert decode_function(encode_function(functools.partial(importable, 4)).blob)() == 5
+
+
+def test_references_in_a_closure_are_told() -> None:
+    class Ref:
+        def __reduce__(self) -> tuple[object, ...]:
+            report_reference(31)
+            return object, ()
+
+    assert encode_function(adder(Ref())).contained == (31,)
+
+
+def test_what_is_missing_here_is_told() -> None:
+    blob = encode_function(importable).blob
+    with pytest.raises(CodeNotFoundError) as raised:
+        decode_function(blob.replace(b"importable", b"impartable"))
+    assert "impartable" in raised.value.problem
+    assert "impartable" in raised.value.what
+    with pytest.raises(CodeNotFoundError, match="No module named 'test"):
+        decode_function(blob.replace(b"tests.unit", b"testx.unit").replace(b"tests/unit", b"testx/unit"))
+
+
+def test_a_function_that_cannot_be_pickled_is_named() -> None:
+    with pytest.raises(SerializationError) as raised:
+        encode_function(adder(threading.Lock()))
+    assert "adder.<locals>.add" in raised.value.what
+    assert raised.value.path == "adder.<locals>.add -> amount"
+
+
+def test_a_function_with_a_cache_goes_by_value_and_may_call_itself() -> None:
+    source = (
+        "def fib(n):\n    return n if n < 2 else fib(n - 1) + fib(n - 2)\nfib = lru_cache(maxsize=3)(fib)"
+    )
+    script: dict[str, Any] = {"__name__": "__main__", "lru_cache": functools.lru_cache}
+    exec(source, script)
+    fib = script["fib"]
+    made: Any = decode_function(encode_function(fib).blob)
+    assert made is not fib
+    assert made(30) == 832040
+    assert made.cache_parameters() == {"maxsize": 3, "typed": False}
+    assert (made.__name__, made.cache_info().currsize) == ("fib", 3)
+    assert fib.cache_info().currsize == 0
+    inner = decode(encode([fib, fib]).to_bytes())
+    assert inner[0] is inner[1]
+    assert inner[0](10) == 55
+
+
+DISPATCHING = """
+class Box(list):
+    pass
+
+@singledispatch
+def measure(value):
+    return 1
+
+@measure.register
+def _(value: list):
+    return sum(map(measure, value))
+
+@measure.register(Box)
+def _(value):
+    return 100 + len(value)
+"""
+
+
+def test_a_dispatching_function_of_the_main_script_goes_by_value() -> None:
+    """It calls itself, has a class of the script among its own, and was called: so it has a memory."""
+    script: dict[str, Any] = {"__name__": "__main__", "singledispatch": functools.singledispatch}
+    exec(DISPATCHING, script)
+    measure = script["measure"]
+    assert measure([1, 2, "a", [5]]) == 4
+    made, box = decode(encode([measure, script["Box"]([7])]).to_bytes())
+    assert made is not measure
+    assert (made([1, 2, "a", [5]]), made(box)) == (4, 101)
+    assert (made.__name__, made.dispatch(bool).__name__) == ("measure", "measure")
+    with pytest.raises(TypeError, match="measure requires at least 1 positional argument"):
+        made()
+    assert decode_function(encode_function(measure).blob)((1, 2)) == 1
+
+
+def test_an_importable_dispatching_function_goes_by_name() -> None:
+    assert decode_function(encode_function(dispatching_importable).blob) is dispatching_importable
+
+
+@functools.singledispatch
+def dispatching_importable(x: int) -> int:
+    return x
+
+
+def test_an_importable_function_with_a_cache_goes_by_name() -> None:
+    assert decode_function(encode_function(cached_importable).blob) is cached_importable
+
+
+@functools.cache
+def cached_importable(x: int) -> int:
+    return x

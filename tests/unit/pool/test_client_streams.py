@@ -1,0 +1,149 @@
+"""Generators as the client sees them: items in order, ends of each sort, and what is left behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from fray.errors import GetTimeoutError
+from fray.runtime.pool.client.client import PoolClient
+from fray.runtime.pool.client.waiting import StreamEntry
+from fray.runtime.pool.messages import (
+    Deliver,
+    DeliverItem,
+    Event,
+    Failed,
+    Inline,
+    ItemsConsumed,
+    RefsReleased,
+    TaskCancelled,
+    TaskSpec,
+    TaskSubmitted,
+)
+
+VALUE = Inline(b"value")
+
+
+class Stream:
+    """A client with one generator task, whose items are numbered from 1000."""
+
+    def __init__(self) -> None:
+        self.posted: list[Event] = []
+        self.client = PoolClient(0, self.posted.append)
+        spec = TaskSpec(self.client.new_id(), b"f", b"", "stream", streaming=True)
+        entry = self.client.submit(spec, b"")
+        assert isinstance(entry, StreamEntry)
+        self.entry = entry
+        self.posted.clear()
+
+    def produce(self, *indexes: int) -> None:
+        items = [DeliverItem(0, self.entry.id, index, 1000 + index, VALUE) for index in indexes]
+        self.client.deliver(items)
+
+    def end(self, outcome: Inline | Failed = VALUE) -> None:
+        self.client.deliver([Deliver(0, self.entry.id, outcome)])
+
+    def next(self) -> int | None:
+        item = self.client.next_item(self.entry, 0)
+        return None if item is None else item.id
+
+
+def test_a_stream_is_asked_for_with_its_task() -> None:
+    posted: list[Event] = []
+    client = PoolClient(0, posted.append)
+    entry = client.submit(TaskSpec(1, b"f", b"", "stream", streaming=True), b"")
+    assert [(type(event), event.wanted) for event in posted] == [(TaskSubmitted, True)]
+    assert not client.wait([entry], 1, timeout=0)
+    assert len(posted) == 1
+
+
+def test_items_come_in_order_and_each_is_told_as_taken() -> None:
+    stream = Stream()
+    with pytest.raises(GetTimeoutError):
+        stream.next()
+    stream.produce(0, 1)
+    assert stream.entry.ready
+    assert [stream.next(), stream.next()] == [1000, 1001]
+    assert not stream.entry.ready
+    stream.produce(2)
+    stream.end()
+    assert stream.next() == 1002
+    assert stream.entry.ready  # ended is ready, too
+    assert [stream.next(), stream.next()] == [None, None]
+    assert stream.posted == [ItemsConsumed(stream.entry.id, count) for count in (1, 2, 3)]
+
+
+def test_two_items_of_one_stream_are_one_that_is_ready() -> None:
+    stream = Stream()
+    other = stream.client.submit(TaskSpec(stream.client.new_id(), b"f", b"", "task"), b"")
+    waiting = threading.Semaphore(0)
+
+    @contextmanager
+    def blocking(_: Callable[[], None]) -> Iterator[None]:
+        waiting.release()
+        yield
+
+    stream.client._blocking = blocking
+    result: list[bool] = []
+    thread = threading.Thread(target=lambda: result.append(stream.client.wait([stream.entry, other], 2)))
+    thread.start()
+    waiting.acquire()
+    stream.produce(0, 1)
+    (waiter,) = stream.client._waiters
+    assert waiter.missing == 1
+    stream.client.deliver([Deliver(0, other.id, VALUE)])
+    thread.join()
+    assert result == [True]
+
+
+def test_an_item_that_was_taken_is_released_by_its_own_handle() -> None:
+    stream = Stream()
+    stream.produce(0)
+    item = stream.client.next_item(stream.entry, 0)
+    assert item is not None
+    stream.client.drop(stream.entry)
+    stream.client.flush()
+    assert stream.posted[1:] == [TaskCancelled(stream.entry.id), RefsReleased((stream.entry.id,))]
+    stream.client.drop(item)
+    stream.client.flush()
+    assert stream.posted[3:] == [RefsReleased((1000,))]
+
+
+def test_a_stream_that_is_given_up_is_cancelled_and_its_items_released() -> None:
+    stream = Stream()
+    stream.produce(0, 1)
+    stream.client.drop(stream.entry)
+    stream.client.flush()
+    assert stream.posted == [TaskCancelled(stream.entry.id), RefsReleased((stream.entry.id, 1000, 1001))]
+    stream.produce(2)  # it was on its way
+    assert stream.posted[2:] == [RefsReleased((1002,))]
+    assert not stream.client._entries
+
+
+def test_a_stream_that_has_ended_is_not_cancelled() -> None:
+    stream = Stream()
+    stream.produce(0)
+    stream.end()
+    stream.client.drop(stream.entry)
+    stream.client.flush()
+    assert stream.posted == [RefsReleased((stream.entry.id, 1000))]
+
+
+def test_a_failure_comes_after_the_items_before_it() -> None:
+    stream = Stream()
+    stream.produce(0)
+    failed = Failed(b"", "TaskCancelledError", "stream")
+    stream.end(failed)
+    assert [stream.next(), stream.next()] == [1000, None]
+    assert stream.entry.outcome is failed
+
+
+def test_the_end_of_the_pool_is_that_of_the_stream() -> None:
+    stream = Stream()
+    stream.produce(0)
+    stream.client.close()
+    assert [stream.next(), stream.next()] == [1000, None]
+    assert stream.entry.outcome is stream.client.end

@@ -1,0 +1,81 @@
+"""How far generators go ahead: the window, without processes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from fray.runtime.pool.messages import Inline, ItemProduced, TaskSpec
+from fray.runtime.pool.worker.generators import Window, stream
+
+SPEC = TaskSpec(1, b"", b"", "numbers", streaming=True)
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.items: list[ItemProduced] = []
+
+    def new_id(self) -> int:
+        return 100 + len(self.items)
+
+    def keep(self, _id: int, value: Any, _limit: int) -> Inline:
+        return Inline(str(value).encode())
+
+    def tell(self, item: ItemProduced) -> None:
+        self.items.append(item)
+
+
+class Consumer:
+    """Takes all items that were told whenever the generator waits."""
+
+    def __init__(self, window: Window, sink: Sink) -> None:
+        self.window = window
+        self.sink = sink
+        self.waits: list[int] = []
+
+    @contextmanager
+    def waiting(self, _wake: Callable[[], None]) -> Iterator[None]:
+        self.waits.append(len(self.sink.items))
+        self.window.consume(self.sink.items[-1].position + 1)
+        yield
+
+
+@pytest.mark.parametrize(("buffered", "skip", "waits"), [(3, 0, [3, 6, 9]), (3, 4, [3, 6]), (0, 8, [1, 2])])
+def test_it_waits_whenever_its_buffer_is_full(buffered: int, skip: int, waits: list[int]) -> None:
+    window, sink = Window(buffered, skip), Sink()
+    consumer = Consumer(window, sink)
+    made = stream(range(10), SPEC, skip=skip, window=window, sink=sink, waiting=consumer.waiting)
+    assert made == 10
+    assert [item.position for item in sink.items] == list(range(skip, 10))
+    assert [item.outcome for item in sink.items] == [Inline(str(n).encode()) for n in range(skip, 10)]
+    assert consumer.waits == waits
+
+
+def test_news_of_the_past_change_nothing() -> None:
+    window = Window(2, 0)
+    window.consume(5)
+    window.consume(1)
+
+    @contextmanager
+    def never(wake: Callable[[], None]) -> Iterator[None]:
+        raise AssertionError("it waits")
+        yield
+
+    window.wait(6, never)
+    with pytest.raises(AssertionError, match="it waits"):
+        window.wait(7, never)
+
+
+def test_a_released_window_is_open() -> None:
+    window = Window(1, 0)
+
+    @contextmanager
+    def interrupted(wake: Callable[[], None]) -> Iterator[None]:
+        threading.Thread(target=wake).start()
+        yield
+
+    window.wait(50, interrupted)

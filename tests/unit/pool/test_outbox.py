@@ -1,0 +1,102 @@
+"""Messages to the head: one order, none lost, few frames."""
+
+from __future__ import annotations
+
+import pickle
+import queue
+from typing import Any
+
+import pytest
+
+from fray.errors import ConnectionLostError, FrameTooLargeError
+from fray.runtime.pool.outbox import BATCH, Outbox
+
+PATIENCE = 30.0
+LIMIT = 1000
+
+
+class Connection:
+    def __init__(self) -> None:
+        self.frames: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
+        self.lost = False
+
+    def send(self, _kind: int, body: bytes) -> None:
+        if self.lost:
+            raise ConnectionLostError("the head", "gone")
+        if len(body) > LIMIT:
+            raise FrameTooLargeError("body", len(body), LIMIT)
+        self.frames.put(pickle.loads(body))
+
+    def next(self) -> list[Any]:
+        return self.frames.get(timeout=PATIENCE)
+
+
+@pytest.fixture
+def connection() -> Connection:
+    return Connection()
+
+
+def never() -> None:
+    raise AssertionError("the connection isn't lost")
+
+
+def test_what_was_deferred_goes_first_and_along(connection: Connection) -> None:
+    outbox = Outbox(connection, never)
+    outbox.defer(1)
+    outbox.flush()
+    outbox.defer(2)
+    outbox.send(3, 4)
+    outbox.flush()
+    assert connection.next() == [1]
+    assert connection.next() == [2, 3, 4]
+    assert connection.frames.empty()
+
+
+def test_messages_that_may_wait_go_together_and_all_of_them_go(connection: Connection) -> None:
+    outbox = Outbox(connection, never)
+    for number in range(1000):
+        outbox.send_soon(number)
+    frames = []
+    while sum(map(len, frames)) < 1000:
+        frames.append(connection.next())
+    assert [number for frame in frames for number in frame] == list(range(1000))
+    assert max(map(len, frames)) > 1
+    assert max(map(len, frames)) <= BATCH + 1
+
+
+def test_a_message_that_nothing_follows_goes_too(connection: Connection) -> None:
+    outbox = Outbox(connection, never)
+    for number in range(1, 21):
+        outbox.send(number)
+        outbox.send_soon(-number)
+        taken = connection.next()
+        while taken[-1] != -number:
+            taken += connection.next()
+        assert taken == [number, -number]
+
+
+def test_messages_that_are_too_many_for_a_frame_are_shared_out(connection: Connection) -> None:
+    outbox = Outbox(connection, never)
+    parts = [str(number) * 400 for number in range(5)]
+    outbox.send(*parts)
+    taken: list[str] = []
+    while len(taken) < len(parts):
+        taken += connection.next()
+    assert taken == parts
+
+
+def test_one_that_is_too_large_does_not_take_others_with_it(connection: Connection) -> None:
+    outbox = Outbox(connection, never)
+    outbox.defer("before")
+    outbox.defer("x" * 2000)
+    with pytest.raises(FrameTooLargeError):
+        outbox.send("after")
+    assert [connection.next(), connection.next()] == [["before"], ["after"]]
+
+
+def test_the_end_of_the_connection_is_told(connection: Connection) -> None:
+    told: list[bool] = []
+    outbox = Outbox(connection, lambda: told.append(True))
+    connection.lost = True
+    outbox.send(1)
+    assert told == [True]
