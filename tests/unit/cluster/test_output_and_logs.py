@@ -58,7 +58,7 @@ def test_a_line_that_comes_in_parts_is_placed_where_it_ended(tmp_path: Path) -> 
     assert read(tmp_path) == [((0, 1), b"quick\n"), ((0, 0), b"slow line\n"), ((0, 0), b"next")]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(chunks=CHUNKS)
 def test_whatever_is_written_comes_back_whole_for_each_host(
     tmp_path_factory: pytest.TempPathFactory, chunks: list[tuple[int, bytes]]
@@ -76,7 +76,7 @@ def test_whatever_is_written_comes_back_whole_for_each_host(
         assert (folder / host_log_name(0, host)).read_bytes() == data
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(chunks=CHUNKS, lines=st.integers(0, 12))
 def test_a_tail_is_the_end_of_the_whole(
     tmp_path_factory: pytest.TempPathFactory, chunks: list[tuple[int, bytes]], lines: int

@@ -1,0 +1,244 @@
+"""From a JobRequest to the FrayJob that asks a cluster for the same: pure, for all backends alike.
+
+What has to exist beside it, the pickled callable, the archive of the workspace, the Secret with
+confidential variables, is passed in or handed out as data; writing and reading clusters is elsewhere.
+How a FrayJob becomes a JobInfo again is `fray.cluster.progress`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec, LocalSpec
+from fray.errors import InvalidRequestError, UnsupportedFeatureError
+from fray.plan.expansion import escape_text
+from fray.plan.names import build_object_name
+from fray.types import EnvironmentConfig, GpuConfig, JobRequest, ResourceConfig, TpuConfig
+from fray.types.environment import is_confidential
+from fray.types.resources import ANYWHERE
+from fray.types.sizes import format_cores, format_size, parse_cores, parse_size
+from fray.vocabulary import (
+    ANNOTATION_ORIGINAL_NAME,
+    API_VERSION,
+    ENV_CLIENT_SPEC,
+    ENV_CLUSTER_SPEC,
+    ENV_JAX_PLATFORMS,
+    ENV_JOB_NAME,
+    ENV_ROOT_JOB,
+    FRAYJOB_KIND,
+)
+from fray.wire.frayjob import CallableEntrypoint, Parent, Workspace
+from fray.wire.validation import validate_manifest
+
+__all__ = ["JobManifest", "Uploads", "build_manifest", "find_parent"]
+
+JAX_PLATFORMS: Final[Mapping[str, str]] = {"cpu": "cpu", "gpu": ""}
+"""JAX's platform by the kind of device, where a request sets none; for TPUs the plan does it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uploads:
+    """What was, or will be, put where the job's pods find it.
+
+    Attributes:
+        payload: The pickled callable of the request; None for a program.
+        workspace: The archive of the request's workspace; None where the image has the code.
+    """
+
+    payload: CallableEntrypoint | None = None
+    workspace: Workspace | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobManifest:
+    """A FrayJob, and the confidential variables that it refers to and doesn't hold.
+
+    Attributes:
+        manifest: The FrayJob as JSON data, legal for the API server.
+        secret_name: The Secret that must hold `secret_variables`, owned by the FrayJob.
+        secret_variables: Its keys and values, which are the names and values of variables; may be empty.
+    """
+
+    manifest: dict[str, Any]
+    secret_name: str
+    secret_variables: Mapping[str, str] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The FrayJob's name."""
+        name: str = self.manifest["metadata"]["name"]
+        return name
+
+
+def find_parent(variables: Mapping[str, str]) -> Parent | None:
+    """Return the job that a process of these variables belongs to, or None outside of any job."""
+    name = variables.get(ENV_JOB_NAME)
+    if not name:
+        return None
+    return Parent(name=name, root=variables.get(ENV_ROOT_JOB) or name)
+
+
+def build_manifest(
+    request: JobRequest,
+    cluster: ClusterSpec,
+    *,
+    name: str | None = None,
+    parent: Parent | None = None,
+    uploads: Uploads = Uploads(),
+) -> JobManifest:
+    """Return the FrayJob that a request means on a cluster.
+
+    Args:
+        request: What is asked for. An environment of None is an empty one here; defaults come with
+            `JobRequest.with_environment`.
+        cluster: Where it will run: gives namespace, image, queue and service account where the request
+            doesn't, and is what the job's own processes find in FRAY_CLUSTER_SPEC.
+        name: What to call it instead of `request.name`, which is kept in an annotation: the way to give
+            two jobs of one name different objects. It need not be legal, as `request.name`.
+        parent: The job that launches it.
+        uploads: Where its callable and its workspace are.
+
+    Raises:
+        InvalidRequestError: The request has a callable without payload, or the like.
+        UnsupportedFeatureError: It asks for what no FrayJob can say.
+        InvalidJobError: A name or a value is one that the API server refuses.
+    """
+    object_name = build_object_name(request.name if name is None else name)
+    environment = request.environment
+    secret_name = f"{object_name}-env"
+    resources = request.gang_resources
+    own_variables = environment.env_vars if environment is not None else {}
+    confidential = {name: value for name, value in own_variables.items() if is_confidential(name, value)}
+    variables = {**_default_variables(resources, cluster), **own_variables}
+    spec: dict[str, Any] = {
+        "entrypoint": _entrypoint(request, uploads.payload),
+        "replicas": resources.replicas,
+        "resources": _resources(resources, cluster),
+        "placement": _placement(resources),
+        "environment": {
+            **_environment(environment, uploads.workspace),
+            **_image(environment, resources, cluster),
+            "env": [
+                {"name": name, "valueFrom": {"secretKeyRef": {"name": secret_name, "key": name}}}
+                if name in confidential
+                else {"name": name, "value": escape_text(value)}
+                for name, value in variables.items()
+            ],
+        },
+        "retries": {
+            "failures": request.max_retries_failure,
+            "preemptions": request.max_retries_preemption,
+        },
+    }
+    if (account := request.service_account or getattr(cluster, "service_account", None)) is not None:
+        spec["serviceAccountName"] = account
+    if request.timeout_seconds is not None:
+        spec["timeouts"] = {"total": _duration(request.timeout_seconds)}
+    if parent is not None:
+        spec["parent"] = parent.to_manifest()
+    if (queue := _queue(request, cluster)) is not None:
+        spec["queue"] = queue
+    metadata: dict[str, Any] = {"name": object_name}
+    if isinstance(cluster, KubernetesSpec) and cluster.namespace is not None:
+        metadata["namespace"] = cluster.namespace
+    if object_name != request.name:
+        metadata["annotations"] = {ANNOTATION_ORIGINAL_NAME: request.name}
+    manifest = {"apiVersion": API_VERSION, "kind": FRAYJOB_KIND, "metadata": metadata, "spec": spec}
+    validate_manifest(manifest)
+    return JobManifest(manifest=manifest, secret_name=secret_name, secret_variables=confidential)
+
+
+def _entrypoint(request: JobRequest, payload: CallableEntrypoint | None) -> dict[str, Any]:
+    entrypoint = request.resolve_entrypoint()
+    if entrypoint.binary_entrypoint is not None:
+        # The kubelet would read $(NAME) and $$; a program gets its arguments as they were given.
+        return {"command": [escape_text(argument) for argument in entrypoint.binary_entrypoint.argv]}
+    if payload is None:
+        remedy = "Encode it first, and pass its Secret, digest and Python version in Uploads(payload=...)."
+        raise InvalidRequestError("JobRequest.entrypoint", "is a callable without a payload", remedy)
+    return {"callable": payload.to_manifest()}
+
+
+def _resources(resources: ResourceConfig, cluster: ClusterSpec) -> dict[str, Any]:
+    asked: dict[str, Any] = {
+        "cpu": format_cores(parse_cores("ResourceConfig.cpu", resources.cpu)),
+        "memory": format_size(parse_size("ResourceConfig.ram", resources.ram)),
+        "disk": format_size(parse_size("ResourceConfig.disk", resources.disk)),
+    }
+    device = resources.device
+    if isinstance(device, TpuConfig):
+        asked["tpu"] = {"type": device.type}
+        if device.topology is not None:
+            asked["tpu"]["topology"] = device.topology
+        if device.chips_per_host is not None:
+            asked["tpu"]["chipsPerHost"] = device.chips_per_host
+    elif isinstance(device, GpuConfig):
+        if device.gke_type is not None:
+            asked["gpu"] = {"type": device.gke_type, "count": device.count}
+        elif not isinstance(cluster, LocalSpec):
+            reason = "nodes are chosen by the type of their GPUs"
+            alternative = "Name one: ResourceConfig.with_gpu('L4'), or 'nvidia-h100-80gb'."
+            raise UnsupportedFeatureError("GPU type 'auto'", reason, alternative)
+    return asked
+
+
+def _placement(resources: ResourceConfig) -> dict[str, Any]:
+    placement: dict[str, Any] = {"preemptible": resources.preemptible}
+    regions = [region for region in resources.regions or () if region != ANYWHERE]
+    if regions:
+        placement["regions"] = regions
+    if resources.zones:
+        placement["zones"] = list(resources.zones)
+    return placement
+
+
+def _environment(environment: EnvironmentConfig | None, workspace: Workspace | None) -> dict[str, Any]:
+    if environment is None:
+        return {}
+    found: dict[str, Any] = {
+        "pipPackages": list(environment.pip_packages),
+        "extras": list(environment.extras),
+        "setup": list(environment.setup),
+        "envFrom": [{"secretRef": {"name": name}} for name in environment.secrets],
+        "workspace": workspace.to_manifest() if workspace is not None else None,
+        "cacheVolume": environment.cache_volume,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _image(
+    environment: EnvironmentConfig | None, resources: ResourceConfig, cluster: ClusterSpec
+) -> dict[str, str]:
+    own = environment.docker_image if environment is not None else None
+    image = own or resources.image or getattr(cluster, "image", None)
+    return {} if image is None else {"image": image}
+
+
+def _default_variables(resources: ResourceConfig, cluster: ClusterSpec) -> dict[str, str]:
+    # Inside a pod there is no kubeconfig: a job's own jobs are launched with its account.
+    within = replace(cluster, context=None) if isinstance(cluster, KubernetesSpec) else cluster
+    variables = {ENV_CLUSTER_SPEC: str(within), ENV_CLIENT_SPEC: str(within)}
+    platform = JAX_PLATFORMS.get(resources.device.kind)
+    return variables if platform is None else {**variables, ENV_JAX_PLATFORMS: platform}
+
+
+def _queue(request: JobRequest, cluster: ClusterSpec) -> dict[str, str] | None:
+    name = request.queue or getattr(cluster, "queue", None)
+    if name is None:
+        if request.priority_class is not None:
+            remedy = "Set JobRequest.queue, or queue= in the cluster spec: Kueue reads priority classes."
+            raise InvalidRequestError("JobRequest.priority_class", "is set without a queue", remedy)
+        return None
+    queue = {"name": name}
+    if request.priority_class is not None:
+        queue["priorityClass"] = request.priority_class
+    return queue
+
+
+def _duration(seconds: int) -> str:
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
+    return "".join(f"{number}{unit}" for number, unit in parts if number)

@@ -1,0 +1,108 @@
+"""From a FrayJob with its status to what users are told of the job: pure, for all backends alike.
+
+The conditions say how a job stands; its phase is for printing only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fray.errors import RequestError
+from fray.plan.gang import GangKind, derive_gang
+from fray.plan.status import find_condition
+from fray.plan.timestamps import parse_time
+from fray.types import JobId, JobInfo, JobStatus, TaskStatus
+from fray.vocabulary import ANNOTATION_ORIGINAL_NAME, ConditionType, Reason
+from fray.wire.frayjob import FrayJob
+from fray.wire.status import AttemptStatus, Condition
+
+__all__ = ["describe_frayjob"]
+
+_ENDINGS: Final = {
+    ConditionType.SUCCEEDED: JobStatus.SUCCEEDED,
+    ConditionType.FAILED: JobStatus.FAILED,
+    ConditionType.STOPPED: JobStatus.STOPPED,
+}
+_WAITING: Final = (ConditionType.ACCEPTED, ConditionType.SCHEDULED, ConditionType.RUNNING)
+
+
+def describe_frayjob(manifest: Mapping[str, Any]) -> JobInfo:
+    """Return how the job stands that a FrayJob, as the API server gave it, tells of.
+
+    A gang starts and ends together, so its replicas stand alike, but for the one that ended it: that one
+    has failed, with its own message, and its peers were stopped.
+
+    Raises `pydantic.ValidationError` for what is no FrayJob.
+    """
+    job = FrayJob.from_manifest(dict(manifest))
+    ending = _find_ending(job)
+    status = _status(job, ending)
+    waiting = _find_waiting(job) if status is JobStatus.PENDING else None
+    told = ending or waiting or find_condition(job.status, ConditionType.RUNNING)
+    unsuccessful = status in (JobStatus.FAILED, JobStatus.STOPPED)
+    return JobInfo(
+        job_id=JobId(job.metadata.name),
+        status=status,
+        tasks=_tasks(job, status, ending),
+        name=job.metadata.annotations.get(ANNOTATION_ORIGINAL_NAME, job.metadata.name),
+        error_message=ending.message if unsuccessful and ending is not None else None,
+        start_time=_seconds(job.status.start_time),
+        end_time=_seconds(job.status.completion_time),
+        reason=told.reason if told is not None else None,
+        pending_reason=waiting.message if waiting is not None else None,
+    )
+
+
+def _find_ending(job: FrayJob) -> Condition | None:
+    """Succeeded, Failed or Stopped: one of them is there once the job has ended for good."""
+    return next((found for kind in _ENDINGS if (found := _holds(job, kind)) is not None), None)
+
+
+def _status(job: FrayJob, ending: Condition | None) -> JobStatus:
+    if ending is not None:
+        return _ENDINGS[ConditionType(ending.type)]
+    if _holds(job, ConditionType.RUNNING):
+        return JobStatus.RUNNING
+    running = find_condition(job.status, ConditionType.RUNNING)
+    # Processes that are being ended still run.
+    stopping = running is not None and running.reason == Reason.STOPPING
+    return JobStatus.RUNNING if stopping else JobStatus.PENDING
+
+
+def _find_waiting(job: FrayJob) -> Condition | None:
+    """The first condition on the way to Running that doesn't hold."""
+    conditions = (find_condition(job.status, kind) for kind in _WAITING)
+    return next((found for found in conditions if found is not None and found.status != "True"), None)
+
+
+def _holds(job: FrayJob, kind: ConditionType) -> Condition | None:
+    found = find_condition(job.status, kind)
+    return found if found is not None and found.status == "True" else None
+
+
+def _tasks(job: FrayJob, status: JobStatus, ending: Condition | None) -> tuple[TaskStatus, ...]:
+    last = job.status.attempts[-1] if job.status.attempts else None
+    if status is JobStatus.FAILED and last is not None and ending is not None:
+        # A time limit that came between two attempts is nobody's fault.
+        culprit = _find_culprit(job, last) if last.reason == ending.reason else None
+        if culprit is not None:
+            failed, stopped = TaskStatus(status, last.message), TaskStatus(JobStatus.STOPPED)
+            return tuple(failed if index == culprit else stopped for index in range(job.spec.replicas))
+    return (TaskStatus(status),) * job.spec.replicas
+
+
+def _find_culprit(job: FrayJob, attempt: AttemptStatus) -> int | None:
+    """The replica that ended an attempt, where that is known."""
+    if attempt.rank is None:
+        return None
+    try:
+        gang = derive_gang(job.spec)
+    except RequestError:
+        return None  # hardware that a newer version made the object for
+    replica = attempt.rank // gang.hosts_per_slice if gang.kind is GangKind.TPU else attempt.rank
+    return replica if replica < job.spec.replicas else None
+
+
+def _seconds(time: str | None) -> float | None:
+    return None if time is None else parse_time(time).timestamp()

@@ -1,0 +1,4 @@
+"""One value, function or exception as a pickle: what goes by name and what by value, wherever it is read.
+
+The pool and the callables of jobs both pickle by it. What surrounds a pickle is theirs.
+"""

@@ -1,0 +1,108 @@
+"""One value becomes one pickle: what goes by name, what by value, and what stays out of it.
+
+Plain pickle goes first, since it is fast. cloudpickle takes over where pickle fails, and where a class or
+function would go by a name that a worker can't import (`importability` says which). Those go by value.
+
+What is done with the pickle, and what is told when there is none, is for the callers to say.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import types
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from fray.payload.values.caches import is_cached_function, reduce_cached_function
+from fray.payload.values.dispatching import is_dispatching_function, reduce_dispatching_function
+from fray.payload.values.importability import is_importable
+from fray.payload.values.references import collector
+
+__all__ = ["OUT_OF_BAND", "SCALARS", "ByValuePickler", "NotPicklableError", "pickle_value"]
+
+OUT_OF_BAND = 4096
+"""Bytes from which a buffer stays out of the pickle: a page; smaller ones are cheaper to copy."""
+SCALARS = frozenset((int, float, bool, str, bytes, complex, type(None)))
+"""Types whose values hold no code, no buffer and no reference: `pickle.dumps` is enough for them."""
+
+
+class NotPicklableError(Exception):
+    """Neither way works; `cause` is what cloudpickle, or the value's own code, said."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
+def pickle_value(value: object, buffers: list[memoryview] | None) -> tuple[bytes, list[int]]:
+    """Return the pickle, and the references inside. Large buffers go to `buffers`, if given.
+
+    Raises `NotPicklableError`.
+    """
+
+    def aside(buffer: pickle.PickleBuffer) -> bool:
+        """Take a buffer out of the pickle (False), or leave it inside."""
+        try:
+            raw = buffer.raw()
+        except BufferError:  # it isn't contiguous
+            return True
+        if buffers is None or raw.nbytes < OUT_OF_BAND:
+            return True
+        buffers.append(raw)
+        return False
+
+    outer, found = collector.found, list[int]()
+    collector.found = found
+    try:
+        file = io.BytesIO()
+        try:
+            _Pickler(file, 5, buffer_callback=aside).dump(value)
+            return file.getvalue(), found
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - objects decide what their pickling raises; cloudpickle has its say
+            found.clear()
+        if buffers is not None:
+            buffers.clear()
+        file = io.BytesIO()
+        try:
+            ByValuePickler(file, protocol=5, buffer_callback=aside).dump(value)
+            return file.getvalue(), found
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise NotPicklableError(error) from error
+    finally:
+        collector.found = outer
+
+
+class _ByValueError(Exception):
+    """Something in the value has to go by value, which pickle can't do."""
+
+
+class _Pickler(pickle.Pickler):
+    """Pickle in C, which gives up on what workers couldn't import.
+
+    `reducer_override` isn't called for plain values (documentation of `pickle`), so they cost nothing.
+    """
+
+    def reducer_override(self, obj: Any) -> Any:
+        if (isinstance(obj, type | types.FunctionType) or is_cached_function(obj)) and not is_importable(
+            obj.__module__
+        ):
+            raise _ByValueError
+        return NotImplemented
+
+
+class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """cloudpickle, which takes cached functions for importable ones, and can't take dispatching ones."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Return how an object is pickled, as `pickle.Pickler` wants it."""
+        if is_cached_function(obj) and not is_importable(obj.__module__):
+            return reduce_cached_function(obj)
+        if is_dispatching_function(obj) and not is_importable(obj.__module__):
+            return reduce_dispatching_function(obj)
+        return super().reducer_override(obj)

@@ -1,0 +1,34 @@
+"""What a user asks for and what a user is told: requests, hardware, environments, and how jobs stand.
+
+Frozen data, checked where it is written, so that a mistake shows in the line that holds it and not at
+launch. `request` puts the others together: `entrypoint`, `resources` (with `devices` and `sizes`) and
+`environment`; `job_info` is what comes back. What a request means for a cluster is `fray.cluster`;
+hardware facts are `fray.accelerators`. Nothing here imports pydantic, so `import fray` stays cheap.
+"""
+
+from fray.types.devices import CpuConfig, DeviceConfig, DeviceKind, GpuConfig, TpuConfig
+from fray.types.entrypoint import BinaryEntrypoint, CallableEntrypoint, Entrypoint
+from fray.types.environment import EnvironmentConfig, create_environment
+from fray.types.job_info import JobId, JobInfo, JobStatus, TaskStatus
+from fray.types.request import JobRequest
+from fray.types.resources import GangShape, ResourceConfig
+
+__all__ = [
+    "BinaryEntrypoint",
+    "CallableEntrypoint",
+    "CpuConfig",
+    "DeviceConfig",
+    "DeviceKind",
+    "Entrypoint",
+    "EnvironmentConfig",
+    "GangShape",
+    "GpuConfig",
+    "JobId",
+    "JobInfo",
+    "JobRequest",
+    "JobStatus",
+    "ResourceConfig",
+    "TaskStatus",
+    "TpuConfig",
+    "create_environment",
+]

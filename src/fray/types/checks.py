@@ -1,0 +1,79 @@
+"""Checks that several parts of a request share, each an error that says where and what to write.
+
+Only the types and ranges of Python values; which names a cluster allows is judged by `fray.wire`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fray.errors import InvalidRequestError
+
+__all__ = ["check_count", "check_text", "check_texts", "choose_spelling", "is_encodable"]
+
+
+def check_text(field: str, value: Any, *, remedy: str) -> str:
+    """Return text that isn't empty and that a process or a file can hold.
+
+    Raises:
+        InvalidRequestError: It is no text, is empty, or has a character that UTF-8 or C strings don't.
+    """
+    if not isinstance(value, str):
+        raise InvalidRequestError(field, f"is of type {type(value).__name__}, not text", remedy)
+    if not value.strip():
+        raise InvalidRequestError(field, "is empty", remedy)
+    if not is_encodable(value):
+        raise InvalidRequestError(field, "holds a character that UTF-8 text can't", remedy)
+    return value
+
+
+def check_texts(field: str, value: Any, *, remedy: str) -> tuple[str, ...]:
+    """Return a list of texts as a tuple; None is an empty one.
+
+    Raises:
+        InvalidRequestError: It is no list of texts; one text alone isn't, since it would count as
+            a list of its letters.
+    """
+    if value is None:
+        return ()
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise InvalidRequestError(field, f"is of type {type(value).__name__}, not a list of texts", remedy)
+    return tuple(
+        check_text(f"{field}[{index}]", item, remedy=remedy) for index, item in enumerate(tuple(value))
+    )
+
+
+def check_count(field: str, value: Any, *, least: int, most: int) -> int:
+    """Return a whole number within its limits.
+
+    Raises:
+        InvalidRequestError: It is something else; True and False are no numbers here.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidRequestError(field, f"is {value!r}", f"Give a whole number from {least} to {most}.")
+    return value
+
+
+def choose_spelling(owner: str, given: Mapping[str, Any], *, default: Any = None) -> Any:
+    """Return the one value that was given under one of several spellings of a field.
+
+    Raises:
+        InvalidRequestError: Two spellings were used, for different values.
+    """
+    used = {name: value for name, value in given.items() if value is not None}
+    values = list(used.values())
+    if any(value != values[0] for value in values[1:]):
+        names = " and ".join(used)
+        remedy = f"They mean the same: give {next(iter(given))} only."
+        raise InvalidRequestError(owner, f"has both {names}, with different values", remedy)
+    return values[0] if values else default
+
+
+def is_encodable(text: str) -> bool:
+    """Return whether a process can have the text as an argument or a variable."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text

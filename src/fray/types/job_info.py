@@ -1,0 +1,62 @@
+"""How a job stands, as clients tell it: the same words for every backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NewType
+
+__all__ = ["JobId", "JobInfo", "JobStatus", "TaskStatus"]
+
+JobId = NewType("JobId", str)
+"""What a cluster calls a job; on Kubernetes the FrayJob's name."""
+
+
+class JobStatus(StrEnum):
+    """Where a job stands; each compares equal to its text."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+    @staticmethod
+    def finished(status: JobStatus) -> bool:
+        """Return whether a job of this status has ended for good."""
+        return status in (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.STOPPED)
+
+
+@dataclass(frozen=True)
+class TaskStatus:
+    """One replica of a job: a TPU slice, a GPU host or a copy."""
+
+    status: JobStatus
+    error_message: str | None = None
+
+
+@dataclass(frozen=True)
+class JobInfo:
+    """How a job stands.
+
+    Attributes:
+        job_id: What the cluster calls it.
+        status: Where it stands.
+        tasks: Its replicas, by index.
+        name: What its author called it.
+        error_message: Why it failed or was stopped: the first cause; None otherwise.
+        start_time: When its first attempt started, in seconds since the epoch; None before.
+        end_time: When it ended, in the same; None before.
+        reason: One stable word for why it stands so, such as NonZeroExit or InsufficientCapacity.
+        pending_reason: One sentence on why its hosts don't run, while it is pending.
+    """
+
+    job_id: JobId
+    status: JobStatus
+    tasks: tuple[TaskStatus, ...]
+    name: str
+    error_message: str | None = None
+    start_time: float | None = None
+    end_time: float | None = None
+    reason: str | None = None
+    pending_reason: str | None = None

@@ -1,0 +1,190 @@
+"""What the hosts of a job have, how many there are, and where they may stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from fray.errors import InvalidRequestError
+from fray.types.checks import check_count, check_text, check_texts, choose_spelling
+from fray.types.devices import ANY_GPU, CpuConfig, DeviceConfig, GpuConfig, TpuConfig
+from fray.types.sizes import parse_cores, parse_size, warn_of_missing_unit
+
+__all__ = ["ANYWHERE", "MOST_REPLICAS", "GangShape", "ResourceConfig"]
+
+ANYWHERE: Final = "*"
+"""The one region that stands for all of them."""
+MOST_REPLICAS: Final = 10_000
+"""As the CRD has it."""
+
+
+class GangShape(NamedTuple):
+    """How many hosts a job has: GPU and CPU jobs are one slice whose hosts are the replicas."""
+
+    slices: int
+    vms_per_slice: int
+    chips_per_vm: int
+
+
+@dataclass(frozen=True, init=False)
+class ResourceConfig:
+    """The hosts of a job: what each has, and how many there are.
+
+    Args:
+        cpu: Cores that each host asks for: 8, 0.5, "500m".
+        ram: Memory that each host asks for: "4g" (GiB), "512m" (MiB), "32Gi", "100G" (10^9), or bytes.
+            Without a unit and below 1 MiB it is GiB, with a warning.
+        disk: Local disk that each host asks for, written as `ram`.
+        device: Its accelerator.
+        replicas: TPU: slices. GPU: hosts of one gang. CPU: copies. Also spelled `count`. All start
+            together, and one that fails ends the attempt.
+        preemptible: Whether it may run on spot nodes.
+        regions: Regions that it may run in; None, or "*" alone, for any.
+        zones: Zones that it may run in; None for any.
+        image: Container image; that of the environment comes first.
+
+    Raises:
+        InvalidRequestError: A value means nothing; it says which and what to write.
+    """
+
+    cpu: float | str
+    ram: int | float | str
+    disk: int | float | str
+    device: DeviceConfig
+    replicas: int
+    preemptible: bool
+    regions: tuple[str, ...] | None
+    zones: tuple[str, ...] | None
+    image: str | None
+
+    def __init__(  # noqa: PLR0913, PLR0917 - a request has as many parts, all with defaults
+        self,
+        cpu: float | str = 1,
+        ram: float | str = "4g",
+        disk: float | str = "10g",
+        device: DeviceConfig | None = None,
+        replicas: int | None = None,
+        preemptible: bool = True,  # noqa: FBT001, FBT002 - its place in the earlier APIs
+        regions: Sequence[str] | None = None,
+        *,
+        zones: Sequence[str] | None = None,
+        image: str | None = None,
+        count: int | None = None,
+    ) -> None:
+        parse_cores("ResourceConfig.cpu", cpu)
+        for name, size in (("ram", ram), ("disk", disk)):
+            parse_size(f"ResourceConfig.{name}", size)
+            warn_of_missing_unit(f"ResourceConfig.{name}", size, stacklevel=2)
+        wanted = choose_spelling("ResourceConfig", {"replicas": replicas, "count": count}, default=1)
+        if not isinstance(preemptible, bool):
+            remedy = "Give True for spot nodes as well, False to keep off them."
+            raise InvalidRequestError("ResourceConfig.preemptible", f"is {preemptible!r}", remedy)
+        if image is not None:
+            check_text("ResourceConfig.image", image, remedy="Name an image, such as 'python:3.12-slim'.")
+        values: dict[str, Any] = {
+            "cpu": cpu,
+            "ram": ram,
+            "disk": disk,
+            "device": _device(device),
+            "replicas": check_count("ResourceConfig.replicas", wanted, least=1, most=MOST_REPLICAS),
+            "preemptible": preemptible,
+            "regions": _regions(regions),
+            "zones": _places("zones", zones, example="us-central1-a"),
+            "image": image,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def count(self) -> int:
+        """The same as `replicas`."""
+        return self.replicas
+
+    def chip_count(self) -> int:
+        """Return the chips of all replicas: TPU chips or GPUs, 0 without an accelerator."""
+        return self.device.chip_count() * self.replicas
+
+    def gang_shape(self) -> GangShape:
+        """Return how many slices, hosts of each and chips of each host there are."""
+        if isinstance(self.device, TpuConfig):
+            found = self.device.slice
+            return GangShape(self.replicas, found.hosts, found.chips_per_host)
+        return GangShape(1, self.replicas, self.device.chip_count())
+
+    @staticmethod
+    def with_tpu(
+        tpu_type: str,
+        slice_count: int = 1,
+        *,
+        topology: str | None = None,
+        chips_per_host: int | None = None,
+        **resources: Any,
+    ) -> ResourceConfig:
+        """Return `slice_count` slices of a TPU type; the rest is as in `ResourceConfig`.
+
+        Raises:
+            UnknownAcceleratorError: There is no such slice; the error holds the nearest.
+            AcceleratorShapeError: It doesn't come in that topology, or with that many chips per host.
+            InvalidRequestError: A value means nothing.
+        """
+        _refuse("with_tpu", resources, device="tpu_type", replicas="slice_count", count="slice_count")
+        device = TpuConfig(tpu_type, topology=topology, chips_per_host=chips_per_host)
+        return ResourceConfig(device=device, replicas=slice_count, **resources)
+
+    @staticmethod
+    def with_gpu(gpu_type: str = ANY_GPU, count: int = 1, **resources: Any) -> ResourceConfig:
+        """Return hosts with `count` GPUs of a type each; the rest is as in `ResourceConfig`.
+
+        Raises:
+            UnknownAcceleratorError: There is no such GPU; the error holds the nearest.
+            AcceleratorShapeError: No machine has as many of it.
+            InvalidRequestError: A value means nothing.
+        """
+        _refuse("with_gpu", resources, device="gpu_type")
+        return ResourceConfig(device=GpuConfig(gpu_type, count), **resources)
+
+    @staticmethod
+    def with_cpu(**resources: Any) -> ResourceConfig:
+        """Return hosts without an accelerator; the rest is as in `ResourceConfig`.
+
+        Raises:
+            InvalidRequestError: A value means nothing.
+        """
+        _refuse("with_cpu", resources, device="with_tpu or with_gpu")
+        return ResourceConfig(**resources)
+
+
+def _refuse(function: str, given: dict[str, Any], **instead: str) -> None:
+    for name, better in instead.items():
+        if name in given:
+            raise InvalidRequestError(
+                f"ResourceConfig.{function}", f"takes no {name}", f"Use {better} for it."
+            )
+
+
+def _device(device: Any) -> DeviceConfig:
+    if device is None:
+        return CpuConfig()
+    if not isinstance(device, CpuConfig | GpuConfig | TpuConfig):
+        remedy = "Give a CpuConfig, GpuConfig or TpuConfig, or use ResourceConfig.with_tpu('v5p-8')."
+        raise InvalidRequestError("ResourceConfig.device", f"is {device!r}, no device", remedy)
+    return device
+
+
+def _regions(regions: Any) -> tuple[str, ...] | None:
+    found = _places("regions", regions, example="us-central1")
+    if found is not None and ANYWHERE in found and len(found) > 1:
+        remedy = "Name regions, or give ['*'] alone for any."
+        raise InvalidRequestError("ResourceConfig.regions", "has '*' beside others", remedy)
+    return found
+
+
+def _places(field: str, places: Any, *, example: str) -> tuple[str, ...] | None:
+    if places is None:
+        return None
+    remedy = f"Give a list of names, such as [{example!r}], or None for any."
+    found = check_texts(f"ResourceConfig.{field}", places, remedy=remedy)
+    if not found:
+        raise InvalidRequestError(f"ResourceConfig.{field}", "is empty, so the job could run nowhere", remedy)
+    return found

@@ -1,0 +1,148 @@
+"""Cluster specs: what they say, that they are written as they are read, and what is no spec."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fray.cluster.cluster_spec import (
+    ClusterSpec,
+    IrisSpec,
+    KubernetesSpec,
+    LocalSpec,
+    RaySpec,
+    check_available,
+    format_cluster_spec,
+    parse_cluster_spec,
+)
+from fray.errors import ClusterSpecError, ClusterUnavailableError, RequestError
+from tests.unit.cluster.requests import any_cluster
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("local", LocalSpec()),
+        (" local ", LocalSpec()),
+        ("local?", LocalSpec()),
+        ("local?use_isolated_env=true", LocalSpec(use_isolated_env=True)),
+        ("local?use_isolated_env=TRUE", LocalSpec(use_isolated_env=True)),
+        ("local?use_isolated_env=false&mode=thread", LocalSpec(mode="thread")),
+        ("local?mode=process", LocalSpec()),
+        ("k8s", KubernetesSpec()),
+        ("k8s?namespace=", KubernetesSpec()),
+        (
+            "k8s?namespace=ml&context=gke_p_us-east5_c&image=gcr.io/p/i:1&queue=tpu&service_account=fray-job"
+            "&staging=gs://bucket/a+b%26c",
+            KubernetesSpec(
+                namespace="ml",
+                context="gke_p_us-east5_c",
+                image="gcr.io/p/i:1",
+                queue="tpu",
+                service_account="fray-job",
+                staging="gs://bucket/a+b&c",
+            ),
+        ),
+        ("k8s?context=my%20laptop", KubernetesSpec(context="my laptop")),
+        ("ray", RaySpec()),
+        ("ray?namespace=x", RaySpec(namespace="x")),
+        ("ray?cluster=us-east5&address=ray://h:1", RaySpec(cluster="us-east5", address="ray://h:1")),
+        ("iris?controller=http://h:1/x", IrisSpec(controller="http://h:1/x")),
+    ],
+)
+def test_what_a_spec_says(text: str, expected: ClusterSpec) -> None:
+    assert parse_cluster_spec(text) == expected
+
+
+@given(any_cluster() | st.just(RaySpec(cluster="x=y&z")) | st.just(IrisSpec(controller="http://h?a=b#c")))
+def test_a_spec_is_written_as_it_is_read(spec: ClusterSpec) -> None:
+    text = format_cluster_spec(spec)
+    assert parse_cluster_spec(text) == spec
+    assert str(spec) == text
+    assert text.isprintable()
+    assert text.isascii()
+
+
+def test_a_spec_is_written_short() -> None:
+    spec = KubernetesSpec(namespace="ml", image="gcr.io/p/i:1", staging="gs://b/x?y=a b")
+    assert str(spec) == "k8s?namespace=ml&image=gcr.io/p/i:1&staging=gs://b/x?y=a%20b"
+    assert str(LocalSpec(use_isolated_env=True)) == "local?use_isolated_env=true"
+    assert str(KubernetesSpec()) == "k8s"
+
+
+BAD_SPECS = [
+    ("", "there is no backend ''", "Legal backends: local, k8s, ray, iris"),
+    ("locale", "no backend 'locale'", "Did you mean 'local'?"),
+    ("Local", "no backend 'Local'", "Did you mean 'local'?"),
+    ("kubernetes?namespace=x", "no backend 'kubernetes'", "Did you mean 'k8s'?"),
+    ("k8", "no backend 'k8'", "Did you mean 'k8s'?"),
+    ("gke", "no backend 'gke'", "Did you mean 'k8s'?"),
+    ("iris://host:1", "no backend", "Did you mean 'iris'?"),
+    ("slurm", "no backend 'slurm'", "Legal backends"),
+    ("k8s?namepsace=x", "k8s has no key 'namepsace'", "Did you mean 'namespace'?"),
+    ("k8s?service-account=x", "no key 'service-account'", "Did you mean 'service_account'?"),
+    ("k8s?use_isolated_env=true", "no key 'use_isolated_env'", "namespace, context, image, queue"),
+    ("local?namespace=x", "local has no key 'namespace'", "Legal keys of local: use_isolated_env, mode"),
+    ("k8s?=x", "no key ''", "Legal keys"),
+    ("k8s?namespace=a&namespace=b", "'namespace' is given twice", "Give 'namespace' once"),
+    ("k8s?namespace=a&namespace=", "'namespace' is given twice", "once"),
+    ("k8s?namespace=ML", "namespace is 'ML'", "lower case"),
+    ("k8s?namespace=a.b", "namespace is 'a.b'", "lower case"),
+    ("k8s?namespace=" + "a" * 64, "namespace is", "63"),
+    ("k8s?namespace=a%0A", "namespace is 'a\\n'", "lower case"),
+    ("k8s?context=a%0Ab", "context is 'a\\nb'", "kubeconfig"),
+    ("k8s?context=%FF", "context is", "kubeconfig"),
+    ("k8s?image=a%20b", "image is 'a b'", "container image"),
+    ("k8s?queue=tpu_queue", "queue is 'tpu_queue'", "LocalQueue"),
+    ("k8s?service_account=Fray", "service_account is 'Fray'", "ServiceAccount"),
+    ("k8s?staging=bucket/x", "staging is 'bucket/x'", "gs://"),
+    ("local?mode=threads", "mode is 'threads'", "Did you mean 'thread'?"),
+    ("local?mode=x", "mode is 'x'", "process, thread"),
+    ("local?use_isolated_env=yes", "use_isolated_env is 'yes'", "true, false"),
+    ("local?mode=thread&use_isolated_env=true", "exclude each other", "Leave one of them out"),
+    ("ray?adress=auto", "no key 'adress'", "Did you mean 'address'?"),
+    ("iris?controller=host", "controller is 'host'", "http://"),
+]
+
+
+@pytest.mark.parametrize(("text", "problem", "advice"), BAD_SPECS, ids=[bad[0][:30] for bad in BAD_SPECS])
+def test_what_is_no_spec(text: str, problem: str, advice: str) -> None:
+    with pytest.raises(ClusterSpecError) as caught:
+        parse_cluster_spec(text)
+    error = caught.value
+    assert problem in error.message
+    assert advice in error.next_step
+    assert "Unknown cluster spec" in str(error)
+    assert isinstance(error, RequestError)
+    assert isinstance(error, ValueError)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_what_is_no_text() -> None:
+    with pytest.raises(ClusterSpecError, match="not text"):
+        parse_cluster_spec(None)  # type: ignore[arg-type]
+
+
+@given(st.text() | st.text("localk8s?=&%namespcemd", max_size=30))
+def test_any_text_is_a_spec_or_a_typed_error(text: str) -> None:
+    try:
+        spec = parse_cluster_spec(text)
+    except ClusterSpecError:
+        return
+    assert parse_cluster_spec(str(spec)) == spec
+
+
+@pytest.mark.parametrize("text", ["ray?namespace=x", "iris?controller=http://h:1"])
+def test_backends_that_do_not_exist_yet(text: str) -> None:
+    with pytest.raises(
+        ClusterUnavailableError, match=r"doesn't exist yet[^\n]*\nUse FRAY_CLUSTER_SPEC=local"
+    ):
+        check_available(parse_cluster_spec(text))
+
+
+@pytest.mark.parametrize("text", ["local", "k8s?namespace=x"])
+def test_backends_that_exist(text: str) -> None:
+    check_available(parse_cluster_spec(text))

@@ -1,0 +1,362 @@
+"""From requests to FrayJobs: always legal, nothing lost, nothing secret in them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec, LocalSpec, parse_cluster_spec
+from fray.cluster.manifest import JobManifest, Uploads, build_manifest, find_parent
+from fray.errors import InvalidJobError, InvalidRequestError, RequestError, UnsupportedFeatureError
+from fray.plan.expansion import expand_arguments, expand_text
+from fray.plan.gang import derive_gang
+from fray.types import (
+    Entrypoint,
+    EnvironmentConfig,
+    GpuConfig,
+    JobRequest,
+    ResourceConfig,
+    TpuConfig,
+    create_environment,
+)
+from fray.types.environment import is_confidential
+from fray.types.sizes import parse_size
+from fray.wire.durations import parse_duration
+from fray.wire.frayjob import CallableEntrypoint, FrayJob, Parent, Workspace
+from fray.wire.quantities import parse_quantity
+from fray.wire.validation import validate_manifest
+from tests.unit.cluster.requests import any_cluster, any_parent, any_request, any_uploads, main
+
+K8S = KubernetesSpec(namespace="ml")
+DIGEST = "0" * 64
+PAYLOAD = CallableEntrypoint(secret_name="train-payload", sha256=DIGEST, python="3.11")
+EXPANDED = {"HOME": "/root", "NAME": "wrong", "NOT": "wrong"}
+
+
+def command(*argv: str) -> Entrypoint:
+    return Entrypoint.from_command(argv or ["train"])
+
+
+def build(cluster: ClusterSpec = K8S, /, **parts: Any) -> JobManifest:
+    return build_manifest(JobRequest(**{"name": "train", "entrypoint": command(), **parts}), cluster)
+
+
+def spec_of(cluster: ClusterSpec = K8S, /, **parts: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = build(cluster, **parts).manifest["spec"]
+    return spec
+
+
+def variables_of(built: JobManifest) -> dict[str, Any]:
+    entries = built.manifest["spec"]["environment"]["env"]
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in entries}
+
+
+def test_a_whole_request() -> None:
+    request = JobRequest(
+        name="train_lm",
+        entrypoint=main,
+        resources=ResourceConfig.with_tpu(
+            "v5e-8", 2, topology="2x4", chips_per_host=4, cpu=0.5, ram="64g", disk="100G",
+            preemptible=False, regions=["us-east5"], zones=["us-east5-a"],
+        ),
+        environment=EnvironmentConfig(
+            workspace=".",
+            pip_packages=["numpy"],
+            env_vars={"LOG": "$(HOME)", "WANDB_API_KEY": "s3cret"},
+            extras=["tpu"],
+            setup=["make"],
+            secrets=["shared"],
+            cache_volume="packages",
+        ),
+        max_retries_failure=2,
+        max_retries_preemption=5,
+        timeout=3661,
+        priority_class="high",
+    )  # fmt: skip
+    cluster = KubernetesSpec(
+        namespace="ml", context="gke", image="i:1", queue="tpu", service_account="me", staging="gs://b"
+    )
+    built = build_manifest(
+        request,
+        cluster,
+        parent=Parent(name="sweep", root="top"),
+        uploads=Uploads(payload=PAYLOAD, workspace=Workspace(url="gs://b/x", sha256=DIGEST)),
+    )
+    name = "train-lm-ab1d4b91"
+    within = "k8s?namespace=ml&image=i:1&queue=tpu&service_account=me&staging=gs://b"
+    assert built.name == name
+    assert built.secret_name == f"{name}-env"
+    assert built.secret_variables == {"WANDB_API_KEY": "s3cret"}
+    reference = {"secretKeyRef": {"name": f"{name}-env", "key": "WANDB_API_KEY"}}
+    assert built.manifest == {
+        "apiVersion": "fray.dev/v1alpha1",
+        "kind": "FrayJob",
+        "metadata": {
+            "name": name,
+            "namespace": "ml",
+            "annotations": {"fray.dev/original-name": "train_lm"},
+        },
+        "spec": {
+            "entrypoint": {
+                "callable": {"secretName": "train-payload", "sha256": DIGEST, "python": "3.11"}
+            },
+            "replicas": 2,
+            "resources": {
+                "cpu": "500m",
+                "memory": "64Gi",
+                "disk": "100G",
+                "tpu": {"type": "v5e-8", "topology": "2x4", "chipsPerHost": 4},
+            },
+            "placement": {"preemptible": False, "regions": ["us-east5"], "zones": ["us-east5-a"]},
+            "environment": {
+                "pipPackages": ["numpy"],
+                "extras": ["tpu"],
+                "setup": ["make"],
+                "envFrom": [{"secretRef": {"name": "shared"}}],
+                "workspace": {"url": "gs://b/x", "sha256": DIGEST},
+                "cacheVolume": "packages",
+                "image": "i:1",
+                "env": [
+                    {"name": "FRAY_CLUSTER_SPEC", "value": within},
+                    {"name": "FRAY_CLIENT_SPEC", "value": within},
+                    {"name": "LOG", "value": "$$(HOME)"},
+                    {"name": "WANDB_API_KEY", "valueFrom": reference},
+                ],
+            },
+            "serviceAccountName": "me",
+            "retries": {"failures": 2, "preemptions": 5},
+            "timeouts": {"total": "1h1m1s"},
+            "parent": {"name": "sweep", "root": "top"},
+            "queue": {"name": "tpu", "priorityClass": "high"},
+        },
+    }  # fmt: skip
+
+
+# --- any request ----------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100)
+@given(request=any_request(), cluster=any_cluster(), parent=any_parent(), uploads=any_uploads())
+def test_any_request_becomes_a_legal_frayjob_that_says_all_of_it(
+    request: JobRequest, cluster: ClusterSpec, parent: Parent | None, uploads: Uploads
+) -> None:
+    built = build_manifest(request, cluster, parent=parent, uploads=uploads)
+    assert json.loads(json.dumps(built.manifest)) == built.manifest
+    job = validate_manifest(built.manifest)
+    assert job.to_manifest() == built.manifest
+    assert build_manifest(request, cluster, parent=parent, uploads=uploads) == built
+    _check_hosts(request, job)
+    _check_environment(request, cluster, built)
+    assert job.metadata.annotations.get("fray.dev/original-name", job.metadata.name) == request.name
+    assert job.spec.parent == parent
+    assert (job.spec.retries.failures, job.spec.retries.preemptions) == (
+        request.max_retries_failure,
+        request.max_retries_preemption,
+    )
+    total = job.spec.timeouts.total
+    assert request.timeout_seconds == (None if total is None else parse_duration(total))
+
+
+def _check_hosts(request: JobRequest, job: FrayJob) -> None:
+    resources = request.gang_resources
+    gang = derive_gang(job.spec)
+    assert (gang.slices, gang.hosts_per_slice) == resources.gang_shape()[:2]
+    chips = gang.tpu.chips_per_host if gang.tpu else gang.gpu.count if gang.gpu else 0
+    assert chips == resources.gang_shape().chips_per_vm
+    assert chips * gang.hosts == resources.chip_count()
+    assert job.spec.resources.memory is not None
+    assert parse_quantity(job.spec.resources.memory) == parse_size("ram", resources.ram)
+    argv = request.resolve_entrypoint().binary_entrypoint
+    if argv is None:
+        assert job.spec.entrypoint.callable is not None
+    else:
+        assert job.spec.entrypoint.command is not None
+        assert expand_arguments(job.spec.entrypoint.command, EXPANDED) == list(argv.argv)
+
+
+def _check_environment(request: JobRequest, cluster: ClusterSpec, built: JobManifest) -> None:
+    given_values = request.environment.env_vars if request.environment is not None else {}
+    found = variables_of(built)
+    for name, value in given_values.items():
+        if is_confidential(name, value):
+            assert built.secret_variables[name] == value
+            assert found[name] == {"secretKeyRef": {"name": built.secret_name, "key": name}}
+        else:
+            assert expand_text(found[name], EXPANDED) == value
+            assert name not in built.secret_variables
+    if "FRAY_CLUSTER_SPEC" not in given_values:
+        within = parse_cluster_spec(expand_text(found["FRAY_CLUSTER_SPEC"], EXPANDED))
+        assert getattr(within, "namespace", None) == getattr(cluster, "namespace", None)
+        assert getattr(within, "context", None) is None
+    assert len(found) == len(built.manifest["spec"]["environment"]["env"])
+
+
+# --- one part at a time ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("argv", [["sh", "-c", "echo $$ $(NAME) ${HOME} $HOME"], ["a", "", "$$$(NOT)$"]])
+def test_a_program_gets_its_arguments_as_they_were_given(argv: list[str]) -> None:
+    written = spec_of(entrypoint=command(*argv))["entrypoint"]["command"]
+    assert expand_arguments(written, EXPANDED) == argv
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("train_lm", "train-lm-ab1d4b91"),
+        ("Train", "train-e99c90db"),
+        ("a.b", "a-b-2e7336dc"),
+        ("a" * 64, "a" * 54 + "-ffe054fe"),
+    ],
+)
+def test_a_name_that_is_not_legal_is_replaced_and_kept(name: str, expected: str) -> None:
+    metadata = build(name=name).manifest["metadata"]
+    assert metadata["name"] == expected
+    assert metadata["annotations"] == {"fray.dev/original-name": name}
+
+
+def test_a_legal_name_stays_and_needs_no_annotation() -> None:
+    assert build().manifest["metadata"] == {"name": "train", "namespace": "ml"}
+
+
+def test_two_jobs_of_one_name_can_have_two_objects() -> None:
+    request = JobRequest("train", command())
+    built = build_manifest(request, K8S, name="train-2")
+    assert built.name == "train-2"
+    assert built.secret_name == "train-2-env"
+    assert built.manifest["metadata"]["annotations"] == {"fray.dev/original-name": "train"}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "resources", "docker_image", "expected"),
+    [
+        (K8S, ResourceConfig(), None, None),
+        (KubernetesSpec(image="spec"), ResourceConfig(), None, "spec"),
+        (KubernetesSpec(image="spec"), ResourceConfig(image="resources"), None, "resources"),
+        (KubernetesSpec(image="spec"), ResourceConfig(image="resources"), "environment", "environment"),
+        (LocalSpec(), ResourceConfig(image="resources"), None, "resources"),
+    ],
+)
+def test_whose_image_it_is(
+    cluster: ClusterSpec, resources: ResourceConfig, docker_image: str | None, expected: str | None
+) -> None:
+    source = {"workspace": "."} if docker_image is None else {"docker_image": docker_image}
+    environment = EnvironmentConfig(**source)
+    spec = spec_of(cluster, resources=resources, environment=environment)
+    assert spec["environment"].get("image") == expected
+
+
+def test_a_requests_own_queue_and_account_come_first() -> None:
+    cluster = KubernetesSpec(queue="theirs", service_account="theirs")
+    spec = spec_of(cluster, queue="mine", service_account="my-account")
+    assert spec["queue"] == {"name": "mine"}
+    assert spec["serviceAccountName"] == "my-account"
+
+
+@pytest.mark.parametrize("regions", [None, ["*"]])
+def test_any_region(regions: list[str] | None) -> None:
+    assert spec_of(resources=ResourceConfig(regions=regions))["placement"] == {"preemptible": True}
+
+
+@pytest.mark.parametrize(
+    ("resources", "platform"),
+    [
+        (ResourceConfig(), "cpu"),
+        (ResourceConfig.with_gpu("L4"), ""),
+        (ResourceConfig.with_tpu("v5p-8"), None),
+    ],
+)
+def test_the_platform_of_jax(resources: ResourceConfig, platform: str | None) -> None:
+    assert variables_of(build(resources=resources)).get("JAX_PLATFORMS") == platform
+
+
+def test_users_variables_win() -> None:
+    environment = EnvironmentConfig(
+        workspace=".", env_vars={"JAX_PLATFORMS": "x", "FRAY_CLUSTER_SPEC": "local"}
+    )
+    found = variables_of(build(environment=environment))
+    assert found["JAX_PLATFORMS"] == "x"
+    assert found["FRAY_CLUSTER_SPEC"] == "local"
+    assert found["FRAY_CLIENT_SPEC"] == "k8s?namespace=ml"
+
+
+def test_nothing_confidential_is_in_the_frayjob_or_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "s3cret-1")
+    environment = create_environment(
+        env_vars={"DB": "postgres://me:s3cret-2@db/x", "MY_PASSWORD": "s3cret-3"}
+    )
+    built = build(environment=environment)
+    assert sorted(built.secret_variables.values()) == ["postgres://me:s3cret-2@db/x", "s3cret-1", "s3cret-3"]
+    assert "s3cret" not in json.dumps(built.manifest)
+    assert "s3cret" not in repr(built)
+
+
+def test_gpus_have_gkes_names() -> None:
+    resources = ResourceConfig(device=GpuConfig("A100-80G", 4))
+    assert spec_of(resources=resources)["resources"]["gpu"] == {"type": "nvidia-a100-80gb", "count": 4}
+
+
+def test_any_gpu_is_this_machines_business() -> None:
+    resources = ResourceConfig.with_gpu()
+    assert "gpu" not in spec_of(LocalSpec(), resources=resources)["resources"]
+    with pytest.raises(UnsupportedFeatureError, match=r"'auto' is not supported.*\nName one: .*L4"):
+        build(resources=resources)
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, None),
+        ({"FRAY_JOB_NAME": ""}, None),
+        ({"FRAY_JOB_NAME": "a"}, Parent(name="a", root="a")),
+        ({"FRAY_JOB_NAME": "a", "FRAY_ROOT_JOB": "top"}, Parent(name="a", root="top")),
+    ],
+)
+def test_who_the_parent_is(variables: dict[str, str], expected: Parent | None) -> None:
+    assert find_parent(variables) == expected
+
+
+# --- what can't be said ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parts", "kind", "told"),
+    [
+        ({"entrypoint": main}, InvalidRequestError, "callable without a payload\nEncode it"),
+        ({"priority_class": "high"}, InvalidRequestError, "without a queue\nSet JobRequest.queue"),
+        ({"queue": "My Queue"}, InvalidJobError, "spec.queue.name"),
+        ({"service_account": "Me"}, InvalidJobError, "spec.serviceAccountName"),
+        ({"resources": ResourceConfig(regions=["a b"])}, InvalidJobError, "spec.placement.regions"),
+        ({"resources": ResourceConfig(zones=["-"])}, InvalidJobError, "spec.placement.zones"),
+        (
+            {"resources": ResourceConfig(device=TpuConfig("v3-8"), replicas=2)},
+            InvalidJobError,
+            "spec.replicas",
+        ),
+        (
+            {"environment": EnvironmentConfig(workspace=".", env_vars={"1 a": "x"})},
+            InvalidJobError,
+            "spec.environment.env\\[3\\].name",
+        ),
+        (
+            {"environment": EnvironmentConfig(workspace=".", secrets=["x" * 300])},
+            InvalidJobError,
+            "spec.environment.envFrom\\[0\\].secretRef.name",
+        ),
+        (
+            {"environment": EnvironmentConfig(workspace=".", cache_volume="A")},
+            InvalidJobError,
+            "spec.environment.cacheVolume",
+        ),
+        ({"entrypoint": command("x", "y" * 131073)}, InvalidJobError, "spec.entrypoint.command\\[1\\]"),
+    ],
+)
+def test_what_a_cluster_would_refuse_is_refused_here(
+    parts: dict[str, Any], kind: type[RequestError], told: str
+) -> None:
+    with pytest.raises(kind, match=told) as caught:
+        build(**parts)
+    assert caught.value.next_step
