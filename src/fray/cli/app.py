@@ -149,11 +149,14 @@ def explain(
         _Explanation, typer.Option("--output", "-o", help="With reasons, or the bare manifest.")
     ] = _Explanation.TEXT,
 ) -> None:
-    """Print the JobSet that a cluster would get for a job, and the reason for each part. Works offline."""
+    """Print the JobSet that a cluster would get for a job, and the reason for each part. Works offline.
+
+    Of a job that a cluster has already (`kubectl get frayjob NAME -o yaml`), its last attempt is explained.
+    """
     from fray.cli.explain import ExplainFormat, explain_job
     from fray.cli.requested_job import load_job
 
-    job, _ = load_job(file, stdin=_stdin())
+    job, _ = load_job(file, stdin=_stdin(), with_status=True)
     _output().write(explain_job(job, ExplainFormat(output)))
 
 

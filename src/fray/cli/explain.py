@@ -31,15 +31,16 @@ class ExplainFormat(StrEnum):
 
 
 def explain_job(job: FrayJob, form: ExplainFormat) -> str:
-    """Return what the first attempt of a job becomes on a cluster.
+    """Return what the last attempt of a job has become on a cluster, or the first one will.
 
     Raises:
         RequestError: the job asks for hardware that doesn't exist.
     """
-    plan = build_attempt(job, attempt=1, settings=PlanSettings())
+    attempt = job.status.attempt or 1
+    plan = build_attempt(job, attempt=attempt, settings=PlanSettings())
     if form is not ExplainFormat.TEXT:
         return format_manifest(plan.jobset, form.value)
-    return _format_reasons(job, plan) + format_manifest(plan.jobset, "yaml")
+    return _format_reasons(job, plan, attempt) + format_manifest(plan.jobset, "yaml")
 
 
 def format_manifest(manifest: Any, form: str) -> str:
@@ -49,8 +50,8 @@ def format_manifest(manifest: Any, form: str) -> str:
     return str(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True, width=WIDTH))
 
 
-def _format_reasons(job: FrayJob, plan: AttemptPlan) -> str:
-    lines = [f"{job.metadata.name}: {plan.gang.describe()}; attempt 1 is JobSet {plan.name}", ""]
+def _format_reasons(job: FrayJob, plan: AttemptPlan, attempt: int) -> str:
+    lines = [f"{job.metadata.name}: {plan.gang.describe()}; attempt {attempt} is JobSet {plan.name}", ""]
     if plan.notices:
         lines += ["Not done as asked:", *(f"  {notice}" for notice in plan.notices), ""]
     lines.append("What it holds, and why:")

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
+from pydantic import ValidationError
+
 from fray.accelerators import lookup_gpu, lookup_tpu
 from fray.errors import AcceleratorShapeError, FieldError, InvalidJobError, UnknownAcceleratorError
 from fray.jobfile import read_job_file
 from fray.wire.frayjob import FrayJob
+from fray.wire.status import FrayJobStatus
 from fray.wire.validation import validate_manifest
 
 __all__ = ["load_job"]
@@ -16,13 +19,16 @@ __all__ = ["load_job"]
 NAME_PATH = "metadata.name"
 
 
-def load_job(path: str, *, stdin: BinaryIO, name: str | None = None) -> tuple[FrayJob, tuple[str, ...]]:
+def load_job(
+    path: str, *, stdin: BinaryIO, name: str | None = None, with_status: bool = False
+) -> tuple[FrayJob, tuple[str, ...]]:
     """Return the one FrayJob in a file, and the names of the other objects in it.
 
     Args:
         path: The file; `-` is `stdin`.
         stdin: Standard input.
         name: Takes the place of metadata.name.
+        with_status: Keep the status that a cluster has written, which is else ignored.
 
     Raises:
         JobFileError: the file can't be read, or doesn't hold exactly one FrayJob.
@@ -38,7 +44,19 @@ def load_job(path: str, *, stdin: BinaryIO, name: str | None = None) -> tuple[Fr
     if not job.metadata.name:
         missing = "is missing: only a cluster generates names (`fray run` takes --name)"
         raise InvalidJobError("", (FieldError(NAME_PATH, missing),))
+    if with_status and "status" in manifest:
+        job = job.model_copy(update={"status": _read_status(job.metadata.name, manifest["status"])})
     return job, file.others
+
+
+def _read_status(name: str, status: Any) -> FrayJobStatus:
+    try:
+        return FrayJobStatus.from_manifest(status)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)
+        paths = (".".join(["status", *map(str, problem["loc"])]) for problem in wrong)
+        problems = (FieldError(path, problem["msg"]) for path, problem in zip(paths, wrong, strict=True))
+        raise InvalidJobError(name, tuple(problems)) from error
 
 
 def _with_name(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -67,7 +67,10 @@ class KubeApi(Protocol):
         ...
 
     async def replace(self, resource: Resource, body: Manifest, *, subresource: str = "") -> Manifest:
-        """Replace an object of this resourceVersion; raises `ConflictError` if it has changed."""
+        """Replace an object of this resourceVersion; raises `ConflictError` if it has changed.
+
+        One that is gone is a `NotFoundError`, or a `ConflictError` where a PUT may create (Leases).
+        """
         ...
 
     async def delete(
@@ -77,9 +80,13 @@ class KubeApi(Protocol):
         *,
         namespace: str | None = None,
         uid: str | None = None,
+        resource_version: str | None = None,
         propagation: Propagation = "Background",
     ) -> None:
-        """Delete an object, only if it still has this uid; one that is gone already is fine."""
+        """Delete an object, only if it still has this uid; one that is gone already is fine.
+
+        With a version only if it still is of that one; raises `ConflictError` if it has changed.
+        """
         ...
 
     async def read_log(self, pod: str, *, namespace: str, container: str, tail_lines: int) -> str:

@@ -18,7 +18,14 @@ from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
 from fray.kube.api import Manifest, Page, Propagation, WatchEvent
-from fray.kube.errors import ApiError, ConflictError, NotFoundError, UnreachableError, build_api_error
+from fray.kube.errors import (
+    ApiError,
+    ConflictError,
+    NotFoundError,
+    UnauthorizedError,
+    UnreachableError,
+    build_api_error,
+)
 from fray.kube.resources import PODS, Resource
 
 __all__ = [
@@ -129,13 +136,12 @@ class KubernetesApi:
         async with self._request("WATCH", resource, path, query=query, timeout=timeout) as response:
             try:
                 async for line in response.content:
-                    event = json.loads(line)
-                    if event["type"] == "ERROR":
-                        raise build_api_error(
-                            f"WATCH {path}", int(event["object"].get("code", 500)), event["object"]
-                        )
-                    yield WatchEvent(event["type"], event["object"])
-            except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as cut:
+                    event = _parse_event(line)
+                    if event.type == "ERROR":
+                        code = event.object.get("code", 500)
+                        raise build_api_error(f"WATCH {path}", code, event.object)
+                    yield event
+            except (aiohttp.ClientError, TimeoutError, ValueError) as cut:
                 raise UnreachableError(f"WATCH {path}", 0, type(cut).__name__, str(cut)) from cut
 
     async def create(self, resource: Resource, body: Manifest, *, namespace: str | None = None) -> Manifest:
@@ -154,7 +160,10 @@ class KubernetesApi:
         )
 
     async def replace(self, resource: Resource, body: Manifest, *, subresource: str = "") -> Manifest:
-        """Replace an object of this resourceVersion; raises `ConflictError` if it has changed."""
+        """Replace an object of this resourceVersion; raises `ConflictError` if it has changed.
+
+        One that is gone is a `NotFoundError`, or a `ConflictError` where a PUT may create (Leases).
+        """
         metadata = body["metadata"]
         path = resource.path(
             namespace=metadata.get("namespace"), name=metadata["name"], subresource=subresource
@@ -168,12 +177,18 @@ class KubernetesApi:
         *,
         namespace: str | None = None,
         uid: str | None = None,
+        resource_version: str | None = None,
         propagation: Propagation = "Background",
     ) -> None:
-        """Delete an object, only if it still has this uid; one that is gone already is fine."""
+        """Delete an object, only if it still has this uid; one that is gone already is fine.
+
+        With a version only if it still is of that one; raises `ConflictError` if it has changed.
+        """
         body: Manifest = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
-        if uid is not None:
-            body["preconditions"] = {"uid": uid}
+        wanted = {"uid": uid, "resourceVersion": resource_version}
+        preconditions = {key: value for key, value in wanted.items() if value is not None}
+        if preconditions:
+            body["preconditions"] = preconditions
         try:
             await self._json("DELETE", resource, resource.path(namespace=namespace, name=name), body=body)
         except NotFoundError:
@@ -211,10 +226,10 @@ class KubernetesApi:
         ) as response:
             text = await response.read()
         try:
-            answer: Manifest = json.loads(text)
+            answer: Manifest = _load_object(text, "kind")
         except ValueError as garbled:
             # Something between us and the server answered, or cut the answer.
-            raise UnreachableError(f"{method} {path}", 0, "no JSON", str(garbled)) from garbled
+            raise UnreachableError(f"{method} {path}", 0, "no object", str(garbled)) from garbled
         return answer
 
     @asynccontextmanager
@@ -231,7 +246,15 @@ class KubernetesApi:
         """Send a request; raise the typed error of any answer but success."""
         request = f"{method} {path}"
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        await self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        try:
+            # In a pod this reads the token's file, at most once a minute: it may be unreadable, empty
+            # (ConfigException) or no text (incluster_config.py of kubernetes 37).
+            await self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        except (config.ConfigException, OSError, UnicodeDecodeError) as unread:
+            self._count(method, resource, 0)
+            raise UnauthorizedError(request, 0, type(unread).__name__, str(unread)) from unread
+        # As client-go does: a token's file may end with a line break, which no header can hold.
+        headers = {key: value.strip() for key, value in headers.items()}
         url = self._client.configuration.host + path + (f"?{urlencode(query)}" if query else "")
         try:
             verb = "GET" if method == "WATCH" else method
@@ -253,6 +276,25 @@ class KubernetesApi:
     def _count(self, method: str, resource: Resource, status: int) -> None:
         if self._on_answer is not None:
             self._on_answer(method, resource, status)
+
+
+def _load_object(text: bytes, *keys: str) -> dict[str, Any]:
+    """Parse an object that has these keys, as all of an API server's have; raises ValueError."""
+    parsed = json.loads(text)
+    if not isinstance(parsed, dict) or not parsed.keys() >= set(keys):
+        raise ValueError(f"not an object with {' and '.join(keys)}")
+    return parsed
+
+
+def _parse_event(line: bytes) -> WatchEvent:
+    """Parse a line of a watch; raises ValueError when it is none."""
+    event = _load_object(line, "type", "object")
+    kind, body = event["type"], event["object"]
+    if not isinstance(kind, str) or not isinstance(body, dict):
+        raise ValueError("not an event")  # noqa: TRY004 - it's not the caller's
+    if not isinstance(body.get("code", 500), int) if kind == "ERROR" else "metadata" not in body:
+        raise ValueError("not an event")
+    return WatchEvent(kind, body)
 
 
 def _end(response: aiohttp.ClientResponse) -> None:

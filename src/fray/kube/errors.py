@@ -21,11 +21,14 @@ __all__ = [
     "RefusedError",
     "ServerError",
     "ThrottledError",
+    "UnauthorizedError",
     "UnreachableError",
     "build_api_error",
 ]
 
 MESSAGE_LIMIT = 1024
+UNKNOWN_PATH = "404 page not found"
+"""All that a server says of a kind that it doesn't serve; of an object that isn't there it sends a Status."""
 
 
 @dataclass(eq=False)
@@ -80,6 +83,16 @@ class ForbiddenError(ApiError):
 
 
 @dataclass(eq=False)
+class UnauthorizedError(ApiError):
+    """The caller's credentials couldn't be read, or aren't accepted (any more)."""
+
+    @property
+    def next_step(self) -> str:
+        """Where to look."""
+        return "Look at the account's token; outside of a pod log in to the cluster again."
+
+
+@dataclass(eq=False)
 class RefusedError(ApiError):
     """The server or a webhook finds the object itself wrong: the same request will fail again."""
 
@@ -96,7 +109,10 @@ class ServerError(ApiError):
 
 @dataclass(eq=False)
 class UnreachableError(ApiError):
-    """No answer came: the connection failed or took too long. The request may have been carried out."""
+    """No answer of the server came: the connection failed, took too long, or somebody else answered.
+
+    The request may have been carried out.
+    """
 
 
 def build_api_error(
@@ -110,6 +126,8 @@ def build_api_error(
     else:
         reason, detail = "", str(body)
     kind = _classify(status, reason, detail)
+    if kind is NotFoundError and not reason and detail.strip() != UNKNOWN_PATH:
+        kind = UnreachableError  # a proxy's words: they must not be taken for the server's
     return kind(request, status, reason, detail[:MESSAGE_LIMIT], retry_after_seconds)
 
 
@@ -122,6 +140,7 @@ def _classify(status: int, reason: str, detail: str) -> type[ApiError]:
     if status >= 500:
         return ServerError
     known: dict[int, type[ApiError]] = {
+        401: UnauthorizedError,
         403: ForbiddenError,
         404: NotFoundError,
         410: ExpiredError,

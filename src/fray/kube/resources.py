@@ -17,6 +17,7 @@ __all__ = [
     "LEASES",
     "NODES",
     "PODS",
+    "WORKLOADS",
     "Resource",
 ]
 
@@ -49,6 +50,8 @@ class Resource:
 FRAYJOBS: Final = Resource(GROUP, VERSION, FRAYJOB_PLURAL)
 JOBSETS: Final = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets")
 JOBS: Final = Resource("batch", "v1", "jobs")
+WORKLOADS: Final = tuple(Resource("kueue.x-k8s.io", v, "workloads") for v in ("v1beta2", "v1beta1"))
+"""Kueue's, in the versions of its API that tell what Fray reads; older Kueues know the last only."""
 PODS: Final = Resource("", "v1", "pods")
 EVENTS: Final = Resource("", "v1", "events")
 NODES: Final = Resource("", "v1", "nodes", namespaced=False)

@@ -1,15 +1,19 @@
-"""What a legal FrayJob may ask for that isn't built yet: answered by `Accepted=False`, never ignored.
+"""What the API server accepts and can't be run: answered by `Accepted=False`, never ignored.
 
-Each entry names its field and what to do meanwhile. Entries disappear as features arrive.
+That is what isn't built yet, whose entries disappear as features arrive, and a podTemplate that can't be
+merged. Each answer names its field and what to do.
 """
 
 from __future__ import annotations
 
 from fray.plan.observation import Waiting
+from fray.plan.overlay_shape import find_overlay_problems
 from fray.vocabulary import Reason
 from fray.wire.frayjob import FrayJobSpec
 
 __all__ = ["derive_unsupported"]
+
+MOST_PROBLEMS = 5
 
 
 def derive_unsupported(spec: FrayJobSpec) -> Waiting | None:
@@ -27,4 +31,8 @@ def derive_unsupported(spec: FrayJobSpec) -> Waiting | None:
     if asked:
         message = f"{', '.join(asked)} can't be installed yet: put packages and code into the image"
         return Waiting(Reason.FEATURE_NOT_SUPPORTED, message)
+    problems = [str(problem) for problem in find_overlay_problems(spec.pod_template or {})]
+    if problems:
+        more = [f"and {len(problems) - MOST_PROBLEMS} more"] if len(problems) > MOST_PROBLEMS else []
+        return Waiting(Reason.POD_TEMPLATE_INVALID, "; ".join([*problems[:MOST_PROBLEMS], *more]))
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from fray.plan.observation import GangObservation
 from fray.plan.timestamps import parse_time
 from fray.vocabulary import Reason
 from fray.wire.durations import parse_duration
@@ -23,8 +24,13 @@ class Deadline:
     message: str
 
 
-def derive_attempt_deadline(timeouts: Timeouts, attempt: AttemptStatus) -> Deadline | None:
-    """Return the limit that an attempt is under: `pending` until all hosts run, `active` from then on."""
+def derive_attempt_deadline(
+    timeouts: Timeouts, attempt: AttemptStatus, observed: GangObservation | None
+) -> Deadline | None:
+    """Return the limit that an attempt is under: `pending` until all hosts run, `active` from then on.
+
+    None limits an attempt whose hosts may not start yet: how long a queue is, is nothing that it can help.
+    """
     if attempt.running_time is not None:
         if timeouts.active is None:
             return None
@@ -32,9 +38,10 @@ def derive_attempt_deadline(timeouts: Timeouts, attempt: AttemptStatus) -> Deadl
         return Deadline(
             at, Reason.ACTIVE_TIMEOUT, f"the hosts ran longer than spec.timeouts.active ({timeouts.active})"
         )
-    if timeouts.pending is None or attempt.start_time is None:
+    if timeouts.pending is None or attempt.start_time is None or (observed is not None and observed.held):
         return None
-    at = parse_time(attempt.start_time) + timedelta(seconds=parse_duration(timeouts.pending))
+    released_at = observed.released_at if observed is not None else None
+    at = (released_at or parse_time(attempt.start_time)) + timedelta(seconds=parse_duration(timeouts.pending))
     message = f"not all hosts ran within spec.timeouts.pending ({timeouts.pending})"
     return Deadline(at, Reason.PENDING_TIMEOUT, message)
 

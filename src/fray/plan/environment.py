@@ -26,6 +26,7 @@ from fray.vocabulary import (
     ENV_JAX_PROCESS_ID,
     ENV_JOB_INDEX,
     ENV_JOB_NAME,
+    ENV_JOB_UID,
     ENV_JOBSET_NAME,
     ENV_LIBTPU_INIT_ARGS,
     ENV_MASTER_ADDR,
@@ -51,6 +52,7 @@ from fray.vocabulary import (
     ENV_WORLD_SIZE,
     LABEL_COMPLETION_INDEX,
     LABEL_JOB_INDEX,
+    LABEL_JOB_UID,
     LABEL_JOBSET_NAME,
     LABEL_REPLICATED_JOB,
     REPLICATED_JOB,
@@ -142,6 +144,9 @@ def _identity(job: FrayJob, gang: Gang, addresses: Addresses, attempt: int) -> l
         EnvEntry(ENV_HOSTS_PER_SLICE, f"the job asks for {gang.describe()}", str(gang.hosts_per_slice)),
         EnvEntry(ENV_COORDINATOR_ADDRESS, "rank 0 may offer a rendezvous here", coordinator),
     ]
+    if job.spec.entrypoint.callable is not None:
+        why = "the FrayJob owns what the callable leaves behind"
+        entries.append(EnvEntry(ENV_JOB_UID, why, label=LABEL_JOB_UID))
     entries += [
         EnvEntry(port_variable(port.name), f"number of port {port.name!r}", str(port.port))
         for port in job.spec.ports

@@ -7,13 +7,13 @@ name, so that each is sent once per attempt however often the same change is see
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fray.plan.status import find_condition, is_finished
 from fray.vocabulary import ConditionType, Reason, VerdictKind
 from fray.wire.status import AttemptStatus, FrayJobStatus
 
-__all__ = ["EventDraft", "derive_events"]
+__all__ = ["EventDraft", "derive_events", "derive_started"]
 
 QUIET = frozenset(
     {
@@ -26,25 +26,43 @@ QUIET = frozenset(
     }
 )
 """Reasons of Scheduled=False and Running=False that need no event of their own."""
+ORDINARY = frozenset({Reason.HOSTS_LEFT_OVER, Reason.WAITING_FOR_QUEUE})
+"""Reasons that an event tells, but that mostly pass by themselves: nobody need be warned."""
 MESSAGE_LENGTH = 1000
 
 
 @dataclass(frozen=True)
 class EventDraft:
-    """An event to send: `warning` or normal; `key` is unique within the job."""
+    """An event to send: `warning` or normal; `key` is unique within the job.
+
+    `attempt` is the number of the attempt that it is about, if any. `milestone` tells steps in the life of a
+    job from what keeps it waiting for the next one.
+    """
 
     key: str
     warning: bool
     reason: str
     message: str
+    attempt: int | None = None
+    milestone: bool = True
 
 
 def derive_events(before: FrayJobStatus, after: FrayJobStatus) -> list[EventDraft]:
-    """Return the events that tell what changed; at most six for an attempt."""
+    """Return the events that tell what changed.
+
+    With `derive_started` they are at most six for an attempt: why it isn't placed and why it doesn't run
+    are told once each, and the status tells what came after. One that queues has one more.
+    """
     return [
-        EventDraft(draft.key.lower(), draft.warning, draft.reason, _one_line(draft.message))
+        replace(draft, key=draft.key.lower(), message=_one_line(draft.message))
         for draft in (*_attempt_events(before, after), *_condition_events(before, after))
     ]
+
+
+def derive_started(attempt: AttemptStatus) -> EventDraft:
+    """Return the event of an attempt whose JobSet was created."""
+    message = f"attempt {attempt.number} started as JobSet {attempt.job_set}"
+    return EventDraft(f"a{attempt.number}-started", False, "AttemptStarted", message, attempt.number)
 
 
 def _one_line(message: str) -> str:
@@ -57,12 +75,9 @@ def _attempt_events(before: FrayJobStatus, after: FrayJobStatus) -> Iterator[Eve
     for attempt in after.attempts:
         previous = known.get(attempt.number)
         prefix = f"a{attempt.number}"
-        if previous is None:
-            message = f"attempt {attempt.number} started as JobSet {attempt.job_set}"
-            yield EventDraft(f"{prefix}-started", False, "AttemptStarted", message)
         if attempt.running_time is not None and (previous is None or previous.running_time is None):
             message = f"all hosts of attempt {attempt.number} run"
-            yield EventDraft(f"{prefix}-running", False, "AttemptRunning", message)
+            yield EventDraft(f"{prefix}-running", False, "AttemptRunning", message, attempt.number)
         if attempt.verdict not in (None, VerdictKind.SUCCESS) and (
             previous is None or previous.verdict is None
         ):
@@ -72,13 +87,14 @@ def _attempt_events(before: FrayJobStatus, after: FrayJobStatus) -> Iterator[Eve
 def _ended(prefix: str, attempt: AttemptStatus) -> EventDraft:
     warning = attempt.verdict in (VerdictKind.FAILURE, VerdictKind.PREEMPTION)
     message = f"attempt {attempt.number} ended ({attempt.verdict}: {attempt.reason}): {attempt.message}"
-    return EventDraft(f"{prefix}-ended", warning, "AttemptEnded", message)
+    return EventDraft(f"{prefix}-ended", warning, "AttemptEnded", message, attempt.number)
 
 
 def _condition_events(before: FrayJobStatus, after: FrayJobStatus) -> Iterator[EventDraft]:
     number = after.attempts[-1].number if after.attempts else 0
-    accepted = find_condition(after, ConditionType.ACCEPTED)
-    if accepted is not None and accepted.status == "False":
+    accepted, was = (find_condition(status, ConditionType.ACCEPTED) for status in (after, before))
+    known = was is not None and accepted is not None and was.message == accepted.message
+    if accepted is not None and accepted.status == "False" and not known:
         yield EventDraft(f"refused-{accepted.reason}", True, accepted.reason, accepted.message)
     for kind in (ConditionType.SCHEDULED, ConditionType.RUNNING):
         now, then = find_condition(after, kind), find_condition(before, kind)
@@ -87,7 +103,10 @@ def _condition_events(before: FrayJobStatus, after: FrayJobStatus) -> Iterator[E
         if accepted is not None and now.reason == accepted.reason:
             continue
         if then is None or then.reason != now.reason:
-            yield EventDraft(f"a{number}-{now.reason}", True, now.reason, now.message)
+            warning = Reason(now.reason) not in ORDINARY
+            # A queue has a key of its own: what keeps an attempt waiting once it is out of it is told too.
+            key = f"a{number}-{'queued' if now.reason == Reason.WAITING_FOR_QUEUE else f'not-{kind}'}"
+            yield EventDraft(key, warning, now.reason, now.message, number, milestone=False)
             break
     if is_finished(after) and not is_finished(before):
         yield from _finished(after)
@@ -98,4 +117,5 @@ def _finished(after: FrayJobStatus) -> Iterator[EventDraft]:
         condition = find_condition(after, kind)
         if condition is not None:
             warning = kind is ConditionType.FAILED
-            yield EventDraft("finished", warning, kind.value, f"{condition.reason}: {condition.message}")
+            message = f"{condition.reason}: {condition.message}"
+            yield EventDraft("finished", warning, kind.value, message, after.attempt)

@@ -11,14 +11,22 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["UnresolvedReferenceError", "expand_arguments", "expand_environment", "expand_text"]
+__all__ = ["UnresolvedReferenceError", "escape_text", "expand_arguments", "expand_environment", "expand_text"]
 
 LABEL_FIELD = re.compile(r"metadata\.(?P<where>labels|annotations)\['(?P<key>[^']+)'\]")
 REFERENCE = re.compile(r"\$(?:\$|\((?P<name>[^)]*)\))")
 
+SPECIAL_DOLLAR = re.compile(r"\$(?=[$(])")
+"""A dollar sign that the kubelet gives a meaning to; doubled, it means itself."""
+
 
 class UnresolvedReferenceError(LookupError):
     """A variable refers to something that isn't known here, such as a Secret; `args` are name and source."""
+
+
+def escape_text(text: str) -> str:
+    """Return what expands to `text`: each dollar sign that the kubelet gives a meaning to is doubled."""
+    return SPECIAL_DOLLAR.sub("$$", text)
 
 
 def expand_text(text: str, variables: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ not touch a running job. Retries are not JobSet's: each attempt is a JobSet of i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from fray.plan.environment import EnvEntry, build_environment
 from fray.plan.facts import Fact
 from fray.plan.gang import Gang, GangKind, derive_gang
 from fray.plan.names import build_jobset_name
+from fray.plan.observation import KILL_CODES
 from fray.plan.placement import build_placement
 from fray.plan.pod import build_pod_template
 from fray.plan.settings import PlanSettings
@@ -27,6 +28,7 @@ from fray.vocabulary import (
     JOBSET_API_VERSION,
     LABEL_ATTEMPT,
     LABEL_JOB,
+    LABEL_JOB_UID,
     LABEL_KUEUE_PRIORITY,
     LABEL_KUEUE_QUEUE,
     LABEL_MANAGED_BY,
@@ -34,13 +36,24 @@ from fray.vocabulary import (
     REPLICATED_JOB,
 )
 from fray.wire.frayjob import FrayJob
+from fray.wire.status import AvoidedNode
 
 __all__ = ["AttemptPlan", "build_attempt"]
 
 POD_FAILURE_POLICY = {
-    "rules": [{"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+    "rules": [
+        {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {
+            "action": "FailJob",
+            "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": list(KILL_CODES)},
+        },
+    ]
 }
-"""Keeps the evidence of a disruption in the Job's condition when the pod itself is garbage-collected."""
+"""Keeps the evidence in the Job's condition when the pod itself is gone: that it was disrupted, or killed.
+
+A Job fails with its first pod anyway. A pod that was killed and is gone was deleted. Other exit codes have no
+rule: the one Job condition there is would then tell of a peer that crashed, and not of the disrupted pod.
+"""
 
 JOBSET_DOCS = "https://jobset.sigs.k8s.io/docs/concepts/"
 EXCLUSIVE_DOCS = "https://jobset.sigs.k8s.io/docs/tasks/exclusive_placement/"
@@ -71,7 +84,8 @@ def build_attempt(
 ) -> AttemptPlan:
     """Return what attempt number `attempt` (from 1) of a job becomes.
 
-    `addresses` is given by backends whose hosts aren't pods.
+    Its pods keep off the nodes that `job.status` says to avoid. `addresses` is given by backends whose hosts
+    aren't pods.
 
     Raises `UnknownAcceleratorError` or `AcceleratorShapeError` for hardware that doesn't exist, and
     `InvalidJobError` for a podTemplate that can't be merged.
@@ -80,10 +94,12 @@ def build_attempt(
     name = build_jobset_name(job.metadata.name, attempt=attempt, gang=gang)
     addresses = addresses or build_cluster_addresses(name)
     labels = {LABEL_JOB: job.metadata.name, LABEL_ATTEMPT: str(attempt), LABEL_MANAGED_BY: MANAGED_BY}
+    if job.metadata.uid is not None:
+        labels[LABEL_JOB_UID] = job.metadata.uid
     environment = build_environment(
         job, gang, addresses, attempt=attempt, metadata_server=settings.metadata_server
     )
-    placement = build_placement(job.spec.placement, gang)
+    placement = build_placement(job.spec.placement, gang, avoided=_find_avoided(job))
     pod = build_pod_template(
         job, gang, environment=environment, placement=placement, labels=labels, settings=settings
     )
@@ -116,6 +132,13 @@ def build_attempt(
         *_environment_facts(environment, pod.manifest),
     ]
     return AttemptPlan(gang, _unshared(jobset), tuple(facts), (*placement.notices, *pod.notices))
+
+
+def _find_avoided(job: FrayJob) -> list[AvoidedNode]:
+    """Return the nodes to keep off; none where podTemplate names the node, whose kubelet would refuse."""
+    spec = (job.spec.pod_template or {}).get("spec")
+    pinned = isinstance(spec, Mapping) and spec.get("nodeName") is not None
+    return [] if pinned else job.status.avoided_nodes
 
 
 def _environment_facts(environment: Sequence[EnvEntry], template: dict[str, Any]) -> list[Fact]:
@@ -194,8 +217,8 @@ def _shape_facts(gang: Gang) -> list[Fact]:
         Fact("backoffLimit, maxRestarts", "0", "one lost host ends the attempt; Fray starts the next one"),
         Fact(
             "podFailurePolicy",
-            "FailJob on DisruptionTarget",
-            "the Job keeps the evidence of a preemption after its pod is gone",
+            "FailJob on DisruptionTarget, exit codes 137 and 143",
+            "the Job keeps the evidence of a preemption or deletion after its pod is gone",
             POD_FAILURE_DOCS,
         ),
     ]

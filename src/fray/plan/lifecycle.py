@@ -11,25 +11,44 @@ reason, hosts are being terminated), ended (a verdict). Only then may the next o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from fray.accelerators import LABEL_NODE_POOL
+from fray.plan.avoided_nodes import add_avoided, drop_expired, find_release, record_node_faults
 from fray.plan.deadlines import Deadline, derive_attempt_deadline, derive_total_deadline
 from fray.plan.gang import derive_gang
 from fray.plan.names import build_jobset_name
-from fray.plan.observation import GangObservation, Waiting
-from fray.plan.retries import charge, derive_budget, derive_delay
+from fray.plan.observation import GangObservation, HostObservation, Waiting
+from fray.plan.outside_text import clean_text
+from fray.plan.recorded import check_times, read_final_reason, read_reason, read_verdict
+from fray.plan.retries import charge, derive_budget, derive_delay, is_misplaced_for_good
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import Ending, Outlook, Stage, derive_status, is_finished
-from fray.plan.timestamps import format_time, parse_time
-from fray.plan.verdict import Cause, derive_cause, derive_charge
-from fray.vocabulary import ConditionType, Reason, VerdictKind
+from fray.plan.timestamps import CLOCK_SKEW, format_time, parse_time
+from fray.plan.verdict import (
+    UNCERTAIN,
+    Cause,
+    derive_cause,
+    derive_charge,
+    derive_settling,
+    describe_disruption,
+)
+from fray.vocabulary import ANNOTATION_STOPPED_BECAUSE, ConditionType, Reason, VerdictKind
 from fray.wire.frayjob import FrayJob
-from fray.wire.status import AttemptStatus, FrayJobStatus, RetryCounts
+from fray.wire.status import AttemptStatus, AvoidedNode, FrayJobStatus, RetryCounts
 
-__all__ = ["Decision", "EndAttempt", "StartAttempt", "decide"]
+__all__ = ["Decision", "EndAttempt", "StartAttempt", "decide", "describe_stop"]
 
 KEPT_ATTEMPTS = 10
+PLACEMENT_ADVICE = (
+    f"give each slice a node pool of its own, free of other work and labelled {LABEL_NODE_POOL}, "
+    "and create the job anew"
+)
+RELEASED = "no node took its hosts, and one that they keep off may be used again"
+OTHERS_SUSPENSION = "its JobSet was suspended, and not by this job's spec.suspend"
+OTHERS_RELEASE = "its JobSet was suspended and resumed, and not by this job's spec.suspend"
 
 
 @dataclass(frozen=True)
@@ -63,7 +82,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class _Pass:
-    """One call of `decide`: its input, and the attempts and counts as far as they are known."""
+    """One call of `decide`: its input; attempts, counts and avoided nodes as far as they are known."""
 
     job: FrayJob
     observed: GangObservation | None
@@ -71,6 +90,7 @@ class _Pass:
     policy: RetryPolicy
     attempts: tuple[AttemptStatus, ...]
     counts: RetryCounts
+    avoided: tuple[AvoidedNode, ...]
     refusal: Waiting | None
     unsupported: Waiting | None
 
@@ -86,7 +106,15 @@ class _Pass:
         waiting = self.observed.waiting if self.observed is not None else self.refusal
         outlook = replace(outlook, waiting=waiting, unsupported=self.unsupported)
         status = derive_status(self.job, self.observed, kept, self.counts, outlook, self.now)
+        status = status.model_copy(update={"avoided_nodes": list(self.avoided)})
+        if status != self.job.status and not self._is_being_placed():
+            status = status.model_copy(update={"avoided_nodes": list(drop_expired(self.avoided, self.now))})
         return Decision(status, action, wake_at)
+
+    def _is_being_placed(self) -> bool:
+        """Whether the avoided nodes are those that the hosts of this attempt are made with, or wait for."""
+        last = self.attempts[-1] if self.attempts else None
+        return last is not None and last.verdict is None and last.running_time is None
 
 
 def decide(
@@ -103,14 +131,44 @@ def decide(
     `job.status` is the status written last. `observed` are the hosts of the current attempt, None where
     none exist. `now` is an aware datetime. `refusal` says why the hosts could not be created when that
     was tried last; `unsupported` why no attempt may start at all.
+
+    Raises `UnknownWordError` when the status was written by a version that knew more, and
+    `UnreadableTimeError` when a time in it is none.
     """
     if is_finished(job.status):
         return Decision(job.status)
-    counts = job.status.retries or RetryCounts(failures_used=0, preemptions_used=0)
-    this = _Pass(job, observed, now, policy, tuple(job.status.attempts), counts, refusal, unsupported)
+    check_times(job.status)
+    counts = job.status.retries or _recount(job.status.attempts)
+    avoided = tuple(job.status.avoided_nodes)
+    this = _Pass(
+        job, observed, now, policy, tuple(job.status.attempts), counts, avoided, refusal, unsupported
+    )
     if this.attempts and this.attempts[-1].verdict is None:
         return _within_attempt(this, this.attempts[-1])
     return _between_attempts(this)
+
+
+def _recount(attempts: Sequence[AttemptStatus]) -> RetryCounts:
+    """Return what was charged to the budgets, as far as the attempts that are kept tell."""
+    counts = RetryCounts(failures_used=0, preemptions_used=0)
+    for attempt in attempts:
+        verdict = read_verdict(attempt)
+        counts = charge(counts, verdict) if verdict is not None else counts
+    return counts
+
+
+def describe_stop(job: FrayJob) -> str | None:
+    """Return why the job is to end for good whatever else it says, None while it isn't.
+
+    A FrayJob that is being deleted may stay for long, for somebody else's finalizer, and own its hosts until
+    it is gone.
+    """
+    if job.metadata.deletion_timestamp is not None:
+        return "the FrayJob is being deleted"
+    if not job.spec.stopped:
+        return None
+    because = job.metadata.annotations.get(ANNOTATION_STOPPED_BECAUSE)
+    return clean_text(because) if because else "spec.stopped is true"
 
 
 def _within_attempt(this: _Pass, attempt: AttemptStatus) -> Decision:
@@ -120,16 +178,32 @@ def _within_attempt(this: _Pass, attempt: AttemptStatus) -> Decision:
         cause = _derive_end(this, attempt, deadlines)
         if cause is not None:
             attempt = _with_cause(attempt, cause)
+    elif this.observed is not None and read_reason(attempt) in UNCERTAIN:
+        attempt = _revised(attempt, this.observed)
+    if attempt.reason is not None and this.observed is not None and this.policy.avoid_seconds > 0:
+        attempt = record_node_faults(attempt, this.observed, this.job.spec)
     this = replace(this, attempts=(*this.attempts[:-1], attempt))
-    if attempt.reason is None:
+    reason = read_reason(attempt)
+    if reason is None:
         if this.observed is None:
-            # The status was written, but the hosts were not created before the caller died.
+            if this.unsupported is not None:
+                return this.conclude(Outlook(Stage.UNSUPPORTED))
+            # The status was written, but the hosts were not created before the caller died. It may have been
+            # a version that named them otherwise: what is made, or found, now has the name of this one.
+            named = attempt.model_copy(update={"job_set": _jobset_name(this.job, attempt.number)})
+            this = replace(this, attempts=(*this.attempts[:-1], named))
             return this.conclude(Outlook(Stage.STARTING), action=StartAttempt(attempt.number))
-        wake_at = min((deadline.at for deadline in deadlines), default=None)
+        moments = [deadline.at for deadline in deadlines]
+        release = _find_release(this, attempt)
+        wake_at = min([*moments, release] if release is not None else moments, default=None)
         return this.conclude(Outlook(Stage.LIVE), wake_at=wake_at)
     if this.observed is not None and not this.observed.ended:
-        return this.conclude(Outlook(Stage.ENDING), action=EndAttempt(attempt.number, Reason(attempt.reason)))
-    return _between_attempts(_closed(this, attempt))
+        return this.conclude(Outlook(Stage.ENDING), action=EndAttempt(attempt.number, reason))
+    if this.observed is not None and reason in UNCERTAIN:
+        settling = derive_settling(this.observed, now=this.now, seconds=this.policy.settle_seconds)
+        if settling is not None:
+            return this.conclude(Outlook(Stage.ENDING), wake_at=settling)
+    return _between_attempts(_closed(this, attempt, reason))
 
 
 def _between_attempts(this: _Pass) -> Decision:
@@ -148,17 +222,22 @@ def _between_attempts(this: _Pass) -> Decision:
     if this.unsupported is not None:
         return this.conclude(Outlook(Stage.UNSUPPORTED))
     number = last.number + 1 if last else 1
-    name = build_jobset_name(this.job.metadata.name, attempt=number, gang=derive_gang(this.job.spec))
+    name = _jobset_name(this.job, number)
     attempt = AttemptStatus(number=number, job_set=name, start_time=format_time(this.now))
-    started = replace(this, attempts=(*this.attempts, attempt), observed=None)
+    avoided = drop_expired(this.avoided, this.now) if this.policy.avoid_seconds > 0 else ()
+    started = replace(this, attempts=(*this.attempts, attempt), avoided=avoided, observed=None)
     return started.conclude(Outlook(Stage.STARTING), action=StartAttempt(number))
+
+
+def _jobset_name(job: FrayJob, number: int) -> str:
+    return build_jobset_name(job.metadata.name, attempt=number, gang=derive_gang(job.spec))
 
 
 def _derive_job_end(this: _Pass, last: AttemptStatus | None) -> Ending | None:
     """Return how the whole job ends, if it does: between attempts, in order of precedence."""
-    if last is not None and last.verdict is not None:
-        verdict, reason = VerdictKind(last.verdict), Reason(last.reason or Reason.ENDED)
-        message = last.message or ""
+    verdict = read_verdict(last) if last is not None else None
+    if last is not None and verdict is not None:
+        reason, message = read_final_reason(last), last.message or ""
         if verdict is VerdictKind.SUCCESS:
             return Ending(ConditionType.SUCCEEDED, reason, f"{message} in attempt {last.number}")
         if verdict is VerdictKind.STOPPED:
@@ -170,8 +249,11 @@ def _derive_job_end(this: _Pass, last: AttemptStatus | None) -> Ending | None:
             sentence, *log = message.splitlines() or [""]
             told = "\n".join([f"{sentence} in attempt {last.number}; {budget.describe()}", *log])
             return Ending(ConditionType.FAILED, reason, told)
-    if this.job.spec.stopped:
-        return Ending(ConditionType.STOPPED, Reason.STOP_REQUESTED, "spec.stopped is true")
+        if is_misplaced_for_good(this.counts, verdict):
+            told = f"{message} in attempt {last.number}, the {this.counts.misplacements_used}th such attempt"
+            return Ending(ConditionType.FAILED, reason, f"{told}; {PLACEMENT_ADVICE}")
+    if (stop := describe_stop(this.job)) is not None:
+        return Ending(ConditionType.STOPPED, Reason.STOP_REQUESTED, stop)
     total = derive_total_deadline(this.job.spec.timeouts, this.job.status)
     if total is not None and total.at <= this.now:
         return Ending(ConditionType.FAILED, total.reason, total.message)
@@ -187,22 +269,62 @@ def _derive_end(this: _Pass, attempt: AttemptStatus, deadlines: list[Deadline]) 
     causes = [Cause(d.reason, d.message, d.at) for d in deadlines if d.at <= this.now]
     if this.observed is not None:
         own = derive_cause(this.observed)
-        if own is not None:
+        # Hosts that are removed by a suspension fail, which tells nothing about the program.
+        if own is not None and (not this.observed.suspended or this.observed.succeeded):
             causes.append(own)
     if causes:
         return min(causes, key=lambda cause: cause.at)
-    if this.job.spec.stopped:
-        return Cause(Reason.STOP_REQUESTED, "spec.stopped is true", this.now)
+    if (stop := describe_stop(this.job)) is not None:
+        return Cause(Reason.STOP_REQUESTED, stop, this.now)
     if this.job.spec.suspend:
         return Cause(Reason.SUSPENDED, "spec.suspend is true", this.now)
+    begun = attempt.running_time is not None or (this.observed is not None and this.observed.begun)
+    if begun and this.observed is not None and this.observed.suspended:
+        # Resumed, the same attempt would run a second time, and its program believe it to be the first.
+        return Cause(Reason.SUSPENDED, this.observed.suspension or OTHERS_SUSPENSION, this.now)
     if this.observed is None and attempt.running_time is not None:
         # Not started again under the same number: its program would believe it to be the first.
         return Cause(Reason.HOSTS_GONE, "its hosts are gone: they were deleted from outside", this.now)
+    anew = _find_made_anew(attempt, this.observed)
+    if anew is not None and _was_released_since(attempt, this.observed):
+        return Cause(Reason.SUSPENDED, OTHERS_RELEASE, this.now)
+    if anew is not None:
+        message = f"the pod of rank {anew.rank} was made anew: it or its Job was deleted from outside"
+        return Cause(Reason.HOSTS_GONE, message, this.now, anew)
+    release = _find_release(this, attempt)
+    if release is not None and release <= this.now:
+        return Cause(Reason.NODES_AVOIDED, RELEASED, release)
     return None
 
 
+def _find_release(this: _Pass, attempt: AttemptStatus) -> datetime | None:
+    """Return when nodes come back that the hosts of an attempt wait for: theirs is a rule of their pods."""
+    waiting = this.observed.waiting if this.observed is not None else None
+    if attempt.running_time is not None or waiting is None or waiting.reason is not Reason.NODES_AVOIDED:
+        return None
+    return find_release(this.avoided)
+
+
+def _find_made_anew(attempt: AttemptStatus, observed: GangObservation | None) -> HostObservation | None:
+    """Return a host that began again after all had run: its program would believe it to be the first."""
+    if attempt.running_time is None or observed is None or observed.settled:
+        return None
+    since = parse_time(attempt.running_time) + CLOCK_SKEW
+    for host in observed.hosts:
+        if host.unstarted or (host.created_at is not None and host.created_at > since):
+            return host
+    return None
+
+
+def _was_released_since(attempt: AttemptStatus, observed: GangObservation | None) -> bool:
+    """Return whether a suspension, which nobody saw, was lifted after all hosts had run."""
+    if attempt.running_time is None or observed is None or observed.released_at is None:
+        return False
+    return observed.released_at > parse_time(attempt.running_time)
+
+
 def _deadlines(this: _Pass, attempt: AttemptStatus) -> list[Deadline]:
-    own = derive_attempt_deadline(this.job.spec.timeouts, attempt)
+    own = derive_attempt_deadline(this.job.spec.timeouts, attempt, this.observed)
     total = derive_total_deadline(this.job.spec.timeouts, this.job.status)
     return [deadline for deadline in (own, total) if deadline is not None]
 
@@ -225,14 +347,30 @@ def _with_cause(attempt: AttemptStatus, cause: Cause) -> AttemptStatus:
     return attempt.model_copy(update=update)
 
 
-def _closed(this: _Pass, attempt: AttemptStatus) -> _Pass:
+def _revised(attempt: AttemptStatus, observed: GangObservation) -> AttemptStatus:
+    """Return an attempt that is ending with what has since come to light about why."""
+    if observed.suspended:
+        message = observed.suspension or OTHERS_SUSPENSION
+        return attempt.model_copy(update={"reason": Reason.SUSPENDED.value, "message": message})
+    told = describe_disruption(observed)
+    if told is None:
+        return attempt
+    sentence, *log = (attempt.message or "").splitlines() or [""]
+    message = "\n".join([f"{sentence}; {told}", *log])
+    return attempt.model_copy(update={"reason": Reason.DISRUPTED.value, "message": message})
+
+
+def _closed(this: _Pass, attempt: AttemptStatus, reason: Reason) -> _Pass:
     """Return the pass after the attempt's end: verdict in the status, its budget charged once."""
-    assert attempt.reason is not None
-    verdict = derive_charge(Reason(attempt.reason))
+    verdict = derive_charge(reason)
     ends = (
         [host.ended_at for host in this.observed.hosts if host.ended_at is not None] if this.observed else []
     )
     closed = attempt.model_copy(
         update={"verdict": verdict.value, "end_time": format_time(max(ends, default=this.now))}
     )
-    return replace(this, attempts=(*this.attempts[:-1], closed), counts=charge(this.counts, verdict))
+    this = replace(this, attempts=(*this.attempts[:-1], closed), counts=charge(this.counts, verdict))
+    if not this.policy.avoid_seconds:
+        return this
+    until = this.now + timedelta(seconds=this.policy.avoid_seconds)
+    return replace(this, avoided=add_avoided(this.avoided, this.attempts, this.job.spec, until=until))

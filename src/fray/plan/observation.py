@@ -1,6 +1,7 @@
 """What was seen of an attempt's hosts: the input of every decision.
 
-The operator fills these from pods, the local backend from processes; nothing downstream knows which.
+The operator fills these from pods, the local backend from processes; nothing downstream knows which. Here
+text from outside comes in, and nowhere else, so here it is made fit to be shown.
 """
 
 from __future__ import annotations
@@ -9,12 +10,33 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from fray.plan.outside_text import clean_text
 from fray.vocabulary import Reason
 
-__all__ = ["OOM_KILLED", "START_FAILED", "GangObservation", "HostObservation", "HostPhase", "Waiting"]
+__all__ = [
+    "DEADLINE_EXCEEDED",
+    "EVICTED_FOR_USE",
+    "KILL_CODES",
+    "OOM_KILLED",
+    "POD_GONE",
+    "START_FAILED",
+    "Deletion",
+    "GangObservation",
+    "HostObservation",
+    "HostPhase",
+    "Waiting",
+]
 
+DEADLINE_EXCEEDED = "DeadlineExceeded"
+"""Pod reason of the kubelet: it was ended after `activeDeadlineSeconds` of its spec."""
+EVICTED_FOR_USE = "EvictedForUse"
+"""The kubelet evicted its pod for what that used itself; the observation's message says what."""
 OOM_KILLED = "OOMKilled"
 """Container reason of the kubelet: the kernel ended it for its memory."""
+KILL_CODES = (137, 143)
+"""Exit codes of SIGKILL and SIGTERM, by which containers end whose pod is deleted; in ascending order."""
+POD_GONE = "its pod is gone, and nothing tells how it ended"
+"""Message of a host that has ended and left nothing."""
 START_FAILED = "StartFailed"
 """The process could not be started at all; the observation's message says why."""
 
@@ -29,17 +51,32 @@ class HostPhase(StrEnum):
 
 
 @dataclass(frozen=True)
+class Deletion:
+    """When a host was asked to go, and when the time that it was given is up."""
+
+    asked: datetime
+    due: datetime
+
+
+@dataclass(frozen=True)
 class HostObservation:
     """One host of the gang: a pod, or a local process.
 
+    `name` is None for a host that doesn't exist, or never did as far as anybody saw.
     `exit_code` is a shell's (128 + N for signal N). `reason` is the container's reason where it has one.
     Times are aware datetimes. `log_tail` holds the last lines of output of a host that failed.
+    `disruption` says what took or takes the host away from outside, None where there is no sign of that.
+    `gone` is True for a host that has failed and left nothing that tells how, `misplaced` for one that JobSet
+    removes because it stands in another slice's node pool, `deleted` for one that ended by its deletion: from
+    outside, or as the peer of a host that failed. `deletion` is set once its pod is being deleted, whoever
+    asked for it. `created_at` is when its pod was made, `unstarted` whether that has started nothing yet.
+    `node_pool` is that of its node, where somebody has looked.
     """
 
     slice_index: int
     host: int
     rank: int
-    name: str
+    name: str | None
     phase: HostPhase
     node: str | None = None
     exit_code: int | None = None
@@ -48,6 +85,21 @@ class HostObservation:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     log_tail: tuple[str, ...] = ()
+    disruption: str | None = None
+    gone: bool = False
+    misplaced: bool = False
+    deleted: bool = False
+    deletion: Deletion | None = None
+    created_at: datetime | None = None
+    unstarted: bool = False
+    node_pool: str | None = None
+
+    def __post_init__(self) -> None:
+        for field in ("reason", "message", "disruption"):
+            text = getattr(self, field)
+            if text is not None:
+                object.__setattr__(self, field, clean_text(text))
+        object.__setattr__(self, "log_tail", tuple(map(clean_text, self.log_tail)))
 
     @property
     def ended(self) -> bool:
@@ -62,6 +114,9 @@ class Waiting:
     reason: Reason
     message: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", clean_text(self.message))
+
 
 @dataclass(frozen=True)
 class GangObservation:
@@ -69,19 +124,36 @@ class GangObservation:
 
     A host that isn't there yet is pending too. Raises `ValueError` for no hosts at all: such a gang would
     count as one that has succeeded, and None stands for an attempt whose hosts don't exist.
+
+    `settled` is False while something may make a host anew that has ended; `suspended` is True while
+    somebody else than the FrayJob has the hosts removed, or not made yet: `suspension` says who and why,
+    where that is known. `held` is True until what makes the hosts knows that this is over, which it is since
+    `released_at`.
     """
 
     hosts: tuple[HostObservation, ...]
     waiting: Waiting | None = None
+    settled: bool = True
+    suspended: bool = False
+    suspension: str | None = None
+    held: bool = False
+    released_at: datetime | None = None
 
     def __post_init__(self) -> None:
         if not self.hosts:
             raise ValueError("a gang has at least one host; None stands for an attempt without hosts")
+        if self.suspension is not None:
+            object.__setattr__(self, "suspension", clean_text(self.suspension))
+
+    @property
+    def begun(self) -> bool:
+        """Whether a host has run."""
+        return any(host.phase is not HostPhase.PENDING for host in self.hosts)
 
     @property
     def ended(self) -> bool:
-        """Whether every host has ended."""
-        return all(host.ended for host in self.hosts)
+        """Whether every host has ended, and none will be made anew."""
+        return self.settled and all(host.ended for host in self.hosts)
 
     @property
     def succeeded(self) -> bool:

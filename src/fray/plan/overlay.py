@@ -63,7 +63,7 @@ def _merge_list(key: str, base: object, overlay: Sequence[Any]) -> list[Any]:
     if key in APPENDED:
         return under + [item for item in overlay if item not in under]
     identity = IDENTITY_KEYS.get(key)
-    if identity is None or not all(isinstance(item, Mapping) and identity[0] in item for item in overlay):
+    if identity is None or not all(_has_identity(item, identity) for item in overlay):
         return list(overlay)
     merged = {_identity_of(item, identity): item for item in under}
     for item in overlay:
@@ -81,6 +81,13 @@ def _merge_item(key: str, base: Mapping[str, Any], overlay: Mapping[str, Any]) -
         # As `retainKeys` in Kubernetes: another source replaces the one that was there.
         return merge_overlay({}, overlay)
     return merge_overlay(base, overlay)
+
+
+def _has_identity(item: object, identity: tuple[str, ...]) -> bool:
+    """Return whether an item has an identity; a map or list in its place is the API server's to refuse."""
+    if not isinstance(item, Mapping) or identity[0] not in item:
+        return False
+    return not any(isinstance(part, Mapping | list) for part in _identity_of(item, identity))
 
 
 def _identity_of(item: Mapping[str, Any], identity: tuple[str, ...]) -> tuple[Any, ...]:

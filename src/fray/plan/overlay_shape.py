@@ -11,7 +11,7 @@ from typing import Any
 
 from fray.errors import FieldError, InvalidJobError
 
-__all__ = ["check_overlay"]
+__all__ = ["check_overlay", "find_overlay_problems"]
 
 ROOT = "spec.podTemplate"
 NAMED_LISTS = ("containers", "initContainers", "volumes")
@@ -23,12 +23,13 @@ def check_overlay(job_name: str, overlay: Mapping[str, Any]) -> None:
 
     Raises `InvalidJobError` with every field that is wrong.
     """
-    problems = tuple(_problems(overlay))
+    problems = tuple(find_overlay_problems(overlay))
     if problems:
         raise InvalidJobError(job_name, problems)
 
 
-def _problems(overlay: Mapping[str, Any]) -> Iterator[FieldError]:
+def find_overlay_problems(overlay: Mapping[str, Any]) -> Iterator[FieldError]:
+    """Yield every field that keeps an overlay from being merged by identity."""
     for part in ("metadata", "spec"):
         if part in overlay and not isinstance(overlay[part], Mapping):
             yield FieldError(f"{ROOT}.{part}", "must be a mapping")
@@ -55,7 +56,7 @@ def _unnamed(items: object, path: str) -> Iterator[FieldError]:
     if items is None:
         return
     if not isinstance(items, list):
-        yield FieldError(path, "must be a list")
+        yield FieldError(path, "must be a list of mappings, each with a name")
         return
     for index, item in enumerate(items):
         if not isinstance(item, Mapping):

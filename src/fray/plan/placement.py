@@ -6,6 +6,7 @@ for CPU, memory and chips are `pod`'s.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,9 +31,11 @@ from fray.accelerators import (
     TAINT_SPOT,
     TAINT_TPU,
 )
+from fray.plan.avoided_nodes import build_avoidance
 from fray.plan.facts import Fact
 from fray.plan.gang import Gang
 from fray.wire.frayjob import Placement
+from fray.wire.status import AvoidedNode
 
 __all__ = ["NodePlacement", "build_placement"]
 
@@ -89,13 +92,17 @@ class NodePlacement:
         return spec
 
 
-def build_placement(placement: Placement, gang: Gang) -> NodePlacement:
-    """Return where the pods of a gang may run."""
+def build_placement(
+    placement: Placement, gang: Gang, *, avoided: Sequence[AvoidedNode] = ()
+) -> NodePlacement:
+    """Return where the pods of a gang may run, off the nodes that are `avoided`."""
     result = NodePlacement()
     _hardware(result, placement, gang)
     _provisioning(result, placement)
     _location(result, placement, gang)
     _user(result, placement)
+    for label, values, why in build_avoidance(avoided):
+        result.express(label, "NotIn", values, why)
     return result
 
 

@@ -6,13 +6,13 @@ One template serves all hosts of the gang. Where the pods run is `placement`, wh
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fray.accelerators import GPU_RESOURCE, TPU_RESOURCE
 from fray.plan.environment import PROTECTED_PREFIX, EnvEntry
+from fray.plan.expansion import escape_text
 from fray.plan.facts import Fact
 from fray.plan.gang import Gang, GangKind
 from fray.plan.overlay import merge_overlay
@@ -32,8 +32,6 @@ READABLE = 0o444
 """Mode of mounted Secrets: the kubelet makes them root's, and an image's user may be any other."""
 SPOT_GRACE_SECONDS = 15
 """GKE gives pods 15 s when a spot VM is taken (docs: spot VMs, graceful node shutdown)."""
-KUBELET_DOLLAR = re.compile(r"\$(?=[$(])")
-"""A dollar sign that the kubelet gives a meaning to in a command; doubled, it means itself."""
 HEADROOM = 0.9
 """Share of a host that pods may ask for: the kubelet and system pods take the rest."""
 
@@ -176,11 +174,12 @@ def _command(job: FrayJob) -> list[str]:
     else:
         assert entrypoint.callable is not None
         expected = ["--sha256", entrypoint.callable.sha256, "--python", entrypoint.callable.python]
-        command = ["python3", "-m", "fray.runtime.entrypoint", PAYLOAD_MOUNT, *expected]
+        place = escape_text(entrypoint.callable.url or PAYLOAD_MOUNT)
+        command = ["python3", "-m", "fray.runtime.callable_runner", place, *expected]
     if not job.spec.environment.setup:
         return command
     # The kubelet would take $$ and $(...) of a shell for its own.
-    setup = [KUBELET_DOLLAR.sub("$$", line) for line in job.spec.environment.setup]
+    setup = [escape_text(line) for line in job.spec.environment.setup]
     script = "\n".join(["set -e", *setup, 'exec "$@"'])
     return ["/bin/sh", "-c", script, "setup", *command]
 
@@ -249,11 +248,13 @@ def _volumes(job: FrayJob) -> tuple[list[dict[str, Any]], list[dict[str, Any]], 
     volumes: list[dict[str, Any]] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     mounts: list[dict[str, Any]] = [{"name": "shm", "mountPath": "/dev/shm"}]
     facts = [Fact("mount /dev/shm", "memory", "NCCL and data loaders need more than a container's 64 MiB")]
-    if job.spec.entrypoint.callable is not None:
-        name = job.spec.entrypoint.callable.secret_name
-        volumes.append({"name": "payload", "secret": {"secretName": name, "defaultMode": READABLE}})
+    payload = job.spec.entrypoint.callable
+    if payload is not None and payload.secret_name is not None:
+        names = [payload.secret_name, *payload.more_secrets]
+        volumes.append({"name": "payload", **_payload_source(names)})
         mounts.append({"name": "payload", "mountPath": PAYLOAD_MOUNT, "readOnly": True})
-        facts.append(Fact(f"mount {PAYLOAD_MOUNT}", f"Secret {name}", "holds the pickled callable"))
+        told = f"Secret {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+        facts.append(Fact(f"mount {PAYLOAD_MOUNT}", told, "holds the pickled callable"))
     workspace = job.spec.environment.workspace
     if workspace is not None and workspace.secret_name is not None:
         volumes.append(
@@ -271,3 +272,11 @@ def _volumes(job: FrayJob) -> tuple[list[dict[str, Any]], list[dict[str, Any]], 
             Fact(f"mount {CACHE_MOUNT}", f"claim {claim}", "keeps installed packages between attempts")
         )
     return volumes, mounts, facts
+
+
+def _payload_source(names: Sequence[str]) -> dict[str, Any]:
+    """Return the part of a volume that says which Secrets it holds; the pod waits until all are there."""
+    if len(names) == 1:
+        return {"secret": {"secretName": names[0], "defaultMode": READABLE}}
+    sources = [{"secret": {"name": name}} for name in names]
+    return {"projected": {"sources": sources, "defaultMode": READABLE}}

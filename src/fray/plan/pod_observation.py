@@ -11,8 +11,28 @@ from datetime import datetime
 from typing import Any
 
 from fray.plan.gang import Gang, GangKind
-from fray.plan.observation import START_FAILED, GangObservation, HostObservation, HostPhase, Waiting
+from fray.plan.observation import (
+    DEADLINE_EXCEEDED,
+    EVICTED_FOR_USE,
+    OOM_KILLED,
+    POD_GONE,
+    START_FAILED,
+    GangObservation,
+    HostObservation,
+    HostPhase,
+    Waiting,
+)
+from fray.plan.pod_deletion import is_ended_by_deletion, read_deletion
+from fray.plan.pod_disruption import (
+    describe_disruption,
+    find_mark,
+    is_lost,
+    is_misplaced,
+    is_own_use,
+    is_refused,
+)
 from fray.plan.timestamps import parse_time
+from fray.termination import TerminationMessage
 from fray.vocabulary import CONTAINER, LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX
 
 __all__ = ["derive_gang_observation", "is_ending", "is_jobset_finished"]
@@ -54,7 +74,6 @@ def derive_gang_observation(
         if current is None or pod["metadata"]["creationTimestamp"] > current["metadata"]["creationTimestamp"]:
             by_place[place] = pod
     end = is_jobset_finished(jobset)
-    jobset_name = jobset["metadata"]["name"]
     hosts = []
     for slice_index in range(gang.slices):
         for host in range(gang.hosts_per_slice):
@@ -64,10 +83,38 @@ def derive_gang_observation(
                 hosts.append(_host(found, slice_index, host, rank, jobset_end=end))
             else:
                 phase = {None: HostPhase.PENDING, "Completed": HostPhase.SUCCEEDED}.get(end, HostPhase.FAILED)
-                name = f"{jobset_name}-{slice_index}-{host}"
-                message = "its pod is gone" if phase is HostPhase.FAILED else None
-                hosts.append(HostObservation(slice_index, host, rank, name, phase, message=message))
-    return GangObservation(tuple(hosts), waiting)
+                gone = phase is HostPhase.FAILED
+                message = POD_GONE if gone else None
+                hosts.append(
+                    HostObservation(slice_index, host, rank, None, phase, message=message, gone=gone)
+                )
+    ending = is_ending(jobset)
+    # A Job that was deleted is created anew, and its pods with it, until the JobSet itself has ended.
+    done = len(by_place) == gang.hosts and all(_has_succeeded(pod) for pod in by_place.values())
+    suspended = end is None and not ending and bool(jobset.get("spec", {}).get("suspend"))
+    told = _find_suspension(jobset)
+    resumed = told.get("status") == "False"
+    return GangObservation(
+        tuple(hosts),
+        waiting,
+        settled=end is not None or ending or done,
+        suspended=suspended,
+        held=suspended or told.get("status") == "True",
+        released_at=_time(told.get("lastTransitionTime")) if resumed and not suspended else None,
+    )
+
+
+def _find_suspension(jobset: Manifest) -> Manifest:
+    """Return the condition by which JobSet tells that it is, or was, suspended; empty where it never was."""
+    for condition in jobset.get("status", {}).get("conditions", []):
+        if condition["type"] == "Suspended":
+            told: Manifest = condition
+            return told
+    return {}
+
+
+def _has_succeeded(pod: Manifest) -> bool:
+    return bool(pod.get("status", {}).get("phase") == "Succeeded")
 
 
 def _place(pod: Manifest, gang: Gang) -> tuple[int, int] | None:
@@ -85,13 +132,11 @@ def _host(
     state = _container_state(status)
     running, ended = state.get("running", {}), state.get("terminated", {})
     phase = _phase(status.get("phase"), running, ended, jobset_end=jobset_end)
-    reason = ended.get("reason") or status.get("reason")
-    log = ended.get("message", "")
-    message = log or status.get("message")
-    if phase is HostPhase.FAILED and not ended:
-        unstarted = None if status.get("phase") == "Failed" else "its JobSet failed before it ran"
-        message, log = _init_failure(status) or (message or unstarted, "")
-    start_failed = reason in START_REASONS
+    init = _find_failed_init(status)
+    message, log = _last_words(status, ended, phase)
+    if phase is HostPhase.FAILED and not ended and init:
+        message, log = _describe_init(init)
+    init_ended = init.get("state", {}).get("terminated", {})
     return HostObservation(
         slice_index=slice_index,
         host=host,
@@ -100,13 +145,68 @@ def _host(
         phase=phase,
         node=pod.get("spec", {}).get("nodeName"),
         exit_code=ended.get("exitCode"),
-        reason=START_FAILED if start_failed else reason,
+        reason=_reason(status, ended),
         message=message,
         started_at=_time(running.get("startedAt") or ended.get("startedAt")),
-        ended_at=_time(ended.get("finishedAt")),
-        # FallbackToLogsOnError puts the end of the log into the message of a container that failed.
-        log_tail=() if start_failed else tuple(log.splitlines()[-LOG_LINES:]),
+        ended_at=_time(_find_end(status, ended or init_ended))
+        if phase is HostPhase.FAILED or ended
+        else None,
+        log_tail=tuple(log.splitlines()[-LOG_LINES:]),
+        disruption=describe_disruption(status, state),
+        misplaced=is_misplaced(status),
+        deleted=phase is HostPhase.FAILED and is_ended_by_deletion(pod, ended or init_ended),
+        deletion=read_deletion(pod["metadata"]),
+        created_at=_time(pod["metadata"]["creationTimestamp"]),
+        # The phase may lag behind the container's state: a short command has ended while its pod is Pending.
+        unstarted=status.get("phase") == "Pending" and not running and not ended,
     )
+
+
+def _reason(status: Manifest, ended: Manifest) -> str | None:
+    """Return the reason of a host: its container's, where its pod knows no better."""
+    reason: str | None = ended.get("reason") or status.get("reason")
+    if reason == OOM_KILLED:
+        return reason
+    if reason in START_REASONS or is_refused(status):
+        return START_FAILED
+    if status.get("reason") == DEADLINE_EXCEEDED:
+        return DEADLINE_EXCEEDED  # its containers only say that they were killed
+    return EVICTED_FOR_USE if is_own_use(status) else reason
+
+
+def _find_end(status: Manifest, ended: Manifest) -> str | None:
+    """Return when a pod ended, as its container or its mark says; None where nothing tells.
+
+    One that the kubelet refused has neither: it did so when the pod was placed.
+    """
+    end: str | None = ended.get("finishedAt") or find_mark(status).get("lastTransitionTime")
+    if end is None and status.get("reason") and not status.get("containerStatuses"):
+        placed = (c for c in status.get("conditions", []) if c["type"] == "PodScheduled")
+        end = next((c.get("lastTransitionTime") for c in placed if c["status"] == "True"), None)
+    return end
+
+
+def _last_words(status: Manifest, ended: Manifest, phase: HostPhase) -> tuple[str | None, str]:
+    """Return what is said of how a host ended, and the end of its log.
+
+    FallbackToLogsOnError puts the end of the log into the message of a container that failed.
+    """
+    message: str | None = status.get("message")
+    told = _log_of(ended)
+    if ended.get("reason") in START_REASONS:
+        return told or message, ""
+    if ended:
+        return message if is_own_use(status) else told or message, "" if is_lost(ended) else told
+    if phase is HostPhase.FAILED and status.get("phase") != "Failed":
+        return message or "its JobSet failed before it ran", ""
+    return message, ""
+
+
+def _log_of(ended: Manifest) -> str:
+    """Return the last words of a container: what a callable left for a reader, or the end of its log."""
+    text = str(ended.get("message", ""))
+    told = TerminationMessage.from_json(text)
+    return text if told is None else "\n".join(told.lines)
 
 
 def _container_state(status: Manifest) -> Manifest:
@@ -117,14 +217,20 @@ def _container_state(status: Manifest) -> Manifest:
     return {}
 
 
-def _init_failure(status: Manifest) -> tuple[str, str] | None:
-    """Return which init container failed and the end of its log, or None."""
+def _find_failed_init(status: Manifest) -> Manifest:
+    """Return the status of the init container that failed, empty where none has."""
     for container in status.get("initContainerStatuses", []):
-        ended = container.get("state", {}).get("terminated", {})
-        if ended.get("exitCode"):
-            told = f"init container {container['name']!r} exited with code {ended['exitCode']}"
-            return told, ended.get("message", "")
-    return None
+        if container.get("state", {}).get("terminated", {}).get("exitCode"):
+            failed: Manifest = container
+            return failed
+    return {}
+
+
+def _describe_init(container: Manifest) -> tuple[str, str]:
+    """Return how an init container failed, and the end of its log."""
+    ended = container["state"]["terminated"]
+    told = f"init container {container['name']!r} exited with code {ended['exitCode']}"
+    return told, ended.get("message", "")
 
 
 def _phase(phase: str | None, running: Manifest, ended: Manifest, *, jobset_end: str | None) -> HostPhase:

@@ -1,4 +1,4 @@
-"""The two budgets of `spec.retries`, and the pause before the next attempt."""
+"""The two budgets of `spec.retries`, the limit of what neither pays for, and the pause between attempts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from fray.vocabulary import VerdictKind
 from fray.wire.frayjob import Retries
 from fray.wire.status import AttemptStatus, RetryCounts
 
-__all__ = ["Budget", "charge", "derive_budget", "derive_delay"]
+__all__ = ["Budget", "charge", "derive_budget", "derive_delay", "is_misplaced_for_good"]
+
+MISPLACEMENTS = 10
+"""Attempts that may end because hosts of a slice stood in another slice's node pool."""
+
+
+PAUSED = frozenset({VerdictKind.FAILURE, VerdictKind.PREEMPTION, VerdictKind.MISPLACEMENT})
+"""Verdicts after which the next attempt waits."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +41,14 @@ class Budget:
 
 
 def charge(counts: RetryCounts, verdict: VerdictKind) -> RetryCounts:
-    """Return the counts after an attempt with this verdict; only failures and preemptions are charged."""
+    """Return the counts after an attempt with this verdict; successes, stops and suspensions are free."""
     match verdict:
         case VerdictKind.FAILURE:
             return counts.model_copy(update={"failures_used": counts.failures_used + 1})
         case VerdictKind.PREEMPTION:
             return counts.model_copy(update={"preemptions_used": counts.preemptions_used + 1})
+        case VerdictKind.MISPLACEMENT:
+            return counts.model_copy(update={"misplacements_used": (counts.misplacements_used or 0) + 1})
         case _:
             return counts
 
@@ -55,9 +64,14 @@ def derive_budget(retries: Retries, counts: RetryCounts, verdict: VerdictKind) -
             return None
 
 
+def is_misplaced_for_good(counts: RetryCounts, verdict: VerdictKind) -> bool:
+    """Return whether an attempt ended by misplacement, and so have too many."""
+    return verdict is VerdictKind.MISPLACEMENT and (counts.misplacements_used or 0) >= MISPLACEMENTS
+
+
 def derive_delay(attempts: Sequence[AttemptStatus], policy: RetryPolicy) -> float:
     """Return the pause in seconds after the last of `attempts`: longer, the more ended alike in a row."""
-    if not attempts or attempts[-1].verdict not in (VerdictKind.FAILURE, VerdictKind.PREEMPTION):
+    if not attempts or attempts[-1].verdict not in PAUSED:
         return 0.0
     in_a_row = 0
     for attempt in reversed(attempts):

@@ -7,8 +7,11 @@ to do. Nothing here decides anything.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from fray.accelerators import (
@@ -19,8 +22,12 @@ from fray.accelerators import (
     LABEL_TPU_TOPOLOGY,
     TPU_RESOURCE,
 )
+from fray.plan.avoided_nodes import build_avoidance, describe_avoided
 from fray.plan.observation import Waiting
+from fray.plan.outside_text import flatten
+from fray.plan.timestamps import parse_time
 from fray.vocabulary import CONTAINER, Reason
+from fray.wire.status import AvoidedNode
 
 __all__ = ["NodeSummary", "build_node_summary", "derive_refusal", "derive_waiting"]
 
@@ -30,8 +37,27 @@ IMAGE_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
 )
 CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError"})
+PULL_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff"})
+"""The kubelet says them in turns about one image: while it tries to pull it, and while it waits to."""
+BACK_OFF_PREFIX = re.compile(r'^Back-off pulling image "[^"]*"(: ErrImagePull)?(: )?')
+POD_NAME = re.compile(r'\bpods? "[^"]*"', re.IGNORECASE)
+"""The name of a pod that could not be created: each try has another one."""
 LEADER_WAIT = "follower pod node selector not set"
 """JobSet refuses a slice's other pods until the first has a node; they are tried again by themselves."""
+NO_ROOM = re.compile(r"\bInsufficient \S|\bToo many pods\b")
+"""In the scheduler's message when nodes that would do are full or too small:
+https://github.com/kubernetes/kubernetes/blob/master/pkg/scheduler/framework/plugins/noderesources/fit.go
+"""
+ABOUT_THE_POD = re.compile(r"nodes are available: (?!\d)")
+"""Begins what the scheduler says of a pod that it looked at no node for: its claim is missing, or unbound."""
+PREEMPTION = " preemption: "
+"""Begins the part of that message which says whom else's pods don't make room."""
+CORDON = ("node.kubernetes.io/unschedulable", "", "NoSchedule")
+"""The taint that stands for `kubectl cordon`; a pod that tolerates it may be placed all the same."""
+NOT_READY, CORDONED, AVOIDED = "not ready", "cordoned", "avoided"
+OUT_OF_SERVICE = (NOT_READY, CORDONED, AVOIDED)
+NOT_SELECTED = "didn't match Pod's node affinity/selector"
+"""In the scheduler's message when nodes are left out by what pods require of their labels."""
 MESSAGE_LENGTH = 400
 MOST_POOLS = 6
 
@@ -45,18 +71,36 @@ class NodeSummary:
     taints: tuple[tuple[str, str, str], ...]
     """(key, value, effect) of taints that keep pods off."""
     ready: bool
+    cordoned: bool = False
+    avoided: bool = False
+    """Whether the pods were made to keep off it."""
+    unready_since: datetime | None = None
+    """Since when it isn't ready, where that is known."""
+    silent: bool = False
+    """Whether it isn't ready because its kubelet has stopped reporting."""
 
 
 def build_node_summary(node: Manifest) -> NodeSummary:
     """Return the summary of a node's manifest."""
+    spec = node.get("spec", {})
     taints = tuple(
         (taint["key"], taint.get("value", ""), taint["effect"])
-        for taint in node.get("spec", {}).get("taints", [])
+        for taint in spec.get("taints", [])
         if taint["effect"] in ("NoSchedule", "NoExecute")
     )
     conditions = node.get("status", {}).get("conditions", [])
-    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-    return NodeSummary(node["metadata"]["name"], node["metadata"].get("labels", {}), taints, ready)
+    condition: Manifest = next((c for c in conditions if c["type"] == "Ready"), {})
+    ready, since = condition.get("status") == "True", condition.get("lastTransitionTime")
+    metadata = node["metadata"]
+    return NodeSummary(
+        metadata["name"],
+        metadata.get("labels", {}),
+        taints,
+        ready,
+        cordoned=bool(spec.get("unschedulable")),
+        unready_since=parse_time(since) if since and not ready else None,
+        silent=condition.get("status") == "Unknown",
+    )
 
 
 def derive_refusal(reason: str, message: str) -> Waiting:
@@ -71,11 +115,12 @@ def derive_waiting(
     *,
     create_failures: Iterable[str] = (),
     nodes: Sequence[NodeSummary] | None = None,
+    avoided: Sequence[AvoidedNode] = (),
 ) -> Waiting | None:
     """Return why pods of an attempt wait; None when nothing is wrong so far.
 
     `create_failures` are messages of the Job controller about pods it could not create; `nodes` is None
-    where nodes can't be read.
+    where nodes can't be read; `avoided` are those that the pods were made to keep off.
     """
     for pod in pods:
         found = _container_trouble(pod)
@@ -84,10 +129,15 @@ def derive_waiting(
     for pod in pods:
         message = _unschedulable(pod)
         if message is not None:
-            return _explain_unschedulable(pod, message, nodes)
+            return _explain_with_avoided(pod, message, nodes, avoided)
+    for pod in pods:
+        gates = [str(gate["name"]) for gate in pod.get("spec", {}).get("schedulingGates") or []]
+        if gates:
+            text = f"the scheduler may not place the pods until their gates are removed: {', '.join(gates)}"
+            return Waiting(Reason.SCHEDULING_GATED, _cut(text))
     for message in create_failures:
         if LEADER_WAIT not in message:
-            return derive_refusal("pods", message)
+            return derive_refusal("pods", POD_NAME.sub("a pod", message))
     return None
 
 
@@ -98,46 +148,117 @@ def _container_trouble(pod: Manifest) -> Waiting | None:
         waiting = container.get("state", {}).get("waiting", {})
         reason, message = waiting.get("reason", ""), waiting.get("message", "")
         if reason in IMAGE_REASONS:
-            text = f"image {container.get('image')!r} can't be pulled ({reason}): {_cut(message)}"
-            return Waiting(Reason.IMAGE_PULL_FAILED, text)
+            return Waiting(Reason.IMAGE_PULL_FAILED, _describe_image(container.get("image"), reason, message))
         if reason in CONFIG_REASONS:
             text = f"container {container['name']!r} can't be set up ({reason}): {_cut(message)}"
             return Waiting(Reason.CONTAINER_CONFIG_INVALID, text)
     return None
 
 
+def _describe_image(image: str | None, reason: str, message: str) -> str:
+    """Return what is wrong with an image; the same while the kubelet tries and waits in turns."""
+    if reason not in PULL_REASONS:
+        return f"image {image!r} can't be pulled ({reason}): {_cut(message)}"
+    why = _cut(BACK_OFF_PREFIX.sub("", message))
+    return f"image {image!r} can't be pulled" + (f": {why}" if why else "")
+
+
 def _unschedulable(pod: Manifest) -> str | None:
+    """Return what the scheduler says of a pod that it can't place; one with gates it hasn't tried to."""
+    if pod.get("spec", {}).get("schedulingGates"):
+        return None
     for condition in pod.get("status", {}).get("conditions", []):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition.get("message") or condition.get("reason") or "")
     return None
 
 
-def _explain_unschedulable(pod: Manifest, message: str, nodes: Sequence[NodeSummary] | None) -> Waiting:
+def _explain_with_avoided(
+    pod: Manifest, message: str, nodes: Sequence[NodeSummary] | None, avoided: Sequence[AvoidedNode]
+) -> Waiting:
+    """Return why no node takes a pod; nodes that it was made to keep off are named if they would do else."""
+    keeps_off = [
+        {"key": key, "operator": "NotIn", "values": values} for key, values, _ in build_avoidance(avoided)
+    ]
     if nodes is None:
-        return Waiting(Reason.UNSCHEDULABLE, f"no node takes the pods: {_cut(message)}")
+        barred = NOT_SELECTED in message and bool(avoided)
+        told = _explain_unschedulable(pod, message, None)
+    else:
+        seen = [
+            replace(node, avoided=not all(_expression_holds(e, node.labels) for e in keeps_off))
+            for node in nodes
+        ]
+        at_large = _without(pod, keeps_off)
+        barred = any(node.avoided and _matches(at_large, node) for node in seen)
+        told = _explain_unschedulable(at_large, message, seen)
+    if not barred or ABOUT_THE_POD.search(message):
+        return told
+    whom = f"avoided since hosts failed there: {describe_avoided(avoided)}"
+    return Waiting(Reason.NODES_AVOIDED, f"{told.message}; {whom}")
+
+
+def _without(pod: Manifest, expressions: Sequence[Manifest]) -> Manifest:
+    """Return a pod without some expressions of its required node affinity."""
+    terms = [{"matchExpressions": [e for e in term if e not in expressions]} for term in _affinity_terms(pod)]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {**pod, "spec": {**pod["spec"], "affinity": {"nodeAffinity": required}}}
+
+
+def _explain_unschedulable(pod: Manifest, message: str, nodes: Sequence[NodeSummary] | None) -> Waiting:
+    words = Waiting(Reason.UNSCHEDULABLE, f"no node takes the pods: {_cut(message)}")
+    if nodes is None or ABOUT_THE_POD.search(message):
+        return words
     matching = [node for node in nodes if _matches(pod, node)]
     if not matching:
         wanted = _describe_wanted(pod) or "room"
         return Waiting(Reason.NO_MATCHING_NODE_POOL, f"no node has {wanted}; {_describe_pools(pod, nodes)}")
-    ready = [node for node in matching if node.ready]
-    if not ready:
-        text = f"{_count_nodes(matching)}, but none is ready: {_cut(message)}"
-        return Waiting(Reason.INSUFFICIENT_CAPACITY, text)
     tolerations = pod["spec"].get("tolerations") or []
-    blocked = [_untolerated(node, tolerations) for node in ready]
-    if all(blocked):
-        # The most frequent one; the first of them when there are several.
-        taint = max(blocked, key=blocked.count)
-        text = f"{_count_nodes(ready)}, but the job doesn't tolerate their taint {taint}"
-        return Waiting(Reason.UNTOLERATED_TAINT, text)
-    wants = _describe_requests(pod)
-    text = f"{_count_nodes(matching)}, but none has room for {wants}: {_cut(message)}"
-    return Waiting(Reason.INSUFFICIENT_CAPACITY, text)
+    obstacles = [_find_obstacle(node, tolerations) for node in matching]
+    if all(obstacles):
+        return _explain_obstacles([str(obstacle) for obstacle in obstacles], message)
+    if NO_ROOM.search(message.partition(PREEMPTION)[0]) is None:
+        # Nodes would do as far as can be seen from here: why they don't, only the scheduler knows.
+        return words
+    barred = [obstacle for obstacle in obstacles if obstacle]
+    apart = f" (not counted: {_describe_obstacles(barred)})" if barred else ""
+    room = f"{_count_nodes(obstacles.count(None))}, but none has room for {_describe_requests(pod)}"
+    return Waiting(Reason.INSUFFICIENT_CAPACITY, f"{room}{apart}: {_cut(message)}")
 
 
-def _count_nodes(matching: Sequence[NodeSummary]) -> str:
-    return "1 node matches" if len(matching) == 1 else f"{len(matching)} nodes match"
+def _explain_obstacles(obstacles: Sequence[str], message: str) -> Waiting:
+    """Return why pods can be placed on none of the nodes that match, each of which has an obstacle."""
+    taints = [obstacle for obstacle in obstacles if obstacle not in OUT_OF_SERVICE]
+    reason = Reason.UNTOLERATED_TAINT if taints else Reason.INSUFFICIENT_CAPACITY
+    if len(taints) == len(obstacles) and len(set(taints)) == 1:
+        whose = "its" if len(taints) == 1 else "their"
+        text = f"{_count_nodes(len(taints))}, but the job doesn't tolerate {whose} taint {taints[0]}"
+        return Waiting(reason, text)
+    text = f"{_count_nodes(len(obstacles))}, but none can be used: {_describe_obstacles(obstacles)}"
+    return Waiting(reason, text if taints else f"{text}: {_cut(message)}")
+
+
+def _describe_obstacles(obstacles: Iterable[str]) -> str:
+    """Return how many nodes can't be used, by what keeps pods off them."""
+    counts = Counter(obstacles)
+    out = [f"{counts.pop(state)} {state}" for state in OUT_OF_SERVICE if state in counts]
+    most = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    tainted = [f"{count} with the taint {taint}" for taint, count in most[:MOST_POOLS]]
+    return ", ".join([*tainted, *out])
+
+
+def _find_obstacle(node: NodeSummary, tolerations: Sequence[Manifest]) -> str | None:
+    """Return what keeps pods off a node, however empty it is: its state or a taint. None: nothing does."""
+    if node.avoided:
+        return AVOIDED
+    if not node.ready:
+        return NOT_READY
+    if node.cordoned and not any(_tolerates(toleration, *CORDON) for toleration in tolerations):
+        return CORDONED
+    return _untolerated(node, tolerations)
+
+
+def _count_nodes(count: int) -> str:
+    return "1 node matches" if count == 1 else f"{count} nodes match"
 
 
 def _matches(pod: Manifest, node: NodeSummary) -> bool:
@@ -181,7 +302,8 @@ def _describe_wanted(pod: Manifest) -> str:
         )
         for expressions in _affinity_terms(pod)
     ]
-    return ", ".join([*wanted, *([" or ".join(alternatives)] if alternatives else [])])
+    # A term is empty where all it asked for was to keep off avoided nodes.
+    return ", ".join(filter(None, [*wanted, " or ".join(filter(None, alternatives))]))
 
 
 def _untolerated(node: NodeSummary, tolerations: Iterable[Manifest]) -> str | None:
@@ -241,5 +363,4 @@ def _main_resources(pod: Manifest) -> Manifest:
 
 
 def _cut(message: str) -> str:
-    flat = " ".join(message.split())
-    return flat if len(flat) <= MESSAGE_LENGTH else flat[: MESSAGE_LENGTH - 3] + "..."
+    return flatten(message, most=MESSAGE_LENGTH)

@@ -25,10 +25,18 @@ class PlanSettings:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long to wait before the next attempt: `initial`, doubled for each in a row, at most `cap`."""
+    """How long to wait before the next attempt: `initial`, doubled for each in a row, at most `cap`.
+
+    `avoid_seconds` is for how long the next attempts keep off a node that is broken; 0 for not at all.
+    What ends without saying whose fault it was is judged `settle` after its first failure, in case evidence
+    comes. Hosts that can't be ended are waited for until their node was silent for `unreachable`.
+    """
 
     initial_seconds: float = 10.0
     cap_seconds: float = 360.0
+    avoid_seconds: float = 3600.0
+    settle_seconds: float = 0.0
+    unreachable_seconds: float = 60.0
 
     def delay(self, retries: int) -> float:
         """Return the pause in seconds before the retry with this number, counted from 1."""

@@ -21,6 +21,11 @@ from fray.wire.status import AttemptStatus, Condition, FrayJobStatus, ReplicaCou
 
 __all__ = ["Ending", "Outlook", "Stage", "derive_status", "find_condition", "is_finished"]
 
+OF_PLACED_HOSTS = frozenset(
+    {Reason.IMAGE_PULL_FAILED, Reason.CONTAINER_CONFIG_INVALID, Reason.VOLUME_MOUNT_FAILED}
+)
+"""Reasons why a host that has a node doesn't run: they stand on Running, and never on Scheduled."""
+
 
 class Stage(Enum):
     """Where a job stands between its first attempt and its end."""
@@ -203,15 +208,20 @@ def _progress(
             return _neither(Reason.BACK_OFF, f"attempt {number} ended: {why}; {when}")
         case Stage.FINISHED:
             return _neither(Reason.ENDED, "the job has ended")
-    placed = _Claim(
-        ConditionType.SCHEDULED, True, Reason.ALL_HOSTS_PLACED, f"all {replicas.total} hosts have a node"
-    )
-    if not _all_placed(observed):
+    all_placed = f"all {replicas.total} hosts have a node" if replicas.total > 1 else "the host has a node"
+    placed = _Claim(ConditionType.SCHEDULED, True, Reason.ALL_HOSTS_PLACED, all_placed)
+    unplaced = _count_unplaced(observed, replicas)
+    if unplaced and waiting.reason in OF_PLACED_HOSTS:
+        # Some hosts have a node, and trouble there; of those that have none nothing is known yet.
+        message = f"{unplaced} of {replicas.total} hosts have no node yet"
+        placed = _Claim(ConditionType.SCHEDULED, False, Reason.HOSTS_STARTING, message)
+    elif unplaced:
         placed = _Claim(ConditionType.SCHEDULED, False, waiting.reason, waiting.message)
     if outlook.stage is Stage.ENDING:
         why = (attempts[-1].message or "").partition("\n")[0]
         message = f"attempt {number} is ending: {why}"
-        return placed, _Claim(ConditionType.RUNNING, False, Reason.STOPPING, message)
+        neither = _neither(Reason.STOPPING, message)
+        return neither if unplaced else (placed, neither[1])
     if replicas.pending:
         return placed, _Claim(ConditionType.RUNNING, False, waiting.reason, waiting.message)
     ended = f", {replicas.succeeded} ended well" if replicas.succeeded else ""
@@ -219,10 +229,10 @@ def _progress(
     return placed, _Claim(ConditionType.RUNNING, True, Reason.ALL_HOSTS_RUNNING, message)
 
 
-def _all_placed(observed: GangObservation | None) -> bool:
-    return observed is not None and all(
-        host.node is not None or host.phase is not HostPhase.PENDING for host in observed.hosts
-    )
+def _count_unplaced(observed: GangObservation | None, replicas: ReplicaCounts) -> int:
+    if observed is None:
+        return replicas.total
+    return sum(host.node is None and host.phase is HostPhase.PENDING for host in observed.hosts)
 
 
 def _neither(reason: Reason, message: str) -> tuple[_Claim, _Claim]:
@@ -230,6 +240,13 @@ def _neither(reason: Reason, message: str) -> tuple[_Claim, _Claim]:
         _Claim(ConditionType.SCHEDULED, False, reason, message),
         _Claim(ConditionType.RUNNING, False, reason, message),
     )
+
+
+def _fuller(claim: _Claim, before: Condition | None) -> str:
+    """Return a claim's message, or the one before: an old kubelet drops the cause while it waits to pull."""
+    if before is None or not before.reason == claim.reason == Reason.IMAGE_PULL_FAILED:
+        return claim.message
+    return before.message if before.message.startswith(claim.message) else claim.message
 
 
 def _with_history(
@@ -250,7 +267,7 @@ def _with_history(
                 type=claim.type.value,
                 status=status,
                 reason=claim.reason.value,
-                message=claim.message,
+                message=_fuller(claim, before),
                 last_transition_time=since,
                 observed_generation=generation,
             )

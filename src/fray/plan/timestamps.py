@@ -6,9 +6,14 @@ RFC 3339 allows both.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-__all__ = ["format_time", "parse_time"]
+__all__ = ["CLOCK_SKEW", "format_time", "parse_time"]
+
+CLOCK_SKEW = timedelta(minutes=1)
+"""How far a node's clock, which says when a host ran and ended, may be from the API server's, which says when
+its pod was made and deleted.
+"""
 
 
 def format_time(moment: datetime) -> str:

@@ -7,19 +7,44 @@ member, and theirs is not the story. What happens next is `lifecycle`.
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-from fray.plan.observation import OOM_KILLED, START_FAILED, GangObservation, HostObservation, HostPhase
+from fray.plan.observation import (
+    DEADLINE_EXCEEDED,
+    EVICTED_FOR_USE,
+    OOM_KILLED,
+    START_FAILED,
+    GangObservation,
+    HostObservation,
+    HostPhase,
+)
+from fray.plan.timestamps import CLOCK_SKEW
 from fray.vocabulary import EXIT_SIGNAL_BASE, Reason, VerdictKind
+from fray.wire.status import AttemptStatus
 
-__all__ = ["Cause", "derive_cause", "derive_charge"]
+__all__ = [
+    "UNCERTAIN",
+    "Cause",
+    "derive_cause",
+    "derive_charge",
+    "derive_settling",
+    "describe_disruption",
+    "find_first_end",
+    "is_uncertain",
+    "is_uncertain_end",
+]
 
 LOG_LINES = 5
 LOG_LINE_LENGTH = 200
 MESSAGE_LENGTH = 1000
 LAST_SIGNAL = 64
 """Largest signal number of Linux; exit codes above are plain ones, such as the 255 of `sys.exit(-1)`."""
+UNCERTAIN = frozenset({Reason.NON_ZERO_EXIT, Reason.KILLED_BY_SIGNAL})
+"""Ends whose true cause may be seen only later: peers of a host that is taken away crash before it goes."""
+OWN_USE = frozenset({Reason.OUT_OF_MEMORY, Reason.EVICTED})
+"""Ends by what the host used itself: when they came first, no disruption of its peers excuses them."""
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -39,19 +64,69 @@ class Cause:
 def derive_cause(observed: GangObservation) -> Cause | None:
     """Return why the gang ended or is about to end by itself; None while all is well.
 
-    One failed host is enough: a gang is atomic. Success needs all.
+    One failed host is enough: a gang is atomic. So is one that JobSet is about to remove. Success needs all.
     """
     failed = [host for host in observed.hosts if host.phase is HostPhase.FAILED]
     if failed:
-        # The rank breaks ties, so that the same observation always names the same host.
-        first = min(failed, key=lambda host: (host.ended_at or NEVER, host.rank))
+        first = min(failed, key=_order)
         reason, sentence = _describe(first)
+        if first.disruption is not None:
+            reason, sentence = Reason.DISRUPTED, _disrupted(first)
+        elif reason not in OWN_USE and (told := describe_disruption(observed)) is not None:
+            # The peers of a host that is taken away crash too, often before it has gone.
+            reason, sentence = Reason.DISRUPTED, f"{sentence}; {told}"
+        elif reason not in OWN_USE and (misplaced := _find_misplaced(observed)) is not None:
+            return _misplaced(misplaced)
+        elif reason in UNCERTAIN and _is_taken(failed):
+            reason, sentence = Reason.HOSTS_GONE, _deleted(first, sentence)
         return Cause(reason, "\n".join([sentence, *_tail(first)]), first.ended_at or NEVER, first)
+    if (misplaced := _find_misplaced(observed)) is not None:
+        return _misplaced(misplaced)
     if observed.succeeded:
         ends = [host.ended_at for host in observed.hosts if host.ended_at is not None]
         hosts = f"all {len(observed.hosts)} hosts" if len(observed.hosts) > 1 else "the host"
         return Cause(Reason.COMPLETED, f"{hosts} exited with code 0", max(ends, default=NEVER))
     return None
+
+
+def describe_disruption(observed: GangObservation) -> str | None:
+    """Return which host is or was taken away from outside, None where there is no sign of that."""
+    signs = [host for host in observed.hosts if host.disruption is not None]
+    return _disrupted(min(signs, key=lambda host: host.rank)) if signs else None
+
+
+def is_uncertain(attempt: AttemptStatus, observed: GangObservation) -> bool:
+    """Return whether a host failed, and what is known so far doesn't tell whether it was at fault."""
+    if describe_disruption(observed) is not None:
+        return False
+    if attempt.reason is not None:
+        return attempt.reason in UNCERTAIN
+    cause = derive_cause(observed)
+    return cause is not None and cause.reason in UNCERTAIN
+
+
+def is_uncertain_end(host: HostObservation) -> bool:
+    """Return whether what is known of a host that failed is its exit code at most."""
+    return _describe(host)[0] in UNCERTAIN
+
+
+def find_first_end(observed: GangObservation) -> datetime | None:
+    """Return when the first host failed, None when none has or nothing tells when."""
+    ends = (host.ended_at for host in observed.hosts if host.phase is HostPhase.FAILED)
+    return min((end for end in ends if end is not None), default=None)
+
+
+def derive_settling(observed: GangObservation, *, now: datetime, seconds: float) -> datetime | None:
+    """Return until when the end of a gang that failed for an uncertain reason isn't judged, None: it is.
+
+    Evidence of the true cause may come `seconds` after the first failure. A host's clock that is ahead by
+    more than clocks may differ isn't waited for.
+    """
+    first = find_first_end(observed)
+    if first is None or first > now + CLOCK_SKEW:
+        return None
+    until = first + timedelta(seconds=seconds)
+    return until if now < until else None
 
 
 def derive_charge(reason: Reason) -> VerdictKind:
@@ -60,15 +135,36 @@ def derive_charge(reason: Reason) -> VerdictKind:
         Reason.COMPLETED: VerdictKind.SUCCESS,
         Reason.STOP_REQUESTED: VerdictKind.STOPPED,
         Reason.SUSPENDED: VerdictKind.SUSPENDED,
+        Reason.NODES_AVOIDED: VerdictKind.UNPLACED,
         Reason.HOSTS_GONE: VerdictKind.PREEMPTION,
+        Reason.DISRUPTED: VerdictKind.PREEMPTION,
+        Reason.EXCLUSIVE_PLACEMENT_VIOLATION: VerdictKind.MISPLACEMENT,
     }.get(reason, VerdictKind.FAILURE)
 
 
+def _order(host: HostObservation) -> tuple[bool, datetime, bool, int]:
+    """Return by what the first of those that failed is found.
+
+    Peers are deleted when a host fails, often within the second that times in pods tell, so they come after
+    it; and they crash in it, so that in the same second one whose end explains itself is the first. The rank
+    breaks ties, so that the same observation always names the same host.
+    """
+    taken = host.disruption is not None
+    follows = not taken and (host.deleted or host.gone)
+    unexplained = not taken and is_uncertain_end(host)
+    return follows, host.ended_at or NEVER, unexplained, host.rank
+
+
 def _describe(host: HostObservation) -> tuple[Reason, str]:
-    who = f"rank {host.rank} (slice {host.slice_index}, host {host.host})"
+    who = _who(host)
     code = host.exit_code
     if host.reason == START_FAILED:
         return Reason.START_FAILED, f"{who} could not start: {_flat(host.message) or 'no reason was given'}"
+    if host.reason == EVICTED_FOR_USE:
+        return Reason.EVICTED, f"{who} was evicted for what it used itself: {_flat(host.message)}"
+    if host.reason == DEADLINE_EXCEEDED:
+        told = "ran longer than activeDeadlineSeconds of its podTemplate allows, and was ended"
+        return Reason.DEADLINE_EXCEEDED, f"{who} {told}"
     if host.reason == OOM_KILLED:
         return Reason.OUT_OF_MEMORY, f"{who} ran out of memory (exit code {code})"
     if code is not None and EXIT_SIGNAL_BASE < code <= EXIT_SIGNAL_BASE + LAST_SIGNAL:
@@ -79,6 +175,39 @@ def _describe(host: HostObservation) -> tuple[Reason, str]:
         why = _flat(host.message) or host.reason or f"it left {'no' if code is None else 'a zero'} exit code"
         return Reason.NON_ZERO_EXIT, f"{who} failed: {why}"
     return Reason.NON_ZERO_EXIT, f"{who} exited with code {code}"
+
+
+def _who(host: HostObservation) -> str:
+    return f"rank {host.rank} (slice {host.slice_index}, host {host.host})"
+
+
+def _disrupted(host: HostObservation) -> str:
+    return f"{_who(host)} was taken away ({_flat(host.disruption)})"
+
+
+def _is_taken(failed: Sequence[HostObservation]) -> bool:
+    """Return whether hosts failed because somebody deleted their pods.
+
+    The peers of a host that failed are deleted too, so one that failed by itself is the cause, whenever it
+    did: clocks of nodes differ. Of a host that is gone nothing is known.
+    """
+    return any(host.deleted for host in failed) and all(host.deleted or host.gone for host in failed)
+
+
+def _deleted(host: HostObservation, sentence: str) -> str:
+    if host.exit_code is None and host.started_at is None:
+        return f"{_who(host)} never ran: its pod was deleted from outside"
+    return f"{sentence}: its pod was deleted from outside"
+
+
+def _find_misplaced(observed: GangObservation) -> HostObservation | None:
+    return min((host for host in observed.hosts if host.misplaced), key=lambda host: host.rank, default=None)
+
+
+def _misplaced(host: HostObservation) -> Cause:
+    where = f" on node {host.node}" if host.node else ""
+    message = f"{_who(host)} was placed{where} outside its slice's node pool, and removed by JobSet"
+    return Cause(Reason.EXCLUSIVE_PLACEMENT_VIOLATION, message, host.ended_at or NEVER, host)
 
 
 def _flat(message: str | None) -> str:

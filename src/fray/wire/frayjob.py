@@ -36,10 +36,14 @@ Argument = Annotated[str, Field(max_length=131072)]
 
 
 class CallableEntrypoint(WireModel):
-    """A Python callable that the client pickled into a Secret."""
+    """A Python callable that the client pickled. Exactly one of secretName and url."""
 
-    secret_name: ObjectName
+    secret_name: ObjectName | None = None
     """Secret with the pickled callable; it is owned by this FrayJob."""
+    more_secrets: Annotated[list[ObjectName], Field(max_length=63)] = []
+    """Secrets with the rest of a callable that is too large for one."""
+    url: Annotated[str | None, Field(min_length=1, max_length=2048)] = None
+    """Address of the pickled callable in storage that fsspec can read."""
     sha256: Sha256
     """Digest of the payload, checked in the pod before anything is unpickled."""
     python: Annotated[str, Field(max_length=8, pattern=r"^3\.(1[1-9]|[2-9][0-9])$")]
@@ -154,7 +158,7 @@ class Timeouts(WireModel):
     """Time limits, as durations such as 90s, 30m, 24h or 1h30m; none when unset."""
 
     pending: Duration | None = None
-    """For an attempt, until all its hosts run."""
+    """For an attempt, until all its hosts run; the time that it waits in its queue doesn't count."""
     active: Duration | None = None
     """For an attempt, from the moment all its hosts run."""
     total: Duration | None = None
@@ -165,7 +169,7 @@ class Parent(WireModel):
     """The job that launched this one."""
 
     name: ObjectName
-    """Name of the parent job."""
+    """Name of the parent job, in the same namespace; this one is stopped unless that succeeds and stays."""
     root: ObjectName
     """Name of the job at the top of the tree; names of actors are scoped by it."""
 
@@ -217,7 +221,10 @@ class FrayJobSpec(WireModel):
     parent: Parent | None = None
     """The job that launched this one; set by the fray client for child jobs."""
     ttl_seconds_after_finished: Annotated[int | None, Field(ge=0, le=2147483647)] = None
-    """Seconds after which a finished job is deleted; kept when unset."""
+    """Seconds after which a finished job is deleted with its pods; kept when unset.
+
+    0 deletes it at once. A job is kept until the jobs that it launched have finished too.
+    """
     suspend: bool = False
     """true ends the current attempt and starts none until it is false again."""
     stopped: bool = False

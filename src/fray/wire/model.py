@@ -7,12 +7,12 @@ descriptions (`kubectl explain`). Rules between fields stand in `fray.wire.rules
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-__all__ = ["LabelValue", "ObjectName", "Quantity", "Sha256", "WireModel"]
+__all__ = ["OBJECT_NAME_PATTERN", "LabelValue", "ObjectName", "Quantity", "Sha256", "WireModel"]
 
 
 class WireModel(BaseModel):
@@ -46,6 +46,7 @@ LabelValue: TypeAlias = Annotated[
     str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")
 ]
 """The value of a label, a taint or a node selector."""
-ObjectName: TypeAlias = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+OBJECT_NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+ObjectName: TypeAlias = Annotated[str, Field(max_length=253, pattern=OBJECT_NAME_PATTERN)]
 """The name of another Kubernetes object (DNS-1123 subdomain)."""
 Sha256: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", max_length=64)]

@@ -28,7 +28,16 @@ from fray.wire.accelerator_rules import (
     TPU_TYPE,
 )
 from fray.wire.durations import DURATION_PATTERN, parse_duration
-from fray.wire.frayjob import Entrypoint, FrayJob, FrayJobSpec, Placement, Timeouts, Workers, Workspace
+from fray.wire.frayjob import (
+    CallableEntrypoint,
+    Entrypoint,
+    FrayJob,
+    FrayJobSpec,
+    Placement,
+    Timeouts,
+    Workers,
+    Workspace,
+)
 from fray.wire.model import WireModel
 from fray.wire.pod import ContainerPort, EnvFromSource, EnvVar, Toleration
 from fray.wire.quantities import parse_quantity
@@ -213,6 +222,15 @@ RULES: Final[Mapping[Target, tuple[Rule[Any], ...]]] = MappingProxyType(
         ),
         (FrayJobSpec, "pod_template"): _pod_template_rules(),
         (Entrypoint, ""): (_exactly_one("command", "callable"),),
+        (CallableEntrypoint, ""): (
+            _exactly_one("secretName", "url"),
+            Rule[CallableEntrypoint](
+                cel="!has(self.moreSecrets) || self.moreSecrets.size() == 0 || has(self.secretName)",
+                holds=lambda payload: not payload.more_secrets or payload.secret_name is not None,
+                message="needs secretName",
+                field="moreSecrets",
+            ),
+        ),
         (Entrypoint, "command"): (
             Rule[list[str]](
                 cel="self.size() == 0 || self[0] != ''",

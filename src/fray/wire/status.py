@@ -5,7 +5,7 @@ Verdicts and counters here are state; everything else is derived anew on each pa
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
@@ -16,10 +16,14 @@ __all__ = [
     "AvoidedNode",
     "Condition",
     "FrayJobStatus",
+    "NodeFault",
     "ReplicaCounts",
     "RetryCounts",
     "WorkerCounts",
 ]
+
+AttemptNumber: TypeAlias = Annotated[int, Field(ge=1)]
+Count: TypeAlias = Annotated[int, Field(ge=0)]
 
 
 class Condition(WireModel):
@@ -42,33 +46,44 @@ class Condition(WireModel):
 class ReplicaCounts(WireModel):
     """Hosts of the current attempt, by state."""
 
-    total: int = 0
+    total: Count = 0
     """All hosts of the gang."""
-    pending: int = 0
+    pending: Count = 0
     """Hosts that don't run yet."""
-    running: int = 0
+    running: Count = 0
     """Hosts that run."""
-    succeeded: int = 0
+    succeeded: Count = 0
     """Hosts that ended with exit code 0."""
-    failed: int = 0
+    failed: Count = 0
     """Hosts that ended otherwise."""
 
 
 class WorkerCounts(WireModel):
     """Workers of the in-job pool."""
 
-    replicas: int = 0
+    replicas: Count = 0
     """Worker pods that exist."""
-    ready: int = 0
+    ready: Count = 0
     """Worker pods that take tasks."""
     selector: str = ""
     """Label selector of the worker pods, for autoscalers."""
 
 
+class NodeFault(WireModel):
+    """A node on which a host failed because the node is broken."""
+
+    node: str
+    """Name of the node."""
+    node_pool: str | None = None
+    """Its node pool, where a slice of several hosts stood in it."""
+    fault: str
+    """What is wrong with it."""
+
+
 class AttemptStatus(WireModel):
     """One attempt: when, how it ended, and its first cause."""
 
-    number: int
+    number: AttemptNumber
     """Number of the attempt, from 1."""
     job_set: str | None = None
     """Name of the attempt's JobSet."""
@@ -79,7 +94,7 @@ class AttemptStatus(WireModel):
     end_time: str | None = None
     """When the attempt ended."""
     verdict: str | None = None
-    """What its end is charged to: Success, Failure, Preemption, Suspended or Stopped."""
+    """The charge: Success, Failure, Preemption, Misplacement, Unplaced, Suspended or Stopped."""
     reason: str | None = None
     """One stable word for the first cause."""
     message: str | None = None
@@ -88,12 +103,17 @@ class AttemptStatus(WireModel):
     """Pod (local backend: host) that ended first."""
     node: str | None = None
     """Node of that pod."""
-    rank: int | None = None
+    rank: Count | None = None
     """Rank of that pod in the gang."""
     exit_code: int | None = None
     """Exit code of that pod's main container."""
     outcome: str | None = None
     """sha256 of the pickled outcome of a callable."""
+    node_faults: Annotated[
+        list[NodeFault],
+        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["node"]}),
+    ] = []
+    """Broken nodes on which hosts of it failed, at most 10."""
 
 
 class AvoidedNode(WireModel):
@@ -101,6 +121,8 @@ class AvoidedNode(WireModel):
 
     node: str
     """Name of the node."""
+    node_pool: str | None = None
+    """Its node pool, which is avoided as a whole: a slice of several hosts needs all of its nodes."""
     until: str
     """When it may be used again."""
     reason: str
@@ -110,10 +132,12 @@ class AvoidedNode(WireModel):
 class RetryCounts(WireModel):
     """What has been charged to the budgets of spec.retries."""
 
-    failures_used: int = 0
+    failures_used: Count = 0
     """Attempts charged to retries.failures."""
-    preemptions_used: int = 0
+    preemptions_used: Count = 0
     """Attempts charged to retries.preemptions."""
+    misplacements_used: Count | None = None
+    """Attempts charged to neither: hosts stood in another slice's node pool. The 10th ends the job."""
 
 
 class FrayJobStatus(WireModel):
@@ -121,7 +145,7 @@ class FrayJobStatus(WireModel):
 
     phase: str | None = None
     """One word for printing; derived from the conditions."""
-    attempt: int | None = None
+    attempt: AttemptNumber | None = None
     """Number of the current or last attempt; for printing."""
     reason: str | None = None
     """Reason of the condition that tells most about the phase; for printing."""

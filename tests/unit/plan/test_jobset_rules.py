@@ -23,7 +23,7 @@ SETTINGS = PlanSettings()
 ATTEMPTS = st.one_of(st.integers(1, 12), st.sampled_from([99, 100, 1000, 2_000_001]))
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(job=any_job(), attempt=ATTEMPTS)
 def test_any_legal_job_becomes_an_acceptable_jobset(job: FrayJob, attempt: int) -> None:
     plan = build_attempt(job, attempt=attempt, settings=SETTINGS)
@@ -31,7 +31,7 @@ def test_any_legal_job_becomes_an_acceptable_jobset(job: FrayJob, attempt: int) 
     assert json.loads(json.dumps(plan.jobset)) == plan.jobset, "it must survive being sent"
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(job=any_job(), attempt=ATTEMPTS)
 def test_a_plan_depends_on_nothing_but_its_input(job: FrayJob, attempt: int) -> None:
     before = job.model_dump_json()
@@ -42,7 +42,7 @@ def test_a_plan_depends_on_nothing_but_its_input(job: FrayJob, attempt: int) -> 
     assert build_attempt(job, attempt=attempt, settings=SETTINGS).jobset == pristine
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(job=any_job())
 def test_no_part_of_a_manifest_occurs_twice_so_that_yaml_needs_no_anchors(job: FrayJob) -> None:
     jobset = build_attempt(job, attempt=1, settings=SETTINGS).jobset
@@ -50,7 +50,7 @@ def test_no_part_of_a_manifest_occurs_twice_so_that_yaml_needs_no_anchors(job: F
     assert len(set(parts)) == len(parts)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(job=any_job())
 def test_a_laptop_gets_the_same_manifest_but_for_addresses(job: FrayJob) -> None:
     on_gke = build_attempt(job, attempt=1, settings=SETTINGS)
@@ -149,7 +149,7 @@ def test_the_second_opinion_sees(path: str, value: Any, complaint: str) -> None:
 # --- rules that hold of every plan ---------------------------------------------------------------------
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80, derandomize=True)
 @given(job=any_job(), attempt=ATTEMPTS)
 def test_nothing_a_user_writes_takes_a_host_its_identity(job: FrayJob, attempt: int) -> None:
     jobset = build_attempt(job, attempt=attempt, settings=SETTINGS).jobset

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fray.plan.expansion import (
     UnresolvedReferenceError,
+    escape_text,
     expand_arguments,
     expand_environment,
     expand_text,
@@ -78,7 +79,7 @@ def _try_read_variable_name(text: str) -> tuple[str, bool, int]:
     return "$" + text[0], False, 1
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=500, derandomize=True)
 @given(text=st.text("$()AB \né", max_size=20))
 @example(text="$($$")
 @example(text="$$($(A)")
@@ -182,3 +183,13 @@ def test_what_is_not_known_here_is_a_typed_error_that_names_it(source: dict[str,
     name, what = error.value.args
     assert name == "TOKEN"
     assert next(iter(source)) in what
+
+
+@given(text=st.text() | st.text("$()A{} ", max_size=12))
+@example(text="$$$(A)$")
+def test_an_escaped_text_expands_to_itself(text: str) -> None:
+    assert expand_text(escape_text(text), VARIABLES) == text
+
+
+def test_only_what_means_something_is_escaped() -> None:
+    assert escape_text("${A} $A $") == "${A} $A $"

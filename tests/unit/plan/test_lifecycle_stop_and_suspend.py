@@ -172,3 +172,19 @@ def test_a_gang_that_had_succeeded_when_the_suspension_was_seen_has_succeeded() 
     sim.advance_to(60)
     sim.change(suspend=True)
     assert sim.look().status.phase == "Succeeded"
+
+
+def test_who_stopped_a_job_is_told_where_it_is_known() -> None:
+    sim = simulation(FOREVER)
+    sim.run(until=5)
+    because = {"fray.dev/stopped-because": "its parent \x1b[31mtrain failed"}
+    sim.job = sim.job.model_copy(
+        update={"metadata": sim.job.metadata.model_copy(update={"annotations": because})}
+    )
+    sim.run(until=6)
+    assert sim.look().action is None  # the annotation alone stops nothing
+    sim.change(stopped=True)
+    decision = sim.look()
+    told = {condition.type: condition.message for condition in decision.status.conditions}
+    assert told["Running"] == "attempt 1 is ending: its parent train failed"
+    assert finished(sim.run()) == ("Stopped", "StopRequested", "its parent train failed")

@@ -71,7 +71,7 @@ def test_how_long_a_jobset_name_may_be(shape: Gang, limit: int) -> None:
     assert jobset_name_limit(shape) == limit
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(name=job_names(), attempt=ATTEMPTS, shape=GANGS)
 @example(name="a" * 63, attempt=2_000_001, shape=gang("tpu7x-18432", 10000))
 @example(name="0", attempt=1, shape=gang("tpu7x-18432"))
@@ -85,7 +85,7 @@ def test_every_job_has_legal_children_within_the_limit(name: str, attempt: int, 
     assert jobset == build_jobset_name(name, attempt=attempt, gang=shape)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(one=job_names(), other=job_names(), attempts=st.tuples(ATTEMPTS, ATTEMPTS), shape=GANGS)
 def test_different_jobs_and_attempts_have_different_jobsets(
     one: str, other: str, attempts: tuple[int, int], shape: Gang
@@ -154,7 +154,7 @@ def test_object_names(original: str, expected: str) -> None:
     assert build_object_name(original) == expected
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(original=st.text(st.characters(codec=None), max_size=200))  # any string of Python, lone surrogates too
 @example(original="\udcff.py")
 def test_any_text_becomes_a_legal_name(original: str) -> None:
@@ -163,13 +163,13 @@ def test_any_text_becomes_a_legal_name(original: str) -> None:
     assert build_object_name(name) == name, "a name that is legal stays as it is"
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(one=st.text("aA_-. ", max_size=6), other=st.text("aA_-. ", max_size=6))
 def test_different_texts_become_different_names(one: str, other: str) -> None:
     assert (build_object_name(one) == build_object_name(other)) == (one == other)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50, derandomize=True)
 @given(job=any_job())
 def test_ranks_are_numbered_slice_by_slice_without_gaps(job: FrayJob) -> None:
     shape = derive_gang(job.spec)

@@ -187,14 +187,14 @@ _OVERLAYS = st.dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(overlay=_OVERLAYS)
 def test_merging_twice_is_merging_once(overlay: dict[str, Any]) -> None:
     once = merge_overlay(BASE, overlay)
     assert merge_overlay(once, overlay) == once
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(overlay=_OVERLAYS)
 def test_neither_side_is_changed(overlay: dict[str, Any]) -> None:
     base, before = copy.deepcopy(BASE), copy.deepcopy(overlay)
@@ -203,7 +203,7 @@ def test_neither_side_is_changed(overlay: dict[str, Any]) -> None:
     assert overlay == before
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(overlay=_OVERLAYS)
 def test_fields_that_the_overlay_does_not_name_stay(overlay: dict[str, Any]) -> None:
     merged = merge_overlay(BASE, overlay)
@@ -357,7 +357,7 @@ _JUNK = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(
     spec=st.dictionaries(
         st.sampled_from(
@@ -376,6 +376,21 @@ def test_junk_in_an_overlay_is_refused_or_passed_on_but_never_an_accident(
     except InvalidJobError:
         return
     assert main_container(plan.jobset)["env"][0]["name"] == "FRAY_JOB_NAME"
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        {"ports": [{"containerPort": {}}]},
+        {"ports": [{"containerPort": 1, "protocol": []}]},
+        {"volumeMounts": [{"mountPath": []}]},
+    ],
+)
+def test_items_whose_identity_is_no_word_are_passed_on_for_the_api_server_to_refuse(
+    container: dict[str, Any],
+) -> None:
+    plan = plan_with({"spec": {"containers": [{"name": "main", **container}]}})
+    assert container.items() <= main_container(plan.jobset).items()
 
 
 def test_an_overlaid_node_affinity_does_not_lose_the_placement() -> None:

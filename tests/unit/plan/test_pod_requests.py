@@ -105,7 +105,7 @@ def test_a_command_runs_as_it_was_written() -> None:
 def test_a_callable_is_checked_against_its_digest_and_python() -> None:
     entrypoint = {"callable": {"secretName": "payload", "sha256": "ab" * 32, "python": "3.12"}}
     command = main_container(plan_with(entrypoint=entrypoint).jobset)["command"]
-    assert command[:3] == ["python3", "-m", "fray.runtime.entrypoint"]
+    assert command[:3] == ["python3", "-m", "fray.runtime.callable_runner"]
     assert command[command.index("--sha256") + 1] == "ab" * 32
     assert command[command.index("--python") + 1] == "3.12"
 
@@ -121,3 +121,11 @@ def test_scale_down_does_not_move_pods_with_accelerators(kind: str) -> None:
     annotations = pod_template(plan_with(resources=resources).jobset)["metadata"].get("annotations", {})
     expected = {} if kind == "cpu" else {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
     assert annotations == expected
+
+
+def test_a_staging_url_reaches_the_command_as_it_is_written() -> None:
+    url = "gs://bucket/$(FRAY_HOST)/$x"
+    entrypoint = {"callable": {"url": url, "sha256": "ab" * 32, "python": "3.12"}}
+    plan = plan_with(entrypoint=entrypoint)
+    assert main_container(plan.jobset)["command"][3] == "gs://bucket/$$(FRAY_HOST)/$x"
+    assert [volume["name"] for volume in pod_template(plan.jobset)["spec"]["volumes"]] == ["shm"]

@@ -237,7 +237,7 @@ def test_setup_reaches_the_shell_as_it_was_written_and_the_entrypoint_its_argume
     ]
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(setup=st.lists(st.text("$()ab \\\n'\"#{}", min_size=1, max_size=8), min_size=1, max_size=3))
 def test_the_kubelet_changes_no_setup_command(setup: list[str]) -> None:
     plan = build_attempt(make_job(environment={"setup": setup}), attempt=1, settings=PlanSettings())
@@ -249,7 +249,7 @@ def test_the_kubelet_changes_no_setup_command(setup: list[str]) -> None:
 # --- the reader of all this ----------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(job=any_job())
 def test_every_process_finds_its_identity(job: FrayJob) -> None:
     plan = build_attempt(job, attempt=7, settings=PlanSettings())

@@ -93,7 +93,7 @@ def test_pauses(verdicts: tuple[VerdictKind | None, ...], delay: float) -> None:
     assert derive_delay(attempts(*verdicts), RetryPolicy()) == delay
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(
     initial=st.floats(0, 1000),
     cap=st.floats(0, 10000),

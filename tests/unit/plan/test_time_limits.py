@@ -55,7 +55,7 @@ def moment(text: str) -> datetime:
     ],
 )
 def test_limits_of_an_attempt(timeouts: Timeouts, attempt: AttemptStatus, expected: Deadline | None) -> None:
-    assert derive_attempt_deadline(timeouts, attempt) == expected
+    assert derive_attempt_deadline(timeouts, attempt, None) == expected
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
         parse_time(text)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(time=st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(9990, 1, 1), timezones=ZONES))
 def test_a_time_survives_to_the_millisecond_and_never_moves_into_the_future(time: datetime) -> None:
     read = parse_time(format_time(time))

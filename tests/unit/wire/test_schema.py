@@ -91,6 +91,24 @@ def test_the_api_server_fills_in_nothing_in_status() -> None:
     assert [path for path, node in NODES.items() if path.startswith("status") and "default" in node] == []
 
 
+def test_counts_in_status_have_a_least_value() -> None:
+    numbers = {
+        path: node.get("minimum")
+        for path, node in NODES.items()
+        if path.startswith("status") and node.get("type") == "integer"
+    }
+    assert {path for path, least in numbers.items() if least == 1} == {
+        "status.attempt",
+        "status.attempts[].number",
+    }
+    # An exit code may be any number, and generations are the server's own.
+    assert {path for path, least in numbers.items() if least is None} == {
+        "status.observedGeneration",
+        "status.conditions[].observedGeneration",
+        "status.attempts[].exitCode",
+    }
+
+
 def test_every_rule_stands_in_the_crd() -> None:
     written = [v["rule"] for node in NODES.values() for v in node.get("x-kubernetes-validations", [])]
     for table in (RULES, UPDATE_RULES):

@@ -186,7 +186,7 @@ def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int
     return [found for step, below in steps for found in [(*path, step), *places(below, (*path, step))]]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_any_value_in_any_place_is_taken_or_refused_by_name(data: st.DataObject) -> None:
     manifest = copy.deepcopy(GOOD["maximal"])
@@ -200,7 +200,7 @@ def test_any_value_in_any_place_is_taken_or_refused_by_name(data: st.DataObject)
         assert problem.path or last in ("apiVersion", "kind")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.dictionaries(st.text(max_size=8), JSON, max_size=4))
 def test_any_map_is_judged(manifest: dict[str, Any]) -> None:
     assert problems_of(manifest)

@@ -1,0 +1,110 @@
+"""Whether a host ended because its node is broken, and in which words that is told.
+
+Broken is a node that would fail the next pod too. One that is taken back, drained, scaled away or wanted
+for something else isn't, nor is one that was deleted: those come back sound, if they do. What follows for
+the next attempts is `avoided_nodes`; what the end is charged to is `verdict`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from fray.plan.observation import START_FAILED, GangObservation, HostObservation, HostPhase
+from fray.plan.outside_text import flatten
+
+__all__ = ["describe_node_fault", "is_infrastructure_fault", "with_node_pools"]
+
+REFUSALS = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError", "InvalidNodeInfo"})
+"""Pod reasons of a kubelet that takes no such pod for what is wrong with its node or devices:
+https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/lifecycle/predicate.go
+https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/cm/devicemanager/manager.go
+"""
+OUT_OF_DEVICES = re.compile(r"OutOf[^/]+\.[^/]+/")
+"""Begins the kubelet's reason when the scheduler counted on devices that the node doesn't have any more.
+
+Of CPU, memory and pods a node may be short for a moment, beside other pods: that tells nothing about it.
+"""
+NODE_IN_TROUBLE = "The node had condition: "
+NODE_IS_LOW = "The node was low on resource: "
+"""In the kubelet's words about pods that it refuses, or evicts, for want of memory, disk or processes:
+https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/eviction/helpers.go
+"""
+SILENT = re.compile(
+    r"^DeletionByTaintManager\b|\bunreachable\b|\bsilent\b|\bgiven up\b|\bnot[- ](?:been )?ready\b"
+    r"|(?:n't|\bnot to) answer\b"
+)
+"""In the sign of a disruption when the node has been silent for so long that its pods are given up:
+https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/controller/tainteviction/taint_eviction.go
+"""
+LOST = "could not be located"
+"""In the kubelet's words about a container that its runtime has lost:
+https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/status/status_manager.go
+"""
+RUNTIME_TROUBLE = re.compile(
+    r"nvidia-container-cli: (?:initialization|detection|device|ldcache|mount) error"
+    r"|/dev/(?:nvidia|vfio|accel)|\bcgroups?\b|no space left on device|input/output error"
+    r"|context deadline exceeded|\bttrpc: closed|containerd\.sock"
+)
+"""In the message of a container that could not be started, when that isn't about its command or image.
+
+runc, containerd and https://github.com/NVIDIA/libnvidia-container say so; the last one's `requirement error`
+is about the CUDA version of the image.
+"""
+DEVICE_TROUBLE = re.compile(
+    r"/dev/(?:vfio/|accel)\d+\)?: Device or resource busy"
+    r"|\bXid\b(?!(?:\s*\([^)]*\))?\s*:?\s*(?:13|31|43|45|68|109)\b)(?:\s*\([^)]*\))?\s*:?\s*\d+"
+    r"|has fallen off the bus|GPU is lost|uncorrectable (?:ECC|NVLink) error"
+    r"|Driver/library version mismatch|system not yet initialized|no healthy devices"
+)
+"""In the last words of a program whose chips don't work, as it and its libraries print them.
+
+libtpu, while a process that was killed still holds its chips; https://docs.nvidia.com/deploy/xid-errors,
+without the numbers that NVIDIA's device plugin counts as the program's own
+(https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/rm/health.go); NVML, and CUDA's
+https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html.
+"""
+FAULT_LENGTH = 160
+
+
+def is_infrastructure_fault(host: HostObservation, *, spot: bool = False) -> bool:
+    """Return whether a host ended because its node is broken; see `describe_node_fault`."""
+    return describe_node_fault(host, spot=spot) is not None
+
+
+def describe_node_fault(host: HostObservation, *, spot: bool = False) -> str | None:
+    """Return what is wrong with the node of a host, None where nothing tells of it.
+
+    `spot` says that it is a spot node: those mostly fall silent because they are taken back.
+    """
+    told = _find_fault(host, spot=spot)
+    return flatten(told, most=FAULT_LENGTH) if told else None
+
+
+def _find_fault(host: HostObservation, *, spot: bool) -> str | None:
+    reason, message, sign = host.reason or "", host.message or "", host.disruption or ""
+    if reason in REFUSALS or OUT_OF_DEVICES.match(reason):
+        return f"{reason}: {message}" if message else reason
+    if NODE_IN_TROUBLE in message:
+        return message
+    if SILENT.search(sign):
+        return None if spot else sign
+    if NODE_IS_LOW in sign:
+        return sign
+    if LOST in sign:
+        # Of a container that never ran the kubelet says the same when its pod is deleted.
+        return None if host.deletion is not None else sign
+    if sign or host.phase is not HostPhase.FAILED:
+        return None
+    words = RUNTIME_TROUBLE if reason == START_FAILED else DEVICE_TROUBLE
+    return next((line.strip() for line in message.splitlines() if words.search(line)), None)
+
+
+def with_node_pools(observed: GangObservation, pools: Mapping[str, str | None]) -> GangObservation:
+    """Return the gang with the node pools of hosts on broken nodes, from the labels of nodes by name."""
+    hosts = tuple(
+        replace(host, node_pool=pools.get(host.node or "")) if is_infrastructure_fault(host) else host
+        for host in observed.hosts
+    )
+    return replace(observed, hosts=hosts)

@@ -1,0 +1,132 @@
+"""What a pod's status says of who ended it: its node, a controller, somebody's eviction, or its own use.
+
+Kubernetes has one condition for most of it and as many exceptions: what a kubelet refuses has none, and what
+it evicts for its own use may have one. What follows for the gang is `verdict`'s to say; a plain deletion,
+which leaves no such sign, is `pod_deletion`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["describe_disruption", "find_mark", "is_lost", "is_misplaced", "is_own_use", "is_refused"]
+
+Manifest = Mapping[str, Any]
+
+MISPLACED_REASON = "ExclusivePlacementViolation"
+"""Reason of the condition DisruptionTarget on pods that JobSet removes for standing in another slice's pool:
+https://github.com/kubernetes-sigs/jobset/blob/v0.12.0/pkg/controllers/pod_controller.go
+"""
+LOST_REASONS = frozenset({"ContainerStatusUnknown", "Unknown"})
+"""Container reasons where nobody saw how it ended, as after a reboot: of the kubelet, and of containerd.
+
+https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/status/status_manager.go
+https://github.com/containerd/containerd/blob/v1.7.28/pkg/cri/server/helpers.go
+"""
+EVICTED = "Evicted"
+OWN_USE = re.compile("exceed|has larger consumption of")
+"""In the kubelet's message about a pod that it evicted for what the pod itself used:
+https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/eviction/helpers.go
+"""
+NODE_REASONS = frozenset(
+    {
+        # The kubelet ended it: its node shuts down (two older words too), or a critical pod needs its room.
+        "Terminated",
+        "Shutdown",
+        "NodeShutdown",
+        "Preempting",
+        # It refused it at admission: the node isn't, or has no longer, what the scheduler took it for.
+        "UnexpectedAdmissionError",
+        "NodeAffinity",
+        "NodeName",
+        "NodePorts",
+        "TaintToleration",
+        "TopologyAffinityError",
+        "VolumeAttachmentLimitExceeded",
+        "InvalidNodeInfo",
+        "UnknownReason",
+        "UnexpectedPredicateFailureType",
+        # The node lifecycle controller gave the pod up.
+        "NodeLost",
+    }
+)
+"""Reasons of pods that ended for what their node is or does:
+https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/lifecycle/predicate.go
+https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/nodeshutdown/nodeshutdown_manager.go
+https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/preemption/preemption.go
+https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/cm/admission/errors.go
+"""
+NO_ROOM_PREFIX = "OutOf"
+"""Begins the reason of a pod that the kubelet has no room for: `OutOfcpu`, `OutOfgoogle.com/tpu`."""
+REFUSED_PREFIX = "Pod was rejected: "
+"""Begins the kubelet's message about a pod that it refused:
+https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/kubelet.go
+"""
+GIVEN_UP = "its node was given up while it ran: nobody has seen its end"
+
+
+def find_mark(status: Manifest) -> Manifest:
+    """Return the condition that marks a pod which somebody takes away; empty where it has none.
+
+    https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
+    """
+    for condition in status.get("conditions", []):
+        if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
+            mark: Manifest = condition
+            return mark
+    return {}
+
+
+def is_misplaced(status: Manifest) -> bool:
+    """Return whether JobSet removes the pod, since it stands in another slice's node pool."""
+    return find_mark(status).get("reason") == MISPLACED_REASON
+
+
+def is_own_use(status: Manifest) -> bool:
+    """Return whether a pod was evicted for what it used itself; Kubernetes may mark that as a disruption."""
+    return status.get("reason") == EVICTED and OWN_USE.search(status.get("message", "")) is not None
+
+
+def is_refused(status: Manifest) -> bool:
+    """Return whether the kubelet refused the pod for what the pod itself asks for, which no retry changes."""
+    refused = status.get("phase") == "Failed" and status.get("message", "").startswith(REFUSED_PREFIX)
+    return refused and not _is_nodes_doing(status)
+
+
+def is_lost(ended: Manifest) -> bool:
+    """Return whether the state of a container that has ended tells nothing of how it did."""
+    return ended.get("reason") in LOST_REASONS
+
+
+def describe_disruption(status: Manifest, state: Manifest) -> str | None:
+    """Return the sign that a pod is or was taken away from outside, None where it has none.
+
+    `state` is that of its main container.
+    """
+    if is_own_use(status):
+        return None
+    mark = find_mark(status)
+    if mark and mark.get("reason") != MISPLACED_REASON:
+        return _join(mark.get("reason"), mark.get("message")) or "DisruptionTarget"
+    if status.get("phase") == "Failed" and _is_nodes_doing(status):
+        return _join(status.get("reason"), status.get("message"))
+    ended = state.get("terminated", {})
+    if is_lost(ended):
+        return str(ended.get("message") or "the container's end was not seen")
+    if status.get("phase") == "Failed" and state.get("running") and not status.get("reason"):
+        # Pod GC ends pods so on nodes that are out of service; a kubelet would tell how the container ended.
+        return GIVEN_UP
+    return None
+
+
+def _is_nodes_doing(status: Manifest) -> bool:
+    reason = status.get("reason") or ""
+    # An eviction without its own fault: others used too much, or the node was short before it was admitted.
+    evicted = reason == EVICTED and not is_own_use(status)
+    return evicted or reason in NODE_REASONS or reason.startswith(NO_ROOM_PREFIX)
+
+
+def _join(*words: str | None) -> str:
+    return ": ".join(filter(None, words))

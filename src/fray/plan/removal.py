@@ -1,0 +1,54 @@
+"""Whether an attempt that is ending has its JobSet deleted, or left to end by itself.
+
+A JobSet that has ended stays, with the logs of what failed. One that hasn't would run on, or make hosts
+anew, under a job that has long ended: it is never left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from fray.plan.observation import GangObservation, HostPhase
+from fray.plan.pod_observation import is_jobset_finished
+from fray.vocabulary import Reason
+
+__all__ = ["is_left_to_itself"]
+
+SELF_ENDING = frozenset(
+    {
+        Reason.NON_ZERO_EXIT,
+        Reason.KILLED_BY_SIGNAL,
+        Reason.OUT_OF_MEMORY,
+        Reason.EVICTED,
+        Reason.START_FAILED,
+        Reason.DEADLINE_EXCEEDED,
+        Reason.DISRUPTED,
+        Reason.COMPLETED,
+    }
+)
+"""Ends that JobSet brings about by itself: one failed pod fails its Job, and that the JobSet."""
+PATIENCE = timedelta(seconds=60)
+"""How long after its hosts ended a JobSet may take to say so; usually it takes less than a second."""
+
+
+def is_left_to_itself(
+    reason: Reason, jobset: Mapping[str, Any], observed: GangObservation, *, now: datetime
+) -> bool:
+    """Return whether the JobSet of an attempt that is ending has ended, or will without being deleted.
+
+    It won't when somebody suspends it, when the host that failed is no longer there (its Job was deleted,
+    and JobSet makes another), or when a sidecar keeps a pod alive whose program has ended.
+    """
+    if reason not in SELF_ENDING:
+        return False
+    if is_jobset_finished(jobset) is not None:
+        return True
+    if observed.suspended:
+        return False
+    failed = [host.ended_at for host in observed.hosts if host.phase is HostPhase.FAILED and host.ended_at]
+    if failed:
+        return now < min(failed) + PATIENCE
+    ends = [host.ended_at for host in observed.hosts if host.ended_at is not None]
+    return observed.succeeded and bool(ends) and now < max(ends) + PATIENCE
