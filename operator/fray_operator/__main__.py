@@ -18,7 +18,7 @@ from fray_operator.health import PortUnavailableError
 from fray_operator.lease import LeaseLostError
 from fray_operator.logs import configure_logging
 from fray_operator.metrics import Metrics
-from fray_operator.process import MissingKindError, OperatorProcess
+from fray_operator.process import MissingKindError, OperatorProcess, UnwatchedKindError
 from fray_operator.settings import OperatorSettings, SettingsError
 
 __all__ = ["main"]
@@ -41,7 +41,7 @@ async def _run(settings: OperatorSettings) -> int:
     metrics = Metrics()
     try:
         configuration = await load_configuration(kubeconfig=settings.kubeconfig)
-    except ConfigException as error:
+    except (ConfigException, OSError) as error:
         logger.error("no cluster to talk to: neither a pod's account nor a kubeconfig: %s", error)
         return 1
     async with KubernetesApi(configuration, on_answer=metrics.count_request) as api:
@@ -53,7 +53,7 @@ async def _run(settings: OperatorSettings) -> int:
             logger.error("%s; ending so that nothing is done twice", error)
             # At once: no cleanup may write, or wait for, anything.
             os._exit(1)
-        except (MissingKindError, PortUnavailableError) as error:
+        except (MissingKindError, UnwatchedKindError, PortUnavailableError) as error:
             logger.error("%s; ending, to be started again", error)
             return 1
         except Exception:

@@ -24,11 +24,20 @@ from fray.plan.jobset import build_attempt
 from fray.plan.observation import Waiting
 from fray.plan.scheduling import derive_refusal
 from fray.plan.settings import PlanSettings
-from fray.vocabulary import API_VERSION, FRAYJOB_KIND, LABEL_JOB, LABEL_MANAGED_BY, MANAGED_BY
+from fray.vocabulary import (
+    ANNOTATION_STOPPED_BECAUSE,
+    API_VERSION,
+    FRAYJOB_KIND,
+    LABEL_JOB,
+    LABEL_MANAGED_BY,
+    MANAGED_BY,
+)
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import FrayJobStatus
+from fray_operator.informer import JobKey
 from fray_operator.lease import Lease
-from fray_operator.observe import describe_foreign, is_owned
+from fray_operator.logs import job_context
+from fray_operator.ownership import describe_foreign, is_owned
 
 __all__ = ["Actor"]
 
@@ -37,6 +46,8 @@ logger = logging.getLogger(__name__)
 NAME_LIMIT = 253
 WEBHOOK_FAILED = "failed calling webhook"
 """In the API server's message when a webhook it must ask gives no answer; it says 500 then."""
+NAMESPACE_ENDS = "because it is being terminated"
+"""In its message about what can't be created any more since the namespace is being deleted."""
 
 
 class Actor:
@@ -73,7 +84,7 @@ class Actor:
             name = manifest["metadata"]["name"]
             created = await self._api.get(JOBSETS, name, namespace=job.metadata.namespace)
             if not is_owned(created, job):
-                return describe_foreign(created)
+                return describe_foreign(created, job)
         except (ForbiddenError, RefusedError, ServerError) as refused:
             if isinstance(refused, ServerError) and WEBHOOK_FAILED not in refused.detail:
                 raise
@@ -81,13 +92,13 @@ class Actor:
         self._remember(created)
         return None
 
-    async def exists(self, job: FrayJob) -> bool:
-        """Ask the server whether this very job still exists."""
+    async def fetch(self, job: FrayJob) -> Manifest | None:
+        """Return this very job as it is on the server, None when it exists no more."""
         try:
             found = await self._api.get(FRAYJOBS, job.metadata.name, namespace=job.metadata.namespace)
         except NotFoundError:
-            return False
-        return bool(found["metadata"]["uid"] == job.metadata.uid)
+            return None
+        return found if found["metadata"]["uid"] == job.metadata.uid else None
 
     async def delete_attempt(self, jobset: Manifest) -> None:
         """Delete an attempt's JobSet; it disappears when the last of its pods has ended."""
@@ -104,6 +115,28 @@ class Actor:
             propagation="Foreground",
         )
 
+    async def stop(self, body: Manifest, *, because: str) -> Manifest:
+        """Set `spec.stopped` of the job in `body`; return it as it is now.
+
+        Raises `ConflictError` when the object has changed since `body` was read.
+        """
+        self._lease.require()
+        metadata = body["metadata"]
+        annotations = {**metadata.get("annotations", {}), ANNOTATION_STOPPED_BECAUSE: because}
+        stopped = {
+            "metadata": {**metadata, "annotations": annotations},
+            "spec": {**body["spec"], "stopped": True},
+        }
+        return await self._api.replace(FRAYJOBS, {**body, **stopped})
+
+    async def delete_job(self, key: JobKey, *, uid: str, version: str) -> None:
+        """Delete a job and all that it owns, if it still is of this version; it goes last."""
+        self._lease.require()
+        namespace, name = key
+        await self._api.delete(
+            FRAYJOBS, name, namespace=namespace, uid=uid, resource_version=version, propagation="Foreground"
+        )
+
     async def send_event(self, job: FrayJob, draft: EventDraft) -> None:
         """Send an event about a job; it exists once, however often it is sent.
 
@@ -115,7 +148,10 @@ class Actor:
         except AlreadyExistsError:
             return
         except (ForbiddenError, NotFoundError, RefusedError) as refused:
-            logger.warning("event %s was refused: %s", draft.reason, refused)
+            ending = isinstance(refused, NotFoundError) or NAMESPACE_ENDS in refused.detail
+            with job_context(attempt=draft.attempt):
+                level = logging.INFO if ending else logging.WARNING
+                logger.log(level, "event %s was refused: %s", draft.reason, refused)
 
     def _build_event(self, job: FrayJob, draft: EventDraft) -> Manifest:
         now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

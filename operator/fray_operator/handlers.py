@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import kopf
@@ -41,9 +42,18 @@ class FrayJobWatch:
     ) -> None:
         self._jobs, self._queue, self._settings = jobs, queue, settings
         self._claim_signals = claim_signals
+        self._loop = asyncio.get_running_loop()
+        self._heard_at: float | None = None
+        self.begun = asyncio.Event()
+        """Set once kopf has asked the server for FrayJobs."""
         self._registry = kopf.OperatorRegistry()
-        kopf.on.login(registry=self._registry)(_log_in)
+        kopf.on.login(registry=self._registry)(self._log_in)
         kopf.on.event(GROUP, VERSION, FRAYJOB_PLURAL, registry=self._registry)(self._on_event)
+
+    @property
+    def silent_seconds(self) -> float:
+        """How long kopf has neither asked for FrayJobs nor seen one; it asks anew whenever a watch ends."""
+        return float("inf") if self._heard_at is None else self._loop.time() - self._heard_at
 
     async def run(self) -> None:
         """Watch until cancelled; raises what kopf gives up on.
@@ -57,7 +67,7 @@ class FrayJobWatch:
         identity: Any = self._settings.pod_name
         tasks = await kopf.spawn_tasks(
             registry=self._registry,
-            settings=_build_settings(),
+            settings=_build_settings(on_request=self._hear),
             identity=identity,
             standalone=True,
             clusterwide=not self._settings.namespaces,
@@ -68,20 +78,41 @@ class FrayJobWatch:
         await kopf.run_tasks(tasks, ignored=ours)
 
     async def _on_event(self, event: Mapping[str, Any], **_: Any) -> None:
+        self._hear()
         manifest = dict(event["object"])
         metadata = manifest["metadata"]
         key = metadata["namespace"], metadata["name"]
         if event["type"] == "DELETED":
             self._jobs.discard(key, uid=metadata["uid"])
             self._queue.forget(key)
-            # One more pass, for events of it that could not be sent yet.
+            # One more pass, for events of it that could not be sent yet, and for what nobody collects.
             self._queue.add(key)
         elif self._jobs.put(manifest):
             self._queue.add(key)
 
+    def _log_in(self, **kwargs: Any) -> kopf.ConnectionInfo | None:
+        """Reach the server where all other requests go: kopf's own address for pods needs DNS."""
+        account = kopf.login_with_service_account(**kwargs)
+        if account is None:
+            return kopf.login_with_kubeconfig(**kwargs)
+        return replace(account, server=self._settings.api_server or account.server)
 
-def _build_settings() -> kopf.OperatorSettings:
+    def _hear(self) -> None:
+        self._heard_at = self._loop.time()
+        self.begun.set()
+
+
+def _build_settings(*, on_request: Callable[[], None]) -> kopf.OperatorSettings:
+    """Return kopf's settings; `on_request` is called for each list and watch of FrayJobs that it begins."""
+
+    def note(resource: Any) -> bool:
+        if (resource.group, resource.plural) == (GROUP, FRAYJOB_PLURAL):
+            on_request()
+        return False
+
     settings = kopf.OperatorSettings()
+    # kopf tells nobody that it watches, but asks before each request which label selectors apply: none.
+    settings.watching.label_selectors[note] = ""
     settings.posting.enabled = False
     # The process exits until the CRD exists, so there is nothing to scan for; scanning needs cluster rights.
     settings.scanning.disabled = True
@@ -98,7 +129,3 @@ def _build_settings() -> kopf.OperatorSettings:
     settings.watching.client_timeout = WATCH_SECONDS + WATCH_GRACE_SECONDS
     settings.watching.inactivity_timeout = WATCH_SILENCE_SECONDS
     return settings
-
-
-def _log_in(**kwargs: Any) -> kopf.ConnectionInfo | None:
-    return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)

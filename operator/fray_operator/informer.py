@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fray.kube.api import KubeApi, Manifest
-from fray.kube.errors import ApiError, ExpiredError
+from fray.kube.errors import ApiError, ExpiredError, UnreachableError
 from fray.kube.resources import Resource
-from fray.vocabulary import LABEL_JOB
+from fray.vocabulary import FRAYJOB_KIND, LABEL_JOB
 
 __all__ = ["Informer", "JobKey", "trim_jobset", "trim_pod"]
 
@@ -68,8 +68,14 @@ class Informer:
         return [self._objects[place] for place in sorted(self._by_job.get(key, ()))]
 
     def remember(self, manifest: Manifest) -> None:
-        """Keep an object that was just written, so that the next look sees it before the watch does."""
-        self._store(manifest)
+        """Keep an object that was just written or read, so that the next look sees it before the watch does.
+
+        One without the label, whom somebody took it from, is known by its owner, and no watch tells of it.
+        """
+        known = self._objects.get(_place(manifest))
+        # The watch may have told of a later change before the answer to the write came.
+        if _job_name(manifest) is not None and not (known is not None and _is_newer(known, manifest)):
+            self._store(manifest)
 
     async def run(self) -> None:
         """List and watch for ever; errors are logged and tried again."""
@@ -82,7 +88,11 @@ class Informer:
                 logger.info("watch of %s is too old; listing again", self._resource)
                 await self._pause(expired.retry_after_seconds)
             except ApiError as error:
-                logger.warning("watch of %s failed; listing again: %s", self._resource, error)
+                # A silent watch is cut by whoever is on the way, or by ourselves: that is routine. Trouble is
+                # what can't be mended by asking again at once.
+                routine = isinstance(error, UnreachableError) and not self._failures
+                level = logging.DEBUG if routine else logging.WARNING
+                logger.log(level, "watch of %s ended; listing again: %s", self._resource, error)
                 await self._pause(error.retry_after_seconds)
 
     async def _pause(self, at_least: float | None = None) -> None:
@@ -101,7 +111,7 @@ class Informer:
                 seen.add(self._store(item))
             version = page.resource_version
             self._heard_at = self._loop.time()
-        for place in known - seen:
+        for place in sorted(known - seen):
             self._forget(place)
         self.synced.set()
         return version
@@ -112,14 +122,19 @@ class Informer:
             self._resource, resource_version=version, namespace=self._namespace, labels=LABEL_JOB
         )
         started = self._loop.time()
-        async for event in events:
-            self._heard_at = self._loop.time()
-            self._failures = 0
-            version = event.object["metadata"]["resourceVersion"]
-            if event.type == "DELETED":
-                self._forget(_place(event.object), uid=event.object["metadata"]["uid"])
-            elif event.type != "BOOKMARK":
-                self._store(event.object)
+        try:
+            async for event in events:
+                self._heard_at = self._loop.time()
+                self._failures = 0
+                version = event.object["metadata"]["resourceVersion"]
+                if event.type == "DELETED":
+                    self._forget(_place(event.object), uid=event.object["metadata"]["uid"])
+                elif event.type != "BOOKMARK":
+                    self._store(event.object)
+        finally:
+            if self._loop.time() - started >= RETRY_CAP_SECONDS:
+                # Nothing to tell, and then cut, as idle connections are: no failure in a row.
+                self._failures = 0
         if self._loop.time() - started < SHORT_WATCH_SECONDS:
             # Somebody on the way ends watches at once; asking again at once would be a storm.
             await self._pause()
@@ -131,9 +146,11 @@ class Informer:
         known = self._objects.get(place)
         if known is not None and _job_key(known) != key:
             self._forget(place)  # somebody gave it to another job
-        self._objects[place] = self._trim(manifest)
+        kept = self._objects[place] = self._trim(manifest)
         self._by_job[key].add(place)
-        self._on_change(key)
+        if kept != known:
+            # Else nothing is new: a pass that reads what it knows must not be the cause of the next one.
+            self._on_change(key)
         return place
 
     def _forget(self, place: _Place, *, uid: str | None = None) -> None:
@@ -150,14 +167,37 @@ class Informer:
         self._on_change(key)
 
 
+def _is_newer(manifest: Manifest, other: Manifest) -> bool:
+    """Return whether an object is a later state of another.
+
+    Resource versions of one resource are whole numbers that grow:
+    https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
+    """
+    metadata, others = manifest["metadata"], other["metadata"]
+    if metadata["uid"] != others["uid"]:
+        return False
+    version, than = (str(each.get("resourceVersion")) for each in (metadata, others))
+    return version.isdecimal() and than.isdecimal() and int(version) > int(than)
+
+
 def _place(manifest: Manifest) -> _Place:
     metadata = manifest["metadata"]
     return metadata["namespace"], metadata["name"]
 
 
 def _job_key(manifest: Manifest) -> JobKey:
+    name = _job_name(manifest)
+    assert name is not None
+    return manifest["metadata"]["namespace"], name
+
+
+def _job_name(manifest: Manifest) -> str | None:
+    """Return the name of an object's FrayJob: as its label says, or else the FrayJob that controls it."""
     metadata = manifest["metadata"]
-    return metadata["namespace"], metadata["labels"][LABEL_JOB]
+    owners = metadata.get("ownerReferences", [])
+    named = [o["name"] for o in owners if o.get("controller") and o.get("kind") == FRAYJOB_KIND]
+    name: str | None = metadata.get("labels", {}).get(LABEL_JOB) or next(iter(named), None)
+    return name
 
 
 def trim_jobset(manifest: Manifest) -> Manifest:
@@ -175,7 +215,7 @@ def trim_pod(manifest: Manifest) -> Manifest:
     return {
         "metadata": _trim_metadata(manifest["metadata"]),
         "spec": {
-            **_keep(spec, ("nodeName", "nodeSelector", "tolerations", "affinity")),
+            **_keep(spec, ("nodeName", "nodeSelector", "tolerations", "affinity", "schedulingGates")),
             "containers": [
                 _keep(container, ("name", "resources")) for container in spec.get("containers", [])
             ],
@@ -207,6 +247,7 @@ def _trim_metadata(metadata: Manifest) -> Manifest:
             "resourceVersion",
             "creationTimestamp",
             "deletionTimestamp",
+            "deletionGracePeriodSeconds",
             "labels",
             "ownerReferences",
         ),

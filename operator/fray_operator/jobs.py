@@ -1,24 +1,52 @@
 """The FrayJobs that have not finished, as last seen: what kopf's events and our own writes told.
 
-Finished jobs are not kept: there may be thousands, and nothing is left to do for them.
+Of finished jobs, of which there may be thousands, only those are remembered that are to be deleted some day:
+by their uid, version and that day. Who is whose child is known of unfinished jobs only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
 
 from fray.kube.api import Manifest
+from fray.plan.expiry import derive_expiry
+from fray.plan.parentage import ParentState, get_parent_name
+from fray.plan.pod_observation import is_ending
 from fray.vocabulary import ConditionType
 from fray_operator.informer import JobKey
+from fray_operator.shared_answer import SharedAnswer
 
-__all__ = ["JobStore"]
+__all__ = ["FinishedJob", "JobStore"]
+
+
+@dataclass(slots=True)
+class FinishedJob:
+    """A finished job that is to be deleted at a time; `looked_at` once a pass has seen it."""
+
+    uid: str
+    version: str
+    expires_at: datetime
+    looked_at: bool = False
 
 
 class JobStore:
-    """The newest known manifest of each unfinished FrayJob."""
+    """The newest known manifest of each unfinished FrayJob.
 
-    def __init__(self) -> None:
+    `on_kin` is called with the key of a job that must be looked at again because of what came of another one:
+    its parent has ended or is being deleted, or the last of its children has ended, for which it waited.
+    """
+
+    def __init__(self, on_kin: Callable[[JobKey], None] = lambda _: None) -> None:
+        self._on_kin = on_kin
         self._jobs: dict[JobKey, Manifest] = {}
+        self._finished: dict[JobKey, FinishedJob] = {}
+        self._children: dict[JobKey, set[JobKey]] = {}
+        self._parents: dict[JobKey, SharedAnswer[ParentState | None]] = {}
+        self._readers: list[set[str]] = []
+        """The uids of jobs that were dropped since, for each reading that goes on."""
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -30,8 +58,20 @@ class JobStore:
         """Return a job's manifest, or None when it has finished or is gone."""
         return self._jobs.get(key)
 
+    def get_finished(self, key: JobKey) -> FinishedJob | None:
+        """Return what is known of a finished job that is to be deleted."""
+        return self._finished.get(key)
+
+    def has_children(self, key: JobKey) -> bool:
+        """Return whether a job of this name has launched one that has not finished."""
+        return key in self._children
+
+    def knows(self, uid: str) -> bool:
+        """Return whether an unfinished job has this uid."""
+        return any(manifest["metadata"]["uid"] == uid for manifest in self._jobs.values())
+
     def put(self, manifest: Manifest) -> bool:
-        """Keep a manifest, or drop it once it has finished; return whether it tells anything new.
+        """Keep a manifest, or what matters of it once it has finished; return whether it tells anything new.
 
         A version that is known, or older than the one known, changes nothing: it is a watch event that was
         overtaken by the answer to our own write.
@@ -41,26 +81,122 @@ class JobStore:
         known = self._jobs.get(key)
         if known is not None and not _is_newer(metadata, known["metadata"]):
             return False
-        if _has_finished(manifest) or "deletionTimestamp" in metadata:
-            return self._jobs.pop(key, None) is not None
+        self._parents.pop(key, None)
+        finished = _has_finished(manifest)
+        if finished or is_ending(manifest) or (known and known["metadata"]["uid"] != metadata["uid"]):
+            self._tell_children(key)
+        if finished:
+            changed = self._remember_end(key, manifest)
+            return self._drop(key) or changed
+        if known is not None and get_parent_name(known) != get_parent_name(manifest):
+            self._drop(key)
+        self._finished.pop(key, None)
         kept = {name: value for name, value in metadata.items() if name != "managedFields"}
         self._jobs[key] = {**manifest, "metadata": kept}
+        parent = get_parent_name(manifest)
+        if parent is not None:
+            self._children.setdefault((key[0], parent), set()).add(key)
         return True
 
+    async def learn(self, manifests: AsyncIterator[Manifest]) -> None:
+        """Keep what is read of jobs before any watch told of them.
+
+        Not of those that have finished, or were deleted, while it was read: it may be older than that, and
+        no event would come any more to say so.
+        """
+        dropped: set[str] = set()
+        self._readers.append(dropped)
+        try:
+            async for manifest in manifests:
+                metadata = manifest["metadata"]
+                if metadata["uid"] not in dropped and self.put(manifest):
+                    self._on_kin((metadata["namespace"], metadata["name"]))
+        finally:
+            self._readers.remove(dropped)
+
     def update(self, manifest: Manifest) -> bool:
-        """Keep the answer to our own write; return False when the job was dropped meanwhile."""
+        """Keep the answer to our own write; return False when the job was dropped meanwhile.
+
+        That a finished job is to be deleted is left to the watch to tell: what came before, such as a child
+        that the job launched as its last act, is told before.
+        """
         metadata = manifest["metadata"]
-        known = self._jobs.get((metadata["namespace"], metadata["name"]))
+        key = metadata["namespace"], metadata["name"]
+        known = self._jobs.get(key)
         if known is None or known["metadata"]["uid"] != metadata["uid"]:
             return False
-        self.put(manifest)
+        if _has_finished(manifest):
+            self._drop(key)
+        else:
+            self.put(manifest)
         return True
 
     def discard(self, key: JobKey, *, uid: str) -> None:
         """Drop a job that is gone, but not another one that has taken its name."""
+        self._parents.pop(key, None)
+        self._tell_children(key)
+        self.forget_finished(key, uid=uid)
         known = self._jobs.get(key)
         if known is not None and known["metadata"]["uid"] == uid:
-            del self._jobs[key]
+            self._drop(key)
+
+    def forget_finished(self, key: JobKey, *, uid: str) -> None:
+        """Drop what is known of a finished job."""
+        finished = self._finished.get(key)
+        if finished is not None and finished.uid == uid:
+            del self._finished[key]
+
+    def share_parent(
+        self, key: JobKey, ask: Callable[[], Awaitable[ParentState | None]]
+    ) -> SharedAnswer[ParentState | None]:
+        """Return what the server says of a parent, one answer for all its children.
+
+        It is good until the watch tells of that job, and kept until the last of its children has ended.
+        """
+        answer = self._parents.get(key) or SharedAnswer(ask, seconds=math.inf)
+        if key in self._children:
+            self._parents[key] = answer
+        return answer
+
+    def _remember_end(self, key: JobKey, manifest: Manifest) -> bool:
+        """Remember that a finished job is to be deleted, if it is; return whether that is news."""
+        metadata = manifest["metadata"]
+        expires_at = None if is_ending(manifest) else derive_expiry(manifest)
+        known = self._finished.get(key)
+        if known is not None and known.uid == metadata["uid"]:
+            if int(metadata["resourceVersion"]) < int(known.version):
+                return False
+            if expires_at == known.expires_at:
+                known.version = metadata["resourceVersion"]
+                return False
+        if expires_at is None:
+            self._finished.pop(key, None)
+            return False
+        self._finished[key] = FinishedJob(metadata["uid"], metadata["resourceVersion"], expires_at)
+        return True
+
+    def _drop(self, key: JobKey) -> bool:
+        """Forget an unfinished job; return whether there was one."""
+        manifest = self._jobs.pop(key, None)
+        if manifest is None:
+            return False
+        for dropped in self._readers:
+            dropped.add(manifest["metadata"]["uid"])
+        name = get_parent_name(manifest)
+        parent = key[0], name or ""
+        children = self._children.get(parent)
+        if children is not None:
+            children.discard(key)
+            if not children:
+                del self._children[parent]
+                self._parents.pop(parent, None)
+                if parent in self._finished:
+                    self._on_kin(parent)
+        return True
+
+    def _tell_children(self, key: JobKey) -> None:
+        for child in self._children.get(key, ()):
+            self._on_kin(child)
 
 
 def _is_newer(new: Manifest, known: Manifest) -> bool:

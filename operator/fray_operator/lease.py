@@ -47,6 +47,8 @@ class Lease:
         self._identity, self._seconds = identity, seconds
         self._clock = clock or asyncio.get_running_loop().time
         self._held_until = float("-inf")
+        self._claimed = False
+        """Whether the server may have a claim of this process: one was sent, and wasn't refused."""
         self._seen: tuple[Any, float] = (None, self._clock())
         self._written: Manifest | None = None
         """The Lease as this process has written it last, where nothing has gone wrong since."""
@@ -69,20 +71,31 @@ class Lease:
 
     async def keep(self) -> None:
         """Renew for ever; raises `LeaseLostError` as soon as this process may not lead any more."""
+        renewed = True
         while True:
-            await asyncio.sleep(self._seconds / 6)
+            # After a renewal that was never answered there is time for one more, if it follows soon.
+            await asyncio.sleep(self._seconds / (6 if renewed else 30))
+            # A process that was stopped meanwhile must not lead again: its workers have been refused writes,
+            # and another one may have led since.
+            self.require()
+            until = self._held_until
             await self._try()
             self.require()
+            renewed = self._held_until > until
 
     async def release(self) -> None:
-        """Let the next process lead at once, if this one leads."""
-        if not self.held():
+        """Let the next process lead at once, where this one leads or has asked to and never heard."""
+        if not self._claimed:
             return
-        self._held_until = float("-inf")
+        known = self._written if self.held() else None
+        self._claimed, self._held_until = False, float("-inf")
         try:
-            lease = self._written or await self._get()
-            if lease["spec"].get("holderIdentity") == self._identity:
-                await self._put({**lease, "spec": {**lease["spec"], "holderIdentity": ""}})
+            lease = known or await self._get()
+            spec = _spec(lease)
+            if spec.get("holderIdentity") == self._identity:
+                await self._put({**lease, "spec": {**spec, "holderIdentity": ""}})
+        except NotFoundError:
+            return  # nobody has to wait for a lease that isn't there
         except (ApiError, TimeoutError) as error:
             told = str(error) or type(error).__name__
             logger.warning("the lease was not released; it will run out by itself: %s", told)
@@ -90,13 +103,19 @@ class Lease:
     async def _try(self) -> bool:
         """Take or renew the lease once; return whether it is ours. Failures leave things as they are."""
         written, self._written = self._written, None
+        # Before anything is sent: a process that is ended while it waits for the answer may hold the lease.
+        self._claimed = True
         try:
             sent = await self._renew(written) if written is not None else await self._take()
+        except ConflictError:
+            logger.info("another process wrote the lease first")
+            return self.held()
         except (ApiError, TimeoutError) as error:
             logger.warning("the lease could not be renewed: %s", str(error) or type(error).__name__)
             return self.held()
         self._held_until = float("-inf") if sent is None else sent + self._seconds * 2 / 3
-        return sent is not None
+        self._claimed = sent is not None
+        return self._claimed
 
     async def _renew(self, written: Manifest) -> float | None:
         """Renew what this process has written; return when that was sent, None when it may not."""
@@ -114,7 +133,7 @@ class Lease:
             lease = await self._get()
         except NotFoundError:
             return await self._create()
-        spec = lease["spec"]
+        spec = _spec(lease)
         holder = spec.get("holderIdentity") or ""
         if holder not in ("", self._identity) and not self._has_run_out(lease):
             return None
@@ -163,4 +182,9 @@ class Lease:
         if version != self._seen[0]:
             self._seen = (version, now)
             return False
-        return now - self._seen[1] >= float(lease["spec"].get("leaseDurationSeconds") or self._seconds)
+        return now - self._seen[1] >= float(_spec(lease).get("leaseDurationSeconds") or self._seconds)
+
+
+def _spec(lease: Manifest) -> Manifest:
+    # A Lease that somebody made by hand may have none.
+    return lease.get("spec") or {}

@@ -1,6 +1,8 @@
 """JSON logs: one object a line, with the FrayJob that it is about.
 
 The job of a log line is taken from the task that writes it, so no function has to pass a logger on.
+WARNING and above is what somebody who runs the operator must look at. What ends by itself, and what a
+job's status tells its owner, is INFO when it is told once and DEBUG when it is repeated.
 """
 
 from __future__ import annotations
@@ -21,8 +23,11 @@ _job: ContextVar[dict[str, Any] | None] = ContextVar("fray_job", default=None)
 
 @contextmanager
 def job_context(**fields: object) -> Iterator[None]:
-    """Add fields (namespace, name, uid, attempt) to every line logged within."""
-    token = _job.set({key: value for key, value in fields.items() if value is not None})
+    """Add fields (namespace, name, uid, attempt) to every line logged within.
+
+    One that is None is left out; a function is asked for its field's value whenever a line is written.
+    """
+    token = _job.set({**(_job.get() or {}), **fields})
     try:
         yield
     finally:
@@ -33,8 +38,10 @@ class _JobFields(logging.Filter):
     """Puts the fields of the current job on each record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        for key, value in (_job.get() or {}).items():
-            setattr(record, f"job_{key}", value)
+        for key, field in (_job.get() or {}).items():
+            value = field() if callable(field) else field
+            if value is not None:
+                setattr(record, f"job_{key}", value)
         return True
 
 

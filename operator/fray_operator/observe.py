@@ -1,30 +1,63 @@
 """What there is in the cluster about one FrayJob: the read side of a pass.
 
 Caches answer almost everything. The server is asked only about a job that is stuck: for the nodes there
-are, and for what the Job controller complained about. What it means is `fray.plan`'s to say.
+are, and for what controllers and kubelets complained about; about one that is suspended: for Kueue's words;
+about one that failed and doesn't tell why: for its Jobs and its nodes; and whether one is there at all that
+should own a JobSet and doesn't. What it means is `fray.plan`'s to say.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from fray.accelerators import LABEL_NODE_POOL
 from fray.kube.api import KubeApi, Manifest
-from fray.kube.errors import ApiError, NotFoundError
-from fray.kube.resources import EVENTS, JOBSETS, NODES
+from fray.kube.errors import ApiError, ForbiddenError, NotFoundError
+from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, NODES, PODS
 from fray.plan.gang import derive_gang
-from fray.plan.observation import GangObservation, HostPhase, Waiting
+from fray.plan.job_evidence import is_unexplained, with_job_evidence
+from fray.plan.kueue import derive_queue_waiting, describe_eviction
+from fray.plan.lifecycle import describe_stop
+from fray.plan.names import build_jobset_name
+from fray.plan.node_evidence import Nodes, derive_next_look, needs_nodes, with_node_evidence
+from fray.plan.node_faults import is_infrastructure_fault, with_node_pools
+from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.scheduling import NodeSummary, build_node_summary, derive_waiting
+from fray.plan.settings import RetryPolicy
 from fray.plan.timestamps import parse_time
+from fray.plan.verdict import UNCERTAIN, derive_cause
+from fray.plan.volume_trouble import (
+    VOLUME_REASONS,
+    build_volume_complaint,
+    derive_volume_waiting,
+    find_held,
+)
 from fray.vocabulary import LABEL_JOBSET_UID, REPLICATED_JOB, Reason
 from fray.wire.frayjob import FrayJob
-from fray.wire.status import AttemptStatus
-from fray_operator.informer import Informer
+from fray.wire.status import AttemptStatus, AvoidedNode
+from fray_operator.informer import Informer, JobKey
+from fray_operator.ownership import (
+    Leftovers,
+    describe_foreign,
+    find_leftovers,
+    find_orphans,
+    find_unrecorded,
+    get_job_uid,
+    is_jobset_of,
+    is_labelled,
+    is_made_for,
+    is_of_attempt,
+    is_overdue,
+    is_owned,
+)
 from fray_operator.shared_answer import SharedAnswer
+from fray_operator.shared_events import SharedEvents
+from fray_operator.workloads import SECONDS as WORKLOADS_SECONDS
+from fray_operator.workloads import Workloads
 
 __all__ = ["Observed", "Observer"]
 
@@ -32,11 +65,17 @@ logger = logging.getLogger(__name__)
 
 NODES_SECONDS = 15.0
 """How long a list of nodes is good enough to explain with."""
-EVENTS_SECONDS = 5.0
-"""How long a list of what the Job controller complained about is good enough."""
+JUDGING_SECONDS = 5.0
+"""How old one may be by which an attempt is charged."""
+DEFAULT_POLICY = RetryPolicy()
+CREATE_FAILURES = (("Job", "FailedCreate"), ("JobSet", "JobCreationFailed"))
+"""Kinds, and reasons of the events by which a controller says that it could not create their parts."""
+VOLUME_FAILURES = tuple(("Pod", reason) for reason in VOLUME_REASONS)
 PATIENCE_SECONDS = 5.0
 """How long a JobSet may take to get its pods before the server is asked why; it is asked ever more rarely."""
 PATIENCE_CAP_SECONDS = 60.0
+UNWATCHED_SECONDS = 15.0
+"""How often a JobSet is looked at that lost the label which the watch selects by."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +100,36 @@ class Observer:
         jobsets: Callable[[str], Informer],
         pods: Callable[[str], Informer],
         read_nodes: bool,
+        policy: RetryPolicy = DEFAULT_POLICY,
     ) -> None:
         self._api, self._jobsets, self._pods = api, jobsets, pods
-        self._read_nodes = read_nodes
+        self._read_nodes, self._policy = read_nodes, policy
         self._nodes = SharedAnswer(self._list_nodes, seconds=NODES_SECONDS)
-        self._failures: dict[str, SharedAnswer[list[_CreateFailure]]] = {}
+        self._create_failures = SharedEvents(api, CREATE_FAILURES, read=_read_create_failure)
+        self._workloads = Workloads(api)
+        self._volume_failures = SharedEvents(api, VOLUME_FAILURES, read=build_volume_complaint)
+
+    def find_unrecorded(self, job: FrayJob) -> AttemptStatus | None:
+        """Return the attempt whose hosts there are although the job's status doesn't tell of it."""
+        namespace = job.metadata.namespace or ""
+        return find_unrecorded(job, self._jobsets(namespace).of_job((namespace, job.metadata.name)))
+
+    async def find_job(self, key: JobKey) -> Manifest | None:
+        """Ask the server for the FrayJob of this name."""
+        try:
+            return await self._api.get(FRAYJOBS, key[1], namespace=key[0])
+        except NotFoundError:
+            return None
+
+    async def list_jobs(self, namespace: str) -> AsyncIterator[Manifest]:
+        """Ask the server for all FrayJobs of a namespace, in pages."""
+        async for page in self._api.list_pages(FRAYJOBS, namespace=namespace):
+            for manifest in page.items:
+                yield manifest
+
+    def list_jobsets(self, key: JobKey) -> list[Manifest]:
+        """Return all JobSets that carry a job's name, as the cache knows them."""
+        return self._jobsets(key[0]).of_job(key)
 
     async def observe(self, job: FrayJob, *, now: datetime) -> Observed:
         """Return what there is of the job's current attempt."""
@@ -73,28 +137,101 @@ class Observer:
         if attempt is None or attempt.verdict is not None or attempt.job_set is None:
             return Observed()
         namespace = job.metadata.namespace or ""
-        jobset = self._jobsets(namespace).get(namespace, attempt.job_set)
-        if jobset is None and _is_final(job, attempt):
+        of_job = self._pods(namespace).of_job((namespace, job.metadata.name))
+        jobset = self._find_jobset(job, attempt)
+        begun = any(is_made_for(pod, job) and is_of_attempt(pod, attempt.number) for pod in of_job)
+        if jobset is None and (begun or _is_final(job, attempt)):
             jobset = await self._fetch_jobset(namespace, attempt.job_set)
+        elif jobset is not None and not is_labelled(jobset):
+            jobset = await self._fetch_jobset(namespace, jobset["metadata"]["name"])
         if jobset is None:
             return Observed()
         if not is_owned(jobset, job):
-            return Observed(foreign=describe_foreign(jobset))
-        of_job = self._pods(namespace).of_job((namespace, job.metadata.name))
+            return Observed(foreign=describe_foreign(jobset, job))
+        if not is_jobset_of(jobset, job, attempt.number):
+            return Observed()
         # By uid: pods of a deleted job of the same name may end long after their JobSet is gone.
         uid = jobset["metadata"]["uid"]
         pods = [pod for pod in of_job if pod["metadata"]["labels"].get(LABEL_JOBSET_UID) == uid]
-        gang = derive_gang_observation(derive_gang(job.spec), jobset, pods)
+        shape = derive_gang(job.spec)
+        gang = derive_gang_observation(shape, jobset, pods)
+        jobset, gang = await self._make_sure(job, attempt, jobset, gang)
+        gang = await self._with_evidence(attempt, gang, now=now)
+        if shape.multi_host_slices:
+            gang = await self._with_node_pools(gang)
+        if gang.suspended:
+            return await self._observe_suspended(attempt, jobset, gang, now=now)
+        looks = [derive_next_look(gang, now=now)]
         if not gang.count(HostPhase.PENDING):
-            return Observed(jobset, gang)
-        # A JobSet that is suspended waits for its queue, and has no pods.
-        missing = len(gang.hosts) > len(pods) and not jobset["spec"]["suspend"]
+            looks.append(None if is_labelled(jobset) else UNWATCHED_SECONDS)
+            return Observed(jobset, gang, look_again=_earliest(looks))
+        # One that was suspended when it ended, or was deleted, makes no pods either.
+        missing = len(gang.hosts) > len(pods) and not jobset["spec"].get("suspend")
         age = (now - parse_time(jobset["metadata"]["creationTimestamp"])).total_seconds()
-        waiting = await self._explain(jobset, pods, ask=missing and age >= PATIENCE_SECONDS)
-        look_again = None
+        ask = missing and age >= PATIENCE_SECONDS
+        waiting = await self._explain(jobset, pods, job.status.avoided_nodes, ask=ask, now=now)
         if missing or waiting is not None:
-            look_again = min(PATIENCE_CAP_SECONDS, max(PATIENCE_SECONDS, age / 4))
-        return Observed(jobset, GangObservation(gang.hosts, waiting), look_again=look_again)
+            looks.append(min(PATIENCE_CAP_SECONDS, max(PATIENCE_SECONDS, age / 4)))
+        elif any(host.unstarted and host.node for host in gang.hosts):
+            # A volume that can't be mounted changes nothing about its pod, so no event brings the next pass.
+            # More rarely: most of these only pull their images.
+            looks.append(min(PATIENCE_CAP_SECONDS, max(PATIENCE_SECONDS, age / 2)))
+        return Observed(jobset, replace(gang, waiting=waiting), look_again=_earliest(looks))
+
+    async def _observe_suspended(
+        self, attempt: AttemptStatus, jobset: Manifest, gang: GangObservation, *, now: datetime
+    ) -> Observed:
+        """Return an attempt whose JobSet somebody else has suspended: in its queue, or sent back into it."""
+        if attempt.reason is not None and attempt.reason not in UNCERTAIN:
+            return Observed(jobset, gang)
+        if gang.begun or attempt.reason is not None or attempt.running_time is not None:
+            told = describe_eviction(await self._workloads.fetch(jobset))
+            return Observed(jobset, replace(gang, suspension=told))
+        metadata = jobset["metadata"]
+        age = (now - parse_time(metadata["creationTimestamp"])).total_seconds()
+        known = await self._workloads.get(metadata["namespace"])
+        workload = known.get(metadata["uid"]) if known is not None else None
+        missing = known is not None and workload is None and age >= PATIENCE_SECONDS + WORKLOADS_SECONDS
+        waiting = derive_queue_waiting(jobset, workload, missing=missing)
+        # When it is admitted the JobSet changes, which brings the next pass; what keeps it waiting doesn't.
+        look_again = min(PATIENCE_CAP_SECONDS, max(PATIENCE_SECONDS, age / 4))
+        return Observed(jobset, replace(gang, waiting=waiting), look_again=look_again)
+
+    async def find_leftovers(self, job: FrayJob, number: int, *, now: datetime) -> Leftovers | None:
+        """Return what must be gone before this attempt, which has no hosts yet, may start.
+
+        Nodes are looked at only when a pod has outlived its deletion.
+        """
+        namespace = job.metadata.namespace or ""
+        key = namespace, job.metadata.name
+        jobsets, pods = self._jobsets(namespace).of_job(key), self._pods(namespace).of_job(key)
+        overdue = any(is_overdue(pod, now=now) for pod in pods)
+        nodes = await self._view_nodes(judging=True) if overdue else Nodes()
+        return find_leftovers(job, number, jobsets=jobsets, pods=pods, now=now, nodes=nodes)
+
+    async def find_orphans(self, key: JobKey, *, living: Callable[[str], bool]) -> list[Manifest]:
+        """Return JobSets of FrayJobs of this name that are no more, which nobody owns and so nobody collects.
+
+        `living` says whether a FrayJob of a uid is known to exist. Others may: that of a finished job isn't
+        remembered. So the server is asked, when there is such a JobSet at all.
+        """
+        left = find_orphans(self.list_jobsets(key), living=living)
+        if not left:
+            return []
+        job = await self.find_job(key)
+        return [jobset for jobset in left if job is None or get_job_uid(jobset) != job["metadata"]["uid"]]
+
+    def _find_jobset(self, job: FrayJob, attempt: AttemptStatus) -> Manifest | None:
+        """Return the attempt's JobSet as the cache knows it: by its labels, should the status name another.
+
+        When none is the attempt's, the one that the status names, whosever it is.
+        """
+        namespace = job.metadata.namespace or ""
+        jobsets = self._jobsets(namespace)
+        named = jobsets.get(namespace, attempt.job_set or "")
+        found = ([named] if named is not None else []) + jobsets.of_job((namespace, job.metadata.name))
+        ours = (one for one in found if is_owned(one, job) and is_jobset_of(one, job, attempt.number))
+        return next(ours, named)
 
     async def _fetch_jobset(self, namespace: str, name: str) -> Manifest | None:
         """Ask the server itself: the cache may not have seen a JobSet whose creation was cut off."""
@@ -105,90 +242,170 @@ class Observer:
         self._jobsets(namespace).remember(jobset)
         return jobset
 
-    async def _explain(self, jobset: Manifest, pods: Sequence[Manifest], *, ask: bool) -> Waiting | None:
-        """Return why pods wait; the server is asked for nodes only when the scheduler has given up on one."""
+    async def _make_sure(
+        self, job: FrayJob, attempt: AttemptStatus, jobset: Manifest, gang: GangObservation
+    ) -> tuple[Manifest, GangObservation]:
+        """Ask the server where an end is judged by what one cache lacks that the other has told of.
+
+        The caches of JobSets and pods aren't of one moment, and a verdict can't be taken back.
+        """
+        shape, first = derive_gang(job.spec), attempt.reason is None
+        unseen = [host for host in gang.hosts if host.phase is HostPhase.FAILED and _is_unseen(host)]
+        if unseen and (first or gang.ended):
+            # What seems to be gone, or never to have run, may still run, or tell itself how it has ended.
+            gang = derive_gang_observation(shape, jobset, await self._list_pods(jobset))
+        if first and not gang.settled and not gang.suspended and _is_taken(gang):
+            # They are deleted too when somebody suspends the JobSet, or deletes it.
+            found = await self._fetch_jobset(jobset["metadata"]["namespace"], jobset["metadata"]["name"])
+            if found is not None and found["metadata"]["uid"] == jobset["metadata"]["uid"]:
+                jobset = found
+                gang = derive_gang_observation(shape, jobset, await self._list_pods(jobset))
+        if is_unexplained(attempt, gang):
+            gang = with_job_evidence(gang, await self._list_jobs(jobset))
+        return jobset, gang
+
+    async def _list_pods(self, jobset: Manifest) -> list[Manifest]:
+        """Return the pods of a JobSet as they are on the server; raises `ApiError`."""
+        metadata = jobset["metadata"]
+        labels = f"{LABEL_JOBSET_UID}={metadata['uid']}"
+        pages = self._api.list_pages(PODS, namespace=metadata["namespace"], labels=labels)
+        return [pod async for page in pages for pod in page.items]
+
+    async def _with_evidence(
+        self, attempt: AttemptStatus, gang: GangObservation, *, now: datetime
+    ) -> GangObservation:
+        """Return the gang with what its nodes tell, where its pods and Jobs don't tell enough."""
+        if needs_nodes(attempt, gang, now=now, settle_seconds=self._policy.settle_seconds):
+            gang = with_node_evidence(gang, await self._view_nodes(judging=gang.ended), now=now)
+        return gang
+
+    async def _view_nodes(self, *, judging: bool = False) -> Nodes:
+        """Return the nodes to judge by; raises `ApiError`, since a wrong charge can't be taken back.
+
+        Without the right to read them it is done without.
+        """
+        answer = None
+        if self._read_nodes:
+            answer = await self._nodes.get(seconds=JUDGING_SECONDS if judging else None)
+        if isinstance(answer, ApiError) and not isinstance(answer, ForbiddenError):
+            raise answer
+        listed = None if isinstance(answer, ApiError) else answer
+        return Nodes.of(listed, unreachable_seconds=self._policy.unreachable_seconds)
+
+    async def _list_jobs(self, jobset: Manifest) -> list[Manifest]:
+        """Return the Jobs of a JobSet; raises `ApiError`, since a wrong charge can't be taken back.
+
+        Without the right to read them the attempt is judged without them, or it would wait for ever.
+        """
+        metadata = jobset["metadata"]
+        labels = f"{LABEL_JOBSET_UID}={metadata['uid']}"
+        pages = self._api.list_pages(JOBS, namespace=metadata["namespace"], labels=labels)
+        try:
+            return [job async for page in pages for job in page.items]
+        except ForbiddenError as error:
+            logger.warning("Jobs can't be read; an eviction may be charged as a failure: %s", error)
+            return []
+
+    async def _explain(
+        self,
+        jobset: Manifest,
+        pods: Sequence[Manifest],
+        avoided: Sequence[AvoidedNode],
+        *,
+        ask: bool,
+        now: datetime,
+    ) -> Waiting | None:
+        """Return why pods wait; the server is asked for nodes only when the scheduler has given up on one.
+
+        `avoided` are the nodes that the pods were made to keep off. `ask` says whether pods are missing for
+        so long that their controllers' complaints are looked at.
+        """
         waiting = derive_waiting(pods)
         if waiting is not None and waiting.reason is Reason.UNSCHEDULABLE:
-            nodes = await self._nodes.get() if self._read_nodes else None
-            return waiting if nodes is None else derive_waiting(pods, nodes=nodes)
+            answer = await self._nodes.get() if self._read_nodes else None
+            nodes = None if isinstance(answer, ApiError) else answer
+            return derive_waiting(pods, nodes=nodes, avoided=avoided)
         if waiting is None and ask:
-            return derive_waiting(pods, create_failures=await self._create_failures(jobset))
+            waiting = derive_waiting(pods, create_failures=await self._list_create_failures(jobset))
+        if waiting is None and (held := find_held(pods, now=now)):
+            complaints = await self._volume_failures.get(jobset["metadata"]["namespace"])
+            waiting = derive_volume_waiting(held, complaints, now=now)
         return waiting
 
-    async def _list_nodes(self) -> Sequence[NodeSummary] | None:
+    async def _with_node_pools(self, gang: GangObservation) -> GangObservation:
+        """Return a gang with the node pools of hosts on broken nodes; the server is asked only for those."""
+        if not self._read_nodes or not any(map(is_infrastructure_fault, gang.hosts)):
+            return gang
+        nodes = await self._nodes.get()
+        listed = nodes if isinstance(nodes, Sequence) else ()
+        return with_node_pools(gang, {node.name: node.labels.get(LABEL_NODE_POOL) for node in listed})
+
+    async def _list_nodes(self) -> Sequence[NodeSummary] | ApiError:
+        """Return all nodes, or why they can't be read: as good an answer for all who ask at once."""
         try:
-            pages = [page async for page in self._api.list_pages(NODES)]
+            pages = self._api.list_pages(NODES)
+            # Page by page: the manifests of thousands of nodes take hundreds of megabytes.
+            return [build_node_summary(node) async for page in pages for node in page.items]
         except ApiError as error:
             logger.warning("nodes can't be read; explanations will be less precise: %s", error)
-            return None
-        return [build_node_summary(node) for page in pages for node in page.items]
+            return error
 
-    async def _create_failures(self, jobset: Manifest) -> list[str]:
-        """Return what the Job controller said about pods that it could not create, newest first."""
+    async def _list_create_failures(self, jobset: Manifest) -> list[str]:
+        """Return what was said about pods and Jobs of a JobSet that could not be created, newest first."""
         metadata = jobset["metadata"]
-        namespace = metadata["namespace"]
-        if namespace not in self._failures:
-            ask = functools.partial(self._list_create_failures, namespace)
-            self._failures[namespace] = SharedAnswer(ask, seconds=EVENTS_SECONDS)
         # Events outlive what they are about: those of an earlier JobSet of this name are older.
-        child, since = f"{metadata['name']}-{REPLICATED_JOB}-", parse_time(metadata["creationTimestamp"])
+        since = parse_time(metadata["creationTimestamp"])
         found = [
             failure
-            for failure in await self._failures[namespace].get()
-            if failure.job.removeprefix(child).isdigit() and failure.at >= since
+            for failure in await self._create_failures.get(metadata["namespace"])
+            if failure.is_about(metadata["name"]) and failure.at >= since
         ]
         found.sort(key=lambda failure: failure.at, reverse=True)
         return [failure.message for failure in found]
 
-    async def _list_create_failures(self, namespace: str) -> list[_CreateFailure]:
-        # The server looks at every event of the namespace to answer this.
-        fields = "involvedObject.kind=Job,reason=FailedCreate"
-        try:
-            pages = [page async for page in self._api.list_pages(EVENTS, namespace=namespace, fields=fields)]
-        except ApiError as error:
-            logger.warning("events can't be read; explanations will be less precise: %s", error)
-            return []
-        return [
-            _CreateFailure(
-                event["involvedObject"].get("name", ""), _last_seen(event), str(event.get("message", ""))
-            )
-            for page in pages
-            for event in page.items
-        ]
-
 
 @dataclass(frozen=True)
 class _CreateFailure:
-    """What the Job controller said last about a pod of `job` that it could not create."""
+    """What was said last about a part of a Job or JobSet that could not be created."""
 
-    job: str
+    kind: str
+    name: str
     at: datetime
     message: str
+
+    def is_about(self, jobset: str) -> bool:
+        """Return whether it is about the JobSet of this name, or one of its Jobs."""
+        if self.kind == "JobSet":
+            return self.name == jobset
+        return self.name.removeprefix(f"{jobset}-{REPLICATED_JOB}-").isdigit()
+
+
+def _read_create_failure(event: Manifest) -> _CreateFailure:
+    about = event["involvedObject"]
+    text = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
+    at = parse_time(text) if text else datetime.min.replace(tzinfo=UTC)
+    return _CreateFailure(about.get("kind", ""), about.get("name", ""), at, str(event.get("message", "")))
+
+
+def _is_unseen(host: HostObservation) -> bool:
+    """Return whether a host's own pod told nothing of its end."""
+    return host.gone or host.unstarted
+
+
+def _is_taken(gang: GangObservation) -> bool:
+    cause = derive_cause(gang)
+    return cause is not None and cause.reason is Reason.HOSTS_GONE
+
+
+def _earliest(looks: Sequence[float | None]) -> float | None:
+    return min((look for look in looks if look is not None), default=None)
 
 
 def _is_final(job: FrayJob, attempt: AttemptStatus) -> bool:
     """Return whether a missing JobSet ends the attempt, rather than having it created."""
-    ending = attempt.reason is not None or attempt.running_time is not None
-    return ending or job.spec.stopped or job.spec.suspend
-
-
-def is_owned(manifest: Manifest, job: FrayJob) -> bool:
-    """Return whether an object is controlled by this very FrayJob, not by one of the same name before it."""
-    owners = manifest["metadata"].get("ownerReferences", [])
-    return any(owner.get("uid") == job.metadata.uid and owner.get("controller") for owner in owners)
-
-
-def describe_foreign(manifest: Manifest) -> Waiting:
-    """Return that an object's name is taken by somebody else's object."""
-    name = manifest["metadata"]["name"]
-    owners = manifest["metadata"].get("ownerReferences", [])
-    whose = f"{owners[0].get('kind')} {owners[0].get('name')}" if owners else "nobody"
-    return Waiting(
-        Reason.NAME_TAKEN,
-        f"JobSet {name} exists and is owned by {whose} (another object, or one that is being deleted)",
+    ending = attempt.reason is not None or attempt.running_time is not None or describe_stop(job) is not None
+    # Where the version that named it otherwise was cut off, the cache may not know yet of what it made.
+    renamed = attempt.job_set != build_jobset_name(
+        job.metadata.name, attempt=attempt.number, gang=derive_gang(job.spec)
     )
-
-
-def _last_seen(event: Manifest) -> datetime:
-    text = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
-    return parse_time(text) if text else datetime.min.replace(tzinfo=UTC)
+    return ending or job.spec.suspend or renamed

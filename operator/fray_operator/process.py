@@ -25,22 +25,29 @@ from fray_operator.jobs import JobStore
 from fray_operator.lease import Lease
 from fray_operator.metrics import Metrics
 from fray_operator.observe import Observer
+from fray_operator.ownership import find_orphans
 from fray_operator.parts import Parts
 from fray_operator.queue import WorkQueue
 from fray_operator.reconcile import Reconciler
 from fray_operator.settings import OperatorSettings
 from fray_operator.worker import work
 
-__all__ = ["MissingKindError", "OperatorProcess"]
+__all__ = ["MissingKindError", "OperatorProcess", "UnwatchedKindError"]
 
 logger = logging.getLogger(__name__)
 
 START_PAUSE_SECONDS = 2.0
 """Between two attempts to reach the server when the process starts."""
+BEGIN_SECONDS = 60.0
+"""How long kopf may take to begin to watch FrayJobs. It looks for their kind once, and never again."""
 
 
 class MissingKindError(Exception):
     """A CRD that the operator needs isn't installed; the message says which and how to install it."""
+
+
+class UnwatchedKindError(Exception):
+    """kopf didn't find FrayJobs when it started, though they are served by now."""
 
 
 class OperatorProcess:
@@ -60,8 +67,8 @@ class OperatorProcess:
         self._api, self._settings, self._metrics = api, settings, metrics
         self._stop = asyncio.Event()
         self._identity = f"{settings.pod_name}_{uuid.uuid4().hex[:8]}"
-        self._jobs = JobStore()
         self._queue: WorkQueue[JobKey] = WorkQueue()
+        self._jobs = JobStore(self._queue.add)
         self._lease = Lease(
             api,
             namespace=settings.lease_namespace,
@@ -83,7 +90,8 @@ class OperatorProcess:
     async def run(self) -> None:
         """Lead when it is this process's turn, until `stop` is called.
 
-        Raises `PortUnavailableError`, `MissingKindError`, `LeaseLostError`, or whatever ended a part of it.
+        Raises `PortUnavailableError`, `MissingKindError`, `UnwatchedKindError`, `LeaseLostError`, or whatever
+        ended a part of it.
         """
         await self._health.start()
         parts = Parts()
@@ -93,6 +101,8 @@ class OperatorProcess:
             self._health.ready = True
             await parts.until(self._lease.acquire())
             parts.add_writer(self._lease.keep(), name="lease")
+            # Again: a standby may have waited for long, and the kinds may be gone since.
+            await parts.until(self._await_kinds())
             await self._lead(parts)
         except _StoppedError:
             logger.info("told to stop")
@@ -121,12 +131,24 @@ class OperatorProcess:
         for _ in range(self._settings.workers):
             parts.add_writer(work(self._queue, reconciler, self._jobs, self._metrics), name="worker")
         parts.add_watcher(self._watch.run(), name="watch of FrayJobs")
+        await parts.until(self._await_watch())
         await parts.run()
 
     def _build_reconciler(self) -> Reconciler:
         settings = self._settings
+        policy = RetryPolicy(
+            settings.backoff_seconds,
+            settings.backoff_cap_seconds,
+            settings.avoid_seconds,
+            settle_seconds=settings.settle_seconds,
+            unreachable_seconds=settings.unreachable_seconds,
+        )
         observer = Observer(
-            self._api, jobsets=self._jobsets_of, pods=self._pods_of, read_nodes=settings.read_nodes
+            self._api,
+            jobsets=self._jobsets_of,
+            pods=self._pods_of,
+            read_nodes=settings.read_nodes,
+            policy=policy,
         )
         actor = Actor(
             self._api,
@@ -139,7 +161,6 @@ class OperatorProcess:
             remember=self._remember,
             identity=self._identity,
         )
-        policy = RetryPolicy(settings.backoff_seconds, settings.backoff_cap_seconds)
         return Reconciler(self._jobs, observer, actor, self._metrics, policy=policy)
 
     async def _await_kinds(self) -> None:
@@ -148,6 +169,15 @@ class OperatorProcess:
             while (trouble := await self._find_trouble(resource)) is not None:
                 logger.warning("%s can't be read; trying again: %s", resource, trouble)
                 await asyncio.sleep(max(START_PAUSE_SECONDS, trouble.retry_after_seconds or 0.0))
+
+    async def _await_watch(self) -> None:
+        """Wait until kopf watches FrayJobs; raises `UnwatchedKindError` or `MissingKindError`."""
+        try:
+            async with asyncio.timeout(BEGIN_SECONDS):
+                await self._watch.begun.wait()
+        except TimeoutError as error:
+            await self._await_kinds()
+            raise UnwatchedKindError(f"kopf doesn't watch {FRAYJOBS}, which it didn't find") from error
 
     async def _find_trouble(self, resource: Resource) -> ApiError | None:
         namespace = self._settings.namespaces[0] if self._settings.namespaces else None
@@ -175,7 +205,9 @@ class OperatorProcess:
         return self._pods[namespace if self._settings.namespaces else None]
 
     def _due(self, key: JobKey) -> None:
-        if self._jobs.get(key) is not None:
+        # Its FrayJob may have gone while nobody led: no event tells of that, only what is left of it.
+        left = find_orphans(self._jobsets_of(key[0]).of_job(key), living=self._jobs.knows)
+        if left or self._jobs.get(key) is not None:
             self._queue.add(key)
 
     def _remember(self, jobset: Manifest) -> None:
@@ -187,6 +219,8 @@ class OperatorProcess:
         for informer in (*self._jobsets.values(), *self._pods.values()):
             if informer.synced.is_set() and informer.silent_seconds > SILENCE_LIMIT_SECONDS:
                 return f"a watch has been silent for {informer.silent_seconds:.0f} s"
+        if self._watch.begun.is_set() and self._watch.silent_seconds > SILENCE_LIMIT_SECONDS:
+            return f"a watch has been silent for {self._watch.silent_seconds:.0f} s: that of {FRAYJOBS}"
         return None
 
     def _refresh(self) -> None:

@@ -15,38 +15,36 @@ from datetime import UTC, datetime, timedelta
 from pydantic import ValidationError
 
 from fray.kube.api import Manifest
-from fray.kube.errors import NotFoundError
+from fray.kube.errors import ConflictError, NotFoundError
+from fray.kube.resources import FRAYJOBS
 from fray.plan.acceptance import derive_unsupported
-from fray.plan.events import EventDraft, derive_events
+from fray.plan.events import EventDraft, derive_events, derive_started
 from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
 from fray.plan.observation import Waiting
+from fray.plan.pod_observation import is_ending
+from fray.plan.recorded import UnknownWordError, UnreadableTimeError
+from fray.plan.removal import is_left_to_itself
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
 from fray.vocabulary import ConditionType, Reason
 from fray.wire.frayjob import FrayJob
-from fray.wire.status import FrayJobStatus
+from fray.wire.status import AttemptStatus, Condition, FrayJobStatus
 from fray_operator.act import Actor
 from fray_operator.informer import JobKey
 from fray_operator.jobs import JobStore
+from fray_operator.kinship import Kinship
+from fray_operator.logs import job_context
 from fray_operator.metrics import Metrics
 from fray_operator.observe import Observed, Observer
+from fray_operator.retention import Retention
 
-__all__ = ["Reconciler", "RefusedAttemptError"]
+__all__ = ["Reconciler", "RefusedAttemptError", "UnreadableJobError"]
 
 logger = logging.getLogger(__name__)
 
-SELF_ENDING = frozenset(
-    {
-        Reason.NON_ZERO_EXIT,
-        Reason.KILLED_BY_SIGNAL,
-        Reason.OUT_OF_MEMORY,
-        Reason.START_FAILED,
-        Reason.COMPLETED,
-    }
+REFUSALS = frozenset(
+    {Reason.ADMISSION_REFUSED, Reason.QUOTA_EXCEEDED, Reason.NAME_TAKEN, Reason.HOSTS_LEFT_OVER}
 )
-"""Ends that JobSet brings about by itself: one failed pod fails its Job, and that the JobSet. The JobSet
-stays, with the logs of what failed."""
-REFUSALS = frozenset({Reason.ADMISSION_REFUSED, Reason.QUOTA_EXCEEDED, Reason.NAME_TAKEN})
 """Reasons why an attempt's JobSet can't be created."""
 ENDING_SECONDS = 15.0
 """How often an attempt that is ending is looked at although nothing changed."""
@@ -54,6 +52,10 @@ ENDING_SECONDS = 15.0
 
 class RefusedAttemptError(Exception):
     """An attempt's JobSet could not be created; the status says why, and it is to be tried again later."""
+
+
+class UnreadableJobError(Exception):
+    """A FrayJob that another version of Fray wrote and this one can't judge; the message says what to do."""
 
 
 class Reconciler:
@@ -71,44 +73,60 @@ class Reconciler:
     ) -> None:
         self._jobs, self._observer, self._actor, self._metrics = jobs, observer, actor, metrics
         self._policy, self._clock = policy, clock
+        self._kinship = Kinship(jobs, observer, actor)
+        self._retention = Retention(jobs, observer, actor)
         self._unsent: dict[JobKey, list[tuple[FrayJob, EventDraft]]] = {}
+        self._starting: dict[JobKey, tuple[FrayJob, EventDraft]] = {}
 
     async def reconcile(self, key: JobKey) -> float | None:
         """Bring one job a step further; return seconds after which to look again, None when events will do.
 
-        Raises `RefusedAttemptError` when an attempt is to be tried again later, and `ApiError`.
+        Raises `RefusedAttemptError` when an attempt is to be tried again later, `UnreadableJobError` when
+        trying again won't help, and `ApiError`.
         """
+        await self._remove_orphans(key)
         body = self._jobs.get(key)
         if body is None:
+            self._starting.pop(key, None)
             await self._send_events(key)
-            return None
+            return await self._retention.expire(key, now=self._clock())
+        body = await self._kinship.end_with_parent(body)
         try:
             job = FrayJob.from_manifest(body)
         except ValidationError as error:
             # The schema keeps such objects out; one can only come from another version of the CRD.
-            logger.warning("FrayJob can't be read; is the CRD newer than the operator? %s", error)
-            return None
+            raise UnreadableJobError(f"is the CRD newer than the operator? {error}") from error
         now = self._clock()
+        unrecorded = self._observer.find_unrecorded(job)
+        if unrecorded is not None:
+            job = _with_attempt(job, unrecorded)
         observed = await self._observer.observe(job, now=now)
+        if observed.jobset is not None:
+            self._tell_started(key)  # its creation had no answer
+            job = _with_jobset_name(job, observed.jobset)
         decision = self._decide(job, observed, now)
         told = decision.status.to_manifest() != body.get("status")
         if told:
             await self._tell(key, body, decision)
         await self._act(key, decision, observed, told=told)
         await self._send_events(key)
-        return self._next_look(decision, observed, now)
+        await self._retention.remove_old_attempts(key, job.model_copy(update={"status": decision.status}))
+        return self._next_look(decision, observed, now, told=told)
 
     def _decide(
         self, job: FrayJob, observed: Observed, now: datetime, *, refusal: Waiting | None = None
     ) -> Decision:
-        return decide(
-            job,
-            observed.gang,
-            now=now,
-            policy=self._policy,
-            refusal=refusal or observed.foreign or _last_refusal(job.status),
-            unsupported=derive_unsupported(job.spec),
-        )
+        try:
+            return decide(
+                job,
+                observed.gang,
+                now=now,
+                policy=self._policy,
+                refusal=refusal or observed.foreign or _last_refusal(job.status),
+                unsupported=derive_unsupported(job.spec),
+            )
+        except (UnknownWordError, UnreadableTimeError) as error:
+            raise UnreadableJobError(str(error)) from error
 
     async def _tell(self, key: JobKey, body: Manifest, decision: Decision) -> None:
         """Write the status, then send the events that tell what changed."""
@@ -122,6 +140,20 @@ class Reconciler:
         drafts = derive_events(job.status, decision.status)
         self._unsent.setdefault(key, []).extend((job, draft) for draft in drafts)
         self._count(job, decision)
+        accepted = _find_acceptance(decision.status)
+        if accepted is not None and _find_acceptance(job.status) is None:
+            _log(job, None, accepted.type, accepted.message)
+        for draft in drafts:
+            if draft.milestone:
+                _log(job, draft.attempt, draft.reason, draft.message)
+
+    def _tell_started(self, key: JobKey) -> None:
+        """Tell that an attempt was started, now that its JobSet exists."""
+        started = self._starting.pop(key, None)
+        if started is not None:
+            self._unsent.setdefault(key, []).append(started)
+            job, draft = started
+            _log(job, draft.attempt, draft.reason, draft.message)
 
     async def _send_events(self, key: JobKey) -> None:
         """Send what is left to tell; what fails here is sent in a later pass."""
@@ -135,22 +167,56 @@ class Reconciler:
         match decision.action:
             case StartAttempt(number):
                 body = self._jobs.get(key)
-                if body is None:
+                if body is None or is_ending(body):
                     return  # it was deleted while its status was written
                 job = FrayJob.from_manifest(body)
-                # A written status proves that the job exists. Without one it may be gone, unnoticed while
-                # the watch was interrupted; its JobSets would be collected and created again for ever.
-                if not told and not await self._actor.exists(job):
-                    self._jobs.discard(key, uid=body["metadata"]["uid"])
+                if not told and not await self._is_current(key, job, body):
                     return
-                refusal = await self._actor.create_attempt(job, number)
+                refusal = await self._remove_leftovers(job, number)
+                if refusal is None:
+                    self._starting[key] = job, derive_started(decision.status.attempts[-1])
+                    refusal = await self._actor.create_attempt(job, number)
                 if refusal is not None:
                     await self._tell_refusal(key, body, refusal)
                     raise RefusedAttemptError(refusal.message)
-            case EndAttempt(_, reason) if reason not in SELF_ENDING and observed.jobset is not None:
-                await self._actor.delete_attempt(observed.jobset)
+                self._tell_started(key)
+            case EndAttempt(_, reason) if observed.jobset is not None and observed.gang is not None:
+                if not is_left_to_itself(reason, observed.jobset, observed.gang, now=self._clock()):
+                    await self._actor.delete_attempt(observed.jobset)
             case _:
                 return
+
+    async def _is_current(self, key: JobKey, job: FrayJob, body: Manifest) -> bool:
+        """Return whether the job exists; raises `ConflictError` when it has changed since `body` was seen.
+
+        A written status proves both. Without one the job may be gone, unnoticed while the watch was
+        interrupted, and its JobSets would be collected and created again for ever; or its attempt may have
+        ended since, as an earlier leader wrote, and would run a second time.
+        """
+        found = await self._actor.fetch(job)
+        if found is None:
+            self._jobs.discard(key, uid=body["metadata"]["uid"])
+            return False
+        if found["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+            self._jobs.update(found)
+            request = f"GET {FRAYJOBS} {job.metadata.name}"
+            raise ConflictError(request, 0, "Behind", "what was known of the job is old")
+        return True
+
+    async def _remove_orphans(self, key: JobKey) -> None:
+        """Delete what the garbage collector passes by of deleted jobs of this name."""
+        for jobset in await self._observer.find_orphans(key, living=self._jobs.knows):
+            logger.info("JobSet %s is left of a deleted job: deleting it", jobset["metadata"]["name"])
+            await self._actor.delete_attempt(jobset)
+
+    async def _remove_leftovers(self, job: FrayJob, number: int) -> Waiting | None:
+        """Delete what is left of other attempts; return what has to be gone first, None when nothing has."""
+        left = await self._observer.find_leftovers(job, number, now=self._clock())
+        if left is None:
+            return None
+        for jobset in left.jobsets:
+            await self._actor.delete_attempt(jobset)
+        return left.waiting
 
     async def _tell_refusal(self, key: JobKey, body: Manifest, refusal: Waiting) -> None:
         """Write why an attempt could not be started, unless the status says so already."""
@@ -159,8 +225,13 @@ class Reconciler:
             await self._tell(key, body, decision)
         await self._send_events(key)
 
-    def _next_look(self, decision: Decision, observed: Observed, now: datetime) -> float | None:
+    def _next_look(
+        self, decision: Decision, observed: Observed, now: datetime, *, told: bool
+    ) -> float | None:
         looks = []
+        if told and isinstance(decision.action, StartAttempt):
+            # No event comes when the JobSet was there before and only its name was told now.
+            looks.append(0.0)
         if decision.wake_at is not None:
             # A moment later: a timer may fire a little early, and the pass would find nothing due.
             looks.append((decision.wake_at - now + timedelta(milliseconds=20)).total_seconds())
@@ -179,6 +250,32 @@ class Reconciler:
                 self._metrics.attempts.labels(attempt.verdict).inc()
         if decision.finished and decision.status.phase is not None:
             self._metrics.finished.labels(decision.status.phase).inc()
+
+
+def _find_acceptance(status: FrayJobStatus) -> Condition | None:
+    accepted = find_condition(status, ConditionType.ACCEPTED)
+    return accepted if accepted is not None and accepted.status == "True" else None
+
+
+def _log(job: FrayJob, attempt: int | None, reason: str, message: str) -> None:
+    """Log a step in the life of a job: the pass began before it, so the attempt may be another one now."""
+    metadata = job.metadata
+    with job_context(namespace=metadata.namespace, name=metadata.name, uid=metadata.uid, attempt=attempt):
+        logger.info("%s: %s", reason, message)
+
+
+def _with_jobset_name(job: FrayJob, jobset: Manifest) -> FrayJob:
+    """Return the job with the name of the JobSet that its last attempt was found to have."""
+    last = job.status.attempts[-1]
+    name = jobset["metadata"]["name"]
+    return job if last.job_set == name else _with_attempt(job, last.model_copy(update={"job_set": name}))
+
+
+def _with_attempt(job: FrayJob, attempt: AttemptStatus) -> FrayJob:
+    """Return the job with this as its last attempt; an unfinished one of another number isn't any."""
+    before = [one for one in job.status.attempts if one.number < attempt.number]
+    attempts = [*before, attempt]
+    return job.model_copy(update={"status": job.status.model_copy(update={"attempts": attempts})})
 
 
 def _last_refusal(status: FrayJobStatus) -> Waiting | None:

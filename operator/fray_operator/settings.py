@@ -21,7 +21,7 @@ class OperatorSettings:
     namespaces: tuple[str, ...] = ()
     """Namespaces to serve; all when empty (FRAY_NAMESPACES, separated by commas)."""
     read_nodes: bool = True
-    """Whether nodes may be read, to say why a job can't be scheduled (FRAY_READ_NODES)."""
+    """Whether nodes may be read, to say why a job waits and why one has ended (FRAY_READ_NODES)."""
     runtime_image: str = "fray-runtime:0.1.0"
     """Image of jobs that name none (FRAY_RUNTIME_IMAGE)."""
     service_account: str = "fray-job"
@@ -44,12 +44,20 @@ class OperatorSettings:
     """Pause before the first retry of a job (FRAY_BACKOFF_SECONDS)."""
     backoff_cap_seconds: float = 360.0
     """Longest pause before a retry of a job (FRAY_BACKOFF_CAP_SECONDS)."""
+    avoid_seconds: float = 3600.0
+    """For how long a job keeps off a node that is broken; 0 for not at all (FRAY_AVOID_SECONDS)."""
+    settle_seconds: float = 5.0
+    """How long after its first failure the cause of an attempt's end may still show (FRAY_SETTLE_SECONDS)."""
+    unreachable_seconds: float = 60.0
+    """How long hosts on a node that is silent are waited for (FRAY_UNREACHABLE_SECONDS)."""
     workers: int = 8
     """Jobs reconciled at the same time (FRAY_WORKERS)."""
     log_level: str = "INFO"
     """DEBUG, INFO, WARNING or ERROR (FRAY_LOG_LEVEL)."""
     kubeconfig: str | None = None
     """Kubeconfig to use outside a pod (KUBECONFIG)."""
+    api_server: str | None = None
+    """URL of the API server as the kubelet tells it to pods (KUBERNETES_SERVICE_HOST and _PORT)."""
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> Self:
@@ -72,13 +80,25 @@ class OperatorSettings:
             http_port=_whole(environ, "FRAY_HTTP_PORT", default.http_port, most=65535),
             backoff_seconds=_positive(environ, "FRAY_BACKOFF_SECONDS", default.backoff_seconds),
             backoff_cap_seconds=_positive(environ, "FRAY_BACKOFF_CAP_SECONDS", default.backoff_cap_seconds),
+            avoid_seconds=_positive(environ, "FRAY_AVOID_SECONDS", default.avoid_seconds, zero=True),
+            settle_seconds=_positive(environ, "FRAY_SETTLE_SECONDS", default.settle_seconds, zero=True),
+            unreachable_seconds=_positive(environ, "FRAY_UNREACHABLE_SECONDS", default.unreachable_seconds),
             workers=_whole(environ, "FRAY_WORKERS", default.workers, most=1000),
             log_level=environ.get("FRAY_LOG_LEVEL", default.log_level).upper(),
             kubeconfig=environ.get("KUBECONFIG") or None,
+            api_server=_server(
+                environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+            ),
         )
         if settings.log_level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
             raise SettingsError(f"FRAY_LOG_LEVEL={settings.log_level}: legal are DEBUG, INFO, WARNING, ERROR")
         return settings
+
+
+def _server(host: str | None, port: str | None) -> str | None:
+    if not host or not port:
+        return None
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
 def _boolean(environ: Mapping[str, str], name: str, *, default: bool) -> bool:
@@ -88,14 +108,14 @@ def _boolean(environ: Mapping[str, str], name: str, *, default: bool) -> bool:
     return default if text == "" else text == "true"
 
 
-def _positive(environ: Mapping[str, str], name: str, default: float) -> float:
+def _positive(environ: Mapping[str, str], name: str, default: float, *, zero: bool = False) -> float:
     text = environ.get(name, "")
     try:
         value = float(text) if text else default
     except ValueError:
         value = -1.0
-    if not 0 < value < math.inf:
-        raise SettingsError(f"{name}={text}: must be a number above 0")
+    if not 0 <= value < math.inf or (value == 0 and not zero):
+        raise SettingsError(f"{name}={text}: must be a number {'of at least' if zero else 'above'} 0")
     return value
 
 

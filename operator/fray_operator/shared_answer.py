@@ -23,11 +23,15 @@ class SharedAnswer(Generic[Answer]):
         self._kept: tuple[float, Answer] | None = None
         self._lock = asyncio.Lock()
 
-    async def get(self) -> Answer:
-        """Return the answer; those who come while it is being asked for wait for that one."""
+    async def get(self, *, seconds: float | None = None) -> Answer:
+        """Return the answer; those who come while it is being asked for wait for that one.
+
+        One that must not be as old as others may be is at most so many `seconds` old.
+        """
         clock = asyncio.get_running_loop().time
         async with self._lock:
-            if self._kept is None or clock() >= self._kept[0]:
+            most = self._seconds if seconds is None else min(seconds, self._seconds)
+            if self._kept is None or clock() >= self._kept[0] + most:
                 answer = await self._ask()
-                self._kept = clock() + self._seconds, answer
+                self._kept = clock(), answer
             return self._kept[1]

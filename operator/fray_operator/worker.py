@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 
-from fray.kube.errors import ApiError, ConflictError
+from fray.kube.errors import ApiError, ConflictError, NotFoundError, ThrottledError
 from fray_operator.informer import JobKey
 from fray_operator.jobs import JobStore
 from fray_operator.lease import LeaseLostError
 from fray_operator.logs import job_context
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
-from fray_operator.reconcile import Reconciler, RefusedAttemptError
+from fray_operator.reconcile import Reconciler, RefusedAttemptError, UnreadableJobError
 
 __all__ = ["work"]
 
@@ -22,9 +23,9 @@ async def work(queue: WorkQueue[JobKey], reconciler: Reconciler, jobs: JobStore,
     """Work until cancelled; raises `LeaseLostError` when this process may not write any more."""
     while True:
         key = await queue.get()
-        body = jobs.get(key) or {}
-        uid = body.get("metadata", {}).get("uid")
-        attempt = body.get("status", {}).get("attempt")
+        uid = (jobs.get(key) or {}).get("metadata", {}).get("uid")
+        # The pass may begin an attempt: a line tells the one that is current when it is written.
+        attempt = functools.partial(_find_attempt, jobs, key)
         with (
             job_context(namespace=key[0], name=key[1], uid=uid, attempt=attempt),
             metrics.reconcile_seconds.time(),
@@ -34,22 +35,31 @@ async def work(queue: WorkQueue[JobKey], reconciler: Reconciler, jobs: JobStore,
 
 
 async def _pass(queue: WorkQueue[JobKey], reconciler: Reconciler, key: JobKey) -> str:
-    """Reconcile one key and say how it went: done, refused, conflict, api_error or error."""
+    """Reconcile one key and say how it went: done, refused, unreadable, conflict, api_error or error."""
     try:
         again = await reconciler.reconcile(key)
     except LeaseLostError:
         raise
     except ConflictError:
         # The cache was behind; the event that brings it up to date comes by itself, this is for safety.
-        queue.failed(key)
+        pause = queue.failed(key)
+        logger.debug("the job has changed meanwhile; trying again in %.1f s", pause)
         return "conflict"
     except RefusedAttemptError as refused:
         pause = queue.failed(key, at_least=1.0)
-        logger.warning("the attempt could not be started; trying again in %.1f s: %s", pause, refused)
+        # Tried again for as long as it takes, while the status and an event tell why.
+        logger.debug("the attempt can't be started yet; trying again in %.1f s: %s", pause, refused)
         return "refused"
+    except UnreadableJobError as error:
+        # Not tried again: only an edit, which is an event, or another version of the operator mends it.
+        queue.done(key)
+        logger.warning("the job is left alone until it changes: %s", error)
+        return "unreadable"
     except ApiError as error:
         pause = queue.failed(key, at_least=error.retry_after_seconds or 0.0)
-        logger.warning("the pass failed; trying again in %.1f s: %s", pause, error)
+        # A job or namespace that was deleted meanwhile, and a server that is busy, are nobody's trouble.
+        level = logging.INFO if isinstance(error, NotFoundError | ThrottledError) else logging.WARNING
+        logger.log(level, "the pass failed; trying again in %.1f s: %s", pause, error)
         return "api_error"
     except Exception:
         # One job that trips a bug must not stop the others; the traceback is the bug report.
@@ -60,3 +70,8 @@ async def _pass(queue: WorkQueue[JobKey], reconciler: Reconciler, key: JobKey) -
     if again is not None:
         queue.add_after(key, again)
     return "done"
+
+
+def _find_attempt(jobs: JobStore, key: JobKey) -> int | None:
+    attempt: int | None = (jobs.get(key) or {}).get("status", {}).get("attempt")
+    return attempt

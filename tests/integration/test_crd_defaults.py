@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
+
 from fray.wire.frayjob import FrayJob, FrayJobSpec
 from tests.integration.frayjobs import FrayJobs
 from tests.manifests.corpus import good_manifests
@@ -97,6 +99,31 @@ def test_status_is_written_only_through_its_subresource(frayjobs: FrayJobs) -> N
     changed["spec"]["suspend"] = True
     replaced = frayjobs.replace(changed).body
     assert (replaced["status"]["phase"], replaced["spec"]["suspend"]) == ("Running", True)
+
+
+@pytest.mark.parametrize(
+    ("status", "path"),
+    [
+        ({"attempt": 0}, "status.attempt"),
+        ({"attempts": [{"number": 0}]}, "status.attempts[0].number"),
+        ({"attempts": [{"number": -12}]}, "status.attempts[0].number"),
+        ({"retries": {"failuresUsed": -1}}, "status.retries.failuresUsed"),
+    ],
+)
+def test_numbers_that_count_nothing_are_refused(
+    frayjobs: FrayJobs, status: dict[str, Any], path: str
+) -> None:
+    stored = frayjobs.created(GOOD["minimal"])
+    refused = frayjobs.api.put(frayjobs.path("minimal", "status"), {**stored, "status": status})
+    assert refused.status == 422
+    assert [cause["field"] for cause in refused.body["details"]["causes"]] == [path]
+
+
+def test_attempts_beyond_the_ninth_are_taken(frayjobs: FrayJobs) -> None:
+    stored = frayjobs.created(GOOD["minimal"])
+    status = {"attempt": 112, "attempts": [{"number": number} for number in range(103, 113)]}
+    written = frayjobs.api.put(frayjobs.path("minimal", "status"), {**stored, "status": status})
+    assert written.body["status"] == status
 
 
 def test_two_attempts_with_one_number_are_refused(frayjobs: FrayJobs) -> None:

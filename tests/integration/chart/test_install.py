@@ -58,7 +58,10 @@ def test_cluster_wide_operator_may_do_its_work_everywhere_and_no_more(installed:
         assert allowed(operator, "watch", "fray.dev/frayjobs", namespace=namespace)
         assert allowed(operator, "update", "fray.dev/frayjobs:status", namespace=namespace)
         assert allowed(operator, "create", "jobset.x-k8s.io/jobsets", namespace=namespace)
-        assert not allowed(operator, "update", "fray.dev/frayjobs", namespace=namespace)
+        # It stops children of jobs that failed, and deletes jobs whose time to live is over.
+        assert allowed(operator, "update", "fray.dev/frayjobs", namespace=namespace)
+        assert allowed(operator, "delete", "fray.dev/frayjobs", namespace=namespace)
+        assert not allowed(operator, "create", "fray.dev/frayjobs", namespace=namespace)
         assert not allowed(operator, "get", "secrets", namespace=namespace)
         assert not allowed(operator, "create", "pods", namespace=namespace)
     assert allowed(operator, "list", "nodes")
@@ -193,13 +196,15 @@ def test_who_may_not_hand_out_the_rights_installs_without_them(cluster: Cluster)
         cluster.helm(*install, user=user)
     cluster.helm("uninstall", "own", f"--namespace={team}", user=user)
 
-    notes = cluster.helm(*install, "--set=rbac.create=false", user=user)
-    assert "Nothing was granted" in notes
+    # As the chart's README says: first the administrator, with the roles and without what helm makes.
     granted = cluster.helm(
         *("template", "own", str(CHART), f"--namespace={team}", "--set=scope=namespace"),
-        *("--kube-version=1.34.1", "--show-only=templates/operator-rbac.yaml"),
-        "--show-only=templates/jobs-rbac.yaml",
+        "--set=jobs.serviceAccount.create=false",
+        *("--show-only=templates/operator-rbac.yaml", "--show-only=templates/jobs-rbac.yaml"),
     )
     for manifest in yaml.safe_load_all(granted):
         cluster.api.apply_object(manifest, field_manager="administrator")
+    notes = cluster.helm(*install, "--set=rbac.create=false", user=user)
+    assert "Nothing was granted" in notes
+    assert allowed(cluster.account(team, "fray-job"), "create", "fray.dev/frayjobs", namespace=team)
     assert allowed(cluster.account(team, "own-operator"), "watch", "fray.dev/frayjobs", namespace=team)

@@ -145,6 +145,36 @@ def create_stuck_pod(cluster: Cluster, namespace: str, jobset: dict[str, Any]) -
     assert cluster.api.merge(path, {"status": {"conditions": [condition]}}).ok
 
 
+def fail_without_pods(cluster: Cluster, operator: Operator, namespace: str) -> None:
+    """Have an attempt fail of which no pod is left, so that its Jobs are asked why."""
+    cluster.api.post(jobs_in(namespace), tpu_job("gone"))
+    jobset = operator.until("a JobSet is made", lambda: jobset_of(cluster, namespace, "gone"))
+    ended = {"type": "Failed", "status": "True", "reason": "FailedJobs", "message": "one or more failed"}
+    status = {"conditions": [{**ended, "lastTransitionTime": jobset["metadata"]["creationTimestamp"]}]}
+    path = (
+        f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets/{jobset['metadata']['name']}/status"
+    )
+    assert cluster.api.merge(path, {"status": status}).ok
+    operator.until("it is told", lambda: condition_of(cluster, namespace, "gone", "Failed").get("status"))
+
+
+def end_with_its_child(cluster: Cluster, operator: Operator, namespace: str) -> None:
+    """Have a job end that launched another one, and its time come."""
+    jobs = jobs_in(namespace)
+    parent, child = tpu_job("launcher"), tpu_job("launched")
+    parent["spec"] |= {"suspend": True}
+    child["spec"] |= {"suspend": True, "parent": {"name": "launcher", "root": "launcher"}}
+    for job in (parent, child):
+        assert cluster.api.post(jobs, job).ok
+    changed = {"stopped": True, "ttlSecondsAfterFinished": 0}
+    assert cluster.api.merge(f"{jobs}/launcher", {"spec": changed}).ok
+    told = operator.until(
+        "the child is stopped", lambda: condition_of(cluster, namespace, "launched", "Stopped").get("message")
+    )
+    assert told == "its parent launcher was stopped"
+    operator.until("the parent goes", lambda: is_going(cluster.api.get(f"{jobs}/launcher").body))
+
+
 def condition_of(cluster: Cluster, namespace: str, job: str, kind: str) -> dict[str, Any]:
     status = cluster.api.get(f"{jobs_in(namespace)}/{job}").body.get("status", {})
     return next((c for c in status.get("conditions", []) if c["type"] == kind), {})
@@ -188,6 +218,8 @@ def test_cluster_wide_operator_runs_a_job_from_start_to_removal(served: tuple[Cl
     message = condition_of(cluster, "default", "wide", "Scheduled")["message"]
     assert "cloud.google.com/gke-tpu-topology=2x2x1" in message
 
+    fail_without_pods(cluster, operator, "default")
+    end_with_its_child(cluster, operator, "default")
     assert cluster.api.merge(f"{jobs_in('default')}/wide", {"spec": {"stopped": True}}).ok
     operator.until("the JobSet is deleted", lambda: is_going(jobset_of(cluster, "default", "wide")))
     assert not refusals(operator.log)
@@ -215,6 +247,8 @@ def test_single_namespace_operator_serves_its_namespace_in_the_schedulers_words(
         )
         message = condition_of(cluster, team, "narrow", "Scheduled")["message"]
         assert "didn't match Pod's node affinity/selector" in message
+        fail_without_pods(cluster, operator, team)
+        end_with_its_child(cluster, operator, team)
         assert not refusals(operator.log)
 
 

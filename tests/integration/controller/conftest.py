@@ -17,11 +17,11 @@ from e2e.cluster.api import Api
 from e2e.cluster.build import module_source
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.kubeconfig import build_kubeconfig, write_kubeconfig
+from e2e.faulty_proxy import FaultyProxy
 from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
 from fray.wire.frayjob import FrayJob
 from fray_operator.settings import OperatorSettings
-from tests.integration.controller.faulty_proxy import FaultyProxy
 from tests.integration.controller.hands import Hands
 from tests.integration.controller.keep_alive import KeepAliveApi
 from tests.integration.controller.operator_thread import OperatorThread, run_operator
@@ -88,9 +88,12 @@ def settings_for() -> SettingsFor:
             "namespaces": (namespace,),
             "lease_namespace": namespace,
             "lease_name": f"lease-{next(_numbers)}",
+            # A machine that stops the test's process for some seconds must not cost it the lease.
+            "lease_seconds": 60.0,
             "http_host": "127.0.0.1",
             "http_port": 0,
             "backoff_seconds": 0.05,
+            "settle_seconds": 0.2,
         }
         return OperatorSettings(**chosen | settings)
 

@@ -20,7 +20,7 @@ __all__ = ["DEADLINE_SECONDS", "Hands", "Manifest", "condition", "eventually", "
 
 Manifest = dict[str, Any]
 
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 NODE = "node-1"
 
 
@@ -51,6 +51,7 @@ class Hands:
         self.api, self.namespace = api, namespace
         group = f"/apis/{words.API_VERSION}/namespaces/{namespace}"
         self.jobs = f"{group}/{words.FRAYJOB_PLURAL}"
+        self.batch_jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
         self.jobsets = f"/apis/{words.JOBSET_API_VERSION}/namespaces/{namespace}/jobsets"
         self.core = f"/api/v1/namespaces/{namespace}"
 
@@ -141,22 +142,51 @@ class Hands:
             if pod["status"]["phase"] in ("Pending", "Running"):
                 self.delete_pod(pod)
 
+    def fail_job(self, jobset: Manifest, message: str, *, index: int = 0) -> None:
+        """Report that a rule of its podFailurePolicy ended a Job of a JobSet."""
+        (group,) = jobset["spec"]["replicatedJobs"]
+        name = f"{jobset['metadata']['name']}-{group['name']}-{index}"
+        labels = {words.LABEL_JOBSET_UID: jobset["metadata"]["uid"], words.LABEL_JOB_INDEX: str(index)}
+        body = {"metadata": {"name": name, "labels": labels}, "spec": group["template"]["spec"]}
+        self._must(self.api.post(self.batch_jobs, body))
+        told = {"reason": "PodFailurePolicy", "message": message, "lastTransitionTime": now()}
+        ended = [{"type": kind, "status": "True", **told} for kind in ("FailureTarget", "Failed")]
+        status = {"startTime": now(), "conditions": ended}
+        self._must(self.api.merge(f"{self.batch_jobs}/{name}/status", {"status": status}))
+
+    def disown(self, jobset: Manifest) -> None:
+        """Take away a JobSet's owner."""
+        path = f"{self.jobsets}/{jobset['metadata']['name']}"
+        self._must(self.api.merge(path, {"metadata": {"ownerReferences": None}}))
+
+    def suspend(self, jobset: Manifest) -> None:
+        """Suspend a JobSet, as Kueue does to preempt it."""
+        self._must(
+            self.api.merge(f"{self.jobsets}/{jobset['metadata']['name']}", {"spec": {"suspend": True}})
+        )
+
     def report_create_failure(self, jobset: Manifest, message: str, *, index: int = 0) -> None:
         """Post the event of a Job that could not create its pods."""
         name = f"{jobset['metadata']['name']}-{words.REPLICATED_JOB}-{index}"
+        about = {"kind": "Job", "apiVersion": "batch/v1", "name": name}
+        self._warn(about, "FailedCreate", message, firstTimestamp=now(), lastTimestamp=now())
+
+    def report_job_create_failure(self, jobset: Manifest, message: str) -> None:
+        """Post the event of a JobSet that could not create its Jobs; it is of the newer form of events."""
+        name = jobset["metadata"]["name"]
+        about = {"kind": "JobSet", "apiVersion": words.JOBSET_API_VERSION, "name": name}
+        time_of_day = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        reporter = {"reportingComponent": "jobset", "reportingInstance": "jobset-1", "action": "Reconciling"}
+        self._warn(about, "JobCreationFailed", message, eventTime=time_of_day, **reporter)
+
+    def _warn(self, about: Manifest, reason: str, message: str, **rest: str) -> None:
         body = {
-            "metadata": {"name": f"{name}.{secrets.token_hex(4)}", "namespace": self.namespace},
-            "involvedObject": {
-                "kind": "Job",
-                "apiVersion": "batch/v1",
-                "name": name,
-                "namespace": self.namespace,
-            },
-            "reason": "FailedCreate",
+            "metadata": {"name": f"{about['name']}.{secrets.token_hex(4)}", "namespace": self.namespace},
+            "involvedObject": {**about, "namespace": self.namespace},
+            "reason": reason,
             "message": message,
             "type": "Warning",
-            "firstTimestamp": now(),
-            "lastTimestamp": now(),
+            **rest,
         }
         self._must(self.api.post(f"{self.core}/events", body))
 
@@ -210,6 +240,21 @@ class Hands:
         }
         self._set_container(pod, "Failed" if code else "Succeeded", {"terminated": ended})
 
+    def disrupt(self, pod: Manifest, reason: str, message: str) -> None:
+        """Mark a pod as one that is about to be taken away."""
+        marked = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": now(),
+        }
+        self._set_pod(pod, {"conditions": [marked]})
+
+    def reject(self, pod: Manifest, reason: str, message: str) -> None:
+        """Report that the kubelet refused a pod, of which no container was ever begun."""
+        self._set_pod(pod, {"phase": "Failed", "reason": reason, "message": f"Pod was rejected: {message}"})
+
     def run_all(self, jobset: Manifest, *, node: str = NODE) -> list[Manifest]:
         """Create all pods of a JobSet and let them run."""
         pods = self.create_pods(jobset)
@@ -245,6 +290,18 @@ class Hands:
         for pod in self.pods_of(jobset) if pods is None else pods:
             self.delete_pod(pod)
         path = f"{self.jobsets}/{jobset['metadata']['name']}"
+        self._may_be_gone(self.api.merge(path, {"metadata": {"finalizers": None}}))
+
+    def finish_job_deletion(self, job: Manifest) -> None:
+        """Do what follows a foreground deletion of a FrayJob: what it owns goes, then the FrayJob."""
+        assert job["metadata"]["finalizers"] == ["foregroundDeletion"], job["metadata"]
+        for jobset in self.list(self.jobsets):
+            owners = [owner["uid"] for owner in jobset["metadata"].get("ownerReferences", [])]
+            if job["metadata"]["uid"] in owners:
+                for pod in self.pods_of(jobset):
+                    self.delete_pod(pod)
+                self._may_be_gone(self.api.delete(f"{self.jobsets}/{jobset['metadata']['name']}"))
+        path = f"{self.jobs}/{job['metadata']['name']}"
         self._may_be_gone(self.api.merge(path, {"metadata": {"finalizers": None}}))
 
     def collect(self) -> None:
@@ -293,6 +350,16 @@ class Hands:
             lambda: {event["reason"] for event in self.events_of(name)} == reasons,
             told=lambda: [event["message"] for event in self.events_of(name)],
         )
+
+    def await_event(self, name: str, reason: str) -> Manifest:
+        """Return the event about a FrayJob that has this reason; the status tells the same, and earlier."""
+
+        def find() -> list[Manifest]:
+            return [event for event in self.events_of(name) if event["reason"] == reason]
+
+        found: list[Manifest] = eventually(find, told=lambda: self.events_of(name))
+        assert len(found) == 1, found
+        return found[0]
 
     def _must(self, answer: Response) -> Manifest:
         assert answer.ok, answer.body

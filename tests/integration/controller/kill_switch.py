@@ -10,6 +10,7 @@ from fray.kube.api import KubeApi, Manifest, Page, Propagation, WatchEvent
 from fray.kube.errors import UnreachableError
 from fray.kube.resources import FRAYJOBS, LEASES, Resource
 from fray.vocabulary import LABEL_JOB
+from tests.integration.controller.stories import build_parent_name
 
 __all__ = ["KillSwitch", "Moment"]
 
@@ -32,7 +33,7 @@ class KillSwitch:
         self.dead = False
 
     def arm(self, name: str, *, number: int, moment: Moment) -> None:
-        """Kill at the `number`-th write about the FrayJob `name`; writes of the Lease don't count."""
+        """Kill at the `number`-th write about the FrayJob `name` or its parent; the Lease doesn't count."""
         self._count, self._plan = 0, _Plan(name, number, moment)
 
     async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Manifest:
@@ -66,10 +67,18 @@ class KillSwitch:
         *,
         namespace: str | None = None,
         uid: str | None = None,
+        resource_version: str | None = None,
         propagation: Propagation = "Background",
     ) -> None:
-        dies = self._count_write(resource, name.rpartition("-a")[0])
-        await self._api.delete(resource, name, namespace=namespace, uid=uid, propagation=propagation)
+        dies = self._count_write(resource, name if resource is FRAYJOBS else name.rpartition("-a")[0])
+        await self._api.delete(
+            resource,
+            name,
+            namespace=namespace,
+            uid=uid,
+            resource_version=resource_version,
+            propagation=propagation,
+        )
         if dies:
             self._die()
 
@@ -80,7 +89,7 @@ class KillSwitch:
     def _count_write(self, resource: Resource, job: str | None) -> bool:
         """Return whether to die after this write; die at once when it is to be before it."""
         self._check()
-        if resource is LEASES or job != self._plan.name:
+        if resource is LEASES or job not in (self._plan.name, build_parent_name(self._plan.name)):
             return False
         self._count += 1
         if self._count != self._plan.number:

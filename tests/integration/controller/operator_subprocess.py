@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Self
 
-__all__ = ["OperatorSubprocess"]
+__all__ = ["OperatorSubprocess", "fetch", "find_free_port"]
 
 END_SECONDS = 30.0
 
@@ -22,7 +22,7 @@ class OperatorSubprocess:
     def __init__(self, kubeconfig: Path, folder: Path, *, name: str, **variables: str) -> None:
         self.name = name
         self._log = folder / f"{name}.log"
-        self.port = _free_port()
+        self.port = find_free_port()
         self._environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("FRAY_")},
             "KUBECONFIG": str(kubeconfig),
@@ -73,18 +73,24 @@ class OperatorSubprocess:
 
     def fetch(self, path: str) -> tuple[int, str]:
         """Return status and text of a page that it serves; status 0 while it doesn't listen."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=END_SECONDS)
-        try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
-        except ConnectionError:
-            return 0, ""
-        finally:
-            connection.close()
+        return fetch(self.port, path)
 
 
-def _free_port() -> int:
+def fetch(port: int, path: str) -> tuple[int, str]:
+    """Return status and text of a page that an operator of this machine serves; status 0 if none listens."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=END_SECONDS)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    except ConnectionError:
+        return 0, ""
+    finally:
+        connection.close()
+
+
+def find_free_port() -> int:
+    """Return a port of loopback that nobody listens on at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -10,20 +10,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+from e2e.loops import run_in_loop
 from fray.kube.api import KubeApi
 from fray.kube.client import KubernetesApi, load_configuration
 from fray.kube.resources import Resource
 from fray_operator.metrics import Metrics
 from fray_operator.process import OperatorProcess
 from fray_operator.settings import OperatorSettings
-from tests.integration.controller.loops import run_in_loop
 
 __all__ = ["OperatorThread", "Wrap", "run_operator"]
 
 Wrap = Callable[[KubeApi, Callable[[], None]], KubeApi]
 """Puts something around the API; what it is given ends the operator at once, as a kill would."""
 
-END_SECONDS = 20.0
+END_SECONDS = 60.0
 
 
 class OperatorThread:

@@ -18,6 +18,8 @@ from fray import vocabulary as words
 from tests.integration.controller.hands import Hands, Manifest, condition, eventually, rank
 
 __all__ = [
+    "EXPIRE",
+    "ORPHAN",
     "RETRY",
     "STOP",
     "STORIES",
@@ -26,13 +28,14 @@ __all__ = [
     "End",
     "Life",
     "Story",
+    "build_parent_name",
     "play",
     "read_end",
     "read_ends",
     "read_whole_end",
 ]
 
-PLAY_SECONDS = 100.0
+PLAY_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -45,13 +48,19 @@ class Story:
     """Exit code of the last host by attempt, 0 by default; the others follow."""
     edit: Mapping[str, Any] | None = None
     """What the user changes while the first attempt runs."""
+    parent: Story | None = None
+    """The life of the job that launched it; it goes on once this one runs, until it has ended."""
+    expires: bool = False
+    """Whether the job is deleted after its end."""
 
 
 SUCCESS = Story("success")
 RETRY = Story("retry", {"replicas": 2, "retries": {"failures": 1}}, {1: 3})
 STOP = Story("stop", edit={"stopped": True})
 SUSPEND = Story("suspend", edit={"suspend": True})
-STORIES = (SUCCESS, RETRY, STOP, SUSPEND)
+EXPIRE = Story("expire", {"ttlSecondsAfterFinished": 0}, expires=True)
+ORPHAN = Story("orphan", parent=Story("failure", exit_codes={1: 3}))
+STORIES = (SUCCESS, RETRY, STOP, SUSPEND, EXPIRE, ORPHAN)
 
 
 @dataclass(frozen=True)
@@ -78,14 +87,25 @@ class Life:
     def __init__(self, hands: Hands, name: str, story: Story) -> None:
         self._hands, self.name, self._story = hands, name, story
         self._seen: defaultdict[str, set[str]] = defaultdict(set)
-        hands.submit(name, **story.spec)
+        self.last_status: Manifest = {}
+        """The status of a job that was deleted after its end."""
+        self._parent: Life | None = None
+        spec = dict(story.spec)
+        if story.parent is not None:
+            self._parent = Life(hands, build_parent_name(name), story.parent)
+            spec["parent"] = {"name": self._parent.name, "root": self._parent.name}
+        hands.submit(name, **spec)
 
     def step(self, world: _World) -> bool:
         """Make the next move, if it is time for it; return whether the job has finished."""
         job = world.jobs.get(self.name, {"spec": {}})
         status = job.get("status", {})
-        if condition(job, "Finished").get("status") == "True":
+        if self.last_status:
             return True
+        if condition(job, "Finished").get("status") == "True":
+            return self._leave(job) if self._story.expires else True
+        if self._parent is not None and status.get("phase") == "Running":
+            self._parent.step(world)
         if status.get("phase") == "Suspended" and job["spec"].get("suspend"):
             self._hands.edit(self.name, suspend=False)
         number = status.get("attempt")
@@ -99,7 +119,10 @@ class Life:
     def remove(self) -> None:
         """Remove everything of the job, so that looking at what is left stays quick."""
         hands, query = self._hands, {"labelSelector": f"{words.LABEL_JOB}={self.name}"}
-        hands.delete_job(self.name)
+        if self._parent is not None:
+            self._parent.remove()
+        if not self._story.expires:
+            hands.delete_job(self.name)
         for collection in (hands.jobsets, f"{hands.core}/pods", f"{hands.core}/events"):
             answer = hands.api.request("DELETE", collection, {"gracePeriodSeconds": 0}, query=query)
             assert answer.ok, answer.body
@@ -113,6 +136,14 @@ class Life:
             tuple(_plain(name, self.name) for name in jobsets),
             frozenset(_plain(event, self.name) for event in events),
         )
+
+    def _leave(self, job: Manifest) -> bool:
+        """Do what follows the deletion of a finished job; return whether it is gone."""
+        if "deletionTimestamp" not in job["metadata"]:
+            return False
+        self.last_status = job["status"]
+        self._hands.finish_job_deletion(job)
+        return True
 
     def _move(self, job: Manifest, number: int, jobset: Manifest, pods: list[Manifest]) -> None:
         hands, status = self._hands, job["status"]
@@ -136,6 +167,8 @@ class Life:
 
     def _leave_running(self, job: Manifest, number: int, jobset: Manifest, pods: list[Manifest]) -> None:
         edit = self._story.edit
+        if self._story.parent is not None:
+            return  # it runs until it is stopped
         if edit is not None and number == 1:
             if any(job["spec"].get(key) != value for key, value in edit.items()):
                 self._hands.edit(self.name, **edit)
@@ -148,6 +181,11 @@ class Life:
             for pod in pods:
                 self._hands.exit(pod, 0)
             self._hands.complete(jobset)
+
+
+def build_parent_name(name: str) -> str:
+    """Return the name of the job that launched the job of this name."""
+    return f"{name}-parent"
 
 
 def play(hands: Hands, lives: Iterable[Life], *, keep_alive: Callable[[], None] = lambda: None) -> None:
@@ -199,7 +237,9 @@ def read_ends(hands: Hands, lives: Iterable[Life]) -> dict[str, End]:
         told = f"{event['type']} {event['reason']}: {event['message']}"
         events[event["involvedObject"]["name"]].append(told)
     return {
-        life.name: life.judge(jobs[life.name]["status"], sorted(jobsets[life.name]), events[life.name])
+        life.name: life.judge(
+            life.last_status or jobs[life.name]["status"], sorted(jobsets[life.name]), events[life.name]
+        )
         for life in lives
     }
 

@@ -15,6 +15,8 @@ from tests.integration.controller.kill_switch import KillSwitch, Moment
 from tests.integration.controller.operator_thread import OperatorThread
 from tests.integration.controller.stories import STORIES, Life, Story, play, read_end, read_whole_end
 
+pytestmark = pytest.mark.timeout(600)
+"""A story is played for each of its writes, or requests."""
 MOST_WRITES = 60
 
 
@@ -28,7 +30,7 @@ class Supervisor:
 
     def arm(self, name: str, *, number: int, moment: Moment) -> None:
         """Have the operator killed at the `number`-th write about a job."""
-        assert self._switched.wait(20)
+        assert self._switched.wait(60)
         self._switch.arm(name, number=number, moment=moment)
 
     def keep_alive(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.kubeconfig import build_kubeconfig, write_kubeconfig
 from tests.integration.controller.conftest import SettingsFor
-from tests.integration.controller.hands import Hands, condition, eventually
+from tests.integration.controller.hands import Hands, eventually
 from tests.integration.controller.operator_thread import OperatorThread, run_operator
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -165,7 +165,7 @@ def test_a_policys_own_words_are_told_and_a_refused_job_can_be_stopped(hands: Ha
     told = refused_with(hands, "AdmissionRefused")
     assert told.startswith("the cluster refused to create it (Invalid): ")
     assert told.endswith("denied request: a team must be named")
-    (event,) = [event for event in hands.events_of("train") if event["reason"] == "AdmissionRefused"]
+    event = hands.await_event("train", "AdmissionRefused")
     assert (event["type"], event["message"]) == ("Warning", told)
     hands.edit("train", stopped=True)
     hands.await_phase("train", "Stopped")
@@ -260,7 +260,7 @@ def test_a_job_made_anew_waits_for_the_jobset_of_its_predecessor(hands: Hands) -
 
 
 @pytest.mark.usefixtures("operator")
-def test_pods_that_outlive_the_job_of_the_same_name_are_not_taken_for_the_new_jobs(hands: Hands) -> None:
+def test_a_job_waits_for_the_pods_of_a_deleted_one_of_its_name(hands: Hands) -> None:
     hands.submit("train")
     old = hands.await_jobset("train-a1")
     (pod,) = hands.run_all(old)
@@ -268,15 +268,13 @@ def test_pods_that_outlive_the_job_of_the_same_name_are_not_taken_for_the_new_jo
     hands.delete_job("train")
     hands.collect()  # the JobSet is gone at once, its pods end in their own time
     hands.submit("train")
-    eventually(
-        lambda: hands.await_jobset("train-a1")["metadata"]["uid"] != old["metadata"]["uid"],
-        told=lambda: hands.list(hands.jobsets),
-    )
+    waiting = hands.await_condition("train", "Scheduled", status="False", reason="HostsLeftOver")
+    assert "of a deleted job of this name" in waiting["message"]
+    assert hands.list(hands.jobsets) == []
     hands.exit(pod, 143)
-    hands.submit("later")  # once its JobSet is there, the operator has seen the end of that pod
-    hands.await_jobset("later-a1")
+    new = hands.await_jobset("train-a1")
+    assert new["metadata"]["uid"] != old["metadata"]["uid"]
     job = hands.job("train")
-    assert condition(job, "Running")["reason"] == "HostsStarting"
     assert "reason" not in job["status"]["attempts"][0]
     hands.delete_pod(pod)
     live(hands)

@@ -127,7 +127,8 @@ def test_a_jobset_that_fails_and_takes_its_pods_along_ends_the_attempt(hands: Ha
     jobset = hands.await_jobset("train-a1")
     hands.fail(jobset)
     job = hands.await_phase("train", "Failed")
-    assert attempt_of(job, 1)["message"] == "rank 0 (slice 0, host 0) failed: its pod is gone"
+    told = "rank 0 (slice 0, host 0) failed: its pod is gone, and nothing tells how it ended"
+    assert (attempt_of(job, 1)["message"], attempt_of(job, 1).get("pod")) == (told, None)
 
 
 def test_a_jobset_that_fails_before_its_hosts_run_ends_the_attempt_at_once(hands: Hands) -> None:
@@ -139,7 +140,8 @@ def test_a_jobset_that_fails_before_its_hosts_run_ends_the_attempt_at_once(hands
     job = hands.await_phase("train", "Failed")
     assert attempt_of(job, 1)["message"] in {
         "rank 0 (slice 0, host 0) failed: its JobSet failed before it ran",
-        "rank 0 (slice 0, host 0) failed: its pod is gone",  # when the deletion of the pod is seen first
+        # when the deletion of the pod is seen first
+        "rank 0 (slice 0, host 0) failed: its pod is gone, and nothing tells how it ended",
     }
 
 
@@ -229,6 +231,15 @@ def test_workers_are_refused_until_they_are_scaled_to_zero(hands: Hands) -> None
     hands.edit("train", workers={"replicas": 0})
     hands.await_condition("train", "Accepted", status="True", reason="Valid")
     hands.await_jobset("train-a1")
+
+
+def test_a_pod_template_of_the_wrong_shape_is_refused_with_its_field(hands: Hands) -> None:
+    hands.submit("train", podTemplate={"spec": {"containers": "banana"}})
+    refused = hands.await_condition("train", "Accepted", status="False", reason="PodTemplateInvalid")
+    told = "spec.podTemplate.spec.containers: must be a list of mappings, each with a name"
+    assert refused["message"] == told
+    assert hands.job("train")["status"]["attempts"] == []
+    assert hands.list(hands.jobsets) == []
 
 
 def test_what_is_not_built_yet_is_refused_with_its_field(hands: Hands) -> None:

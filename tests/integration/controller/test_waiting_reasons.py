@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fray_operator import observe
+from fray_operator import observe, shared_events
 from tests.integration.controller.conftest import SettingsFor
 from tests.integration.controller.hands import Hands, condition
 from tests.integration.controller.operator_thread import OperatorThread, run_operator
@@ -131,7 +131,7 @@ def test_an_untolerated_taint_is_named(
     hands.submit("train", **TPU)
     refuse_first_pod(hands, "0/1 nodes are available: 1 node(s) had untolerated taint {team: blue}.")
     told = scheduled_as(hands, "UntoleratedTaint")
-    assert told == "1 node matches, but the job doesn't tolerate their taint team=blue:NoSchedule"
+    assert told == "1 node matches, but the job doesn't tolerate its taint team=blue:NoSchedule"
 
 
 def test_an_installation_that_may_not_read_nodes_repeats_the_scheduler(
@@ -148,9 +148,9 @@ def test_an_installation_that_may_not_read_nodes_repeats_the_scheduler(
     ("held", "reason", "told"),
     [
         (
-            ("ImagePullBackOff", 'Back-off pulling image "image"'),
+            ("ImagePullBackOff", 'Back-off pulling image "image": ErrImagePull: not found'),
             "ImagePullFailed",
-            "image 'image' can't be pulled (ImagePullBackOff): Back-off pulling image \"image\"",
+            "image 'image' can't be pulled: not found",
         ),
         (
             ("CreateContainerConfigError", 'secret "token" not found'),
@@ -183,7 +183,7 @@ def test_a_container_that_cant_be_made_is_explained_and_forgotten_once_it_runs(
             "requested: cpu=8, "
             "used: cpu=4, limited: cpu=10",
             "QuotaExceeded",
-            "a quota of the namespace is used up: Error creating: pods",
+            "a quota of the namespace is used up: Error creating: a pod is forbidden",
         ),
         (
             'Error creating: admission webhook "policy.example.com" denied the request: no image from there',
@@ -202,6 +202,7 @@ def test_pods_that_are_refused_are_explained_by_the_job_controllers_event(
     told: str,
 ) -> None:
     monkeypatch.setattr(observe, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(shared_events, "SECONDS", 0.05)
     start()
     hands.submit("train", replicas=2)
     jobset = hands.await_jobset("train-a1")
@@ -212,10 +213,37 @@ def test_pods_that_are_refused_are_explained_by_the_job_controllers_event(
     hands.await_phase("train", "Running")
 
 
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ('jobs.batch "train-a1-slice-0" is forbidden: exceeded quota: team', "QuotaExceeded"),
+        ('Job.batch "train-a1-slice-0" is invalid: spec.template.labels: Invalid value', "AdmissionRefused"),
+    ],
+)
+def test_jobs_that_are_refused_are_explained_by_the_jobsets_event(
+    hands: Hands,
+    start: Callable[..., OperatorThread],
+    monkeypatch: pytest.MonkeyPatch,
+    said: str,
+    reason: str,
+) -> None:
+    monkeypatch.setattr(observe, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(shared_events, "SECONDS", 0.05)
+    start()
+    hands.submit("train")
+    jobset = hands.await_jobset("train-a1")
+    hands.report_job_create_failure({"metadata": {"name": "train-a"}}, "exceeded quota: of another job")
+    hands.report_job_create_failure(jobset, said)
+    assert scheduled_as(hands, reason).endswith(said)
+    hands.run_all(jobset)
+    hands.await_phase("train", "Running")
+
+
 def test_events_about_other_jobsets_explain_nothing(
     hands: Hands, start: Callable[..., OperatorThread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observe, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(shared_events, "SECONDS", 0.05)
     operator = start()
     hands.submit("train")
     jobset = hands.await_jobset("train-a1")

@@ -1,0 +1,233 @@
+"""Whose an object is; which of a job's own are in the way of an attempt, in no status, or left without it.
+
+What a FrayJob doesn't control is never touched, only told about. Usually there is nothing of the kind: it
+takes somebody who deletes a JobSet, takes its owner away, or edits a status that names it. Nothing is read or
+written here: callers bring the objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from fray.kube.api import Manifest
+from fray.plan.gang import derive_gang
+from fray.plan.names import build_jobset_name
+from fray.plan.node_evidence import Nodes, is_late
+from fray.plan.observation import Waiting
+from fray.plan.pod_deletion import read_deletion
+from fray.plan.pod_observation import is_ending, is_jobset_finished
+from fray.plan.timestamps import format_time, parse_time
+from fray.vocabulary import (
+    FRAYJOB_KIND,
+    LABEL_ATTEMPT,
+    LABEL_JOB,
+    LABEL_JOB_UID,
+    LABEL_JOBSET_UID,
+    LABEL_MANAGED_BY,
+    MANAGED_BY,
+    Reason,
+)
+from fray.wire.frayjob import FrayJob
+from fray.wire.status import AttemptStatus
+
+__all__ = [
+    "Leftovers",
+    "describe_foreign",
+    "find_leftovers",
+    "find_orphans",
+    "find_unrecorded",
+    "get_job_uid",
+    "is_jobset_of",
+    "is_labelled",
+    "is_made_for",
+    "is_of_attempt",
+    "is_overdue",
+    "is_owned",
+    "read_attempt_label",
+]
+
+UNKNOWN_NODES = Nodes()
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """Hosts that must be gone before an attempt may start; `jobsets` are to be deleted."""
+
+    jobsets: tuple[Manifest, ...]
+    waiting: Waiting
+
+
+def is_owned(manifest: Manifest, job: FrayJob) -> bool:
+    """Return whether an object is this very FrayJob's, not that of one of the same name before it.
+
+    It is when the FrayJob controls it, or when nobody does and it was made for it: an owner reference that
+    somebody took away ends none of its pods.
+    """
+    owners = manifest["metadata"].get("ownerReferences", [])
+    controllers = [owner.get("uid") for owner in owners if owner.get("controller")]
+    return job.metadata.uid in controllers if controllers else is_made_for(manifest, job)
+
+
+def is_made_for(manifest: Manifest, job: FrayJob) -> bool:
+    """Return whether an object carries the uid of this very FrayJob, whoever controls it now."""
+    uid = manifest["metadata"].get("labels", {}).get(LABEL_JOB_UID)
+    return uid is not None and uid == job.metadata.uid
+
+
+def _is_made_for_some(manifest: Manifest) -> bool:
+    return LABEL_JOB_UID in manifest["metadata"].get("labels", {})
+
+
+def is_of_attempt(manifest: Manifest, number: int) -> bool:
+    """Return whether an object is of this attempt, or doesn't say of which."""
+    return manifest["metadata"].get("labels", {}).get(LABEL_ATTEMPT) in (None, str(number))
+
+
+def is_jobset_of(jobset: Manifest, job: FrayJob, number: int) -> bool:
+    """Return whether a JobSet of the job is that of an attempt: a name can't be changed, a label can."""
+    return is_of_attempt(jobset, number) or jobset["metadata"]["name"] == _build_name(job, number)
+
+
+def _build_name(job: FrayJob, number: int) -> str:
+    return build_jobset_name(job.metadata.name, attempt=number, gang=derive_gang(job.spec))
+
+
+def is_labelled(manifest: Manifest) -> bool:
+    """Return whether an object carries the label of a FrayJob, by which it is watched."""
+    return LABEL_JOB in manifest["metadata"].get("labels", {})
+
+
+def describe_foreign(manifest: Manifest, job: FrayJob) -> Waiting:
+    """Return that a JobSet of somebody else's has the name that the job's, and its Service, should have."""
+    name = manifest["metadata"]["name"]
+    owners = manifest["metadata"].get("ownerReferences", [])
+    others = [owner["name"] for owner in owners if owner.get("kind") == FRAYJOB_KIND]
+    if others and others[0] != job.metadata.name:
+        # Names that are too long are cut and hashed, and another job may be called just that.
+        message = f"JobSet {name} is that of FrayJob {others[0]}: this job needs another name"
+        return Waiting(Reason.NAME_TAKEN, message)
+    whose = f"{owners[0].get('kind')} {owners[0].get('name')}" if owners else "nobody"
+    message = f"JobSet {name} exists and is owned by {whose} (another object, or one that is being deleted)"
+    return Waiting(Reason.NAME_TAKEN, message)
+
+
+def find_leftovers(
+    job: FrayJob,
+    number: int,
+    *,
+    jobsets: Iterable[Manifest],
+    pods: Iterable[Manifest],
+    now: datetime,
+    nodes: Nodes = UNKNOWN_NODES,
+) -> Leftovers | None:
+    """Return what is left of the job's hosts although this attempt has none yet, None when nothing is.
+
+    `jobsets` and `pods` are those that carry the job's name. A JobSet of the attempt itself isn't left over:
+    it is adopted when its creation finds it. Pods of a deleted job of the same name count: hosts find each
+    other by names, and would find those. What stands on a node that can't end it isn't waited for, nor is
+    a JobSet that is deleted and held by nothing else.
+    """
+    running = [pod for pod in pods if _is_made_for_some(pod) and _runs(pod)]
+    living = [pod for pod in running if not _cannot_end(pod, nodes, now)]
+    held = {_jobset_uid(pod) for pod in running} - {_jobset_uid(pod) for pod in living}
+    going = tuple(
+        jobset
+        for jobset in jobsets
+        if is_owned(jobset, job)
+        and not is_jobset_of(jobset, job, number)
+        and is_jobset_finished(jobset) is None
+        and not (is_ending(jobset) and jobset["metadata"].get("uid") in held)
+    )
+    left = [f"JobSet {_describe(one, job)}" for one in going]
+    left = left or [f"pod {_describe(one, job)}" for one in living]
+    if not left:
+        return None
+    more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+    message = f"{left[0]}{more} must be gone before attempt {number} starts"
+    return Leftovers(going, Waiting(Reason.HOSTS_LEFT_OVER, message))
+
+
+def find_unrecorded(job: FrayJob, jobsets: Iterable[Manifest]) -> AttemptStatus | None:
+    """Return the attempt whose hosts there are although the status doesn't tell of it, None when it does.
+
+    Somebody has taken it from the status, or given it another number. What it was charged to before isn't
+    known any more, and when it ran only if it still is in the status by its JobSet's name.
+    """
+    numbers = {attempt.number for attempt in job.status.attempts}
+    last = job.status.attempts[-1] if job.status.attempts else None
+    going = [(_read_number(one, job), one) for one in jobsets if is_owned(one, job) and _goes_on(one)]
+    number, jobset = max(going, key=lambda found: found[0], default=(0, {}))
+    if not number or number in numbers:
+        return None
+    metadata = jobset["metadata"]
+    if last is not None and last.verdict is None:
+        renumbered = last.job_set == metadata["name"]
+        return last.model_copy(update={"number": number}) if renumbered else None
+    if last is not None and number < last.number:
+        return None
+    started = format_time(parse_time(metadata["creationTimestamp"]))
+    return AttemptStatus(number=number, job_set=metadata["name"], start_time=started)
+
+
+def _goes_on(jobset: Manifest) -> bool:
+    return is_jobset_finished(jobset) is None and not is_ending(jobset)
+
+
+def read_attempt_label(manifest: Manifest) -> int:
+    """Return the number of the attempt that an object says it is of, 0 when it says none."""
+    label = manifest["metadata"].get("labels", {}).get(LABEL_ATTEMPT, "")
+    return int(label) if label.isascii() and label.isdecimal() else 0
+
+
+def _read_number(jobset: Manifest, job: FrayJob) -> int:
+    """Return the number of a JobSet's attempt if label and name agree about it, else 0."""
+    number = read_attempt_label(jobset)
+    return number if number and jobset["metadata"]["name"] == _build_name(job, number) else 0
+
+
+def find_orphans(jobsets: Iterable[Manifest], *, living: Callable[[str], bool]) -> list[Manifest]:
+    """Return JobSets that Fray made and that nobody owns any more, but for those whose FrayJob is living.
+
+    The garbage collector passes them by when their FrayJob is deleted. What has any owner is left to it.
+    """
+    return [jobset for jobset in jobsets if _is_ownerless(jobset) and not living(get_job_uid(jobset) or "")]
+
+
+def get_job_uid(manifest: Manifest) -> str | None:
+    """Return the uid of the FrayJob that an object was made for, None for what Fray didn't make."""
+    labels = manifest["metadata"].get("labels", {})
+    uid: str | None = labels.get(LABEL_JOB_UID) if labels.get(LABEL_MANAGED_BY) == MANAGED_BY else None
+    return uid
+
+
+def _is_ownerless(jobset: Manifest) -> bool:
+    metadata = jobset["metadata"]
+    return get_job_uid(jobset) is not None and not metadata.get("ownerReferences") and not is_ending(jobset)
+
+
+def _describe(manifest: Manifest, job: FrayJob) -> str:
+    name, labels = manifest["metadata"]["name"], manifest["metadata"].get("labels", {})
+    if labels.get(LABEL_JOB_UID) not in (None, job.metadata.uid):
+        return f"{name} of a deleted job of this name"
+    return f"{name} of attempt {labels.get(LABEL_ATTEMPT, '?')}"
+
+
+def is_overdue(pod: Manifest, *, now: datetime) -> bool:
+    """Return whether a pod still runs, as far as one can see, some time after it was asked to end."""
+    return _runs(pod) and is_late(read_deletion(pod["metadata"]), now=now)
+
+
+def _runs(pod: Manifest) -> bool:
+    return pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+
+
+def _cannot_end(pod: Manifest, nodes: Nodes, now: datetime) -> bool:
+    node = pod.get("spec", {}).get("nodeName")
+    return nodes.cannot_end(node, read_deletion(pod["metadata"]), now=now)
+
+
+def _jobset_uid(pod: Manifest) -> str | None:
+    uid: str | None = pod["metadata"]["labels"].get(LABEL_JOBSET_UID)
+    return uid

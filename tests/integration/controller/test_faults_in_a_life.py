@@ -1,0 +1,134 @@
+"""Every request in a job's life fails once in every way that requests fail: the job ends as if none had.
+
+None of it may end the process: only what is wrong with the process itself would be mended by a restart.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from e2e.faulty_proxy import Call, Fault, FaultyProxy, Harm
+from fray.vocabulary import LABEL_JOB
+from tests.integration.controller.conftest import SettingsFor
+from tests.integration.controller.hands import Hands, eventually
+from tests.integration.controller.operator_thread import OperatorThread
+from tests.integration.controller.stories import (
+    STORIES,
+    SUCCESS,
+    End,
+    Life,
+    Story,
+    build_parent_name,
+    play,
+    read_ends,
+    read_whole_end,
+)
+
+pytestmark = pytest.mark.timeout(600)
+"""A story is played for each of its writes, or requests."""
+FAULTS = (
+    Fault(Harm.ANSWER, 409, "Conflict"),
+    Fault(Harm.ANSWER, 410, "Expired"),
+    Fault(Harm.ANSWER, 429, "TooManyRequests"),
+    Fault(Harm.ANSWER, 500, "InternalError"),
+    Fault(Harm.ANSWER, 503, "ServiceUnavailable"),
+    Fault(Harm.LIE, 504, "Timeout"),
+    Fault(Harm.CUT),
+    Fault(Harm.CUT_AFTER),
+    Fault(Harm.CUT_IN_BODY),
+    Fault(Harm.HANG),
+    Fault(Harm.HANG_AFTER),
+    Fault(Harm.DELAY),
+)
+UNANSWERED = (Harm.LIE, Harm.CUT_AFTER, Harm.CUT_IN_BODY, Harm.HANG_AFTER)
+"""An operator that can't know that its status was written doesn't tell events about it either."""
+REQUEST_SECONDS = 2.0
+
+
+class OneFaultEach:
+    """A rule by which each job suffers one fault at one of its requests."""
+
+    def __init__(self) -> None:
+        self.planned: dict[str, tuple[int, Fault]] = {}
+        self.calls: defaultdict[str, list[str]] = defaultdict(list)
+        self.suffered: dict[str, str] = {}
+
+    def __call__(self, call: Call) -> Fault | None:
+        name = _job_of(call)
+        if name is None:
+            return None
+        self.calls[name].append(call.what)
+        number, fault = self.planned.get(name, (0, None))
+        if len(self.calls[name]) != number:
+            return None
+        self.suffered[name] = f"{call.what} {fault}"
+        return fault
+
+
+def _job_of(call: Call) -> str | None:
+    """Return the name of the job, or its child, that a request is about; None for those of all jobs."""
+    parts = call.path.split("/")
+    if "frayjobs" in parts[:-1]:
+        found = parts[parts.index("frayjobs") + 1]
+    elif "jobsets" in parts[:-1]:
+        found = parts[parts.index("jobsets") + 1].rpartition("-a")[0]
+    else:
+        found = call.body.get("metadata", {}).get("labels", {}).get(LABEL_JOB)
+    return found and found.removesuffix(build_parent_name(""))
+
+
+def _faults_at(number: int, story: Story) -> tuple[Fault, ...]:
+    """All faults for each request of the plain story, three in turn for those of the longer ones."""
+    if story is SUCCESS:
+        return FAULTS
+    return tuple(FAULTS[(number * 3 + index) % len(FAULTS)] for index in range(3))
+
+
+def is_as_expected(end: End, expected: End, suffered: str) -> bool:
+    told_all = not suffered.startswith(tuple(f"PUT frayjobs/status {harm}" for harm in UNANSWERED))
+    events = end.events == expected.events if told_all else end.events <= expected.events
+    return (end.status, end.jobsets) == (expected.status, expected.jobsets) and events
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+def test_a_job_ends_the_same_whichever_of_its_requests_fails(
+    story: Story, proxy: FaultyProxy, hands: Hands, settings_for: SettingsFor, proxied: Path
+) -> None:
+    rule = proxy.rule = OneFaultEach()
+    operator = OperatorThread(proxied, settings_for(hands.namespace), request_seconds=REQUEST_SECONDS).start()
+
+    def keep_alive() -> None:
+        assert operator.alive, operator.failure
+
+    try:
+        unharmed = Life(hands, "unharmed", story)
+        play(hands, [unharmed], keep_alive=keep_alive)
+        expected = read_whole_end(hands, unharmed)
+        lives = []
+        for number in range(1, len(rule.calls["unharmed"]) + 1):
+            for index, fault in enumerate(_faults_at(number, story)):
+                name = f"hurt-{number}-{index}"
+                rule.planned[name] = (number, fault)
+                lives.append(Life(hands, name, story))
+        play(hands, lives, keep_alive=keep_alive)
+
+        def differences() -> list[str]:
+            found = read_ends(hands, lives)
+            return [
+                f"{rule.suffered.get(name)}: {end}"
+                for name, end in found.items()
+                if not is_as_expected(end, expected, rule.suffered.get(name, "nothing"))
+            ]
+
+        # The last event of a job may still be tried again.
+        eventually(lambda: not differences(), told=differences)
+        # Two changes that are seen at once are told at once: a life may need a request less than another.
+        assert len(rule.suffered) > 0.8 * len(lives)
+        hurt = {" ".join(told.split(" ")[:2]) for told in rule.suffered.values()}
+        assert hurt >= set(rule.calls["unharmed"])
+    finally:
+        operator.stop()
+    assert operator.failure is None

@@ -1,0 +1,89 @@
+"""/healthz of a leader: it fails while a watch is silent for too long, and only then.
+
+One for which kopf watches nothing ends.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from e2e.faulty_proxy import Call, Fault, FaultyProxy, Harm
+from fray_operator import process
+from fray_operator.process import UnwatchedKindError
+from tests.integration.controller.conftest import SettingsFor
+from tests.integration.controller.hands import Hands, eventually
+from tests.integration.controller.operator_subprocess import fetch, find_free_port
+from tests.integration.controller.operator_thread import OperatorThread
+
+
+def test_a_leader_whose_watch_is_silent_is_not_healthy_until_it_hears_again(
+    proxy: FaultyProxy,
+    proxied: Path,
+    hands: Hands,
+    settings_for: SettingsFor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    port = find_free_port()
+    operator = OperatorThread(proxied, settings_for(hands.namespace, http_port=port)).start()
+    try:
+        hands.submit("train")
+        jobset = hands.await_jobset("train-a1")
+        eventually(lambda: proxy.open_watches("pods"))
+        assert fetch(port, "/readyz") == (200, "ok")
+        assert fetch(port, "/healthz") == (200, "ok")
+        proxy.silence_watches("pods")
+        monkeypatch.setattr(process, "SILENCE_LIMIT_SECONDS", 0.5)
+        eventually(lambda: fetch(port, "/healthz")[0] == 503)
+        assert fetch(port, "/healthz")[1].startswith("a watch has been silent for ")
+        # Silent, but for no longer than is normal.
+        monkeypatch.setattr(process, "SILENCE_LIMIT_SECONDS", 300.0)
+        assert fetch(port, "/healthz") == (200, "ok")
+        proxy.cut_watches("pods")
+        hands.run_all(jobset)
+        hands.await_phase("train", "Running")
+        assert operator.alive, operator.failure
+    finally:
+        operator.stop()
+
+
+def test_a_leader_for_which_kopf_no_longer_watches_frayjobs_is_not_healthy(
+    kubeconfig: Path, hands: Hands, settings_for: SettingsFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = find_free_port()
+    operator = OperatorThread(kubeconfig, settings_for(hands.namespace, http_port=port)).start()
+    try:
+        hands.submit("train")
+        hands.await_jobset("train-a1")
+        assert fetch(port, "/healthz") == (200, "ok")
+        monkeypatch.setattr(process.Informer, "silent_seconds", 0.0)
+        monkeypatch.setattr(process, "SILENCE_LIMIT_SECONDS", 0.5)
+        eventually(lambda: fetch(port, "/healthz")[0] == 503)
+        assert fetch(port, "/healthz")[1].endswith(": that of frayjobs.fray.dev")
+        monkeypatch.setattr(process, "SILENCE_LIMIT_SECONDS", 300.0)
+        assert fetch(port, "/healthz") == (200, "ok")
+    finally:
+        operator.stop()
+
+
+def test_a_leader_for_which_kopf_found_no_frayjobs_ends(
+    proxy: FaultyProxy,
+    proxied: Path,
+    hands: Hands,
+    settings_for: SettingsFor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def without_group(call: Call) -> Fault | None:
+        gone = call.path.rstrip("/").endswith("/apis/fray.dev/v1alpha1")
+        return Fault(Harm.ANSWER, 404, "NotFound") if gone else None
+
+    monkeypatch.setattr(process, "BEGIN_SECONDS", 1.0)
+    proxy.rule = without_group
+    operator = OperatorThread(proxied, settings_for(hands.namespace)).start()
+    try:
+        operator.join()
+        assert isinstance(operator.failure, UnwatchedKindError)
+        assert "kopf doesn't watch frayjobs.fray.dev" in str(operator.failure)
+    finally:
+        operator.stop()

@@ -1,0 +1,184 @@
+"""A JobSet that Kueue suspends: why it waits, that it runs once admitted, that an eviction costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from e2e.cluster.build import module_source
+from fray.kube.resources import WORKLOADS
+from fray_operator import observe, workloads
+from tests.integration.controller.conftest import SettingsFor
+from tests.integration.controller.hands import Hands, Manifest, condition, now
+from tests.integration.controller.keep_alive import KeepAliveApi
+from tests.integration.controller.operator_thread import OperatorThread, run_operator
+from tests.integration.controller.test_transitions import attempt_of, await_deletion
+from tests.integration.frayjobs import CRD_COLLECTION, await_served
+
+pytestmark = pytest.mark.usefixtures("impatient_operator")
+
+CRD = "config/components/crd/bases/kueue.x-k8s.io_workloads.yaml"
+NO_QUOTA = "insufficient unused quota for pods in flavor default, 1 more needed"
+HELD = "Kueue has not admitted it to queue team"
+
+
+class Kueue:
+    """Plays Kueue for the JobSets of one namespace."""
+
+    def __init__(self, hands: Hands) -> None:
+        self.hands = hands
+        self.path = WORKLOADS[0].path(namespace=hands.namespace)
+
+    def hold(self, jobset: Manifest) -> None:
+        """Suspend a JobSet; Kueue's webhook does it before anybody has seen the JobSet."""
+        self.hands.suspend(jobset)
+        self._tell_suspended(jobset, "True")
+
+    def make_workload(self, jobset: Manifest) -> None:
+        """Make the Workload of a JobSet."""
+        metadata = jobset["metadata"]
+        owner = {"apiVersion": jobset["apiVersion"], "kind": "JobSet"}
+        (group,) = jobset["spec"]["replicatedJobs"]
+        template = group["template"]["spec"]["template"]
+        body = {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "Workload",
+            "metadata": {
+                "name": f"jobset-{metadata['name']}",
+                "labels": {"kueue.x-k8s.io/job-uid": metadata["uid"]},
+                "ownerReferences": [{**owner, "name": metadata["name"], "uid": metadata["uid"]}],
+            },
+            "spec": {
+                "queueName": metadata["labels"]["kueue.x-k8s.io/queue-name"],
+                "podSets": [{"name": group["name"], "count": group["replicas"], "template": template}],
+            },
+        }
+        created = self.hands.api.post(self.path, body)
+        assert created.ok, created.body
+
+    def tell(self, jobset: Manifest, kind: str, status: str, reason: str, message: str) -> None:
+        """Set the only condition of a JobSet's Workload."""
+        told = {"type": kind, "status": status, "reason": reason, "message": message}
+        path = f"{self.path}/jobset-{jobset['metadata']['name']}/status"
+        status_ = {"conditions": [told | {"lastTransitionTime": now()}]}
+        answer = self.hands.api.merge(path, {"status": status_})
+        assert answer.ok, answer.body
+
+    def admit(self, jobset: Manifest) -> Manifest:
+        """Let a JobSet run; returns it as it is now."""
+        path = f"{self.hands.jobsets}/{jobset['metadata']['name']}"
+        assert self.hands.api.merge(path, {"spec": {"suspend": False}}).ok
+        self._tell_suspended(jobset, "False")
+        admitted: Manifest = self.hands.api.get(path).body
+        return admitted
+
+    def _tell_suspended(self, jobset: Manifest, status: str) -> None:
+        told = {"type": "Suspended", "status": status, "reason": "SuspendedJobs", "message": ""}
+        path = f"{self.hands.jobsets}/{jobset['metadata']['name']}/status"
+        conditions = [told | {"lastTransitionTime": now()}]
+        assert self.hands.api.merge(path, {"status": {"conditions": conditions}}).ok
+
+
+@pytest.fixture(scope="module")
+def workload_crd(admin: KeepAliveApi) -> Iterator[None]:
+    """The server knows Workloads for as long as the tests of this file run."""
+    crd = yaml.safe_load((module_source("kueue") / CRD).read_text(encoding="utf-8"))
+    created = admin.post(CRD_COLLECTION, crd)
+    assert created.status == 201, created.body
+    path = f"{CRD_COLLECTION}/{crd['metadata']['name']}"
+    await_served(admin, path)
+    yield
+    assert admin.delete(path).ok
+
+
+@pytest.fixture
+def impatient_operator(
+    workload_crd: None,
+    kubeconfig: Path,
+    hands: Hands,
+    settings_for: SettingsFor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[OperatorThread]:
+    """An operator that looks ever again at what Kueue says."""
+    monkeypatch.setattr(observe, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(observe, "PATIENCE_CAP_SECONDS", 0.05)
+    monkeypatch.setattr(workloads, "SECONDS", 0.05)
+    # How long a Workload may take to appear before it is told to be missing.
+    monkeypatch.setattr(observe, "WORKLOADS_SECONDS", 600.0)
+    with run_operator(kubeconfig, settings_for(hands.namespace)) as running:
+        yield running
+
+
+@pytest.fixture
+def kueue(hands: Hands) -> Kueue:
+    """Kueue in the test's namespace."""
+    return Kueue(hands)
+
+
+def await_message(hands: Hands, message: str) -> None:
+    told = hands.await_job("train", lambda job: condition(job, "Scheduled").get("message") == message)
+    assert (told["status"]["phase"], told["status"]["reason"]) == ("Pending", "WaitingForQueue")
+
+
+def test_a_job_tells_why_it_waits_in_its_queue_and_runs_in_the_same_attempt(
+    hands: Hands, kueue: Kueue
+) -> None:
+    hands.submit("train", queue={"name": "team"}, timeouts={"pending": "1h"})
+    jobset = hands.await_jobset("train-a1")
+    kueue.hold(jobset)
+    await_message(hands, HELD)
+    kueue.make_workload(jobset)
+    kueue.tell(jobset, "QuotaReserved", "False", "Inadmissible", "LocalQueue team doesn't exist")
+    await_message(hands, f"{HELD}: LocalQueue team doesn't exist")
+    kueue.tell(jobset, "QuotaReserved", "False", "Pending", NO_QUOTA)
+    await_message(hands, f"{HELD}: {NO_QUOTA}")
+    assert hands.await_event("train", "WaitingForQueue")["type"] == "Normal"
+    hands.run_all(kueue.admit(jobset))
+    job = hands.await_phase("train", "Running")
+    assert [attempt["number"] for attempt in job["status"]["attempts"]] == [1]
+
+
+def test_an_eviction_names_kueue_and_its_reason_and_the_next_attempt_queues_again_uncharged(
+    hands: Hands, kueue: Kueue
+) -> None:
+    hands.submit("train", queue={"name": "team"})
+    jobset = hands.await_jobset("train-a1")
+    kueue.make_workload(jobset)
+    (pod,) = hands.run_all(jobset)
+    hands.await_phase("train", "Running")
+    # In Kueue's own order: it is told before the JobSet is suspended.
+    kueue.tell(jobset, "Evicted", "True", "Preempted", "Preempted to accommodate a workload")
+    kueue.hold(jobset)
+    hands.exit(pod, 143)
+    hands.finish_deletion(await_deletion(hands, "train-a1"))
+    second = hands.await_jobset("train-a2")
+    assert second["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+    job = hands.await_job("train", lambda job: job["status"]["attempt"] == 2)
+    attempt = attempt_of(job, 1)
+    assert (attempt["verdict"], attempt["reason"]) == ("Suspended", "Suspended")
+    assert attempt["message"] == (
+        "Kueue evicted it from queue team (Preempted: Preempted to accommodate a workload)"
+    )
+    assert job["status"]["retries"] == {"failuresUsed": 0, "preemptionsUsed": 0}
+
+
+def test_pods_that_end_by_an_eviction_before_it_is_seen_are_no_failure(hands: Hands, kueue: Kueue) -> None:
+    hands.submit("train", queue={"name": "team"})
+    jobset = hands.await_jobset("train-a1")
+    kueue.make_workload(jobset)
+    (pod,) = hands.run_all(jobset)
+    hands.await_phase("train", "Running")
+    hands.exit(pod, 143)
+    hands.await_phase("train", "Stopping")
+    kueue.tell(jobset, "Evicted", "True", "ClusterQueueStopped", "The ClusterQueue is stopped")
+    kueue.hold(jobset)
+    hands.finish_deletion(await_deletion(hands, "train-a1"))
+    hands.await_jobset("train-a2")
+    job = hands.job("train")
+    assert attempt_of(job, 1)["message"] == (
+        "Kueue evicted it from queue team (ClusterQueueStopped: The ClusterQueue is stopped)"
+    )
+    assert job["status"]["retries"] == {"failuresUsed": 0, "preemptionsUsed": 0}

@@ -1,0 +1,99 @@
+"""FrayJobs in a server in memory, worked on for an hour of virtual time by the operator's own parts.
+
+The caches hold what the operator itself wrote or read, since nothing is watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from fray.kube.api import Manifest
+from fray.kube.resources import FRAYJOBS, JOBSETS, PODS
+from fray.plan.settings import PlanSettings, RetryPolicy
+from fray_operator.act import Actor
+from fray_operator.informer import Informer, JobKey
+from fray_operator.jobs import JobStore
+from fray_operator.lease import Lease
+from fray_operator.metrics import Metrics
+from fray_operator.observe import Observer
+from fray_operator.queue import WorkQueue
+from fray_operator.reconcile import Reconciler
+from fray_operator.worker import work
+from tests.unit.controller.memory_server import MemoryApi, MemoryServer
+from tests.unit.controller.virtual_time import run
+
+__all__ = ["LONG_AGO", "Check", "frayjob", "passes", "reconcile_for_an_hour"]
+
+Check = Callable[[MemoryServer, Metrics, WorkQueue[JobKey]], None]
+
+LONG_AGO = "2026-01-31T11:00:00.000Z"
+POLICY = RetryPolicy(10, 360)
+
+
+def frayjob(name: str, *, spec: dict[str, Any] | None = None, **attempt: Any) -> Manifest:
+    begun = {"number": 1, "jobSet": f"{name}-a1", "startTime": LONG_AGO, **attempt}
+    return {
+        "apiVersion": "fray.dev/v1alpha1",
+        "kind": "FrayJob",
+        "metadata": {"name": name, "namespace": "default", "generation": 1},
+        "spec": {"entrypoint": {"command": ["train"]}, **(spec or {})},
+        "status": {"attempts": [begun]} if attempt else {},
+    }
+
+
+def reconcile_for_an_hour(
+    bodies: list[Manifest],
+    check: Check,
+    *,
+    prepare: Callable[[MemoryServer, Informer, Informer], None] = lambda _server, _jobsets, _pods: None,
+    read_nodes: bool = False,
+    policy: RetryPolicy = POLICY,
+) -> None:
+    """Work on these FrayJobs, then check what was done.
+
+    `prepare` may add to the server and to the caches of JobSets and pods before.
+    """
+
+    async def main() -> None:
+        server, jobs, metrics = MemoryServer(), JobStore(), Metrics()
+        api, queue = MemoryApi(server), WorkQueue[JobKey]()
+        lease = Lease(api, namespace="default", name="leader", identity="a", seconds=36_000)
+        await lease.acquire()
+        jobsets, pods = (
+            Informer(api, kind, namespace=None, on_change=queue.add, trim=lambda body: body)
+            for kind in (JOBSETS, PODS)
+        )
+        observer = Observer(
+            api, jobsets=lambda _: jobsets, pods=lambda _: pods, read_nodes=read_nodes, policy=policy
+        )
+        actor = Actor(api, lease, settings=PlanSettings(), remember=jobsets.remember, identity="a")
+        loop, start = asyncio.get_running_loop(), datetime.now(UTC)
+        reconciler = Reconciler(
+            jobs,
+            observer,
+            actor,
+            metrics,
+            policy=policy,
+            clock=lambda: start + timedelta(seconds=loop.time()),
+        )
+        for body in bodies:
+            stored = server.store(FRAYJOBS, body)
+            jobs.put(stored)
+            queue.add((stored["metadata"]["namespace"], stored["metadata"]["name"]))
+        prepare(server, jobsets, pods)
+        server.calls.clear()
+        task = asyncio.create_task(work(queue, reconciler, jobs, metrics))
+        await asyncio.sleep(3600)
+        assert not task.done()
+        check(server, metrics, queue)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run(main())
+
+
+def passes(metrics: Metrics, outcome: str) -> float:
+    return metrics.registry.get_sample_value("fray_reconciles_total", {"outcome": outcome}) or 0.0

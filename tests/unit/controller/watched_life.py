@@ -1,0 +1,147 @@
+"""The operator's own parts at work in virtual time over a server in memory, with all their watches.
+
+FrayJobs are watched by the operator's own handler, fed from the server instead of by kopf. It can be killed
+and started again. Nothing plays other controllers: a test does what they would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from fray.kube.api import Manifest
+from fray.kube.resources import FRAYJOBS, JOBSETS, LEASES, PODS
+from fray.plan.settings import PlanSettings, RetryPolicy
+from fray_operator.act import Actor
+from fray_operator.handlers import FrayJobWatch
+from fray_operator.informer import Informer, JobKey
+from fray_operator.jobs import JobStore
+from fray_operator.lease import Lease
+from fray_operator.metrics import Metrics
+from fray_operator.observe import Observer
+from fray_operator.queue import WorkQueue
+from fray_operator.reconcile import Reconciler
+from fray_operator.settings import OperatorSettings
+from fray_operator.worker import work
+from tests.unit.controller.memory_server import MemoryApi, MemoryServer
+from tests.unit.controller.virtual_time import run
+
+__all__ = ["WatchedLife", "live"]
+
+Handle = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class WatchedLife:
+    """A server, and an operator of it from `start` to `kill`; `api` is the operator's way to the server."""
+
+    def __init__(self) -> None:
+        self.server = MemoryServer()
+        self.api = MemoryApi(self.server)
+        self._begun = datetime.now(UTC)
+        self._tasks: list[asyncio.Task[None]] = []
+        self.jobs = JobStore()
+
+    def now(self) -> datetime:
+        """Return the operator's time."""
+        return self._begun + timedelta(seconds=asyncio.get_running_loop().time())
+
+    async def start(self) -> None:
+        """Start an operator."""
+        queue, metrics, api = WorkQueue[JobKey](), Metrics(), self.api
+        self.jobs = jobs = JobStore(queue.add)
+        lease = Lease(api, namespace="default", name="leader", identity="a", seconds=10_000_000)
+        await lease.acquire()
+        jobsets, pods = (
+            Informer(api, kind, namespace=None, on_change=queue.add, trim=lambda body: body)
+            for kind in (JOBSETS, PODS)
+        )
+        observer = Observer(api, jobsets=lambda _: jobsets, pods=lambda _: pods, read_nodes=False)
+        actor = Actor(api, lease, settings=PlanSettings(), remember=jobsets.remember, identity="a")
+        policy = RetryPolicy(10, 360)
+        reconciler = Reconciler(jobs, observer, actor, metrics, policy=policy, clock=self.now)
+        watch = FrayJobWatch(jobs, queue, OperatorSettings(), claim_signals=lambda: None)
+        parts = [jobsets.run(), pods.run(), self._feed(watch._on_event)]
+        parts += [work(queue, reconciler, jobs, metrics) for _ in range(2)]
+        self._tasks = [asyncio.create_task(part) for part in parts]
+
+    async def kill(self) -> None:
+        """End the operator at once."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def submit(self, name: str, **spec: Any) -> Manifest:
+        """Create a FrayJob."""
+        body = {
+            "apiVersion": "fray.dev/v1alpha1",
+            "kind": "FrayJob",
+            "metadata": {"name": name, "creationTimestamp": self.now().isoformat()},
+            "spec": {"entrypoint": {"command": ["train"]}, **spec},
+        }
+        return self.server.store(FRAYJOBS, body)
+
+    def edit(self, name: str, **spec: Any) -> None:
+        """Change the spec of a FrayJob; None removes a field."""
+        body = self.require(name)
+        changed = body["spec"] | spec
+        body["spec"] = {key: value for key, value in changed.items() if value is not None}
+        self.server.replace(FRAYJOBS, body, "")
+
+    def finish(self, name: str, kind: str = "Succeeded", **status: Any) -> None:
+        """Write the status of a FrayJob that has ended, as an operator would."""
+        time = {"completionTime": self.now().isoformat(), "phase": kind}
+        told = {"status": "True", "reason": "Completed", "lastTransitionTime": self.now().isoformat()}
+        conditions = [{"type": each, **told} for each in ("Finished", kind)]
+        status = {**time, "conditions": conditions, **status}
+        self.server.store(FRAYJOBS, {**self.require(name), "status": status})
+
+    def find(self, name: str) -> Manifest | None:
+        """Return a FrayJob; None when it is gone, or goes as soon as all it owns is gone."""
+        body = self.server.find(FRAYJOBS, name)
+        return None if body is None or "deletionTimestamp" in body["metadata"] else body
+
+    def require(self, name: str) -> Manifest:
+        """Return a FrayJob that must be there."""
+        body = self.find(name)
+        assert body is not None, name
+        return body
+
+    def message(self, name: str, kind: str) -> str | None:
+        """Return what a condition of a FrayJob says, None when it has none of the kind."""
+        conditions = self.require(name).get("status", {}).get("conditions", [])
+        return next((str(c["message"]) for c in conditions if c["type"] == kind), None)
+
+    def calls(self) -> Counter[str]:
+        """Return how often each call was sent since this was asked last; without watches and the Lease."""
+        counted = Counter(
+            f"{call.method} {call.resource.plural} {call.name}".strip()
+            for call in self.server.calls
+            if call.resource != LEASES and call.method != "WATCH"
+        )
+        self.server.calls.clear()
+        return counted
+
+    async def _feed(self, handle: Handle) -> None:
+        async for page in self.api.list_pages(FRAYJOBS):
+            for item in page.items:
+                await handle({"type": None, "object": item})
+            version = page.resource_version
+        async for event in self.api.watch(FRAYJOBS, resource_version=version):
+            await handle({"type": event.type, "object": event.object})
+
+
+def live(story: Callable[[WatchedLife], Awaitable[None]]) -> None:
+    """Run a story in virtual time; the operator of its life is killed at the end."""
+
+    async def main() -> None:
+        life = WatchedLife()
+        try:
+            await story(life)
+            assert not [task for task in life._tasks if task.done()]
+        finally:
+            await life.kill()
+
+    run(main())
