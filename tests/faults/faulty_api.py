@@ -1,0 +1,234 @@
+"""`KubeApi` over the server in memory, as one process sees it through a network that does what networks do.
+
+A request that was sent arrives although its sender has died or given up meanwhile, and a process that was
+killed neither sends nor hears anything any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NoReturn, TypeVar
+
+from fray.kube.api import Manifest, Page, Propagation, WatchEvent
+from fray.kube.client import REQUEST_SECONDS, WATCH_SECONDS, WATCH_SILENCE_SECONDS
+from fray.kube.errors import ApiError, UnreachableError, build_api_error
+from fray.kube.resources import Resource
+from tests.faults.chaos import Chaos, Harm, WatchHarm
+from tests.unit.controller.memory_server import Call, MemoryServer, Selection, Watch
+
+__all__ = ["FaultyApi"]
+
+Result = TypeVar("Result")
+
+ANSWERS = {
+    Harm.CONFLICT: (409, "Conflict"),
+    Harm.EXPIRED: (410, "Expired"),
+    Harm.THROTTLED: (429, "TooManyRequests"),
+    Harm.FAILED: (500, "InternalError"),
+    Harm.UNAVAILABLE: (503, "ServiceUnavailable"),
+    Harm.LIE: (504, "Timeout"),
+}
+CARRIED_OUT = (None, Harm.LIE, Harm.CUT_AFTER, Harm.HANG_AFTER, Harm.LATE, Harm.ORPHANED)
+BOOKMARK_SECONDS = 60.0
+
+
+class FaultyApi:
+    """The API of one process; `on_kill` ends that.
+
+    `on_send` is told of every request that leaves it, `on_unchanged` of writes that changed nothing.
+    """
+
+    def __init__(
+        self,
+        server: MemoryServer,
+        chaos: Chaos,
+        *,
+        on_send: Callable[[Call], None],
+        on_unchanged: Callable[[Call], None],
+        on_kill: Callable[[], None],
+    ) -> None:
+        self._server, self._chaos, self._on_kill = server, chaos, on_kill
+        self._on_send, self._on_unchanged = on_send, on_unchanged
+        self.dead = False
+
+    async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Manifest:
+        act = functools.partial(self._server.get, resource, name, namespace)
+        return await self._call(Call("GET", resource, name), act)
+
+    async def list_pages(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 500,
+    ) -> AsyncIterator[Page]:
+        act = functools.partial(self._server.select, resource, namespace, labels, fields)
+        items, version = await self._call(Call("LIST", resource, ""), act)
+        # All pages are of the version of the first.
+        yield Page(items[:limit], version)
+        for start in range(limit, len(items), limit):
+            page = functools.partial(Page, items[start : start + limit], version)
+            yield await self._call(Call("LIST", resource, ""), page)
+
+    async def watch(
+        self, resource: Resource, *, resource_version: str, namespace: str | None = None, labels: str = ""
+    ) -> AsyncIterator[WatchEvent]:
+        act = functools.partial(
+            self._server.open_watch, Selection(resource, namespace, labels), resource_version
+        )
+        watch = await self._call(Call("WATCH", resource, ""), act)
+        try:
+            async for event in self._follow(resource, watch):
+                self._check()
+                yield event
+        finally:
+            self._server.close_watch(watch)
+
+    async def create(self, resource: Resource, body: Manifest, *, namespace: str | None = None) -> Manifest:
+        act = functools.partial(self._server.create, resource, body, namespace)
+        return await self._call(Call("POST", resource, body["metadata"]["name"]), act)
+
+    async def replace(self, resource: Resource, body: Manifest, *, subresource: str = "") -> Manifest:
+        act = functools.partial(self._server.replace, resource, body, subresource)
+        return await self._call(Call("PUT", resource, body["metadata"]["name"]), act)
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: Propagation = "Background",
+    ) -> None:
+        act = functools.partial(
+            self._server.delete,
+            resource,
+            name,
+            namespace,
+            uid=uid,
+            resource_version=resource_version,
+            propagation=propagation,
+        )
+        await self._call(Call("DELETE", resource, name), act)
+
+    async def read_log(self, pod: str, *, namespace: str, container: str, tail_lines: int) -> str:
+        raise NotImplementedError
+
+    async def _follow(self, resource: Resource, watch: Watch) -> AsyncIterator[WatchEvent]:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + WATCH_SECONDS
+        while True:
+            try:
+                async with asyncio.timeout(min(BOOKMARK_SECONDS, end - loop.time())):
+                    event = await watch.events.get()
+            except TimeoutError:
+                yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": self._server.version}})
+                if loop.time() >= end:
+                    return
+                continue
+            await self._harm(resource)
+            if event is None:
+                return
+            yield event
+
+    async def _harm(self, resource: Resource) -> None:
+        """Let happen what happens to a watch before its next event."""
+        request = f"WATCH {resource}"
+        match self._chaos.watch_harm(resource):
+            case WatchHarm.CUT:
+                raise UnreachableError(request, 0, "ClientPayloadError", "cut")
+            case WatchHarm.SILENCE:
+                await asyncio.sleep(WATCH_SILENCE_SECONDS)
+                raise UnreachableError(request, 0, "TimeoutError", "silent")
+            case WatchHarm.EXPIRED:
+                raise _error(request, 410, "Expired")
+            case WatchHarm.FAILED:
+                raise _error(request, 500, "InternalError")
+            case WatchHarm.LAG:
+                await asyncio.sleep(self._chaos.lateness())
+            case None:
+                await asyncio.sleep(self._chaos.latency())
+
+    async def _call(self, call: Call, act: Callable[[], Result]) -> Result:
+        self._check()
+        self._on_send(call)
+        dies = self._chaos.kill(call)
+        if dies == "before":
+            self._die(call)
+        harm = None if dies else self._chaos.harm(call)
+        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        deliver = functools.partial(self._deliver, call, act, answer, harm, dies=dies is not None)
+        delay = self._chaos.orphan_lateness(call) if harm is Harm.ORPHANED else self._chaos.latency()
+        if harm is Harm.LATE:
+            delay += self._chaos.lateness()
+        asyncio.get_running_loop().call_later(delay, deliver)
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                result = await answer
+        except TimeoutError as late:
+            raise UnreachableError(f"{call.method} {call.resource}", 0, "TimeoutError", "") from late
+        await asyncio.sleep(self._chaos.lateness() if harm is Harm.LATE else self._chaos.latency())
+        self._check()
+        return result
+
+    def _deliver(
+        self,
+        call: Call,
+        act: Callable[[], Any],
+        answer: asyncio.Future[Any],
+        harm: Harm | None,
+        *,
+        dies: bool,
+    ) -> None:
+        """Have the request arrive, or not, and its answer be on the way, or not."""
+        request = f"{call.method} {call.resource}"
+        result: Any = None
+        error: ApiError | None = None
+        if harm in CARRIED_OUT:
+            self._server.calls.append(call)
+            before = self._server.version
+            try:
+                result = act()
+                if call.method == "PUT" and self._server.version == before:
+                    self._on_unchanged(call)
+            except ApiError as refused:
+                error = refused
+        if dies:
+            self._end()
+            error = UnreachableError(request, 0, "Dead", "the process was killed")
+        elif harm in ANSWERS:
+            after = self._chaos.retry_after() if harm is Harm.THROTTLED else None
+            error = _error(request, *ANSWERS[harm], retry_after_seconds=after)
+        elif harm in (Harm.CUT, Harm.CUT_AFTER):
+            error = UnreachableError(request, 0, "ServerDisconnectedError", "cut")
+        elif harm in (Harm.HANG, Harm.HANG_AFTER):
+            return
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(result)
+
+    def _die(self, call: Call) -> NoReturn:
+        self._end()
+        raise UnreachableError(f"{call.method} {call.resource}", 0, "Dead", "the process was killed")
+
+    def _end(self) -> None:
+        self.dead = True
+        self._on_kill()
+
+    def _check(self) -> None:
+        if self.dead:
+            raise UnreachableError("any request", 0, "Dead", "the process was killed")
+
+
+def _error(request: str, status: int, reason: str, *, retry_after_seconds: float | None = None) -> ApiError:
+    body = {"kind": "Status", "reason": reason, "message": "injected"}
+    return build_api_error(request, status, body, retry_after_seconds=retry_after_seconds)

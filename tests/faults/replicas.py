@@ -1,0 +1,205 @@
+"""Two replicas of the operator, whole but for sockets: killed, told to stop, and started again.
+
+kopf and the probes talk to sockets, so they are replaced; all else is the operator's own, as
+`OperatorProcess` assembles it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from fray.kube.api import KubeApi
+from fray.kube.errors import (
+    ApiError,
+    ExpiredError,
+    ForbiddenError,
+    ServerError,
+    ThrottledError,
+    UnreachableError,
+)
+from fray.kube.resources import FRAYJOBS
+from fray_operator.handlers import FrayJobWatch
+from fray_operator.lease import LeaseLostError
+from fray_operator.metrics import Metrics
+from fray_operator.process import OperatorProcess
+from fray_operator.reconcile import Reconciler
+from fray_operator.settings import OperatorSettings
+from tests.faults.chaos import Chaos
+from tests.faults.faulty_api import FaultyApi
+from tests.faults.invariants import Invariants
+from tests.unit.controller.memory_server import Call, MemoryServer
+
+__all__ = ["Replica", "WatchGaveUpError"]
+
+KOPF_BACKOFFS = (1, 1, 2, 3, 5, 8, 13, 21)
+"""`networking.error_backoffs` of kopf 1.45."""
+KOPF_RECONNECT_SECONDS = 0.1
+KOPF_TRIES_AGAIN = (UnreachableError, ServerError, ForbiddenError, ThrottledError)
+
+
+class WatchGaveUpError(Exception):
+    """kopf ends the process: an error that it doesn't try again on, or for the last time."""
+
+
+class _FrayJobWatch(FrayJobWatch):
+    """kopf's stream of FrayJobs (kopf/_cogs/clients/watching.py), handed to the operator's own handler.
+
+    Objects of a list come without a type, and nothing tells of those that are missing from it.
+    """
+
+    api: KubeApi
+
+    async def run(self) -> None:
+        while True:
+            with contextlib.suppress(UnreachableError):
+                await self._list_and_watch()
+            await asyncio.sleep(KOPF_RECONNECT_SECONDS)
+
+    async def _list_and_watch(self) -> None:
+        version = ""
+        for page in await self._tried(self._read_list):
+            for body in page.items:
+                await self._on_event({"type": None, "object": body})
+            version = page.resource_version
+        while True:
+            self._hear()
+            try:
+                async for event in self.api.watch(FRAYJOBS, resource_version=version):
+                    version = event.object["metadata"]["resourceVersion"]
+                    if event.type != "BOOKMARK":
+                        await self._on_event({"type": event.type, "object": event.object})
+            except ExpiredError:
+                return
+            except UnreachableError:
+                await asyncio.sleep(KOPF_RECONNECT_SECONDS)
+            except ThrottledError as busy:
+                await asyncio.sleep(busy.retry_after_seconds or 1.0)
+            except ApiError as error:
+                raise WatchGaveUpError(str(error)) from error
+
+    async def _read_list(self) -> Any:
+        self._hear()
+        return [page async for page in self.api.list_pages(FRAYJOBS)]
+
+    async def _tried(self, read: Callable[[], Any]) -> Any:
+        for pause in KOPF_BACKOFFS:
+            try:
+                return await read()
+            except KOPF_TRIES_AGAIN as error:
+                await asyncio.sleep(max(pause, error.retry_after_seconds or 0.0))
+            except ApiError as error:
+                raise WatchGaveUpError(str(error)) from error
+        try:
+            return await read()
+        except ServerError as error:
+            raise WatchGaveUpError(str(error)) from error
+
+
+class _Health:
+    """Probes that nobody asks."""
+
+    ready = False
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class _Process(OperatorProcess):
+    """An operator without sockets, whose clock is the cluster's."""
+
+    def __init__(
+        self, api: KubeApi, settings: OperatorSettings, metrics: Metrics, clock: Callable[[], datetime]
+    ) -> None:
+        super().__init__(api, settings, metrics)
+        self._health: Any = _Health()
+        watch = _FrayJobWatch(self._jobs, self._queue, settings, claim_signals=lambda: None)
+        watch.api = api
+        self._watch, self._wall_clock = watch, clock
+
+    @property
+    def identity(self) -> str:
+        return self._identity
+
+    def _build_reconciler(self) -> Reconciler:
+        reconciler = super()._build_reconciler()
+        reconciler._clock = self._wall_clock
+        return reconciler
+
+
+class Replica:
+    """One replica: a process, and the next one when that has ended. `endings` counts how they ended."""
+
+    def __init__(
+        self,
+        server: MemoryServer,
+        chaos: Chaos,
+        invariants: Invariants,
+        *,
+        rng: random.Random,
+        settings: OperatorSettings,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._server, self._chaos, self._invariants = server, chaos, invariants
+        self._rng, self._settings, self._clock = rng, settings, clock
+        self._process: _Process | None = None
+        self.endings: Counter[str] = Counter()
+
+    def stop(self) -> None:
+        """Tell the process that runs to stop, as SIGTERM does."""
+        if self._process is not None:
+            self._process.stop()
+
+    async def run(self) -> None:
+        """Run for ever; raises what no process may end by."""
+        await asyncio.sleep(self._rng.uniform(0.0, 5.0))
+        while True:
+            self.endings[await self._run_once()] += 1
+            await asyncio.sleep(self._rng.choice([0.1, 5.0, 20.0]) * self._rng.random())
+
+    async def _run_once(self) -> str:
+        metrics = Metrics()
+        killed = asyncio.Event()
+        task: asyncio.Task[None] | None = None
+
+        def on_kill() -> None:
+            killed.set()
+            assert task is not None
+            task.cancel()
+
+        def on_send(call: Call) -> None:
+            self._invariants.on_send(call, sender=process.identity)
+
+        unchanged = self._invariants.on_unchanged
+        api = FaultyApi(self._server, self._chaos, on_send=on_send, on_unchanged=unchanged, on_kill=on_kill)
+        process = self._process = _Process(api, self._settings, metrics, self._clock)
+        task = asyncio.create_task(process.run())
+        try:
+            await asyncio.wait([task])
+        finally:
+            self._process = None
+            api.dead = True
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+        if bugs := metrics.registry.get_sample_value("fray_reconciles_total", {"outcome": "error"}):
+            self._invariants.tell(f"{bugs:.0f} passes ended by a bug of the operator")
+        if killed.is_set():
+            return "killed"
+        try:
+            task.result()
+        except LeaseLostError:
+            return "lease lost"
+        except WatchGaveUpError:
+            return "watch given up"
+        return "stopped"
+
+
+logging.getLogger("fray_operator").addHandler(logging.NullHandler())
