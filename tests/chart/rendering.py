@@ -36,8 +36,7 @@ def helm_program() -> str:
 
 def run_helm(*arguments: str, stdin: str = "") -> str:
     """Standard output of helm. Raises HelmRefusedError with its standard error when it fails."""
-    # The version must be said: helm's own default depends on how it was built.
-    command = [helm_program(), *arguments, "--kube-version=1.34.1-gke.1000000"]
+    command = [helm_program(), *arguments]
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=30)
     if done.returncode != 0:
         raise HelmRefusedError(done.stderr + done.stdout)
@@ -48,7 +47,12 @@ def render(
     values: Object | None = None, *, namespace: str = NAMESPACE, release: str = RELEASE
 ) -> list[Object]:
     """All objects that an installation with these values creates."""
-    return list(yaml.safe_load_all(_render(json.dumps(values or {}), namespace, release)))
+    return list(yaml.safe_load_all(render_text(values, namespace=namespace, release=release)))
+
+
+def render_text(values: Object | None = None, *, namespace: str = NAMESPACE, release: str = RELEASE) -> str:
+    """What helm prints for these values; it has found it to be YAML by then."""
+    return _render(json.dumps(values or {}), namespace, release)
 
 
 @functools.cache

@@ -47,4 +47,18 @@ def test_further_namespaces_are_added_to_those_there_are(tmp_path: Path) -> None
 
 def test_rights_left_to_an_administrator_are_mentioned(tmp_path: Path) -> None:
     notes = render_notes(tmp_path, {"rbac": {"create": False}}, apis=(JOBSET_API,))
-    assert "account fray-operator needs the rights" in notes
+    assert "accounts fray-operator and fray-job need the\nrights" in notes
+
+
+def test_accounts_that_the_chart_does_not_make_are_not_said_to_exist(tmp_path: Path) -> None:
+    ours = render_notes(tmp_path, apis=(JOBSET_API,))
+    assert "account fray-job, which exists in: default" in ours
+    theirs = render_notes(tmp_path, {"jobs": {"serviceAccount": {"create": False}}}, apis=(JOBSET_API,))
+    assert "account fray-job, which you have to make in: default" in theirs
+
+
+def test_an_image_that_no_registry_has_is_mentioned(tmp_path: Path) -> None:
+    words = "has to be on the nodes already"
+    assert f"the image fray-operator:0.1.0 {words}" in render_notes(tmp_path)
+    assert words not in render_notes(tmp_path, {"registry": "r.example/a"})
+    assert words not in render_notes(tmp_path, {"image": {"repository": "r.example/op"}})

@@ -42,6 +42,9 @@ def test_every_value_reaches_the_operator() -> None:
         "jobs": {"serviceAccount": {"name": "worker"}},
         "leaseSeconds": 30,
         "backoff": {"seconds": 0.5, "capSeconds": 86400},
+        "avoidSeconds": 0,
+        "settleSeconds": 0,
+        "unreachableSeconds": 300,
         "metadataServer": False,
         "httpPort": 9090,
         "logLevel": "DEBUG",
@@ -59,6 +62,9 @@ def test_every_value_reaches_the_operator() -> None:
         http_port=9090,
         backoff_seconds=0.5,
         backoff_cap_seconds=86400.0,
+        avoid_seconds=0.0,
+        settle_seconds=0.0,
+        unreachable_seconds=300.0,
         workers=3,
         log_level="DEBUG",
     )
@@ -142,7 +148,11 @@ def test_placement_and_resources_can_be_set() -> None:
     toleration = {"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}
     values = {
         "affinity": {
-            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "Exists"}]}]
+                }
+            }
         },
         "nodeSelector": {"pool": "system"},
         "tolerations": [toleration],

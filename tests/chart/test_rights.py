@@ -18,10 +18,11 @@ def grants(table: dict[str, str], name: str = "") -> set[tuple[str, str, str]]:
 
 OPERATOR = grants(
     {
-        "fray.dev/frayjobs": "get list watch",
+        "fray.dev/frayjobs": "get list watch update delete",
         "fray.dev/frayjobs/status": "update",
         "fray.dev/frayjobs/finalizers": "update",
         "jobset.x-k8s.io/jobsets": "get list watch create delete",
+        "batch/jobs": "list",
         "pods": "list watch",
         "events": "list create",
     }
@@ -54,7 +55,9 @@ def subjects(binding: dict[str, Any]) -> list[tuple[str, str]]:
 
 def test_cluster_wide_operator_has_exactly_these_rights() -> None:
     objects = render()
-    assert rights(find(objects, "ClusterRole", "fray-operator")) == OPERATOR | grants({"nodes": "list"})
+    assert rights(find(objects, "ClusterRole", "fray-operator")) == OPERATOR | grants(
+        {"nodes": "list", "kueue.x-k8s.io/workloads": "list"}
+    )
     binding = find(objects, "ClusterRoleBinding")
     assert binding["roleRef"]["name"] == "fray-operator"
     assert subjects(binding) == [(NAMESPACE, "fray-operator")]

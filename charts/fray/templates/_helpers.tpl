@@ -3,9 +3,15 @@
 {{ .Release.Name | trunc 54 | trimSuffix "-" }}-operator
 {{- end }}
 
+{{/* Name of the Service of metrics. A Service's is shorter than others, has no dots and begins with a letter. */}}
+{{- define "fray.metricsService" -}}
+{{- $release := regexReplaceAll "^([0-9])" .Release.Name "fray-${1}" | replace "." "-" -}}
+{{ $release | trunc 46 | trimSuffix "-" }}-operator-metrics
+{{- end }}
+
 {{- define "fray.selectorLabels" -}}
 app.kubernetes.io/name: fray-operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "fray.labels" -}}
@@ -49,6 +55,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - apiGroups: [fray.dev]
   resources: [frayjobs]
   verbs: [get, list, watch]
+# Jobs that another one launched are stopped when it fails, and finished ones deleted when their time has come.
+- apiGroups: [fray.dev]
+  resources: [frayjobs]
+  verbs: [update, delete]
 - apiGroups: [fray.dev]
   resources: [frayjobs/status]
   verbs: [update]
@@ -60,37 +70,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - apiGroups: [jobset.x-k8s.io]
   resources: [jobsets]
   verbs: [get, list, watch, create, delete]
+# A Job keeps the evidence of an eviction whose pods are gone.
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [list]
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch]
 - apiGroups: [""]
   resources: [events]
   verbs: [list, create]
-{{- end }}
-
-{{/* Refuse what the schema can't see, with what to do instead. */}}
-{{- define "fray.validate" -}}
-{{- if and (eq .Values.scope "namespace") (without .Values.jobs.namespaces .Release.Namespace) }}
-{{- fail (printf "jobs.namespaces: with scope=namespace jobs run in the release's namespace %q and nowhere else; leave it empty, or install with scope=cluster" .Release.Namespace) }}
-{{- end }}
-{{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
-{{- fail "serviceAccount.name: name the existing account to use, since serviceAccount.create is false" }}
-{{- end }}
-{{- if gt (float64 .Values.backoff.seconds) (float64 .Values.backoff.capSeconds) }}
-{{- fail (printf "backoff.capSeconds: must be at least backoff.seconds (%v), it is %v" .Values.backoff.seconds .Values.backoff.capSeconds) }}
-{{- end }}
-{{- if and .Values.serviceMonitor.enabled (not .Values.metricsService.enabled) }}
-{{- fail "serviceMonitor.enabled: needs metricsService.enabled=true, since Prometheus finds the operator through that Service" }}
-{{- end }}
-{{- $ours := dict "FRAY_NAMESPACES" "scope" "FRAY_READ_NODES" "scope" "FRAY_RUNTIME_IMAGE" "runtimeImage" "FRAY_SERVICE_ACCOUNT" "jobs.serviceAccount.name" "FRAY_METADATA_SERVER" "metadataServer" "FRAY_LEASE_SECONDS" "leaseSeconds" "FRAY_BACKOFF_SECONDS" "backoff.seconds" "FRAY_BACKOFF_CAP_SECONDS" "backoff.capSeconds" "FRAY_HTTP_PORT" "httpPort" "FRAY_LOG_LEVEL" "logLevel" }}
-{{- range .Values.extraEnv }}
-{{- with get $ours .name }}
-{{- fail (printf "extraEnv: set the value %s instead, the chart makes a variable of it" .) }}
-{{- end }}
-{{- if has .name (list "FRAY_LEASE_NAME" "FRAY_LEASE_NAMESPACE" "FRAY_POD_NAME") }}
-{{- fail (printf "extraEnv: %s is the chart's own: the operator's rights are made for it" .name) }}
-{{- end }}
-{{- end }}
 {{- end }}
 
 {{/* The same for every release, so that two of them in one namespace can't both lead. */}}
@@ -101,7 +90,7 @@ fray-operator
 {{/* Labels of what is made for jobs: not the operator's name, so that no selector takes one for the other. */}}
 {{- define "fray.jobLabels" -}}
 app.kubernetes.io/name: fray-job
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/part-of: fray
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
