@@ -19,15 +19,12 @@ from e2e.release import Helm, Release
 
 __all__ = ["build_kubectl", "build_release", "load_images", "open_cluster"]
 
-OPTIONS = provider.Options(gpu_hosts=2)
-"""What is needed beside the two TPU pools."""
-
 Progress = Callable[[str], None]
 
 
 def open_cluster(progress: Progress) -> Layout:
     """Make the cluster or find it; returns its hosts. Raises ClusterError."""
-    require_test_cluster(provider.up(OPTIONS, progress=progress))
+    require_test_cluster(provider.up(provider.Options(), progress=progress))
     return provider.current_layout()
 
 
@@ -48,4 +45,6 @@ def build_release(kubectl: Kubectl, archives: Mapping[str, Path], folder: Path) 
     helm = Helm(build(["helm"])["helm"], KUBECONFIG, folder)
     # The tag of an image stays the same while the checkout changes: pods must be replaced anyway.
     digest = image_id(archives["fray-operator"]).removesuffix(".json")[-16:]
-    return Release(helm, kubectl, values=("--create-namespace", f"--set=podAnnotations.image={digest}"))
+    return Release(
+        helm, kubectl, values=("--create-namespace", f"--set-string=podAnnotations.image={digest}")
+    )

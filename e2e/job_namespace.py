@@ -35,6 +35,7 @@ __all__ = [
     "build_shell",
     "open_job_namespace",
     "place",
+    "remove_namespaces",
     "until_told",
 ]
 
@@ -162,6 +163,11 @@ class JobNamespace:
             return self.kubectl(*words)
         except CommandError as error:
             return str(error)
+
+
+def remove_namespaces(kubectl: Kubectl) -> None:
+    """Remove all namespaces of tests, and wait until they are gone. Raises CommandError."""
+    kubectl("delete", "namespaces", f"--selector={NAMESPACE_LABEL}", "--timeout=120s", seconds=150)
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from e2e.cluster.command import run
 from e2e.cluster.errors import CommandError
-from e2e.cluster.versions import part_named
 from e2e.kubectl import Kubectl
 
 __all__ = ["CHART", "OPERATOR", "SYSTEM", "Helm", "Release"]
@@ -25,9 +24,12 @@ OPERATOR = "app.kubernetes.io/name=fray-operator"
 HELM_SECONDS = 180.0
 
 _TEST_VALUES = (
-    # The nodes have no metadata server, and nobody wants to wait ten seconds between two attempts.
+    # The nodes have no metadata server, and nobody wants to wait ten seconds between two attempts, nor a
+    # minute for hosts on a node that is silent.
     "--set=metadataServer=false",
     "--set=backoff.seconds=1",
+    "--set=settleSeconds=2",
+    "--set=unreachableSeconds=10",
 )
 
 
@@ -85,11 +87,7 @@ class Release:
         """One file of the chart, rendered. Raises CommandError."""
         return self.helm(
             *("template", self.name, str(CHART), f"--namespace={self.namespace}"),
-            *(
-                f"--kube-version={part_named('kubernetes').version}",
-                f"--show-only=templates/{template}",
-                *more,
-            ),
+            *(f"--show-only=templates/{template}", *more),
         )
 
     def is_ready(self) -> bool:

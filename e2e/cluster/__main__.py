@@ -29,13 +29,18 @@ def _parser() -> argparse.ArgumentParser:
     pinner = commands.add_parser("pin", help="write modules/PART/ again after a change of versions.toml")
     pinner.add_argument("parts", nargs="*", help="default: all")
     upper = commands.add_parser("up", help=f"make a whole cluster, or find it; {provider.SETTING}=kind|local")
-    upper.add_argument("--cpu-hosts", type=int, default=0, help="hosts for ordinary pods beside the first")
-    upper.add_argument("--gpu-hosts", type=int, default=0, help="hosts of eight H100 each")
+    shape = provider.Options()
+    for name, default, what in (
+        ("--cpu-hosts", shape.cpu_hosts, "hosts for ordinary pods beside the first"),
+        ("--gpu-hosts", shape.gpu_hosts, "hosts of eight H100 each"),
+    ):
+        upper.add_argument(name, type=int, default=default, help=f"{what} (default: %(default)s)")
     commands.add_parser("down", help="remove the cluster and every trace of it")
     commands.add_parser("status", help="say what works; exit code 1 unless all of it does")
     fake = commands.add_parser("fake-nodes", help="give the cluster exactly so many nodes that KWOK imitates")
     fake.add_argument("--tpu-pools", type=int, default=0, help="v5p-16 pools of two nodes each")
     fake.add_argument("--cpu-nodes", type=int, default=0)
+    commands.add_parser("kueue", help="give the cluster Kueue, for namespaces labelled fray.test/kueue=true")
     enter = commands.add_parser(
         "enter", help="run a command on a host, with its network and mounts (provider local)"
     )
@@ -64,6 +69,8 @@ def _run(options: argparse.Namespace) -> int:
             return 0 if all(health.values()) else 1
         case "fake-nodes":
             provider.set_fake_nodes(tpu_pools=options.tpu_pools, cpu_nodes=options.cpu_nodes, progress=_say)
+        case "kueue":
+            provider.install_kueue(progress=_say)
         case "enter":
             command = [*enter_command(options.host), *(options.words or ["sh"])]
             os.execvp(command[0], command)

@@ -1,9 +1,12 @@
-"""Install what a usable cluster has beyond Kubernetes itself: names (CoreDNS) and JobSet, each waited for."""
+"""Install what a usable cluster has beyond Kubernetes itself: names (CoreDNS) and JobSet, each waited for.
+
+What only some scenarios need is installed by modules of its own (`kueue`, `fake_nodes`).
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,16 @@ from e2e.cluster.command import await_condition, run
 from e2e.cluster.images import coredns_image, jobset_image
 from e2e.cluster.layout import DNS_ADDRESS
 
-__all__ = ["await_coredns", "await_jobset", "install_coredns", "install_jobset", "is_jobset_serving"]
+__all__ = [
+    "await_coredns",
+    "await_jobset",
+    "build_probe",
+    "describe_pods",
+    "install_chart",
+    "install_coredns",
+    "install_jobset",
+    "is_jobset_serving",
+]
 
 _MANIFESTS = Path(__file__).parent / "manifests"
 _FIELD_MANAGER = "fray-e2e"
@@ -38,9 +50,8 @@ def await_coredns(api: Api) -> None:
 
 
 def install_jobset(helm: Sequence[str], *, kubeconfig: Path, home: Path) -> None:
-    """Install JobSet by its own chart, without waiting for it.
+    """Install JobSet by its own chart, without waiting for it; parameters as of `install_chart`.
 
-    Parameters: `helm` the words of a command that runs helm, `home` a folder for what helm keeps.
     Raises CommandError.
     """
     repository, tag = jobset_image()
@@ -48,12 +59,29 @@ def install_jobset(helm: Sequence[str], *, kubeconfig: Path, home: Path) -> None
         "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
         "controller": {"resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": None}},
     }
+    install_chart("jobset", _JOBSET_NAMESPACE, values, helm, kubeconfig=kubeconfig, home=home)
+
+
+def install_chart(
+    part: str,
+    namespace: str,
+    values: Mapping[str, Any],
+    helm: Sequence[str],
+    *,
+    kubeconfig: Path,
+    home: Path,
+) -> None:
+    """Install a part by the chart that lies in its sources, without waiting for it.
+
+    Parameters: `helm` the words of a command that runs helm, `home` a folder for what helm keeps.
+    Raises CommandError.
+    """
     environment = {**os.environ} | {
         f"HELM_{name}_HOME": str(home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")
     }
-    chart = module_source("jobset") / "charts" / "jobset"
-    command = [*helm, "upgrade", "--install", "jobset", str(chart), f"--kubeconfig={kubeconfig}"]
-    command += [f"--namespace={_JOBSET_NAMESPACE}", "--create-namespace", "--values=-"]
+    chart = module_source(part) / "charts" / part
+    command = [*helm, "upgrade", "--install", part, str(chart), f"--kubeconfig={kubeconfig}"]
+    command += [f"--namespace={namespace}", "--create-namespace", "--values=-"]
     run(command, stdin=yaml.safe_dump(values), environment=environment)
 
 
@@ -69,15 +97,19 @@ def await_jobset(api: Api) -> None:
 
 def is_jobset_serving(api: Api) -> bool:
     """Whether creating a JobSet would succeed now; nothing is created."""
+    return api.request("POST", _JOBSETS, build_probe(), query={"dryRun": "All"}).status == 201
+
+
+def build_probe() -> dict[str, Any]:
+    """A JobSet that any server takes that has JobSet."""
     pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "none"}]}
     job = {"template": {"spec": {"template": {"spec": pod}}}}
-    jobset = {
+    return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
         "metadata": {"name": "probe"},
         "spec": {"replicatedJobs": [{"name": "j", "replicas": 1, **job}]},
     }
-    return api.request("POST", _JOBSETS, jobset, query={"dryRun": "All"}).status == 201
 
 
 def describe_pods(api: Api, namespace: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
@@ -106,6 +106,34 @@ class Api:
             return Response(answer.status, json.loads(text))
         except json.JSONDecodeError:
             return Response(answer.status, text)
+
+    def watch(self, path: str, *, version: str, seconds: float) -> Iterator[dict[str, Any]]:
+        """What happens to the collection `path` after resource version `version`, as it happens.
+
+        With bookmarks, which only tell how far it got. Ends after `seconds`. Raises ApiError when the server
+        refuses, OSError or http.client.HTTPException when the connection breaks.
+        """
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": f"{seconds:.0f}",
+        }
+        connection = http.client.HTTPSConnection(
+            self._address.hostname or "",
+            self._address.port,
+            context=self._context,
+            timeout=seconds + self._timeout,
+        )
+        try:
+            connection.request("GET", f"{path}?{urlencode(query)}", headers=self._headers)
+            answer = connection.getresponse()
+            if answer.status != 200:
+                raise ApiError(f"{path} can't be watched", Response(answer.status, answer.read().decode()))
+            for line in answer:
+                yield json.loads(line)
+        finally:
+            connection.close()
 
     def get(self, path: str, **query: str) -> Response:
         """GET `path`; keyword arguments become the query."""

@@ -39,11 +39,12 @@ def cache_root(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def program_path(part: Part, program: Program, target: Platform, *, root: Path | None = None) -> Path:
-    """Where `program` is once it is built, keyed by version, pinned dependency tree and platform."""
+    """Where `program` is once it is built, keyed by version, pinned dependency tree, recipe and platform."""
     digest = hashlib.sha256()
     for name in ("go.mod", "go.sum"):
         digest.update((part.folder / name).read_bytes())
-    key = f"{part.name}-{part.version}-{digest.hexdigest()[:8]}"
+    recipe = f"-r{part.recipe}" if part.recipe > 1 else ""
+    key = f"{part.name}-{part.version}-{digest.hexdigest()[:8]}{recipe}"
     return (root or cache_root()) / "programs" / key / str(target) / program.name
 
 

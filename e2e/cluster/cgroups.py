@@ -16,7 +16,15 @@ from pathlib import Path
 from e2e.cluster.command import await_condition
 from e2e.cluster.errors import MachineError
 
-__all__ = ["create_daemon_group", "create_pod_group", "kill_group", "pids_in", "pod_group", "remove_all"]
+__all__ = [
+    "create_daemon_group",
+    "create_pod_group",
+    "kill_group",
+    "pids_in",
+    "pids_in_pod",
+    "pod_group",
+    "remove_all",
+]
 
 _MOUNT = Path("/sys/fs/cgroup")
 _ROOT = "fray"
@@ -53,6 +61,12 @@ def create_daemon_group(host: str, daemon: str) -> Path:
 def pids_in(host: str, daemon: str) -> list[int]:
     """Processes in the group of a daemon: itself and what it started, pods excepted."""
     return _pids(_daemon_hierarchy() / _ROOT / "daemons" / host / daemon)
+
+
+def pids_in_pod(host: str, uid: str) -> list[int]:
+    """Processes of all containers of a pod on a host; none when it isn't there."""
+    groups = (_daemon_hierarchy() / _ROOT / "pods" / host).rglob(f"pod{uid}")
+    return [pid for group in groups for pid in _pids(group)]
 
 
 def kill_group(host: str, daemon: str | None = None) -> None:

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from e2e.cluster.certificates import Authority, Pair, build_key_pem, write_private
 from e2e.cluster.kubeconfig import build_kubeconfig, write_kubeconfig
-from e2e.cluster.layout import Layout
+from e2e.cluster.layout import BRIDGE_ADDRESS, Layout
 from e2e.cluster.paths import SECRETS, host_directory
 
 __all__ = [
     "ADMIN_FILES",
     "ADMIN_KUBECONFIG",
     "AUTHORITY_FILE",
+    "MACHINE_FILES",
     "control_plane_directory",
     "node_kubeconfig",
     "proxy_kubeconfig",
@@ -28,6 +29,9 @@ AUTHORITY_FILE = SECRETS / "ca.crt"
 
 ADMIN_FILES = (SECRETS / "admin.crt", SECRETS / "admin.key")
 """Client certificate of the administrator."""
+
+MACHINE_FILES = (SECRETS / "machine.crt", SECRETS / "machine.key")
+"""Serving certificate for the machine's address among the hosts, where a test may put a proxy."""
 
 ADMIN_KUBECONFIG = SECRETS / "kubeconfig"
 """The administrator's kubeconfig; users get a copy."""
@@ -72,8 +76,10 @@ def write_secrets(layout: Layout) -> None:
         proxy = authority.issue_client("system:kube-proxy")
         _write(proxy_kubeconfig(host.name), layout, authority, proxy)
     admin = authority.issue_client("fray-test-admin", ["system:masters"])
-    for path, content in zip(ADMIN_FILES, (admin.certificate, admin.key), strict=True):
-        write_private(path, content)
+    machine = authority.issue_server("machine", [BRIDGE_ADDRESS])
+    for files, pair in ((ADMIN_FILES, admin), (MACHINE_FILES, machine)):
+        for path, content in zip(files, (pair.certificate, pair.key), strict=True):
+            write_private(path, content)
     _write(ADMIN_KUBECONFIG, layout, authority, admin)
 
 

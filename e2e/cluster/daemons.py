@@ -21,6 +21,7 @@ __all__ = [
     "enter_command",
     "find_daemon",
     "holder_pid",
+    "is_held",
     "join_command",
     "log_tail",
     "require_daemon",
@@ -48,6 +49,14 @@ def find_daemon(host: str, daemon: str, program: str) -> int | None:
             if Path(first).name == Path(program).name:
                 return pid
     return None
+
+
+def is_held(pid: int) -> bool:
+    """Whether a process was stopped (SIGSTOP), and not let go on."""
+    with contextlib.suppress(OSError):  # ended meanwhile
+        # proc_pid_stat(5): the state stands behind the name, which may hold blanks.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    return False
 
 
 def require_daemon(host: str, daemon: str, program: str) -> int:

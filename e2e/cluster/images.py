@@ -27,8 +27,10 @@ __all__ = [
     "coredns_image",
     "import_archives",
     "jobset_image",
+    "kueue_image",
     "write_base_archives",
     "write_jobset_archive",
+    "write_kueue_archive",
     "write_system_archives",
 ]
 
@@ -47,6 +49,11 @@ def coredns_image() -> str:
 def jobset_image() -> tuple[str, str]:
     """Repository and tag of the JobSet controller's image, as its chart wants them."""
     return f"{_REGISTRY}/jobset", part_named("jobset").version
+
+
+def kueue_image() -> tuple[str, str]:
+    """Repository and tag of Kueue's image, as its chart wants them."""
+    return f"{_REGISTRY}/kueue", part_named("kueue").version
 
 
 def write_base_archives(busybox: Path, folder: Path) -> list[Path]:
@@ -68,14 +75,22 @@ def write_system_archives(binaries: Binaries, folder: Path) -> list[Path]:
 
 def write_jobset_archive(controller: Path, folder: Path, *, architecture: str | None = None) -> Path:
     """The archive of the JobSet controller, built for `architecture` (Go's name; default this machine's)."""
-    repository, tag = jobset_image()
-    jobset = Image(
-        name=f"{repository}:{tag}",
-        files={"/manager": controller},  # the chart runs it by this path
+    return _write_manager(jobset_image(), controller, folder, architecture)
+
+
+def write_kueue_archive(manager: Path, folder: Path, *, architecture: str | None = None) -> Path:
+    """The archive of Kueue, built for `architecture` (Go's name; default this machine's)."""
+    return _write_manager(kueue_image(), manager, folder, architecture)
+
+
+def _write_manager(name: tuple[str, str], program: Path, folder: Path, architecture: str | None) -> Path:
+    image = Image(
+        name=":".join(name),
+        files={"/manager": program},  # the charts run it by this path
         entrypoint=["/manager"],
         user="65532:65532",
     )
-    return _write(jobset, folder, architecture=architecture)
+    return _write(image, folder, architecture=architecture)
 
 
 def _write(image: Image, folder: Path, *, architecture: str | None = None) -> Path:

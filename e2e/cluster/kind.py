@@ -8,20 +8,18 @@ it stands in the cluster itself, so nothing is left on the machine when the clus
 from __future__ import annotations
 
 import base64
-import json
 import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 import yaml
 
-from e2e.cluster import addons, node_status
+from e2e.cluster import addons, kueue, node_status
 from e2e.cluster.api import Api, ApiError
 from e2e.cluster.build import build, cache_root, module_source
 from e2e.cluster.certificates import Pair, write_private
@@ -29,12 +27,12 @@ from e2e.cluster.command import run
 from e2e.cluster.control_plane_host import is_ready
 from e2e.cluster.docker_engine import observe_engine, write_busybox_archive
 from e2e.cluster.errors import ClusterError, MachineError
-from e2e.cluster.images import write_jobset_archive
+from e2e.cluster.images import write_jobset_archive, write_kueue_archive
 from e2e.cluster.kind_config import CLUSTER, build_kind_config, rename_hosts
 from e2e.cluster.kubeconfig import build_kubeconfig, write_kubeconfig
 from e2e.cluster.layout import Host, Layout
 from e2e.cluster.lock import hold_lock
-from e2e.cluster.options import Options, derive_fingerprint
+from e2e.cluster.options import Options, Record, derive_fingerprint, describe_reuse, find_fault
 from e2e.cluster.paths import KUBECONFIG
 from e2e.cluster.toolchain import Platform
 
@@ -44,6 +42,7 @@ __all__ = [
     "current_layout",
     "down",
     "import_images",
+    "install_kueue",
     "observe_health",
     "restore_host",
     "set_fake_nodes",
@@ -58,9 +57,9 @@ _WAITING = "waiting for another command that is changing the cluster"
 
 
 def up(options: Options, *, progress: Callable[[str], None] = print) -> Path:
-    """Make the cluster, or find it healthy with the same options and versions; returns the kubeconfig.
+    """Make the cluster, or find it healthy, of the same versions and with all hosts; returns the kubeconfig.
 
-    Anything else of its name that is there is removed first. On failure nothing stays.
+    Anything else of its name that is there is removed first, with the reason told. On failure nothing stays.
     Raises ClusterError, ValueError for wrong options.
     """
     started = time.monotonic()
@@ -70,13 +69,17 @@ def up(options: Options, *, progress: Callable[[str], None] = print) -> Path:
     build(["jobset-controller"], progress=progress, target=engine)
     module_source("jobset")
     with hold_lock(cache_root() / "kind.lock", on_wait=partial(progress, _WAITING)):
-        if _is_reusable(options):
-            progress("the cluster is up already")
-            return _write_kubeconfig()
+        made, wanted = _read_record(), Record(options, derive_fingerprint())
+        if made is not None:
+            fault = find_fault(made, wanted, observe_health)
+            if fault is None:
+                progress(describe_reuse(made.options, options))
+                return _write_kubeconfig()
+            progress(f"removing the cluster that there is: {fault}")
         _remove()
         try:
             _create(layout, engine, progress)
-            _write_record(connect(), options)
+            _write_record(connect(), wanted)
         except BaseException:
             _remove()
             raise
@@ -111,10 +114,10 @@ def current_layout() -> Layout:
 
     Raises MachineError when there is none, or only a part of one.
     """
-    answer = connect().get(f"{_CONFIG_MAPS}/{_RECORD}")
-    if not answer.ok:
+    record = _parse_record(connect())
+    if record is None:
         raise MachineError("the cluster was never finished", "run `python -m e2e.cluster up`")
-    return rename_hosts(Options(**json.loads(answer.body["data"]["options"])).layout())
+    return rename_hosts(record.options.layout())
 
 
 def observe_health() -> dict[str, bool]:
@@ -138,6 +141,22 @@ def set_fake_nodes(*, tpu_pools: int, cpu_nodes: int, progress: Callable[[str], 
     if tpu_pools or cpu_nodes:
         raise MachineError("kind has no fake nodes", "set FRAY_CLUSTER_PROVIDER=local and run `up` again")
     progress("0 fake nodes are Ready")
+
+
+def install_kueue(*, progress: Callable[[str], None] = print) -> None:
+    """Install Kueue into the running cluster; returns once it answers. Raises ClusterError."""
+    layout, api, engine = current_layout(), connect(), _require_engine()
+    if kueue.is_kueue_serving(api):
+        return
+    manager = build(["kueue"], progress=progress, target=engine)["kueue"]
+    helm = build(["helm"], progress=progress)["helm"]
+    progress("installing Kueue")
+    with tempfile.TemporaryDirectory(prefix="fray-kind-") as name:
+        folder = Path(name)
+        archive = write_kueue_archive(manager, folder, architecture=engine.goarch)
+        import_images([archive], hosts=[host for host in layout.hosts if not host.taints])
+        kueue.install_kueue(api, [str(helm)], kubeconfig=KUBECONFIG, home=folder / "helm")
+    kueue.await_kueue(api)
 
 
 def crash_host(host: Host) -> None:
@@ -206,20 +225,25 @@ def _await_node(host: Host, api: Api) -> None:
     node_status.await_ready(host, api, details=describe)
 
 
-def _is_reusable(options: Options) -> bool:
+def _read_record() -> Record | None:
+    """What the cluster that is up was made as; None for one that doesn't answer or was never finished."""
     try:
-        answer = connect().get(f"{_CONFIG_MAPS}/{_RECORD}")
-        return answer.ok and answer.body["data"] == _record(options) and all(observe_health().values())
+        return _parse_record(connect())
     except (ClusterError, OSError):
-        return False
+        return None
 
 
-def _record(options: Options) -> dict[str, str]:
-    return {"options": json.dumps(asdict(options)), "fingerprint": derive_fingerprint()}
+def _parse_record(api: Api) -> Record | None:
+    answer = api.get(f"{_CONFIG_MAPS}/{_RECORD}")
+    try:
+        return Record.from_json(answer.body["data"]["record"]) if answer.ok else None
+    except (KeyError, ValueError):
+        return None
 
 
-def _write_record(api: Api, options: Options) -> None:
-    answer = api.post(_CONFIG_MAPS, {"metadata": {"name": _RECORD}, "data": _record(options)})
+def _write_record(api: Api, record: Record) -> None:
+    data = {"record": record.to_json()}
+    answer = api.post(_CONFIG_MAPS, {"metadata": {"name": _RECORD}, "data": data})
     if not answer.ok:
         raise ApiError("the record of the cluster was refused", answer)
 

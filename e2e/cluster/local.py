@@ -6,17 +6,16 @@ are in the other files; here is their order.
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from e2e.cluster import addons, cgroups, images, node
+from e2e.cluster import addons, cgroups, images, kueue, node, node_status
 from e2e.cluster.api import Api
 from e2e.cluster.build import Binaries, build, module_source
 from e2e.cluster.certificates import write_private
@@ -24,13 +23,13 @@ from e2e.cluster.control_plane_host import connect as connect_admin
 from e2e.cluster.control_plane_host import is_control_plane_running, is_ready, start_control_plane
 from e2e.cluster.credentials import ADMIN_KUBECONFIG, write_secrets
 from e2e.cluster.daemons import join_command
-from e2e.cluster.errors import ClusterError, MachineError
+from e2e.cluster.errors import MachineError
 from e2e.cluster.fake_nodes import apply_fake_nodes, build_fake_pools, start_kwok
 from e2e.cluster.hosts import create_host, remove_mount_points
 from e2e.cluster.layout import Host, Layout
 from e2e.cluster.lock import hold_lock
 from e2e.cluster.machine import apply_network, install_packages, remove_link, remove_network, require_root
-from e2e.cluster.options import Options, derive_fingerprint
+from e2e.cluster.options import Options, Record, derive_fingerprint, describe_reuse, find_fault
 from e2e.cluster.paths import KUBECONFIG, LOCK, LOGS, STATE
 from e2e.cluster.userland import fetch_busybox
 
@@ -41,6 +40,7 @@ __all__ = [
     "current_layout",
     "down",
     "import_images",
+    "install_kueue",
     "observe_health",
     "restore_host",
     "set_fake_nodes",
@@ -53,7 +53,6 @@ _PROGRAMS = (
 )
 _WAITING = "waiting for another command that is changing the cluster"
 _READY = STATE / "ready.json"
-_OPTIONS = STATE / "options.json"
 
 
 @dataclass(frozen=True)
@@ -65,9 +64,9 @@ class _Parts:
 
 
 def up(options: Options, *, progress: Callable[[str], None] = print) -> Path:
-    """Make the cluster, or find it healthy with the same options and versions; returns the kubeconfig.
+    """Make the cluster, or find it healthy, of the same versions and with all hosts; returns the kubeconfig.
 
-    Anything else that is there is removed first. On failure nothing stays but the logs.
+    Anything else that is there is removed first, with the reason told. On failure nothing stays but the logs.
     Raises ClusterError.
     """
     started = time.monotonic()
@@ -78,12 +77,17 @@ def up(options: Options, *, progress: Callable[[str], None] = print) -> Path:
     module_source("jobset")
     busybox = fetch_busybox(progress)
     with hold_lock(LOCK, on_wait=partial(progress, _WAITING)):
-        if _is_reusable(options):
-            progress("the cluster is up already")
-            return _copy_kubeconfig()
+        made, wanted = _read_record(), Record(options, derive_fingerprint())
+        if made is not None:
+            fault = find_fault(made, wanted, observe_health)
+            if fault is None:
+                progress(describe_reuse(made.options, options))
+                return _copy_kubeconfig()
+            progress(f"removing the cluster that there is: {fault}")
         _remove()
         try:
-            _create(options, _Parts(binaries, busybox), progress)
+            _create(options.layout(), _Parts(binaries, busybox), progress)
+            _READY.write_text(wanted.to_json())
         except BaseException:
             _remove(keep_logs=True)
             progress(f"it failed and was removed; its logs: {LOGS}")
@@ -106,10 +110,10 @@ def down(*, progress: Callable[[str], None] = print) -> None:
 
 def current_layout() -> Layout:
     """The hosts of the cluster that is up. Raises MachineError when there is none."""
-    try:
-        return Options(**json.loads(_READY.read_text())["options"]).layout()
-    except FileNotFoundError:
-        raise MachineError("no cluster is up on this machine", "run `python -m e2e.cluster up`") from None
+    record = _read_record()
+    if record is None:
+        raise MachineError("no cluster is up on this machine", "run `python -m e2e.cluster up`")
+    return record.options.layout()
 
 
 def connect() -> Api:
@@ -126,7 +130,11 @@ def observe_health() -> dict[str, bool]:
         "control plane runs": is_control_plane_running(layout),
         f"apiserver is ready at {layout.url}": ready,
         "JobSet's webhooks answer": ready and addons.is_jobset_serving(api),
-        **{f"node {host.name} runs": node.is_node_running(host) for host in layout.hosts},
+        **{
+            # Its Node may be gone or without chips although they run: a test may have been killed.
+            f"node {host.name} runs": node.is_node_running(host) and ready and node_status.is_ready(host, api)
+            for host in layout.hosts
+        },
     }
 
 
@@ -137,6 +145,19 @@ def set_fake_nodes(*, tpu_pools: int, cpu_nodes: int, progress: Callable[[str], 
     start_kwok(layout.control_plane, build(["kwok"], progress=progress))
     apply_fake_nodes(connect_admin(layout), hosts, kwok_host=layout.control_plane)
     progress(f"{len(hosts)} fake nodes are Ready")
+
+
+def install_kueue(*, progress: Callable[[str], None] = print) -> None:
+    """Install Kueue into the running cluster; returns once it answers. Raises ClusterError."""
+    layout, api = current_layout(), connect()
+    if kueue.is_kueue_serving(api):
+        return
+    binaries = build(["kueue", "helm"], progress=progress)
+    progress("installing Kueue")
+    archive = images.write_kueue_archive(binaries["kueue"], STATE / "images")
+    images.import_archives([archive], [host for host in layout.hosts if not host.taints])
+    kueue.install_kueue(api, _helm(layout, binaries), kubeconfig=ADMIN_KUBECONFIG, home=STATE / "helm")
+    kueue.await_kueue(api)
 
 
 def crash_host(host: Host) -> None:
@@ -153,7 +174,9 @@ def restore_host(host: Host) -> None:
     remove_link(host.link)
     create_host(host, layout)
     node.start_containerd(host)
-    node.start_kubelet(host, build(_PROGRAMS))
+    binaries = build(_PROGRAMS)
+    node.start_kube_proxy(host, binaries)
+    node.start_kubelet(host, binaries)
     node.await_node_ready(host, connect_admin(layout))
 
 
@@ -165,12 +188,10 @@ def import_images(archives: Sequence[Path], *, hosts: Sequence[Host] | None = No
     images.import_archives(archives, current_layout().hosts if hosts is None else hosts)
 
 
-def _create(options: Options, parts: _Parts, progress: Callable[[str], None]) -> None:
-    layout = options.layout()
+def _create(layout: Layout, parts: _Parts, progress: Callable[[str], None]) -> None:
     for folder in (STATE, STATE / "images", LOGS):
         folder.mkdir(parents=True, exist_ok=True)
     STATE.chmod(0o700)
-    _OPTIONS.write_text(json.dumps(asdict(options)))
     progress(f"making {len(layout.hosts)} hosts: {', '.join(host.name for host in layout.hosts)}")
     apply_network()
     write_secrets(layout)
@@ -185,18 +206,22 @@ def _create(options: Options, parts: _Parts, progress: Callable[[str], None]) ->
     def start_node(host: Host) -> None:
         node.start_containerd(host)
         images.import_archives([*base, *([] if host.taints else system)], [host])
+        node.start_kube_proxy(host, parts.binaries)
         node.start_kubelet(host, parts.binaries)
 
     addons.install_coredns(api)
     with ThreadPoolExecutor(max_workers=3) as pool:
-        helm = [*join_command(layout.control_plane.name, "helm"), str(parts.binaries["helm"])]
+        helm = _helm(layout, parts.binaries)
         installing = pool.submit(
             addons.install_jobset, helm, kubeconfig=ADMIN_KUBECONFIG, home=STATE / "helm"
         )
         list(pool.map(start_node, layout.hosts))
         installing.result()
     _await_all(layout, api, progress)
-    _READY.write_text(json.dumps({"options": asdict(options), "fingerprint": derive_fingerprint()}))
+
+
+def _helm(layout: Layout, binaries: Binaries) -> list[str]:
+    return [*join_command(layout.control_plane.name, "helm"), str(binaries["helm"])]
 
 
 def _await_all(layout: Layout, api: Api, progress: Callable[[str], None]) -> None:
@@ -227,17 +252,12 @@ def _remove(*, keep_logs: bool = False) -> None:
         KUBECONFIG.parent.rmdir()
 
 
-def _is_reusable(options: Options) -> bool:
+def _read_record() -> Record | None:
+    """What the cluster that is up was made as; None when none was ever finished."""
     try:
-        ready = json.loads(_READY.read_text())
-    except FileNotFoundError:
-        return False
-    if ready != {"options": asdict(options), "fingerprint": derive_fingerprint()}:
-        return False
-    try:
-        return all(observe_health().values())
-    except (ClusterError, OSError):
-        return False
+        return Record.from_json(_READY.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def _copy_kubeconfig() -> Path:

@@ -13,7 +13,7 @@ from e2e.cluster.api import Api
 from e2e.cluster.build import Binaries
 from e2e.cluster.command import await_condition, run
 from e2e.cluster.credentials import AUTHORITY_FILE, node_kubeconfig, proxy_kubeconfig
-from e2e.cluster.daemons import enter_command, find_daemon, log_tail, start_daemon
+from e2e.cluster.daemons import enter_command, find_daemon, is_held, log_tail, start_daemon
 from e2e.cluster.errors import CommandError, MachineError
 from e2e.cluster.images import PAUSE_IMAGE
 from e2e.cluster.layout import Host
@@ -27,7 +27,7 @@ from e2e.cluster.node_config import (
 )
 from e2e.cluster.paths import host_directory
 
-__all__ = ["await_node_ready", "is_node_running", "start_containerd", "start_kubelet"]
+__all__ = ["await_node_ready", "is_node_running", "start_containerd", "start_kube_proxy", "start_kubelet"]
 
 _DAEMONS = {"containerd": "containerd", "kubelet": "kubelet", "kube-proxy": "kube-proxy"}
 _RESOLV_CONFS = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
@@ -68,15 +68,20 @@ def start_containerd(host: Host) -> None:
     )
 
 
+def start_kube_proxy(host: Host, binaries: Binaries) -> None:
+    """Start the kube-proxy of a host. One that runs ends itself: its configuration is written anew."""
+    directory = host_directory(host.name)
+    config = directory / "kube-proxy.json"
+    config.write_text(json.dumps(build_kube_proxy_config(host, kubeconfig=proxy_kubeconfig(host.name))))
+    command = [str(binaries["kube-proxy"]), f"--config={config}"]
+    start_daemon(host.name, "kube-proxy", command, cwd=directory)
+
+
 def start_kubelet(host: Host, binaries: Binaries) -> None:
-    """Start kubelet and kube-proxy of a host whose containerd runs."""
+    """Start the kubelet of a host whose containerd runs; the rest of the host stays as it is."""
     directory = host_directory(host.name)
     resolv_conf = directory / "resolv.conf"
     resolv_conf.write_bytes(next(path for path in _RESOLV_CONFS if path.exists()).read_bytes())
-    proxy_config = directory / "kube-proxy.json"
-    proxy_config.write_text(json.dumps(build_kube_proxy_config(host, kubeconfig=proxy_kubeconfig(host.name))))
-    proxy = [str(binaries["kube-proxy"]), f"--config={proxy_config}"]
-    start_daemon(host.name, "kube-proxy", proxy, cwd=directory)
     cgroups.create_pod_group(host.name)
     kubelet_config = directory / "kubelet.json"
     content = build_kubelet_config(
@@ -100,5 +105,6 @@ def await_node_ready(host: Host, api: Api) -> None:
 
 
 def is_node_running(host: Host) -> bool:
-    """Whether all three programs of a node run."""
-    return all(find_daemon(host.name, name, program) is not None for name, program in _DAEMONS.items())
+    """Whether all three programs of a node run, and none is held."""
+    found = [find_daemon(host.name, name, program) for name, program in _DAEMONS.items()]
+    return all(pid is not None and not is_held(pid) for pid in found)

@@ -32,6 +32,7 @@ __all__ = [
     "current_provider",
     "down",
     "import_images",
+    "install_kueue",
     "observe_health",
     "restore_host",
     "set_fake_nodes",
@@ -61,6 +62,7 @@ class _Provider(Protocol):
     def current_layout(self) -> Layout: ...
     def observe_health(self) -> dict[str, bool]: ...
     def set_fake_nodes(self, *, tpu_pools: int, cpu_nodes: int, progress: Callable[[str], None]) -> None: ...
+    def install_kueue(self, *, progress: Callable[[str], None]) -> None: ...
     def crash_host(self, host: Host) -> None: ...
     def restore_host(self, host: Host) -> None: ...
     def import_images(self, archives: Sequence[Path], *, hosts: Sequence[Host] | None) -> None: ...
@@ -103,9 +105,10 @@ def supported_faults() -> frozenset[Fault]:
 
 
 def up(options: Options, *, progress: Callable[[str], None] = print) -> Path:
-    """Make the cluster, or find it healthy with the same options and versions; returns the kubeconfig.
+    """Make the cluster, or find it healthy, of the same versions and with all hosts; returns the kubeconfig.
 
-    A cluster of the other provider that this checkout had is removed first. Raises ClusterError, ValueError.
+    One with more hosts than asked for is used as it is. A cluster of the other provider that this checkout
+    had is removed first. Raises ClusterError, ValueError.
     """
     name = current_provider()
     for other in _PROVIDERS:
@@ -152,6 +155,14 @@ def set_fake_nodes(*, tpu_pools: int, cpu_nodes: int, progress: Callable[[str], 
     Raises ClusterError.
     """
     _current().set_fake_nodes(tpu_pools=tpu_pools, cpu_nodes=cpu_nodes, progress=progress)
+
+
+def install_kueue(*, progress: Callable[[str], None] = print) -> None:
+    """Give the running cluster Kueue, for namespaces with `kueue.NAMESPACE_LABEL`; harmless when it has it.
+
+    It stays until the cluster is removed. Raises ClusterError.
+    """
+    _current().install_kueue(progress=progress)
 
 
 def crash_host(host: Host) -> None:

@@ -42,6 +42,8 @@ class Part:
     staging_version: str | None = None
     """Version of the modules that upstream replaces by `./staging/...` folders, None when it has none."""
     link_variables: Mapping[str, str] = field(default_factory=dict)
+    recipe: int = 1
+    """Raised when the same sources have to be built in another way, so that what is cached isn't taken."""
 
     @property
     def folder(self) -> Path:
@@ -66,6 +68,7 @@ def load_parts() -> Mapping[str, Part]:
             programs=tuple(Program(name=key, package=package) for key, package in entry["programs"].items()),
             staging_version=entry.get("staging_version"),
             link_variables=entry.get("link_variables", {}),
+            recipe=entry.get("recipe", 1),
         )
         for name, entry in _table()["parts"].items()
     }

@@ -1,10 +1,11 @@
-"""What the leading operator has used: memory from its process, requests from its own metrics.
+"""What the leading operator has used: memory and time from its process, requests from its own metrics.
 
 Requests of kopf, which watches FrayJobs, are not among them: it lists once and then watches.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,10 +24,11 @@ _PORT = 8080
 
 @dataclass(frozen=True)
 class Counters:
-    """`rss_mib` and `peak_rss_mib` of the leader; `requests` since its start by "METHOD resource status"."""
+    """Of the leader since its start; `requests` are counted by "METHOD resource status"."""
 
     rss_mib: float
     peak_rss_mib: float
+    cpu_seconds: float
     requests: Mapping[str, int]
 
     def since(self, before: Counters) -> dict[str, int]:
@@ -44,10 +46,14 @@ def observe_counters(release: Release, api: Api) -> Counters:
         if not answer.ok:
             raise ApiError(f"the metrics of {name} can't be read", answer)
         if "fray_leading 1.0" in answer.body:
-            memory = dict(_MEMORY.findall(system("exec", name, "--", "cat", "/proc/1/status")))
+            told = system("exec", name, "--", "cat", "/proc/1/status", "/proc/1/stat")
+            memory = dict(_MEMORY.findall(told))
+            # proc_pid_stat(5): utime and stime, counted behind the name, which may hold blanks.
+            fields = told.rpartition(")")[2].split()
             return Counters(
                 rss_mib=int(memory["VmRSS"]) / 1024,
                 peak_rss_mib=int(memory["VmHWM"]) / 1024,
+                cpu_seconds=(int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"),
                 requests=parse_requests(answer.body),
             )
     raise NotReadyError("an operator leads")

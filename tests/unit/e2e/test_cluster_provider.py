@@ -66,7 +66,7 @@ def test_a_client_without_an_engine_is_no_engine(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "name",
     [
-        *("up", "down", "connect", "current_layout", "observe_health", "set_fake_nodes"),
+        *("up", "down", "connect", "current_layout", "observe_health", "set_fake_nodes", "install_kueue"),
         *("crash_host", "restore_host", "import_images"),
     ],
 )

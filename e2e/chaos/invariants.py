@@ -1,0 +1,108 @@
+"""What may never be seen, however a job ends: in words, from everything that was seen of all jobs.
+
+Pure. What each job must have come to is `prediction`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from e2e.chaos.records import JobSetSighting, JobSighting, PodSighting
+from fray.vocabulary import LABEL_JOB
+
+__all__ = ["find_duplicates", "find_leaks", "find_overlaps", "find_regressions", "find_talkative"]
+
+KEPT_JOBSETS = 3
+EVENTS_PER_ATTEMPT = 6
+EVENTS_PER_JOB = 6
+
+
+def find_overlaps(sightings: Iterable[PodSighting]) -> Iterator[str]:
+    """Say where two attempts of a job had pods at the same time that may run.
+
+    The sightings are in the order of the one watch that they came from.
+    """
+    living: dict[str, dict[str, PodSighting]] = {}
+    told: set[tuple[str, int, int]] = set()
+    for pod in sightings:
+        of_job = living.setdefault(pod.job, {})
+        if pod.lives:
+            of_job[pod.uid] = pod
+        else:
+            of_job.pop(pod.uid, None)
+        attempts = sorted({other.attempt for other in of_job.values()})
+        if len(attempts) > 1 and (pod.job, attempts[0], attempts[-1]) not in told:
+            told.add((pod.job, attempts[0], attempts[-1]))
+            yield f"{pod.job}: pods of attempts {attempts[0]} and {attempts[-1]} at once: " + ", ".join(
+                sorted(f"{other.name} on {other.node} ({other.phase})" for other in of_job.values())
+            )
+
+
+def find_duplicates(sightings: Iterable[JobSetSighting]) -> Iterator[str]:
+    """Say which attempt had more than one JobSet."""
+    found: dict[tuple[str, int], dict[str, str]] = {}
+    for jobset in sightings:
+        found.setdefault((jobset.job, jobset.attempt), {})[jobset.uid] = jobset.name
+    for (job, attempt), jobsets in found.items():
+        if len(jobsets) > 1:
+            yield f"{job}: attempt {attempt} had {len(jobsets)} JobSets: {', '.join(jobsets.values())}"
+
+
+def find_regressions(sightings: Iterable[JobSighting]) -> Iterator[str]:
+    """Say where a status went back: budgets, numbers of attempts, verdicts, and ends that weren't any."""
+    last: dict[str, JobSighting] = {}
+    for job in sightings:
+        before = last.get(job.name)
+        last[job.name] = job
+        if before is None or job.gone:
+            continue
+        for what in ("failures", "preemptions", "attempt"):
+            old, new = getattr(before, what), getattr(job, what)
+            if new < old:
+                yield f"{job.name}: {what} went from {old} to {new}"
+        for number, verdict in before.verdicts.items():
+            if job.verdicts.get(number, verdict) != verdict:
+                yield f"{job.name}: attempt {number} was {verdict} and became {job.verdicts[number]}"
+        if before.finished and (not job.finished or job.phase != before.phase):
+            yield f"{job.name}: it had finished as {before.phase} and became {job.phase}"
+
+
+def find_leaks(
+    objects: Mapping[str, Sequence[Mapping[str, Any]]], *, finished: Iterable[str]
+) -> Iterator[str]:
+    """Say what is there that shouldn't be, once all jobs have ended.
+
+    Parameters: `objects` by their plural, `finished` the names of the FrayJobs that are still there. Those
+    may keep the JobSets of their last attempts, with Jobs, a Service and pods that have ended.
+    """
+    known = set(finished)
+    kept: dict[str, int] = {}
+    for plural, found in objects.items():
+        for manifest in found:
+            metadata = manifest["metadata"]
+            labels = metadata.get("labels", {})
+            # A JobSet's Service has no label of its own that tells of the job: its owner's name does.
+            job = labels.get(LABEL_JOB) or _guess_job(metadata)
+            if job not in known:
+                yield f"{plural} {metadata['name']} is left of {job or 'nobody'}"
+            elif plural == "jobsets":
+                kept[job] = kept.get(job, 0) + 1
+            elif plural == "pods" and manifest["status"].get("phase") not in ("Succeeded", "Failed"):
+                yield f"pod {metadata['name']} of {job} is {manifest['status'].get('phase')}"
+    for job, count in kept.items():
+        if count > KEPT_JOBSETS:
+            yield f"{job} keeps {count} JobSets"
+
+
+def _guess_job(metadata: Mapping[str, Any]) -> str | None:
+    owners = [owner["name"] for owner in metadata.get("ownerReferences", []) if owner.get("controller")]
+    return owners[0].rpartition("-a")[0] if owners else None
+
+
+def find_talkative(events: Mapping[str, int], attempts: Mapping[str, int]) -> Iterator[str]:
+    """Say about which FrayJob there are more events than its attempts explain; both by its name."""
+    for job, count in events.items():
+        most = EVENTS_PER_JOB + EVENTS_PER_ATTEMPT * attempts.get(job, 0)
+        if count > most:
+            yield f"{job}: {count} events about {attempts.get(job, 0)} attempts"

@@ -1,0 +1,200 @@
+"""What may never be seen is seen: overlaps, duplicates, statuses that go back, leaks; and the story told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from e2e.chaos.invariants import (
+    find_duplicates,
+    find_leaks,
+    find_overlaps,
+    find_regressions,
+    find_talkative,
+)
+from e2e.chaos.judgement import judge, tell_story
+from e2e.chaos.plan import LANES, Act, JobPlan, Kind
+from e2e.chaos.records import (
+    Hit,
+    JobSetSighting,
+    JobSighting,
+    Outage,
+    PodSighting,
+    Records,
+    UserAct,
+    read_job,
+    read_jobset,
+    read_pod,
+)
+
+LABELS = {"fray.dev/job": "job", "fray.dev/attempt": "2"}
+
+
+def pod(uid: str, attempt: int) -> PodSighting:
+    return PodSighting(1.0, uid, f"pod-{uid}", "job", attempt, "cp", phase="Running")
+
+
+def seen(**more: Any) -> JobSighting:
+    return replace(JobSighting(1.0, "job", "Running", False, 1, 2, 2, {1: "Failure"}, {}), **more)
+
+
+def test_pods_of_two_attempts_at_once_are_seen_once() -> None:
+    first, second = pod("a", 1), pod("b", 2)
+    found = list(find_overlaps([first, second, second]))
+    assert len(found) == 1
+    assert found[0].startswith("job: pods of attempts 1 and 2 at once: pod-a on cp (Running), pod-b")
+    assert list(find_overlaps([first, replace(first, ending=True), second])) != []
+
+
+def test_attempts_that_follow_each_other_are_no_overlap() -> None:
+    first, peer, second = pod("a", 1), pod("c", 1), pod("b", 2)
+    for over in ({"phase": "Failed"}, {"phase": "Succeeded"}, {"gone": True}):
+        ended = [replace(first, **over), replace(peer, **over)]  # type: ignore[arg-type]
+        assert list(find_overlaps([first, peer, *ended, second])) == []
+    assert list(find_overlaps([first, replace(second, job="other")])) == []
+
+
+def test_a_second_jobset_of_an_attempt_is_seen_even_when_the_first_is_gone() -> None:
+    first = JobSetSighting(1.0, "a", "job-a1", "job", 1)
+    gone, again = replace(first, gone=True), replace(first, uid="b")
+    assert list(find_duplicates([first, gone])) == []
+    assert list(find_duplicates([first, gone, again])) == [
+        "job: attempt 1 had 2 JobSets: job-a1, job-a1",
+    ]
+
+
+def test_a_status_that_goes_back_is_seen() -> None:
+    assert list(find_regressions([seen(), seen(failures=2, preemptions=3, attempt=3)])) == []
+    assert list(find_regressions([seen(), seen(failures=0)])) == ["job: failures went from 1 to 0"]
+    assert list(find_regressions([seen(), seen(preemptions=1)])) == ["job: preemptions went from 2 to 1"]
+    assert list(find_regressions([seen(), seen(attempt=1)])) == ["job: attempt went from 2 to 1"]
+    assert list(find_regressions([seen(), seen(verdicts={1: "Preemption"})])) == [
+        "job: attempt 1 was Failure and became Preemption"
+    ]
+    ended = seen(finished=True, phase="Failed")
+    assert list(find_regressions([ended, seen(finished=False)])) == [
+        "job: it had finished as Failed and became Running"
+    ]
+    assert list(find_regressions([ended, seen(finished=True, phase="Stopped")])) != []
+    assert list(find_regressions([ended, seen(gone=True)])) == []
+
+
+def manifest(name: str, job: str | None, **more: Any) -> dict[str, Any]:
+    labels = {} if job is None else {"fray.dev/job": job}
+    return {"metadata": {"name": name, "labels": labels}, "status": {}, **more}
+
+
+def test_what_is_left_of_jobs_that_are_gone_is_a_leak() -> None:
+    left = {"jobsets": [manifest("a-a1", "a")], "pods": [], "secrets": [manifest("payload", None)]}
+    assert list(find_leaks(left, finished=[])) == [
+        "jobsets a-a1 is left of a",
+        "secrets payload is left of nobody",
+    ]
+    service = manifest("a-a1", None)
+    service["metadata"]["ownerReferences"] = [{"name": "a-a1", "controller": True}]
+    assert list(find_leaks({"services": [service]}, finished=["a"])) == []
+    assert list(find_leaks({"services": [service]}, finished=["b"])) == ["services a-a1 is left of a"]
+
+
+def test_a_finished_job_keeps_three_jobsets_and_no_pod_that_runs() -> None:
+    jobsets = [manifest(f"a-a{number}", "a") for number in range(1, 5)]
+    assert list(find_leaks({"jobsets": jobsets[:3]}, finished=["a"])) == []
+    assert list(find_leaks({"jobsets": jobsets}, finished=["a"])) == ["a keeps 4 JobSets"]
+    running = manifest("p", "a", status={"phase": "Running"})
+    ended = manifest("q", "a", status={"phase": "Failed"})
+    assert list(find_leaks({"pods": [running, ended]}, finished=["a"])) == ["pod p of a is Running"]
+
+
+def test_events_are_bounded_by_the_attempts() -> None:
+    assert list(find_talkative({"a": 12}, {"a": 1})) == []
+    assert list(find_talkative({"a": 13}, {"a": 1})) == ["a: 13 events about 1 attempts"]
+
+
+def test_manifests_become_sightings() -> None:
+    container = {"startedAt": "2026-01-02T03:04:05Z", "finishedAt": "2026-01-02T03:04:09Z", "exitCode": 3}
+    found = read_pod(
+        5.0,
+        {
+            "metadata": {
+                "name": "p",
+                "uid": "u",
+                "labels": LABELS,
+                "deletionTimestamp": "2026-01-02T03:04:05Z",
+            },
+            "spec": {"nodeName": "cp"},
+            "status": {
+                "phase": "Failed",
+                "containerStatuses": [{"name": "main", "state": {"terminated": container}}],
+                "conditions": [
+                    {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+                ],
+            },
+        },
+        gone=False,
+    )
+    assert found is not None
+    assert (found.job, found.attempt, found.node, found.ending, found.exit_code) == ("job", 2, "cp", True, 3)
+    assert (found.started, found.finished) == (1767323045.0, 1767323049.0)
+    assert found.reason == "EvictionByEvictionAPI"
+    assert not found.lives
+    bare = {"metadata": {"name": "p", "uid": "u", "labels": LABELS}}
+    waiting = read_pod(5.0, bare, gone=False)
+    assert waiting is not None
+    assert waiting.lives
+    assert read_pod(5.0, {"metadata": {"name": "p", "uid": "u"}}, gone=False) is None
+    assert read_jobset(5.0, {"metadata": {"name": "p", "uid": "u"}}, gone=False) is None
+    jobset = read_jobset(5.0, bare, gone=True)
+    assert jobset == JobSetSighting(5.0, "u", "p", "job", 2, gone=True)
+    status = {
+        "phase": "Failed",
+        "conditions": [{"type": "Finished", "status": "True"}],
+        "attempts": [{"number": 1, "verdict": "Failure"}, {"number": 2}],
+        "retries": {"failuresUsed": 1, "preemptionsUsed": 0},
+    }
+    job = read_job(5.0, {"metadata": {"name": "job"}, "status": status}, gone=False)
+    assert (job.phase, job.finished, job.failures, job.attempt) == ("Failed", True, 1, 2)
+    assert dict(job.verdicts) == {1: "Failure"}
+    assert read_job(5.0, {"metadata": {"name": "job"}}, gone=False).attempt == 0
+
+
+PLAN = JobPlan("job", Kind.SUCCEEDS, LANES[0], 10)
+DONE = {
+    "phase": "Succeeded",
+    "attempts": [{"number": 1, "verdict": "Success", "reason": "Completed", "message": "well done"}],
+}
+
+
+def test_a_clean_campaign_has_nothing_to_tell() -> None:
+    records = Records(jobs=[seen(failures=0, preemptions=0, finished=True, status=DONE)])
+    assert judge([PLAN], records, {"job": 3}) == []
+
+
+def test_every_finding_comes_with_the_story_of_its_job() -> None:
+    records = Records(
+        hits=[Hit(2.0, "job", 1, "a", "cp", "evicted")],
+        acts=[UserAct(3.0, "job", 1, Act.STOP)],
+        outages=[Outage("cp", 1.5, 2.5, "kubelet frozen")],
+        pods=[pod("a", 1), pod("b", 2)],
+        jobsets=[JobSetSighting(1.0, "a", "job-a1", "job", 1)],
+        jobs=[seen(status={**DONE, "phase": "Failed"}, finished=True)],
+    )
+    overlap, talkative, end = judge([PLAN], records, {"job": 99})
+    assert overlap.startswith("job: pods of attempts 1 and 2")
+    assert talkative.startswith("job: 99 events")
+    assert end.startswith("job: Failed after Success")
+    for finding in (overlap, talkative, end):
+        assert finding.endswith(tell_story(PLAN, records))
+    story = tell_story(PLAN, records).splitlines()
+    assert story[1].strip() == "00:00:01.000 JobSet job-a1 seen"
+    assert [line.split(maxsplit=1)[1] for line in story if line.split()[1] == "cp:"] == [
+        "cp: kubelet frozen",
+        "cp: back",
+    ]
+    assert any("pod of attempt 1 evicted" in line for line in story)
+    assert any("user: stop" in line for line in story)
+    assert story[-1].strip() == "attempt 1: Completed: well done"
+
+
+def test_a_job_that_was_never_seen_is_told() -> None:
+    (finding,) = judge([PLAN], Records(), {})
+    assert finding.startswith("job: its FrayJob was never seen")
