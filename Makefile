@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help setup demo test check lint types unit integration local chart faults e2e scale cluster cluster-down images crds lock clean
+.PHONY: help setup demo test check lint types unit faults integration local chart engine chaos chaos-pool e2e scale bench cluster cluster-down images crds lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -16,7 +16,7 @@ setup:
 demo: setup ## train a model from examples/digits/frayjob.yaml on this machine: 2 slices x 2 hosts
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/fray run -f examples/digits/frayjob.yaml
 
-test: check chart integration local ## everything that this machine can run
+test: check faults engine chart local integration e2e ## everything that this machine can run
 
 check: lint types unit ## the quick part: lint, types, layers, unit tests
 
@@ -31,17 +31,25 @@ types: setup
 unit: setup
 	$(PYTEST) tests/unit
 
+faults: setup ## the operator in virtual time: 10,000 faults and 500 kills, each job's end predicted
+	$(PYTEST) tests/faults
+
 chart: setup
 	$(BIN)/python -m e2e.cluster build helm
 	$(PYTEST) tests/chart
 
-integration: setup
-	$(BIN)/python -m e2e.cluster build apiserver etcd helm kind
-	$(PYTEST) tests/integration --ignore tests/integration/controller
+engine: setup ## contexts, worker pool and queues, with real processes that are killed
+	$(PYTEST) tests/behaviour tests/queue tests/pool
 
-faults: setup ## the operator before a real API server, killed between any two writes and lied to at every call
-	$(BIN)/python -m e2e.cluster build apiserver etcd
-	$(PYTEST) tests/integration/controller
+chaos: setup ## 20 minutes of random faults on the cluster under jobs of all shapes, seed after seed; SECONDS=, SEED=
+	$(BIN)/python -m e2e.chaos --seconds $(or $(SECONDS),1200) --seed $(or $(SEED),1)
+
+chaos-pool: setup ## 20 minutes of random kills in the worker pool under a mixed load; SECONDS=, SEED=
+	$(BIN)/python -m tests.pool.chaos --seconds $(or $(SECONDS),1200) --seed $(or $(SEED),1)
+
+integration: setup ## a real API server: what it refuses, and the operator, killed and lied to at every call
+	$(BIN)/python -m e2e.cluster build apiserver etcd helm kind
+	$(PYTEST) tests/integration
 
 local: setup
 	$(PYTEST) tests/local
@@ -52,7 +60,11 @@ e2e: setup ## scenarios on a real cluster of this machine, which it starts (root
 scale: setup ## 500 FrayJobs against the same JobSets created directly, on fake nodes; prints JSON
 	$(BIN)/python -m e2e.scale
 
-cluster: setup ## a real Kubernetes cluster on this machine: two pools of v5p-16 and JobSet; needs no container engine
+bench: setup ## the worker pool beside Ray, Dask and ProcessPoolExecutor; prints a table
+	$(BIN)/python tools/peers.py
+	$(BIN)/python -m benchmarks.pool
+
+cluster: setup ## a real Kubernetes cluster on this machine: two pools of v5p-16, two GPU hosts and JobSet; needs no container engine
 	$(BIN)/python -m e2e.cluster up
 
 cluster-down: setup ## remove that cluster and every trace of it
@@ -68,4 +80,4 @@ lock: setup ## choose newer versions within pyproject.toml and pin them in requi
 	@PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/python tools/lock.py
 
 clean: ## remove what was installed into the checkout
-	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .tools .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -49,7 +49,6 @@ from fray.runtime.pool.messages import (
 )
 from tests.unit.pool.state_script import FAST, ONE, Script, make_task
 
-
 LATE = Failed(b"", "TaskTimeoutError", "task 1", (), (("seconds", 2.0),))
 
 
