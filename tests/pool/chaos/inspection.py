@@ -13,7 +13,7 @@ from fray.runtime.pool.machine.snapshot import PoolStats
 
 __all__ = ["SETTLE_SECONDS", "leftovers", "nanny_of", "pool_of", "settles", "short", "state_problem"]
 
-SETTLE_SECONDS = 30.0
+SETTLE_SECONDS = 60.0
 """Seconds after which something that should have happened never will."""
 
 

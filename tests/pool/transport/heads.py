@@ -18,9 +18,10 @@ from fray.runtime.pool.transport.frames import Frame
 from fray.runtime.pool.transport.keys import TransportKey
 from fray.runtime.pool.transport.refusals import RefusalCounts
 from fray.runtime.pool.transport.settings import DEFAULT_SETTINGS, TransportSettings
+from tests.pool.standing_time import StandingLoop
 
 Result = TypeVar("Result")
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which something that should have happened never will."""
 
 
@@ -79,6 +80,11 @@ class Head:
 
         return self.wait(run())
 
+    def pass_time(self, seconds: float) -> None:
+        """Let the timers of a loop whose time stands still see that so much has passed."""
+        assert isinstance(self.loop, StandingLoop)
+        self.loop.call_soon_threadsafe(self.loop.pass_time, seconds)
+
     def wait(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE)
 
@@ -89,10 +95,14 @@ def echo(connection: Connection, frame: Frame) -> None:
 
 @contextlib.contextmanager
 def running_head(
-    address: Address, key: TransportKey, settings: TransportSettings = DEFAULT_SETTINGS
+    address: Address,
+    key: TransportKey,
+    settings: TransportSettings = DEFAULT_SETTINGS,
+    *,
+    standing: bool = False,
 ) -> Iterator[Head]:
-    """Serve on `address` until the end of the block."""
-    loop = asyncio.new_event_loop()
+    """Serve on `address` until the end of the block; `standing`: time passes when the test says so."""
+    loop = StandingLoop() if standing else asyncio.new_event_loop()
     head = Head(loop)
     loop.set_exception_handler(lambda _, context: head.errors.put(context.get("exception")))
     thread = threading.Thread(target=loop.run_forever, name="head")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 __all__ = ["Namespaces", "namespaces"]
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 FIRST, SECOND = "10.213.77.1", "10.213.77.2"
 REAPER = 'read _; ip netns delete "$1" 2>/dev/null; ip netns delete "$2" 2>/dev/null; exit 0'
 """Waits for the end of its input, which comes also when the process at the other end is killed."""

@@ -33,7 +33,7 @@ except HandshakeError as error:
     sys.exit()
 connection.send(1, b"small")
 connection.send(2, b"large", [bytes(5_000_000)])
-small, large = connection.receive(30), connection.receive(30)
+small, large = connection.receive(60), connection.receive(60)
 print(json.dumps({
     "echoed": [len(small.body), len(large.buffers[0])],
     "tls": connection._stream._socket.version(),

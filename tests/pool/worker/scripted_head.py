@@ -41,7 +41,7 @@ from fray.runtime.pool.transport.endpoints import Connection, Server, serve
 from fray.runtime.pool.transport.keys import TransportKey
 from fray.runtime.pool.worker.failures import build_failure
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which something that should have happened never will."""
 HOST = 1
 NO_PROFILE = Profile()

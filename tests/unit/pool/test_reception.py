@@ -12,7 +12,7 @@ from fray.runtime.pool.worker import reception as module
 from fray.runtime.pool.worker.reception import Inbox, Reception
 from fray.runtime.pool.worker.threads import ElasticThreads
 
-PATIENCE = 30
+PATIENCE = 60
 Message = Callable[[], None]
 
 
