@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 
 from fray.errors import AddressError
-from fray.runtime.pool.head.metrics_server import MAX_CLIENTS, MAX_REQUEST, MetricsServer
+from fray.runtime.pool.head.metrics_server import CLIENT_SECONDS, MAX_CLIENTS, MAX_REQUEST, MetricsServer
 from fray.runtime.pool.transport.addresses import Address
+from tests.pool.standing_time import StandingLoop
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: pool\r\n\r\n"
+PAGE = 50_000_000
+"""More than what sockets hold."""
 
 
 def serving(
@@ -26,7 +29,10 @@ def serving(
     render: Callable[[], str] = lambda: "page\n",
     **more: Any,
 ) -> None:
-    """Run `use` beside a server, in one event loop; anything that it tells the loop of is an error."""
+    """Run `use` beside a server, in one event loop; anything that it tells the loop of is an error.
+
+    Time stands still in it: a client is too slow when `use` says so, and not when the machine is.
+    """
 
     async def run() -> None:
         told: list[object] = []
@@ -41,8 +47,19 @@ def serving(
         assert not told
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    asyncio.run(run())
+    with asyncio.Runner(loop_factory=StandingLoop) as runner:
+        runner.run(run())
     assert not list(folder.iterdir())
+
+
+async def pass_time_when_served(clients: int) -> None:
+    """Let all the time pass that a client has, once the server has taken in so many."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, StandingLoop)
+    while sum("_serve" in str(task.get_coro()) for task in asyncio.all_tasks()) < clients:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)  # the last of them has begun
+    loop.pass_time(CLIENT_SECONDS)
 
 
 async def ask(path: Path, request: bytes, *, end: bool = False) -> bytes:
@@ -135,25 +152,31 @@ def test_silent_clients_are_cut_off_and_others_have_their_turn(tmp_path: Path) -
     async def use(path: Path) -> None:
         silent = [await asyncio.open_unix_connection(path) for _ in range(MAX_CLIENTS + 3)]
         # All places are taken; the answer comes as soon as the first of them are cut off.
-        assert (await ask(path, GET)).endswith(b"page\n")
+        answer = asyncio.create_task(ask(path, GET))
+        await pass_time_when_served(MAX_CLIENTS)
+        assert (await answer).endswith(b"page\n")
+        await pass_time_when_served(3)
         for reader, writer in silent:
             assert await reader.read() == b""
             writer.transport.abort()
 
-    serving(tmp_path, use, client_seconds=0.1)
+    serving(tmp_path, use)
 
 
 def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
     async def use(path: Path) -> None:
         reader, writer = await asyncio.open_unix_connection(path, limit=1024)
         writer.write(GET)
-        for _ in range(MAX_CLIENTS):  # enough others to need its place
+        for _ in range(MAX_CLIENTS):  # others have their turn meanwhile
             assert (await ask(path, b"GET / HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 404")
+        await pass_time_when_served(1)
+        received = 0
         while not reader.at_eof():
-            await reader.read(65536)
+            received += len(await reader.read(65536))
+        assert received < PAGE
         writer.transport.abort()
 
-    serving(tmp_path, use, render=lambda: "x" * 50_000_000, client_seconds=0.2)
+    serving(tmp_path, use, render=lambda: "x" * PAGE)
 
 
 def test_a_client_that_has_gone_does_no_harm(tmp_path: Path) -> None:
