@@ -187,10 +187,10 @@ def test_an_address_that_is_none_is_an_error(host: str, port: int) -> None:
 
 
 def test_no_thread_stays_behind() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())  # some of which may end meanwhile
     with HttpQueueServer(port=0) as server:
         server.new_queue("q").push(1)
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
     with pytest.raises(QueueServerError, match="inside its `with` block"):
         server.new_queue("q")
 
