@@ -106,6 +106,10 @@ class ScriptedHead:
         assert self.nanny is not None
         self.tell(self.nanny, *messages)
 
+    def turn(self) -> None:
+        """Return when the event loop has done what it was told before."""
+        self._run(asyncio.sleep(0))
+
     def cut(self, connection: Connection) -> None:
         self.loop.call_soon_threadsafe(connection.abort)
 

@@ -93,6 +93,19 @@ def test_an_idle_worker_is_stopped(pool: Pool) -> None:
     pool.start_worker()
 
 
+def test_a_stop_that_comes_too_late_does_not_hide_how_a_worker_ended(pool: Pool) -> None:
+    worker = pool.start_worker()
+    handle = os.pidfd_open(pool.run(worker, os.getpid))
+    pool.nanny.send_signal(signal.SIGSTOP)
+    pool.tell(worker, pool.task(worker, os._exit, 3))
+    wait_for_end(handle)
+    pool.head.tell_nanny(StopWorker(worker, True, "late"))
+    for _ in range(3):
+        pool.head.turn()  # it has left by then
+    pool.nanny.send_signal(signal.SIGCONT)
+    assert pool.head.take(WorkerLost) == (worker, "exited with code 3", False)
+
+
 def test_profiles_set_the_environment_and_count_calls(pool: Pool) -> None:
     worker = pool.start_worker(Profile(env=(("FRAY_TEST_COLOUR", "blue"),), max_calls=2))
     assert pool.run(worker, os.getenv, "FRAY_TEST_COLOUR") == "blue"

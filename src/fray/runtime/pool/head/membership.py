@@ -50,7 +50,10 @@ __all__ = ["Membership"]
 _log = logging.getLogger(__name__)
 
 NEWS_OF_DEATH_SECONDS = 2.0
-"""How long the head waits for a nanny to say why a worker's connection has ended."""
+"""How long the head waits for a nanny to say by itself why a worker's connection has ended."""
+ANSWER_SECONDS = 30.0
+"""How long it waits when it has told the nanny to end that worker: the nanny's word doesn't depend on who is
+quicker, so this is longer than machines stand still."""
 REFETCH_SECONDS = 0.5
 """Pause before a reader tries again that failed while this host's nanny was being replaced."""
 REPLACED_SECONDS = 30.0
@@ -202,7 +205,14 @@ class Membership:
         elif peer.worker is not None and self._peers.home_of(peer.worker) is not None:
             # Its nanny knows more, and will tell soon.
             lost = WorkerLost(peer.worker, f"its connection ended: {error}")
-            self._loop.call_later(NEWS_OF_DEATH_SECONDS, self._give_up, lost)
+            self._loop.call_later(NEWS_OF_DEATH_SECONDS, self._end_unheard, lost)
+        self._dispatcher.flush()
+
+    def _end_unheard(self, lost: WorkerLost) -> None:
+        """Have a worker ended that can't be reached, unless its nanny has told of its end by now."""
+        if not self._dispatcher.stopped and self._peers.home_of(lost.worker) is not None:
+            self._dispatcher.stop_worker(StopWorker(lost.worker, kill=True, reason=lost.reason))
+            self._loop.call_later(ANSWER_SECONDS, self._give_up, lost)
         self._dispatcher.flush()
 
     def _give_up(self, lost: WorkerLost) -> None:

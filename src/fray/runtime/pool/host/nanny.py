@@ -31,6 +31,7 @@ from fray.runtime.pool.host.processes import (
     describe_exit,
     die_with_parent,
     ended_children,
+    has_ended,
     reset_signals,
     signal_group,
     stopped_children,
@@ -191,8 +192,8 @@ class _Nanny:
 
     def _stop_worker(self, command: StopWorker) -> None:
         pid = self._pids.get(command.worker)
-        if pid is None:
-            return  # it has ended by itself meanwhile
+        if pid is None or has_ended(pid):
+            return  # by itself, and how is told when it's reaped
         child = self._children[pid]
         child.stopping = command.reason or "it was told to end"
         if command.kill:

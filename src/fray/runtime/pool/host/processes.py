@@ -16,6 +16,7 @@ __all__ = [
     "describe_exit",
     "die_with_parent",
     "ended_children",
+    "has_ended",
     "reset_signals",
     "signal_group",
     "stopped_children",
@@ -50,6 +51,11 @@ def ended_children() -> Iterator[int]:
         if ended is None:
             return
         yield ended.si_pid
+
+
+def has_ended(child: int) -> bool:
+    """Return whether a child that wasn't reaped yet has ended."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def stopped_children() -> Iterator[tuple[int, str]]:

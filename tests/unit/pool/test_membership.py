@@ -1,0 +1,141 @@
+"""What the head makes of a worker's connection that has ended, in time that passes by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fray.errors import ConnectionLostError
+from fray.runtime.pool.client.backpressure import SubmitLimit
+from fray.runtime.pool.head.dispatcher import Dispatcher
+from fray.runtime.pool.head.membership import ANSWER_SECONDS, NEWS_OF_DEATH_SECONDS, Membership
+from fray.runtime.pool.head.peers import Peers
+from fray.runtime.pool.message_codec import decode_messages, encode_messages
+from fray.runtime.pool.messages import (
+    DRIVER,
+    Deliver,
+    Failed,
+    HostJoined,
+    NannyHello,
+    RunTask,
+    StartWorker,
+    StopWorker,
+    TaskSubmitted,
+    WorkerHello,
+    WorkerLost,
+)
+from fray.runtime.pool.state import PoolState
+from fray.runtime.pool.transport.refusals import RefusalCounts
+from tests.unit.pool.state_script import make_task
+
+HOST = 1
+KILLED = "killed by signal 9 (SIGKILL)"
+
+
+class Timers:
+    """The part of an event loop that is used here."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._due: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
+
+    def call_later(self, seconds: float, callback: Callable[..., None], *args: Any) -> None:
+        self._due.append((self.now + seconds, callback, args))
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        due = [each for each in self._due if each[0] <= self.now]
+        self._due = [each for each in self._due if each[0] > self.now]
+        for _, callback, args in sorted(due, key=lambda each: each[0]):
+            callback(*args)
+
+
+class Process:
+    """The other end of a connection: says messages, and keeps those that it's sent."""
+
+    def __init__(self, membership: Membership) -> None:
+        self.peer = "a process"
+        self.on_frame: Callable[[Any], None]
+        self.on_lost: Callable[[Any], None]
+        self.heard: list[Any] = []
+        membership.on_connection(self)  # type: ignore[arg-type]
+
+    def send(self, _kind: int, body: bytes, **_: Any) -> None:
+        self.heard += decode_messages(body)
+
+    def abort(self) -> None:
+        """Nobody awaits its end."""
+
+    def say(self, message: Any) -> None:
+        self.on_frame(SimpleNamespace(body=encode_messages([message])))
+
+    def heard_of(self, kind: type) -> list[Any]:
+        return [message for message in self.heard if isinstance(message, kind)]
+
+
+class Pool:
+    """A pool of one host, whose only worker runs a task that may not be repeated."""
+
+    def __init__(self) -> None:
+        self.timers: Any = Timers()
+        self.news: list[Any] = []
+        peers = Peers(HOST)
+        store: Any = SimpleNamespace(identities=lambda: (), free=lambda _: None)
+        dispatcher = Dispatcher(self.timers, PoolState(), store=store, peers=peers, limit=SubmitLimit())
+        dispatcher.on_news = self.news.extend
+        membership = Membership(self.timers, dispatcher, peers=peers, store=store, refusals=RefusalCounts())
+        peers.note_joined(HOST)
+        hello = NannyHello(HOST, "here", (("CPU", 1.0),), 1, 1000, "")
+        dispatcher.handle(DRIVER, HostJoined(*hello[:5]))
+        self.nanny = Process(membership)
+        self.nanny.say(hello)
+        [start] = self.nanny.heard_of(StartWorker)
+        self.number = start.worker
+        self.worker = Process(membership)
+        self.worker.say(WorkerHello(self.number, 4711))
+        dispatcher.handle(DRIVER, TaskSubmitted(make_task(1, retries=0), b"blob", wanted=True))
+        dispatcher.flush()
+        assert self.worker.heard_of(RunTask)
+
+    def cut_worker(self) -> None:
+        self.worker.on_lost(ConnectionLostError("a process", "the peer closed it"))
+
+    def story(self) -> str:
+        """Return why the task failed; empty: it hasn't, as far as the driver knows."""
+        outcomes = [news.outcome for news in self.news if isinstance(news, Deliver)]
+        assert all(isinstance(outcome, Failed) for outcome in outcomes)
+        return " ".join(line for outcome in outcomes for line in outcome.story)
+
+
+@pytest.fixture
+def pool() -> Pool:
+    return Pool()
+
+
+def test_the_nanny_says_why(pool: Pool) -> None:
+    pool.cut_worker()
+    assert pool.story() == ""
+    pool.nanny.say(WorkerLost(pool.number, KILLED))
+    assert KILLED in pool.story()
+
+
+def test_the_nannys_word_counts_however_late_it_comes(pool: Pool) -> None:
+    """A machine may stand still just then, or the nanny alone: the reason is the same."""
+    pool.cut_worker()
+    pool.timers.pass_time(NEWS_OF_DEATH_SECONDS)
+    assert pool.story() == ""
+    assert [stop.worker for stop in pool.nanny.heard_of(StopWorker)] == [pool.number]
+    pool.nanny.say(WorkerLost(pool.number, KILLED))
+    assert KILLED in pool.story()
+    pool.timers.pass_time(ANSWER_SECONDS)
+    assert len(pool.nanny.heard_of(StopWorker)) == 1
+
+
+def test_a_nanny_that_says_nothing_at_all_is_not_waited_for(pool: Pool) -> None:
+    pool.cut_worker()
+    pool.timers.pass_time(NEWS_OF_DEATH_SECONDS)
+    pool.timers.pass_time(ANSWER_SECONDS)
+    assert "its connection ended: the connection to a process ended" in pool.story()
