@@ -17,7 +17,7 @@ __all__ = ["Fray", "Result", "find_processes", "job_manifest", "running_job", "w
 
 T = TypeVar("T")
 MARKER = "LOCAL_TEST_RUN"
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 90.0
 
 # Whatever the test runner ignores (it may run in the background), the command starts with defaults.
 LAUNCHER = (

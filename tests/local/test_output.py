@@ -74,7 +74,7 @@ def test_a_reader_that_goes_away_ends_the_job(fray: Fray) -> None:
     assert process.stdout is not None
     assert process.stdout.readline()
     process.stdout.close()
-    assert process.wait(timeout=30) == 141
+    assert process.wait(timeout=60) == 141
     assert fray.stored("job")["status"]["phase"] == "Stopped"
     assert not fray.processes()
 
@@ -85,7 +85,7 @@ def test_a_reader_of_standard_error_that_goes_away_ends_the_job(fray: Fray) -> N
     assert process.stderr is not None
     assert process.stderr.readline()
     process.stderr.close()
-    assert process.wait(timeout=30) == 141
+    assert process.wait(timeout=60) == 141
     assert not fray.processes()
 
 
@@ -107,7 +107,7 @@ def test_head_gets_its_line_and_the_pipeline_ends(fray: Fray) -> None:
 def test_a_full_disk_behind_standard_output_ends_the_job(fray: Fray) -> None:
     with Path("/dev/full").open("wb") as full:
         process = fray.start("run", "-f", fray.write_job(job_manifest("echo x; sleep 300")), stdout=full)
-        assert process.wait(timeout=30) == 1
+        assert process.wait(timeout=60) == 1
     assert process.stderr is not None
     assert b"No space left" in process.stderr.read()
     fray.wait_gone()

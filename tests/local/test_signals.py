@@ -94,7 +94,7 @@ def test_a_run_killed_before_it_heard_of_the_start_leaves_nothing(fray: Fray, tm
         task = {"argv": ["sh", "-c", DEAF], "env": fray.environ(), "cwd": str(tmp_path), "grace": 0.2}
         ours.sendall(json.dumps(task).encode() + b"\n")
     os.kill(process.pid, signal.SIGCONT)
-    process.wait(timeout=30)
+    process.wait(timeout=60)
     fray.wait_gone()
 
 

@@ -121,7 +121,7 @@ def test_a_terminal_that_is_closed_ends_the_job(fray: Fray) -> None:
         screen.wait_for("ready")
         os.close(screen._descriptor)
         screen._descriptor = os.open(os.devnull, os.O_RDWR)
-        assert screen.process.wait(timeout=30) in (129, 141)
+        assert screen.process.wait(timeout=60) in (129, 141)
     fray.wait_gone()
 
 

@@ -32,6 +32,8 @@ from fray.job.pool import start_pool
 ctx = start_pool(2)
 big = ctx.put(b"x" * 1_000_000)
 assert ctx.get(ctx.run(len, big)) == 1_000_000
+while ctx.stats().workers < 2:
+    time.sleep(0.01)
 """
 ENDLESS = """
 def block(path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal as signals
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -118,6 +119,8 @@ def test_an_interrupted_get_leaves_the_pool_usable(make_pool: MakePool, signal: 
 
     def interrupt() -> None:
         signal.wait()
+        while not ctx.client._waiters:
+            time.sleep(0.001)  # it mustn't come before the call that it is for
         signals.pthread_kill(threading.main_thread().ident or 0, signals.SIGINT)
 
     thread = threading.Thread(target=interrupt)

@@ -32,12 +32,14 @@ def main() -> None:
         slow = [context.run(sleep, 600) for _ in range(3)]
         append(folder / "places", str(store.directory))
         append(folder / "places", str(store.spill_directory))
-        append(folder / "places", "ready")
         if "--patient" in sys.argv:
             try:
+                append(folder / "places", "ready")  # within: an interrupt may come as soon as it's written
                 context.get(slow)
             except KeyboardInterrupt:
                 append(folder / "interrupted", str(context.get(context.run(pow, 2, 5, options=None))))
+        else:
+            append(folder / "places", "ready")
         context.get(slow)
 
 

@@ -1,4 +1,4 @@
-"""However the driver ends, its processes, files and sockets end within seconds."""
+"""However the driver ends, its processes, files and sockets end soon after it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from tests.behaviour.gates import lines
 from tests.pool.chaos.inspection import settles
 from tests.pool.chaos.leaks import marked_processes
+from tests.pool.driver.processes import descendants, nanny_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -58,7 +59,7 @@ def driver(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Driver]:
 
 
 def test_killed(driver: Driver) -> None:
-    assert len(marked_processes(driver.mark)) >= 6  # with the nanny and four workers
+    assert settles(lambda: len(marked_processes(driver.mark)) >= 6)  # with the nanny and four workers
     assert all(place.exists() for place in driver.places)
     driver.process.kill()
     assert driver.process.wait() == -signal.SIGKILL
@@ -66,17 +67,17 @@ def test_killed(driver: Driver) -> None:
 
 
 def test_killed_while_a_worker_stands_still(driver: Driver) -> None:
-    workers = [pid for pid in marked_processes(driver.mark) if pid != driver.process.pid]
-    for pid in sorted(workers)[1:]:  # all but the nanny, which came first
+    nanny = nanny_of(driver.process.pid)
+    for pid in descendants(nanny):
         os.kill(pid, signal.SIGSTOP)
     driver.process.kill()
     assert settles(driver.is_gone), marked_processes(driver.mark)
 
 
 def test_killed_after_its_nanny(driver: Driver) -> None:
-    workers = [pid for pid in marked_processes(driver.mark) if pid != driver.process.pid]
+    nanny = nanny_of(driver.process.pid)
     os.kill(driver.process.pid, signal.SIGSTOP)
-    os.kill(min(workers), signal.SIGKILL)
+    os.kill(nanny, signal.SIGKILL)
     driver.process.kill()
     assert settles(lambda: not marked_processes(driver.mark)), marked_processes(driver.mark)
     # Nobody was left to remove the files: the next pool of this user does.

@@ -97,7 +97,7 @@ def test_a_stopped_worker_that_is_cancelled_by_force_dies(
     handle = os.pidfd_open(pid)
     os.kill(pid, signal.SIGSTOP)
     ctx.cancel(ref, force=True)
-    assert ctx.wait([ref], timeout=30)[0]
+    assert ctx.wait([ref], timeout=60)[0]
     os.close(handle)
     assert len(lines(runs)) == 1
 
@@ -124,7 +124,7 @@ def test_a_host_whose_nanny_dies_again_and_again_is_given_up(
         wait_for_run(runs, death + 1)
         os.kill(nanny_of(pool_of(ctx)), signal.SIGKILL)
     with pytest.raises(PoolClosedError, match="within a minute"):
-        ctx.get(ref, timeout=30)
+        ctx.get(ref, timeout=60)
     with pytest.raises(PoolClosedError):
         ctx.run(pow, 2, 2)
 

@@ -78,7 +78,7 @@ def test_a_full_tmpfs_sends_to_disk(tmp_path: Path) -> None:
         pytest.skip("mounting a file system needs root")
     mounted = tmp_path / "small"
     mounted.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", mounted], check=True, timeout=30)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", mounted], check=True, timeout=60)
     try:
         made = create_store(limit=300_000, spill=tmp_path, shared_memory=mounted)
         store = HostStore(made.store.directory, made.store.spill_directory, 10**9)
@@ -92,7 +92,7 @@ def test_a_full_tmpfs_sends_to_disk(tmp_path: Path) -> None:
         made.close()
     finally:
         gc.collect()
-        subprocess.run(["umount", mounted], check=True, timeout=30)
+        subprocess.run(["umount", mounted], check=True, timeout=60)
 
 
 def test_spilling_moves_an_object_that_readers_go_on_reading(store: HostStore) -> None:
@@ -118,7 +118,7 @@ def test_who_finds_no_room_waits_for_what_is_on_its_way_to_disk(
 
     def slowly(source: int, target: str) -> None:
         copying.set()
-        assert refused.wait(30)
+        assert refused.wait(60)
         copy(source, target)
 
     def full_disk(file: int, parts: Sequence[BytesLike]) -> None:
@@ -131,9 +131,9 @@ def test_who_finds_no_room_waits_for_what_is_on_its_way_to_disk(
     monkeypatch.setattr(store_module, "write_all", full_disk)
     spilling = threading.Thread(target=store.spill, args=(1,))
     spilling.start()
-    assert copying.wait(30)
+    assert copying.wait(60)
     store.write(2, value(8000))
-    spilling.join(30)
+    spilling.join(60)
     assert files(store.directory) == {"2"}
     assert files(store.spill_directory) == {"1"}
     assert store.usage().memory == real_memory(store)

@@ -71,7 +71,6 @@ def test_an_interrupt_at_the_very_end_of_a_task_is_lost() -> None:
         spin()
 
 
-@pytest.mark.timeout(20)
 def test_other_code_can_be_traced_after_an_interrupt() -> None:
     running = RunningTask(1, "t")
     with pytest.raises(TaskInterrupt):
@@ -147,7 +146,7 @@ def test_who_waits_is_woken_and_interrupted_and_what_it_lent_is_taken_back() -> 
     def wait() -> None:
         with running.waiting(woken.set):
             threading.Thread(target=running.interrupt).start()
-            assert woken.wait(30)
+            assert woken.wait(60)
         pytest.fail("it goes on")
 
     with pytest.raises(TaskInterrupt):
