@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from fray.cluster.local import locks as locks_module
 from fray.cluster.local.locks import JobLocks, is_locked, read_holder
 from fray.cluster.local.store import JobFolder, StateDirectory
 from fray.errors import JobRunningError, StateDirectoryError
@@ -77,6 +80,26 @@ def test_the_second_runner_of_a_job_is_refused_with_the_first_ones_id(tmp_path: 
     assert (caught.value.name, caught.value.pid) == ("job", os.getpid())
     locks.release()
     held_locks(tmp_path).release()
+
+
+def test_a_reader_that_holds_a_lock_for_long_is_not_taken_for_a_runner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = JobFolder(tmp_path)
+    held_locks(tmp_path).release()
+    reader = os.open(folder.runner_lock, os.O_RDONLY)
+    fcntl.flock(reader, fcntl.LOCK_SH)
+    now = 0.0
+
+    def sleep(_: float) -> None:
+        nonlocal now
+        now += 2.0  # the machine stands still
+        if now == 10.0:
+            os.close(reader)
+
+    monkeypatch.setattr(locks_module, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    JobLocks.acquire(folder, name="job", waiting=lambda: None).release()
+    assert now == 10.0
 
 
 def test_a_released_lock_is_free_and_looking_takes_nothing(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from fray.errors import JobRunningError, StateDirectoryError
 
 __all__ = ["JobLocks", "is_locked", "read_holder"]
 
-READERS_SECONDS = 0.3
-"""Readers hold a lock for microseconds to see whether it is free; a runner tries again that long."""
+READERS_SECONDS = 30.0
+"""Readers share a lock for microseconds to see whether it is free; a runner tries again that long."""
 HOSTS_SECONDS = 20.0
 """Hosts of a runner that died have 5 s to end before they are killed."""
 PAUSE_SECONDS = 0.02
@@ -44,7 +44,7 @@ class JobLocks:
         with contextlib.ExitStack() as opened:
             runner = _open(folder.runner_lock)
             opened.callback(os.close, runner)
-            if not _lock_within(runner, READERS_SECONDS, folder.runner_lock):
+            if not _lock_beside_readers(runner, folder.runner_lock):
                 raise JobRunningError(name, read_holder(folder.runner_lock) or 0)
             hosts = _open(folder.hosts_lock)
             opened.callback(os.close, hosts)
@@ -96,13 +96,29 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
+def _lock_beside_readers(file: int, path: Path) -> bool:
+    """Take a lock that readers may share just now; return False at once if a runner has it."""
+    give_up_at = time.monotonic() + READERS_SECONDS
+    while True:
+        over = time.monotonic() >= give_up_at
+        if _try_lock(file, fcntl.LOCK_EX, path):
+            return True
+        # What can be shared is held by readers only, however long the machine makes them hold it.
+        if over or not _try_lock(file, fcntl.LOCK_SH, path):
+            return False
+        fcntl.flock(file, fcntl.LOCK_UN)
+        time.sleep(PAUSE_SECONDS)
+
+
 def _lock_within(file: int, seconds: float, path: Path) -> bool:
     give_up_at = time.monotonic() + seconds
-    while not _try_lock(file, fcntl.LOCK_EX, path):
-        if time.monotonic() >= give_up_at:
+    while True:
+        over = time.monotonic() >= give_up_at  # before the try: it may come late, and is the last one then
+        if _try_lock(file, fcntl.LOCK_EX, path):
+            return True
+        if over:
             return False
         time.sleep(PAUSE_SECONDS)
-    return True
 
 
 def _try_lock(file: int, kind: int, path: Path) -> bool:
