@@ -137,6 +137,11 @@ class Fray:
             return {}
         return resource
 
+    def phase(self, name: str) -> str:
+        """Return the job's phase as the runner wrote it last; empty where there is none yet."""
+        phase: str = self.stored(name).get("status", {}).get("phase", "")
+        return phase
+
     def raw_log(self, name: str, *, attempt: int = 1, slice_index: int = 0, host: int = 0) -> bytes:
         folder = self.state / "jobs" / name / "logs" / f"attempt-{attempt}"
         return (folder / f"slice-{slice_index}-host-{host}.log").read_bytes()

@@ -15,6 +15,7 @@ WAITING = "echo ready; exec sleep 300"
 def test_list_shows_name_phase_attempt_hosts_and_reason(fray: Fray) -> None:
     fray.run_job(job_manifest("exit 3", name="bad"))
     process = running_job(fray, job_manifest(WAITING, name="good", replicas=2), until="ready")
+    wait_for(lambda: fray.phase("good") == "Running", "the word that both hosts run")
     heading, bad, good = fray.run("list").out.splitlines()
     assert heading.split() == ["NAME", "PHASE", "ATTEMPT", "READY", "REASON", "AGE"]
     assert bad.split()[:5] == ["bad", "Failed", "1", "0/1", "NonZeroExit"]
@@ -62,11 +63,13 @@ def test_stop_ends_a_job_and_waits_for_it(fray: Fray) -> None:
 
 
 def test_stop_without_waiting_returns_at_once(fray: Fray) -> None:
-    deaf = 'trap "" TERM; echo ready; while :; do sleep 0.02; done'
-    template = {"spec": {"terminationGracePeriodSeconds": 2}}
+    gate = fray.folder / "gate"
+    deaf = f'trap "" TERM; echo ready; until [ -e {gate} ]; do sleep 0.02; done'
+    template = {"spec": {"terminationGracePeriodSeconds": 600}}
     process = running_job(fray, job_manifest(deaf, podTemplate=template), until="ready")
     assert fray.run("stop", "job", "--no-wait").code == 0
-    wait_for(lambda: fray.stored("job")["status"]["phase"] == "Stopping", "the request to be seen")
+    wait_for(lambda: fray.phase("job") == "Stopping", "the request to be seen")
+    gate.touch()
     assert fray.finish(process).code == 143
 
 
@@ -120,6 +123,7 @@ def test_ctrl_c_ends_logs_quietly_and_not_the_job(fray: Fray) -> None:
 
 def test_a_second_run_of_a_running_name_is_refused_and_does_no_harm(fray: Fray) -> None:
     process = running_job(fray, job_manifest(WAITING), until="ready")
+    wait_for(lambda: fray.phase("job") == "Running", "the word that it runs")
     second = fray.run_job(job_manifest("echo second"))
     assert second.code == 2
     assert f"already running (process {process.pid})" in second.err
@@ -135,6 +139,7 @@ def test_of_two_runs_started_together_one_runs(fray: Fray) -> None:
     (loser,) = [run for run in runs if run.poll() is not None]
     (winner,) = [run for run in runs if run is not loser]
     assert fray.finish(loser).code == 2
+    wait_for(lambda: fray.phase("job") == "Running", "the start of the other")
     winner.send_signal(signal.SIGINT)
     assert fray.finish(winner).code == 130
 

@@ -50,7 +50,7 @@ def test_a_process_that_ignores_the_request_is_killed_after_its_grace(fray: Fray
 def test_a_second_ctrl_c_kills_at_once(fray: Fray) -> None:
     process = running_job(fray, manifest(DEAF, grace=600), until="ready")
     process.send_signal(signal.SIGINT)
-    wait_for(lambda: fray.stored("job")["status"]["phase"] == "Stopping", "the first request")
+    wait_for(lambda: fray.phase("job") == "Stopping", "the first request")
     process.send_signal(signal.SIGINT)
     assert fray.finish(process).code == 130
     assert not fray.processes()

@@ -58,8 +58,9 @@ def test_a_state_file_that_holds_nonsense_is_named(fray: Fray) -> None:
 
 
 def test_a_job_folder_that_vanishes_ends_the_job(fray: Fray) -> None:
-    script = f"rm -r {fray.state}/jobs/job; exec sleep 300"
-    job = job_manifest(script, timeouts={"active": "1s"})
+    gone = f"rm -r {fray.state}/jobs/job; exit 1"
+    # What comes of the first host's end can't be written any more.
+    job = job_manifest(f'if [ "$FRAY_HOST" = 0 ]; then {gone}; fi; exec sleep 300', replicas=2)
     result = fray.run_job(job)
     assert result.code == 1
     assert "state directory" in result.err

@@ -80,10 +80,13 @@ def terminal(fray: Fray, *arguments: str, env: dict[str, str] | None = None) -> 
 
 
 def test_a_live_line_shows_attempt_hosts_and_a_mark_for_each(fray: Fray) -> None:
-    job = job_manifest("echo hello; sleep 1", replicas=2, tpu="v5p-16")
+    gate = fray.folder / "gate"
+    script = f"echo hello; until [ -e {gate} ]; do sleep 0.02; done"
+    job = job_manifest(script, replicas=2, tpu="v5p-16")
     with terminal(fray, "run", "-f", fray.write_job(job)) as screen:
         screen.wait_for("4/4 hosts running")
         screen.wait_for("slice 0 .*●.*slice 1 .*●")
+        gate.touch()
         assert screen.end() == 0
         text = screen.text()
     assert re.search(r"\x1b\[\d+m\[1/1\]\x1b\[0m hello", text), "prefixes are coloured"
