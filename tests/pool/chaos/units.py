@@ -20,7 +20,7 @@ __all__ = ["PATIENCE", "RETRIES", "Load", "Started"]
 RETRIES = 12
 """Enough that a task meets so many random kills in no run that anybody will live to see."""
 POISON_RETRIES = 2
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds after which a value that hasn't come never will."""
 CALLS_OF_AN_ACTOR = 400
 _ACTORS = 6

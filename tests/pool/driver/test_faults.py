@@ -105,6 +105,7 @@ def test_a_nanny_that_never_comes_up_ends_the_pool_with_the_reason(
     make_pool: MakePool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(local_pool, "_RUN_NANNY", "raise SystemExit(1)")
+    monkeypatch.setattr(local_pool, "STARTS_SECONDS", 3600.0)  # a slow machine needs more than a minute
     ctx = make_pool(1)
     with pytest.raises(PoolClosedError, match=r"ended 6 times within a minute"):
         ctx.get(ctx.run(len, "abc"))

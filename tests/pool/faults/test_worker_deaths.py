@@ -12,6 +12,7 @@ import pytest
 from fray.errors import ActorDiedError, PoolClosedError, WorkerDiedError
 from fray.job import ActorOptions, TaskOptions
 from fray.job.pool import PoolContext
+from fray.runtime.pool import local_pool
 from fray.runtime.pool.local_pool import MAX_NANNIES
 from tests.behaviour.gates import Gate, Signal, lines
 from tests.pool.chaos.inspection import nanny_of, pool_of, settles
@@ -115,8 +116,9 @@ def test_killed_with_its_nanny(ctx: PoolContext, tmp_path: Path, gate: Gate) -> 
 
 
 def test_a_host_whose_nanny_dies_again_and_again_is_given_up(
-    make_pool: Callable[..., PoolContext], tmp_path: Path, gate: Gate
+    make_pool: Callable[..., PoolContext], tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(local_pool, "STARTS_SECONDS", 3600.0)  # a slow machine needs more than a minute
     ctx = make_pool()
     runs = tmp_path / "runs"
     ref = ctx.run(deaths.meet, runs, gate, options=TaskOptions(retries=100))

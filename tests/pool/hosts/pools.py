@@ -24,7 +24,7 @@ from fray.runtime.pool.network import PoolNetwork
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds after which something that should have happened never will."""
 ROOT = Path(__file__).parents[3]
 _BYTES = struct.Struct("=QQ")
@@ -121,6 +121,17 @@ class Hosts:
         process = self.processes.pop(name)
         process.kill()
         process.wait(PATIENCE)
+
+    def await_transfer(self, there: Path, result: Any) -> list[int]:
+        """Return who writes to the store `there`, once somebody does; nobody: the result was quicker."""
+        writers: list[int] = []
+
+        def met() -> bool:
+            writers[:] = [int(part.name.split(".")[1].split("-")[0]) for part in there.glob("*.part")]
+            return bool(writers) or bool(self.context.wait([result], timeout=0)[0])
+
+        wait_until(met)
+        return writers
 
     def bytes_of_head(self) -> int:
         """Return what all TCP connections of the head have carried."""

@@ -69,15 +69,11 @@ def test_a_reader_that_is_killed_amid_a_transfer_is_replaced_and_reads_it(hosts:
     array = context.run(make, 1, size, options=on("a"))
     there: Path = hosts.get(context.run(store, options=on("b")))
     result = context.run(total, array, options=on("b", retries=1))
-
-    def writers() -> list[int]:
-        return [int(part.name.split(".")[1].split("-")[0]) for part in there.glob("*.part")]
-
-    wait_until(lambda: bool(writers()))
-    os.kill(writers()[0], signal.SIGKILL)
+    for writer in hosts.await_transfer(there, result):
+        os.kill(writer, signal.SIGKILL)
     assert hosts.get(result) == total(make(1, size))
     # What the killed one had written doesn't stay, and the server doesn't go on sending.
-    assert not writers()
+    assert not list(there.glob("*.part"))
     assert "socket.send() raised" not in hosts.complaints.read_text()
 
 
@@ -88,8 +84,8 @@ def test_a_host_whose_server_of_objects_is_killed_amid_a_transfer_is_lost(hosts:
     array = context.run(make, 1, size, options=on("a"))
     there: Path = hosts.get(context.run(store, options=on("b")))
     result = context.run(total, array, options=on("b"))
-    wait_until(lambda: any(there.glob("*.part")))
+    hosts.await_transfer(there, result)
     os.kill(hosts.object_server("a"), signal.SIGKILL)
     # Made again there, once the host has come back.
     assert hosts.get(result) == total(make(1, size))
-    assert hosts.number("a") > number
+    assert hosts.await_host("a", other_than=number) > number

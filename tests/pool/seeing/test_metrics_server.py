@@ -52,13 +52,18 @@ def serving(
     assert not list(folder.iterdir())
 
 
+async def turn() -> None:
+    """Let the loop do what is due."""
+    await asyncio.sleep(0)
+
+
 async def pass_time_when_served(clients: int) -> None:
     """Let all the time pass that a client has, once the server has taken in so many."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, StandingLoop)
     while sum("_serve" in str(task.get_coro()) for task in asyncio.all_tasks()) < clients:
-        await asyncio.sleep(0)
-    await asyncio.sleep(0)  # the last of them has begun
+        await turn()
+    await turn()  # the last of them has begun
     loop.pass_time(CLIENT_SECONDS)
 
 

@@ -43,7 +43,8 @@ HOST = 1
 STOP_SECONDS = 20.0
 """How long the nanny may take to end its workers; it needs a few seconds for those that ignore SIGTERM."""
 MAX_NANNIES = 5
-"""Nannies that are started within a minute, before the host is given up."""
+"""Nannies that are started within `STARTS_SECONDS`, before the host is given up."""
+STARTS_SECONDS = 60.0
 _RUN_NANNY = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -185,7 +186,7 @@ class LocalPool:
     def _restart_nanny(self) -> bool:
         """Start another nanny, whose host's objects are still here; return False to give the host up."""
         now = time.monotonic()
-        self._starts = [*(start for start in self._starts if now - start < 60), now]
+        self._starts = [*(start for start in self._starts if now - start < STARTS_SECONDS), now]
         if self._stopped:
             return False
         if len(self._starts) > MAX_NANNIES:
