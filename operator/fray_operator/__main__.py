@@ -25,6 +25,8 @@ __all__ = ["main"]
 
 logger = logging.getLogger("fray_operator")
 
+END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
 
 def main() -> None:
     """Run the operator until SIGTERM."""
@@ -59,12 +61,21 @@ async def _run(settings: OperatorSettings) -> int:
         except Exception:
             logger.exception("a part of the operator failed; ending, to be started again")
             return 1
+        finally:
+            _ignore_signals()
     return 0
 
 
 def _claim_signals(process: OperatorProcess) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in END_SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, process.stop)
+
+
+def _ignore_signals() -> None:
+    """Let no further signal end a process that is ending: a closed loop leaves them to the system."""
+    for number in END_SIGNALS:
+        asyncio.get_running_loop().remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
 
 
 if __name__ == "__main__":
