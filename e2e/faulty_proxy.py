@@ -22,7 +22,7 @@ from e2e.loops import run_in_loop
 
 __all__ = ["Call", "Fault", "FaultyProxy", "Harm", "Upstream"]
 
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 DROPPED_HEADERS = {"host", "connection", "transfer-encoding", "content-length", "content-encoding"}
 
 
@@ -108,6 +108,7 @@ class FaultyProxy:
         self._started = threading.Event()
         self._stop = asyncio.Event()
         self._watches: set[_Watch] = set()
+        self._deaf: set[str] = set()
         self.url = ""
         self.rule: Rule = lambda _: None
         self.calls: list[Call] = []
@@ -126,9 +127,9 @@ class FaultyProxy:
         """Return how many watches of a kind are open and unharmed."""
         return sum(watch.kind == kind and not watch.silent for watch in list(self._watches))
 
-    def cut_watches(self, kind: str) -> None:
-        """Cut the connections of all open watches of a kind."""
-        assert self._on_watches(kind, lambda watch: watch.cut())
+    def cut_watches(self, kind: str) -> int:
+        """Cut the connections of all open watches of a kind; returns how many there were."""
+        return self._on_watches(kind, lambda watch: watch.cut())
 
     def cut_all_watches(self) -> int:
         """Cut the connections of all watches that are open; returns how many there were."""
@@ -138,13 +139,18 @@ class FaultyProxy:
         """Send an ERROR event (410) to all open watches, and end them; returns how many there were."""
         return self._on_watches(None, lambda watch: watch.fail(_status(410, "Expired")))
 
-    def silence_watches(self, kind: str) -> None:
-        """Pass nothing more on to the open watches of a kind, and keep them open."""
-        assert self._on_watches(kind, lambda watch: watch.silence())
+    def silence_watches(self, kind: str, *, later: bool = False) -> int:
+        """Pass nothing more on to the open watches of a kind, and keep them open; returns their number.
 
-    def expire_watches(self, kind: str, *, code: int = 410, reason: str = "Expired") -> None:
-        """Send an ERROR event to all open watches of a kind, and end them."""
-        assert self._on_watches(kind, lambda watch: watch.fail(_status(code, reason)))
+        With `later` those that are opened from now on hear nothing either.
+        """
+        if later:
+            self._deaf.add(kind)
+        return self._on_watches(kind, lambda watch: watch.silence())
+
+    def expire_watches(self, kind: str, *, code: int = 410, reason: str = "Expired") -> int:
+        """Send an ERROR event to all open watches of a kind, and end them; returns how many there were."""
+        return self._on_watches(kind, lambda watch: watch.fail(_status(code, reason)))
 
     def _on_watches(self, kind: str | None, harm: Callable[[_Watch], None]) -> int:
         def hurt() -> int:
@@ -218,6 +224,8 @@ class FaultyProxy:
         response = web.StreamResponse(status=200, headers={"Content-Type": "application/json"})
         await response.prepare(request)
         watch = _Watch(call.what.removeprefix("WATCH "), request)
+        if watch.kind in self._deaf:
+            watch.silence()
         self._watches.add(watch)
         try:
             async for chunk in watch.chunks(answer.content):
