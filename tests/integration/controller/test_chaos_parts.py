@@ -5,8 +5,9 @@ The operator is the real one; the other controllers are played by hand, so that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
@@ -15,7 +16,15 @@ from e2e.chaos.judgement import judge
 from e2e.chaos.plan import LANES, Act, Deed, JobPlan, Kind
 from e2e.chaos.prediction import predict
 from e2e.chaos.recorder import Recorder
-from e2e.chaos.records import Hit
+from e2e.chaos.records import (
+    Hit,
+    JobSetSighting,
+    JobSighting,
+    PodSighting,
+    read_job,
+    read_jobset,
+    read_pod,
+)
 from e2e.chaos.user import User
 from e2e.cluster.api import Api, Response
 from e2e.cluster.controlplane import ControlPlane
@@ -27,6 +36,9 @@ SUCCEEDS = JobPlan("train", Kind.SUCCEEDS, LANES[1], 60)
 STOPPED = JobPlan("train", Kind.STOPPED, LANES[0], None, deeds=(Deed(Act.STOP, 0.0),))
 SUSPENDED = JobPlan("train", Kind.SUSPENDED, LANES[0], 60, deeds=(Deed(Act.SUSPEND, 0.0),))
 DELETED = JobPlan("train", Kind.DELETED, LANES[0], None, deeds=(Deed(Act.DELETE, 0.0),))
+
+
+_Seen = TypeVar("_Seen", PodSighting, JobSetSighting, JobSighting)
 
 
 class Scene:
@@ -55,6 +67,8 @@ class Scene:
         jobset = self.hands.await_jobset(f"train-a{number}")
         pods = self.hands.run_all(jobset)
         self.until(lambda: len([p for p in self.recorder.living_pods() if p.started]) == len(pods))
+        # By a watch of its own, in a thread of its own.
+        self.until(lambda: self.recorder.last_attempt("train") == number)
         return jobset, pods
 
     def succeed(self, jobset: Manifest, pods: list[Manifest]) -> None:
@@ -67,7 +81,29 @@ class Scene:
         return None if seen is None else seen.phase
 
     def wrong(self) -> list[str]:
+        self.until(self.has_seen_all)
         return judge(self.user.plans, self.recorder.records, {})
+
+    def predicted(self, plan: JobPlan) -> set[str]:
+        self.until(self.has_seen_all)
+        return {str(end) for end in predict(plan, self.recorder.records)}
+
+    def has_seen_all(self) -> bool:
+        """Whether each of the recorder's watches has come to what is there now: none waits for another."""
+        records, hands = self.recorder.records, self.hands
+        pods = [read_pod(0.0, manifest, gone=False) for manifest in hands.list(f"{hands.core}/pods")]
+        jobsets = [read_jobset(0.0, manifest, gone=False) for manifest in hands.list(hands.jobsets)]
+        jobs = [read_job(0.0, manifest, gone=False) for manifest in hands.list(hands.jobs)]
+        return (
+            _last({pod.uid: pod for pod in records.pods}) == _last({p.uid: p for p in pods if p})
+            and _last({one.uid: one for one in records.jobsets}) == _last({j.uid: j for j in jobsets if j})
+            and _last({job.name: job for job in records.jobs}) == _last({job.name: job for job in jobs})
+        )
+
+
+def _last(seen: Mapping[str, _Seen]) -> dict[str, _Seen]:
+    """Return what is there by the last sightings, without their times."""
+    return {name: replace(one, at=0.0) for name, one in seen.items() if not one.gone}
 
 
 @pytest.fixture
@@ -94,9 +130,7 @@ def test_a_pod_that_is_hit_long_before_its_end_costs_one_preemption(scene: Scene
     scene.hands.delete_pod(hit)
     scene.succeed(*scene.attempt(2))
     scene.until(lambda: scene.phase() == "Succeeded")
-    assert {str(end) for end in predict(SUCCEEDS, scene.recorder.records)} == {
-        "Succeeded after Preemption, Success"
-    }
+    assert scene.predicted(SUCCEEDS) == {"Succeeded after Preemption, Success"}
     assert scene.wrong() == []
     # Nobody else may be blamed for it, and it isn't free.
     scene.recorder.records.hits.clear()
@@ -125,7 +159,7 @@ def test_a_suspended_job_is_resumed_and_succeeds_in_its_next_attempt(scene: Scen
     scene.hands.edit("train", suspend=False)
     scene.succeed(*scene.attempt(2))
     scene.until(lambda: scene.phase() == "Succeeded")
-    assert {str(end) for end in predict(SUSPENDED, scene.recorder.records)} >= {
+    assert scene.predicted(SUSPENDED) >= {
         "Succeeded after Suspended, Success",
         "Succeeded after Success",
     }

@@ -48,10 +48,11 @@ def restricted(
             "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": namespace}],
         }
         assert hands.api.post(f"{roles}/rolebindings", binding).ok
-        endpoint = control_plane.endpoint
-        content = build_kubeconfig(
-            url=endpoint.url, authority=endpoint.authority, token=asked.body["status"]["token"]
-        )
+        endpoint, token = control_plane.endpoint, asked.body["status"]["token"]
+        # The server hears of roles by a watch of its own.
+        account = control_plane.api(token=token)
+        eventually(lambda: account.get(hands.jobs).ok, told=lambda: account.get(hands.jobs))
+        content = build_kubeconfig(url=endpoint.url, authority=endpoint.authority, token=token)
         path = write_kubeconfig(tmp_path / "restricted", content)
         monkeypatch.setenv("KUBECONFIG", str(path))
         return path
