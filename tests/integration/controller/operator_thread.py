@@ -12,7 +12,12 @@ from typing import Self
 
 from e2e.loops import run_in_loop
 from fray.kube.api import KubeApi
-from fray.kube.client import KubernetesApi, load_configuration
+from fray.kube.client import (
+    REQUEST_SECONDS,
+    WATCH_SILENCE_SECONDS,
+    KubernetesApi,
+    load_configuration,
+)
 from fray.kube.resources import Resource
 from fray_operator.metrics import Metrics
 from fray_operator.process import OperatorProcess
@@ -23,7 +28,7 @@ __all__ = ["OperatorThread", "Wrap", "run_operator"]
 Wrap = Callable[[KubeApi, Callable[[], None]], KubeApi]
 """Puts something around the API; what it is given ends the operator at once, as a kill would."""
 
-END_SECONDS = 60.0
+END_SECONDS = 120.0
 
 
 class OperatorThread:
@@ -38,8 +43,8 @@ class OperatorThread:
         settings: OperatorSettings,
         *,
         wrap: Wrap = lambda api, _: api,
-        request_seconds: float = 5.0,
-        watch_silence_seconds: float = 90.0,
+        request_seconds: float = REQUEST_SECONDS,
+        watch_silence_seconds: float = WATCH_SILENCE_SECONDS,
     ) -> None:
         self._kubeconfig, self._settings, self._wrap = kubeconfig, settings, wrap
         self._request_seconds, self._silence = request_seconds, watch_silence_seconds

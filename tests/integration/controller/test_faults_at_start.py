@@ -6,6 +6,7 @@ can't read) must be mended by the restart that follows in a cluster.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,14 @@ import pytest
 from e2e.faulty_proxy import Call, Fault, FaultyProxy, Harm
 from fray_operator import handlers, process
 from tests.integration.controller.conftest import SettingsFor
-from tests.integration.controller.hands import Hands
+from tests.integration.controller.hands import Hands, eventually
 from tests.integration.controller.operator_thread import OperatorThread
 from tests.integration.controller.stories import SUCCESS, Life, play
 
 REQUEST_SECONDS = 0.5
 SILENCE_SECONDS = 1.0
+LEASE_SECONDS = 30.0
+"""It is renewed after a sixth, and lost after two thirds: longer than a busy machine stops a process."""
 MOST_RESTARTS = 8
 
 
@@ -35,6 +38,16 @@ class EachOnce:
             return None
         self.suffered.add(what)
         return self._fault
+
+
+def await_renewal(proxy: FaultyProxy, keep_alive: Callable[[], None]) -> None:
+    """Wait until the lease was written twice: the first time fails."""
+
+    def renewed() -> bool:
+        keep_alive()
+        return sum(call.what == "PUT leases" for call in proxy.calls) >= 2
+
+    eventually(renewed, told=lambda: proxy.calls[-20:])
 
 
 @pytest.mark.parametrize(
@@ -63,7 +76,7 @@ def test_an_operator_starts_although_each_of_its_requests_fails_once(  # noqa: P
     monkeypatch.setattr(process, "START_PAUSE_SECONDS", 0.05)
     monkeypatch.setattr(handlers, "REQUEST_SECONDS", REQUEST_SECONDS)
     monkeypatch.setattr(handlers, "WATCH_SILENCE_SECONDS", SILENCE_SECONDS)
-    settings = settings_for(hands.namespace, lease_seconds=6.0)
+    settings = settings_for(hands.namespace, lease_seconds=LEASE_SECONDS)
     rule = proxy.rule = EachOnce(fault)
     failures: list[BaseException | None] = []
 
@@ -83,6 +96,7 @@ def test_an_operator_starts_although_each_of_its_requests_fails_once(  # noqa: P
 
     try:
         play(hands, [Life(hands, "train", SUCCESS)], keep_alive=keep_alive)
+        await_renewal(proxy, keep_alive)
     finally:
         operator.stop()
     whats = {" ".join(told.split(" ")[:1] + told.split("/")[-1:]) for told in rule.suffered}
