@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,8 +18,9 @@ import pytest
 import yaml
 
 from tests.integration.chart.chart_cluster import CHART, Cluster, frayjob, jobs_in
+from tests.integration.controller.operator_subprocess import reserved_port
 
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 120.0
 
 
 class Operator:
@@ -67,21 +67,19 @@ def running_operator(cluster: Cluster, folder: Path, *, namespace: str, name: st
     folder.mkdir()
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(build_kubeconfig(cluster, namespace, pod["serviceAccountName"])))
-    environ |= {
-        "FRAY_HTTP_HOST": "127.0.0.1",
-        "FRAY_HTTP_PORT": str(free_port()),
-        "KUBECONFIG": str(kubeconfig),
-    }
+    environ |= {"FRAY_HTTP_HOST": "127.0.0.1", "KUBECONFIG": str(kubeconfig)}
     environ |= {"PATH": os.environ["PATH"], "HOME": str(folder)}
     log = folder / "log"
-    with log.open("wb") as output:
-        command = [sys.executable, "-m", "fray_operator"]
-        process = subprocess.Popen(command, env=environ, stdout=output, stderr=output)
-    operator = Operator(process, log)
-    try:
-        yield operator
-    finally:
-        operator.end()
+    with reserved_port() as port:
+        environ["FRAY_HTTP_PORT"] = str(port)
+        with log.open("wb") as output:
+            command = [sys.executable, "-m", "fray_operator"]
+            process = subprocess.Popen(command, env=environ, stdout=output, stderr=output)
+        operator = Operator(process, log)
+        try:
+            yield operator
+        finally:
+            operator.end()
 
 
 def build_kubeconfig(cluster: Cluster, namespace: str, account: str) -> dict[str, Any]:
@@ -96,13 +94,6 @@ def build_kubeconfig(cluster: Cluster, namespace: str, account: str) -> dict[str
         "clusters": [{"name": "c", "cluster": server}],
         "users": [{"name": "u", "user": {"token": cluster.token(namespace, account)}}],
     }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def tpu_job(name: str) -> dict[str, Any]:

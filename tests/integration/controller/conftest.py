@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from fray.wire.frayjob import FrayJob
 from fray_operator.settings import OperatorSettings
 from tests.integration.controller.hands import Hands
 from tests.integration.controller.keep_alive import KeepAliveApi
+from tests.integration.controller.operator_subprocess import reserved_port
 from tests.integration.controller.operator_thread import OperatorThread, run_operator
 from tests.integration.frayjobs import CRD_COLLECTION, await_served
 
@@ -105,6 +107,13 @@ def operator(kubeconfig: Path, hands: Hands, settings_for: SettingsFor) -> Itera
     """An operator of the test's namespace."""
     with run_operator(kubeconfig, settings_for(hands.namespace)) as running:
         yield running
+
+
+@pytest.fixture
+def new_port() -> Iterator[Callable[[], int]]:
+    """Gives ports of loopback for operators to listen at; no other process gets them before."""
+    with ExitStack() as held:
+        yield lambda: held.enter_context(reserved_port())
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ __all__ = ["DEADLINE_SECONDS", "Hands", "Manifest", "condition", "eventually", "
 
 Manifest = dict[str, Any]
 
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 120.0
 NODE = "node-1"
 
 

@@ -8,21 +8,22 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-__all__ = ["OperatorSubprocess", "fetch", "find_free_port"]
+__all__ = ["OperatorSubprocess", "fetch", "reserved_port"]
 
-END_SECONDS = 30.0
+END_SECONDS = 120.0
 
 
 class OperatorSubprocess:
     """One `python -m fray_operator`, killed at the end of the `with` block if it still runs."""
 
-    def __init__(self, kubeconfig: Path, folder: Path, *, name: str, **variables: str) -> None:
-        self.name = name
+    def __init__(self, kubeconfig: Path, folder: Path, *, name: str, port: int, **variables: str) -> None:
+        self.name, self.port = name, port
         self._log = folder / f"{name}.log"
-        self.port = find_free_port()
         self._environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("FRAY_")},
             "KUBECONFIG": str(kubeconfig),
@@ -89,9 +90,14 @@ def fetch(port: int, path: str) -> tuple[int, str]:
         connection.close()
 
 
-def find_free_port() -> int:
-    """Return a port of loopback that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+@contextmanager
+def reserved_port() -> Iterator[int]:
+    """Give a port of loopback that the system hands to nobody else, for one who listens there meanwhile.
+
+    It stays bound: who asks for it by number, and allows the reuse of addresses as asyncio does, may listen.
+    """
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        port: int = holder.getsockname()[1]
+        yield port

@@ -35,7 +35,7 @@ __all__ = [
     "read_whole_end",
 ]
 
-PLAY_SECONDS = 300.0
+PLAY_SECONDS = 900.0
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tests.integration.controller.kill_switch import KillSwitch, Moment
 from tests.integration.controller.operator_thread import OperatorThread
 from tests.integration.controller.stories import STORIES, Life, Story, play, read_end, read_whole_end
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 """A story is played for each of its writes, or requests."""
 MOST_WRITES = 60
 

@@ -17,15 +17,18 @@ from tests.integration.controller.hands import Hands, eventually
 from tests.integration.controller.operator_subprocess import OperatorSubprocess
 
 NewOperator = Callable[..., OperatorSubprocess]
-SHORT, LONG = "9", "600"
-"""Seconds after which a silent leader is replaced: soon, or never within a test.
+SHORT, LONG = "30", "600"
+"""Seconds after which a silent leader is replaced: as soon as a test may ask for, or never within one.
 
-A leader that a busy machine stops for two thirds of the short time has lost the lease, as it should.
+A leader that can't renew for two thirds of the time has lost the lease, as it should: a busy machine may
+stop it for some seconds, several times in a row.
 """
 
 
 @pytest.fixture
-def new_operator(hands: Hands, control_plane: ControlPlane, tmp_path: Path) -> NewOperator:
+def new_operator(
+    hands: Hands, control_plane: ControlPlane, tmp_path: Path, new_port: Callable[[], int]
+) -> NewOperator:
     """Makes operators that share a Lease in the test's namespace, which they serve."""
 
     def make(name: str, *, lease_seconds: str = SHORT, kubeconfig: Path | None = None) -> OperatorSubprocess:
@@ -33,6 +36,7 @@ def new_operator(hands: Hands, control_plane: ControlPlane, tmp_path: Path) -> N
             kubeconfig or control_plane.kubeconfig,
             tmp_path,
             name=name,
+            port=new_port(),
             FRAY_NAMESPACES=hands.namespace,
             FRAY_LEASE_NAMESPACE=hands.namespace,
             FRAY_LEASE_SECONDS=lease_seconds,
@@ -170,8 +174,8 @@ def test_a_leader_that_can_no_longer_reach_the_server_ends(
 def test_a_leader_that_is_told_to_stop_does_so_even_without_a_server(
     hands: Hands, new_operator: NewOperator, proxy: FaultyProxy, proxied_path: Path
 ) -> None:
-    # Long enough not to be lost before the signal is seen, which would be another end.
-    with new_operator("first", lease_seconds="36", kubeconfig=proxied_path) as first:
+    # Not lost before the signal is seen, which would be another end.
+    with new_operator("first", kubeconfig=proxied_path) as first:
         await_leader(hands, first)
         proxy.rule = lambda _: Fault(Harm.HANG)
         first.signal(signal.SIGTERM)
@@ -215,6 +219,8 @@ def test_a_standby_that_leads_after_the_crd_has_gone_ends_instead(
 def test_a_port_that_is_taken_is_told_and_the_process_ends(new_operator: NewOperator) -> None:
     operator = new_operator("first")
     with socket.socket() as taken:
+        # As who holds the port for the operator allows it.
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", operator.port))
         taken.listen()
         with operator as first:
@@ -232,9 +238,9 @@ def test_a_port_that_is_taken_is_told_and_the_process_ends(new_operator: NewOper
     ids=["settings", "cluster"],
 )
 def test_a_process_that_cant_begin_says_why(
-    variables: dict[str, str], code: int, told: str, tmp_path: Path
+    variables: dict[str, str], code: int, told: str, tmp_path: Path, new_port: Callable[[], int]
 ) -> None:
-    with OperatorSubprocess(tmp_path / "none", tmp_path, name="first", **variables) as first:
+    with OperatorSubprocess(tmp_path / "none", tmp_path, name="first", port=new_port(), **variables) as first:
         assert first.wait() == code
         assert told in first.log
         assert "Traceback" not in first.log
