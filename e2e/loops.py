@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["run_in_loop"]
 
-FAREWELL_SECONDS = 20.0
+FAREWELL_SECONDS = 120.0
 
 
 def run_in_loop(main: Coroutine[Any, Any, None]) -> None:

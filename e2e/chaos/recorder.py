@@ -27,7 +27,7 @@ __all__ = ["Recorder", "collection_of"]
 
 WATCH_SECONDS = 10.0
 PAUSE_SECONDS = 0.2
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 
 
 def collection_of(namespace: str, plural: str) -> str:

@@ -23,7 +23,7 @@ from e2e.cluster.errors import ControlPlaneError
 __all__ = ["ControlPlane", "Endpoint"]
 
 _REPOSITORY = Path(__file__).parents[2]
-_STOP_SECONDS = 20.0
+_STOP_SECONDS = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class ControlPlane:
     Parameters: `binaries` from `build(CONTROL_PLANE)`; `timeout` seconds until it must be ready.
     """
 
-    def __init__(self, binaries: Binaries, *, timeout: float = 60.0) -> None:
+    def __init__(self, binaries: Binaries, *, timeout: float = 180.0) -> None:
         self._binaries = binaries
         self._timeout = timeout
         self._process: subprocess.Popen[str] | None = None

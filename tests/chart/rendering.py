@@ -37,7 +37,7 @@ def helm_program() -> str:
 def run_helm(*arguments: str, stdin: str = "") -> str:
     """Standard output of helm. Raises HelmRefusedError with its standard error when it fails."""
     command = [helm_program(), *arguments]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=300)
     if done.returncode != 0:
         raise HelmRefusedError(done.stderr + done.stdout)
     return done.stdout

@@ -18,6 +18,15 @@ from e2e.cluster.controlplane import ControlPlane
 from tests.integration.frayjobs import CRD_COLLECTION, FrayJobs, await_served
 
 CRDS = Path(__file__).parents[2] / "crds"
+TIMEOUT_SECONDS = 900
+"""Of a test that has no limit of its own: only what hangs takes so long."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests of this folder their limit."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
 
 
 @pytest.fixture(scope="session")

@@ -80,7 +80,7 @@ class FakeDocker:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=300,
         )
 
 

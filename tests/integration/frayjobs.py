@@ -12,7 +12,7 @@ from fray import vocabulary
 __all__ = ["CRD_COLLECTION", "Cause", "FrayJobs", "await_served", "causes_of"]
 
 CRD_COLLECTION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 120.0
 
 
 def await_served(client: Api, crd: str) -> None:

@@ -50,7 +50,7 @@ def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
         yield running
 
 
-def await_end_of_process(pid: int, seconds: float = 30.0) -> None:
+def await_end_of_process(pid: int, seconds: float = 120.0) -> None:
     """Return when no process `pid` exists any more."""
     try:
         descriptor = os.pidfd_open(pid)

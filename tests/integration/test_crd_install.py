@@ -43,7 +43,7 @@ def get_table(control_plane: ControlPlane, path: str) -> dict[str, Any]:
     """What kubectl asks for and prints."""
     headers = {"Accept": TABLE, "Authorization": f"Bearer {control_plane.endpoint.token}"}
     trust = ssl.create_default_context(cadata=control_plane.endpoint.authority.decode())
-    with urlopen(Request(control_plane.url + path, headers=headers), context=trust, timeout=30) as answer:
+    with urlopen(Request(control_plane.url + path, headers=headers), context=trust, timeout=120) as answer:
         table: dict[str, Any] = json.load(answer)
     return table
 

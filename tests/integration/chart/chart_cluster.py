@@ -42,7 +42,7 @@ class Cluster:
         command += [f"--kube-as-user={user}"] if user else []
         environment = os.environ | {"HOME": str(self._folder)}
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=90
+            command, env=environment, capture_output=True, text=True, check=False, timeout=300
         )
         if done.returncode != 0:
             raise HelmError(done.stderr)

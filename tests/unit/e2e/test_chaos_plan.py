@@ -68,7 +68,7 @@ def shell(plan: JobPlan, attempt: int) -> subprocess.Popen[bytes]:
 @pytest.mark.parametrize(("attempt", "code"), [(1, 7), (2, 7), (3, 0)])
 def test_the_script_exits_as_the_plan_says(attempt: int, code: int) -> None:
     plan = JobPlan("job", Kind.RECOVERS, LANES[0], 0, failing=2, exit_code=7)
-    assert shell(plan, attempt).wait(20) == plan.exit_of(attempt) == code
+    assert shell(plan, attempt).wait(90) == plan.exit_of(attempt) == code
 
 
 def test_the_script_ends_at_once_when_it_is_told_to() -> None:
@@ -78,9 +78,9 @@ def test_the_script_ends_at_once_when_it_is_told_to() -> None:
         while not children.read_text():  # the trap is set before the work begins
             assert running.poll() is None
         running.send_signal(signal.SIGTERM)
-        assert running.wait(20) == 143
+        assert running.wait(90) == 143
     finally:
         # A container takes with it what its script leaves, which may not know its child's number yet.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
-        running.wait(20)
+        running.wait(90)

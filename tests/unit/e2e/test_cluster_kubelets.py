@@ -56,7 +56,7 @@ def test_only_the_named_program_of_a_pod_is_ended(mount: Path) -> None:
         group = mount / "fray" / "pods" / HOST.name / "podaaa"
         put(group, sandbox.pid, operator.pid)
         assert kubelets.kill_in_pod(HOST, "aaa", "fray_operator")
-        assert operator.wait(20) == -9
+        assert operator.wait(90) == -9
         assert sandbox.poll() is None
         assert not kubelets.kill_in_pod(HOST, "aaa", "absent")
 
