@@ -20,7 +20,7 @@ from e2e.job_namespace import JobNamespace, open_job_namespace, remove_namespace
 from e2e.kubectl import Kubectl
 from e2e.release import OPERATOR, SYSTEM, Release
 
-TEST_SECONDS = 240
+TEST_SECONDS = 900
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

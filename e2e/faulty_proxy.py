@@ -10,7 +10,8 @@ import asyncio
 import json
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, Self
@@ -139,14 +140,19 @@ class FaultyProxy:
         """Send an ERROR event (410) to all open watches, and end them; returns how many there were."""
         return self._on_watches(None, lambda watch: watch.fail(_status(410, "Expired")))
 
-    def silence_watches(self, kind: str, *, later: bool = False) -> int:
-        """Pass nothing more on to the open watches of a kind, and keep them open; returns their number.
-
-        With `later` those that are opened from now on hear nothing either.
-        """
-        if later:
-            self._deaf.add(kind)
+    def silence_watches(self, kind: str) -> int:
+        """Pass nothing more on to the open watches of a kind, and keep them open; returns their number."""
         return self._on_watches(kind, lambda watch: watch.silence())
+
+    @contextmanager
+    def silenced(self, kind: str) -> Iterator[None]:
+        """Pass nothing on to any watch of a kind that is open, or is opened within the block."""
+        self._deaf.add(kind)
+        try:
+            self.silence_watches(kind)
+            yield
+        finally:
+            self._deaf.discard(kind)
 
     def expire_watches(self, kind: str, *, code: int = 410, reason: str = "Expired") -> int:
         """Send an ERROR event to all open watches of a kind, and end them; returns how many there were."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from e2e.cluster.command import await_condition
 from e2e.cluster.errors import CommandError
 from e2e.cluster.images import BUSYBOX_IMAGE
 from e2e.kubectl import Kubectl
@@ -41,8 +42,8 @@ __all__ = [
 
 NAMESPACE_LABEL = "fray.test/e2e=true"
 """On every namespace made by tests: by it, those of a run that was killed are found."""
-FINISH_SECONDS = 90.0
-REMOVE_SECONDS = 90.0
+FINISH_SECONDS = 180.0
+REMOVE_SECONDS = 180.0
 
 
 def build_job(name: str, command: Sequence[str], **spec: Any) -> dict[str, Any]:
@@ -120,6 +121,35 @@ class JobNamespace:
         selector = f"--selector={LABEL_JOB}={job},{LABEL_ATTEMPT}={attempt}"
         return sorted(self.kubectl.items("pods", selector), key=place)
 
+    def await_description(self, job: str, *words: str) -> str:
+        """Wait until `kubectl describe` says all these words about a job; returns what it says, in one line.
+
+        Events come after the status that they are about.
+        """
+        told = ""
+
+        def says_all() -> bool:
+            nonlocal told
+            told = " ".join(self.kubectl("describe", "frayjob", job).split())
+            return all(word in told for word in words)
+
+        what = f"{job} is described with {', '.join(words)}"
+        await_condition(what, says_all, timeout=FINISH_SECONDS, details=lambda: told)
+        return told
+
+    def await_events(self, job: str, reasons: set[str]) -> None:
+        """Wait until the events about a job have exactly these reasons, each of them once."""
+
+        def told() -> list[str]:
+            about = [(event["reason"], event["involvedObject"]) for event in self.kubectl.items("events")]
+            found = [reason for reason, it in about if (it["kind"], it["name"]) == (FRAYJOB_KIND, job)]
+            return sorted(found)
+
+        what = f"the events about {job} are {sorted(reasons)}"
+        await_condition(
+            what, lambda: told() == sorted(reasons), timeout=FINISH_SECONDS, details=lambda: str(told())
+        )
+
     def logs(self, job: str, *, attempt: int = 1) -> list[str]:
         """What each pod of an attempt of a job has printed, by slice and host."""
         names = [pod["metadata"]["name"] for pod in self.pods(job, attempt=attempt)]
@@ -167,7 +197,7 @@ class JobNamespace:
 
 def remove_namespaces(kubectl: Kubectl) -> None:
     """Remove all namespaces of tests, and wait until they are gone. Raises CommandError."""
-    kubectl("delete", "namespaces", f"--selector={NAMESPACE_LABEL}", "--timeout=120s", seconds=150)
+    kubectl("delete", "namespaces", f"--selector={NAMESPACE_LABEL}", "--timeout=300s", seconds=330)
 
 
 @contextmanager

@@ -81,7 +81,7 @@ class Release:
             *("uninstall", self.name, f"--namespace={self.namespace}", "--ignore-not-found"),
             *("--wait", f"--timeout={HELM_SECONDS:.0f}s"),
         )
-        self.kubectl.within(self.namespace).wait("pods", "delete", seconds=60, selector=OPERATOR)
+        self.kubectl.within(self.namespace).wait("pods", "delete", seconds=180, selector=OPERATOR)
 
     def render(self, template: str, *more: str) -> str:
         """One file of the chart, rendered. Raises CommandError."""

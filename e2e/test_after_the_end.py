@@ -5,7 +5,7 @@ from __future__ import annotations
 from e2e.job_namespace import JobNamespace, build_shell, until_told
 from fray.vocabulary import LABEL_JOB
 
-REMOVED_SECONDS = 120.0
+REMOVED_SECONDS = 240.0
 
 
 def test_a_finished_job_is_deleted_with_all_that_it_owned(jobs: JobNamespace) -> None:

@@ -95,6 +95,6 @@ def test_operator_pods_need_no_right_that_the_restricted_standard_forbids(releas
     try:
         first = system.items("pods", f"--selector={OPERATOR}")[0]["metadata"]["name"]
         system("delete", "pod", first)
-        await_condition("the operator is whole again", release.is_ready, timeout=60)
+        await_condition("the operator is whole again", release.is_ready, timeout=180)
     finally:
         system("label", "namespace", SYSTEM, f"{label}-")

@@ -22,7 +22,7 @@ from e2e.cluster.kubeconfig import CONTEXT
 from e2e.cluster.local import crash_host, current_layout, restore_host
 from e2e.cluster.paths import KUBECONFIG
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 _POOL = "cloud.google.com/gke-nodepool"
 _SLICES = 2

@@ -38,7 +38,7 @@ def test_a_stopped_job_ends_its_pods_and_keeps_its_status(jobs: JobNamespace) ->
     jobs.kubectl("patch", "fj/endless", "--type=merge", '--patch={"spec": {"stopped": true}}')
     status = jobs.await_end("endless")
     assert (status["phase"], status["reason"]) == ("Stopped", "StopRequested"), status
-    jobs.kubectl.wait("pods", "delete", seconds=30, selector=f"{LABEL_JOB}=endless")
+    jobs.kubectl.wait("pods", "delete", seconds=180, selector=f"{LABEL_JOB}=endless")
 
 
 def test_a_suspended_job_gives_its_hosts_back_and_resumes_in_a_new_attempt(jobs: JobNamespace) -> None:
@@ -46,7 +46,7 @@ def test_a_suspended_job_gives_its_hosts_back_and_resumes_in_a_new_attempt(jobs:
     jobs.await_job("paused", "condition=Running")
     jobs.kubectl("patch", "fj/paused", "--type=merge", '--patch={"spec": {"suspend": true}}')
     jobs.await_job("paused", "jsonpath={.status.phase}=Suspended")
-    jobs.kubectl.wait("pods", "delete", seconds=30, selector=f"{LABEL_JOB}=paused")
+    jobs.kubectl.wait("pods", "delete", seconds=180, selector=f"{LABEL_JOB}=paused")
     jobs.kubectl("patch", "fj/paused", "--type=merge", '--patch={"spec": {"suspend": false}}')
     jobs.await_job("paused", "condition=Running")
     jobs.tell("paused", attempt=2)

@@ -13,7 +13,7 @@ from e2e.kubectl import Kubectl
 from fray.vocabulary import LABEL_JOB
 
 FIELD = re.compile(r"^  (?P<name>\w+)\t<(?P<type>[^>]+)>.*$")
-GONE_SECONDS = 60.0
+GONE_SECONDS = 180.0
 
 
 def test_get_shows_how_jobs_fare(jobs: JobNamespace) -> None:
@@ -29,7 +29,13 @@ def test_get_shows_how_jobs_fare(jobs: JobNamespace) -> None:
 
 
 def test_describe_tells_the_story_of_a_failure(jobs: JobNamespace) -> None:
-    jobs.run(build_shell("broken", "sleep 1; echo no space left >&2; exit 7"))
+    # It ends when it is told to: a shorter life might not be seen to run.
+    script = "until test -e /tmp/go; do sleep 0.1; done; echo no space left >&2; exit 7"
+    jobs.submit(build_shell("broken", script))
+    jobs.await_job("broken", "condition=Running")
+    jobs.tell("broken")
+    jobs.await_end("broken")
+    jobs.await_events("broken", {"AttemptStarted", "AttemptRunning", "AttemptEnded", "Failed"})
     told = jobs.kubectl("describe", "fj", "broken")
     assert "rank 0 (slice 0, host 0) exited with code 7" in told
     assert "no space left" in told
@@ -45,7 +51,7 @@ def test_wait_ends_in_time_and_says_so_when_it_does_not(jobs: JobNamespace) -> N
     with pytest.raises(CommandError, match="timed out waiting"):
         jobs.kubectl("wait", "fj/slow", "--for=condition=Finished", "--timeout=1s")
     jobs.tell("slow")
-    said = jobs.kubectl("wait", "fj/slow", "--for=condition=Finished", "--timeout=60s")
+    said = jobs.kubectl("wait", "fj/slow", "--for=condition=Finished", "--timeout=180s", seconds=200)
     assert said == "frayjob.fray.dev/slow condition met\n"
 
 

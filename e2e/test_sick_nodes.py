@@ -25,7 +25,7 @@ GIVES_UP_SOON = {
     "effect": "NoExecute",
     "tolerationSeconds": 1,
 }
-SILENT_SECONDS = 150.0
+SILENT_SECONDS = 300.0
 """Kubernetes calls a node unreachable after 50 s of silence, and after ten more its hosts count as ended."""
 
 
@@ -86,7 +86,7 @@ def test_chips_that_are_busy_twice_send_the_third_attempt_to_another_node(
     assert avoided["reason"] == f"hosts failed there in attempts 1 and 2: {BUSY}"
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(1200)
 def test_a_node_that_falls_silent_twice_is_avoided(jobs: JobNamespace, nodes: tuple[str, str]) -> None:
     sick, sound = nodes
     if "kill-program" not in provider.supported_faults():

@@ -39,7 +39,7 @@ def test_an_unschedulable_job_names_the_pools_there_are_and_runs_when_its_own_ap
     assert f"{POOL}={LATE_POOL}" in message
     assert "the TPU node pools are tpu-a (tpu-v5p-slice 2x2x2, 2 nodes)" in message
     assert "NoMatchingNodePool" in jobs.kubectl("get", "fj", "late")
-    assert message in " ".join(jobs.kubectl("describe", "fj", "late").split())
+    jobs.await_description("late", message)
 
     while absent:
         restore_host(absent[0])
@@ -60,7 +60,7 @@ def test_a_job_that_finds_all_slices_taken_says_so_and_runs_after_them(jobs: Job
     await_condition(
         "it says how many nodes there are",
         lambda: "4 nodes match, but none has room" in jobs.condition("second", "Scheduled")["message"],
-        timeout=60,
+        timeout=180,
     )
     jobs.tell("first")
     assert jobs.await_end("first")["phase"] == "Succeeded"

@@ -25,6 +25,7 @@ from e2e.chaos.storm import Storm
 from e2e.chaos.user import User
 from e2e.cluster import provider
 from e2e.cluster.api import Api, ApiError
+from e2e.cluster.command import await_condition
 from e2e.cluster.credentials import AUTHORITY_FILE, MACHINE_FILES
 from e2e.cluster.errors import MachineError
 from e2e.cluster.layout import BRIDGE_ADDRESS, Layout
@@ -39,7 +40,7 @@ TICK_SECONDS = 0.1
 PATIENCE = 4
 DRAIN_SECONDS = 300.0
 """How long the jobs may take to end once nothing is done to them any more."""
-CLEAN_SECONDS = 60.0
+CLEAN_SECONDS = 180.0
 VALUES = ("--set=leaseSeconds=8", "--set=backoff.capSeconds=4", "--set=avoidSeconds=15")
 """What makes a campaign shorter: a new leader comes sooner, and attempts wait less for time and for nodes."""
 OBJECTS = ("jobsets", "jobs", "pods", "services", "secrets")
@@ -178,6 +179,7 @@ class _Run:
     def conclude(self, objects: _Objects, show: Callable[[Snapshot], None]) -> Outcome:
         """Judge everything, remove the jobs, and judge what is left of them."""
         self._pause("judging", show)
+        await_condition("everything was seen", self._recorder.has_caught_up, timeout=CLEAN_SECONDS)
         plans, records = self._user.plans, self._recorder.records
         outcome = Outcome(strikes=self._agent.counts, api_faults=self._storm.done)
         outcome.strikes["operator replaced"] = self._agent.nursed

@@ -8,8 +8,9 @@ from __future__ import annotations
 import http.client
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, Self, TypeVar
 
 from e2e.chaos.records import (
     JobSetSighting,
@@ -28,6 +29,8 @@ __all__ = ["Recorder", "collection_of"]
 WATCH_SECONDS = 10.0
 PAUSE_SECONDS = 0.2
 START_SECONDS = 120.0
+
+_Sighting = TypeVar("_Sighting", PodSighting, JobSetSighting, JobSighting)
 
 
 def collection_of(namespace: str, plural: str) -> str:
@@ -53,7 +56,7 @@ class Recorder:
     def __init__(self, api: Api, namespace: str, *, watch_seconds: float = WATCH_SECONDS) -> None:
         self.records = Records()
         self._watch_seconds = watch_seconds
-        self._api = api
+        self._api, self._namespace = api, namespace
         self._stopped = threading.Event()
         self._failure: BaseException | None = None
         self._pods: dict[str, PodSighting] = {}
@@ -99,6 +102,20 @@ class Recorder:
         """A FrayJob as it was seen last; None before that."""
         return self._jobs.get(name)
 
+    def has_caught_up(self) -> bool:
+        """Whether all watches have come to what is there now; they are threads, and none waits for another.
+
+        Raises ApiError when the server refuses to say.
+        """
+        pods = [read_pod(0.0, item, gone=False) for item in self._read("pods")]
+        jobsets = [read_jobset(0.0, item, gone=False) for item in self._read("jobsets")]
+        jobs = [read_job(0.0, item, gone=False) for item in self._read(FRAYJOB_PLURAL)]
+        return (
+            _last(self._pods) == {pod.uid: pod for pod in pods if pod is not None}
+            and _last(self._jobsets) == {jobset.uid: jobset for jobset in jobsets if jobset is not None}
+            and _last(self._jobs) == {job.name: job for job in jobs}
+        )
+
     def last_attempt(self, job: str) -> int:
         """The highest number of an attempt of a job whose JobSet was seen, 0 before any."""
         found = (jobset.attempt for jobset in list(self._jobsets.values()) if jobset.job == job)
@@ -129,6 +146,14 @@ class Recorder:
                     self._stopped.wait(PAUSE_SECONDS)  # a server that is short of breath
                 else:
                     raise
+
+    def _read(self, plural: str) -> Sequence[Mapping[str, Any]]:
+        path = collection_of(self._namespace, plural)
+        answer = self._api.get(path)
+        if not answer.ok:
+            raise ApiError(f"{path} can't be listed", answer)
+        found: Sequence[Mapping[str, Any]] = answer.body["items"]
+        return found
 
     def _list(self, path: str, note: _Note, known: dict[str, Mapping[str, Any]]) -> str:
         answer = self._api.get(path)
@@ -177,3 +202,8 @@ class Recorder:
         job = read_job(at, manifest, gone=gone)
         self._jobs[job.name] = job
         self.records.jobs.append(job)
+
+
+def _last(seen: Mapping[str, _Sighting]) -> dict[str, _Sighting]:
+    """Return what is there by the last sightings, without their times."""
+    return {key: replace(one, at=0.0) for key, one in list(seen.items()) if not one.gone}

@@ -28,7 +28,7 @@ __all__ = [
 
 _MOUNT = Path("/sys/fs/cgroup")
 _ROOT = "fray"
-_KILL_SECONDS = 30.0
+_KILL_SECONDS = 120.0
 
 # cgroup v1: those that the kubelet looks for under its cgroupRoot.
 _POD_CONTROLLERS = ("systemd", "pids", "cpu", "cpuacct", "cpuset", "memory", "hugetlb")

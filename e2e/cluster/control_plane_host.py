@@ -23,7 +23,7 @@ from e2e.cluster.servers import (
 __all__ = ["connect", "is_control_plane_running", "is_ready", "start_control_plane"]
 
 SERVERS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-_READY_SECONDS = 60.0
+_READY_SECONDS = 180.0
 _ACCESS_FLAGS = (
     "--client-ca-file=ca.crt",
     "--kubelet-client-certificate=kubelet-client.crt",

@@ -31,7 +31,7 @@ __all__ = [
 
 _HOLDER = "host"
 _TAIL_LINES = 15
-_START_SECONDS = 10.0
+_START_SECONDS = 60.0
 # Joins the group before it becomes the program: no moment in which the process is nobody's. The outer shell
 # ends at once, which makes it a child of the machine's first process.
 _JOIN = 'echo $$ > "$0/cgroup.procs" && exec "$@"'

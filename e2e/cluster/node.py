@@ -31,7 +31,7 @@ __all__ = ["await_node_ready", "is_node_running", "start_containerd", "start_kub
 
 _DAEMONS = {"containerd": "containerd", "kubelet": "kubelet", "kube-proxy": "kube-proxy"}
 _RESOLV_CONFS = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
 
 
 def start_containerd(host: Host) -> None:

@@ -16,15 +16,22 @@ DEADLINE_SECONDS = 120.0
 
 
 def await_served(client: Api, crd: str) -> None:
-    """Return once the API server serves the kind that a CRD defines."""
+    """Return once the API server serves the kind that a CRD defines, and tells of it."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while True:
         body = client.get(crd).body
         conditions = {c["type"]: c for c in (body.get("status") or {}).get("conditions") or []}
         established = conditions.get("Established", {}).get("status") == "True"
         spec = body["spec"]
-        kind = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
-        if established and client.get(kind).ok:
+        group, plural = spec["group"], spec["names"]["plural"]
+        version = f"/apis/{group}/{spec['versions'][0]['name']}"
+        # Each is a controller's of its own; kopf asks all but the first and the last, once, in this order.
+        if (
+            established
+            and group in [each["name"] for each in client.get("/apis").body["groups"]]
+            and plural in [each["name"] for each in client.get(version).body.get("resources", [])]
+            and client.get(f"{version}/{plural}").ok
+        ):
             return
         assert time.monotonic() < deadline, f"{crd} isn't served: {conditions}"
         time.sleep(0.02)

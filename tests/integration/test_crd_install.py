@@ -9,6 +9,7 @@ from urllib.request import Request, urlopen
 
 from e2e.cluster.api import Api
 from e2e.cluster.controlplane import ControlPlane
+from tests.integration.controller.hands import eventually
 from tests.integration.frayjobs import CRD_COLLECTION, FrayJobs
 from tests.manifests.corpus import good_manifests
 
@@ -66,7 +67,10 @@ def test_kubectl_get_shows_phase_hosts_attempt_and_reason(
 
 
 def test_kubectl_explain_says_something_about_every_field(api: Api) -> None:
-    served = api.get("/openapi/v3/apis/fray.dev/v1alpha1").body
+    path = "/openapi/v3/apis/fray.dev/v1alpha1"
+    # It is written by a controller that isn't waited for by those who use the kind.
+    eventually(lambda: "dev.fray.v1alpha1.FrayJob" in json.dumps(api.get(path).body))
+    served = api.get(path).body
     schema = served["components"]["schemas"]["dev.fray.v1alpha1.FrayJob"]
     assert fields_without_description(schema["properties"]["spec"], "spec") == []
     assert fields_without_description(schema["properties"]["status"], "status") == []

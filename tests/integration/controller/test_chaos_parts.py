@@ -5,9 +5,8 @@ The operator is the real one; the other controllers are played by hand, so that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TypeVar
 
 import pytest
 
@@ -16,15 +15,7 @@ from e2e.chaos.judgement import judge
 from e2e.chaos.plan import LANES, Act, Deed, JobPlan, Kind
 from e2e.chaos.prediction import predict
 from e2e.chaos.recorder import Recorder
-from e2e.chaos.records import (
-    Hit,
-    JobSetSighting,
-    JobSighting,
-    PodSighting,
-    read_job,
-    read_jobset,
-    read_pod,
-)
+from e2e.chaos.records import Hit
 from e2e.chaos.user import User
 from e2e.cluster.api import Api, Response
 from e2e.cluster.controlplane import ControlPlane
@@ -36,9 +27,6 @@ SUCCEEDS = JobPlan("train", Kind.SUCCEEDS, LANES[1], 60)
 STOPPED = JobPlan("train", Kind.STOPPED, LANES[0], None, deeds=(Deed(Act.STOP, 0.0),))
 SUSPENDED = JobPlan("train", Kind.SUSPENDED, LANES[0], 60, deeds=(Deed(Act.SUSPEND, 0.0),))
 DELETED = JobPlan("train", Kind.DELETED, LANES[0], None, deeds=(Deed(Act.DELETE, 0.0),))
-
-
-_Seen = TypeVar("_Seen", PodSighting, JobSetSighting, JobSighting)
 
 
 class Scene:
@@ -81,29 +69,12 @@ class Scene:
         return None if seen is None else seen.phase
 
     def wrong(self) -> list[str]:
-        self.until(self.has_seen_all)
+        self.until(self.recorder.has_caught_up)
         return judge(self.user.plans, self.recorder.records, {})
 
     def predicted(self, plan: JobPlan) -> set[str]:
-        self.until(self.has_seen_all)
+        self.until(self.recorder.has_caught_up)
         return {str(end) for end in predict(plan, self.recorder.records)}
-
-    def has_seen_all(self) -> bool:
-        """Whether each of the recorder's watches has come to what is there now: none waits for another."""
-        records, hands = self.recorder.records, self.hands
-        pods = [read_pod(0.0, manifest, gone=False) for manifest in hands.list(f"{hands.core}/pods")]
-        jobsets = [read_jobset(0.0, manifest, gone=False) for manifest in hands.list(hands.jobsets)]
-        jobs = [read_job(0.0, manifest, gone=False) for manifest in hands.list(hands.jobs)]
-        return (
-            _last({pod.uid: pod for pod in records.pods}) == _last({p.uid: p for p in pods if p})
-            and _last({one.uid: one for one in records.jobsets}) == _last({j.uid: j for j in jobsets if j})
-            and _last({job.name: job for job in records.jobs}) == _last({job.name: job for job in jobs})
-        )
-
-
-def _last(seen: Mapping[str, _Seen]) -> dict[str, _Seen]:
-    """Return what is there by the last sightings, without their times."""
-    return {name: replace(one, at=0.0) for name, one in seen.items() if not one.gone}
 
 
 @pytest.fixture
