@@ -131,6 +131,20 @@ class Observer:
         """Return all JobSets that carry a job's name, as the cache knows them."""
         return self._jobsets(key[0]).of_job(key)
 
+    def has_succeeded(self, key: JobKey, jobset: Manifest) -> bool:
+        """Return whether a JobSet of a job has pods and all have ended well, as the cache knows them."""
+        pods = _select_pods(self._pods(key[0]).of_job(key), jobset)
+        return bool(pods) and all(pod.get("status", {}).get("phase") == "Succeeded" for pod in pods)
+
+    async def fetch_jobset(self, namespace: str, name: str) -> Manifest | None:
+        """Ask the server itself: the cache may not have seen a JobSet whose creation was cut off."""
+        try:
+            jobset = await self._api.get(JOBSETS, name, namespace=namespace)
+        except NotFoundError:
+            return None
+        self._jobsets(namespace).remember(jobset)
+        return jobset
+
     async def observe(self, job: FrayJob, *, now: datetime) -> Observed:
         """Return what there is of the job's current attempt."""
         attempt = job.status.attempts[-1] if job.status.attempts else None
@@ -141,18 +155,16 @@ class Observer:
         jobset = self._find_jobset(job, attempt)
         begun = any(is_made_for(pod, job) and is_of_attempt(pod, attempt.number) for pod in of_job)
         if jobset is None and (begun or _is_final(job, attempt)):
-            jobset = await self._fetch_jobset(namespace, attempt.job_set)
+            jobset = await self.fetch_jobset(namespace, attempt.job_set)
         elif jobset is not None and not is_labelled(jobset):
-            jobset = await self._fetch_jobset(namespace, jobset["metadata"]["name"])
+            jobset = await self.fetch_jobset(namespace, jobset["metadata"]["name"])
         if jobset is None:
             return Observed()
         if not is_owned(jobset, job):
             return Observed(foreign=describe_foreign(jobset, job))
         if not is_jobset_of(jobset, job, attempt.number):
             return Observed()
-        # By uid: pods of a deleted job of the same name may end long after their JobSet is gone.
-        uid = jobset["metadata"]["uid"]
-        pods = [pod for pod in of_job if pod["metadata"]["labels"].get(LABEL_JOBSET_UID) == uid]
+        pods = _select_pods(of_job, jobset)
         shape = derive_gang(job.spec)
         gang = derive_gang_observation(shape, jobset, pods)
         jobset, gang = await self._make_sure(job, attempt, jobset, gang)
@@ -233,15 +245,6 @@ class Observer:
         ours = (one for one in found if is_owned(one, job) and is_jobset_of(one, job, attempt.number))
         return next(ours, named)
 
-    async def _fetch_jobset(self, namespace: str, name: str) -> Manifest | None:
-        """Ask the server itself: the cache may not have seen a JobSet whose creation was cut off."""
-        try:
-            jobset = await self._api.get(JOBSETS, name, namespace=namespace)
-        except NotFoundError:
-            return None
-        self._jobsets(namespace).remember(jobset)
-        return jobset
-
     async def _make_sure(
         self, job: FrayJob, attempt: AttemptStatus, jobset: Manifest, gang: GangObservation
     ) -> tuple[Manifest, GangObservation]:
@@ -256,7 +259,7 @@ class Observer:
             gang = derive_gang_observation(shape, jobset, await self._list_pods(jobset))
         if first and not gang.settled and not gang.suspended and _is_taken(gang):
             # They are deleted too when somebody suspends the JobSet, or deletes it.
-            found = await self._fetch_jobset(jobset["metadata"]["namespace"], jobset["metadata"]["name"])
+            found = await self.fetch_jobset(jobset["metadata"]["namespace"], jobset["metadata"]["name"])
             if found is not None and found["metadata"]["uid"] == jobset["metadata"]["uid"]:
                 jobset = found
                 gang = derive_gang_observation(shape, jobset, await self._list_pods(jobset))
@@ -385,6 +388,12 @@ def _read_create_failure(event: Manifest) -> _CreateFailure:
     text = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
     at = parse_time(text) if text else datetime.min.replace(tzinfo=UTC)
     return _CreateFailure(about.get("kind", ""), about.get("name", ""), at, str(event.get("message", "")))
+
+
+def _select_pods(pods: Sequence[Manifest], jobset: Manifest) -> list[Manifest]:
+    """Return those of a JobSet by uid: pods of a deleted one of its name may end long after it is gone."""
+    uid = jobset["metadata"]["uid"]
+    return [pod for pod in pods if pod["metadata"]["labels"].get(LABEL_JOBSET_UID) == uid]
 
 
 def _is_unseen(host: HostObservation) -> bool:

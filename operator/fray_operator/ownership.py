@@ -1,4 +1,4 @@
-"""Whose an object is; which of a job's own are in the way of an attempt, in no status, or left without it.
+"""Whose an object is; which of a job's own are in the way of an attempt, in no status, or left without one.
 
 What a FrayJob doesn't control is never touched, only told about. Usually there is nothing of the kind: it
 takes somebody who deletes a JobSet, takes its owner away, or edits a status that names it. Nothing is read or
@@ -18,6 +18,7 @@ from fray.plan.node_evidence import Nodes, is_late
 from fray.plan.observation import Waiting
 from fray.plan.pod_deletion import read_deletion
 from fray.plan.pod_observation import is_ending, is_jobset_finished
+from fray.plan.status import is_finished
 from fray.plan.timestamps import format_time, parse_time
 from fray.vocabulary import (
     FRAYJOB_KIND,
@@ -37,6 +38,7 @@ __all__ = [
     "describe_foreign",
     "find_leftovers",
     "find_orphans",
+    "find_strays",
     "find_unrecorded",
     "get_job_uid",
     "is_jobset_of",
@@ -45,6 +47,7 @@ __all__ = [
     "is_of_attempt",
     "is_overdue",
     "is_owned",
+    "may_be_stray",
     "read_attempt_label",
 ]
 
@@ -169,6 +172,34 @@ def find_unrecorded(job: FrayJob, jobsets: Iterable[Manifest]) -> AttemptStatus 
         return None
     started = format_time(parse_time(metadata["creationTimestamp"]))
     return AttemptStatus(number=number, job_set=metadata["name"], start_time=started)
+
+
+def find_strays(job: FrayJob, jobsets: Iterable[Manifest]) -> list[Manifest]:
+    """Return which of these JobSets go on although their attempt has ended, or the job has.
+
+    A request to create one may be carried out long after its sender gave up on it: what has become of the
+    attempt meanwhile, the server doesn't ask. Never that of an attempt without a verdict, unless the job has
+    ended; and one of a later attempt than the status tells of is `find_unrecorded`'s to judge.
+    """
+    last = job.status.attempts[-1] if job.status.attempts else None
+    live = last.number if last is not None and last.verdict is None else 0
+    finished = is_finished(job.status)
+
+    def goes_astray(jobset: Manifest) -> bool:
+        if not (is_made_for(jobset, job) and is_owned(jobset, job) and _goes_on(jobset)):
+            return False
+        number = read_attempt_label(jobset)
+        if finished:
+            return number > 0
+        told = last is not None and 0 < number <= last.number
+        return told and not (live and is_jobset_of(jobset, job, live))
+
+    return [jobset for jobset in jobsets if goes_astray(jobset)]
+
+
+def may_be_stray(jobset: Manifest) -> bool:
+    """Return whether a JobSet would be astray if its job had ended: Fray made it, and it goes on."""
+    return get_job_uid(jobset) is not None and read_attempt_label(jobset) > 0 and _goes_on(jobset)
 
 
 def _goes_on(jobset: Manifest) -> bool:

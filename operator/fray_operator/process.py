@@ -25,11 +25,12 @@ from fray_operator.jobs import JobStore
 from fray_operator.lease import Lease
 from fray_operator.metrics import Metrics
 from fray_operator.observe import Observer
-from fray_operator.ownership import find_orphans
+from fray_operator.ownership import find_orphans, may_be_stray
 from fray_operator.parts import Parts
 from fray_operator.queue import WorkQueue
 from fray_operator.reconcile import Reconciler
 from fray_operator.settings import OperatorSettings
+from fray_operator.strays import STRAY_SECONDS
 from fray_operator.worker import work
 
 __all__ = ["MissingKindError", "OperatorProcess", "UnwatchedKindError"]
@@ -206,9 +207,11 @@ class OperatorProcess:
 
     def _due(self, key: JobKey) -> None:
         # Its FrayJob may have gone while nobody led: no event tells of that, only what is left of it.
-        left = find_orphans(self._jobsets_of(key[0]).of_job(key), living=self._jobs.knows)
-        if left or self._jobs.get(key) is not None:
+        jobsets = self._jobsets_of(key[0]).of_job(key)
+        if self._jobs.get(key) is not None or find_orphans(jobsets, living=self._jobs.knows):
             self._queue.add(key)
+        elif any(map(may_be_stray, jobsets)):
+            self._queue.add_after(key, STRAY_SECONDS)
 
     def _remember(self, jobset: Manifest) -> None:
         self._jobsets_of(jobset["metadata"]["namespace"]).remember(jobset)

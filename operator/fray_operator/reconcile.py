@@ -37,6 +37,7 @@ from fray_operator.logs import job_context
 from fray_operator.metrics import Metrics
 from fray_operator.observe import Observed, Observer
 from fray_operator.retention import Retention
+from fray_operator.strays import Strays
 
 __all__ = ["Reconciler", "RefusedAttemptError", "UnreadableJobError"]
 
@@ -75,6 +76,7 @@ class Reconciler:
         self._policy, self._clock = policy, clock
         self._kinship = Kinship(jobs, observer, actor)
         self._retention = Retention(jobs, observer, actor)
+        self._strays = Strays(observer, actor, parse=_parse)
         self._unsent: dict[JobKey, list[tuple[FrayJob, EventDraft]]] = {}
         self._starting: dict[JobKey, tuple[FrayJob, EventDraft]] = {}
 
@@ -89,13 +91,10 @@ class Reconciler:
         if body is None:
             self._starting.pop(key, None)
             await self._send_events(key)
+            await self._strays.remove_of_unknown(key)
             return await self._retention.expire(key, now=self._clock())
         body = await self._kinship.end_with_parent(body)
-        try:
-            job = FrayJob.from_manifest(body)
-        except ValidationError as error:
-            # The schema keeps such objects out; one can only come from another version of the CRD.
-            raise UnreadableJobError(f"is the CRD newer than the operator? {error}") from error
+        job = _parse(body)
         now = self._clock()
         unrecorded = self._observer.find_unrecorded(job)
         if unrecorded is not None:
@@ -110,7 +109,9 @@ class Reconciler:
             await self._tell(key, body, decision)
         await self._act(key, decision, observed, told=told)
         await self._send_events(key)
-        await self._retention.remove_old_attempts(key, job.model_copy(update={"status": decision.status}))
+        decided = job.model_copy(update={"status": decision.status})
+        await self._strays.remove(key, decided)
+        await self._retention.remove_old_attempts(key, decided)
         return self._next_look(decision, observed, now, told=told)
 
     def _decide(
@@ -250,6 +251,15 @@ class Reconciler:
                 self._metrics.attempts.labels(attempt.verdict).inc()
         if decision.finished and decision.status.phase is not None:
             self._metrics.finished.labels(decision.status.phase).inc()
+
+
+def _parse(body: Manifest) -> FrayJob:
+    """Return the FrayJob in a manifest; raises `UnreadableJobError`."""
+    try:
+        return FrayJob.from_manifest(body)
+    except ValidationError as error:
+        # The schema keeps such objects out; one can only come from another version of the CRD.
+        raise UnreadableJobError(f"is the CRD newer than the operator? {error}") from error
 
 
 def _find_acceptance(status: FrayJobStatus) -> Condition | None:

@@ -61,10 +61,14 @@ WEIGHTS = {
     Harm.LATE: 12,
     Harm.ORPHANED: 10,
 }
+LATEST_SECONDS = 300.0
+"""After how long a request may still be carried out."""
 READS = ("GET", "LIST", "WATCH")
 READ_WEIGHTS = {
     harm: weight for harm, weight in WEIGHTS.items() if harm not in (Harm.CONFLICT, Harm.ORPHANED)
 }
+JOBSET_WEIGHTS = {**WEIGHTS, Harm.ORPHANED: 60}
+"""Of their creation: few come late enough to find their attempt ended and their name free."""
 WATCH_WEIGHTS = {
     WatchHarm.CUT: 8,
     WatchHarm.SILENCE: 2,
@@ -117,9 +121,9 @@ class Chaos:
     def orphan_lateness(self, call: Call) -> float:
         """Return seconds after which a request arrives that its sender mostly has given up.
 
-        The creation of a JobSet arrives before its attempt can have ended: afterwards nothing fences it.
+        The creation of a JobSet may come long after its attempt has ended: no server fences it.
         """
-        return self._rng.uniform(0.1, 1.0) if call.resource == JOBSETS else self._rng.uniform(1.0, 50.0)
+        return self._rng.uniform(1.0, LATEST_SECONDS if call.resource == JOBSETS else 50.0)
 
     def retry_after(self) -> float:
         """Return the seconds that a server asks to wait."""
@@ -130,7 +134,7 @@ class Chaos:
         share = self._intensity.lease if call.resource == LEASES else self._intensity.request
         if not self.enabled or self._rng.random() >= share:
             return None
-        harm = self._choose(READ_WEIGHTS if call.method in READS else WEIGHTS)
+        harm = self._choose(_weigh(call))
         self.faults[f"{_describe(call)}: {harm}"] += 1
         return harm
 
@@ -158,6 +162,12 @@ class Chaos:
 
 
 _Kind = Harm | WatchHarm
+
+
+def _weigh(call: Call) -> dict[Harm, int]:
+    if call.method in READS:
+        return READ_WEIGHTS
+    return JOBSET_WEIGHTS if (call.method, call.resource) == ("POST", JOBSETS) else WEIGHTS
 
 
 def _describe(call: Call) -> str:

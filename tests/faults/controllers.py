@@ -162,8 +162,11 @@ class Controllers:
         jobs = self._jobs_of(jobset)
         (group,) = jobset["spec"]["replicatedJobs"]
         if not jobs and not self.pods_of(jobset):
-            for index in range(group["replicas"]):
-                self._server.store(JOBS, _build_job(jobset, group, index))
+            made = [_build_job(jobset, group, index) for index in range(group["replicas"])]
+            # Names that Jobs of a deleted JobSet still have are taken.
+            if not any(self._find(JOBS, job["metadata"]["name"]) for job in made):
+                for job in made:
+                    self._server.store(JOBS, job)
             return
         for job in jobs:
             if "deletionTimestamp" not in job["metadata"]:

@@ -7,8 +7,10 @@ killed neither sends nor hears anything any more.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
 from typing import Any, NoReturn, TypeVar
 
 from fray.kube.api import Manifest, Page, Propagation, WatchEvent
@@ -37,7 +39,8 @@ BOOKMARK_SECONDS = 60.0
 class FaultyApi:
     """The API of one process; `on_kill` ends that.
 
-    `on_send` is told of every request that leaves it, `on_unchanged` of writes that changed nothing.
+    `on_send` is told of every request that leaves it, `on_unchanged` of writes that changed nothing; within
+    `on_late` a request is carried out that its sender has given up, or has died after.
     """
 
     def __init__(
@@ -47,10 +50,11 @@ class FaultyApi:
         *,
         on_send: Callable[[Call], None],
         on_unchanged: Callable[[Call], None],
+        on_late: Callable[[Call], AbstractContextManager[None]],
         on_kill: Callable[[], None],
     ) -> None:
         self._server, self._chaos, self._on_kill = server, chaos, on_kill
-        self._on_send, self._on_unchanged = on_send, on_unchanged
+        self._on_send, self._on_unchanged, self._on_late = on_send, on_unchanged, on_late
         self.dead = False
 
     async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Manifest:
@@ -193,8 +197,10 @@ class FaultyApi:
         if harm in CARRIED_OUT:
             self._server.calls.append(call)
             before = self._server.version
+            late = self._on_late(call) if self.dead or answer.done() else contextlib.nullcontext()
             try:
-                result = act()
+                with late:
+                    result = act()
                 if call.method == "PUT" and self._server.version == before:
                     self._on_unchanged(call)
             except ApiError as refused:

@@ -5,17 +5,20 @@ It looks at the server alone, and knows nothing of how the operator decides.
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from fray.kube.api import Manifest
 from fray.kube.resources import EVENTS, FRAYJOBS, JOBSETS, LEASES, PODS, Resource
-from fray.vocabulary import LABEL_ATTEMPT, LABEL_JOB_UID
+from fray.vocabulary import LABEL_ATTEMPT, LABEL_JOB_UID, LABEL_JOBSET_UID
 from tests.unit.controller.memory_server import Call, MemoryServer
 
-__all__ = ["Invariants"]
+__all__ = ["EVENTS_OF_AN_ATTEMPT", "Invariants", "is_current", "is_finished"]
 
 EVENTS_OF_AN_ATTEMPT = 6
+STRAY_SECONDS = 600.0
+"""How long a JobSet may go on that was made too late: operators die meanwhile, and watches are late."""
 CHARGES = ("failuresUsed", "preemptionsUsed", "misplacementsUsed")
 
 
@@ -27,6 +30,11 @@ class Invariants:
         self._jobsets: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         self._alive: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self._events: defaultdict[str, set[str]] = defaultdict(set)
+        self._carries_out_late = False
+        self._late: set[str] = set()
+        self._strays: dict[str, float] = {}
+        self.strays: list[float] = []
+        """Of each JobSet that was made after its attempt had ended: how many seconds it went on."""
         self.broken: list[str] = []
         server.listeners.append(self._on_change)
 
@@ -44,13 +52,25 @@ class Invariants:
         if call.resource != LEASES:
             self.tell(f"a write of {call.resource} {call.name} changes nothing")
 
+    @contextlib.contextmanager
+    def late(self, call: Call) -> Iterator[None]:
+        """Carry out a request that its sender has given up: what it makes may be one too many for a while."""
+        self._carries_out_late = call.resource == JOBSETS
+        try:
+            yield
+        finally:
+            self._carries_out_late = False
+
     def tell(self, what: str) -> None:
         """Note that something was broken."""
         self.broken.append(f"at {self._clock():.1f} s: {what}")
 
     def _on_change(self, resource: Resource, old: Manifest | None, new: Manifest | None) -> None:
-        if resource == JOBSETS and old is None and new is not None:
-            self._on_jobset(new)
+        if resource == JOBSETS:
+            if old is None and new is not None:
+                self._on_jobset(new)
+            if new is None or "deletionTimestamp" in new["metadata"]:
+                self._on_deleted_jobset(old or new or {})
         elif resource == PODS:
             self._on_pod(old, new)
         elif resource == FRAYJOBS and old is not None and new is not None:
@@ -61,14 +81,28 @@ class Invariants:
     def _on_jobset(self, jobset: Manifest) -> None:
         labels, metadata = jobset["metadata"]["labels"], jobset["metadata"]
         made = self._jobsets[labels[LABEL_JOB_UID], labels[LABEL_ATTEMPT]]
+        if self._carries_out_late:
+            self._late.add(metadata["uid"])
+            if not is_current(self._server, jobset):
+                self._strays[metadata["uid"]] = self._clock()
+            return
         made.add(metadata["uid"])
         if len(made) > 1:
             self.tell(f"{len(made)} JobSets were made of {metadata['name']}")
+
+    def _on_deleted_jobset(self, jobset: Manifest) -> None:
+        since = self._strays.pop(jobset["metadata"]["uid"], None)
+        if since is not None:
+            self.strays.append(self._clock() - since)
+            if self.strays[-1] > STRAY_SECONDS:
+                self.tell(f"{jobset['metadata']['name']} went on for {self.strays[-1]:.0f} s after its end")
 
     def _on_pod(self, old: Manifest | None, new: Manifest | None) -> None:
         pod = new or old
         assert pod is not None
         labels, name = pod["metadata"]["labels"], pod["metadata"]["name"]
+        if labels[LABEL_JOBSET_UID] in self._late and not is_current(self._server, pod):
+            return
         alive = self._alive[labels[LABEL_JOB_UID]]
         if new is None or new.get("status", {}).get("phase") in ("Succeeded", "Failed"):
             alive.pop(name, None)
@@ -107,6 +141,18 @@ class Invariants:
         if what in told:
             self.tell(f"told twice: {what}")
         told.add(what)
+
+
+def is_current(server: MemoryServer, body: Manifest) -> bool:
+    """Return whether an object is of the attempt that its job, which goes on, is at."""
+    labels = body["metadata"]["labels"]
+    for job in server.look(FRAYJOBS):
+        if job["metadata"]["uid"] == labels[LABEL_JOB_UID]:
+            status = job.get("status", {})
+            last = (status.get("attempts") or [{}])[-1]
+            number = str(last.get("number"))
+            return not is_finished(status) and "verdict" not in last and number == labels[LABEL_ATTEMPT]
+    return False
 
 
 def is_finished(status: Manifest) -> bool:

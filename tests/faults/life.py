@@ -45,6 +45,8 @@ class Outcome:
     seconds: float
     wrong: list[str] = field(default_factory=list)
     story: list[str] = field(default_factory=list)
+    strays: list[float] = field(default_factory=list)
+    """How many seconds each JobSet went on that was made after its attempt's end."""
     fingerprint: str = ""
     """Of all requests in their order: a life that is lived again has the same."""
 
@@ -111,7 +113,18 @@ async def _live(seed: int) -> Outcome:
     wrong += [*invariants.broken, *needless, *_judge(server, plans, world)]
     endings = sum((replica.endings for replica in replicas), Counter[str]())
     told = hashlib.sha256(repr(server.calls).encode()).hexdigest()[:12]
-    return Outcome(seed, chaos.faults, chaos.kills, endings, len(plans), seconds, wrong, world.story, told)
+    return Outcome(
+        seed,
+        chaos.faults,
+        chaos.kills,
+        endings,
+        len(plans),
+        seconds,
+        wrong,
+        world.story,
+        invariants.strays,
+        told,
+    )
 
 
 async def _until_over(world: World, tasks: Sequence[asyncio.Task[None]]) -> None:

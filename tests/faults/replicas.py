@@ -177,8 +177,14 @@ class Replica:
         def on_send(call: Call) -> None:
             self._invariants.on_send(call, sender=process.identity)
 
-        unchanged = self._invariants.on_unchanged
-        api = FaultyApi(self._server, self._chaos, on_send=on_send, on_unchanged=unchanged, on_kill=on_kill)
+        api = FaultyApi(
+            self._server,
+            self._chaos,
+            on_send=on_send,
+            on_unchanged=self._invariants.on_unchanged,
+            on_late=self._invariants.late,
+            on_kill=on_kill,
+        )
         process = self._process = _Process(api, self._settings, metrics, self._clock)
         task = asyncio.create_task(process.run())
         try:

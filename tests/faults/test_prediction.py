@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fray.plan import lifecycle
-from fray_operator import observe
+from fray_operator import observe, strays
 from fray_operator.act import Actor
 from tests.faults.life import live
 from tests.faults.prediction import DELETED, End, predict
@@ -81,7 +81,13 @@ def tell_events_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Actor, "_build_event", build_another)
 
 
-@pytest.mark.parametrize("break_it", [charge_twice, trust_the_cache_of_pods, tell_events_twice])
+def leave_what_comes_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strays, "find_strays", lambda *_: [])
+
+
+@pytest.mark.parametrize(
+    "break_it", [charge_twice, trust_the_cache_of_pods, tell_events_twice, leave_what_comes_late]
+)
 def test_an_operator_that_is_wrong_is_found_out(
     break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

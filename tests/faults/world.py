@@ -15,7 +15,7 @@ from fray.kube.api import Manifest, Propagation
 from fray.kube.resources import FRAYJOBS, JOBSETS, PODS, Resource
 from fray.vocabulary import API_VERSION, FRAYJOB_KIND, LABEL_ATTEMPT, LABEL_JOB, LABEL_JOBSET_NAME
 from tests.faults.controllers import Controllers
-from tests.faults.invariants import is_finished
+from tests.faults.invariants import is_current, is_finished
 from tests.faults.scenario import Act, Kind, Plan
 from tests.unit.controller.memory_server import MemoryServer
 
@@ -45,7 +45,7 @@ class World:
         self._server, self._controllers, self._rng = server, controllers, rng
         self._plans = {plan.name: plan for plan in plans}
         self._loop = asyncio.get_running_loop()
-        self._begun: set[str] = set()
+        self._begun: set[tuple[str, int]] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self.story: list[str] = []
         self.submitted: set[str] = set()
@@ -120,9 +120,11 @@ class World:
             return
         if new["status"]["phase"] == "Running" and self._all_run(plan, labels[LABEL_JOBSET_NAME]):
             jobset = self._server.find(JOBSETS, labels[LABEL_JOBSET_NAME])
-            if jobset is not None and jobset["metadata"]["uid"] not in self._begun:
-                self._begun.add(jobset["metadata"]["uid"])
-                self._start(self._act(plan, attempt, jobset))
+            # What runs after its attempt's end does so until somebody ends it.
+            if jobset is None or (plan.name, attempt) in self._begun or not is_current(self._server, new):
+                return
+            self._begun.add((plan.name, attempt))
+            self._start(self._act(plan, attempt, jobset))
 
     def _all_run(self, plan: Plan, jobset: str) -> bool:
         pods = self._server.look(PODS, label=(LABEL_JOBSET_NAME, jobset))

@@ -159,6 +159,13 @@ class Hands:
         path = f"{self.jobsets}/{jobset['metadata']['name']}"
         self._must(self.api.merge(path, {"metadata": {"ownerReferences": None}}))
 
+    def create_late(self, jobset: Manifest) -> Manifest:
+        """Carry out the request again by which the operator created a JobSet that is gone."""
+        kept = ("name", "labels", "ownerReferences", "annotations")
+        metadata = {key: value for key, value in jobset["metadata"].items() if key in kept}
+        again = {key: jobset[key] for key in ("apiVersion", "kind", "spec")}
+        return self._must(self.api.post(self.jobsets, {**again, "metadata": metadata}))
+
     def suspend(self, jobset: Manifest) -> None:
         """Suspend a JobSet, as Kueue does to preempt it."""
         self._must(

@@ -1,4 +1,4 @@
-"""JobSets whose owner reference somebody took away go with their FrayJob, also when nobody led meanwhile."""
+"""JobSets that nobody waits for go: whose owner reference was taken away, or whose creation came too late."""
 
 from __future__ import annotations
 
@@ -37,3 +37,20 @@ def test_a_jobset_without_owner_is_deleted_when_an_operator_starts_after_its_job
     hands.delete_job("train")
     with run_operator(kubeconfig, settings_for(hands.namespace)):
         hands.finish_deletion(await_deletion(hands, "train-a1"))
+
+
+def test_a_jobset_that_is_created_too_late_is_deleted(
+    kubeconfig: Path, hands: Hands, settings_for: SettingsFor
+) -> None:
+    """The request to create it may be carried out when its job has ended: the server doesn't ask."""
+    with run_operator(kubeconfig, settings_for(hands.namespace)):
+        jobset = run_job(hands)
+        hands.edit("train", stopped=True)
+        hands.finish_deletion(await_deletion(hands, "train-a1"))
+        hands.await_phase("train", "Stopped")
+        again = hands.create_late(jobset)
+        hands.run_all(again)
+        late = await_deletion(hands, "train-a1")
+        assert late["metadata"]["uid"] == again["metadata"]["uid"]
+        hands.finish_deletion(late)
+        hands.await_phase("train", "Stopped")
