@@ -128,7 +128,7 @@ def _draw(rng: random.Random, name: str) -> Plan:
     timeouts = {}
     if Kind.NEVER_PLACED in kinds:
         timeouts["pending"] = "600s"
-    if Kind.RUN_TOO_LONG in kinds:
+    if Kind.RUN_TOO_LONG in kinds and Kind.RUN_FOREVER not in kinds:  # which would end by this limit first
         timeouts["active"] = "400s"
     if Kind.RUN_FOREVER in kinds:
         timeouts["total"] = "600s"
