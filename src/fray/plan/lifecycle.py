@@ -28,6 +28,7 @@ from fray.plan.settings import RetryPolicy
 from fray.plan.status import Ending, Outlook, Stage, derive_status, is_finished
 from fray.plan.timestamps import CLOCK_SKEW, format_time, parse_time
 from fray.plan.verdict import (
+    FOR_GOOD,
     UNCERTAIN,
     Cause,
     derive_cause,
@@ -46,6 +47,7 @@ PLACEMENT_ADVICE = (
     f"give each slice a node pool of its own, free of other work and labelled {LABEL_NODE_POOL}, "
     "and create the job anew"
 )
+NO_HELP = "each further attempt would end so too"
 RELEASED = "no node took its hosts, and one that they keep off may be used again"
 OTHERS_SUSPENSION = "its JobSet was suspended, and not by this job's spec.suspend"
 OTHERS_RELEASE = "its JobSet was suspended and resumed, and not by this job's spec.suspend"
@@ -245,9 +247,12 @@ def _derive_job_end(this: _Pass, last: AttemptStatus | None) -> Ending | None:
         if reason is Reason.TOTAL_TIMEOUT:
             return Ending(ConditionType.FAILED, reason, message)
         budget = derive_budget(this.job.spec.retries, this.counts, verdict)
-        if budget is not None and budget.exhausted:
+        why = budget.describe() if budget is not None and budget.exhausted else None
+        if verdict is VerdictKind.FAILURE and reason in FOR_GOOD:
+            why = NO_HELP
+        if why is not None:
             sentence, *log = message.splitlines() or [""]
-            told = "\n".join([f"{sentence} in attempt {last.number}; {budget.describe()}", *log])
+            told = "\n".join([f"{sentence} in attempt {last.number}; {why}", *log])
             return Ending(ConditionType.FAILED, reason, told)
         if is_misplaced_for_good(this.counts, verdict):
             told = f"{message} in attempt {last.number}, the {this.counts.misplacements_used}th such attempt"

@@ -17,6 +17,7 @@ __all__ = [
     "DEADLINE_EXCEEDED",
     "EVICTED_FOR_USE",
     "KILL_CODES",
+    "NEVER_RAN",
     "OOM_KILLED",
     "POD_GONE",
     "START_FAILED",
@@ -31,6 +32,8 @@ DEADLINE_EXCEEDED = "DeadlineExceeded"
 """Pod reason of the kubelet: it was ended after `activeDeadlineSeconds` of its spec."""
 EVICTED_FOR_USE = "EvictedForUse"
 """The kubelet evicted its pod for what that used itself; the observation's message says what."""
+NEVER_RAN = "NeverRan"
+"""The process ran, and said that the callable it was to run couldn't be; its exit code says why."""
 OOM_KILLED = "OOMKilled"
 """Container reason of the kubelet: the kernel ended it for its memory."""
 KILL_CODES = (137, 143)

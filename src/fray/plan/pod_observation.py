@@ -14,6 +14,7 @@ from fray.plan.gang import Gang, GangKind
 from fray.plan.observation import (
     DEADLINE_EXCEEDED,
     EVICTED_FOR_USE,
+    NEVER_RAN,
     OOM_KILLED,
     POD_GONE,
     START_FAILED,
@@ -32,7 +33,7 @@ from fray.plan.pod_disruption import (
     is_refused,
 )
 from fray.plan.timestamps import parse_time
-from fray.termination import TerminationMessage
+from fray.termination import Ending, TerminationMessage
 from fray.vocabulary import CONTAINER, LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX
 
 __all__ = ["derive_gang_observation", "is_ending", "is_jobset_finished"]
@@ -171,6 +172,9 @@ def _reason(status: Manifest, ended: Manifest) -> str | None:
         return START_FAILED
     if status.get("reason") == DEADLINE_EXCEEDED:
         return DEADLINE_EXCEEDED  # its containers only say that they were killed
+    told = TerminationMessage.from_json(str(ended.get("message", "")))
+    if told is not None and told.ending is Ending.NEVER_RAN:
+        return NEVER_RAN
     return EVICTED_FOR_USE if is_own_use(status) else reason
 
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from fray.plan.observation import (
     DEADLINE_EXCEEDED,
     EVICTED_FOR_USE,
+    NEVER_RAN,
     OOM_KILLED,
     START_FAILED,
     GangObservation,
@@ -21,10 +22,20 @@ from fray.plan.observation import (
     HostPhase,
 )
 from fray.plan.timestamps import CLOCK_SKEW
-from fray.vocabulary import EXIT_SIGNAL_BASE, Reason, VerdictKind
+from fray.vocabulary import (
+    EXIT_PAYLOAD_CHANGED,
+    EXIT_PAYLOAD_CODE,
+    EXIT_PAYLOAD_MISSING,
+    EXIT_PAYLOAD_PYTHON,
+    EXIT_PAYLOAD_UNREADABLE,
+    EXIT_SIGNAL_BASE,
+    Reason,
+    VerdictKind,
+)
 from fray.wire.status import AttemptStatus
 
 __all__ = [
+    "FOR_GOOD",
     "UNCERTAIN",
     "Cause",
     "derive_cause",
@@ -43,8 +54,17 @@ LAST_SIGNAL = 64
 """Largest signal number of Linux; exit codes above are plain ones, such as the 255 of `sys.exit(-1)`."""
 UNCERTAIN = frozenset({Reason.NON_ZERO_EXIT, Reason.KILLED_BY_SIGNAL})
 """Ends whose true cause may be seen only later: peers of a host that is taken away crash before it goes."""
-OWN_USE = frozenset({Reason.OUT_OF_MEMORY, Reason.EVICTED})
-"""Ends by what the host used itself: when they came first, no disruption of its peers excuses them."""
+FOR_GOOD = frozenset({Reason.PAYLOAD_INVALID, Reason.IMAGE_MISMATCH})
+"""Ends that each further attempt would come to: its payload and its image are those of this one."""
+OWN_DOING = frozenset({Reason.OUT_OF_MEMORY, Reason.EVICTED, *FOR_GOOD})
+"""Ends by what the host used or was given: when they came first, no disruption of its peers excuses them."""
+NEVER_RAN_REASONS = {
+    EXIT_PAYLOAD_MISSING: Reason.PAYLOAD_MISSING,
+    EXIT_PAYLOAD_CHANGED: Reason.PAYLOAD_INVALID,
+    EXIT_PAYLOAD_UNREADABLE: Reason.PAYLOAD_INVALID,
+    EXIT_PAYLOAD_PYTHON: Reason.IMAGE_MISMATCH,
+    EXIT_PAYLOAD_CODE: Reason.IMAGE_MISMATCH,
+}
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -72,10 +92,10 @@ def derive_cause(observed: GangObservation) -> Cause | None:
         reason, sentence = _describe(first)
         if first.disruption is not None:
             reason, sentence = Reason.DISRUPTED, _disrupted(first)
-        elif reason not in OWN_USE and (told := describe_disruption(observed)) is not None:
+        elif reason not in OWN_DOING and (told := describe_disruption(observed)) is not None:
             # The peers of a host that is taken away crash too, often before it has gone.
             reason, sentence = Reason.DISRUPTED, f"{sentence}; {told}"
-        elif reason not in OWN_USE and (misplaced := _find_misplaced(observed)) is not None:
+        elif reason not in OWN_DOING and (misplaced := _find_misplaced(observed)) is not None:
             return _misplaced(misplaced)
         elif reason in UNCERTAIN and _is_taken(failed):
             reason, sentence = Reason.HOSTS_GONE, _deleted(first, sentence)
@@ -165,6 +185,8 @@ def _describe(host: HostObservation) -> tuple[Reason, str]:
     if host.reason == DEADLINE_EXCEEDED:
         told = "ran longer than activeDeadlineSeconds of its podTemplate allows, and was ended"
         return Reason.DEADLINE_EXCEEDED, f"{who} {told}"
+    if host.reason == NEVER_RAN and code in NEVER_RAN_REASONS:
+        return NEVER_RAN_REASONS[code], f"{who} never ran the callable (exit code {code})"
     if host.reason == OOM_KILLED:
         return Reason.OUT_OF_MEMORY, f"{who} ran out of memory (exit code {code})"
     if code is not None and EXIT_SIGNAL_BASE < code <= EXIT_SIGNAL_BASE + LAST_SIGNAL:

@@ -5,11 +5,21 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import pytest
+
 from fray.plan.lifecycle import StartAttempt, decide
-from fray.plan.observation import START_FAILED, Waiting
+from fray.plan.observation import NEVER_RAN, START_FAILED, Waiting
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
-from fray.vocabulary import ConditionType, Reason
+from fray.vocabulary import (
+    EXIT_PAYLOAD_CHANGED,
+    EXIT_PAYLOAD_CODE,
+    EXIT_PAYLOAD_MISSING,
+    EXIT_PAYLOAD_PYTHON,
+    EXIT_PAYLOAD_UNREADABLE,
+    ConditionType,
+    Reason,
+)
 from tests.unit.plan.gang_simulator import POLICY, START, Behaviour
 from tests.unit.plan.scenarios import FOREVER, NEVER_STARTS, crash, finished, simulation, starts, verdicts
 
@@ -190,6 +200,34 @@ def test_a_host_that_cannot_start_fails_the_attempt_with_its_message() -> None:
     assert (phase, reason) == ("Failed", "StartFailed")
     assert message.startswith("rank 1 (slice 0, host 1) could not start: 'trian' is not on PATH in attempt 1")
     assert sim.status.attempts[0].exit_code == 127
+
+
+def refuse_callable(code: int) -> tuple[str, str, str]:
+    """Return how a job ends that may retry, when its first attempt says that its callable can't be run."""
+    sim = simulation(FOREVER, Behaviour(), retries={"failures": 5})
+    sim.run(until=5)
+    host = sim.host(1)
+    host.observation = replace(host.observation, reason=NEVER_RAN)
+    host.end(code, at=sim.now)
+    return finished(sim.run())
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (EXIT_PAYLOAD_CHANGED, "PayloadInvalid"),
+        (EXIT_PAYLOAD_UNREADABLE, "PayloadInvalid"),
+        (EXIT_PAYLOAD_PYTHON, "ImageMismatch"),
+        (EXIT_PAYLOAD_CODE, "ImageMismatch"),
+    ],
+)
+def test_a_callable_that_can_never_run_ends_the_job_at_once(code: int, reason: str) -> None:
+    message = f"rank 1 (slice 0, host 1) never ran the callable (exit code {code}) in attempt 1"
+    assert refuse_callable(code) == ("Failed", reason, f"{message}; each further attempt would end so too")
+
+
+def test_a_callable_that_is_missing_may_be_there_the_next_time() -> None:
+    assert refuse_callable(EXIT_PAYLOAD_MISSING)[0] == "Succeeded"
 
 
 def test_twelve_attempts_keep_ten_in_status_and_count_all() -> None:

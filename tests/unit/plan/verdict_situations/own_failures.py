@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from fray.errors import (
+    FrayError,
+    PayloadChangedError,
+    PayloadCodeError,
+    PayloadMissingError,
+    PayloadPythonError,
+    PayloadUnreadableError,
+)
+from fray.termination import Ending, TerminationMessage
 from fray.vocabulary import Reason, VerdictKind
 from tests.unit.plan.verdict_situations.manifests import (
     evicted_mark,
@@ -30,6 +39,7 @@ __all__ = ["SITUATIONS"]
 STATUS = KUBERNETES + "pkg/kubelet/kubelet_pods.go"
 EVICTION = KUBERNETES + "pkg/kubelet/eviction/helpers.go"
 WHO = "rank 0 (slice 0, host 0)"
+RUNNER = "made as fray.runtime.outcome_report does"
 OOM = CONTAINERD + "pkg/cri/server/events.go"
 USED = (
     "The node was low on resource: memory. Container main was using 9Gi, request is 1Gi, "
@@ -52,6 +62,19 @@ def code(number: int, told: str, reason: Reason, *, log: str = "", name: str = "
     )
 
 
+def refusal(error: FrayError) -> str:
+    """Return the termination message of a process that can't run its callable."""
+    return TerminationMessage(Ending.NEVER_RAN, type(error).__name__, str(error)).to_json()
+
+
+def never_ran(number: int, reason: Reason, error: FrayError) -> Situation:
+    """Return a lone host whose callable never ran."""
+    state = exited(number, message=refusal(error))
+    says = (f"{WHO} never ran the callable (exit code {number})", type(error).__name__, error.next_step)
+    name = f"the callable never ran: {type(error).__name__}"
+    return failed(name, RUNNER, reason, pod(0, "Failed", state), says=says, code=number)
+
+
 EXITS = (
     failed(
         "the program fails on one host, which ends its peer",
@@ -65,19 +88,21 @@ EXITS = (
         shape=PAIR,
     ),
     code(1, "exited with code 1", Reason.NON_ZERO_EXIT, log="Traceback\nValueError: shape\n"),
-    code(
-        2,
-        "exited with code 2",
-        Reason.NON_ZERO_EXIT,
-        log="fray: the payload's digest is 00ff, not ab12: it was changed or cut\n",
-        name="the payload of a callable was changed",
-    ),
-    code(
-        2,
-        "exited with code 2",
-        Reason.NON_ZERO_EXIT,
-        log="fray: the callable was pickled by Python 3.11, but this image has Python 3.13\n",
-        name="the image has another Python than the callable",
+    never_ran(114, Reason.PAYLOAD_MISSING, PayloadMissingError("/run/fray/payload", "part-00 isn't there")),
+    never_ran(115, Reason.PAYLOAD_INVALID, PayloadChangedError("ab12", "00ff", 4096)),
+    never_ran(116, Reason.IMAGE_MISMATCH, PayloadPythonError("3.11", "3.13")),
+    never_ran(117, Reason.IMAGE_MISMATCH, PayloadCodeError("train", "No module named 'optax'", "optax")),
+    never_ran(118, Reason.PAYLOAD_INVALID, PayloadUnreadableError("TypeError: bad state")),
+    code(116, "exited with code 116", Reason.NON_ZERO_EXIT, name="a program's own exit code 116"),
+    failed(
+        "the callable never ran, and a peer is drained meanwhile",
+        RUNNER,
+        Reason.IMAGE_MISMATCH,
+        pod(0, "Failed", exited(116, message=refusal(PayloadPythonError("3.11", "3.13")))),
+        pod(1, "Failed", exited(143, after=1), mark("EvictionByEvictionAPI", "Eviction API: evicting")),
+        says=(f"{WHO} never ran the callable (exit code 116)", "Use an image with Python 3.11"),
+        code=116,
+        shape=PAIR,
     ),
     code(127, "exited with code 127", Reason.NON_ZERO_EXIT, log="sh: 1: trian: not found\n"),
     code(134, "was killed by SIGABRT (exit code 134)", Reason.KILLED_BY_SIGNAL),
