@@ -101,11 +101,11 @@ class Invariants:
         pod = new or old
         assert pod is not None
         labels, name = pod["metadata"]["labels"], pod["metadata"]["name"]
-        if labels[LABEL_JOBSET_UID] in self._late and not is_current(self._server, pod):
-            return
         alive = self._alive[labels[LABEL_JOB_UID]]
         if new is None or new.get("status", {}).get("phase") in ("Succeeded", "Failed"):
             alive.pop(name, None)
+            return
+        if labels[LABEL_JOBSET_UID] in self._late and not is_current(self._server, pod):
             return
         attempt = labels[LABEL_ATTEMPT]
         others = sorted(other for other, of in alive.items() if of != attempt)
