@@ -14,6 +14,7 @@ __all__ = [
     "PayloadChangedError",
     "PayloadCodeError",
     "PayloadError",
+    "PayloadExitError",
     "PayloadMissingError",
     "PayloadPythonError",
     "PayloadStorageError",
@@ -193,6 +194,28 @@ class PayloadUnreadableError(PayloadError):
         if self.versions:
             return "Use the same versions in the image and where the job is launched."
         return "Run pickle.loads(cloudpickle.dumps(...)) on the callable's arguments: one fails to come back."
+
+
+@dataclass(eq=False)
+class PayloadExitError(PayloadError):
+    """Reading the payload ended the process: a module that it imports calls `sys.exit`.
+
+    `code` is what that was called with, as text.
+    """
+
+    code: str
+
+    @property
+    def message(self) -> str:
+        """What happened before the callable could be called."""
+        return (
+            f"a module that the callable needs ended the process while it was imported: sys.exit({self.code})"
+        )
+
+    @property
+    def next_step(self) -> str:
+        """How to let a script be imported."""
+        return "Put what the module runs under `if __name__ == '__main__':`; its traceback is in the log."
 
 
 @dataclass(eq=False)

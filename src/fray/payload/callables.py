@@ -25,6 +25,7 @@ from fray.errors import (
     InvalidOptionError,
     PayloadChangedError,
     PayloadCodeError,
+    PayloadExitError,
     PayloadPythonError,
     PayloadTooLargeError,
     PayloadUnreadableError,
@@ -137,6 +138,7 @@ def decode_callable(data: bytes, *, sha256: str) -> Call:
         PayloadChangedError: the digest is another one; nothing was unpickled.
         PayloadPythonError: it was made by another minor version of Python; nothing was unpickled.
         PayloadCodeError: a module, or a name in it, isn't here.
+        PayloadExitError: a module called `sys.exit` when it was imported.
         PayloadUnreadableError: anything else went wrong while it was read; the cause is chained.
     """
     found = hashlib.sha256(data).hexdigest()
@@ -156,6 +158,9 @@ def decode_callable(data: bytes, *, sha256: str) -> Call:
         main = unpickler.load()
     except MemoryError:
         raise
+    except SystemExit as error:
+        # Left alone it would end this process as if the callable had run.
+        raise PayloadExitError(repr(error.code)) from error
     except Exception as error:
         raise _explained(error, stamp) from error
     return Call(function, args, kwargs, main)

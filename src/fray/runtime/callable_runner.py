@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import inspect
 import os
+import signal
 import sys
 import traceback
 import types
@@ -25,6 +26,7 @@ from fray.errors import (
     PayloadChangedError,
     PayloadCodeError,
     PayloadError,
+    PayloadExitError,
     PayloadMissingError,
     PayloadPythonError,
     PayloadStorageError,
@@ -43,6 +45,7 @@ from fray.vocabulary import (
     EXIT_PAYLOAD_MISSING,
     EXIT_PAYLOAD_PYTHON,
     EXIT_PAYLOAD_UNREADABLE,
+    EXIT_SIGNAL_BASE,
     TERMINATION_LOG,
 )
 
@@ -55,7 +58,9 @@ EXIT_CODES: dict[type[FrayError], int] = {
     PayloadPythonError: EXIT_PAYLOAD_PYTHON,
     PayloadCodeError: EXIT_PAYLOAD_CODE,
     PayloadUnreadableError: EXIT_PAYLOAD_UNREADABLE,
+    PayloadExitError: EXIT_PAYLOAD_UNREADABLE,
 }
+_WITH_TRACEBACK = (PayloadCodeError, PayloadExitError, PayloadUnreadableError)
 
 
 @dataclass(frozen=True)
@@ -76,14 +81,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     sys.argv[1:] = []  # a callable that parses arguments must not find ours
     reporter = Reporter(options.outcome, options.termination_log)
+    runner = os.getpid()
     with exit_on_termination() as termination:
         try:
             call = _load(options)
-        except (PayloadError, PayloadStorageError) as error:
+        except (PayloadError, PayloadStorageError, SystemExit) as error:
+            if os.getpid() != runner:
+                raise error.__cause__ or error from None  # a fork of a module's own making
             termination.defer()
+            if termination.received:
+                # Whatever the modules under way made of it: the callable hasn't run, which 0 would say.
+                told = SystemExit(EXIT_SIGNAL_BASE + signal.SIGTERM)
+                reporter.exited(told)
+                raise told from error
             return _refuse(error, reporter)
         _become_main(call)
-        runner = os.getpid()
         try:
             value = call.function(*call.args, **call.kwargs)
             if inspect.iscoroutine(value):
@@ -121,8 +133,10 @@ def _load(options: _Options) -> Call:
     return decode_callable(data, sha256=options.sha256)
 
 
-def _refuse(error: PayloadError | PayloadStorageError, reporter: Reporter) -> int:
-    if error.__cause__ is not None and isinstance(error, PayloadCodeError | PayloadUnreadableError):
+def _refuse(error: PayloadError | PayloadStorageError | SystemExit, reporter: Reporter) -> int:
+    if isinstance(error, SystemExit):  # of the package that reads the staging URL
+        error = PayloadExitError(repr(error.code))
+    if error.__cause__ is not None and isinstance(error, _WITH_TRACEBACK):
         # Where an import failed, or which object's own code did.
         traceback.print_exception(error.__cause__)
     sys.stderr.write(f"fray: {error}\n")

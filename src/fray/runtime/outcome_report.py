@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from fray.errors import FrayError, OutcomeUploadError
+from fray.errors import FrayError
 from fray.payload.outcome import EncodedOutcome, encode_exception, encode_value, outcome_name
 from fray.payload.values.texts import cut, text_of, traceback_of, type_name
 from fray.runtime.identity import Identity, IdentityError, current_identity
@@ -70,13 +70,13 @@ class Reporter:
                 _warn(f"what the callable left isn't kept whole: {outcome.problem}")
             if not self._store(outcome.data, identity):
                 return
-        except (MemoryError, OSError, OutcomeUploadError) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - pickling runs the value's own code
             _warn(f"what the callable left isn't kept: {text_of(error)}")
             return
         self._tell(TerminationMessage(told.ending, told.type, told.message, told.traceback, outcome.sha256))
 
     def _store(self, data: bytes, identity: Identity) -> bool:
-        """Whether there is a place for the outcome. Raises `OSError` or `OutcomeUploadError`."""
+        """Whether there is a place for the outcome. Raises `OSError`, `ValueError`, `OutcomeUploadError`."""
         if self._outcome is not None:
             self._outcome.write_bytes(data)
             return True

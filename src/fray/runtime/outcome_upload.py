@@ -12,7 +12,7 @@ import json
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -44,7 +44,7 @@ class ApiAccess:
     """An API server as a pod sees it; `authority` is the file with the certificate that it is known by."""
 
     url: str
-    token: str
+    token: str = field(repr=False)
     namespace: str
     authority: Path | None = None
 
@@ -109,6 +109,10 @@ def upload_outcome(
                 raise OutcomeUploadError(place.name, "another outcome is there already")
     except (OSError, http.client.HTTPException) as error:
         raise OutcomeUploadError(place.name, f"{type(error).__name__}: {error}") from error
+    except ValueError:
+        # The error isn't chained: it shows the header that can't be sent, and so the token.
+        problem = "the address or the token that the pod was given can't be sent"
+        raise OutcomeUploadError(place.name, problem) from None
     if status not in (http.client.OK, http.client.CREATED):
         raise OutcomeUploadError(place.name, f"HTTP {status}: {answer.get('message', 'no reason given')}")
 

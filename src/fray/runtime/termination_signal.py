@@ -23,6 +23,8 @@ class Termination:
     def __init__(self) -> None:
         self._process = os.getpid()
         self._deferred = False
+        self.received = False
+        """Whether it came before it was deferred, and so ended what ran."""
 
     def defer(self) -> None:
         """Ignore it from now on: the process is about to end, and says how."""
@@ -36,6 +38,7 @@ class Termination:
             os.kill(os.getpid(), number)
             return
         if not self._deferred:
+            self.received = True
             raise SystemExit(EXIT_SIGNAL_BASE + number)
 
 

@@ -19,9 +19,10 @@ from fray.payload.callables import MAGIC, Payload, encode_callable
 from fray.payload.staging import FsspecStorage, staged_url
 from fray.payload.stamp import Stamp
 from fray.runtime.identity import current_identity
+from fray.runtime.outcome_report import Reporter
 from fray.termination import Ending, TerminationMessage
 from tests.unit.runtime.pythons import find_other_python
-from tests.unit.runtime.started import Pod, bare_paths, run_script
+from tests.unit.runtime.started import Ended, Pod, bare_paths, run_script
 
 OUTSIDE = {name: value for name, value in os.environ.items() if not name.startswith("FRAY_")}
 RANK_1 = {
@@ -341,3 +342,73 @@ def test_what_must_not_run_is_told_by_its_exit_code(
     assert ended.message.ending is Ending.NEVER_RAN
     assert told in ended.message.message
     assert ended.outcome_data is None
+
+
+def with_module(pod: Pod, text: str) -> Payload:
+    """Return a payload whose reading imports a module with this text."""
+    (pod.directory / "modules").mkdir()
+    (pod.directory / "modules" / "script_of_a_user.py").write_text(text + "\ndef run(): ...\n")
+    pod.environ["PYTHONPATH"] = str(pod.directory / "modules")
+    data = with_body(b"(cscript_of_a_user\nrun\n(t}t.}.").data  # run(), and nothing of __main__
+    return Payload(data, hashlib.sha256(data).hexdigest(), Stamp.here(), "run")
+
+
+def read_with_module(pod: Pod, text: str) -> Ended:
+    made = with_module(pod, text)
+    pod.mount(made)
+    return pod.end(pod.start(made.sha256))
+
+
+@pytest.mark.parametrize("code", ["0", "None", "3", "'all wrong'"])
+def test_a_module_that_ends_the_process_when_it_is_imported_is_no_success(pod: Pod, code: str) -> None:
+    ended = read_with_module(pod, f"import sys\nprint('main')\nsys.exit({code})")
+    assert (ended.code, ended.out) == (118, "main\n")
+    assert "script_of_a_user.py" in ended.err, "the traceback names it"
+    assert f"sys.exit({code})" in ended.err
+    assert ended.message is not None
+    assert (ended.message.ending, ended.message.type) == (Ending.NEVER_RAN, "PayloadExitError")
+    assert "if __name__ == '__main__'" in ended.message.message
+
+
+def test_sigterm_while_modules_are_imported_is_no_success_whatever_they_make_of_it(pod: Pod) -> None:
+    leaving = "try:\n    os.kill(os.getpid(), signal.SIGTERM)\nexcept SystemExit:\n    sys.exit(0)"
+    ended = read_with_module(pod, f"import os, signal, sys\n{leaving}")
+    assert ended.code == 143
+    assert ended.message == TerminationMessage(Ending.EXITED, "SystemExit", "143")
+
+
+def test_a_fork_that_a_module_makes_when_it_is_imported_tells_nothing(pod: Pod) -> None:
+    forking = "child = os.fork()\nif not child:\n    sys.exit(7)\nprint(os.waitpid(child, 0)[1] >> 8)"
+    ended = read_with_module(pod, f"import os, sys\n{forking}")
+    assert (ended.code, ended.out) == (0, "7\n")
+    assert ended.message == TerminationMessage(Ending.RETURNED, "NoneType")
+
+
+class Unkeepable:
+    """Pickling it does what nobody expects of a value."""
+
+    def __init__(self, kind: type[BaseException]) -> None:
+        self.kind = kind
+
+    def __reduce__(self) -> str:
+        raise self.kind(7)
+
+
+def return_what_is_unkeepable(kind: type[BaseException]) -> Any:
+    return Unkeepable(kind)
+
+
+def test_a_value_that_ends_the_process_when_it_is_pickled_is_no_failure(pod: Pod) -> None:
+    ended = pod.call(return_what_is_unkeepable, SystemExit)
+    assert (ended.code, ended.outcome_data) == (0, None)
+    assert "isn't kept: 7" in ended.err
+    assert ended.message is not None
+    assert ended.message.ending is Ending.RETURNED
+
+
+def test_a_place_that_no_file_can_have_costs_the_outcome_only(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "log").touch()
+    Reporter(Path("a\0b"), tmp_path / "log").returned(5)
+    assert "isn't kept: " in capsys.readouterr().err
+    message = TerminationMessage.from_json((tmp_path / "log").read_text())
+    assert message == TerminationMessage(Ending.RETURNED, "int")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -139,3 +140,18 @@ def test_a_pod_knows_its_api_server(tmp_path: Path) -> None:
     ipv6 = ApiAccess.in_pod({"KUBERNETES_SERVICE_HOST": "fd00::1"}, tmp_path)
     assert ipv6 is not None
     assert ipv6.url == "https://[fd00::1]:443"
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        ApiAccess("http://127.0.0.1:1", "s3cret\ntoken", "ml"),
+        ApiAccess("http://127.0.0.1:1", "s3cret\N{RIGHT SINGLE QUOTATION MARK}", "ml"),
+        ApiAccess("http://127.0.0.1:port", "s3cret", "ml"),
+    ],
+)
+def test_what_cannot_be_sent_is_told_without_the_token(access: ApiAccess) -> None:
+    with pytest.raises(OutcomeUploadError, match="can't be sent") as caught:
+        upload_outcome(access, PLACE, b"outcome", pause=lambda _seconds: None)
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+    assert "s3cret" not in repr(access)
