@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fray.cluster.base import Cluster
+    from fray.cluster.current import create_cluster, current_cluster, set_current_cluster
     from fray.errors import (
         AcceleratorShapeError,
         ActorDiedError,
@@ -33,11 +35,13 @@ if TYPE_CHECKING:
         InvalidRequestError,
         ItemTooLargeError,
         JobError,
+        JobExistsError,
         JobFailedError,
         JobFileError,
         JobNotFoundError,
         JobNotRunningError,
         JobRunningError,
+        JobsFailedError,
         JobStillRunningError,
         JobStoppedError,
         LeaseLostError,
@@ -93,6 +97,7 @@ if TYPE_CHECKING:
         UnpicklableExceptionError,
         UnschedulableError,
         UnsupportedFeatureError,
+        WaitTimeoutError,
         WorkerDiedError,
         WorkerStartError,
     )
@@ -132,6 +137,8 @@ if TYPE_CHECKING:
         JobInfo,
         JobRequest,
         JobStatus,
+        LogLine,
+        MonitoredJob,
         ResourceConfig,
         TaskStatus,
         TpuConfig,
@@ -151,6 +158,7 @@ __all__ = [
     "BinaryEntrypoint",
     "CallArgumentsError",
     "CallableEntrypoint",
+    "Cluster",
     "ClusterSpecError",
     "ClusterUnavailableError",
     "CodeNotFoundError",
@@ -180,6 +188,7 @@ __all__ = [
     "ItemTooLargeError",
     "JobContext",
     "JobError",
+    "JobExistsError",
     "JobFailedError",
     "JobFileError",
     "JobId",
@@ -191,11 +200,14 @@ __all__ = [
     "JobStatus",
     "JobStillRunningError",
     "JobStoppedError",
+    "JobsFailedError",
     "LeaseLostError",
     "Lifetime",
+    "LogLine",
     "LogsNotFoundError",
     "MalformedFrameError",
     "MalformedPayloadError",
+    "MonitoredJob",
     "ObjectLostError",
     "ObjectRef",
     "OpenFilesError",
@@ -252,22 +264,28 @@ __all__ = [
     "UnpicklableExceptionError",
     "UnschedulableError",
     "UnsupportedFeatureError",
+    "WaitTimeoutError",
     "WorkerDiedError",
     "WorkerStartError",
     "__version__",
     "clear_job_context",
+    "create_cluster",
     "create_context",
     "create_environment",
     "create_job_ctx",
+    "current_cluster",
     "current_identity",
     "fray_default_job_ctx",
     "fray_job_ctx",
     "get_default_job_ctx",
     "get_job_context",
+    "set_current_cluster",
     "set_job_context",
 ]
 
 _HOMES = {
+    "fray.cluster.base": frozenset({"Cluster"}),
+    "fray.cluster.current": frozenset({"create_cluster", "current_cluster", "set_current_cluster"}),
     "fray.job": frozenset(
         {
             "ActorHandle",
@@ -307,6 +325,8 @@ _HOMES = {
             "JobInfo",
             "JobRequest",
             "JobStatus",
+            "LogLine",
+            "MonitoredJob",
             "ResourceConfig",
             "TaskStatus",
             "TpuConfig",

@@ -1,8 +1,9 @@
 """Where jobs run: each backend is a package of its own and understands the same FrayJob.
 
 What a FrayJob means is decided in `fray.plan`, for all of them; nothing here knows the command line.
-`cluster_spec` reads which backend is meant, `manifest` turns a request into a FrayJob, and `progress`
-tells how it stands. Names of requests are imported when they are first used.
+`base` is what each backend promises, `current` which one a process uses. `cluster_spec` reads which is meant,
+`manifest` turns a request into a FrayJob, and `progress` tells how it stands. Names are imported when they
+are first used.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fray.cluster.base import Cluster
+    from fray.cluster.current import create_cluster, current_cluster, set_current_cluster
     from fray.types import (
         BinaryEntrypoint,
         CallableEntrypoint,
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
         JobInfo,
         JobRequest,
         JobStatus,
+        LogLine,
+        MonitoredJob,
         ResourceConfig,
         TaskStatus,
         TpuConfig,
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BinaryEntrypoint",
     "CallableEntrypoint",
+    "Cluster",
     "CpuConfig",
     "DeviceConfig",
     "DeviceKind",
@@ -45,17 +51,30 @@ __all__ = [
     "JobInfo",
     "JobRequest",
     "JobStatus",
+    "LogLine",
+    "MonitoredJob",
     "ResourceConfig",
     "TaskStatus",
     "TpuConfig",
+    "create_cluster",
     "create_environment",
+    "current_cluster",
+    "set_current_cluster",
 ]
+
+_HOMES = {
+    "Cluster": "fray.cluster.base",
+    "create_cluster": "fray.cluster.current",
+    "current_cluster": "fray.cluster.current",
+    "set_current_cluster": "fray.cluster.current",
+}
+"""Where the names stand that aren't in `fray.types`."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module("fray.types"), name)
+    value = getattr(import_module(_HOMES.get(name, "fray.types")), name)
     globals()[name] = value
     return value
 

@@ -14,7 +14,9 @@ from fray.errors.base import (
 from fray.errors.job import (
     JobError,
     JobFailedError,
+    JobsFailedError,
     JobStoppedError,
+    WaitTimeoutError,
 )
 from fray.errors.payload import (
     CallArgumentsError,
@@ -76,6 +78,7 @@ from fray.errors.request import (
     FieldError,
     InvalidJobError,
     InvalidRequestError,
+    JobExistsError,
     JobFileError,
     JobNotFoundError,
     JobNotRunningError,
@@ -132,6 +135,7 @@ __all__ = [
     "InvalidRequestError",
     "ItemTooLargeError",
     "JobError",
+    "JobExistsError",
     "JobFailedError",
     "JobFileError",
     "JobNotFoundError",
@@ -139,6 +143,7 @@ __all__ = [
     "JobRunningError",
     "JobStillRunningError",
     "JobStoppedError",
+    "JobsFailedError",
     "LeaseLostError",
     "LogsNotFoundError",
     "MalformedFrameError",
@@ -192,6 +197,7 @@ __all__ = [
     "UnpicklableExceptionError",
     "UnschedulableError",
     "UnsupportedFeatureError",
+    "WaitTimeoutError",
     "WorkerDiedError",
     "WorkerStartError",
 ]

@@ -10,11 +10,13 @@ __all__ = [
     "JobError",
     "JobFailedError",
     "JobStoppedError",
+    "JobsFailedError",
+    "WaitTimeoutError",
 ]
 
 
 @dataclass(eq=False)
-class JobError(FrayError):
+class JobError(FrayError, RuntimeError):
     """A job that ended in anything but success."""
 
     name: str
@@ -56,3 +58,44 @@ class JobStoppedError(JobError):
     def verb(self) -> str:
         """How the job ended, as a verb."""
         return "was stopped"
+
+
+@dataclass(eq=False)
+class JobsFailedError(FrayError, RuntimeError):
+    """Several of the jobs that were waited for ended in anything but success.
+
+    `failures` are their ids, each with its first cause.
+    """
+
+    failures: tuple[tuple[str, str], ...]
+
+    @property
+    def message(self) -> str:
+        """Each job with its first cause, one a line."""
+        lines = "".join(f"\n  {name}: {explanation}" for name, explanation in self.failures)
+        return f"{len(self.failures)} jobs did not succeed:{lines}"
+
+    @property
+    def next_step(self) -> str:
+        """Where to look first."""
+        name = self.failures[0][0]
+        return f"Read `fray logs {name}` and `fray status {name}`."
+
+
+@dataclass(eq=False)
+class WaitTimeoutError(FrayError, TimeoutError):
+    """Jobs have not finished within the time that they were waited for; they run on."""
+
+    unfinished: tuple[str, ...]
+    seconds: float
+
+    @property
+    def message(self) -> str:
+        """How long was waited, and for what."""
+        shown = ", ".join(self.unfinished[:8]) + (", ..." if len(self.unfinished) > 8 else "")
+        return f"not finished after {self.seconds} s: {shown}"
+
+    @property
+    def next_step(self) -> str:
+        """What can be done about it."""
+        return "Wait longer, or end them with terminate()."

@@ -13,6 +13,7 @@ __all__ = [
     "FieldError",
     "InvalidJobError",
     "InvalidRequestError",
+    "JobExistsError",
     "JobFileError",
     "JobNotFoundError",
     "JobNotRunningError",
@@ -206,6 +207,23 @@ class JobNotFoundError(RequestError, KeyError):
 
     # KeyError quotes its argument; the message must read the same as that of the other errors.
     __str__ = FrayError.__str__
+
+
+@dataclass(eq=False)
+class JobExistsError(RequestError):
+    """A job was launched under a name that another one has, by a caller who wanted no other name."""
+
+    name: str
+
+    @property
+    def message(self) -> str:
+        """The name."""
+        return f"there is a job {self.name!r} already"
+
+    @property
+    def next_step(self) -> str:
+        """How to get on."""
+        return "Choose another name, or allow that the job that is there is taken for it."
 
 
 @dataclass(eq=False)

@@ -2,14 +2,16 @@
 
 Frozen data, checked where it is written, so that a mistake shows in the line that holds it and not at
 launch. `request` puts the others together: `entrypoint`, `resources` (with `devices` and `sizes`) and
-`environment`; `job_info` is what comes back. What a request means for a cluster is `fray.cluster`;
-hardware facts are `fray.accelerators`. Nothing here imports pydantic, so `import fray` stays cheap.
+`environment`; `job_info` and `log_line` are what comes back. What a request means for a cluster is
+`fray.cluster`; hardware facts are `fray.accelerators`. Nothing here imports pydantic, so `import fray`
+stays cheap.
 """
 
 from fray.types.devices import CpuConfig, DeviceConfig, DeviceKind, GpuConfig, TpuConfig
 from fray.types.entrypoint import BinaryEntrypoint, CallableEntrypoint, Entrypoint
 from fray.types.environment import EnvironmentConfig, create_environment
-from fray.types.job_info import JobId, JobInfo, JobStatus, TaskStatus
+from fray.types.job_info import JobId, JobInfo, JobStatus, MonitoredJob, TaskStatus
+from fray.types.log_line import LogLine
 from fray.types.request import JobRequest
 from fray.types.resources import GangShape, ResourceConfig
 
@@ -27,6 +29,8 @@ __all__ = [
     "JobInfo",
     "JobRequest",
     "JobStatus",
+    "LogLine",
+    "MonitoredJob",
     "ResourceConfig",
     "TaskStatus",
     "TpuConfig",

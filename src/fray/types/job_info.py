@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType
 
-__all__ = ["JobId", "JobInfo", "JobStatus", "TaskStatus"]
+__all__ = ["JobId", "JobInfo", "JobStatus", "MonitoredJob", "TaskStatus"]
 
 JobId = NewType("JobId", str)
 """What a cluster calls a job; on Kubernetes the FrayJob's name."""
@@ -60,3 +61,13 @@ class JobInfo:
     end_time: float | None = None
     reason: str | None = None
     pending_reason: str | None = None
+
+
+@dataclass(frozen=True)
+class MonitoredJob(JobInfo):
+    """How a job stood at the end of `Cluster.monitor`; iterating gives the lines that it logged."""
+
+    lines: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.lines)

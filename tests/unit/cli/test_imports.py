@@ -60,6 +60,7 @@ def test_errors_survive_pickling_and_say_what_to_do(name: str) -> None:
     kind = getattr(errors, name)
     values = {"problems": (errors.FieldError("spec.a", "is wrong"),), "pid": 7, "exit_code": 3}
     values |= {"expected": 5, "found": 7}
+    values |= {"failures": (("train", "rank 0 exited with code 1"),)}
     if name == "PayloadTooLargeError":
         values |= {"size": 9_000_000, "limit": 8_000_000, "parts": (("args[0]", 8_500_000),), "staged": False}
     tuples = ("nearest", "legal", "known")

@@ -110,7 +110,10 @@ def test_statuses_are_texts_and_know_their_ends() -> None:
 
 def test_the_same_names_everywhere() -> None:
     assert set(types.__all__) <= set(fray.__all__)
-    assert set(types.__all__) == set(fray.cluster.__all__) == set(dir(fray.cluster))
+    assert set(types.__all__) <= set(fray.cluster.__all__) == set(dir(fray.cluster))
+    assert sorted(fray.cluster.__all__) == fray.cluster.__all__
+    for name in fray.cluster.__all__:
+        assert getattr(fray, name) is getattr(fray.cluster, name)
     for name in types.__all__:
         assert getattr(fray, name) is getattr(fray.cluster, name) is getattr(types, name)
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):

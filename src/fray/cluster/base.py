@@ -1,0 +1,232 @@
+"""What every backend promises, in the same words: launch, look, wait, read and end jobs.
+
+A backend fills in the abstract methods; what waiting, monitoring and failing mean is written here once, so
+that a program can't tell one backend from another by its results. Which backend a process uses is
+`current`; what a request becomes is `manifest`.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from types import TracebackType
+from typing import Final, Literal, Self, TypeAlias, overload
+
+from fray.cluster.cluster_spec import ClusterSpec
+from fray.errors import (
+    InvalidRequestError,
+    JobError,
+    JobFailedError,
+    JobsFailedError,
+    JobStoppedError,
+    OutcomeUnreadableError,
+    WaitTimeoutError,
+)
+from fray.payload.outcome import Outcome
+from fray.types import JobId, JobInfo, JobRequest, JobStatus, LogLine, MonitoredJob
+from fray.vocabulary import Reason
+
+__all__ = ["MONITORED_LINES", "Cluster", "WhenTaken"]
+
+logger = logging.getLogger(__name__)
+
+MONITORED_LINES: Final = 100_000
+"""Lines that `monitor` keeps for its caller, the last ones."""
+
+WhenTaken: TypeAlias = Literal["rename", "adopt", "refuse"]
+"""What `launch` does where a job of that name is there: give the new one another id, return the id of the
+one that is there while that hasn't finished, or raise."""
+
+
+class Cluster(abc.ABC):
+    """A place where jobs run. Methods may be called from any thread.
+
+    As a context manager it calls `close` at the end.
+    """
+
+    @property
+    @abc.abstractmethod
+    def spec(self) -> ClusterSpec:
+        """What this cluster is in a cluster spec."""
+
+    @abc.abstractmethod
+    def launch(self, request: JobRequest, *, when_taken: WhenTaken = "rename") -> JobId:
+        """Start a job and return its id, without waiting for its processes.
+
+        Args:
+            request: What to run. Without an environment it gets `create_environment()`.
+            when_taken: What to do where a job of this name is there: see `WhenTaken`. By default the new
+                one is another job, whose id is the name with a suffix.
+
+        Raises:
+            RequestError: The request can't be run as it is; nothing was started.
+            JobExistsError: The name is taken, and `when_taken` is `refuse`.
+            SurroundingsError: The machine or the cluster doesn't let it; nothing is left behind.
+        """
+
+    @abc.abstractmethod
+    def poll(self, job_id: JobId) -> JobInfo:
+        """Return how a job stands now.
+
+        Raises:
+            JobNotFoundError: There is no such job. It is a KeyError, too.
+        """
+
+    @abc.abstractmethod
+    def list_jobs(self) -> list[JobInfo]:
+        """Return all jobs, those that have finished included, sorted by id."""
+
+    @abc.abstractmethod
+    def terminate(self, job_id: JobId) -> None:
+        """Ask a job to end: SIGTERM to its processes, SIGKILL after their grace. `wait` tells when it has.
+
+        A job that has finished, or was asked before, doesn't mind.
+
+        Raises:
+            JobNotFoundError: There is no such job.
+        """
+
+    @abc.abstractmethod
+    def logs(
+        self, job_id: JobId, *, follow: bool = False, rank: int | None = None, attempt: int | None = None
+    ) -> Iterator[LogLine]:
+        """Return the lines that a job's hosts printed, in the order in which they came; none comes twice.
+
+        Args:
+            job_id: The job.
+            follow: Go on until the job has ended.
+            rank: Only the host of this rank; all when None.
+            attempt: Only this attempt, from 1; all that are kept when None.
+
+        Raises:
+            JobNotFoundError: There is no such job.
+            LogsNotFoundError: It has no such rank or attempt.
+        """
+
+    @abc.abstractmethod
+    def outcome(self, job_id: JobId) -> Outcome | None:
+        """Return what became of a job's callable: the value of rank 0, or the exception that ended the job.
+
+        None where there is nothing of that kind: a program, a job that has not finished, or one that was
+        stopped.
+
+        Raises:
+            JobNotFoundError: There is no such job.
+            OutcomeUnreadableError: It was kept, and isn't what the job's status tells of.
+        """
+
+    @abc.abstractmethod
+    def _wait_finished(self, job_ids: Sequence[JobId], timeout: float | None) -> list[JobInfo]:
+        """Return how jobs stand once all have finished, or once `timeout` seconds have passed.
+
+        In the order of the ids, which may hold one twice; as few watches as can be, and no busy polling.
+
+        Raises:
+            JobNotFoundError: There is no such job, or it was deleted meanwhile.
+        """
+
+    def close(self) -> None:  # noqa: B027 - most backends hold nothing
+        """Let go of what this object holds; jobs of other processes are left alone. May be called again."""
+
+    # A text is a sequence of texts as well, and counts as one id.
+    @overload
+    def wait(  # type: ignore[overload-overlap]
+        self, job_ids: JobId | str, *, raise_on_failure: bool = False, timeout: float | None = None
+    ) -> JobInfo: ...
+
+    @overload
+    def wait(
+        self, job_ids: Sequence[JobId], *, raise_on_failure: bool = False, timeout: float | None = None
+    ) -> list[JobInfo]: ...
+
+    def wait(
+        self,
+        job_ids: JobId | str | Sequence[JobId],
+        *,
+        raise_on_failure: bool = False,
+        timeout: float | None = None,
+    ) -> JobInfo | list[JobInfo]:
+        """Return how jobs ended, once every one of them has: one for an id, a list for a list, in its order.
+
+        Args:
+            job_ids: An id, or several.
+            raise_on_failure: Raise where a job ended in anything but success.
+            timeout: Seconds to wait at most; None waits for as long as it takes.
+
+        Raises:
+            JobNotFoundError: There is no such job.
+            WaitTimeoutError: Not all have finished in time; they run on. It is a TimeoutError, too.
+            JobFailedError, JobStoppedError: One job didn't succeed; the exception that its callable raised is
+                the error's cause, with its type and its remote traceback. These are RuntimeErrors.
+            JobsFailedError: Several didn't.
+        """
+        if isinstance(job_ids, str):
+            (info,) = self._wait_all([JobId(job_ids)], raise_on_failure=raise_on_failure, timeout=timeout)
+            return info
+        return self._wait_all(list(job_ids), raise_on_failure=raise_on_failure, timeout=timeout)
+
+    def monitor(self, job_id: JobId) -> MonitoredJob:
+        """Log each line that a job prints, and return how it ended; iterating over that gives the lines.
+
+        Lines go to the logger `fray.cluster.base` with level INFO. The result holds the last
+        `MONITORED_LINES`.
+
+        Raises:
+            JobNotFoundError: There is no such job.
+        """
+        lines: deque[str] = deque(maxlen=MONITORED_LINES)
+        for line in self.logs(job_id, follow=True):
+            text = str(line)
+            logger.info("%s", text)
+            lines.append(text)
+        info = self.wait(job_id)
+        known = {field.name: getattr(info, field.name) for field in fields(info)}
+        return MonitoredJob(**known, lines=tuple(lines))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _wait_all(
+        self, job_ids: list[JobId], *, raise_on_failure: bool, timeout: float | None
+    ) -> list[JobInfo]:
+        if timeout is not None and not timeout >= 0:
+            raise InvalidRequestError("timeout", f"is {timeout!r}", "Give seconds from 0, or None.")
+        infos = self._wait_finished(job_ids, timeout) if job_ids else []
+        unfinished = tuple(info.job_id for info in infos if not JobStatus.finished(info.status))
+        if unfinished:
+            assert timeout is not None
+            raise WaitTimeoutError(unfinished, timeout)
+        if raise_on_failure:
+            self._raise_failures(infos)
+        return infos
+
+    def _raise_failures(self, infos: Sequence[JobInfo]) -> None:
+        bad = {info.job_id: info for info in infos if info.status is not JobStatus.SUCCEEDED}
+        failures = tuple(_failure(info) for info in bad.values())
+        if not failures:
+            return
+        cause = next(filter(None, map(self._cause, bad)), None)
+        if len(failures) == 1:
+            raise failures[0] from cause
+        raise JobsFailedError(tuple((each.name, each.explanation) for each in failures)) from cause
+
+    def _cause(self, job_id: JobId) -> BaseException | None:
+        try:
+            outcome = self.outcome(job_id)
+        except OutcomeUnreadableError as error:
+            return error
+        return None if outcome is None else outcome.error
+
+
+def _failure(info: JobInfo) -> JobError:
+    kind = JobStoppedError if info.status is JobStatus.STOPPED else JobFailedError
+    reason = info.reason or (Reason.STOP_REQUESTED if kind is JobStoppedError else Reason.NON_ZERO_EXIT)
+    return kind(info.job_id, reason, info.error_message or "nothing tells why")

@@ -1,0 +1,81 @@
+"""Which cluster this process uses, and how a cluster spec becomes a cluster.
+
+A cluster that was set counts for the context that set it (threads of a pool, tasks of asyncio); the one
+that FRAY_CLUSTER_SPEC names is made once and shared by the whole process. What specs mean is
+`cluster_spec`; backends are imported only when they are asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from contextvars import ContextVar
+from importlib import import_module
+from types import MappingProxyType
+from typing import Final
+
+from fray.cluster.base import Cluster
+from fray.cluster.cluster_spec import (
+    ClusterSpec,
+    KubernetesSpec,
+    LocalSpec,
+    check_available,
+    parse_cluster_spec,
+)
+from fray.vocabulary import ENV_CLUSTER_SPEC
+
+__all__ = ["create_cluster", "current_cluster", "set_current_cluster"]
+
+_HOMES: Final[Mapping[type[ClusterSpec], tuple[str, str]]] = MappingProxyType(
+    {
+        LocalSpec: ("fray.cluster.local_cluster", "LocalCluster"),
+        KubernetesSpec: ("fray.cluster.kubernetes", "KubernetesCluster"),
+    }
+)
+"""Where each backend's class is; its `from_spec` takes the spec."""
+
+_current: ContextVar[Cluster | None] = ContextVar("fray_current_cluster", default=None)
+_lock = threading.Lock()
+_shared: dict[tuple[int, str], Cluster] = {}
+"""The clusters of the environment, by process (a fork must not use its parent's threads) and spec."""
+
+
+def create_cluster(spec: str | ClusterSpec) -> Cluster:
+    """Return a new object for the cluster that a spec names, such as `local` or `k8s?namespace=ml`.
+
+    Raises:
+        ClusterSpecError: The spec can't be read. It is a ValueError, too.
+        ClusterUnavailableError: This version of Fray, or this installation, has no such backend.
+    """
+    parsed = parse_cluster_spec(spec) if isinstance(spec, str) else spec
+    check_available(parsed)
+    module, name = _HOMES[type(parsed)]
+    cluster: Cluster = getattr(import_module(module), name).from_spec(parsed)
+    return cluster
+
+
+def current_cluster() -> Cluster:
+    """Return the cluster that jobs of this process go to.
+
+    That is the one of `set_current_cluster`, else the one that FRAY_CLUSTER_SPEC names, else this machine.
+    Inside a job it is the cluster of the job.
+
+    Raises:
+        ClusterSpecError: FRAY_CLUSTER_SPEC can't be read.
+        ClusterUnavailableError: There is no such backend.
+    """
+    chosen = _current.get()
+    if chosen is not None:
+        return chosen
+    spec = os.environ.get(ENV_CLUSTER_SPEC) or "local"  # noqa: TID251 - the only reader of this variable
+    key = (os.getpid(), spec)
+    with _lock:
+        if key not in _shared:
+            _shared[key] = create_cluster(spec)
+        return _shared[key]
+
+
+def set_current_cluster(cluster: Cluster | None) -> None:
+    """Let `current_cluster` return this one in this context from now on; None undoes that."""
+    _current.set(cluster)
