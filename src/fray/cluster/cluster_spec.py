@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote, unquote
 
+from fray.credentials import holds_credentials, redacted
 from fray.errors import ClusterSpecError, ClusterUnavailableError
 from fray.wire.model import OBJECT_NAME_PATTERN
 
@@ -56,7 +57,13 @@ class KubernetesSpec:
         image: Container image; the operator's default when None.
         queue: Kueue LocalQueue.
         service_account: ServiceAccount of the job's pods.
-        staging: fsspec URL of a directory for what is too large for a Secret.
+        staging: fsspec URL of a directory for what is too large for a Secret. It holds no credentials,
+            since all jobs are told it: file systems find those of the account that a process runs as
+            (workload identity), or in variables, which pods get from a Secret
+            (`EnvironmentConfig.secrets`).
+
+    Raises:
+        ClusterSpecError: `staging` holds credentials; the error doesn't.
     """
 
     namespace: str | None = None
@@ -65,6 +72,9 @@ class KubernetesSpec:
     queue: str | None = None
     service_account: str | None = None
     staging: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_no_credentials(self)
 
     def __str__(self) -> str:
         return format_cluster_spec(self)
@@ -78,6 +88,9 @@ class RaySpec:
     cluster: str | None = None
     address: str | None = None
 
+    def __post_init__(self) -> None:
+        _check_no_credentials(self)
+
     def __str__(self) -> str:
         return format_cluster_spec(self)
 
@@ -87,6 +100,9 @@ class IrisSpec:
     """Jobs on an Iris cluster, which this version of Fray can name and not use."""
 
     controller: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_no_credentials(self)
 
     def __str__(self) -> str:
         return format_cluster_spec(self)
@@ -107,11 +123,11 @@ def parse_cluster_spec(text: str) -> ClusterSpec:
             the error names what is legal and what may have been meant.
     """
     if not isinstance(text, str):
-        raise ClusterSpecError(str(text), f"it is of type {type(text).__name__}, not text", _BACKENDS_REMEDY)
+        raise _error(str(text), f"it is of type {type(text).__name__}, not text", _BACKENDS_REMEDY)
     name, _, query = text.strip().partition("?")
     kind = _BACKENDS.get(name)
     if kind is None:
-        raise ClusterSpecError(text, f"there is no backend {name!r}", _advise_backend(name))
+        raise _error(text, f"there is no backend {name!r}", _advise_backend(name))
     legal = tuple(field.name for field in fields(kind))
     values: dict[str, Any] = {}
     for part in filter(None, query.split("&")):
@@ -119,15 +135,15 @@ def parse_cluster_spec(text: str) -> ClusterSpec:
         key = unquote(raw_key)
         if key not in legal:
             remedy = _advise(key, legal, f"Legal keys of {name}: {', '.join(legal)}.")
-            raise ClusterSpecError(text, f"{name} has no key {key!r}", remedy)
+            raise _error(text, f"{name} has no key {key!r}", remedy)
         if key in values:
-            raise ClusterSpecError(text, f"{key!r} is given twice", f"Give {key!r} once.")
+            raise _error(text, f"{key!r} is given twice", f"Give {key!r} once.")
         values[key] = _read_value(text, key, unquote(raw_value, errors="surrogateescape"))
     given = {key: value for key, value in values.items() if value is not None}
     spec: ClusterSpec = kind(**given)
     if isinstance(spec, LocalSpec) and spec.use_isolated_env and spec.mode == "thread":
         remedy = "Leave one of them out: threads share the environment of this process."
-        raise ClusterSpecError(text, "use_isolated_env and mode=thread exclude each other", remedy)
+        raise _error(text, "use_isolated_env and mode=thread exclude each other", remedy)
     return spec
 
 
@@ -159,11 +175,33 @@ def check_available(spec: ClusterSpec) -> None:
         raise ClusterUnavailableError("iris", reason, instead)
 
 
+def _check_no_credentials(spec: KubernetesSpec | RaySpec | IrisSpec) -> None:
+    for field in fields(spec):
+        value = getattr(spec, field.name)
+        if isinstance(value, str) and holds_credentials(value):
+            remedy = f"Leave it out of {field.name}: specs are shown, and told to jobs. {_CREDENTIALS_REMEDY}"
+            raise _error(format_cluster_spec(spec), f"{field.name} holds a password or a token", remedy)
+
+
+def _error(spec: str, problem: str, remedy: str) -> ClusterSpecError:
+    """Return the error without credentials, which may stand where nobody looked for them."""
+    return ClusterSpecError(_shown(spec), _shown(problem), remedy)
+
+
+def _shown(text: str) -> str:
+    decoded = unquote(text, errors="replace")
+    return redacted(decoded) if holds_credentials(decoded) else text
+
+
 _BACKENDS: Final[Mapping[str, type[LocalSpec | KubernetesSpec | RaySpec | IrisSpec]]] = MappingProxyType(
     {"local": LocalSpec, "k8s": KubernetesSpec, "ray": RaySpec, "iris": IrisSpec}
 )
 _MEANT: Final = {"kubernetes": "k8s", "kube": "k8s", "gke": "k8s", "laptop": "local", "localhost": "local"}
 _BACKENDS_REMEDY: Final = f"Legal backends: {', '.join(_BACKENDS)}; for example k8s?namespace=ml."
+_CREDENTIALS_REMEDY: Final = (
+    "Processes use those of their service account, or variables; pods get these with "
+    "create_environment(secrets=['NAME-OF-A-SECRET'])."
+)
 
 # --- values ---------------------------------------------------------------------------------------------
 
@@ -175,7 +213,7 @@ def _read_value(spec: str, key: str, text: str) -> Any:
     value = reader(text)
     if value is None or not text.isprintable():
         remedy = _advise(text, ("process", "thread") if key == "mode" else (), f"Legal: {legal}.")
-        raise ClusterSpecError(spec, f"{key} is {text!r}", remedy)
+        raise _error(spec, f"{key} is {text!r}", remedy)
     return value
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec, LocalSpec
+from fray.credentials import holds_credentials
 from fray.errors import InvalidRequestError, UnsupportedFeatureError
 from fray.plan.expansion import escape_text
 from fray.plan.names import build_object_name
@@ -101,10 +102,12 @@ def build_manifest(
         uploads: Where its callable and its workspace are.
 
     Raises:
-        InvalidRequestError: The request has a callable without payload, or the like.
+        InvalidRequestError: The request has a callable without payload, an upload's URL has credentials, or
+            the like.
         UnsupportedFeatureError: It asks for what no FrayJob can say.
         InvalidJobError: A name or a value is one that the API server refuses.
     """
+    _check_uploads(uploads)
     object_name = build_object_name(request.name if name is None else name)
     environment = request.environment
     secret_name = f"{object_name}-env"
@@ -148,6 +151,13 @@ def build_manifest(
     manifest = {"apiVersion": API_VERSION, "kind": FRAYJOB_KIND, "metadata": metadata, "spec": spec}
     validate_manifest(manifest)
     return JobManifest(manifest=manifest, secret_name=secret_name, secret_variables=confidential)
+
+
+def _check_uploads(uploads: Uploads) -> None:
+    for name, part in (("payload", uploads.payload), ("workspace", uploads.workspace)):
+        if part is not None and part.url is not None and holds_credentials(part.url):
+            remedy = "Take it out: all who may read the FrayJob would see it. Pods use their service account."
+            raise InvalidRequestError(f"Uploads.{name}.url", "holds a password or a token", remedy)
 
 
 def _entrypoint(request: JobRequest, payload: CallableEntrypoint | None) -> dict[str, Any]:

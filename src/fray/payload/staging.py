@@ -1,19 +1,19 @@
 """Payloads too large for Secrets, as objects behind an fsspec URL, named by their digest: each written once.
 
-fsspec is imported when it is needed: an image needs it, and the package of the URL's scheme, only for these.
-Nothing deletes staged payloads: a lifecycle rule of the bucket does, after the longest time a job may take.
+Credentials aren't part of the URL: file systems find those of the account that a pod runs as, or take them
+from variables. fsspec is imported when it is needed: an image needs it, and the package of the URL's scheme,
+only for these. Nothing deletes staged payloads: a lifecycle rule of the bucket does, after the longest time
+a job may take.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any, Protocol
 
+from fray.credentials import redacted
 from fray.errors import PayloadMissingError, PayloadStorageError
 
-__all__ = ["FsspecStorage", "Storage", "redacted", "staged_url"]
-
-_CREDENTIALS = re.compile(r"(?<=://)[^/@]*@")
+__all__ = ["FsspecStorage", "Storage", "staged_url"]
 
 
 class Storage(Protocol):
@@ -31,11 +31,6 @@ class Storage(Protocol):
 def staged_url(base: str, sha256: str) -> str:
     """Return where the payload with this digest lies behind a staging URL such as `gs://bucket/fray`."""
     return f"{base.rstrip('/')}/payloads/{sha256}"
-
-
-def redacted(url: str) -> str:
-    """Return a URL fit to be shown: without user and password."""
-    return _CREDENTIALS.sub("", url)
 
 
 class FsspecStorage:

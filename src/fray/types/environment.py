@@ -7,11 +7,11 @@ variables are shown nowhere, and `is_confidential` says which of them belong int
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from fray.credentials import holds_credentials, is_secret_name, redacted
 from fray.errors import InvalidRequestError
 from fray.types.checks import check_text, check_texts, choose_spelling, is_encodable
 
@@ -23,12 +23,6 @@ DEFAULT_VARIABLES: Final[Mapping[str, str]] = {
 }
 COPIED_VARIABLES: Final = ("HF_TOKEN", "WANDB_API_KEY")
 """Taken over from the process that creates the environment, where it has them."""
-_CONFIDENTIAL: Final = frozenset(
-    {"apikey", "auth", "credential", "credentials", "key", "pass", "passphrase", "passwd", "password"}
-    | {"pat", "pwd", "secret", "secrets", "token"}
-)
-_PASSWORD_IN_URL: Final = re.compile(r"://[^/@:\s]*:[^/@\s]+@")
-_CREDENTIALS_IN_URL: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -104,7 +98,7 @@ class EnvironmentConfig:
         source = f"docker_image={self.docker_image!r}"
         if self.docker_image is None:
             source = f"workspace={self.workspace!r}"
-        packages = [_CREDENTIALS_IN_URL.sub("***", package) for package in self.pip_packages]
+        packages = [redacted(package) for package in self.pip_packages]
         # Values of variables are left out, all of them: any may be a secret.
         parts = {
             "pip_packages": packages,
@@ -169,8 +163,7 @@ def create_environment(  # noqa: PLR0913 - as EnvironmentConfig
 
 def is_confidential(variable: str, value: str) -> bool:
     """Return whether a variable looks secret: by its name (WANDB_API_KEY), or a URL with a password."""
-    words = re.split(r"[^a-z0-9]+", variable.lower())
-    return any(word in _CONFIDENTIAL for word in words) or _PASSWORD_IN_URL.search(value) is not None
+    return is_secret_name(variable) or holds_credentials(value)
 
 
 _BY_NAME: Final = "Give variables by name: {'LOG_LEVEL': 'debug'}."

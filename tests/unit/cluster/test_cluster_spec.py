@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -146,3 +147,38 @@ def test_backends_that_do_not_exist_yet(text: str) -> None:
 @pytest.mark.parametrize("text", ["local", "k8s?namespace=x"])
 def test_backends_that_exist(text: str) -> None:
     check_available(parse_cluster_spec(text))
+
+
+SECRETIVE = [
+    "k8s?staging=s3://AKIA:s3cret@bucket",
+    "k8s?staging=s3%3A%2F%2FAKIA%3As3cret%40bucket",
+    "k8s?staging=az://box/x?sig=s3cret",
+    "k8s?staging=https://s3cret@host/x",
+    "ray?address=ray://me:s3cret@host:10001",
+    "iris?controller=http://me:s3cret@host",
+    # Something else is wrong, and the error shows the whole.
+    "k8s?staging=s3://AKIA:s3cret@bucket&namepsace=x",
+    "k8s?namespace=ML&staging=s3://AKIA:s3cret@bucket",
+    "k8s?namespace=s3://AKIA:s3cret@bucket",
+    "k8s?staging=a&staging=s3://AKIA:s3cret@bucket",
+    "k8s?s3://AKIA:s3cret@bucket",
+    "k8&staging=s3://AKIA:s3cret@bucket",
+    "k8s%3Fstaging=s3%3A%2F%2FAKIA%3As3cret%40bucket",
+    "s3://AKIA:s3cret@bucket",
+]
+
+
+@pytest.mark.parametrize("text", SECRETIVE)
+def test_credentials_are_refused_and_not_shown(text: str) -> None:
+    with pytest.raises(ClusterSpecError) as caught:
+        parse_cluster_spec(text)
+    assert "s3cret" not in f"{caught.value} {caught.value!r} {caught.value.args}"
+    assert caught.value.next_step
+
+
+def test_credentials_are_refused_wherever_a_spec_is_made() -> None:
+    with pytest.raises(ClusterSpecError, match=r"staging holds a password or a token\n.*secrets=") as caught:
+        KubernetesSpec(staging="s3://AKIA:s3cret@bucket")
+    assert "s3cret" not in f"{caught.value} {caught.value!r}"
+    with pytest.raises(ClusterSpecError, match="staging holds"):
+        replace(KubernetesSpec(), staging="s3://AKIA:s3cret@bucket")

@@ -294,6 +294,20 @@ def test_nothing_confidential_is_in_the_frayjob_or_shown(monkeypatch: pytest.Mon
     assert "s3cret" not in repr(built)
 
 
+@pytest.mark.parametrize(
+    "uploads",
+    [
+        Uploads(payload=CallableEntrypoint(url="s3://a:s3cret@b", sha256=DIGEST, python="3.11")),
+        Uploads(workspace=Workspace(url="az://b?sig=s3cret", sha256=DIGEST)),
+    ],
+)
+def test_no_url_of_an_upload_holds_credentials(uploads: Uploads) -> None:
+    request = JobRequest(name="train", entrypoint=main)
+    with pytest.raises(InvalidRequestError, match="url: holds a password or a token\nTake it out") as caught:
+        build_manifest(request, K8S, uploads=uploads)
+    assert "s3cret" not in str(caught.value)
+
+
 def test_gpus_have_gkes_names() -> None:
     resources = ResourceConfig(device=GpuConfig("A100-80G", 4))
     assert spec_of(resources=resources)["resources"]["gpu"] == {"type": "nvidia-a100-80gb", "count": 4}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fray.errors import PayloadMissingError, PayloadStorageError
-from fray.payload.staging import FsspecStorage, redacted, staged_url
+from fray.payload.staging import FsspecStorage, staged_url
 
 
 @pytest.mark.parametrize("base", ["gs://bucket/fray", "gs://bucket/fray/"])
@@ -52,7 +52,6 @@ def test_what_storage_refuses_is_told(tmp_path: Path) -> None:
 
 
 def test_an_unknown_scheme_is_told_without_credentials() -> None:
-    with pytest.raises(PayloadStorageError, match=r"nothing://host/ab") as caught:
-        FsspecStorage().read("nothing://me:secret@host/ab")
-    assert "secret" not in str(caught.value)
-    assert redacted("https://token@host/a@b") == "https://host/a@b"
+    with pytest.raises(PayloadStorageError, match=r"nothing://\*\*\*@host/ab") as caught:
+        FsspecStorage().read("nothing://me:s3cret@s3/cret@host/ab")
+    assert "cret" not in str(caught.value)
