@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any
 
@@ -24,9 +24,9 @@ NON_PREEMPTIBLE = {"head_node": 0.0001}
 class Call:
     """A function and what it is called with; refs among the arguments are not resolved yet."""
 
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
+    function: Callable[..., Any] = field(repr=False)
+    args: tuple[Any, ...] = field(repr=False)
+    kwargs: Mapping[str, Any] = field(repr=False)
 
     @property
     def name(self) -> str:

@@ -51,7 +51,7 @@ class TaskOptions:
     resources: Mapping[str, float] | None = None
     name: str | None = None
     max_calls: int | None = None
-    env: Mapping[str, str] | None = None
+    env: Mapping[str, str] | None = field(default=None, repr=False)
     retries: int = 3
     retry_exceptions: bool | tuple[type[BaseException], ...] = False
     timeout: float | None = None
@@ -87,7 +87,7 @@ class ActorOptions:
     max_concurrency: int = 1
     max_restarts: int = 0
     max_task_retries: int = 0
-    env: Mapping[str, str] | None = None
+    env: Mapping[str, str] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_name("name", self.name)

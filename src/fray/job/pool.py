@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from fray.errors import (
@@ -72,7 +72,7 @@ block the very call that its reader waits for."""
 class PoolSession:
     """One process's part of a pool: what `PoolContext` works with."""
 
-    token: str
+    token: str = field(repr=False)
     """The pool's name, unique: handles say by it which pool they are of."""
     client: PoolClient
     objects: ObjectReader

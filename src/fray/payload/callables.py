@@ -17,7 +17,7 @@ import pickle
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from fray.errors import (
@@ -64,7 +64,7 @@ class PayloadLimits:
 class Payload:
     """A callable as bytes: what they are, and for people whose they are."""
 
-    data: bytes
+    data: bytes = field(repr=False)
     sha256: str
     stamp: Stamp
     function: str
@@ -79,10 +79,10 @@ class Payload:
 class Call:
     """A callable that came through: what to call, with what, and what `__main__` held of it."""
 
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    main: Mapping[str, Any]
+    function: Callable[..., Any] = field(repr=False)
+    args: tuple[Any, ...] = field(repr=False)
+    kwargs: dict[str, Any] = field(repr=False)
+    main: Mapping[str, Any] = field(repr=False)
     """Functions and classes of the launching script that the callable uses, by their names."""
 
 

@@ -6,7 +6,7 @@ mounted into one directory, so the keys differ. Whether the parts are the right 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fray.errors import PayloadMissingError
@@ -26,7 +26,7 @@ class SecretPart:
 
     secret_name: str
     key: str
-    data: bytes
+    data: bytes = field(repr=False)
 
 
 def split_payload(data: bytes, *, secret_name: str, size: int = CHUNK_SIZE) -> tuple[SecretPart, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fray.errors import OutcomeUnreadableError, RemoteTracebackError, UnpicklableExceptionError
@@ -44,7 +44,7 @@ _NAME = 300
 class EncodedOutcome:
     """An outcome as bytes; `problem` says why what came back isn't in it, empty where it is."""
 
-    data: bytes
+    data: bytes = field(repr=False)
     problem: str = ""
 
     @property
@@ -57,7 +57,7 @@ class EncodedOutcome:
 class Outcome:
     """What became of a callable: a value, or the error that it raised; `problem` where neither came back."""
 
-    value: Any = None
+    value: Any = field(default=None, repr=False)
     error: BaseException | None = None
     problem: str = ""
 

@@ -7,7 +7,7 @@ controller put on the pods (downward API) and is expanded by the kubelet. Which 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fray.plan.addresses import Addresses
@@ -82,7 +82,7 @@ class EnvEntry:
 
     name: str
     because: str
-    value: str | None = None
+    value: str | None = field(default=None, repr=False)
     label: str | None = None
     source: str = ""
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Literal
 
@@ -51,7 +51,7 @@ class Claim:
     """The record in a claim's file: `until` is in seconds since 1970 and counts for held items only."""
 
     kind: Kind
-    token: str
+    token: str = field(repr=False)
     until: float = 0.0
 
     def encode(self) -> bytes:

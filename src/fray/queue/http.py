@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from importlib import import_module
 from typing import Any, Generic, TypeVar
@@ -65,7 +65,7 @@ class _Answer:
     """What came back, not yet believed."""
 
     status: int
-    body: bytes
+    body: bytes = field(repr=False)
     signature: str
 
 

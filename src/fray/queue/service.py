@@ -10,7 +10,7 @@ import json
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from fray.errors.queue import LeaseLostError
@@ -28,7 +28,7 @@ class Reply:
     """An answer's status and body."""
 
     status: HTTPStatus
-    body: bytes = b""
+    body: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Request:
     queue: str
     verb: str
     query: Mapping[str, str]
-    body: bytes
+    body: bytes = field(repr=False)
     now: float
 
 

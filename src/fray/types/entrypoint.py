@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from fray.credentials import redacted
 from fray.errors import InvalidRequestError
 from fray.types.checks import check_text, is_encodable
 
@@ -22,7 +23,7 @@ _MODULE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _ARGV: Final = "Give a list of texts, such as ['--steps', '10']; numbers as str(10)."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CallableEntrypoint:
     """A Python callable and what it is called with."""
 
@@ -44,8 +45,12 @@ class CallableEntrypoint:
         object.__setattr__(self, "args", tuple(self.args))
         object.__setattr__(self, "kwargs", dict(self.kwargs))
 
+    def __repr__(self) -> str:
+        # Arguments may hold anything, whole data sets and credentials included; so may partial functions.
+        return f"CallableEntrypoint({_name_of(self.callable)})"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class BinaryEntrypoint:
     """A program and its arguments: they reach it as they stand here, through no shell."""
 
@@ -60,6 +65,9 @@ class BinaryEntrypoint:
     def argv(self) -> tuple[str, ...]:
         """The program and its arguments in one."""
         return (self.command, *self.args)
+
+    def __repr__(self) -> str:
+        return f"BinaryEntrypoint({[redacted(argument) for argument in self.argv]!r})"
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -184,10 +192,12 @@ class Entrypoint:
 
     def __repr__(self) -> str:
         if self.binary_entrypoint is not None:
-            return f"Entrypoint.from_command({list(self.binary_entrypoint.argv)!r})"
-        # Arguments may hold anything, whole data sets and credentials included.
-        name = getattr(self.callable, "__qualname__", None) or type(self.callable).__name__
-        return f"Entrypoint.from_callable({name})"
+            return f"Entrypoint.from_command({[redacted(part) for part in self.binary_entrypoint.argv]!r})"
+        return f"Entrypoint.from_callable({_name_of(self.callable)})"
+
+
+def _name_of(function: Any) -> str:
+    return getattr(function, "__qualname__", None) or type(function).__name__
 
 
 def _is_by_name(kwargs: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ _MOST_RETRIES: Final = 1_000_000
 _MOST_SECONDS: Final = 1000 * 365 * 24 * 3600
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class JobRequest:
     """What to run, on what, and how often.
 
@@ -98,6 +98,13 @@ class JobRequest:
     def with_environment(self) -> JobRequest:
         """Return the same request with `create_environment()` where it has none."""
         return self if self.environment is not None else replace(self, environment=create_environment())
+
+    def __repr__(self) -> str:
+        # The entrypoint as it was given may be a partial function, which shows its arguments.
+        known = {each.name: getattr(self, each.name) for each in fields(self)}
+        shown = {**known, "entrypoint": self.resolve_entrypoint()}
+        del shown["entrypoint_args"]
+        return f"JobRequest({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     @property
     def gang_resources(self) -> ResourceConfig:

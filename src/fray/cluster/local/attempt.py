@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fray.cluster.local.host import HostEvents, HostProcess, HostTask
 from fray.cluster.local.output import AttemptOutput
@@ -35,7 +35,7 @@ class Workplace:
     """
 
     machine: LocalMachine
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
     working_dir: str
     fixed_dir: str | None = None
 

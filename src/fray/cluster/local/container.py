@@ -7,7 +7,7 @@ container means on this machine is `pods` and `support`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fray.errors import FieldError, InvalidJobError, UnsupportedFeatureError
@@ -26,7 +26,7 @@ class MainContainer:
     """What the local backend needs of a pod template."""
 
     command: tuple[str, ...]
-    env: tuple[Mapping[str, Any], ...]
+    env: tuple[Mapping[str, Any], ...] = field(repr=False)
     env_from: tuple[Mapping[str, Any], ...]
     working_dir: str | None
     grace_seconds: float

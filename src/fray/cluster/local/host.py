@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ class HostTask:
     """What one host runs: the pod, the whole environment and the working directory of its process."""
 
     pod: LocalPod
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
     working_dir: str
 
     def to_message(self) -> bytes:

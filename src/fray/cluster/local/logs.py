@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -34,7 +34,7 @@ class LogPiece:
 
     place: Place
     at: datetime
-    data: bytes
+    data: bytes = field(repr=False)
     ends: bool
 
 

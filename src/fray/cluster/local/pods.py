@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fray.cluster.local.container import MAIN, MainContainer, read_main_container
@@ -52,7 +52,7 @@ class LocalPod:
     rank: int
     name: str
     command: tuple[str, ...]
-    env: Mapping[str, str]
+    env: Mapping[str, str] = field(repr=False)
     working_dir: str | None
     grace_seconds: float
 

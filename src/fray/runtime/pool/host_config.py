@@ -42,7 +42,7 @@ class HostConfig:
     private_key: str = ""
     sys_path: tuple[str, ...] = ()
     """Where workers look for modules; empty: where this process does."""
-    env: tuple[tuple[str, str], ...] = ()
+    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Environment variables of all workers."""
 
     @property

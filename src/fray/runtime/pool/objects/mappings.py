@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fray.runtime.pool.messages import ObjectId
 from fray.runtime.pool.objects.files import mapped, opened, status_of
@@ -31,7 +31,7 @@ _File = tuple[int, int]
 @dataclass(slots=True)
 class _Kept:
     file: _File
-    view: memoryview
+    view: memoryview = field(repr=False)
     read: bool = True
     """Since the last sweep."""
 
