@@ -15,6 +15,7 @@ import pytest
 import fray
 import fray_operator
 from fray.cluster.manifest import JobManifest
+from fray.errors import InvalidOptionError
 from fray.job.calls import Call as TaskCall
 from fray.job.options import ActorOptions, TaskOptions
 from fray.payload.callables import Call, Payload
@@ -125,3 +126,10 @@ def test_what_helps_is_still_shown() -> None:
     assert "max_retries_failure=3" in repr(request)
     assert "'--db=postgres://***@db'" in repr(Entrypoint.from_command(BINARY))
     assert repr(CallableEntrypoint(call)) == "CallableEntrypoint(call)"
+
+
+@pytest.mark.parametrize("value", [b"s3cret", "s3\0cret", ["s3cret"]])
+def test_a_variable_that_is_refused_is_not_shown(value: Any) -> None:
+    with pytest.raises(InvalidOptionError) as caught:
+        TaskOptions(env={"A": value})
+    assert "cret" not in str(caught.value)

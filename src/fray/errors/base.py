@@ -19,7 +19,7 @@ class FrayError(Exception):
 
     @property
     def next_step(self) -> str:
-        """What the reader should do now; empty where the message already says it."""
+        """What the reader should do now; groups of errors have none, each error has one."""
         return ""
 
     def __str__(self) -> str:

@@ -35,6 +35,11 @@ class CallArgumentsError(RequestError, TypeError):
         """The callable and what Python says about the call."""
         return f"{self.function}() can't be called so: {self.problem}"
 
+    @property
+    def next_step(self) -> str:
+        """Where the arguments are given."""
+        return "Give it those that it takes: Entrypoint.from_callable(main, args=[...], kwargs={...})."
+
 
 @dataclass(eq=False)
 class PayloadTooLargeError(RequestError):
@@ -247,3 +252,11 @@ class OutcomeUnreadableError(SurroundingsError):
     def message(self) -> str:
         """Why, and what is known all the same."""
         return f"the outcome can't be read: {self.problem}" + (f"\n{self.text}" if self.text else "")
+
+    @property
+    def next_step(self) -> str:
+        """How to see it, or to get it the next time."""
+        return (
+            "Read the job's logs for what it printed. What can be pickled in less than 1 MB comes back; the "
+            "callable can write anything else to storage."
+        )

@@ -54,6 +54,11 @@ class TaskCancelledError(TaskError):
         """The task."""
         return f"task {self.task!r} was cancelled"
 
+    @property
+    def next_step(self) -> str:
+        """How to have it after all."""
+        return "Submit it again if its result is wanted after all."
+
 
 @dataclass(eq=False)
 class TaskTimeoutError(TaskError, TimeoutError):
@@ -129,6 +134,11 @@ class ObjectLostError(TaskError):
     def message(self) -> str:
         """The value and why it is lost."""
         return f"object {self.object} is lost: {self.reason}{_told(self.story)}"
+
+    @property
+    def next_step(self) -> str:
+        """How to have it again."""
+        return "Submit its task again in this context, or put the value again."
 
 
 @dataclass(eq=False)
@@ -234,8 +244,13 @@ class InvalidOptionError(RequestError, ValueError):
 
     @property
     def message(self) -> str:
-        """The option, its value and what is legal."""
-        return f"{self.option} is {self.value}; legal: {self.legal}"
+        """The option and its value."""
+        return f"{self.option} is {self.value}"
+
+    @property
+    def next_step(self) -> str:
+        """What is legal."""
+        return f"Correct it; legal: {self.legal}."
 
 
 @dataclass(eq=False)
@@ -249,6 +264,11 @@ class PoolClosedError(RequestError, RuntimeError):
         """What is closed."""
         return f"{self.what} is shut down"
 
+    @property
+    def next_step(self) -> str:
+        """How to get on."""
+        return "Make a new context, and shut it down after its last use."
+
 
 @dataclass(eq=False)
 class UnknownContextError(RequestError, ValueError):
@@ -259,8 +279,13 @@ class UnknownContextError(RequestError, ValueError):
 
     @property
     def message(self) -> str:
-        """The kind and the legal ones."""
-        return f"Unknown context type {self.kind!r}; legal: {', '.join(self.legal)}"
+        """The kind."""
+        return f"Unknown context type {self.kind!r}"
+
+    @property
+    def next_step(self) -> str:
+        """The legal kinds."""
+        return f"Use one that exists; legal: {', '.join(self.legal)}."
 
 
 @dataclass(eq=False)
@@ -373,6 +398,13 @@ class StoreDirectoryError(SurroundingsError):
         """The path and what is wrong with it."""
         return f"object store {self.path}: {self.problem}"
 
+    @property
+    def next_step(self) -> str:
+        """What to look at."""
+        return (
+            "See that it is this user's own, and that its disk has room; FRAY_SPILL_DIR names another place."
+        )
+
 
 @dataclass(eq=False)
 class MalformedPayloadError(SurroundingsError):
@@ -384,6 +416,11 @@ class MalformedPayloadError(SurroundingsError):
     def message(self) -> str:
         """What is wrong with them."""
         return f"not an encoded value: {self.problem}"
+
+    @property
+    def next_step(self) -> str:
+        """What the usual causes are."""
+        return "See that all hosts have the same version of Fray, and that nothing else writes to its files."
 
 
 @dataclass(eq=False)

@@ -54,6 +54,11 @@ class QueueArgumentError(RequestError, ValueError):
         """The argument and what is wrong with it."""
         return f"{self.argument} {self.problem}"
 
+    @property
+    def next_step(self) -> str:
+        """What to change."""
+        return "Correct it in the call."
+
 
 @dataclass(eq=False)
 class QueueNotSharedError(RequestError):

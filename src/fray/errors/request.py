@@ -133,6 +133,11 @@ class JobFileError(RequestError):
         """The file and what is wrong with it."""
         return f"{self.path}: {self.problem}"
 
+    @property
+    def next_step(self) -> str:
+        """How to find out what it takes."""
+        return "Correct that; `fray explain -f FILE` checks a file without starting anything."
+
 
 @dataclass(eq=False)
 class UnknownAcceleratorError(RequestError, ValueError):
@@ -144,8 +149,13 @@ class UnknownAcceleratorError(RequestError, ValueError):
 
     @property
     def message(self) -> str:
-        """The name and the nearest legal ones."""
-        return f"unknown {self.kind} type {self.name!r}; nearest legal: {', '.join(self.nearest)}"
+        """The name."""
+        return f"unknown {self.kind} type {self.name!r}"
+
+    @property
+    def next_step(self) -> str:
+        """The nearest legal names."""
+        return f"Use one that exists; nearest legal: {', '.join(self.nearest)}."
 
 
 @dataclass(eq=False)
@@ -162,8 +172,13 @@ class AcceleratorShapeError(RequestError, ValueError):
 
     @property
     def message(self) -> str:
-        """The field, its value and the legal ones."""
-        return f"{self.type} has no {self.field} {self.value}; legal: {', '.join(self.legal)}"
+        """The field and its value."""
+        return f"{self.type} has no {self.field} {self.value}"
+
+    @property
+    def next_step(self) -> str:
+        """The legal values."""
+        return f"Use one that it has; legal: {', '.join(self.legal)}."
 
 
 @dataclass(eq=False)
@@ -255,6 +270,11 @@ class JobNotRunningError(RequestError):
     def message(self) -> str:
         """The name and how it ended."""
         return f"job {self.name!r} is not running (it is {self.phase})"
+
+    @property
+    def next_step(self) -> str:
+        """Where its end is told."""
+        return f"There is nothing to stop; `fray status {self.name}` tells how it ended."
 
 
 @dataclass(eq=False)

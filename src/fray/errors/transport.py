@@ -99,6 +99,11 @@ class ConnectionLostError(TransportError):
         """The peer and how it ended."""
         return f"the connection to {self.peer} ended: {self.problem}"
 
+    @property
+    def next_step(self) -> str:
+        """Where the cause shows."""
+        return "Look whether that process and its host still run, and at what they printed last."
+
 
 @dataclass(eq=False)
 class HandshakeError(TransportError):
@@ -114,8 +119,12 @@ class HandshakeError(TransportError):
 
     @property
     def next_step(self) -> str:
-        """What to compare, where that helps."""
-        return "Both sides need the same key: compare their Secrets." if self.reason == "wrong_key" else ""
+        """What to compare."""
+        if self.reason == "wrong_key":
+            return "Both sides need the same key: compare their Secrets."
+        if self.reason == "wrong_user":
+            return "Run all processes of a pool as the same user."
+        return "See that the other side is Fray of the same version, and that no proxy is between them."
 
 
 @dataclass(eq=False)
@@ -126,6 +135,11 @@ class FrameError(TransportError):
     def reason(self) -> RefusalReason:
         """Under which reason the refusal of the peer is counted."""
         return "malformed"
+
+    @property
+    def next_step(self) -> str:
+        """What the usual causes are."""
+        return "See that both sides have the same version of Fray, and that no proxy is between them."
 
 
 @dataclass(eq=False)
@@ -157,6 +171,11 @@ class FrameTooLargeError(FrameError):
     def reason(self) -> RefusalReason:
         """Under which reason the refusal of the peer is counted."""
         return "oversized"
+
+    @property
+    def next_step(self) -> str:
+        """How to send less at once."""
+        return "Put large values and pass their references, or write them to storage."
 
 
 @dataclass(eq=False)

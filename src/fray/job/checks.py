@@ -59,7 +59,9 @@ def check_env(env: Mapping[Any, Any] | None) -> None:
         if not _is_encodable(name) or not name or "=" in name:
             raise InvalidOptionError("env", repr(name), "names of variables, which hold no '='")
         if not _is_encodable(value):
-            raise InvalidOptionError(f"env[{name!r}]", repr(value), "text")
+            # The value isn't shown: it may be secret.
+            what = f"of type {type(value).__name__}" if not isinstance(value, str) else "text of another kind"
+            raise InvalidOptionError(f"env[{name!r}]", what, "text that is UTF-8 and has no NUL character")
 
 
 def check_exceptions(option: str, value: Any) -> bool | tuple[type[BaseException], ...]:

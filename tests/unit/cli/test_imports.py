@@ -55,6 +55,10 @@ def is_error(name: str) -> bool:
     return isinstance(kind, type) and issubclass(kind, errors.FrayError)
 
 
+GROUPS = {"FrayError", "RequestError", "SurroundingsError", "PayloadError", "TaskError", "TransportError"}
+GROUPS |= {"FrameError", "RemoteTracebackError"}  # which stands behind another error, as its cause
+
+
 @pytest.mark.parametrize("name", [name for name in errors.__all__ if is_error(name)])
 def test_errors_survive_pickling_and_say_what_to_do(name: str) -> None:
     kind = getattr(errors, name)
@@ -70,3 +74,8 @@ def test_errors_survive_pickling_and_say_what_to_do(name: str) -> None:
     assert type(again) is kind
     assert str(again) == str(error)
     assert [getattr(again, f) for f in fields] == [getattr(error, f) for f in fields]
+    if name not in GROUPS:
+        assert fields, "it holds data"
+        assert error.message != name
+        assert error.next_step.endswith((".", "?", ">"))
+        assert str(error) == f"{error.message}\n{error.next_step}"

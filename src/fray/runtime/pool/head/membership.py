@@ -201,10 +201,10 @@ class Membership:
         if self._dispatcher.stopped:
             return
         if peer.host is not None and self._peers.is_nanny(peer):
-            self._lose_nanny(peer.host, str(error))
+            self._lose_nanny(peer.host, error.message)
         elif peer.worker is not None and self._peers.home_of(peer.worker) is not None:
             # Its nanny knows more, and will tell soon.
-            lost = WorkerLost(peer.worker, f"its connection ended: {error}")
+            lost = WorkerLost(peer.worker, f"its connection ended: {error.message}")
             self._loop.call_later(NEWS_OF_DEATH_SECONDS, self._end_unheard, lost)
         self._dispatcher.flush()
 
