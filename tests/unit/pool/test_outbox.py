@@ -11,7 +11,7 @@ import pytest
 from fray.errors import ConnectionLostError, FrameTooLargeError
 from fray.runtime.pool.outbox import BATCH, Outbox
 
-PATIENCE = 30.0
+PATIENCE = 60
 LIMIT = 1000
 
 

@@ -111,7 +111,7 @@ def run_script(
     """Run a launching script as a user does, and return what it printed."""
     path.write_text(text)
     done = subprocess.run(
-        [python, str(path), *arguments], env=environ, capture_output=True, text=True, check=False, timeout=60
+        [python, str(path), *arguments], env=environ, capture_output=True, text=True, check=False, timeout=100
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
