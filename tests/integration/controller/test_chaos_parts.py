@@ -97,6 +97,8 @@ def test_a_pod_that_is_hit_long_before_its_end_costs_one_preemption(scene: Scene
     # Its kubelet ends it; the Job controller does so to its peers.
     hit = next(pod for pod in pods if pod["metadata"]["name"] == victim.name)
     scene.hands.exit(hit, 143)
+    # A pod that has gone tells nothing: the operator is to see the end of this one before.
+    scene.until(lambda: scene.phase() == "Stopping")
     scene.hands.fail(jobset)
     scene.hands.delete_pod(hit)
     scene.succeed(*scene.attempt(2))
