@@ -19,7 +19,18 @@ def run_in_loop(main: Coroutine[Any, Any, None]) -> None:
         try:
             runner.run(main)
         finally:
+            # What is left may cancel all tasks that it doesn't know, as kopf does when it ends late.
+            _end_tasks(runner.get_loop())
             runner.run(_until_all_closed(selector))
+
+
+def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        # A future and no task, so that nobody cancels it.
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
 
 
 async def _until_all_closed(selector: selectors.BaseSelector) -> None:

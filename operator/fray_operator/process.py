@@ -112,8 +112,9 @@ class OperatorProcess:
             # may take its time.
             await parts.end_writers()
             await self._lease.release()
-            await parts.end_watchers()
+            # Before the watchers: kopf, when it ends late, cancels every task that is younger than itself.
             await self._health.stop()
+            await parts.end_watchers()
 
     def stop(self) -> None:
         """Make `run` return, as leader or as standby."""
