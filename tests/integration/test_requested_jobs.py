@@ -21,7 +21,7 @@ def test_any_request_is_taken(
     frayjobs: FrayJobs, request: JobRequest, cluster: KubernetesSpec, parent: Parent | None, uploads: Uploads
 ) -> None:
     cluster = replace(cluster, namespace=frayjobs.namespace)
-    built = build_manifest(request, cluster, parent=parent, uploads=uploads)
+    built = build_manifest(request.with_environment(), cluster, parent=parent, uploads=uploads)
     stored = frayjobs.created(built.manifest)
     try:
         # The server fills in defaults, which the models have alike.

@@ -18,6 +18,7 @@ from fray.plan.expansion import escape_text
 from fray.plan.names import build_object_name
 from fray.types import EnvironmentConfig, GpuConfig, JobRequest, ResourceConfig, TpuConfig
 from fray.types.environment import is_confidential
+from fray.types.request import CompleteRequest
 from fray.types.resources import ANYWHERE
 from fray.types.sizes import format_cores, format_size, parse_cores, parse_size
 from fray.vocabulary import (
@@ -82,7 +83,7 @@ def find_parent(variables: Mapping[str, str]) -> Parent | None:
 
 
 def build_manifest(
-    request: JobRequest,
+    request: CompleteRequest,
     cluster: ClusterSpec,
     *,
     name: str | None = None,
@@ -92,8 +93,7 @@ def build_manifest(
     """Return the FrayJob that a request means on a cluster.
 
     Args:
-        request: What is asked for. An environment of None is an empty one here; defaults come with
-            `JobRequest.with_environment`.
+        request: What is asked for, as `JobRequest.with_environment` returns it.
         cluster: Where it will run: gives namespace, image, queue and service account where the request
             doesn't, and is what the job's own processes find in FRAY_CLUSTER_SPEC.
         name: What to call it instead of `request.name`, which is kept in an annotation: the way to give
@@ -102,17 +102,17 @@ def build_manifest(
         uploads: Where its callable and its workspace are.
 
     Raises:
-        InvalidRequestError: The request has a callable without payload, an upload's URL has credentials, or
-            the like.
+        InvalidRequestError: The request isn't complete, its callable has no payload, an upload's URL has
+            credentials, or the like.
         UnsupportedFeatureError: It asks for what no FrayJob can say.
         InvalidJobError: A name or a value is one that the API server refuses.
     """
-    _check_uploads(uploads)
+    _check_whole(request, uploads)
     object_name = build_object_name(request.name if name is None else name)
     environment = request.environment
     secret_name = f"{object_name}-env"
     resources = request.gang_resources
-    own_variables = environment.env_vars if environment is not None else {}
+    own_variables = environment.env_vars
     confidential = {name: value for name, value in own_variables.items() if is_confidential(name, value)}
     variables = {**_default_variables(resources, cluster), **own_variables}
     spec: dict[str, Any] = {
@@ -153,7 +153,10 @@ def build_manifest(
     return JobManifest(manifest=manifest, secret_name=secret_name, secret_variables=confidential)
 
 
-def _check_uploads(uploads: Uploads) -> None:
+def _check_whole(request: JobRequest, uploads: Uploads) -> None:
+    if not isinstance(request, CompleteRequest):
+        remedy = "Pass request.with_environment(), which has the documented defaults."
+        raise InvalidRequestError("JobRequest.environment", "isn't filled in", remedy)
     for name, part in (("payload", uploads.payload), ("workspace", uploads.workspace)):
         if part is not None and part.url is not None and holds_credentials(part.url):
             remedy = "Take it out: all who may read the FrayJob would see it. Pods use their service account."
@@ -204,9 +207,7 @@ def _placement(resources: ResourceConfig) -> dict[str, Any]:
     return placement
 
 
-def _environment(environment: EnvironmentConfig | None, workspace: Workspace | None) -> dict[str, Any]:
-    if environment is None:
-        return {}
+def _environment(environment: EnvironmentConfig, workspace: Workspace | None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "pipPackages": list(environment.pip_packages),
         "extras": list(environment.extras),
@@ -218,11 +219,8 @@ def _environment(environment: EnvironmentConfig | None, workspace: Workspace | N
     return {name: value for name, value in found.items() if value}
 
 
-def _image(
-    environment: EnvironmentConfig | None, resources: ResourceConfig, cluster: ClusterSpec
-) -> dict[str, str]:
-    own = environment.docker_image if environment is not None else None
-    image = own or resources.image or getattr(cluster, "image", None)
+def _image(environment: EnvironmentConfig, resources: ResourceConfig, cluster: ClusterSpec) -> dict[str, str]:
+    image = environment.docker_image or resources.image or getattr(cluster, "image", None)
     return {} if image is None else {"image": image}
 
 

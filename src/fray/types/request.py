@@ -14,7 +14,7 @@ from fray.types.entrypoint import Entrypoint
 from fray.types.environment import EnvironmentConfig, create_environment
 from fray.types.resources import MOST_REPLICAS, ResourceConfig
 
-__all__ = ["JobRequest"]
+__all__ = ["CompleteRequest", "JobRequest"]
 
 _MOST_RETRIES: Final = 1_000_000
 _MOST_SECONDS: Final = 1000 * 365 * 24 * 3600
@@ -95,16 +95,19 @@ class JobRequest:
             _refuse("entrypoint", f"is of type {type(self.entrypoint).__name__}", remedy)
         return Entrypoint.from_callable(self.entrypoint)
 
-    def with_environment(self) -> JobRequest:
+    def with_environment(self) -> CompleteRequest:
         """Return the same request with `create_environment()` where it has none."""
-        return self if self.environment is not None else replace(self, environment=create_environment())
+        parts = {each.name: getattr(self, each.name) for each in fields(self)}
+        if self.environment is None:
+            parts["environment"] = create_environment()
+        return CompleteRequest(**parts)
 
     def __repr__(self) -> str:
         # The entrypoint as it was given may be a partial function, which shows its arguments.
         known = {each.name: getattr(self, each.name) for each in fields(self)}
         shown = {**known, "entrypoint": self.resolve_entrypoint()}
         del shown["entrypoint_args"]
-        return f"JobRequest({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     @property
     def gang_resources(self) -> ResourceConfig:
@@ -115,6 +118,26 @@ class JobRequest:
     def timeout_seconds(self) -> int | None:
         """The limit in whole seconds, rounded up."""
         return None if self.timeout is None else math.ceil(_seconds(self.timeout))
+
+
+@dataclass(frozen=True, repr=False)
+class CompleteRequest(JobRequest):
+    """A request that has an environment; only such a one becomes a job, so that none lacks the defaults.
+
+    `JobRequest.with_environment` makes it, at launch: where the request was written, the directory and the
+    variables may have been others.
+    """
+
+    environment: EnvironmentConfig = field(default_factory=create_environment)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.environment, EnvironmentConfig):
+            _refuse("environment", "is missing", "Use JobRequest.with_environment(), which fills it in.")
+
+    def with_environment(self) -> CompleteRequest:
+        """Return this request."""
+        return self
 
 
 def _refuse(field: str, problem: str, remedy: str) -> None:

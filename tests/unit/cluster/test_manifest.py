@@ -23,6 +23,7 @@ from fray.types import (
     create_environment,
 )
 from fray.types.environment import is_confidential
+from fray.types.request import CompleteRequest
 from fray.types.sizes import parse_size
 from fray.wire.durations import parse_duration
 from fray.wire.frayjob import CallableEntrypoint, FrayJob, Parent, Workspace
@@ -41,7 +42,8 @@ def command(*argv: str) -> Entrypoint:
 
 
 def build(cluster: ClusterSpec = K8S, /, **parts: Any) -> JobManifest:
-    return build_manifest(JobRequest(**{"name": "train", "entrypoint": command(), **parts}), cluster)
+    request = JobRequest(**{"name": "train", "entrypoint": command(), **parts})
+    return build_manifest(request.with_environment(), cluster)
 
 
 def spec_of(cluster: ClusterSpec = K8S, /, **parts: Any) -> dict[str, Any]:
@@ -80,7 +82,7 @@ def test_a_whole_request() -> None:
         namespace="ml", context="gke", image="i:1", queue="tpu", service_account="me", staging="gs://b"
     )
     built = build_manifest(
-        request,
+        request.with_environment(),
         cluster,
         parent=Parent(name="sweep", root="top"),
         uploads=Uploads(payload=PAYLOAD, workspace=Workspace(url="gs://b/x", sha256=DIGEST)),
@@ -143,6 +145,7 @@ def test_a_whole_request() -> None:
 def test_any_request_becomes_a_legal_frayjob_that_says_all_of_it(
     request: JobRequest, cluster: ClusterSpec, parent: Parent | None, uploads: Uploads
 ) -> None:
+    request = request.with_environment()
     built = build_manifest(request, cluster, parent=parent, uploads=uploads)
     assert json.loads(json.dumps(built.manifest)) == built.manifest
     job = validate_manifest(built.manifest)
@@ -177,8 +180,8 @@ def _check_hosts(request: JobRequest, job: FrayJob) -> None:
         assert expand_arguments(job.spec.entrypoint.command, EXPANDED) == list(argv.argv)
 
 
-def _check_environment(request: JobRequest, cluster: ClusterSpec, built: JobManifest) -> None:
-    given_values = request.environment.env_vars if request.environment is not None else {}
+def _check_environment(request: CompleteRequest, cluster: ClusterSpec, built: JobManifest) -> None:
+    given_values = request.environment.env_vars
     found = variables_of(built)
     for name, value in given_values.items():
         if is_confidential(name, value):
@@ -223,7 +226,7 @@ def test_a_legal_name_stays_and_needs_no_annotation() -> None:
 
 
 def test_two_jobs_of_one_name_can_have_two_objects() -> None:
-    request = JobRequest("train", command())
+    request = JobRequest("train", command()).with_environment()
     built = build_manifest(request, K8S, name="train-2")
     assert built.name == "train-2"
     assert built.secret_name == "train-2-env"
@@ -273,6 +276,14 @@ def test_the_platform_of_jax(resources: ResourceConfig, platform: str | None) ->
     assert variables_of(build(resources=resources)).get("JAX_PLATFORMS") == platform
 
 
+def test_the_documented_variables_cannot_be_forgotten() -> None:
+    request = JobRequest("train", command())
+    with pytest.raises(InvalidRequestError, match=r"isn't filled in\nPass request.with_environment") as caught:
+        build_manifest(request, K8S)  # type: ignore[arg-type]
+    assert caught.value.field == "JobRequest.environment"
+    assert variables_of(build())["TOKENIZERS_PARALLELISM"] == "false"
+
+
 def test_users_variables_win() -> None:
     environment = EnvironmentConfig(
         workspace=".", env_vars={"JAX_PLATFORMS": "x", "FRAY_CLUSTER_SPEC": "local"}
@@ -302,7 +313,7 @@ def test_nothing_confidential_is_in_the_frayjob_or_shown(monkeypatch: pytest.Mon
     ],
 )
 def test_no_url_of_an_upload_holds_credentials(uploads: Uploads) -> None:
-    request = JobRequest(name="train", entrypoint=main)
+    request = JobRequest(name="train", entrypoint=main).with_environment()
     with pytest.raises(InvalidRequestError, match="url: holds a password or a token\nTake it out") as caught:
         build_manifest(request, K8S, uploads=uploads)
     assert "s3cret" not in str(caught.value)

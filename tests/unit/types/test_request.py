@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 import fray
 import fray.cluster
 from fray import types
+from fray.errors import InvalidRequestError
 from fray.types import Entrypoint, JobRequest, JobStatus, ResourceConfig, TpuConfig, create_environment
 
 
@@ -80,7 +81,26 @@ def test_the_defaults() -> None:
 
 def test_an_environment_that_is_there_stays() -> None:
     request = JobRequest("train", main, environment=create_environment(docker_image="x"))
-    assert request.with_environment() is request
+    complete = request.with_environment()
+    assert complete.environment is request.environment
+    assert complete.with_environment() is complete
+
+
+def test_a_complete_request_says_the_same() -> None:
+    request = JobRequest(
+        "train", "train.main", entrypoint_args=["--fast"], replicas=3, timeout=7, queue="tpu"
+    )
+    complete = request.with_environment()
+    for field in fields(request):
+        if field.name != "environment":
+            assert getattr(complete, field.name) == getattr(request, field.name)
+    assert repr(complete).startswith("CompleteRequest(name='train', ")
+    assert pickle.loads(pickle.dumps(complete)) == complete
+
+
+def test_a_complete_request_has_an_environment() -> None:
+    with pytest.raises(InvalidRequestError, match=r"is missing\nUse JobRequest.with_environment"):
+        replace(JobRequest("train", main).with_environment(), environment=None)
 
 
 @pytest.mark.parametrize(
