@@ -43,6 +43,13 @@ class LocalSpec:
     use_isolated_env: bool = False
     mode: Literal["process", "thread"] = "process"
 
+    def __post_init__(self) -> None:
+        _check_values(self)
+        if self.use_isolated_env and self.mode == "thread":
+            remedy = "Leave one of them out: threads share the environment of this process."
+            problem = "use_isolated_env and mode=thread exclude each other"
+            raise _error(format_cluster_spec(self), problem, remedy)
+
     def __str__(self) -> str:
         return format_cluster_spec(self)
 
@@ -63,7 +70,8 @@ class KubernetesSpec:
             (`EnvironmentConfig.secrets`).
 
     Raises:
-        ClusterSpecError: `staging` holds credentials; the error doesn't.
+        ClusterSpecError: A value is none that a cluster can have, or `staging` holds credentials; the error
+            doesn't.
     """
 
     namespace: str | None = None
@@ -74,7 +82,7 @@ class KubernetesSpec:
     staging: str | None = None
 
     def __post_init__(self) -> None:
-        _check_no_credentials(self)
+        _check_values(self)
 
     def __str__(self) -> str:
         return format_cluster_spec(self)
@@ -89,7 +97,7 @@ class RaySpec:
     address: str | None = None
 
     def __post_init__(self) -> None:
-        _check_no_credentials(self)
+        _check_values(self)
 
     def __str__(self) -> str:
         return format_cluster_spec(self)
@@ -102,7 +110,7 @@ class IrisSpec:
     controller: str | None = None
 
     def __post_init__(self) -> None:
-        _check_no_credentials(self)
+        _check_values(self)
 
     def __str__(self) -> str:
         return format_cluster_spec(self)
@@ -140,11 +148,7 @@ def parse_cluster_spec(text: str) -> ClusterSpec:
             raise _error(text, f"{key!r} is given twice", f"Give {key!r} once.")
         values[key] = _read_value(text, key, unquote(raw_value, errors="surrogateescape"))
     given = {key: value for key, value in values.items() if value is not None}
-    spec: ClusterSpec = kind(**given)
-    if isinstance(spec, LocalSpec) and spec.use_isolated_env and spec.mode == "thread":
-        remedy = "Leave one of them out: threads share the environment of this process."
-        raise _error(text, "use_isolated_env and mode=thread exclude each other", remedy)
-    return spec
+    return kind(**given)
 
 
 def format_cluster_spec(spec: ClusterSpec) -> str:
@@ -156,7 +160,7 @@ def format_cluster_spec(spec: ClusterSpec) -> str:
         if value == field.default:
             continue
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        parts.append(f"{field.name}={quote(text, safe='/:@,;!$()*+~?=')}")
+        parts.append(f"{field.name}={quote(text, safe='/:@,;!$()*+~?=', errors='replace')}")
     return f"{name}?{'&'.join(parts)}" if parts else name
 
 
@@ -175,9 +179,17 @@ def check_available(spec: ClusterSpec) -> None:
         raise ClusterUnavailableError("iris", reason, instead)
 
 
-def _check_no_credentials(spec: KubernetesSpec | RaySpec | IrisSpec) -> None:
+def _check_values(spec: ClusterSpec) -> None:
+    """Check a spec that a program made, by the rules of those that are read."""
     for field in fields(spec):
         value = getattr(spec, field.name)
+        if value == field.default:
+            continue
+        if not isinstance(value, type(field.default) if field.default is not None else str):
+            problem = f"{field.name} is of type {type(value).__name__}"
+            raise _error(format_cluster_spec(spec), problem, f"Legal: {_READERS[field.name][1]}.")
+        if isinstance(value, str):
+            _check_text(format_cluster_spec(spec), field.name, value)
         if isinstance(value, str) and holds_credentials(value):
             remedy = f"Leave it out of {field.name}: specs are shown, and told to jobs. {_CREDENTIALS_REMEDY}"
             raise _error(format_cluster_spec(spec), f"{field.name} holds a password or a token", remedy)
@@ -207,8 +219,10 @@ _CREDENTIALS_REMEDY: Final = (
 
 
 def _read_value(spec: str, key: str, text: str) -> Any:
-    if not text:
-        return None
+    return _check_text(spec, key, text) if text else None
+
+
+def _check_text(spec: str, key: str, text: str) -> Any:
     reader, legal = _READERS[key]
     value = reader(text)
     if value is None or not text.isprintable():

@@ -7,11 +7,12 @@ How a FrayJob becomes a JobInfo again is `fray.cluster.progress`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec, LocalSpec
+from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec, LocalSpec, check_available
 from fray.credentials import holds_credentials
 from fray.errors import InvalidRequestError, UnsupportedFeatureError
 from fray.plan.expansion import escape_text
@@ -32,12 +33,20 @@ from fray.vocabulary import (
     FRAYJOB_KIND,
 )
 from fray.wire.frayjob import CallableEntrypoint, Parent, Workspace
+from fray.wire.model import OBJECT_NAME_PATTERN
 from fray.wire.validation import validate_manifest
 
 __all__ = ["JobManifest", "Uploads", "build_manifest", "find_parent"]
 
 JAX_PLATFORMS: Final[Mapping[str, str]] = {"cpu": "cpu", "gpu": ""}
 """JAX's platform by the kind of device, where a request sets none; for TPUs the plan does it."""
+
+
+MOST_OF_A_VARIABLE: Final = 131_072
+"""Bytes: Linux's MAX_ARG_STRLEN, and the CRD's limit for those that stand in the FrayJob."""
+MOST_OF_A_SECRET: Final = 1_000_000
+"""Bytes: the API server takes a MiB, with the keys.
+https://kubernetes.io/docs/concepts/configuration/secret/#restriction-data-size"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +113,11 @@ def build_manifest(
     Raises:
         InvalidRequestError: The request isn't complete, its callable has no payload, an upload's URL has
             credentials, or the like.
+        ClusterUnavailableError: The cluster is of a kind that this version can't use.
         UnsupportedFeatureError: It asks for what no FrayJob can say.
         InvalidJobError: A name or a value is one that the API server refuses.
     """
+    check_available(cluster)
     _check_whole(request, uploads)
     object_name = build_object_name(request.name if name is None else name)
     environment = request.environment
@@ -114,6 +125,7 @@ def build_manifest(
     resources = request.gang_resources
     own_variables = environment.env_vars
     confidential = {name: value for name, value in own_variables.items() if is_confidential(name, value)}
+    _check_secrets(environment, confidential)
     variables = {**_default_variables(resources, cluster), **own_variables}
     spec: dict[str, Any] = {
         "entrypoint": _entrypoint(request, uploads.payload),
@@ -161,6 +173,23 @@ def _check_whole(request: JobRequest, uploads: Uploads) -> None:
         if part is not None and part.url is not None and holds_credentials(part.url):
             remedy = "Take it out: all who may read the FrayJob would see it. Pods use their service account."
             raise InvalidRequestError(f"Uploads.{name}.url", "holds a password or a token", remedy)
+
+
+def _check_secrets(environment: EnvironmentConfig, confidential: Mapping[str, str]) -> None:
+    """Check what the FrayJob only names, so that its own rules can't: pods would wait for it in vain."""
+    for index, name in enumerate(environment.secrets):
+        if not re.fullmatch(OBJECT_NAME_PATTERN, name, re.ASCII):
+            remedy = "Names of Secrets are lower case letters, digits, '-' and '.', such as 'wandb'."
+            raise InvalidRequestError(f"EnvironmentConfig.secrets[{index}]", f"is {name!r}", remedy)
+    remedy = "Put it into a file: a Secret takes 1 MB in all, and a process 128 KiB in one variable."
+    for name, value in confidential.items():
+        if len(value.encode()) > MOST_OF_A_VARIABLE:
+            where = f"EnvironmentConfig.env_vars[{name!r}]"
+            raise InvalidRequestError(where, f"takes {len(value.encode()):,} bytes", remedy)
+    size = sum(len(name) + len(value.encode()) for name, value in confidential.items())
+    if size > MOST_OF_A_SECRET:
+        problem = f"has confidential values of {size:,} bytes in all"
+        raise InvalidRequestError("EnvironmentConfig.env_vars", problem, remedy)
 
 
 def _entrypoint(request: JobRequest, payload: CallableEntrypoint | None) -> dict[str, Any]:

@@ -6,11 +6,22 @@ Only the types and ranges of Python values; which names a cluster allows is judg
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from fray.errors import InvalidRequestError
 
-__all__ = ["check_count", "check_text", "check_texts", "choose_spelling", "is_encodable"]
+__all__ = [
+    "check_count",
+    "check_image",
+    "check_text",
+    "check_texts",
+    "choose_spelling",
+    "is_encodable",
+    "show_value",
+]
+
+_SHOWN: Final = 80
+"""Characters of a value that errors show."""
 
 
 def check_text(field: str, value: Any, *, remedy: str) -> str:
@@ -51,8 +62,21 @@ def check_count(field: str, value: Any, *, least: int, most: int) -> int:
         InvalidRequestError: It is something else; True and False are no numbers here.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidRequestError(field, f"is {value!r}", f"Give a whole number from {least} to {most}.")
+        problem = f"is {show_value(value)}"
+        raise InvalidRequestError(field, problem, f"Give a whole number from {least} to {most}.")
     return value
+
+
+def check_image(field: str, value: Any) -> str:
+    """Return the name of a container image.
+
+    Raises:
+        InvalidRequestError: It is no text, is empty, or has spaces, so that every node would refuse it.
+    """
+    remedy = "Name an image, such as 'python:3.12-slim'."
+    if any(character.isspace() for character in check_text(field, value, remedy=remedy)):
+        raise InvalidRequestError(field, f"is {show_value(value)}, with spaces", remedy)
+    return str(value)
 
 
 def choose_spelling(owner: str, given: Mapping[str, Any], *, default: Any = None) -> Any:
@@ -68,6 +92,15 @@ def choose_spelling(owner: str, given: Mapping[str, Any], *, default: Any = None
         remedy = f"They mean the same: give {next(iter(given))} only."
         raise InvalidRequestError(owner, f"has both {names}, with different values", remedy)
     return values[0] if values else default
+
+
+def show_value(value: Any) -> str:
+    """Return what an error shows of a value that was given: its repr, cut, or its type where that fails."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - the value's own code runs; Python itself refuses very long integers
+        return f"of type {type(value).__name__}"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def is_encodable(text: str) -> bool:

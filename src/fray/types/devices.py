@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from fray.accelerators import TpuSlice, lookup_gpu, lookup_tpu, resolve_gpu_type
 from fray.errors import InvalidRequestError
-from fray.types.checks import check_count, check_text, choose_spelling
+from fray.types.checks import check_count, check_text, choose_spelling, show_value
 
 __all__ = ["ANY_GPU", "CpuConfig", "DeviceConfig", "DeviceKind", "GpuConfig", "TpuConfig"]
 
@@ -127,7 +127,9 @@ class TpuConfig:
     ) -> None:
         given = choose_spelling("TpuConfig", {"type": type, "variant": variant, "tpu_type": tpu_type})
         if isinstance(given, list | tuple):
-            remedy = f"Choose one, such as {given[0]!r}." if given else "Choose one, such as 'v5p-8'."
+            remedy = (
+                f"Choose one, such as {show_value(given[0])}." if given else "Choose one, such as 'v5p-8'."
+            )
             raise InvalidRequestError("TpuConfig.type", "is a list of alternatives, not one type", remedy)
         check_text("TpuConfig.type", given, remedy="Name a slice type, such as 'v5p-16' or 'v6e-8'.")
         if count is not None:

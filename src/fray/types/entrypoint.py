@@ -106,6 +106,16 @@ class Entrypoint:
         if function_args is not None and callable is None:
             remedy = "They are the keyword arguments of a callable; args are those of a binary."
             raise InvalidRequestError("Entrypoint.function_args", "needs callable", remedy)
+        kinds = (
+            ("callable_entrypoint", callable_entrypoint, CallableEntrypoint),
+            ("binary_entrypoint", binary_entrypoint, BinaryEntrypoint),
+        )
+        for name, part, kind in kinds:
+            if part is not None and not isinstance(part, kind):
+                remedy = (
+                    "Use Entrypoint.from_callable(main), from_command(['train']) or from_module('train')."
+                )
+                raise InvalidRequestError(f"Entrypoint.{name}", f"is of type {type(part).__name__}", remedy)
         if callable is not None:
             kwargs = function_args if function_args is not None else {}
             callable_entrypoint = CallableEntrypoint(callable, (), kwargs)

@@ -13,7 +13,14 @@ from typing import Any, Final
 
 from fray.credentials import holds_credentials, is_secret_name, redacted
 from fray.errors import InvalidRequestError
-from fray.types.checks import check_text, check_texts, choose_spelling, is_encodable
+from fray.types.checks import (
+    check_image,
+    check_text,
+    check_texts,
+    choose_spelling,
+    is_encodable,
+    show_value,
+)
 
 __all__ = ["COPIED_VARIABLES", "EnvironmentConfig", "create_environment", "is_confidential"]
 
@@ -181,8 +188,7 @@ def _check_source(workspace: Any, docker_image: Any) -> None:
             "EnvironmentConfig", "Must specify either workspace or docker_image", remedy
         )
     if docker_image is not None:
-        remedy = "Name an image, such as 'python:3.12-slim'."
-        check_text("EnvironmentConfig.docker_image", docker_image, remedy=remedy)
+        check_image("EnvironmentConfig.docker_image", docker_image)
         return
     remedy = "Give a directory, such as '.', or leave it out for the current one."
     path = os.fspath(workspace) if isinstance(workspace, os.PathLike) else workspace
@@ -205,7 +211,9 @@ def _variables(variables: Any) -> dict[str, str]:
     for name, value in variables.items():
         if not isinstance(name, str) or not is_encodable(name) or not name or "=" in name:
             remedy = "Names of variables are text without '=', such as 'LOG_LEVEL'."
-            raise InvalidRequestError("EnvironmentConfig.env_vars", f"has the name {name!r}", remedy)
+            raise InvalidRequestError(
+                "EnvironmentConfig.env_vars", f"has the name {show_value(name)}", remedy
+            )
         where = f"EnvironmentConfig.env_vars[{name!r}]"
         if not isinstance(value, str):
             # The value isn't shown: it may be secret.

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from fray.errors import InvalidRequestError
-from fray.types.checks import check_count, check_text, check_texts
+from fray.types.checks import check_count, check_text, show_value
 from fray.types.entrypoint import Entrypoint
 from fray.types.environment import EnvironmentConfig, create_environment
 from fray.types.resources import MOST_REPLICAS, ResourceConfig
@@ -74,10 +74,10 @@ class JobRequest:
         for name in ("queue", "priority_class", "service_account"):
             if (value := getattr(self, name)) is not None:
                 check_text(f"JobRequest.{name}", value, remedy="Name an object of the cluster, or None.")
-        remedy = "Give a list of texts: ['--steps', '10']."
         # Entrypoint.from_module judges the arguments themselves; a text alone would be split into letters.
-        if isinstance(self.entrypoint_args, str) or not isinstance(self.entrypoint_args, Sequence):
-            check_texts("JobRequest.entrypoint_args", self.entrypoint_args, remedy=remedy)
+        if isinstance(self.entrypoint_args, str | bytes) or not isinstance(self.entrypoint_args, Sequence):
+            problem = f"is of type {type(self.entrypoint_args).__name__}, not a list of texts"
+            _refuse("entrypoint_args", problem, "Give a list of texts: ['--steps', '10'].")
         object.__setattr__(self, "entrypoint_args", tuple(self.entrypoint_args))
         self.resolve_entrypoint()
 
@@ -160,9 +160,10 @@ def _check_timeout(timeout: Any) -> None:
     if timeout is None:
         return
     known = isinstance(timeout, int | float | timedelta) and not isinstance(timeout, bool)
-    if not known or not 0 < _seconds(timeout) <= _MOST_SECONDS:
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if not known or not 0 < seconds <= _MOST_SECONDS:
         remedy = "Give seconds above 0, or a timedelta of at most 1000 years, or None."
-        raise InvalidRequestError("JobRequest.timeout", f"is {timeout!r}", remedy)
+        raise InvalidRequestError("JobRequest.timeout", f"is {show_value(timeout)}", remedy)
 
 
 def _seconds(timeout: float | timedelta) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from fray.errors import InvalidRequestError
-from fray.types.checks import check_count, check_text, check_texts, choose_spelling
+from fray.types.checks import check_count, check_image, check_texts, choose_spelling, show_value
 from fray.types.devices import ANY_GPU, CpuConfig, DeviceConfig, GpuConfig, TpuConfig
 from fray.types.sizes import parse_cores, parse_size, warn_of_missing_unit
 
@@ -79,9 +79,9 @@ class ResourceConfig:
         wanted = choose_spelling("ResourceConfig", {"replicas": replicas, "count": count}, default=1)
         if not isinstance(preemptible, bool):
             remedy = "Give True for spot nodes as well, False to keep off them."
-            raise InvalidRequestError("ResourceConfig.preemptible", f"is {preemptible!r}", remedy)
+            raise InvalidRequestError("ResourceConfig.preemptible", f"is {show_value(preemptible)}", remedy)
         if image is not None:
-            check_text("ResourceConfig.image", image, remedy="Name an image, such as 'python:3.12-slim'.")
+            check_image("ResourceConfig.image", image)
         values: dict[str, Any] = {
             "cpu": cpu,
             "ram": ram,
@@ -168,7 +168,7 @@ def _device(device: Any) -> DeviceConfig:
         return CpuConfig()
     if not isinstance(device, CpuConfig | GpuConfig | TpuConfig):
         remedy = "Give a CpuConfig, GpuConfig or TpuConfig, or use ResourceConfig.with_tpu('v5p-8')."
-        raise InvalidRequestError("ResourceConfig.device", f"is {device!r}, no device", remedy)
+        raise InvalidRequestError("ResourceConfig.device", f"is {show_value(device)}, no device", remedy)
     return device
 
 

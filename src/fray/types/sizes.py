@@ -12,6 +12,7 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final
 
 from fray.errors import InvalidRequestError
+from fray.types.checks import show_value
 from fray.wire.quantities import parse_quantity
 
 __all__ = ["format_cores", "format_size", "parse_cores", "parse_size", "warn_of_missing_unit"]
@@ -46,7 +47,7 @@ def parse_size(field: str, value: Any) -> int:
     if number < _MIB and _has_no_unit(value):
         number *= 2**30
     if not _MIB <= number <= _MOST_BYTES:
-        raise InvalidRequestError(field, f"is {value!r}; legal are 1 MiB to 8 EiB", _SIZE_REMEDY)
+        raise InvalidRequestError(field, f"is {show_value(value)}; legal are 1 MiB to 8 EiB", _SIZE_REMEDY)
     return int(number.to_integral_value(ROUND_CEILING))
 
 
@@ -54,7 +55,7 @@ def warn_of_missing_unit(field: str, value: Any, *, stacklevel: int) -> None:
     """Warn if a legal size has no unit and is read as one of GiB for that."""
     if _has_no_unit(value) and _read_size(field, value) < _MIB:
         text = str(value).strip()
-        message = f"{field} is {value!r}, without a unit: read as {text} GiB; write '{text}g'"
+        message = f"{field} is {show_value(value)}, without a unit: read as {text} GiB; write '{text}g'"
         warnings.warn(message, stacklevel=stacklevel + 1)
 
 
@@ -77,9 +78,11 @@ def parse_cores(field: str, value: Any) -> Decimal:
     try:
         cores = parse_quantity(_as_text(value))
     except ValueError as error:
-        raise InvalidRequestError(field, f"is {value!r}, no number of cores", _CORES_REMEDY) from error
+        raise InvalidRequestError(
+            field, f"is {show_value(value)}, no number of cores", _CORES_REMEDY
+        ) from error
     if not 0 < cores <= _MOST_CORES:
-        problem = f"is {value!r}; legal are numbers above 0 and up to {_MOST_CORES}"
+        problem = f"is {show_value(value)}; legal are numbers above 0 and up to {_MOST_CORES}"
         raise InvalidRequestError(field, problem, _CORES_REMEDY)
     return cores.quantize(Decimal("0.001"), ROUND_CEILING)
 
@@ -99,13 +102,15 @@ def _read_size(field: str, value: Any) -> Decimal:
     try:
         return parse_quantity(text)
     except ValueError as error:
-        raise InvalidRequestError(field, f"is {value!r}, no size", _SIZE_REMEDY) from error
+        raise InvalidRequestError(field, f"is {show_value(value)}, no size", _SIZE_REMEDY) from error
 
 
 def _as_text(value: Any) -> str:
     """What may be a quantity as its text; empty, which is none, for what can't be one."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return ""
+    if isinstance(value, int) and abs(value) >= 10**32:
+        return ""  # Python refuses to write integers of thousands of digits
     text = repr(value) if isinstance(value, float) else str(value).strip()
     return text if len(text) <= 32 else ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -68,8 +69,8 @@ def test_a_spec_is_written_as_it_is_read(spec: ClusterSpec) -> None:
 
 
 def test_a_spec_is_written_short() -> None:
-    spec = KubernetesSpec(namespace="ml", image="gcr.io/p/i:1", staging="gs://b/x?y=a b")
-    assert str(spec) == "k8s?namespace=ml&image=gcr.io/p/i:1&staging=gs://b/x?y=a%20b"
+    spec = KubernetesSpec(namespace="ml", context="a b", image="gcr.io/p/i:1", staging="gs://b/x?y=a&b")
+    assert str(spec) == "k8s?namespace=ml&context=a%20b&image=gcr.io/p/i:1&staging=gs://b/x?y=a%26b"
     assert str(LocalSpec(use_isolated_env=True)) == "local?use_isolated_env=true"
     assert str(KubernetesSpec()) == "k8s"
 
@@ -182,3 +183,31 @@ def test_credentials_are_refused_wherever_a_spec_is_made() -> None:
     assert "s3cret" not in f"{caught.value} {caught.value!r}"
     with pytest.raises(ClusterSpecError, match="staging holds"):
         replace(KubernetesSpec(), staging="s3://AKIA:s3cret@bucket")
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: KubernetesSpec(namespace="ML"), "namespace is 'ML'"),
+        (lambda: KubernetesSpec(namespace=""), "namespace is ''"),
+        (lambda: KubernetesSpec(namespace=3), "namespace is of type int"),  # type: ignore[arg-type]
+        (lambda: KubernetesSpec(context="a\nb"), "kubeconfig"),
+        (lambda: KubernetesSpec(context="\ud800"), "kubeconfig"),
+        (lambda: KubernetesSpec(image="a b"), "container image"),
+        (lambda: KubernetesSpec(queue="a_b"), "LocalQueue"),
+        (lambda: KubernetesSpec(service_account="a" * 254), "ServiceAccount"),
+        (lambda: KubernetesSpec(staging="bucket/x"), "gs://"),
+        (lambda: LocalSpec(mode="threads"), "Did you mean 'thread'"),  # type: ignore[arg-type]
+        (lambda: LocalSpec(use_isolated_env="yes"), "use_isolated_env is of type str"),  # type: ignore[arg-type]
+        (lambda: LocalSpec(mode="thread", use_isolated_env=True), "exclude each other"),
+        (lambda: RaySpec(address="a b"), "an address"),
+        (lambda: IrisSpec(controller="host"), "http://"),
+    ],
+)
+def test_a_spec_that_a_program_makes_is_judged_as_one_that_is_read(
+    make: Callable[[], object], told: str
+) -> None:
+    with pytest.raises(ClusterSpecError, match=told) as caught:
+        make()
+    assert caught.value.next_step
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)

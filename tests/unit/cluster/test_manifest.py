@@ -8,9 +8,22 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec, LocalSpec, parse_cluster_spec
+from fray.cluster.cluster_spec import (
+    ClusterSpec,
+    IrisSpec,
+    KubernetesSpec,
+    LocalSpec,
+    RaySpec,
+    parse_cluster_spec,
+)
 from fray.cluster.manifest import JobManifest, Uploads, build_manifest, find_parent
-from fray.errors import InvalidJobError, InvalidRequestError, RequestError, UnsupportedFeatureError
+from fray.errors import (
+    ClusterUnavailableError,
+    InvalidJobError,
+    InvalidRequestError,
+    RequestError,
+    UnsupportedFeatureError,
+)
 from fray.plan.expansion import expand_arguments, expand_text
 from fray.plan.gang import derive_gang
 from fray.types import (
@@ -49,6 +62,11 @@ def build(cluster: ClusterSpec = K8S, /, **parts: Any) -> JobManifest:
 def spec_of(cluster: ClusterSpec = K8S, /, **parts: Any) -> dict[str, Any]:
     spec: dict[str, Any] = build(cluster, **parts).manifest["spec"]
     return spec
+
+
+def having(**parts: Any) -> dict[str, Any]:
+    """Parts of a request with such an environment."""
+    return {"environment": EnvironmentConfig(workspace=".", **parts)}
 
 
 def variables_of(built: JobManifest) -> dict[str, Any]:
@@ -278,7 +296,7 @@ def test_the_platform_of_jax(resources: ResourceConfig, platform: str | None) ->
 
 def test_the_documented_variables_cannot_be_forgotten() -> None:
     request = JobRequest("train", command())
-    with pytest.raises(InvalidRequestError, match=r"isn't filled in\nPass request.with_environment") as caught:
+    with pytest.raises(InvalidRequestError, match=r"isn't filled in\nPass request\.with_env") as caught:
         build_manifest(request, K8S)  # type: ignore[arg-type]
     assert caught.value.field == "JobRequest.environment"
     assert variables_of(build())["TOKENIZERS_PARALLELISM"] == "false"
@@ -317,6 +335,12 @@ def test_no_url_of_an_upload_holds_credentials(uploads: Uploads) -> None:
     with pytest.raises(InvalidRequestError, match="url: holds a password or a token\nTake it out") as caught:
         build_manifest(request, K8S, uploads=uploads)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("cluster", [RaySpec(), IrisSpec()])
+def test_a_cluster_that_cannot_be_used_gets_no_job(cluster: ClusterSpec) -> None:
+    with pytest.raises(ClusterUnavailableError, match="doesn't exist yet"):
+        build(cluster)
 
 
 def test_gpus_have_gkes_names() -> None:
@@ -377,6 +401,26 @@ def test_who_the_parent_is(variables: dict[str, str], expected: Parent | None) -
             "spec.environment.cacheVolume",
         ),
         ({"entrypoint": command("x", "y" * 131073)}, InvalidJobError, "spec.entrypoint.command\\[1\\]"),
+        (
+            {"entrypoint": command(*["x"] * 1025)},
+            InvalidJobError,
+            "spec.entrypoint.command: must have at most",
+        ),
+        ({"queue": "a", "priority_class": "High"}, InvalidJobError, "spec.queue.priorityClass"),
+        ({"queue": "a" * 254}, InvalidJobError, "spec.queue.name"),
+        (having(secrets=["A_B"]), InvalidRequestError, "secrets\\[0\\]: is 'A_B'\nNames of Secrets"),
+        (having(pip_packages=["a" * 2000]), InvalidJobError, "pipPackages\\[0\\]"),
+        (having(pip_packages=["a"] * 300), InvalidJobError, "pipPackages: must have at most 256"),
+        (having(setup=["a" * 70_000]), InvalidJobError, "setup\\[0\\]"),
+        (having(env_vars={"A": "x" * 200_000}), InvalidJobError, "env\\[3\\].value"),
+        (having(env_vars={"A/TOKEN": "x"}), InvalidJobError, "env\\[3\\].name"),
+        (having(env_vars={f"A{n}": "" for n in range(2000)}), InvalidJobError, "env: must have at most 1024"),
+        (having(env_vars={"TOKEN": "x" * 200_000}), InvalidRequestError, "takes 200,000 bytes\nPut it into"),
+        (
+            having(env_vars={f"TOKEN_{n}": "x" * 100_000 for n in range(11)}),
+            InvalidRequestError,
+            "confidential values of 1,100,",
+        ),
     ],
 )
 def test_what_a_cluster_would_refuse_is_refused_here(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +34,13 @@ def request(**parts: Any) -> JobRequest:
 
 def environment(**parts: Any) -> EnvironmentConfig:
     return create_environment(docker_image="x", **parts)
+
+
+class Unshowable:
+    """A value whose own code fails when an error is to show it."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
 
 
 Bad = tuple[Callable[[], object], str]
@@ -66,6 +75,30 @@ BAD_REQUESTS: list[Bad] = [
     (lambda: request(timeout=float("inf")), "seconds above 0"),
     (lambda: request(queue=""), "JobRequest.queue: is empty"),
     (lambda: request(service_account=3), "JobRequest.service_account"),
+    (lambda: request(name=b"train"), "is of type bytes, not text"),
+    (lambda: request(name=Unshowable()), "is of type Unshowable"),
+    (lambda: request(name="a\u00a0b"), "can't be printed"),
+    (lambda: request(entrypoint=["python", "train.py"]), "is of type list"),
+    (lambda: request(entrypoint=b"train"), "is of type bytes"),
+    (lambda: request(entrypoint="-m"), "no module's name"),
+    (lambda: request(entrypoint="train", entrypoint_args=None), "is of type NoneType"),
+    (lambda: request(entrypoint="train", entrypoint_args=b"ab"), "is of type bytes, not a list"),
+    (lambda: request(entrypoint="train", entrypoint_args=(x for x in "ab")), "is of type generator"),
+    (lambda: request(entrypoint="train", entrypoint_args={"steps": 1}), "is of type dict, not a list"),
+    (lambda: request(max_retries_failure="3"), "is '3'"),
+    (lambda: request(max_retries_failure=None), "is None"),
+    (lambda: request(max_retries_preemption=10**9), "to 1000000"),
+    (lambda: request(max_retries_preemption=10**5000), "is of type int\n"),
+    (lambda: request(max_retries_failure=Unshowable()), "is of type Unshowable"),
+    (lambda: request(replicas=2.0), "is 2.0"),
+    (lambda: request(replicas=10**5), "to 10000"),
+    (lambda: request(timeout=-1), "is -1"),
+    (lambda: request(timeout=True), "is True"),
+    (lambda: request(timeout=10**400), "seconds above 0"),
+    (lambda: request(timeout=timedelta.max), "1000 years"),
+    (lambda: request(timeout=timedelta(-1)), "seconds above 0"),
+    (lambda: request(timeout=Unshowable()), "is of type Unshowable"),
+    (lambda: request(priority_class=3), "JobRequest.priority_class"),
 ]
 BAD_RESOURCES: list[Bad] = [
     (lambda: ResourceConfig(cpu=0), "ResourceConfig.cpu: is 0"),
@@ -95,6 +128,29 @@ BAD_RESOURCES: list[Bad] = [
     (lambda: TpuConfig("v5p-8", topology=4), "'4x4'"),  # type: ignore[arg-type]
     (GpuConfig, "Name a GPU type"),
     (lambda: GpuConfig("L4", count=0), "GpuConfig.count"),
+    (lambda: ResourceConfig(cpu=float("nan")), "no number of cores"),
+    (lambda: ResourceConfig(cpu=True), "is True"),
+    (lambda: ResourceConfig(cpu=10**400), "no number of cores"),
+    (lambda: ResourceConfig(cpu=10**5000), "is of type int"),
+    (lambda: ResourceConfig(cpu=Unshowable()), "is of type Unshowable"),  # type: ignore[arg-type]
+    (lambda: ResourceConfig(ram=None), "is None, no size"),  # type: ignore[arg-type]
+    (lambda: ResourceConfig(ram=10**5000), "is of type int, no size"),
+    (lambda: ResourceConfig(ram="9" * 5000 + "g"), r"is '9{79}\.\.\., no size"),
+    (lambda: ResourceConfig(ram="1e999g"), "no size"),
+    (lambda: ResourceConfig(ram=b"4g"), "is b'4g', no size"),  # type: ignore[arg-type]
+    (lambda: ResourceConfig(disk="\N{FULLWIDTH DIGIT FOUR}g"), "no size"),
+    (lambda: ResourceConfig(disk=0), "1 MiB to 8 EiB"),
+    (lambda: ResourceConfig(device=Unshowable()), "is of type Unshowable"),  # type: ignore[arg-type]
+    (lambda: ResourceConfig(preemptible=Unshowable()), "is of type Unshowable"),  # type: ignore[arg-type]
+    (lambda: ResourceConfig(zones=[]), "could run nowhere"),
+    (lambda: ResourceConfig(image="python 3.12"), "with spaces"),
+    (lambda: ResourceConfig(image=5), "is of type int"),  # type: ignore[arg-type]
+    (lambda: TpuConfig(8), "is of type int"),  # type: ignore[arg-type]
+    (lambda: TpuConfig("v5p-16", chips_per_host=True), "is True"),
+    (lambda: TpuConfig([Unshowable()]), "Choose one, such as of type"),  # type: ignore[arg-type]
+    (lambda: GpuConfig("L4", "2"), "is '2'"),  # type: ignore[arg-type]
+    (lambda: ResourceConfig.with_tpu("v5p-8", "2"), "is '2'"),  # type: ignore[arg-type]
+    (lambda: ResourceConfig.with_tpu([]), "list of alternatives"),  # type: ignore[arg-type]
 ]
 BAD_SURROUNDINGS: list[Bad] = [
     (lambda: EnvironmentConfig(workspace=".", docker_image="x"), "Cannot specify both workspace and docker"),
@@ -114,6 +170,16 @@ BAD_SURROUNDINGS: list[Bad] = [
     (lambda: environment(setup="make"), "Give a list of shell commands"),
     (lambda: environment(secrets=[""]), "names of Secrets"),
     (lambda: environment(cache_volume=""), "PersistentVolumeClaim"),
+    (lambda: environment(cache_volume=3), "is of type int"),
+    (lambda: EnvironmentConfig(workspace=b"."), "is of type bytes"),  # type: ignore[arg-type]
+    (lambda: EnvironmentConfig(docker_image="a b"), "with spaces"),
+    (lambda: EnvironmentConfig(docker_image="a\n"), "with spaces"),
+    (lambda: EnvironmentConfig(docker_image="x", env_vars={"A": None}), "is of type NoneType"),  # type: ignore[dict-item]
+    (lambda: environment(env_vars={1: "a"}), "has the name 1"),
+    (lambda: environment(env_vars={Unshowable(): "a"}), "has the name of type Unshowable"),
+    (lambda: environment(env_vars={"A": "\ud800"}), "no variable can"),
+    (lambda: environment(pip_packages=[1]), "pip_packages\\[0\\]: is of type int"),
+    (lambda: environment(setup=["a\0b"]), "setup\\[0\\]"),
 ]
 BAD_ENTRYPOINTS: list[Bad] = [
     (Entrypoint, "names nothing to run"),
@@ -132,6 +198,16 @@ BAD_ENTRYPOINTS: list[Bad] = [
     (lambda: Entrypoint.from_binary("train", "--fast"), "is of type str"),
     (lambda: Entrypoint.from_binary("train", [b"x"]), "is of type bytes"),  # type: ignore[list-item]
     (lambda: Entrypoint.from_module("a..b"), "no module's name"),
+    (lambda: Entrypoint.from_module(3), "is of type int"),  # type: ignore[arg-type]
+    (lambda: Entrypoint("train"), "Entrypoint.callable_entrypoint: is of type str"),  # type: ignore[arg-type]
+    (lambda: Entrypoint(None, ["train"]), "binary_entrypoint: is of type list"),  # type: ignore[arg-type]
+    (lambda: Entrypoint.from_command(Path("x")), "is of type PosixPath"),  # type: ignore[arg-type]
+    (lambda: Entrypoint.from_command({"a"}), "is of type set"),  # type: ignore[arg-type]
+    (lambda: Entrypoint.from_command([["a"]]), "args\\[0\\]: is of type list"),  # type: ignore[list-item]
+    (lambda: Entrypoint.from_command(["a\ud800"]), "args\\[0\\]: holds a character"),
+    (lambda: Entrypoint.from_callable("main"), "can't be called"),  # type: ignore[arg-type]
+    (lambda: Entrypoint.from_callable(main, (x for x in "a")), "is of type generator"),  # type: ignore[arg-type]
+    (lambda: Entrypoint.from_callable(main, [], [("a", 1)]), "by name"),  # type: ignore[arg-type]
 ]
 ALL_BAD = [*BAD_REQUESTS, *BAD_RESOURCES, *BAD_SURROUNDINGS, *BAD_ENTRYPOINTS]
 
