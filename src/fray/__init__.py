@@ -1,353 +1,41 @@
 """Fray runs the same Python jobs on a laptop and on a Kubernetes cluster.
 
-Every public name stands here and is imported when it is first used (PEP 562), so that `import fray`
-costs next to nothing. Nothing is defined here.
+Every public name is here and is imported when it is first used (PEP 562), so that `import fray` costs next
+to nothing. Nothing is defined here; where names stand is told in `fray.offered_names`.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from fray.offered_names import ERRORS, HOMES, find_offered, list_offered
+
 if TYPE_CHECKING:
-    from fray.cluster.base import Cluster
-    from fray.cluster.current import create_cluster, current_cluster, set_current_cluster
-    from fray.errors import (
-        AcceleratorShapeError,
-        ActorDiedError,
-        ActorExistsError,
-        ActorNotFoundError,
-        AddressError,
-        CallArgumentsError,
-        ClusterSpecError,
-        ClusterUnavailableError,
-        CodeNotFoundError,
-        ConnectionLostError,
-        ContextUnavailableError,
-        FieldError,
-        FrameError,
-        FrameTooLargeError,
-        FrayError,
-        GetTimeoutError,
-        HandshakeError,
-        InvalidJobError,
-        InvalidOptionError,
-        InvalidRequestError,
-        ItemTooLargeError,
-        JobError,
-        JobExistsError,
-        JobFailedError,
-        JobFileError,
-        JobNotFoundError,
-        JobNotRunningError,
-        JobRunningError,
-        JobsFailedError,
-        JobStillRunningError,
-        JobStoppedError,
-        LeaseLostError,
-        LogsNotFoundError,
-        MalformedFrameError,
-        MalformedPayloadError,
-        ObjectLostError,
-        OpenFilesError,
-        OutcomeUnreadableError,
-        OutcomeUploadError,
-        OutputError,
-        PayloadChangedError,
-        PayloadCodeError,
-        PayloadError,
-        PayloadExitError,
-        PayloadMissingError,
-        PayloadPythonError,
-        PayloadStorageError,
-        PayloadTooLargeError,
-        PayloadUnreadableError,
-        PeerUnreachableError,
-        PoolClosedError,
-        PortsExhaustedError,
-        QueueAccessError,
-        QueueAnswerError,
-        QueueArgumentError,
-        QueueFullError,
-        QueueItemError,
-        QueueNotFoundError,
-        QueueNotSharedError,
-        QueueServerError,
-        QueueStorageError,
-        QueueTokenError,
-        QueueUnreachableError,
-        RefusalReason,
-        RemoteTracebackError,
-        RequestError,
-        SequenceError,
-        SerializationError,
-        SettingError,
-        StateDirectoryError,
-        StoreDirectoryError,
-        StoreFullError,
-        SurroundingsError,
-        TaskCancelledError,
-        TaskError,
-        TaskTimeoutError,
-        TransportError,
-        TransportKeyError,
-        TruncatedFrameError,
-        UnknownAcceleratorError,
-        UnknownContextError,
-        UnpicklableExceptionError,
-        UnschedulableError,
-        UnsupportedFeatureError,
-        WaitTimeoutError,
-        WorkerDiedError,
-        WorkerStartError,
-    )
-    from fray.job import (
-        ActorHandle,
-        ActorOptions,
-        ContextStats,
-        GeneratorFuture,
-        JobContext,
-        Lifetime,
-        ObjectRef,
-        SyncContext,
-        TaskOptions,
-        ThreadContext,
-        clear_job_context,
-        create_context,
-        create_job_ctx,
-        fray_default_job_ctx,
-        fray_job_ctx,
-        get_default_job_ctx,
-        get_job_context,
-        set_job_context,
-    )
-    from fray.job_context import ExecutionContext
-    from fray.runtime.identity import Identity, IdentityError, current_identity
-    from fray.types import (
-        BinaryEntrypoint,
-        CallableEntrypoint,
-        CpuConfig,
-        DeviceConfig,
-        DeviceKind,
-        Entrypoint,
-        EnvironmentConfig,
-        GangShape,
-        GpuConfig,
-        JobId,
-        JobInfo,
-        JobRequest,
-        JobStatus,
-        LogLine,
-        MonitoredJob,
-        ResourceConfig,
-        TaskStatus,
-        TpuConfig,
-        create_environment,
-    )
+    from fray.cluster import *  # noqa: F403 - the names are told there, and so with the others
+    from fray.errors import *  # noqa: F403
+    from fray.job import *  # noqa: F403
+    from fray.job_context import ExecutionContext as ExecutionContext
+    from fray.runtime.identity import *  # noqa: F403
 
     __version__: str
 
-__all__ = [
-    "AcceleratorShapeError",
-    "ActorDiedError",
-    "ActorExistsError",
-    "ActorHandle",
-    "ActorNotFoundError",
-    "ActorOptions",
-    "AddressError",
-    "BinaryEntrypoint",
-    "CallArgumentsError",
-    "CallableEntrypoint",
-    "Cluster",
-    "ClusterSpecError",
-    "ClusterUnavailableError",
-    "CodeNotFoundError",
-    "ConnectionLostError",
-    "ContextStats",
-    "ContextUnavailableError",
-    "CpuConfig",
-    "DeviceConfig",
-    "DeviceKind",
-    "Entrypoint",
-    "EnvironmentConfig",
-    "ExecutionContext",
-    "FieldError",
-    "FrameError",
-    "FrameTooLargeError",
-    "FrayError",
-    "GangShape",
-    "GeneratorFuture",
-    "GetTimeoutError",
-    "GpuConfig",
-    "HandshakeError",
-    "Identity",
-    "IdentityError",
-    "InvalidJobError",
-    "InvalidOptionError",
-    "InvalidRequestError",
-    "ItemTooLargeError",
-    "JobContext",
-    "JobError",
-    "JobExistsError",
-    "JobFailedError",
-    "JobFileError",
-    "JobId",
-    "JobInfo",
-    "JobNotFoundError",
-    "JobNotRunningError",
-    "JobRequest",
-    "JobRunningError",
-    "JobStatus",
-    "JobStillRunningError",
-    "JobStoppedError",
-    "JobsFailedError",
-    "LeaseLostError",
-    "Lifetime",
-    "LogLine",
-    "LogsNotFoundError",
-    "MalformedFrameError",
-    "MalformedPayloadError",
-    "MonitoredJob",
-    "ObjectLostError",
-    "ObjectRef",
-    "OpenFilesError",
-    "OutcomeUnreadableError",
-    "OutcomeUploadError",
-    "OutputError",
-    "PayloadChangedError",
-    "PayloadCodeError",
-    "PayloadError",
-    "PayloadExitError",
-    "PayloadMissingError",
-    "PayloadPythonError",
-    "PayloadStorageError",
-    "PayloadTooLargeError",
-    "PayloadUnreadableError",
-    "PeerUnreachableError",
-    "PoolClosedError",
-    "PortsExhaustedError",
-    "QueueAccessError",
-    "QueueAnswerError",
-    "QueueArgumentError",
-    "QueueFullError",
-    "QueueItemError",
-    "QueueNotFoundError",
-    "QueueNotSharedError",
-    "QueueServerError",
-    "QueueStorageError",
-    "QueueTokenError",
-    "QueueUnreachableError",
-    "RefusalReason",
-    "RemoteTracebackError",
-    "RequestError",
-    "ResourceConfig",
-    "SequenceError",
-    "SerializationError",
-    "SettingError",
-    "StateDirectoryError",
-    "StoreDirectoryError",
-    "StoreFullError",
-    "SurroundingsError",
-    "SyncContext",
-    "TaskCancelledError",
-    "TaskError",
-    "TaskOptions",
-    "TaskStatus",
-    "TaskTimeoutError",
-    "ThreadContext",
-    "TpuConfig",
-    "TransportError",
-    "TransportKeyError",
-    "TruncatedFrameError",
-    "UnknownAcceleratorError",
-    "UnknownContextError",
-    "UnpicklableExceptionError",
-    "UnschedulableError",
-    "UnsupportedFeatureError",
-    "WaitTimeoutError",
-    "WorkerDiedError",
-    "WorkerStartError",
-    "__version__",
-    "clear_job_context",
-    "create_cluster",
-    "create_context",
-    "create_environment",
-    "create_job_ctx",
-    "current_cluster",
-    "current_identity",
-    "fray_default_job_ctx",
-    "fray_job_ctx",
-    "get_default_job_ctx",
-    "get_job_context",
-    "set_current_cluster",
-    "set_job_context",
-]
-
-_HOMES = {
-    "fray.cluster.base": frozenset({"Cluster"}),
-    "fray.cluster.current": frozenset({"create_cluster", "current_cluster", "set_current_cluster"}),
-    "fray.job": frozenset(
-        {
-            "ActorHandle",
-            "ActorOptions",
-            "ContextStats",
-            "GeneratorFuture",
-            "JobContext",
-            "Lifetime",
-            "ObjectRef",
-            "SyncContext",
-            "TaskOptions",
-            "ThreadContext",
-            "clear_job_context",
-            "create_context",
-            "create_job_ctx",
-            "fray_default_job_ctx",
-            "fray_job_ctx",
-            "get_default_job_ctx",
-            "get_job_context",
-            "set_job_context",
-        }
-    ),
-    "fray.job_context": frozenset({"ExecutionContext"}),
-    "fray.runtime.identity": frozenset({"Identity", "IdentityError", "current_identity"}),
-    "fray.types": frozenset(
-        {
-            "BinaryEntrypoint",
-            "CallableEntrypoint",
-            "CpuConfig",
-            "DeviceConfig",
-            "DeviceKind",
-            "Entrypoint",
-            "EnvironmentConfig",
-            "GangShape",
-            "GpuConfig",
-            "JobId",
-            "JobInfo",
-            "JobRequest",
-            "JobStatus",
-            "LogLine",
-            "MonitoredJob",
-            "ResourceConfig",
-            "TaskStatus",
-            "TpuConfig",
-            "create_environment",
-        }
-    ),
-}
-"""Where the names stand that are no errors."""
+_HOMES = (*HOMES, ERRORS)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "__version__":
-        value: Any = import_module("importlib.metadata").version("fray")
-    else:
-        module = next((home for home, names in _HOMES.items() if name in names), "fray.errors")
-        value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # else no misspelt name would be told
+
+    def __getattr__(name: str) -> Any:
+        if name == "__all__":
+            value: Any = __dir__()
+        elif name == "__version__":
+            from importlib.metadata import version  # noqa: PLC0415 - takes longer than all the rest
+
+            value = version("fray")
+        else:
+            value = find_offered(__name__, name, _HOMES)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted([*list_offered(_HOMES), "__version__"])

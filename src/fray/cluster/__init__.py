@@ -8,76 +8,25 @@ are first used.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from fray.offered_names import HOMES, find_offered, list_offered
+
 if TYPE_CHECKING:
-    from fray.cluster.base import Cluster
-    from fray.cluster.current import create_cluster, current_cluster, set_current_cluster
-    from fray.types import (
-        BinaryEntrypoint,
-        CallableEntrypoint,
-        CpuConfig,
-        DeviceConfig,
-        DeviceKind,
-        Entrypoint,
-        EnvironmentConfig,
-        GangShape,
-        GpuConfig,
-        JobId,
-        JobInfo,
-        JobRequest,
-        JobStatus,
-        LogLine,
-        MonitoredJob,
-        ResourceConfig,
-        TaskStatus,
-        TpuConfig,
-        create_environment,
-    )
+    from fray.cluster.base import Cluster as Cluster
+    from fray.cluster.current import *  # noqa: F403 - its `__all__` is the list
+    from fray.types import *  # noqa: F403
 
-__all__ = [
-    "BinaryEntrypoint",
-    "CallableEntrypoint",
-    "Cluster",
-    "CpuConfig",
-    "DeviceConfig",
-    "DeviceKind",
-    "Entrypoint",
-    "EnvironmentConfig",
-    "GangShape",
-    "GpuConfig",
-    "JobId",
-    "JobInfo",
-    "JobRequest",
-    "JobStatus",
-    "LogLine",
-    "MonitoredJob",
-    "ResourceConfig",
-    "TaskStatus",
-    "TpuConfig",
-    "create_cluster",
-    "create_environment",
-    "current_cluster",
-    "set_current_cluster",
-]
-
-_HOMES = {
-    "Cluster": "fray.cluster.base",
-    "create_cluster": "fray.cluster.current",
-    "current_cluster": "fray.cluster.current",
-    "set_current_cluster": "fray.cluster.current",
-}
-"""Where the names stand that aren't in `fray.types`."""
+_HOMES = tuple(home for home in HOMES if home.startswith((f"{__name__}.", "fray.types")))
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "fray.types")), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # else no misspelt name would be told
+
+    def __getattr__(name: str) -> Any:
+        value = find_offered(__name__, name, _HOMES)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return list_offered(_HOMES)

@@ -11,7 +11,9 @@ import pytest
 
 import fray
 from fray import errors
+from fray.offered_names import HOMES
 
+WHOLE = ("fray.cluster.current", "fray.job", "fray.runtime.identity", "fray.types")
 HEAVY = ("pydantic", "pydantic_core", "rich", "yaml", "kubernetes", "typer", "asyncio", "jax")
 
 
@@ -43,6 +45,24 @@ def test_every_public_name_can_be_imported() -> None:
 
 def test_every_error_is_public() -> None:
     assert set(errors.__all__) <= set(fray.__all__)
+
+
+@pytest.mark.parametrize("home", HOMES)
+def test_each_home_has_the_names_that_are_told_of_it(home: str) -> None:
+    known = importlib.import_module(home).__all__
+    offered = HOMES[home]
+    assert sorted(set(offered)) == list(offered)
+    assert set(offered) <= set(known)
+    if home in WHOLE:
+        assert set(offered) == set(known), "type checkers are told all of them"
+
+
+def test_a_name_that_is_not_there_imports_nothing() -> None:
+    """The pickle module asks all others for the names of functions that don't tell theirs."""
+    asked = "hasattr(fray, 'nonsense') or hasattr(fray.cluster, 'nonsense')"
+    program = f"import sys, fray, fray.cluster; before = set(sys.modules); assert not ({asked})"
+    check = "; assert set(sys.modules) == before, set(sys.modules) - before"
+    subprocess.run([sys.executable, "-c", program + check], check=True)
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

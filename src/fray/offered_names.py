@@ -1,0 +1,94 @@
+"""The names that packages offer and import when they are first used (PEP 562), each told once.
+
+An attribute that isn't offered must import nothing: pickle and cloudpickle ask every module for theirs.
+Errors are told by `fray.errors` itself, which needs the standard library only. Nothing is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final
+
+__all__ = ["HOMES", "find_offered", "list_offered"]
+
+ERRORS: Final = "fray.errors"
+HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "fray.cluster.base": ("Cluster",),
+        "fray.cluster.current": ("create_cluster", "current_cluster", "set_current_cluster"),
+        "fray.job": (
+            "ActorHandle",
+            "ActorMethod",
+            "ActorOptions",
+            "ContextStats",
+            "GeneratorFuture",
+            "JobContext",
+            "Lifetime",
+            "ObjectRef",
+            "SyncContext",
+            "TaskOptions",
+            "ThreadContext",
+            "clear_job_context",
+            "create_context",
+            "create_job_ctx",
+            "fray_default_job_ctx",
+            "fray_job_ctx",
+            "get_default_job_ctx",
+            "get_job_context",
+            "set_job_context",
+        ),
+        "fray.job_context": ("ExecutionContext",),
+        "fray.runtime.identity": ("Identity", "IdentityError", "current_identity"),
+        "fray.types": (
+            "BinaryEntrypoint",
+            "CallableEntrypoint",
+            "CpuConfig",
+            "DeviceConfig",
+            "DeviceKind",
+            "Entrypoint",
+            "EnvironmentConfig",
+            "GangShape",
+            "GpuConfig",
+            "JobId",
+            "JobInfo",
+            "JobRequest",
+            "JobStatus",
+            "LogLine",
+            "MonitoredJob",
+            "ResourceConfig",
+            "TaskStatus",
+            "TpuConfig",
+            "create_environment",
+        ),
+    }
+)
+"""Where each public name stands that is no error."""
+
+
+def find_offered(package: str, name: str, homes: tuple[str, ...]) -> Any:
+    """Return what a package offers under a name, for its `__getattr__`.
+
+    `homes` are the modules that it offers the names of.
+
+    Raises `AttributeError`.
+    """
+    for home in homes:
+        if name in HOMES.get(home, ()) or (home == ERRORS and _may_be_error(name)):
+            return getattr(import_module(home), name)
+    if name == "__all__":
+        return list_offered(homes)
+    raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+
+def list_offered(homes: tuple[str, ...]) -> list[str]:
+    """Return the names that a package with these homes offers, sorted."""
+    names = [name for home in homes for name in HOMES.get(home, ())]
+    if ERRORS in homes:
+        names += import_module(ERRORS).__all__
+    return sorted(names)
+
+
+def _may_be_error(name: str) -> bool:
+    return name.endswith("Error") or name == "RefusalReason"
