@@ -16,8 +16,10 @@ _WORDS = frozenset(
     | {"pat", "pwd", "secret", "secrets", "sig", "signature", "token"}
 )
 _SCHEME = r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30})://"
-_PASSWORD = re.compile(_SCHEME + r"(?P<user>[^/?#\s:@\[]*:(?!\d+(?:[/?#\s]|$))\S*)@")
+_PASSWORD = re.compile(_SCHEME + r"(?P<user>[^/?#\s:@\[]*:(?!\d+(?:[/?#\s]|$)|\$\{\w+\}@)\S*)@")
 """A colon that begins no port, then anything up to the last @: passwords are written with / and @ in them."""
+_REFERENCE = re.compile(r"(?:[^:@]*:)?\$\{\w+\}")
+"""A variable's name in the place of a secret, as in requirements files."""
 _USER = re.compile(_SCHEME + r"(?P<user>[^/?#\s]*)@")
 _PARAMETER = re.compile(r"(?<=[?&;])([A-Za-z0-9_.-]+)=")
 """Of a query (`?sig=...`), or of a connection string (`;AccountKey=...`)."""
@@ -29,7 +31,7 @@ def redacted(text: str) -> str:
     """Return a text fit to be shown: with `***` for the credentials of URLs and connection strings in it.
 
     A user's name alone stays, since it opens nothing (`abfs://container@account`), but for HTTP, where
-    tokens are given so.
+    tokens are given so. References to variables (`https://${TOKEN}@host`) stay too.
     """
     text = _PASSWORD.sub(rf"\g<scheme>://{HIDDEN}@", text)
     text = _USER.sub(_without_token, text)
@@ -47,7 +49,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def _without_token(found: re.Match[str]) -> str:
-    token = found["scheme"].lower().endswith(("http", "https"))
+    token = found["scheme"].lower().endswith(("http", "https")) and not _REFERENCE.fullmatch(found["user"])
     return f"{found['scheme']}://{HIDDEN}@" if token else found[0]
 
 

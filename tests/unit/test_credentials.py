@@ -25,6 +25,8 @@ from fray.credentials import holds_credentials, is_secret_name, redacted
         ("az://box/x?sv=1&sig=s3cret&se=2", "az://box/x?sv=1&sig=***&se=2"),
         ("https://h/x?X-Amz-Signature=s3cret", "https://h/x?X-Amz-Signature=***"),
         ("AccountName=me;AccountKey=s3cret==;Suffix=x", "AccountName=me;AccountKey=***;Suffix=x"),
+        ("https://${TOKEN}x@host/a", "https://***@host/a"),
+        ("https://me:${TOKEN}x@host/a", "https://***@host/a"),
         ("'s3://a:b@c' is no URL", "'s3://***@c' is no URL"),
     ],
 )
@@ -49,6 +51,8 @@ def test_credentials_are_hidden(text: str, shown: str) -> None:
         "gcr.io/p/i@sha256:00",
         "k8s?service_account=fray-job&staging=gs://b",
         "a@b.example: see https://host/x",
+        "git+https://${TOKEN}@host/a@v1",
+        "git+https://oauth2:${TOKEN}@host/a@v1",
         "",
     ],
 )

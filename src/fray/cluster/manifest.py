@@ -176,11 +176,18 @@ def _check_whole(request: JobRequest, uploads: Uploads) -> None:
 
 
 def _check_secrets(environment: EnvironmentConfig, confidential: Mapping[str, str]) -> None:
-    """Check what the FrayJob only names, so that its own rules can't: pods would wait for it in vain."""
+    """Check what is secret, or in Secrets, which the FrayJob's own rules can't."""
     for index, name in enumerate(environment.secrets):
         if not re.fullmatch(OBJECT_NAME_PATTERN, name, re.ASCII):
             remedy = "Names of Secrets are lower case letters, digits, '-' and '.', such as 'wandb'."
             raise InvalidRequestError(f"EnvironmentConfig.secrets[{index}]", f"is {name!r}", remedy)
+    for index, package in enumerate(environment.pip_packages):
+        if holds_credentials(package):
+            remedy = "Name a variable in its place, as ${GIT_TOKEN}, and give that in env_vars or secrets."
+            where = f"EnvironmentConfig.pip_packages[{index}]"
+            raise InvalidRequestError(
+                where, "holds a password or a token, which the FrayJob would show", remedy
+            )
     remedy = "Put it into a file: a Secret takes 1 MB in all, and a process 128 KiB in one variable."
     for name, value in confidential.items():
         if len(value.encode()) > MOST_OF_A_VARIABLE:

@@ -343,6 +343,13 @@ def test_a_cluster_that_cannot_be_used_gets_no_job(cluster: ClusterSpec) -> None
         build(cluster)
 
 
+def test_a_package_may_name_a_variable_that_holds_its_token() -> None:
+    package = "demo @ git+https://oauth2:${GIT_TOKEN}@gitlab.com/x@v1"
+    built = build(**having(pip_packages=[package], env_vars={"GIT_TOKEN": "s3cret"}))
+    assert built.manifest["spec"]["environment"]["pipPackages"] == [package]
+    assert "s3cret" not in json.dumps(built.manifest)
+
+
 def test_gpus_have_gkes_names() -> None:
     resources = ResourceConfig(device=GpuConfig("A100-80G", 4))
     assert spec_of(resources=resources)["resources"]["gpu"] == {"type": "nvidia-a100-80gb", "count": 4}
@@ -409,6 +416,11 @@ def test_who_the_parent_is(variables: dict[str, str], expected: Parent | None) -
         ({"queue": "a", "priority_class": "High"}, InvalidJobError, "spec.queue.priorityClass"),
         ({"queue": "a" * 254}, InvalidJobError, "spec.queue.name"),
         (having(secrets=["A_B"]), InvalidRequestError, "secrets\\[0\\]: is 'A_B'\nNames of Secrets"),
+        (
+            having(pip_packages=["a", "git+https://s3cret@h/x"]),
+            InvalidRequestError,
+            "packages\\[1\\]: holds a",
+        ),
         (having(pip_packages=["a" * 2000]), InvalidJobError, "pipPackages\\[0\\]"),
         (having(pip_packages=["a"] * 300), InvalidJobError, "pipPackages: must have at most 256"),
         (having(setup=["a" * 70_000]), InvalidJobError, "setup\\[0\\]"),
@@ -428,4 +440,5 @@ def test_what_a_cluster_would_refuse_is_refused_here(
 ) -> None:
     with pytest.raises(kind, match=told) as caught:
         build(**parts)
+    assert "s3cret" not in str(caught.value)
     assert caught.value.next_step
