@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -28,6 +29,9 @@ from fray_operator.settings import OperatorSettings
 
 __all__ = ["FrayJobWatch"]
 
+LISTING_SECONDS = 5.0
+"""After how long without a listed job the next one is of another list. A slow list may count as several."""
+
 
 class FrayJobWatch:
     """Runs kopf, and puts what it sees into the store and its key on the queue."""
@@ -44,6 +48,7 @@ class FrayJobWatch:
         self._claim_signals = claim_signals
         self._loop = asyncio.get_running_loop()
         self._heard_at: float | None = None
+        self._listed_at = -math.inf
         self.begun = asyncio.Event()
         """Set once kopf has asked the server for FrayJobs."""
         self._registry = kopf.OperatorRegistry()
@@ -82,6 +87,8 @@ class FrayJobWatch:
         manifest = dict(event["object"])
         metadata = manifest["metadata"]
         key = metadata["namespace"], metadata["name"]
+        if event["type"] is None:
+            self._note_listing()
         if event["type"] == "DELETED":
             self._jobs.discard(key, uid=metadata["uid"])
             self._queue.forget(key)
@@ -96,6 +103,13 @@ class FrayJobWatch:
         if account is None:
             return kopf.login_with_kubeconfig(**kwargs)
         return replace(account, server=self._settings.api_server or account.server)
+
+    def _note_listing(self) -> None:
+        """Take note of a job that was listed; others that come soon after it are of the same list."""
+        now = self._loop.time()
+        if now >= self._listed_at + LISTING_SECONDS:
+            self._jobs.note_listing()
+        self._listed_at = now
 
     def _hear(self) -> None:
         self._heard_at = self._loop.time()

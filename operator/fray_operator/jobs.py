@@ -47,6 +47,8 @@ class JobStore:
         self._parents: dict[JobKey, SharedAnswer[ParentState | None]] = {}
         self._readers: list[set[str]] = []
         """The uids of jobs that were dropped since, for each reading that goes on."""
+        self.listings = 0
+        """How often the watch has begun to list all jobs."""
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -98,21 +100,40 @@ class JobStore:
             self._children.setdefault((key[0], parent), set()).add(key)
         return True
 
-    async def learn(self, manifests: AsyncIterator[Manifest]) -> None:
-        """Keep what is read of jobs before any watch told of them.
+    def note_listing(self) -> None:
+        """Take note that the watch lists all jobs, and will never tell of those that are missing.
 
-        Not of those that have finished, or were deleted, while it was read: it may be older than that, and
-        no event would come any more to say so.
+        Whoever acts, or doesn't, because of another job must look again.
+        """
+        self.listings += 1
+        self._parents.clear()
+        for parent, children in list(self._children.items()):
+            for key in (parent, *children):
+                self._on_kin(key)
+
+    async def learn(self, namespace: str, manifests: AsyncIterator[Manifest]) -> None:
+        """Keep what is read of all jobs of a namespace, before any watch told of them; drop what is missing.
+
+        Nothing is kept of those that have finished, or were deleted, while it was read: it may be older than
+        that, and no event would come any more to say so.
         """
         dropped: set[str] = set()
+        known = {key: body["metadata"]["uid"] for key, body in self._jobs.items() if key[0] == namespace}
         self._readers.append(dropped)
         try:
             async for manifest in manifests:
                 metadata = manifest["metadata"]
+                key = metadata["namespace"], metadata["name"]
+                if known.get(key) == metadata["uid"]:
+                    del known[key]
                 if metadata["uid"] not in dropped and self.put(manifest):
-                    self._on_kin((metadata["namespace"], metadata["name"]))
+                    self._on_kin(key)
         finally:
             self._readers.remove(dropped)
+        for key, uid in known.items():
+            if uid not in dropped:
+                self.discard(key, uid=uid)
+                self._on_kin(key)
 
     def update(self, manifest: Manifest) -> bool:
         """Keep the answer to our own write; return False when the job was dropped meanwhile.

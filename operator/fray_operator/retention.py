@@ -8,7 +8,6 @@ looked at once, then when its time comes, and when it is changed.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterable
 from datetime import datetime
 
@@ -18,11 +17,11 @@ from fray.plan.pod_observation import is_ending
 from fray.plan.status import is_finished
 from fray.wire.frayjob import FrayJob
 from fray_operator.act import Actor
+from fray_operator.census import Census
 from fray_operator.informer import JobKey
 from fray_operator.jobs import JobStore
 from fray_operator.observe import Observer
 from fray_operator.ownership import is_jobset_of, is_owned, read_attempt_label
-from fray_operator.shared_answer import SharedAnswer
 
 __all__ = ["KEPT_JOBSETS", "Retention", "find_expendable"]
 
@@ -63,10 +62,9 @@ def find_expendable(job: FrayJob, jobsets: Iterable[Manifest]) -> list[Manifest]
 class Retention:
     """Deletes what is too old to be kept."""
 
-    def __init__(self, jobs: JobStore, observer: Observer, actor: Actor) -> None:
-        self._jobs, self._observer, self._actor = jobs, observer, actor
+    def __init__(self, jobs: JobStore, census: Census, observer: Observer, actor: Actor) -> None:
+        self._jobs, self._census, self._observer, self._actor = jobs, census, observer, actor
         self._removed: dict[JobKey, set[str]] = {}
-        self._read: dict[str, SharedAnswer[None]] = {}
 
     async def remove_old_attempts(self, key: JobKey, job: FrayJob) -> None:
         """Delete the JobSets of all but the last attempts of a job; each once, for the cache is behind."""
@@ -94,7 +92,7 @@ class Retention:
             left = max(left, ORDER_SECONDS)
         if left > 0:
             return left + EARLY_SECONDS
-        await self._know_all(key[0])
+        await self._census.know_all(key[0])
         if self._jobs.get_finished(key) is not finished or self._jobs.has_children(key):
             return None  # there will be an event
         try:
@@ -105,12 +103,3 @@ class Retention:
         logger.info("deleted: spec.ttlSecondsAfterFinished is over")
         self._jobs.forget_finished(key, uid=finished.uid)
         return None
-
-    async def _know_all(self, namespace: str) -> None:
-        """Know all jobs of a namespace: kopf doesn't say when it has told of all there were at the start."""
-        if namespace not in self._read:
-            self._read[namespace] = SharedAnswer(lambda: self._read_all(namespace), seconds=math.inf)
-        await self._read[namespace].get()
-
-    async def _read_all(self, namespace: str) -> None:
-        await self._jobs.learn(self._observer.list_jobs(namespace))

@@ -275,7 +275,7 @@ def test_what_was_read_is_worked_on_unless_it_is_known(store: JobStore, told: To
         yield child(1)
 
     store.put(manifest(10))
-    asyncio.run(store.learn(read()))
+    asyncio.run(store.learn("default", read()))
     assert told == [CHILD]
 
 

@@ -7,12 +7,14 @@ and started again. Nothing plays other controllers: a test does what they would.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fray.kube.api import Manifest
+from fray.kube.errors import ExpiredError
 from fray.kube.resources import FRAYJOBS, JOBSETS, LEASES, PODS
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray_operator.act import Actor
@@ -43,6 +45,8 @@ class WatchedLife:
         self._begun = datetime.now(UTC)
         self._tasks: list[asyncio.Task[None]] = []
         self.jobs = JobStore()
+        self.on_event: Handle | None = None
+        """What is told of FrayJobs; a test may stand between."""
 
     def now(self) -> datetime:
         """Return the operator's time."""
@@ -63,7 +67,8 @@ class WatchedLife:
         policy = RetryPolicy(10, 360)
         reconciler = Reconciler(jobs, observer, actor, metrics, policy=policy, clock=self.now)
         watch = FrayJobWatch(jobs, queue, OperatorSettings(), claim_signals=lambda: None)
-        parts = [jobsets.run(), pods.run(), self._feed(watch._on_event)]
+        self.on_event = watch._on_event
+        parts = [jobsets.run(), pods.run(), self._feed(self._tell)]
         parts += [work(queue, reconciler, jobs, metrics) for _ in range(2)]
         self._tasks = [asyncio.create_task(part) for part in parts]
 
@@ -98,6 +103,13 @@ class WatchedLife:
         status = {**time, "conditions": conditions, **status}
         self.server.store(FRAYJOBS, {**self.require(name), "status": status})
 
+    def miss(self, *events: Callable[[], Any]) -> None:
+        """Have all this happen while no watch sees it, and be too old for any watch to be told of."""
+        self.server.end_watches()
+        for happens in events:
+            happens()
+        self.server.compact()
+
     def find(self, name: str) -> Manifest | None:
         """Return a FrayJob; None when it is gone, or goes as soon as all it owns is gone."""
         body = self.server.find(FRAYJOBS, name)
@@ -124,13 +136,22 @@ class WatchedLife:
         self.server.calls.clear()
         return counted
 
+    async def _tell(self, event: dict[str, Any]) -> None:
+        assert self.on_event is not None
+        await self.on_event(event)
+
     async def _feed(self, handle: Handle) -> None:
-        async for page in self.api.list_pages(FRAYJOBS):
-            for item in page.items:
-                await handle({"type": None, "object": item})
-            version = page.resource_version
-        async for event in self.api.watch(FRAYJOBS, resource_version=version):
-            await handle({"type": event.type, "object": event.object})
+        while True:
+            async for page in self.api.list_pages(FRAYJOBS):
+                for item in page.items:
+                    await handle({"type": None, "object": item})
+                version = page.resource_version
+            with contextlib.suppress(ExpiredError):
+                while True:
+                    async for event in self.api.watch(FRAYJOBS, resource_version=version):
+                        version = event.object["metadata"]["resourceVersion"]
+                        if event.type != "BOOKMARK":
+                            await handle({"type": event.type, "object": event.object})
 
 
 def live(story: Callable[[WatchedLife], Awaitable[None]]) -> None:
