@@ -22,7 +22,7 @@ from fray.kube.client import (
     WATCH_SILENCE_SECONDS,
 )
 from fray.vocabulary import FRAYJOB_PLURAL, GROUP, VERSION
-from fray_operator.informer import JobKey
+from fray_operator.informer import PAGE, JobKey
 from fray_operator.jobs import JobStore
 from fray_operator.queue import WorkQueue
 from fray_operator.settings import OperatorSettings
@@ -133,7 +133,10 @@ def _build_settings(*, on_request: Callable[[], None]) -> kopf.OperatorSettings:
     # Each object seen has a task for so long; thousands arrive at once when the process starts.
     settings.queueing.idle_timeout = 1.0
     # Otherwise all finished jobs of a cluster are in memory at once when the process starts.
-    settings.watching.chunk_size = 500
+    settings.watching.chunk_size = PAGE
+    # Nobody asks what has changed about a job, and to find out costs as much as all else about an event.
+    settings.persistence.diffbase_storage = _NoDiffs()
+    settings.persistence.progress_storage = _NoProgress()
     # At the end nothing is worked on any more: what is left of kopf's events needs no time.
     settings.queueing.exit_timeout = 0.2
     # kopf would kill the whole process some time after its end; in tests it isn't the whole process.
@@ -143,3 +146,35 @@ def _build_settings(*, on_request: Callable[[], None]) -> kopf.OperatorSettings:
     settings.watching.client_timeout = WATCH_SECONDS + WATCH_GRACE_SECONDS
     settings.watching.inactivity_timeout = WATCH_SILENCE_SECONDS
     return settings
+
+
+class _NoDiffs(kopf.DiffBaseStorage):
+    """Takes nothing of an object to compare it by: kopf would copy all of it at each event."""
+
+    def build(self, **_: Any) -> Any:
+        return {}
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        return None
+
+
+class _NoProgress(kopf.ProgressStorage):
+    """Keeps nothing of the progress of handlers: it is told of those of changes only."""
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        return None
+
+    def purge(self, **_: Any) -> None:
+        return None
+
+    def touch(self, **_: Any) -> None:
+        return None
+
+    def clear(self, *, essence: Any) -> Any:
+        return essence

@@ -1,13 +1,15 @@
 """A cache of labelled objects, kept by list and watch: JobSets and pods that belong to FrayJobs.
 
 kopf keeps something of every object that it sees, so it watches only Fray's own kinds. Objects are
-trimmed before they are kept. Each change puts its FrayJob's key on the queue; what the change means is
-nobody's business here.
+trimmed before they are kept, and kept as text: as Python objects they take four times as much memory, and
+those of finished jobs are there by the thousand without ever being asked for. Each change puts its FrayJob's
+key on the queue; what the change means is nobody's business here.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import random
 from collections import defaultdict
@@ -19,13 +21,15 @@ from fray.kube.errors import ApiError, ExpiredError, UnreachableError
 from fray.kube.resources import Resource
 from fray.vocabulary import FRAYJOB_KIND, LABEL_JOB
 
-__all__ = ["Informer", "JobKey", "trim_jobset", "trim_pod"]
+__all__ = ["PAGE", "Informer", "JobKey", "trim_jobset", "trim_pod"]
 
 logger = logging.getLogger(__name__)
 
 JobKey = tuple[str, str]
 """Namespace and name of a FrayJob."""
 
+PAGE = 100
+"""Objects to a page of a list. What one takes while it is read, the process doesn't give back."""
 RETRY_CAP_SECONDS = 30.0
 SHORT_WATCH_SECONDS = 1.0
 """A watch that ends sooner was not ended by the server's timeout."""
@@ -47,7 +51,7 @@ class Informer:
     ) -> None:
         self._api, self._resource, self._namespace = api, resource, namespace
         self._on_change, self._trim = on_change, trim
-        self._objects: dict[_Place, Manifest] = {}
+        self._texts: dict[_Place, bytes] = {}
         self._by_job: defaultdict[JobKey, set[_Place]] = defaultdict(set)
         self._loop = asyncio.get_running_loop()
         self._heard_at: float | None = None
@@ -61,18 +65,19 @@ class Informer:
 
     def get(self, namespace: str, name: str) -> Manifest | None:
         """Return an object, or None."""
-        return self._objects.get((namespace, name))
+        text = self._texts.get((namespace, name))
+        return None if text is None else _unpack(text)
 
     def of_job(self, key: JobKey) -> list[Manifest]:
         """Return all objects that belong to a FrayJob, by name: what is told must not depend on chance."""
-        return [self._objects[place] for place in sorted(self._by_job.get(key, ()))]
+        return [_unpack(self._texts[place]) for place in sorted(self._by_job.get(key, ()))]
 
     def remember(self, manifest: Manifest) -> None:
         """Keep an object that was just written or read, so that the next look sees it before the watch does.
 
         One without the label, whom somebody took it from, is known by its owner, and no watch tells of it.
         """
-        known = self._objects.get(_place(manifest))
+        known = self.get(*_place(manifest))
         # The watch may have told of a later change before the answer to the write came.
         if _job_name(manifest) is not None and not (known is not None and _is_newer(known, manifest)):
             self._store(manifest)
@@ -104,9 +109,11 @@ class Informer:
 
     async def _list(self) -> str:
         # What is written while the list is read may be missing from it, and is not gone.
-        known, seen = set(self._objects), set[_Place]()
+        known, seen = set(self._texts), set[_Place]()
         version = ""
-        async for page in self._api.list_pages(self._resource, namespace=self._namespace, labels=LABEL_JOB):
+        async for page in self._api.list_pages(
+            self._resource, namespace=self._namespace, labels=LABEL_JOB, limit=PAGE
+        ):
             for item in page.items:
                 seen.add(self._store(item))
             version = page.resource_version
@@ -143,10 +150,10 @@ class Informer:
 
     def _store(self, manifest: Manifest) -> _Place:
         place, key = _place(manifest), _job_key(manifest)
-        known = self._objects.get(place)
-        if known is not None and _job_key(known) != key:
+        known = self._texts.get(place)
+        if known is not None and _job_key(_unpack(known)) != key:
             self._forget(place)  # somebody gave it to another job
-        kept = self._objects[place] = self._trim(manifest)
+        kept = self._texts[place] = _pack(self._trim(manifest))
         self._by_job[key].add(place)
         if kept != known:
             # Else nothing is new: a pass that reads what it knows must not be the cause of the next one.
@@ -155,16 +162,26 @@ class Informer:
 
     def _forget(self, place: _Place, *, uid: str | None = None) -> None:
         """Drop the object of this place; with a uid only that one, for a newer one may be there already."""
-        manifest = self._objects.get(place)
+        manifest = self.get(*place)
         if manifest is None or uid not in (None, manifest["metadata"]["uid"]):
             return
-        del self._objects[place]
+        del self._texts[place]
         key = _job_key(manifest)
         places = self._by_job[key]
         places.discard(place)
         if not places:
             del self._by_job[key]
         self._on_change(key)
+
+
+def _pack(manifest: Manifest) -> bytes:
+    """Return an object as text, the same for the same object."""
+    return json.dumps(manifest, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _unpack(text: bytes) -> Manifest:
+    manifest: Manifest = json.loads(text)
+    return manifest
 
 
 def _is_newer(manifest: Manifest, other: Manifest) -> bool:

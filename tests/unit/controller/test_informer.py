@@ -133,6 +133,25 @@ def test_a_list_fills_the_cache_page_by_page_and_tells_each_job() -> None:
     assert script.calls == [("LIST", 0.0, LABEL_JOB), ("WATCH", 0.0, "7")]
 
 
+def test_what_is_done_to_an_object_that_was_handed_out_stays_there() -> None:
+    def check(informer: Informer, _told: list[JobKey]) -> None:
+        for found in (informer.get("default", "a"), *informer.of_job(TRAIN)):
+            assert found is not None
+            found["metadata"]["labels"].clear()
+        assert informer.of_job(TRAIN) == [informer.get("default", "a")] == [pod("a")]
+
+    follow(Script([[pod("a")]]), check)
+
+
+def test_an_object_whose_fields_come_in_another_order_is_no_news() -> None:
+    reversed_pod = {"metadata": dict(reversed(pod("a")["metadata"].items()))}
+
+    def check(_informer: Informer, told: list[JobKey]) -> None:
+        assert told == [TRAIN]
+
+    follow(Script([[pod("a")]], [event("MODIFIED", reversed_pod), 2000.0]), check)
+
+
 def test_it_is_not_synced_before_the_first_list_was_read_whole() -> None:
     script = Script([[pod("a")], lost()])
 
