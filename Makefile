@@ -57,8 +57,8 @@ local: setup
 e2e: setup ## scenarios on a real cluster of this machine, which it starts (root; about 15 minutes)
 	$(PYTEST) e2e
 
-scale: setup ## 500 FrayJobs against the same JobSets created directly, on fake nodes; prints JSON
-	$(BIN)/python -m e2e.scale
+scale: setup ## 500 FrayJobs against the same JobSets, restarts of the operator over thousands; prints JSON; PARTS=
+	$(BIN)/python -m e2e.scale $(PARTS)
 
 bench: setup ## the worker pool beside Ray, Dask and ProcessPoolExecutor; prints a table
 	$(BIN)/python tools/peers.py

@@ -1,5 +1,7 @@
-"""What Fray costs on top of JobSet, measured on nodes that KWOK imitates.
+"""Fray with many FrayJobs, measured on nodes that KWOK imitates.
 
-`workload` says what is run, `counters` reads what the operator needed for it, `measure` runs and times it,
-`__main__` prints it as JSON. Figures are printed, never judged: machines differ.
+`throughput` compares FrayJobs with JobSets: `workload` says what is run, `measure` runs and times it.
+`restart` measures the operator's start over thousands of jobs: `copies` says what they are, `population`
+writes them. `counters` reads what the operator needed, `__main__` prints all of it as JSON. Figures are
+printed, never judged: machines differ.
 """

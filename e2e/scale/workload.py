@@ -11,7 +11,7 @@ from fray.plan.settings import PlanSettings
 from fray.vocabulary import API_VERSION, FRAYJOB_KIND
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["build_frayjob", "build_jobset"]
+__all__ = ["RUNS_ON", "build_frayjob", "build_jobset"]
 
 _PLACEMENT = {
     "nodeSelector": {"fray.test/fake": "true"},
@@ -19,8 +19,12 @@ _PLACEMENT = {
 }
 
 
-def build_frayjob(name: str) -> dict[str, Any]:
-    """A job of one pod, on fake nodes only."""
+RUNS_ON = {"metadata": {"annotations": {"pod-complete.stage.kwok.x-k8s.io/delay": "24h"}}}
+"""Overlay on the pods of a job that doesn't end."""
+
+
+def build_frayjob(name: str, **spec: Any) -> dict[str, Any]:
+    """A job of one pod, on fake nodes only; `spec` are further fields of its spec."""
     return {
         "apiVersion": API_VERSION,
         "kind": FRAYJOB_KIND,
@@ -29,6 +33,7 @@ def build_frayjob(name: str) -> dict[str, Any]:
             "entrypoint": {"command": ["true"]},
             "environment": {"image": BUSYBOX_IMAGE},
             "placement": _PLACEMENT,
+            **spec,
         },
     }
 

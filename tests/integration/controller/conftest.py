@@ -17,6 +17,7 @@ import yaml
 from e2e.cluster.api import Api
 from e2e.cluster.build import module_source
 from e2e.cluster.controlplane import ControlPlane
+from e2e.cluster.keep_alive import KeepAliveApi
 from e2e.cluster.kubeconfig import build_kubeconfig, write_kubeconfig
 from e2e.faulty_proxy import FaultyProxy
 from fray.plan.jobset import build_attempt
@@ -24,7 +25,6 @@ from fray.plan.settings import PlanSettings
 from fray.wire.frayjob import FrayJob
 from fray_operator.settings import OperatorSettings
 from tests.integration.controller.hands import Hands
-from tests.integration.controller.keep_alive import KeepAliveApi
 from tests.integration.controller.operator_subprocess import reserved_port
 from tests.integration.controller.operator_thread import OperatorThread, run_operator
 from tests.integration.frayjobs import CRD_COLLECTION, await_served
@@ -39,8 +39,7 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def admin(control_plane: ControlPlane, api: Api) -> Iterator[KeepAliveApi]:
     """The administrator of an API server that has the CRDs of Fray and JobSet."""
-    endpoint = control_plane.endpoint
-    client = KeepAliveApi(endpoint.url, authority=endpoint.authority, token=endpoint.token)
+    client = KeepAliveApi(control_plane.api())
     path = module_source("jobset") / "charts/jobset/crds/jobset.x-k8s.io_jobsets.yaml"
     crd = yaml.safe_load(path.read_text(encoding="utf-8"))
     created = client.post(CRD_COLLECTION, crd)

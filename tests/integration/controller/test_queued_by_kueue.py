@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from e2e.cluster.build import module_source
+from e2e.cluster.keep_alive import KeepAliveApi
 from fray.kube.resources import WORKLOADS
 from fray_operator import observe, workloads
 from tests.integration.controller.conftest import SettingsFor
 from tests.integration.controller.hands import Hands, Manifest, condition, now
-from tests.integration.controller.keep_alive import KeepAliveApi
 from tests.integration.controller.operator_thread import OperatorThread, run_operator
 from tests.integration.controller.test_transitions import attempt_of, await_deletion
 from tests.integration.frayjobs import CRD_COLLECTION, await_served

@@ -1,4 +1,4 @@
-"""The plain client on one kept connection: tests that play a whole cluster send thousands of requests."""
+"""The plain client on one kept connection: who plays a whole cluster sends thousands of requests."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ __all__ = ["KeepAliveApi"]
 
 
 class KeepAliveApi(Api):
-    """Like `Api`, for one thread at a time: requests of several threads wait for each other."""
+    """Like the client that it is made from, for one thread at a time: others wait for each other."""
 
-    def __init__(self, url: str, *, authority: bytes, token: str) -> None:
-        super().__init__(url, authority=authority, token=token)
+    def __init__(self, api: Api) -> None:
+        # All that a client is, but not its connections: it has none between two requests.
+        self.__dict__.update(vars(api))
         self._connection: http.client.HTTPSConnection | None = None
         self._lock = threading.Lock()
 

@@ -1,0 +1,78 @@
+"""Fill a namespace with copies of one job, thousands that live or that have finished, and empty it again.
+
+What a copy is made of is said in `copies`; here it is written, by several connections at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from e2e.cluster.api import Api, ApiError, Response
+from e2e.cluster.command import await_condition
+from e2e.cluster.keep_alive import KeepAliveApi
+from e2e.scale.copies import Copy, Original, build_job
+from fray.vocabulary import API_VERSION, FRAYJOB_PLURAL, JOBSET_API_VERSION
+
+__all__ = ["empty", "populate"]
+
+CLIENTS = 6
+PAGE = 500
+EMPTY_SECONDS = 600.0
+
+
+def populate(api: Api, original: Original, names: Sequence[str], *, nodes: Sequence[str]) -> None:
+    """Write a copy of `original` under each name, its pods spread over `nodes`, statuses included.
+
+    Raises ApiError.
+    """
+    own = threading.local()
+
+    def write(name: str, node: str) -> None:
+        if not hasattr(own, "api"):
+            own.api = KeepAliveApi(api)
+        _write(own.api, original, name, node=node)
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        list(pool.map(write, names, itertools.cycle(nodes)))
+
+
+def empty(api: Api, collection: str) -> None:
+    """Delete all objects of a collection, and return once none is left. Raises ApiError, NotReadyError."""
+    options = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
+
+    def is_empty() -> bool:
+        # In parts: a request may take a minute at most, and thousands of deletions take longer.
+        _require(api.request("DELETE", collection, options, query={"limit": str(PAGE)}))
+        return not _require(api.get(collection, limit="1")).body["items"]
+
+    await_condition(f"{collection} is empty", is_empty, timeout=EMPTY_SECONDS)
+
+
+def _write(api: Api, original: Original, name: str, *, node: str) -> None:
+    namespace = original.job["metadata"]["namespace"]
+    jobs = f"/apis/{API_VERSION}/namespaces/{namespace}/{FRAYJOB_PLURAL}"
+    jobsets = f"/apis/{JOBSET_API_VERSION}/namespaces/{namespace}/jobsets"
+    copy = Copy(original, _require(api.post(jobs, build_job(original, name))).body)
+    jobset = _create(api, jobsets, copy.build_jobset())
+    _create(api, f"/api/v1/namespaces/{namespace}/pods", copy.build_pod(jobset, node=node))
+    # Last: an attempt runs only once its pod is there.
+    _require(api.merge(f"{jobs}/{name}/status", {"status": copy.build_status()}))
+
+
+def _create(api: Api, collection: str, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Create an object and then its status, which the server takes separately; returns the object."""
+    created: Mapping[str, Any] = _require(api.post(collection, manifest)).body
+    if "status" in manifest:
+        path = f"{collection}/{manifest['metadata']['name']}/status"
+        _require(api.merge(path, {"status": manifest["status"]}))
+    return created
+
+
+def _require(answer: Response) -> Response:
+    if not answer.ok:
+        raise ApiError("the server refused to write or delete copies", answer)
+    return answer
