@@ -41,6 +41,10 @@ class Settings:
             backoff_seconds=_seconds(environ, BACKOFF_SECONDS, default=cls.backoff_seconds),
         )
 
+    def to_env(self) -> dict[str, str]:
+        """Return the variables that make `from_env` read these settings again."""
+        return {STATE_DIR: str(self.state_dir), BACKOFF_SECONDS: repr(self.backoff_seconds)}
+
 
 def _state_dir(environ: Mapping[str, str]) -> Path:
     own = environ.get(STATE_DIR)

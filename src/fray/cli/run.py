@@ -28,20 +28,18 @@ from fray.cluster.local.attempt import PLAN_SETTINGS, Workplace
 from fray.cluster.local.environment import derive_base_environment
 from fray.cluster.local.locks import JobLocks
 from fray.cluster.local.pods import LocalMachine, build_local_pods
-from fray.cluster.local.runner import LocalRunner
+from fray.cluster.local.runner import LocalRunner, build_retry_policy
 from fray.cluster.local.store import StateDirectory
 from fray.cluster.local.support import build_notices, check_open_files, check_supported
 from fray.errors import OutputError
 from fray.jobfile import STDIN
 from fray.plan.jobset import build_attempt
-from fray.plan.settings import RetryPolicy
 from fray.settings import Settings
 from fray.vocabulary import EXIT_SIGNAL_BASE
 from fray.wire.frayjob import FrayJob
 
 __all__ = ["RunRequest", "run_job_file"]
 
-BACKOFF_CAP_SECONDS = 360.0
 DRAIN_SECONDS = 2.0
 """How long a reader may take for the last output once the user has asked for the end."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -77,7 +75,7 @@ def run_job_file(
         fixed_dir=None if request.working_dir is None else str(request.working_dir.absolute()),
     )
     state = StateDirectory(settings.state_dir)
-    policy = RetryPolicy(settings.backoff_seconds, max(settings.backoff_seconds, BACKOFF_CAP_SECONDS))
+    policy = build_retry_policy(settings.backoff_seconds)
     with _own_folder(state, job.metadata.name, notes) as locks:
         session = _Session(job, notices, state, output, notes)
         runner = LocalRunner(

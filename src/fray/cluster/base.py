@@ -37,8 +37,8 @@ MONITORED_LINES: Final = 100_000
 """Lines that `monitor` keeps for its caller, the last ones."""
 
 WhenTaken: TypeAlias = Literal["rename", "adopt", "refuse"]
-"""What `launch` does where a job of that name is there: give the new one another id, return the id of the
-one that is there while that hasn't finished, or raise."""
+"""What `launch` does where a job of that name is there. `rename`: give the new one another id. While the one
+that is there hasn't finished, `adopt` returns its id and `refuse` raises; else both rename."""
 
 
 class Cluster(abc.ABC):
@@ -63,7 +63,7 @@ class Cluster(abc.ABC):
 
         Raises:
             RequestError: The request can't be run as it is; nothing was started.
-            JobExistsError: The name is taken, and `when_taken` is `refuse`.
+            JobExistsError: A job of this name lives, and `when_taken` is `refuse`.
             SurroundingsError: The machine or the cluster doesn't let it; nothing is left behind.
         """
 

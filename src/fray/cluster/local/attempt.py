@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from fray.cluster.local.callables import build_callable_command, prepare_endings
 from fray.cluster.local.host import HostEvents, HostProcess, HostTask
 from fray.cluster.local.output import AttemptOutput
 from fray.cluster.local.pods import LocalMachine, LocalPod, build_local_pods
@@ -32,17 +34,24 @@ class Workplace:
     """Where a job's processes run: their machine, base environment and folder.
 
     `working_dir` is where they start unless their container says otherwise; `fixed_dir` overrides both.
+    `secrets` are variables whose values stand nowhere else. `payload` is the folder of the pickled callable,
+    None for a program.
     """
 
     machine: LocalMachine
     environment: Mapping[str, str] = field(repr=False)
     working_dir: str
     fixed_dir: str | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    payload: Path | None = None
 
-    def build_task(self, pod: LocalPod) -> HostTask:
-        """Return what the process of a pod is started with."""
+    def build_task(self, pod: LocalPod, logs: Path) -> HostTask:
+        """Return what the process of a pod is started with; `logs` is the folder of its attempt."""
         working_dir = self.fixed_dir or pod.working_dir or self.working_dir
-        return HostTask(pod, {**self.environment, **pod.env}, working_dir)
+        if self.payload is not None:
+            command = build_callable_command(pod.command, payload=self.payload, logs=logs, rank=pod.rank)
+            pod = replace(pod, command=command)
+        return HostTask(pod, {**self.environment, **pod.env, **self.secrets}, working_dir)
 
 
 class LocalAttempt:
@@ -87,9 +96,12 @@ class LocalAttempt:
         plan = build_attempt(job, attempt=number, settings=PLAN_SETTINGS, addresses=addresses)
         pods = build_local_pods(plan, workplace.machine, ports=named)
         folder.prune_logs(newest=number)
-        output = AttemptOutput(folder.attempt_logs(number))
+        logs = folder.attempt_logs(number)
+        output = AttemptOutput(logs)
+        if workplace.payload is not None:
+            prepare_endings(logs, hosts=gang.hosts)
         hosts = tuple(
-            HostProcess(workplace.build_task(pod), output.open_host(pod.slice_index, pod.host), events)
+            HostProcess(workplace.build_task(pod, logs), output.open_host(pod.slice_index, pod.host), events)
             for pod in pods
         )
         return cls(hosts, leases, output, _moved_ports(job, named))

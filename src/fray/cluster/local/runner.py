@@ -27,8 +27,9 @@ from fray.vocabulary import Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import FrayJobStatus
 
-__all__ = ["LocalRunner", "RunListener", "SilentListener"]
+__all__ = ["LocalRunner", "RunListener", "SilentListener", "build_retry_policy"]
 
+BACKOFF_CAP_SECONDS = 360.0
 STOP_POLL_SECONDS = 0.25
 """How often the request of another shell is looked for."""
 
@@ -57,6 +58,11 @@ class SilentListener:
 
     def ports_moved(self, attempt: int, ports: Mapping[str, str]) -> None:
         """Do nothing."""
+
+
+def build_retry_policy(backoff_seconds: float) -> RetryPolicy:
+    """Return the pauses between attempts: `backoff_seconds`, doubled for each in a row."""
+    return RetryPolicy(backoff_seconds, max(backoff_seconds, BACKOFF_CAP_SECONDS))
 
 
 class LocalRunner:

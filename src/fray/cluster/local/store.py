@@ -4,7 +4,8 @@
     <state>/jobs/<name>/runner.lock                held by the job's `fray run`; tells whether it lives
     <state>/jobs/<name>/hosts.lock                 held as long as any process of the job lives
     <state>/jobs/<name>/stop                       there once somebody has asked the job to stop
-    <state>/jobs/<name>/logs/attempt-1/...         see `output`
+    <state>/jobs/<name>/logs/attempt-1/...         see `output`, and `callables`
+    <state>/jobs/<name>/payload/                   the pickled callable, where the entrypoint is one
     <state>/ports/20001                            see `ports`
 
 Only the runner writes a job's folder, but for `stop`. What the files mean for a job is `jobs`.
@@ -89,6 +90,11 @@ class JobFolder:
         return self.path / HOSTS_LOCK
 
     @property
+    def payload(self) -> Path:
+        """Folder of the pickled callable."""
+        return self.path / "payload"
+
+    @property
     def logs(self) -> Path:
         """Folder of the logs of all attempts."""
         return self.path / "logs"
@@ -107,13 +113,32 @@ class JobFolder:
             # Logs and variables of a job are nobody else's business.
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
 
+    def claim(self) -> bool:
+        """Make the folder; return whether it is new, which only one of all that try is told.
+
+        Raises:
+            StateDirectoryError: it can't be made.
+        """
+        with state_errors(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                self.path.mkdir(mode=0o700)
+            except FileExistsError:
+                return False
+        return True
+
     def clear(self) -> None:
         """Remove what an earlier run left, but for the locks: they are held by whoever calls this."""
         with state_errors(self.path):
             for name in (RESOURCE_FILE, STOP_FILE):
                 (self.path / name).unlink(missing_ok=True)
-            if self.logs.exists():
-                shutil.rmtree(self.logs)
+            for folder in (self.logs, self.payload):
+                if folder.exists():
+                    shutil.rmtree(folder)
+
+    def remove(self) -> None:
+        """Remove the folder and all that is in it, as far as that can be done."""
+        shutil.rmtree(self.path, ignore_errors=True)
 
     def prune_logs(self, *, newest: int) -> None:
         """Remove the logs of the attempt that is no longer told about once `newest` has begun."""

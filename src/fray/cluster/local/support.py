@@ -29,21 +29,29 @@ HONOURED_CONTAINER_FIELDS = frozenset(
 )
 
 
-def check_supported(job: FrayJob, plan: AttemptPlan) -> None:
+def check_supported(
+    job: FrayJob, plan: AttemptPlan, *, has_payload: bool = False, has_packages: bool = False
+) -> None:
     """Refuse a job whose processes would miss what only a cluster provides.
+
+    Args:
+        job: The job.
+        plan: What it means.
+        has_payload: Its pickled callable lies in its folder.
+        has_packages: Its packages are, or will be, where its processes look for them.
 
     Raises:
         UnsupportedFeatureError: names the field, the reason and what to write instead.
     """
     spec, environment = job.spec, job.spec.environment
-    if spec.entrypoint.callable is not None:
+    if spec.entrypoint.callable is not None and not has_payload:
         raise UnsupportedFeatureError(
             "spec.entrypoint.callable",
             "the pickled callable lies in a Secret",
             "Use spec.entrypoint.command, such as [python, -m, your_module].",
         )
     for field, value in (("pipPackages", environment.pip_packages), ("extras", environment.extras)):
-        if value:
+        if value and not has_packages:
             raise UnsupportedFeatureError(
                 f"spec.environment.{field}",
                 "processes run in the Python that is installed here",

@@ -1,0 +1,103 @@
+"""Callables as local processes: where a payload lies, and where a process leaves what became of it.
+
+    <job>/payload/payload-000                      as Secrets are mounted into a pod
+    <job>/logs/attempt-1/rank-0.ending             the process's own words, as in a termination message
+    <job>/logs/attempt-1/rank-0.outcome            the pickled value or exception
+
+The process is the same as in a pod, `fray.runtime.callable_runner`; here is only what it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fray.cluster.local.store import JobFolder, state_errors
+from fray.errors import OutcomeUnreadableError, UnpicklableExceptionError
+from fray.payload.callables import Payload
+from fray.payload.chunks import split_payload
+from fray.payload.outcome import Outcome, decode_outcome
+from fray.plan.pod import PAYLOAD_MOUNT
+from fray.termination import Ending, TerminationMessage
+from fray.types import JobStatus
+from fray.wire.frayjob import FrayJob
+
+__all__ = ["build_callable_command", "prepare_endings", "read_outcome", "write_payload"]
+
+
+def write_payload(folder: JobFolder, payload: Payload) -> None:
+    """Put a pickled callable into the folder of its job.
+
+    Raises:
+        StateDirectoryError: the disk is full, or the folder can't be written.
+    """
+    (part,) = split_payload(payload.data, secret_name="payload", size=max(payload.size, 1))
+    with state_errors(folder.payload):
+        folder.payload.mkdir(mode=0o700)
+        (folder.payload / part.key).write_bytes(part.data)
+
+
+def build_callable_command(
+    command: Sequence[str], *, payload: Path, logs: Path, rank: int
+) -> tuple[str, ...]:
+    """Return the command of a pod with a callable, with the paths of this machine."""
+    here = (str(payload) if argument == PAYLOAD_MOUNT else argument for argument in command)
+    told = ("--outcome", str(_outcome(logs, rank)), "--termination-log", str(_ending(logs, rank)))
+    return (*here, *told)
+
+
+def prepare_endings(logs: Path, *, hosts: int) -> None:
+    """Make the files that the processes of an attempt tell their end in; they write no others.
+
+    Raises:
+        StateDirectoryError: the disk is full, or the folder can't be written.
+    """
+    with state_errors(logs):
+        for rank in range(hosts):
+            _ending(logs, rank).touch(mode=0o600)
+
+
+def read_outcome(folder: JobFolder, job: FrayJob, status: JobStatus) -> Outcome | None:
+    """Return what became of the callable of a job that has ended so, None where nothing did.
+
+    Raises:
+        StateDirectoryError: it can't be read.
+        OutcomeUnreadableError: it isn't what the process left.
+    """
+    last = job.status.attempts[-1] if job.status.attempts else None
+    rank = 0 if status is JobStatus.SUCCEEDED else (last.rank if last is not None else None)
+    if job.spec.entrypoint.callable is None or last is None or rank is None:
+        return None
+    logs = folder.attempt_logs(last.number)
+    with state_errors(logs):
+        path = _ending(logs, rank)
+        told = TerminationMessage.from_json(path.read_text(encoding="utf-8")) if path.exists() else None
+    if told is None or told.ending not in _ENDINGS.get(status, ()):
+        return None
+    if told.sha256 is None:
+        return _without_pickle(told)
+    with state_errors(logs):
+        path = _outcome(logs, rank)
+        if not path.exists():
+            raise OutcomeUnreadableError(f"{path} isn't there", "\n".join(told.lines))
+        data = path.read_bytes()
+    return decode_outcome(data, sha256=told.sha256)
+
+
+_ENDINGS = {JobStatus.SUCCEEDED: (Ending.RETURNED,), JobStatus.FAILED: (Ending.RAISED, Ending.NEVER_RAN)}
+
+
+def _without_pickle(told: TerminationMessage) -> Outcome:
+    """What is known of an end whose value or exception wasn't kept: nothing is kept for None."""
+    if told.ending is Ending.RETURNED:
+        return Outcome(problem="" if told.type == "NoneType" else "it wasn't kept; the job's log says why")
+    function = "the callable"
+    return Outcome(error=UnpicklableExceptionError(function, told.type, told.message, told.traceback))
+
+
+def _ending(logs: Path, rank: int) -> Path:
+    return logs / f"rank-{rank}.ending"
+
+
+def _outcome(logs: Path, rank: int) -> Path:
+    return logs / f"rank-{rank}.outcome"

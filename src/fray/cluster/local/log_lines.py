@@ -1,0 +1,126 @@
+"""What hosts printed as lines, attempt after attempt, for as long as there may be more.
+
+Pieces of bytes come from `logs`; when to look again is for the watch to say. A line that is still being
+written is handed out once its newline is there, or its host has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from fray.cluster.local.logs import AttemptLogReader, LogPiece, Place
+from fray.cluster.local.store import JobFolder
+from fray.cluster.local.watched_job import JobWatch
+from fray.errors import LogsNotFoundError
+from fray.plan.gang import Gang, derive_gang
+from fray.types import JobId, LogLine
+from fray.wire.frayjob import FrayJob
+
+__all__ = ["LineReader"]
+
+SHOWN = 16
+"""Ranks and attempts that an error names at most."""
+
+
+@dataclass(frozen=True)
+class LineReader:
+    """Reads lines of one job: of all hosts or of one `rank`, of all attempts or of one."""
+
+    job_id: JobId
+    folder: JobFolder
+    rank: int | None = None
+    attempt: int | None = None
+
+    def check(self, job: FrayJob) -> None:
+        """Raise `LogsNotFoundError` where the job has no such rank, or no such attempt."""
+        hosts = derive_gang(job.spec).hosts
+        if self.rank is not None and not 0 <= self.rank < hosts:
+            known = tuple(map(str, range(min(hosts, SHOWN))))
+            raise LogsNotFoundError(self.job_id, f"rank {self.rank}", known)
+        kept = self._kept(job)
+        if self.attempt is not None and self.attempt not in kept:
+            known = tuple(map(str, kept[-SHOWN:]))
+            raise LogsNotFoundError(self.job_id, f"logs of attempt {self.attempt}", known)
+
+    def read(self, watch: JobWatch, *, follow: bool) -> Iterator[LogLine]:
+        """Yield the lines; with `follow` until the job, or the chosen attempt, has ended.
+
+        Raises:
+            JobNotFoundError: the job was removed meanwhile.
+            StateDirectoryError: its files can't be read.
+        """
+        job, finished = watch.look()
+        gang = derive_gang(job.spec)
+        if self.attempt is not None:
+            yield from self._read_attempt(self.attempt, gang, watch, follow=follow)
+            return
+        while not job.status.attempt and follow and not finished:
+            watch.pause()
+            job, finished = watch.look()
+        kept = self._kept(job)
+        number = kept[0] if kept else 1
+        if number > 1:
+            text = f"the lines of attempts 1 to {number - 1} are no longer kept"
+            yield LogLine(self.job_id, number, 0, 0, 0, text, gap=True)
+        while number <= (job.status.attempt or 0):
+            yield from self._read_attempt(number, gang, watch, follow=follow)
+            number += 1
+            job, finished = watch.look()
+            while number > (job.status.attempt or 0) and follow and not finished:
+                watch.pause()
+                job, finished = watch.look()
+
+    def _kept(self, job: FrayJob) -> list[int]:
+        numbers = range(1, (job.status.attempt or 0) + 1)
+        return [number for number in numbers if self.folder.attempt_logs(number).exists()]
+
+    def _read_attempt(self, number: int, gang: Gang, watch: JobWatch, *, follow: bool) -> Iterator[LogLine]:
+        lines = _Lines(self.job_id, number, gang)
+        reader = AttemptLogReader(self.folder.attempt_logs(number), wanted=self._wanted(gang))
+        try:
+            while True:
+                # Looked at before reading: what was printed before the end is then read before leaving.
+                job, finished = watch.look()
+                for piece in reader.read():
+                    yield from lines.take(piece)
+                if finished:
+                    for piece in reader.read_rest():
+                        yield from lines.take(piece)
+                if finished or not follow or (job.status.attempt or 0) > number:
+                    return
+                watch.pause()
+        finally:
+            reader.close()
+
+    def _wanted(self, gang: Gang) -> Callable[[Place], bool] | None:
+        if self.rank is None:
+            return None
+        return lambda place: gang.rank(slice_index=place[0], host=place[1]) == self.rank
+
+
+class _Lines:
+    """Puts pieces together to lines. All pieces of one host's lines come in a row."""
+
+    def __init__(self, job_id: JobId, attempt: int, gang: Gang) -> None:
+        self._job_id = job_id
+        self._attempt = attempt
+        self._gang = gang
+        self._unfinished: list[bytes] = []
+
+    def take(self, piece: LogPiece) -> Iterator[LogLine]:
+        *whole, rest = piece.data.split(b"\n")
+        for part in whole:
+            yield self._line(piece, part)
+        if rest:
+            self._unfinished.append(rest)
+        if piece.ends and self._unfinished:
+            yield self._line(piece, b"")
+
+    def _line(self, piece: LogPiece, part: bytes) -> LogLine:
+        data = b"".join((*self._unfinished, part))
+        self._unfinished.clear()
+        slice_index, host = piece.place
+        rank = self._gang.rank(slice_index=slice_index, host=host)
+        text = data.decode(errors="replace").removesuffix("\r")
+        return LogLine(self._job_id, self._attempt, rank, slice_index, host, text, piece.at)

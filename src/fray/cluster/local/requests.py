@@ -1,0 +1,165 @@
+"""What a JobRequest means on this machine: its FrayJob, its payload, and what its processes find.
+
+Nothing is written and nothing is started here, so that all that can be refused is refused first.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import resource
+import shutil
+import socket
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fray.cluster.cluster_spec import LocalSpec
+from fray.cluster.local.attempt import PLAN_SETTINGS, Workplace
+from fray.cluster.local.claims import KEPT_SECONDS
+from fray.cluster.local.environment import derive_base_environment
+from fray.cluster.local.pods import LocalMachine, build_local_pods
+from fray.cluster.local.store import JobFolder
+from fray.cluster.local.support import build_notices, check_open_files, check_supported
+from fray.cluster.manifest import JobManifest, Uploads, build_manifest, find_parent
+from fray.errors import InvalidRequestError, UnsupportedFeatureError
+from fray.payload.callables import Payload, PayloadLimits, encode_callable
+from fray.plan.jobset import AttemptPlan, build_attempt
+from fray.settings import Settings
+from fray.types import EnvironmentConfig, JobRequest
+from fray.vocabulary import ANNOTATION_ORIGINAL_NAME
+from fray.wire.frayjob import CallableEntrypoint, FrayJob
+
+__all__ = ["LocalRequest", "prepare_request"]
+
+PACKAGE_NAME = re.compile(r"\s*([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)")
+UNLIMITED = PayloadLimits(secrets=sys.maxsize)
+"""A payload is a file here."""
+
+
+@dataclass(frozen=True)
+class LocalRequest:
+    """A request that this machine can run; `notices` say what it asks for and doesn't get here."""
+
+    job: FrayJob
+    payload: Payload | None
+    workplace: Workplace
+    notices: tuple[str, ...]
+
+    def under(self, job_id: str, folder: JobFolder) -> tuple[FrayJob, Workplace]:
+        """Return job and workplace under the id that was found for the job, in its folder."""
+        metadata = self.job.metadata
+        if job_id != metadata.name:
+            annotations = {ANNOTATION_ORIGINAL_NAME: metadata.name, **metadata.annotations}
+            metadata = metadata.model_copy(update={"name": job_id, "annotations": annotations})
+        payload = None if self.payload is None else folder.payload
+        job = self.job.model_copy(update={"metadata": metadata})
+        return job, replace(self.workplace, payload=payload)
+
+
+def prepare_request(
+    request: JobRequest, spec: LocalSpec, settings: Settings, environ: Mapping[str, str]
+) -> LocalRequest:
+    """Return what a request means for a process of these variables.
+
+    Raises:
+        RequestError: it can't be run here as it is.
+        OpenFilesError: it has too many hosts.
+    """
+    request = request.with_environment()
+    environment = request.environment
+    assert environment is not None
+    _check_packages(environment)
+    working_dir = _working_dir(environment)
+    payload = _encode(request)
+    uploads = Uploads(payload=None if payload is None else _describe(payload))
+    built = build_manifest(request, spec, parent=find_parent(environ), uploads=uploads)
+    job = FrayJob.from_manifest(_without_secrets(built))
+    machine = LocalMachine(socket.gethostname(), uuid.uuid4())
+    plan = build_attempt(job, attempt=1, settings=PLAN_SETTINGS)
+    check_supported(job, plan, has_payload=True, has_packages=True)
+    check_open_files(job, plan, allowed=resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    build_local_pods(plan, machine)
+    kept = job.spec.model_copy(update={"ttl_seconds_after_finished": KEPT_SECONDS})
+    return LocalRequest(
+        job=job.model_copy(update={"spec": kept}),
+        payload=payload,
+        workplace=Workplace(
+            machine,
+            {**_with_this_python(derive_base_environment(environ)), **settings.to_env()},
+            working_dir=working_dir,
+            secrets=built.secret_variables,
+        ),
+        notices=tuple(_notices(job, plan, environment)),
+    )
+
+
+def _encode(request: JobRequest) -> Payload | None:
+    entrypoint = request.resolve_entrypoint().callable_entrypoint
+    if entrypoint is None:
+        return None
+    return encode_callable(entrypoint.callable, entrypoint.args, entrypoint.kwargs, limits=UNLIMITED)
+
+
+def _describe(payload: Payload) -> CallableEntrypoint:
+    # There is no Secret, but a FrayJob can't say so: the payload lies in the job's folder.
+    return CallableEntrypoint(secret_name="payload", sha256=payload.sha256, python=payload.stamp.python)
+
+
+def _without_secrets(built: JobManifest) -> dict[str, Any]:
+    """Return the FrayJob without the variables that refer to a Secret: processes get them by another way."""
+    spec = built.manifest["spec"]
+    plain = [entry for entry in spec["environment"]["env"] if entry["name"] not in built.secret_variables]
+    environment = {**spec["environment"], "env": plain}
+    return {**built.manifest, "spec": {**spec, "environment": environment}}
+
+
+def _working_dir(environment: EnvironmentConfig) -> str:
+    if environment.workspace is None:
+        return str(Path.cwd())
+    path = Path(environment.workspace).expanduser().absolute()
+    if not path.is_dir():
+        remedy = "Give the directory that holds your code, or leave it out for the current one."
+        raise InvalidRequestError("EnvironmentConfig.workspace", f"{path} is no directory", remedy)
+    return str(path)
+
+
+def _with_this_python(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables such that `python3` is this interpreter, also where its venv isn't active."""
+    path = environ.get("PATH", "")
+    own = str(Path(sys.executable).parent)
+    found = shutil.which("python3", path=path)
+    if found is None or str(Path(found).parent) != own:
+        path = f"{own}:{path}" if path else own
+    return {**environ, "PATH": path}
+
+
+def _check_packages(environment: EnvironmentConfig) -> None:
+    missing = [package for package in environment.pip_packages if not _is_installed(package)]
+    if missing:
+        raise UnsupportedFeatureError(
+            f"EnvironmentConfig.pip_packages {missing}",
+            "they aren't installed here, and processes run in this Python",
+            "Install them into it, or use FRAY_CLUSTER_SPEC=local?use_isolated_env=true.",
+        )
+
+
+def _is_installed(requirement: str) -> bool:
+    """Whether a package of that name is there; which version is its user's matter."""
+    name = PACKAGE_NAME.match(requirement)
+    if name is None:
+        return False
+    try:
+        importlib.metadata.distribution(name[1])
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _notices(job: FrayJob, plan: AttemptPlan, environment: EnvironmentConfig) -> Iterator[str]:
+    yield from build_notices(job, plan)
+    if environment.extras:
+        yield f"extras {', '.join(environment.extras)}: processes run in this Python, as it is"

@@ -1,0 +1,95 @@
+"""Logs: every line once, in order, whatever is in it, while the job runs and afterwards."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import pytest
+
+from fray.cluster import Cluster, ResourceConfig
+from tests.conformance.jobs import PATIENCE, launch, read_until, shell, stay, texts
+
+LINES = 2_000
+
+
+def count_up(count: int) -> None:
+    for number in range(count):
+        print(f"line {number}")
+
+
+def print_oddly() -> None:
+    print("Zürich 東京 🚀")
+    print()
+    print("tab\tand \x1b[31mcolour\x1b[0m")
+    print("x" * 300_000)
+    print("to stderr", file=sys.stderr)
+    sys.stdout.write("no newline at the end")
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_two_thousand_lines(cluster: Cluster, name: str, follow: bool) -> None:
+    job = launch(cluster, name, count_up, LINES)
+    expected = [f"line {number}" for number in range(LINES)]
+    if not follow:
+        cluster.wait(job, raise_on_failure=True, timeout=PATIENCE)
+    lines = list(cluster.logs(job, follow=follow))
+    assert [line.text for line in lines] == expected
+    assert {(line.job_id, line.attempt, line.rank, line.gap) for line in lines} == {(job, 1, 0, False)}
+    assert str(lines[0]) == "[0/0 1] line 0"
+    times = [line.at for line in lines if line.at is not None]
+    assert times == sorted(times)
+    assert texts(cluster.logs(job)) == expected
+
+
+def test_odd_lines(cluster: Cluster, name: str) -> None:
+    job = launch(cluster, name, print_oddly)
+    cluster.wait(job, raise_on_failure=True, timeout=PATIENCE)
+    lines = texts(cluster.logs(job))
+    assert sorted(lines) == sorted(
+        [
+            "Zürich 東京 🚀",
+            "",
+            "tab\tand \x1b[31mcolour\x1b[0m",
+            "x" * 300_000,
+            "to stderr",
+            "no newline at the end",
+        ]
+    )
+
+
+def test_bytes_that_are_no_text(cluster: Cluster, name: str) -> None:
+    job = shell(cluster, name, r"printf 'a\377b\n\303\274\n'")
+    cluster.wait(job, timeout=PATIENCE)
+    assert texts(cluster.logs(job)) == ["a\N{REPLACEMENT CHARACTER}b", "ü"]
+
+
+def test_lines_come_while_the_job_runs(cluster: Cluster, name: str) -> None:
+    job = launch(cluster, name, stay)
+    read_until(cluster, job, "ready")
+    assert cluster.poll(job).status == "running"
+    assert texts(cluster.logs(job)) == ["ready"]
+    cluster.terminate(job)
+    cluster.wait(job, timeout=PATIENCE)
+
+
+def test_one_rank(cluster: Cluster, name: str) -> None:
+    script = 'echo "$FRAY_HOST$FRAY_SLICE"; echo again'
+    job = shell(cluster, name, script, resources=ResourceConfig(replicas=3))
+    cluster.wait(job, raise_on_failure=True, timeout=PATIENCE)
+    lines = list(cluster.logs(job, rank=2))
+    assert [line.rank for line in lines] == [2, 2]
+    assert lines[1].text == "again"
+    assert sorted(line.rank for line in cluster.logs(job)) == [0, 0, 1, 1, 2, 2]
+
+
+def test_monitor_logs_and_returns_the_lines(
+    cluster: Cluster, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = shell(cluster, name, "echo one; echo two; exit 5")
+    with caplog.at_level(logging.INFO, logger="fray.cluster.base"):
+        info = cluster.monitor(job)
+    assert list(info) == ["[0/0 1] one", "[0/0 1] two"]
+    assert [record.getMessage() for record in caplog.records] == list(info)
+    assert info.status == "failed"
+    assert info.error_message == cluster.poll(job).error_message
