@@ -11,7 +11,7 @@ import pytest
 from fray.cluster import Cluster
 from tests.conformance.backends import BACKENDS, Backend
 
-CHOSEN = [name for name in os.environ.get("CONFORMANCE", "local").split(",") if name]
+CHOSEN = [name for name in os.environ.get("CONFORMANCE", "local,threads").split(",") if name]
 
 
 @pytest.fixture(scope="session", params=CHOSEN)

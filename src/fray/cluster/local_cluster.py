@@ -19,6 +19,7 @@ from typing import Final
 
 from fray.cluster.base import Cluster, WhenTaken
 from fray.cluster.cluster_spec import LocalSpec
+from fray.cluster.current import set_current_cluster
 from fray.cluster.local.callables import read_outcome, write_payload
 from fray.cluster.local.claims import claim_job, remove_expired
 from fray.cluster.local.jobs import list_jobs, observe_job
@@ -30,7 +31,7 @@ from fray.cluster.local.runner import build_retry_policy
 from fray.cluster.local.store import StateDirectory
 from fray.cluster.local.watched_job import JobWatch, StrangersJob
 from fray.cluster.progress import describe_frayjob
-from fray.errors import InvalidRequestError, JobExistsError, StateDirectoryError
+from fray.errors import JobExistsError, StateDirectoryError
 from fray.payload.outcome import Outcome
 from fray.plan.status import is_finished
 from fray.settings import Settings
@@ -57,7 +58,7 @@ class LocalCluster(Cluster):
 
     Args:
         config: What the cluster spec says: `LocalSpec(use_isolated_env=True)` gives each job a virtual
-            environment of its own.
+            environment of its own, `LocalSpec(mode="thread")` runs callables in threads of this program.
         environ: The variables that settings are read from and processes inherit; this process's when None.
 
     Raises:
@@ -66,9 +67,6 @@ class LocalCluster(Cluster):
 
     def __init__(self, config: LocalSpec | None = None, *, environ: Mapping[str, str] | None = None) -> None:
         self._spec = LocalSpec() if config is None else config
-        if self._spec.mode != "process":
-            remedy = "Use create_cluster('local?mode=thread')."
-            raise InvalidRequestError("LocalCluster.config", f"has mode {self._spec.mode!r}", remedy)
         self._environ = environ
         self._settings = Settings.from_env(self._variables)
         self._state = StateDirectory(self._settings.state_dir)
@@ -98,7 +96,9 @@ class LocalCluster(Cluster):
             if when_taken == "adopt":
                 return living
             raise JobExistsError(request.name)
-        prepared = prepare_request(request, self._spec, self._settings, self._variables)
+        prepared = prepare_request(
+            request, self._spec, self._settings, self._variables, enter=partial(set_current_cluster, self)
+        )
         if not self._loop.belongs_here:
             self._begin()  # a fork: what its parent launched is a stranger's here
         job_id, locks = claim_job(self._state, request.name)

@@ -38,7 +38,15 @@ from fray.payload.values.culprits import find_culprit_among, find_largest
 from fray.payload.values.pickling import ByValuePickler
 from fray.payload.values.references import collector
 
-__all__ = ["Call", "Payload", "PayloadLimits", "check_python", "decode_callable", "encode_callable"]
+__all__ = [
+    "Call",
+    "Payload",
+    "PayloadLimits",
+    "check_call",
+    "check_python",
+    "decode_callable",
+    "encode_callable",
+]
 
 MAGIC = b"fray callable 1\n"
 MISSING_NAME = ("Can't get attribute", "Can't get local attribute", "module ")
@@ -108,7 +116,7 @@ def encode_callable(
     """
     name = _name_of(function)
     call = (function, tuple(args), dict(kwargs or {}))
-    _check_call(name, *call)
+    check_call(*call)
     stamp = Stamp.here()
     file = io.BytesIO()
     file.write(MAGIC + stamp.to_json().encode() + b"\n")
@@ -219,7 +227,14 @@ def _name_of(function: object) -> str:
     return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
 
 
-def _check_call(name: str, function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def check_call(function: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Check that calling it so runs something.
+
+    Raises:
+        CallArgumentsError: it can't be called with these arguments.
+        InvalidOptionError: it can't be called at all, or is a generator function.
+    """
+    name = _name_of(function)
     if not callable(function):
         raise InvalidOptionError("function", f"of type {type(function).__qualname__}", "what can be called")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 
@@ -23,7 +24,7 @@ from fray.vocabulary import (
     ENV_SLICE,
 )
 
-__all__ = ["Identity", "IdentityError", "current_identity"]
+__all__ = ["Identity", "IdentityError", "current_identity", "use_identity"]
 
 _VARIABLES = (
     ENV_JOB_NAME,
@@ -112,9 +113,11 @@ class Identity:
         )
 
 
-@cache
+_of_context: ContextVar[Identity | None] = ContextVar("fray_identity", default=None)
+
+
 def current_identity() -> Identity:
-    """The identity of this process, read once from its environment.
+    """The identity of this process, read once from its environment; in a host that is a thread, of that.
 
     A process outside any job (none of the variables is set) is rank 0 of 1, so that the same program
     also runs without Fray.
@@ -122,6 +125,16 @@ def current_identity() -> Identity:
     Raises:
         IdentityError: some of the variables are set, but they are not whole or not right.
     """
+    return _of_context.get() or _of_process()
+
+
+def use_identity(identity: Identity) -> None:
+    """Let `current_identity` return this one in this context: the host is a thread, and not its process."""
+    _of_context.set(identity)
+
+
+@cache
+def _of_process() -> Identity:
     environ = os.environ  # noqa: TID251 - entry of a job's process: the only reader of these variables
     if not any(variable in environ for variable in _VARIABLES):
         return Identity(job="", attempt=1, slice=0, num_slices=1, host=0, hosts_per_slice=1, coordinator=None)

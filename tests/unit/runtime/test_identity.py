@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from fray.errors import SurroundingsError
-from fray.runtime.identity import Identity, IdentityError, current_identity
+from fray.runtime.identity import Identity, IdentityError, _of_process, current_identity
 
 ENVIRON = {
     "FRAY_JOB_NAME": "digits",
@@ -28,9 +28,9 @@ def no_job(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """An environment outside any job, and an identity that hasn't been read yet."""
     for variable in [name for name in os.environ if name.startswith("FRAY_")]:
         monkeypatch.delenv(variable)
-    current_identity.cache_clear()
+    _of_process.cache_clear()
     yield monkeypatch
-    current_identity.cache_clear()
+    _of_process.cache_clear()
 
 
 def test_a_process_knows_its_place_in_the_gang() -> None:

@@ -7,13 +7,20 @@ done by `runner`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fray.cluster.local.callables import build_callable_command, prepare_endings
+from fray.cluster.local.callables import (
+    build_callable_command,
+    ending_file,
+    outcome_file,
+    prepare_endings,
+)
+from fray.cluster.local.environment import select_own
 from fray.cluster.local.host import HostEvents, HostProcess, HostTask
-from fray.cluster.local.output import AttemptOutput
+from fray.cluster.local.host_thread import HostThread, ThreadTask
+from fray.cluster.local.output import AttemptOutput, HostOutput
 from fray.cluster.local.pods import LocalMachine, LocalPod, build_local_pods
 from fray.cluster.local.ports import PortLeases
 from fray.cluster.local.store import JobFolder
@@ -22,11 +29,20 @@ from fray.plan.gang import Gang, derive_gang
 from fray.plan.jobset import build_attempt
 from fray.plan.observation import GangObservation
 from fray.plan.settings import PlanSettings
+from fray.types import CallableEntrypoint
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["PLAN_SETTINGS", "LocalAttempt", "Workplace"]
+__all__ = ["PLAN_SETTINGS", "InProcessCall", "LocalAttempt", "Workplace"]
 
 PLAN_SETTINGS = PlanSettings(metadata_server=False)
+
+
+@dataclass(frozen=True)
+class InProcessCall:
+    """A callable whose hosts are threads of this program; `enter` is called in each of them first."""
+
+    call: CallableEntrypoint = field(repr=False)
+    enter: Callable[[], object]
 
 
 @dataclass(frozen=True)
@@ -35,7 +51,7 @@ class Workplace:
 
     `working_dir` is where they start unless their container says otherwise; `fixed_dir` overrides both.
     `secrets` are variables whose values stand nowhere else. `payload` is the folder of the pickled callable,
-    None for a program.
+    None for a program. With `in_process` hosts are threads that call it.
     """
 
     machine: LocalMachine
@@ -44,6 +60,28 @@ class Workplace:
     fixed_dir: str | None = None
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     payload: Path | None = None
+    in_process: InProcessCall | None = None
+
+    @property
+    def has_callable(self) -> bool:
+        """Whether its hosts leave behind what became of a callable."""
+        return self.payload is not None or self.in_process is not None
+
+    def open_host(
+        self, pod: LocalPod, logs: Path, output: HostOutput, events: HostEvents
+    ) -> HostProcess | HostThread:
+        """Return the host that a pod stands for, not yet started."""
+        if self.in_process is None:
+            return HostProcess(self.build_task(pod, logs), output, events)
+        task = ThreadTask(
+            pod,
+            self.in_process.call,
+            outcome_file(logs, pod.rank),
+            ending_file(logs, pod.rank),
+            variables={**select_own(pod.env), **self.secrets},
+            enter=self.in_process.enter,
+        )
+        return HostThread(task, output, events)
 
     def build_task(self, pod: LocalPod, logs: Path) -> HostTask:
         """Return what the process of a pod is started with; `logs` is the folder of its attempt."""
@@ -59,7 +97,7 @@ class LocalAttempt:
 
     def __init__(
         self,
-        hosts: tuple[HostProcess, ...],
+        hosts: tuple[HostProcess | HostThread, ...],
         leases: PortLeases,
         output: AttemptOutput,
         moved: Mapping[str, str],
@@ -98,10 +136,10 @@ class LocalAttempt:
         folder.prune_logs(newest=number)
         logs = folder.attempt_logs(number)
         output = AttemptOutput(logs)
-        if workplace.payload is not None:
+        if workplace.has_callable:
             prepare_endings(logs, hosts=gang.hosts)
         hosts = tuple(
-            HostProcess(workplace.build_task(pod, logs), output.open_host(pod.slice_index, pod.host), events)
+            workplace.open_host(pod, logs, output.open_host(pod.slice_index, pod.host), events)
             for pod in pods
         )
         return cls(hosts, leases, output, _moved_ports(job, named))

@@ -22,7 +22,14 @@ from fray.termination import Ending, TerminationMessage
 from fray.types import JobStatus
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["build_callable_command", "prepare_endings", "read_outcome", "write_payload"]
+__all__ = [
+    "build_callable_command",
+    "ending_file",
+    "outcome_file",
+    "prepare_endings",
+    "read_outcome",
+    "write_payload",
+]
 
 
 def write_payload(folder: JobFolder, payload: Payload) -> None:
@@ -42,7 +49,7 @@ def build_callable_command(
 ) -> tuple[str, ...]:
     """Return the command of a pod with a callable, with the paths of this machine."""
     here = (str(payload) if argument == PAYLOAD_MOUNT else argument for argument in command)
-    told = ("--outcome", str(_outcome(logs, rank)), "--termination-log", str(_ending(logs, rank)))
+    told = ("--outcome", str(outcome_file(logs, rank)), "--termination-log", str(ending_file(logs, rank)))
     return (*here, *told)
 
 
@@ -54,7 +61,7 @@ def prepare_endings(logs: Path, *, hosts: int) -> None:
     """
     with state_errors(logs):
         for rank in range(hosts):
-            _ending(logs, rank).touch(mode=0o600)
+            ending_file(logs, rank).touch(mode=0o600)
 
 
 def read_outcome(folder: JobFolder, job: FrayJob, status: JobStatus) -> Outcome | None:
@@ -70,14 +77,14 @@ def read_outcome(folder: JobFolder, job: FrayJob, status: JobStatus) -> Outcome 
         return None
     logs = folder.attempt_logs(last.number)
     with state_errors(logs):
-        path = _ending(logs, rank)
+        path = ending_file(logs, rank)
         told = TerminationMessage.from_json(path.read_text(encoding="utf-8")) if path.exists() else None
     if told is None or told.ending not in _ENDINGS.get(status, ()):
         return None
     if told.sha256 is None:
         return _without_pickle(told)
     with state_errors(logs):
-        path = _outcome(logs, rank)
+        path = outcome_file(logs, rank)
         if not path.exists():
             raise OutcomeUnreadableError(f"{path} isn't there", "\n".join(told.lines))
         data = path.read_bytes()
@@ -95,9 +102,11 @@ def _without_pickle(told: TerminationMessage) -> Outcome:
     return Outcome(error=UnpicklableExceptionError(function, told.type, told.message, told.traceback))
 
 
-def _ending(logs: Path, rank: int) -> Path:
+def ending_file(logs: Path, rank: int) -> Path:
+    """Return where a host tells its end."""
     return logs / f"rank-{rank}.ending"
 
 
-def _outcome(logs: Path, rank: int) -> Path:
+def outcome_file(logs: Path, rank: int) -> Path:
+    """Return where a host leaves what became of its callable."""
     return logs / f"rank-{rank}.outcome"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fray import vocabulary
 from fray.plan.environment import PROTECTED_PREFIX
 
-__all__ = ["derive_base_environment"]
+__all__ = ["derive_base_environment", "select_own"]
 
 TUNING = frozenset(
     {
@@ -36,9 +36,13 @@ def derive_base_environment(environ: Mapping[str, str]) -> dict[str, str]:
     FRAY_* and what tells a process its place in a gang are left out: a `fray run` within a job would
     pass on the outer job's rank where the inner one sets none.
     """
-    inherited = {
+    return {**DEFAULTS, **select_own(environ)}
+
+
+def select_own(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that neither are Fray's nor tell a process its place in a gang."""
+    return {
         name: value
         for name, value in environ.items()
         if not name.startswith(PROTECTED_PREFIX) and name not in PLACE_IN_A_GANG
     }
-    return {**DEFAULTS, **inherited}

@@ -12,13 +12,14 @@ import shutil
 import socket
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fray import types
 from fray.cluster.cluster_spec import LocalSpec
-from fray.cluster.local.attempt import PLAN_SETTINGS, Workplace
+from fray.cluster.local.attempt import PLAN_SETTINGS, InProcessCall, Workplace
 from fray.cluster.local.claims import KEPT_SECONDS
 from fray.cluster.local.environment import derive_base_environment
 from fray.cluster.local.pods import LocalMachine, build_local_pods
@@ -26,7 +27,8 @@ from fray.cluster.local.store import JobFolder
 from fray.cluster.local.support import build_notices, check_open_files, check_supported
 from fray.cluster.manifest import JobManifest, Uploads, build_manifest, find_parent
 from fray.errors import InvalidRequestError, UnsupportedFeatureError
-from fray.payload.callables import Payload, PayloadLimits, encode_callable
+from fray.payload.callables import Payload, PayloadLimits, check_call, encode_callable
+from fray.payload.stamp import PYTHON
 from fray.plan.jobset import AttemptPlan, build_attempt
 from fray.settings import Settings
 from fray.types import EnvironmentConfig, JobRequest
@@ -38,6 +40,8 @@ __all__ = ["LocalRequest", "prepare_request"]
 PACKAGE_NAME = re.compile(r"\s*([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)")
 UNLIMITED = PayloadLimits(secrets=sys.maxsize)
 """A payload is a file here."""
+NO_DIGEST = "0" * 64
+"""Of a callable that isn't pickled, since its hosts are threads."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +65,13 @@ class LocalRequest:
 
 
 def prepare_request(
-    request: JobRequest, spec: LocalSpec, settings: Settings, environ: Mapping[str, str]
+    request: JobRequest,
+    spec: LocalSpec,
+    settings: Settings,
+    environ: Mapping[str, str],
+    enter: Callable[[], object],
 ) -> LocalRequest:
-    """Return what a request means for a process of these variables.
+    """Return what a request means for a process of these variables; hosts that are threads call `enter`.
 
     Raises:
         RequestError: it can't be run here as it is.
@@ -74,8 +82,12 @@ def prepare_request(
     assert environment is not None
     _check_packages(environment)
     working_dir = _working_dir(environment)
-    payload = _encode(request)
-    uploads = Uploads(payload=None if payload is None else _describe(payload))
+    call = request.resolve_entrypoint().callable_entrypoint
+    in_process = spec.mode == "thread" and call is not None
+    payload = None if call is None or in_process else _encode(call)
+    if call is not None and in_process:
+        check_call(call.callable, call.args, call.kwargs)
+    uploads = Uploads(payload=None if call is None else _describe(payload))
     built = build_manifest(request, spec, parent=find_parent(environ), uploads=uploads)
     job = FrayJob.from_manifest(_without_secrets(built))
     machine = LocalMachine(socket.gethostname(), uuid.uuid4())
@@ -92,21 +104,20 @@ def prepare_request(
             {**_with_this_python(derive_base_environment(environ)), **settings.to_env()},
             working_dir=working_dir,
             secrets=built.secret_variables,
+            in_process=InProcessCall(call, enter) if call is not None and in_process else None,
         ),
         notices=tuple(_notices(job, plan, environment)),
     )
 
 
-def _encode(request: JobRequest) -> Payload | None:
-    entrypoint = request.resolve_entrypoint().callable_entrypoint
-    if entrypoint is None:
-        return None
-    return encode_callable(entrypoint.callable, entrypoint.args, entrypoint.kwargs, limits=UNLIMITED)
+def _encode(call: types.CallableEntrypoint) -> Payload:
+    return encode_callable(call.callable, call.args, call.kwargs, limits=UNLIMITED)
 
 
-def _describe(payload: Payload) -> CallableEntrypoint:
-    # There is no Secret, but a FrayJob can't say so: the payload lies in the job's folder.
-    return CallableEntrypoint(secret_name="payload", sha256=payload.sha256, python=payload.stamp.python)
+def _describe(payload: Payload | None) -> CallableEntrypoint:
+    # There is no Secret, but a FrayJob can't say so: the payload lies in the job's folder, or is none.
+    sha256 = NO_DIGEST if payload is None else payload.sha256
+    return CallableEntrypoint(secret_name="payload", sha256=sha256, python=PYTHON)
 
 
 def _without_secrets(built: JobManifest) -> dict[str, Any]:
