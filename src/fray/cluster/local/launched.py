@@ -43,6 +43,7 @@ class LaunchedJob:
     ) -> None:
         metadata = job.metadata.model_copy(update={"uid": str(uuid.uuid4())})
         self._job = job.model_copy(update={"metadata": metadata})
+        self._folder = state.job(job.metadata.name)
         self._locks = locks
         self._on_finished = finished
         self._finished = False
@@ -73,6 +74,7 @@ class LaunchedJob:
             logger.exception("job %s: the local backend failed", self._job.metadata.name)
             job = self._failed(f"the local backend failed: {type(error).__name__}: {error}")
         finally:
+            self._folder.remove_environments()
             self._locks.release()
             self._end(job if job is not None else self._failed("the program that ran it is ending"))
 

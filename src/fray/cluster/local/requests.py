@@ -22,6 +22,7 @@ from fray.cluster.cluster_spec import LocalSpec
 from fray.cluster.local.attempt import PLAN_SETTINGS, InProcessCall, Workplace
 from fray.cluster.local.claims import KEPT_SECONDS
 from fray.cluster.local.environment import derive_base_environment
+from fray.cluster.local.isolated_env import IsolatedEnv, find_uv
 from fray.cluster.local.pods import LocalMachine, build_local_pods
 from fray.cluster.local.store import JobFolder
 from fray.cluster.local.support import build_notices, check_open_files, check_supported
@@ -52,6 +53,7 @@ class LocalRequest:
     payload: Payload | None
     workplace: Workplace
     notices: tuple[str, ...]
+    isolated_env: IsolatedEnv | None
 
     def under(self, job_id: str, folder: JobFolder) -> tuple[FrayJob, Workplace]:
         """Return job and workplace under the id that was found for the job, in its folder."""
@@ -60,7 +62,12 @@ class LocalRequest:
             annotations = {ANNOTATION_ORIGINAL_NAME: metadata.name, **metadata.annotations}
             metadata = metadata.model_copy(update={"name": job_id, "annotations": annotations})
         payload = None if self.payload is None else folder.payload
-        job = self.job.model_copy(update={"metadata": metadata})
+        spec = self.job.spec
+        if self.isolated_env is not None:
+            commands = (*self.isolated_env.build_commands(folder.environments), *spec.environment.setup)
+            environment = spec.environment.model_copy(update={"setup": list(commands)})
+            spec = spec.model_copy(update={"environment": environment})
+        job = self.job.model_copy(update={"metadata": metadata, "spec": spec})
         return job, replace(self.workplace, payload=payload)
 
 
@@ -80,8 +87,12 @@ def prepare_request(
     request = request.with_environment()
     environment = request.environment
     assert environment is not None
-    _check_packages(environment)
     working_dir = _working_dir(environment)
+    isolated_env = None
+    if spec.use_isolated_env:
+        isolated_env = IsolatedEnv.of(environment, working_dir, uv=find_uv(environ.get("PATH", "")))
+    else:
+        _check_packages(environment)
     call = request.resolve_entrypoint().callable_entrypoint
     in_process = spec.mode == "thread" and call is not None
     payload = None if call is None or in_process else _encode(call)
@@ -106,7 +117,8 @@ def prepare_request(
             secrets=built.secret_variables,
             in_process=InProcessCall(call, enter) if call is not None and in_process else None,
         ),
-        notices=tuple(_notices(job, plan, environment)),
+        notices=tuple(_notices(job, plan, environment, isolated=spec.use_isolated_env)),
+        isolated_env=isolated_env,
     )
 
 
@@ -170,7 +182,9 @@ def _is_installed(requirement: str) -> bool:
     return True
 
 
-def _notices(job: FrayJob, plan: AttemptPlan, environment: EnvironmentConfig) -> Iterator[str]:
+def _notices(
+    job: FrayJob, plan: AttemptPlan, environment: EnvironmentConfig, *, isolated: bool
+) -> Iterator[str]:
     yield from build_notices(job, plan)
-    if environment.extras:
+    if environment.extras and not isolated:
         yield f"extras {', '.join(environment.extras)}: processes run in this Python, as it is"

@@ -5,6 +5,7 @@
     <state>/jobs/<name>/hosts.lock                 held as long as any process of the job lives
     <state>/jobs/<name>/stop                       there once somebody has asked the job to stop
     <state>/jobs/<name>/logs/attempt-1/...         see `output`, and `callables`
+    <state>/jobs/<name>/environments/...           virtual environments of its hosts, gone when it has ended
     <state>/jobs/<name>/payload/                   the pickled callable, where the entrypoint is one
     <state>/ports/20001                            see `ports`
 
@@ -95,6 +96,11 @@ class JobFolder:
         return self.path / "payload"
 
     @property
+    def environments(self) -> Path:
+        """Folder of the hosts' own virtual environments."""
+        return self.path / "environments"
+
+    @property
     def logs(self) -> Path:
         """Folder of the logs of all attempts."""
         return self.path / "logs"
@@ -132,13 +138,17 @@ class JobFolder:
         with state_errors(self.path):
             for name in (RESOURCE_FILE, STOP_FILE):
                 (self.path / name).unlink(missing_ok=True)
-            for folder in (self.logs, self.payload):
+            for folder in (self.logs, self.payload, self.environments):
                 if folder.exists():
                     shutil.rmtree(folder)
 
     def remove(self) -> None:
         """Remove the folder and all that is in it, as far as that can be done."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+    def remove_environments(self) -> None:
+        """Remove the virtual environments of the hosts, as far as that can be done."""
+        shutil.rmtree(self.environments, ignore_errors=True)
 
     def prune_logs(self, *, newest: int) -> None:
         """Remove the logs of the attempt that is no longer told about once `newest` has begun."""
