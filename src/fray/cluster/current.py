@@ -23,6 +23,7 @@ from fray.cluster.cluster_spec import (
     check_available,
     parse_cluster_spec,
 )
+from fray.errors import ClusterUnavailableError
 from fray.vocabulary import ENV_CLUSTER_SPEC
 
 __all__ = ["create_cluster", "current_cluster", "set_current_cluster"]
@@ -51,7 +52,16 @@ def create_cluster(spec: str | ClusterSpec) -> Cluster:
     parsed = parse_cluster_spec(spec) if isinstance(spec, str) else spec
     check_available(parsed)
     module, name = _HOMES[type(parsed)]
-    cluster: Cluster = getattr(import_module(module), name).from_spec(parsed)
+    try:
+        home = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        alternative = "Use FRAY_CLUSTER_SPEC=local, or `kubectl apply` a FrayJob."
+        raise ClusterUnavailableError(
+            "k8s", "this version has no Python client for it", alternative
+        ) from None
+    cluster: Cluster = getattr(home, name).from_spec(parsed)
     return cluster
 
 

@@ -22,7 +22,7 @@ from fray.wire.status import FrayJobStatus, RetryCounts
 
 __all__ = ["derive_failed", "list_jobs", "observe_job", "stop_job"]
 
-RUNNER_LOST = "the process that ran the job (`fray run`) was killed"
+RUNNER_LOST = "the process that ran the job (`fray run`, or the program that launched it) was killed"
 STOP_POLL_SECONDS = 0.05
 
 
