@@ -135,6 +135,7 @@ def test_close_ends_the_jobs_and_may_be_called_again(fray: Fray, cluster: LocalC
     jobs = [shell(cluster, f"train-{letter}", WAITING) for letter in "abc"]
     assert first_line(cluster, jobs[0]) == "ready"
     cluster.close()
+    assert "fray-local-cluster" not in {thread.name for thread in threading.enumerate()}
     cluster.close()
     assert {info.status for info in cluster.wait(jobs)} == {"stopped"}
     assert not fray.processes()

@@ -6,4 +6,9 @@ and `supervisor` run one process each in the user's `environment`, `attempt` a g
 follows `fray.plan.lifecycle` until the job has finished. `store` keeps status and logs for other shells,
 `locks` tell who lives, `jobs` is what those shells call. Ports come from `ports`, output goes through
 `output`, and `logs` reads it back.
+
+Jobs of Python programs come on top: `requests` says what a request means here, `claims` finds it an id,
+`launched` runs it in a `loop_thread`, `watched_job` and `log_lines` read what any process runs, and `callables`
+is where payloads and outcomes lie. A host may be a thread, too: `host_thread`, with `routed_output` and
+`borrowed_variables`; or have packages of its own: `isolated_env`.
 """
