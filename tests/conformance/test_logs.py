@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from fray.cluster import Cluster, ResourceConfig
-from tests.conformance.jobs import PATIENCE, launch, read_until, shell, stay, texts
+from tests.conformance.jobs import PATIENCE, launch, read_until, shell, stay, texts, until
 
 LINES = 2_000
 
@@ -67,7 +67,7 @@ def test_bytes_that_are_no_text(cluster: Cluster, name: str) -> None:
 def test_lines_come_while_the_job_runs(cluster: Cluster, name: str) -> None:
     job = launch(cluster, name, stay)
     read_until(cluster, job, "ready")
-    assert cluster.poll(job).status == "running"
+    until(lambda: cluster.poll(job).status == "running")
     assert texts(cluster.logs(job)) == ["ready"]
     cluster.terminate(job)
     cluster.wait(job, timeout=PATIENCE)

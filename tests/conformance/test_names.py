@@ -6,7 +6,7 @@ import pytest
 
 from fray.cluster import Cluster, Entrypoint, JobRequest
 from fray.errors import InvalidRequestError, JobExistsError
-from tests.conformance.jobs import PATIENCE, launch, read_until, shell, stay
+from tests.conformance.jobs import PATIENCE, launch, read_until, shell, stay, until
 
 
 def test_two_jobs_of_one_name(cluster: Cluster, name: str) -> None:
@@ -55,7 +55,7 @@ def test_list_jobs_has_living_and_finished_ones(cluster: Cluster, name: str) -> 
     done = shell(cluster, f"{name}-done", "true")
     cluster.wait(done, timeout=PATIENCE)
     living = launch(cluster, f"{name}-living", stay)
-    read_until(cluster, living, "ready")
+    until(lambda: cluster.poll(living).status == "running")
     found = {info.job_id: info.status for info in cluster.list_jobs()}
     assert (found[done], found[living]) == ("succeeded", "running")
     assert list(found) == sorted(found)

@@ -31,7 +31,7 @@ def test_wait_ends_with_its_time_and_the_job_goes_on(cluster: Cluster, name: str
     assert isinstance(caught.value, TimeoutError)
     assert caught.value.unfinished == (job,)
     read_until(cluster, job, "ready")
-    assert cluster.poll(job).status is JobStatus.RUNNING
+    until(lambda: cluster.poll(job).status is JobStatus.RUNNING)
     cluster.terminate(job)
     assert cluster.wait(job, timeout=PATIENCE).status is JobStatus.STOPPED
 

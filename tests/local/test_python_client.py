@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +18,14 @@ from typing import Any
 
 import pytest
 
-from fray.cluster import Entrypoint, JobId, JobRequest, LocalCluster, ResourceConfig
+from fray.cluster import (
+    Entrypoint,
+    JobId,
+    JobRequest,
+    LocalCluster,
+    ResourceConfig,
+    current_cluster,
+)
 from fray.cluster.cluster_spec import LocalSpec
 from fray.cluster.local.claims import claim_job, remove_expired
 from fray.cluster.local.store import StateDirectory
@@ -40,6 +49,11 @@ def shell(cluster: LocalCluster, name: str, script: str, **options: Any) -> JobI
 
 def first_line(cluster: LocalCluster, job: JobId) -> str:
     return next(cluster.logs(job, follow=True)).text
+
+
+def wait_running(cluster: LocalCluster, job: JobId) -> None:
+    """Return once a job runs: what it prints may be there a moment before."""
+    wait_for(lambda: cluster.poll(job).status == "running", f"{job} to run", seconds=PATIENCE)
 
 
 def start_program(fray: Fray, body: str) -> subprocess.Popen[bytes]:
@@ -81,7 +95,7 @@ def test_a_shell_sees_a_program_s_job_and_stops_it(fray: Fray, cluster: LocalClu
 def test_a_program_sees_a_shell_s_job_and_ends_it(fray: Fray, cluster: LocalCluster) -> None:
     process = running_job(fray, job_manifest(WAITING, name="shells"), until="ready")
     job = JobId("shells")
-    assert cluster.poll(job).status == "running"
+    wait_running(cluster, job)
     lines: list[str] = []
     reader = threading.Thread(
         target=lambda: lines.extend(line.text for line in cluster.logs(job, follow=True))
@@ -108,7 +122,7 @@ def test_a_name_that_a_shell_uses_is_not_taken_away(fray: Fray, cluster: LocalCl
 def test_jobs_end_with_the_program_that_ends(fray: Fray, cluster: LocalCluster) -> None:
     process = start_program(fray, "")
     job = JobId("train")
-    assert cluster.poll(job).status == "running"
+    wait_running(cluster, job)
     assert fray.finish(process, stdin=b"\n").code == 0
     assert cluster.poll(job).status == "stopped"
     assert not fray.processes()
@@ -129,6 +143,41 @@ def test_jobs_end_with_the_program_that_is_killed(fray: Fray, cluster: LocalClus
     waiter.join()
     assert (found[0].status, found[0].reason) == ("failed", "RunnerLost")
     fray.wait_gone()
+
+
+def test_jobs_end_with_the_job_that_launched_them(fray: Fray, cluster: LocalCluster) -> None:
+    def launch_and_wait() -> None:
+        inner = current_cluster()
+        child = inner.launch(JobRequest("child", Entrypoint.from_command(["sh", "-c", WAITING])))
+        print(next(inner.logs(child, follow=True)).text, flush=True)
+        inner.wait(child)
+
+    parent = cluster.launch(JobRequest("parent", Entrypoint.from_callable(launch_and_wait)))
+    assert first_line(cluster, parent) == "ready"
+    child = JobId("child")
+    wait_running(cluster, child)
+    assert fray.stored("child")["spec"]["parent"] == {"name": "parent", "root": "parent"}
+    cluster.terminate(parent)
+    assert cluster.wait(parent, timeout=PATIENCE).status == "stopped"
+    assert cluster.wait(child, timeout=PATIENCE).status == "stopped"
+    assert not fray.processes()
+
+
+def test_what_only_running_jobs_need_goes_with_their_end(fray: Fray, cluster: LocalCluster) -> None:
+    class Held:
+        pass
+
+    held = Held()
+    forgotten = weakref.ref(held)
+    with LocalCluster(LocalSpec(mode="thread"), environ=fray.environ()) as threads:
+        job = threads.launch(JobRequest("thread", Entrypoint.from_callable(id, args=[held])))
+        assert threads.wait(job, timeout=PATIENCE).status == "succeeded"
+        del held
+        wait_for(lambda: gc.collect() >= 0 and forgotten() is None, "the end of what the job held")
+    job = cluster.launch(JobRequest("process", Entrypoint.from_callable(print, args=["x" * 1_000_000])))
+    cluster.wait(job, raise_on_failure=True, timeout=PATIENCE)
+    folder = fray.state / "jobs" / "process"
+    assert {path.name for path in folder.iterdir()} == {"job.json", "logs", "runner.lock", "hosts.lock"}
 
 
 def test_close_ends_the_jobs_and_may_be_called_again(fray: Fray, cluster: LocalCluster) -> None:
@@ -157,7 +206,7 @@ def test_close_kills_what_does_not_end(
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_has_jobs_of_its_own(fray: Fray, cluster: LocalCluster) -> None:
     job = shell(cluster, "parents", WAITING)
-    assert first_line(cluster, job) == "ready"
+    wait_running(cluster, job)
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:

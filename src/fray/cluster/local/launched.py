@@ -49,7 +49,7 @@ class LaunchedJob:
         self._finished = False
         self._changes = 0
         self._changed = threading.Condition()
-        self._runner = LocalRunner(
+        self._runner: LocalRunner | None = LocalRunner(
             self._job, state=state, locks=locks, workplace=workplace, policy=policy, listener=self
         )
 
@@ -66,25 +66,29 @@ class LaunchedJob:
     async def run(self) -> None:
         """Run the job to its end. Never raises: what goes wrong becomes the job's failure."""
         job: FrayJob | None = None
+        runner = self._runner
+        assert runner is not None
         try:
-            job = await self._runner.run()
+            job = await runner.run()
         except FrayError as error:
             job = self._failed(error.message)
         except Exception as error:
             logger.exception("job %s: the local backend failed", self._job.metadata.name)
             job = self._failed(f"the local backend failed: {type(error).__name__}: {error}")
         finally:
-            self._folder.remove_environments()
+            self._folder.remove_inputs()
             self._locks.release()
             self._end(job if job is not None else self._failed("the program that ran it is ending"))
 
     def stop(self) -> None:
         """End the job with grace; only from the event loop."""
-        self._runner.stop()
+        if self._runner is not None:
+            self._runner.stop()
 
     def kill(self) -> None:
         """End the job at once; only from the event loop."""
-        self._runner.kill()
+        if self._runner is not None:
+            self._runner.kill()
 
     def see(self) -> tuple[FrayJob, bool, int]:
         """Return the job, whether it has ended, and the number of changes so far."""
@@ -118,6 +122,7 @@ class LaunchedJob:
         return self._job.model_copy(update={"status": status})
 
     def _end(self, job: FrayJob) -> None:
+        self._runner = None  # it holds the callable, which may be large
         with self._changed:
             self._job, self._finished = job, True
             self._tell()

@@ -5,8 +5,8 @@
     <state>/jobs/<name>/hosts.lock                 held as long as any process of the job lives
     <state>/jobs/<name>/stop                       there once somebody has asked the job to stop
     <state>/jobs/<name>/logs/attempt-1/...         see `output`, and `callables`
-    <state>/jobs/<name>/environments/...           virtual environments of its hosts, gone when it has ended
-    <state>/jobs/<name>/payload/                   the pickled callable, where the entrypoint is one
+    <state>/jobs/<name>/environments/...           virtual environments of its hosts, until it ends
+    <state>/jobs/<name>/payload/                   the pickled callable, until it ends
     <state>/ports/20001                            see `ports`
 
 Only the runner writes a job's folder, but for `stop`. What the files mean for a job is `jobs`.
@@ -146,9 +146,10 @@ class JobFolder:
         """Remove the folder and all that is in it, as far as that can be done."""
         shutil.rmtree(self.path, ignore_errors=True)
 
-    def remove_environments(self) -> None:
-        """Remove the virtual environments of the hosts, as far as that can be done."""
-        shutil.rmtree(self.environments, ignore_errors=True)
+    def remove_inputs(self) -> None:
+        """Remove what only running hosts need, as far as that can be done."""
+        for folder in (self.environments, self.payload):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def prune_logs(self, *, newest: int) -> None:
         """Remove the logs of the attempt that is no longer told about once `newest` has begun."""
