@@ -179,7 +179,7 @@ def _within_attempt(this: _Pass, attempt: AttemptStatus) -> Decision:
     if attempt.reason is None:
         cause = _derive_end(this, attempt, deadlines)
         if cause is not None:
-            attempt = _with_cause(attempt, cause)
+            attempt = _with_outcome(_with_cause(attempt, cause), this.observed)
     elif this.observed is not None and read_reason(attempt) in UNCERTAIN:
         attempt = _revised(attempt, this.observed)
     if attempt.reason is not None and this.observed is not None and this.policy.avoid_seconds > 0:
@@ -350,6 +350,17 @@ def _with_cause(attempt: AttemptStatus, cause: Cause) -> AttemptStatus:
         host = cause.host
         update |= {"pod": host.name, "node": host.node, "rank": host.rank, "exit_code": host.exit_code}
     return attempt.model_copy(update=update)
+
+
+def _with_outcome(attempt: AttemptStatus, observed: GangObservation | None) -> AttemptStatus:
+    """Record what a callable left for its client: that of the host to blame, of rank 0 where all went well.
+
+    `rank` is None then, as it is where no host is to blame, and then there is none.
+    """
+    if observed is None or (attempt.rank is None and attempt.reason != Reason.COMPLETED):
+        return attempt
+    outcome = next((host.outcome for host in observed.hosts if host.rank == (attempt.rank or 0)), None)
+    return attempt if outcome is None else attempt.model_copy(update={"outcome": outcome})
 
 
 def _revised(attempt: AttemptStatus, observed: GangObservation) -> AttemptStatus:

@@ -73,7 +73,8 @@ class HostObservation:
     removes because it stands in another slice's node pool, `deleted` for one that ended by its deletion: from
     outside, or as the peer of a host that failed. `deletion` is set once its pod is being deleted, whoever
     asked for it. `created_at` is when its pod was made, `unstarted` whether that has started nothing yet.
-    `node_pool` is that of its node, where somebody has looked.
+    `node_pool` is that of its node, where somebody has looked. `outcome` is the sha256 of what its callable
+    left for the client, as its process tells it.
     """
 
     slice_index: int
@@ -96,6 +97,7 @@ class HostObservation:
     created_at: datetime | None = None
     unstarted: bool = False
     node_pool: str | None = None
+    outcome: str | None = None
 
     def __post_init__(self) -> None:
         for field in ("reason", "message", "disruption"):

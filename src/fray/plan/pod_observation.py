@@ -6,6 +6,7 @@ is the caller's; why pods wait is `scheduling`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -41,6 +42,7 @@ __all__ = ["derive_gang_observation", "is_ending", "is_jobset_finished"]
 START_REASONS = frozenset({"StartError", "ContainerCannotRun"})
 """Container reasons of the kubelet when the runtime could not start the command."""
 LOG_LINES = 20
+SHA256 = re.compile("[0-9a-f]{64}")
 
 Manifest = Mapping[str, Any]
 
@@ -160,6 +162,7 @@ def _host(
         created_at=_time(pod["metadata"]["creationTimestamp"]),
         # The phase may lag behind the container's state: a short command has ended while its pod is Pending.
         unstarted=status.get("phase") == "Pending" and not running and not ended,
+        outcome=_find_outcome(ended),
     )
 
 
@@ -211,6 +214,13 @@ def _log_of(ended: Manifest) -> str:
     text = str(ended.get("message", ""))
     told = TerminationMessage.from_json(text)
     return text if told is None else "\n".join(told.lines)
+
+
+def _find_outcome(ended: Manifest) -> str | None:
+    """Return the digest of what a callable left; text of a process that isn't one is never stored for it."""
+    told = TerminationMessage.from_json(str(ended.get("message", "")))
+    known = told is not None and told.sha256 is not None and SHA256.fullmatch(told.sha256)
+    return told.sha256 if told is not None and known else None
 
 
 def _container_state(status: Manifest) -> Manifest:
