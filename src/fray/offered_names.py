@@ -18,6 +18,7 @@ HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "fray.cluster.base": ("Cluster",),
         "fray.cluster.current": ("create_cluster", "current_cluster", "set_current_cluster"),
+        "fray.cluster.kubernetes": ("KubernetesCluster",),
         "fray.cluster.local_cluster": ("LocalCluster", "LocalClusterConfig"),
         "fray.job": (
             "ActorHandle",

@@ -31,6 +31,9 @@ LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGED_BY: Final = "fray"
 ANNOTATION_ORIGINAL_NAME: Final = f"{GROUP}/original-name"
 """The name the user gave, where it was no legal object name and had to be sanitised."""
+ANNOTATION_LAUNCH: Final = f"{GROUP}/launch"
+"""On a FrayJob that a client launched: a word of that launch alone, by which it knows the object as its own
+when the answer to its request was lost."""
 ANNOTATION_STOPPED_BECAUSE: Final = f"{GROUP}/stopped-because"
 """On a FrayJob that the operator stopped (`spec.stopped`): why, in the words of its conditions."""
 

@@ -15,6 +15,7 @@ from fray.offered_names import HOMES, find_offered, list_offered
 if TYPE_CHECKING:
     from fray.cluster.base import Cluster as Cluster
     from fray.cluster.current import *  # noqa: F403 - its `__all__` is the list
+    from fray.cluster.kubernetes import KubernetesCluster as KubernetesCluster
     from fray.cluster.local_cluster import LocalCluster as LocalCluster
     from fray.cluster.local_cluster import LocalClusterConfig as LocalClusterConfig
     from fray.types import *  # noqa: F403

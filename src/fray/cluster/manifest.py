@@ -23,6 +23,7 @@ from fray.types.request import CompleteRequest
 from fray.types.resources import ANYWHERE
 from fray.types.sizes import format_cores, format_size, parse_cores, parse_size
 from fray.vocabulary import (
+    ANNOTATION_LAUNCH,
     ANNOTATION_ORIGINAL_NAME,
     API_VERSION,
     ENV_CLIENT_SPEC,
@@ -36,7 +37,10 @@ from fray.wire.frayjob import CallableEntrypoint, Parent, Workspace
 from fray.wire.model import OBJECT_NAME_PATTERN
 from fray.wire.validation import validate_manifest
 
-__all__ = ["JobManifest", "Uploads", "build_manifest", "find_parent"]
+__all__ = ["LAUNCH_DIGITS", "JobManifest", "Uploads", "build_manifest", "find_parent"]
+
+LAUNCH_DIGITS: Final = 10
+"""Of a launch's word, in names of Secrets."""
 
 JAX_PLATFORMS: Final[Mapping[str, str]] = {"cpu": "cpu", "gpu": ""}
 """JAX's platform by the kind of device, where a request sets none; for TPUs the plan does it."""
@@ -98,6 +102,7 @@ def build_manifest(
     name: str | None = None,
     parent: Parent | None = None,
     uploads: Uploads = Uploads(),
+    launch: str | None = None,
 ) -> JobManifest:
     """Return the FrayJob that a request means on a cluster.
 
@@ -109,6 +114,8 @@ def build_manifest(
             two jobs of one name different objects. It need not be legal, as `request.name`.
         parent: The job that launches it.
         uploads: Where its callable and its workspace are.
+        launch: A word of this launch alone, hexadecimal: it is kept in an annotation, and in the name of the
+            Secret, which would else be that of another launch of the same name.
 
     Raises:
         InvalidRequestError: The request isn't complete, its callable has no payload, an upload's URL has
@@ -121,7 +128,7 @@ def build_manifest(
     _check_whole(request, uploads)
     object_name = build_object_name(request.name if name is None else name)
     environment = request.environment
-    secret_name = f"{object_name}-env"
+    secret_name = f"{object_name}-env" if launch is None else f"{object_name}-env-{launch[:LAUNCH_DIGITS]}"
     resources = request.gang_resources
     own_variables = environment.env_vars
     confidential = {name: value for name, value in own_variables.items() if is_confidential(name, value)}
@@ -158,8 +165,11 @@ def build_manifest(
     metadata: dict[str, Any] = {"name": object_name}
     if isinstance(cluster, KubernetesSpec) and cluster.namespace is not None:
         metadata["namespace"] = cluster.namespace
-    if object_name != request.name:
-        metadata["annotations"] = {ANNOTATION_ORIGINAL_NAME: request.name}
+    annotations = {ANNOTATION_ORIGINAL_NAME: request.name} if object_name != request.name else {}
+    if launch is not None:
+        annotations[ANNOTATION_LAUNCH] = launch
+    if annotations:
+        metadata["annotations"] = annotations
     manifest = {"apiVersion": API_VERSION, "kind": FRAYJOB_KIND, "metadata": metadata, "spec": spec}
     validate_manifest(manifest)
     return JobManifest(manifest=manifest, secret_name=secret_name, secret_variables=confidential)

@@ -13,6 +13,7 @@ __all__ = [
     "FieldError",
     "InvalidJobError",
     "InvalidRequestError",
+    "JobDeletedError",
     "JobExistsError",
     "JobFileError",
     "JobNotFoundError",
@@ -222,6 +223,21 @@ class JobNotFoundError(RequestError, KeyError):
 
     # KeyError quotes its argument; the message must read the same as that of the other errors.
     __str__ = FrayError.__str__
+
+
+@dataclass(eq=False)
+class JobDeletedError(JobNotFoundError):
+    """A job was deleted before it had finished, while it was waited for."""
+
+    @property
+    def message(self) -> str:
+        """The name and where it was."""
+        return f"job {self.name!r} in {self.where} was deleted before it had finished"
+
+    @property
+    def next_step(self) -> str:
+        """How to end a job without losing its story."""
+        return "Launch it again. To end a job and keep its status, use terminate() instead of deleting it."
 
 
 @dataclass(eq=False)

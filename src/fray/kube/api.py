@@ -54,7 +54,13 @@ class KubeApi(Protocol):
         ...
 
     def watch(
-        self, resource: Resource, *, resource_version: str, namespace: str | None = None, labels: str = ""
+        self,
+        resource: Resource,
+        *,
+        resource_version: str,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
     ) -> AsyncIterator[WatchEvent]:
         """Yield changes after a version until the server ends the stream; raises `ExpiredError`."""
         ...

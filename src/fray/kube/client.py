@@ -120,7 +120,13 @@ class KubernetesApi:
                 return
 
     async def watch(
-        self, resource: Resource, *, resource_version: str, namespace: str | None = None, labels: str = ""
+        self,
+        resource: Resource,
+        *,
+        resource_version: str,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
     ) -> AsyncIterator[WatchEvent]:
         """Yield changes after a version until the server ends the stream; raises `ExpiredError`."""
         query = {
@@ -131,6 +137,8 @@ class KubernetesApi:
         }
         if labels:
             query["labelSelector"] = labels
+        if fields:
+            query["fieldSelector"] = fields
         path = resource.path(namespace=namespace)
         timeout = self._watch_timeout
         async with self._request("WATCH", resource, path, query=query, timeout=timeout) as response:

@@ -29,6 +29,8 @@ __all__ = [
 MESSAGE_LIMIT = 1024
 UNKNOWN_PATH = "404 page not found"
 """All that a server says of a kind that it doesn't serve; of an object that isn't there it sends a Status."""
+NOT_CONNECTED = "ClientConnector"
+"""How the names of aiohttp's errors begin that mean there was no connection; a reason is such a name."""
 
 
 @dataclass(eq=False)
@@ -96,23 +98,43 @@ class UnauthorizedError(ApiError):
 class RefusedError(ApiError):
     """The server or a webhook finds the object itself wrong: the same request will fail again."""
 
+    @property
+    def next_step(self) -> str:
+        """What to change."""
+        return "Correct what the message names; the same request will be refused again."
+
 
 @dataclass(eq=False)
 class ThrottledError(ApiError):
     """The server asks to come back later."""
+
+    @property
+    def next_step(self) -> str:
+        """What helps."""
+        return "Try again later, and from fewer callers."
 
 
 @dataclass(eq=False)
 class ServerError(ApiError):
     """The server failed, or a webhook it must ask did."""
 
+    @property
+    def next_step(self) -> str:
+        """What helps, and where to look if it doesn't."""
+        return "Try again later; if it stays so, look at the API server and the webhooks that it asks."
+
 
 @dataclass(eq=False)
 class UnreachableError(ApiError):
     """No answer of the server came: the connection failed, took too long, or somebody else answered.
 
-    The request may have been carried out.
+    The request may have been carried out, if it was sent.
     """
+
+    @property
+    def was_sent(self) -> bool:
+        """Whether the request may have reached the server: False where no connection came about."""
+        return not self.reason.startswith(NOT_CONNECTED)
 
 
 def build_api_error(

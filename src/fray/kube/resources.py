@@ -9,6 +9,7 @@ from urllib.parse import quote
 from fray.vocabulary import FRAYJOB_PLURAL, GROUP, VERSION
 
 __all__ = [
+    "CONFIG_MAPS",
     "CRDS",
     "EVENTS",
     "FRAYJOBS",
@@ -17,6 +18,7 @@ __all__ = [
     "LEASES",
     "NODES",
     "PODS",
+    "SECRETS",
     "WORKLOADS",
     "Resource",
 ]
@@ -53,6 +55,8 @@ JOBS: Final = Resource("batch", "v1", "jobs")
 WORKLOADS: Final = tuple(Resource("kueue.x-k8s.io", v, "workloads") for v in ("v1beta2", "v1beta1"))
 """Kueue's, in the versions of its API that tell what Fray reads; older Kueues know the last only."""
 PODS: Final = Resource("", "v1", "pods")
+SECRETS: Final = Resource("", "v1", "secrets")
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps")
 EVENTS: Final = Resource("", "v1", "events")
 NODES: Final = Resource("", "v1", "nodes", namespaced=False)
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases")

@@ -167,6 +167,19 @@ def test_an_object_that_is_no_longer_selected_is_gone_for_the_watch(
     contender.run(main)
 
 
+def test_a_watch_may_be_of_one_object_by_its_name(contender: Contender, namespace: str) -> None:
+    async def main(api: KubeApi) -> None:
+        first = await api.create(FRAYJOBS, frayjob("a", namespace))
+        for name in ("ab", "b"):
+            await api.create(FRAYJOBS, frayjob(name, namespace))
+        await api.delete(FRAYJOBS, "a", namespace=namespace)
+        await api.delete(FRAYJOBS, "b", namespace=namespace)
+        options = {"since": version(first), "namespace": namespace, "fields": "metadata.name=b"}
+        assert told(await follow(api, FRAYJOBS, 2, **options)) == [("ADDED", "b"), ("DELETED", "b")]
+
+    contender.run(main)
+
+
 def test_a_watch_of_all_namespaces_tells_of_each(contender: Contender, namespace: str) -> None:
     other = contender.new_namespace()
 

@@ -74,6 +74,14 @@ def variables_of(built: JobManifest) -> dict[str, Any]:
     return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in entries}
 
 
+def test_two_launches_of_a_name_share_no_secret() -> None:
+    request = JobRequest(name="train", entrypoint=command(), environment=create_environment())
+    words = "ab" * 16, "cd" * 16
+    built = [build_manifest(request, K8S, launch=word) for word in words]
+    assert [each.manifest["metadata"]["annotations"]["fray.dev/launch"] for each in built] == list(words)
+    assert [each.secret_name for each in built] == ["train-env-ababababab", "train-env-cdcdcdcdcd"]
+
+
 def test_a_whole_request() -> None:
     request = JobRequest(
         name="train_lm",

@@ -16,14 +16,26 @@ from typing import Any, TypeVar
 
 from fray.kube.api import Manifest, Page, Propagation, WatchEvent
 from fray.kube.errors import AlreadyExistsError, ConflictError, ExpiredError, NotFoundError, RefusedError
-from fray.kube.resources import CRDS, EVENTS, FRAYJOBS, JOBS, JOBSETS, LEASES, NODES, PODS, Resource
+from fray.kube.resources import (
+    CONFIG_MAPS,
+    CRDS,
+    EVENTS,
+    FRAYJOBS,
+    JOBS,
+    JOBSETS,
+    LEASES,
+    NODES,
+    PODS,
+    SECRETS,
+    Resource,
+)
 
 __all__ = ["Call", "Listener", "MemoryApi", "MemoryServer", "Selection", "Watch"]
 
 Result = TypeVar("Result")
 
-SERVED = frozenset({CRDS, EVENTS, FRAYJOBS, JOBS, JOBSETS, LEASES, NODES, PODS})
-STATELESS = frozenset({EVENTS, LEASES})
+SERVED = frozenset({CONFIG_MAPS, CRDS, EVENTS, FRAYJOBS, JOBS, JOBSETS, LEASES, NODES, PODS, SECRETS})
+STATELESS = frozenset({CONFIG_MAPS, EVENTS, LEASES, SECRETS})
 """Kinds without a status of their own; the others' can be written by the subresource only."""
 SELECTABLE = {EVENTS: frozenset({"involvedObject.kind", "involvedObject.name", "reason"})}
 """Fields that can be selected by, beside name and namespace."""
@@ -338,9 +350,15 @@ class MemoryApi:
             yield await self._call("LIST", resource, "", page)
 
     async def watch(
-        self, resource: Resource, *, resource_version: str, namespace: str | None = None, labels: str = ""
+        self,
+        resource: Resource,
+        *,
+        resource_version: str,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
     ) -> AsyncIterator[WatchEvent]:
-        selection = Selection(resource, namespace, labels)
+        selection = Selection(resource, namespace, labels, fields)
         watch = await self._call(
             "WATCH", resource, "", lambda: self._server.open_watch(selection, resource_version)
         )

@@ -1,0 +1,269 @@
+"""Launching a job: its FrayJob first, then the Secrets that it owns, and nothing is left where that fails.
+
+The order lets Kubernetes collect the Secrets with the job, and the kubelet waits for a Secret that a pod
+mounts. A request is sent again when its answer was lost, so every object has a name or a word of this launch
+alone, and one that is there already is known as its own or another's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Coroutine, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from fray.cluster.base import WhenTaken
+from fray.cluster.cluster_spec import KubernetesSpec
+from fray.cluster.kubernetes.access import Access
+from fray.cluster.kubernetes.retries import persistently
+from fray.cluster.manifest import LAUNCH_DIGITS, JobManifest, Uploads, build_manifest
+from fray.errors import FieldError, InvalidJobError, JobExistsError, JobLeftBehindError
+from fray.kube.api import Manifest
+from fray.kube.errors import (
+    AlreadyExistsError,
+    ApiError,
+    NotFoundError,
+    RefusedError,
+    ServerError,
+    UnreachableError,
+)
+from fray.kube.resources import FRAYJOBS, SECRETS
+from fray.payload.callables import PayloadLimits, encode_callable
+from fray.payload.chunks import SecretPart, split_payload
+from fray.payload.staging import Storage, staged_url
+from fray.plan.names import build_object_name
+from fray.plan.status import is_finished
+from fray.types import JobId, JobRequest
+from fray.vocabulary import (
+    ANNOTATION_LAUNCH,
+    API_VERSION,
+    FRAYJOB_KIND,
+    LABEL_JOB,
+    LABEL_JOB_UID,
+    LABEL_MANAGED_BY,
+    MANAGED_BY,
+)
+from fray.wire.frayjob import CallableEntrypoint, FrayJob, Parent
+
+__all__ = ["STAGING_LIMIT", "Launch", "launch_job", "prepare_launch"]
+
+T = TypeVar("T")
+
+STAGING_LIMIT = 1 << 30
+"""Bytes of a payload behind a staging URL: each host reads it into memory."""
+PART_SIZE = 750_000
+"""Bytes of a payload in a Secret: as base64 in JSON less than the MiB that aiohttp sends in one piece."""
+CLEANUP_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A request that is ready to be sent: its callable is pickled, and staged if it is too large for Secrets.
+
+    `word` is of this launch alone, hexadecimal.
+    """
+
+    request: JobRequest
+    cluster: KubernetesSpec
+    word: str
+    parent: Parent | None = None
+    uploads: Uploads = field(default_factory=Uploads)
+    parts: tuple[SecretPart, ...] = field(default=(), repr=False)
+
+    def build(self, name: str) -> JobManifest:
+        """Return the FrayJob under a name; raises `RequestError`."""
+        return build_manifest(
+            self.request, self.cluster, name=name, parent=self.parent, uploads=self.uploads, launch=self.word
+        )
+
+    def build_secrets(self, built: JobManifest, owner: Manifest) -> list[Manifest]:
+        """Return the Secrets that the job needs; they go with `owner`, its FrayJob as stored."""
+        contents = {part.secret_name: {part.key: part.data} for part in self.parts}
+        if built.secret_variables:
+            variables = built.secret_variables.items()
+            contents[built.secret_name] = {name: value.encode() for name, value in variables}
+        return [_build_secret(name, content, owner) for name, content in contents.items()]
+
+
+def prepare_launch(
+    request: JobRequest, cluster: KubernetesSpec, *, word: str, parent: Parent | None, storage: Storage
+) -> Launch:
+    """Return a launch of a request; of the cluster nothing is asked.
+
+    Raises:
+        RequestError: The callable can't be pickled, or is too large for where it may go.
+        PayloadStorageError: The staging URL doesn't take it.
+    """
+    entrypoint = request.resolve_entrypoint().callable_entrypoint
+    if entrypoint is None:
+        return Launch(request, cluster, word, parent)
+    limits = PayloadLimits(staging=STAGING_LIMIT if cluster.staging is not None else 0)
+    payload = encode_callable(entrypoint.callable, entrypoint.args, entrypoint.kwargs, limits=limits)
+    python = payload.stamp.python
+    if cluster.staging is not None and not limits.fits_secrets(payload):
+        url = staged_url(cluster.staging, payload.sha256)
+        storage.write(url, payload.data)
+        staged = CallableEntrypoint(url=url, sha256=payload.sha256, python=python)
+        return Launch(request, cluster, word, parent, Uploads(payload=staged))
+    secret_name = f"{build_object_name(request.name)}-payload-{word[:LAUNCH_DIGITS]}"
+    parts = split_payload(payload.data, secret_name=secret_name, size=PART_SIZE)
+    names = [part.secret_name for part in parts]
+    sent = CallableEntrypoint(
+        secret_name=names[0], more_secrets=names[1:], sha256=payload.sha256, python=python
+    )
+    return Launch(request, cluster, word, parent, Uploads(payload=sent), parts)
+
+
+async def launch_job(
+    access: Access, launch: Launch, *, when_taken: WhenTaken, numbers: MutableMapping[str, int]
+) -> JobId:
+    """Create the job's objects, and return its id.
+
+    `numbers` holds what further jobs of a name begin to be numbered with: `train` is 1, `train-2` is 2.
+
+    Raises:
+        JobExistsError: The name is taken, and `when_taken` is `refuse`.
+        InvalidJobError: The server refuses the job.
+        JobLeftBehindError: It failed, and the FrayJob could not be removed.
+        ApiError: Anything else that the server or the way to it did; nothing is left.
+    """
+    name = launch.request.name
+    number = numbers.get(name, 1) if when_taken == "rename" else 1
+    step = 1
+    while True:
+        built = launch.build(name if number == 1 else f"{name}-{number}")
+        job = await _create_job(access, launch, built)
+        if job is not None:
+            await _complete(access, launch, built, job)
+            numbers[name] = max(number + 1, numbers.get(name, 1))
+            return JobId(built.name)
+        if when_taken == "refuse":
+            raise JobExistsError(built.name)
+        if when_taken == "adopt" and await _is_live(access, built.name):
+            return JobId(built.name)
+        number += step
+        if when_taken == "rename" and number > 2:
+            step *= 2  # many that are taken are soon passed; to adopt one, each is looked at
+
+
+async def _create_job(access: Access, launch: Launch, built: JobManifest) -> Manifest | None:
+    """Return the FrayJob as stored; None where another job has its name."""
+    lost = False
+
+    async def create() -> Manifest:
+        nonlocal lost
+        try:
+            return await access.api.create(FRAYJOBS, built.manifest, namespace=access.namespace)
+        except (ServerError, UnreachableError) as error:
+            lost = lost or isinstance(error, ServerError) or error.was_sent
+            raise
+
+    try:
+        try:
+            return await _unhurried(persistently(create))
+        except AlreadyExistsError:
+            return await _find_own(access, launch, built.name)
+    except RefusedError as refused:
+        raise InvalidJobError(built.name, (FieldError("", refused.detail),)) from refused
+    except ApiError as error:
+        if lost:
+            await _remove(access, launch, built.name, error)
+        raise
+    except asyncio.CancelledError as interrupted:
+        await _remove(access, launch, built.name, interrupted)
+        raise
+
+
+async def _complete(access: Access, launch: Launch, built: JobManifest, job: Manifest) -> None:
+    requests = [_unhurried(_create_secret(access, each)) for each in launch.build_secrets(built, job)]
+    try:
+        # Each is waited for: one that comes after the clean-up would stay until it is collected.
+        results = await asyncio.gather(*requests, return_exceptions=True)
+        if failures := [result for result in results if result is not None]:
+            raise failures[0]  # noqa: TRY301 - it is cleaned up after, as after an interruption
+    except BaseException as error:
+        await _remove(access, launch, built.name, error)
+        raise
+
+
+async def _create_secret(access: Access, secret: Manifest) -> None:
+    try:
+        await persistently(lambda: access.api.create(SECRETS, secret, namespace=access.namespace))
+    except AlreadyExistsError:
+        return  # made by a request of this launch whose answer was lost: nobody else knows the name
+
+
+async def _unhurried(request: Coroutine[Any, Any, T]) -> T:
+    """Like the request; a caller who is interrupted meanwhile first learns how it ended."""
+    task = asyncio.ensure_future(request)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=CLEANUP_SECONDS)
+        task.cancel()
+        raise
+
+
+async def _find_own(access: Access, launch: Launch, name: str) -> Manifest | None:
+    """Return the FrayJob of this name if this launch made it."""
+    try:
+        found = await persistently(lambda: access.api.get(FRAYJOBS, name, namespace=access.namespace))
+    except NotFoundError:
+        return None
+    annotations: Mapping[str, str] = found["metadata"].get("annotations") or {}
+    return found if annotations.get(ANNOTATION_LAUNCH) == launch.word else None
+
+
+async def _is_live(access: Access, name: str) -> bool:
+    try:
+        found = await persistently(lambda: access.api.get(FRAYJOBS, name, namespace=access.namespace))
+    except NotFoundError:
+        return False
+    job = FrayJob.from_manifest(found)
+    return not is_finished(job.status) and job.metadata.deletion_timestamp is None
+
+
+async def _remove(access: Access, launch: Launch, name: str, cause: BaseException) -> None:
+    """Delete what this launch has made; its Secrets go with it. Raises `JobLeftBehindError`."""
+
+    async def delete() -> None:
+        found = await _find_own(access, launch, name)
+        if found is not None:
+            uid = found["metadata"]["uid"]
+            await access.api.delete(FRAYJOBS, name, namespace=access.namespace, uid=uid)
+
+    try:
+        async with asyncio.timeout(CLEANUP_SECONDS):
+            await persistently(delete)
+    except (ApiError, TimeoutError) as error:
+        problem = f"{type(cause).__name__}: {cause}"
+        raise JobLeftBehindError(name, access.namespace, problem) from error
+
+
+def _build_secret(name: str, content: Mapping[str, bytes], owner: Manifest) -> Manifest:
+    metadata = owner["metadata"]
+    reference = {
+        "apiVersion": API_VERSION,
+        "kind": FRAYJOB_KIND,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
+    labels = {
+        LABEL_MANAGED_BY: MANAGED_BY,
+        LABEL_JOB: metadata["name"],
+        LABEL_JOB_UID: metadata["uid"],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": name,
+            "namespace": metadata["namespace"],
+            "labels": labels,
+            "ownerReferences": [reference],
+        },
+        "type": "Opaque",
+        "immutable": True,
+        "data": {key: base64.b64encode(value).decode() for key, value in content.items()},
+    }

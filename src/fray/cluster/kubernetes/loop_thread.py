@@ -1,0 +1,172 @@
+"""An event loop in a thread of its own, for callers that have none: they hand it coroutines and wait.
+
+Started by the first call, ended by `close`, at the latest when the interpreter ends. What the coroutines do
+is no matter of this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import selectors
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from fray.errors import ClusterClosedError
+
+__all__ = ["LoopThread"]
+
+T = TypeVar("T")
+
+CLEANUP_SECONDS = 15.0
+"""How long a call that was interrupted, or the end of the thread, may take to clean up."""
+FAREWELL_SECONDS = 2.0
+"""How long connections may take to close."""
+
+_inherited: list[object] = []
+"""Loops of the process that this one was forked from. A loop that is collected closes its selector, which the
+two processes share, so they are kept."""
+
+
+@dataclass(eq=False)
+class _Running:
+    """A loop with its thread."""
+
+    loop: asyncio.SelectorEventLoop
+    selector: selectors.BaseSelector
+    process: int
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    thread: threading.Thread | None = None
+
+
+class _Call(Generic[T]):
+    """A coroutine on its way through the loop; all but `result` is for the loop's thread."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+        self._task: asyncio.Task[T] | None = None
+        self.result: Future[T] = Future()
+
+    def begin(self) -> None:
+        """Start the coroutine."""
+        self._task = asyncio.create_task(self._coroutine)
+        self._task.add_done_callback(self._end)
+
+    def cancel(self) -> None:
+        """Cancel the coroutine, which may never have been started."""
+        if self._task is not None:
+            self._task.cancel()
+        else:
+            self._coroutine.close()
+            self.result.cancel()
+
+    def _end(self, task: asyncio.Task[T]) -> None:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is not None:
+            self.result.set_exception(error)
+        else:
+            self.result.set_result(task.result())
+
+
+class LoopThread:
+    """A loop in a thread. Methods may be called from any thread, and after a fork from the child too.
+
+    Args:
+        name: Of the thread.
+        farewell: Called on the loop at its end, to close what lives on it.
+    """
+
+    def __init__(self, name: str, farewell: Callable[[], Awaitable[None]]) -> None:
+        self._name, self._farewell = name, farewell
+        # Entered again by a thread within it that the garbage collector makes close another object.
+        self._lock = threading.RLock()
+        self._running: _Running | None = None
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop, and return what it returns or raise what it raises.
+
+        When the caller is interrupted meanwhile (Ctrl-C), the coroutine is cancelled, and has some seconds to
+        clean up.
+
+        Raises:
+            ClusterClosedError: Another thread has closed it.
+        """
+        running = self._ensure()
+        call = _Call(coroutine)
+        try:
+            running.loop.call_soon_threadsafe(call.begin)
+            return call.result.result()
+        except asyncio.CancelledError:
+            raise ClusterClosedError from None
+        except BaseException:
+            if call.result.done():
+                raise
+            if running.loop.is_closed():  # just now, by another thread
+                coroutine.close()
+                raise ClusterClosedError from None
+            # An interruption, which may come at any point from the first line on.
+            running.loop.call_soon_threadsafe(call.cancel)
+            wait([call.result], CLEANUP_SECONDS)
+            raise
+        finally:
+            del call  # it and the traceback of its error would keep each other
+
+    def close(self) -> None:
+        """End the loop with what runs on it, and wait for that; it begins anew with the next call."""
+        with self._lock:
+            running, self._running = self._running, None
+        if running is None:
+            return
+        if running.process != os.getpid():
+            _inherited.append(running)
+            return
+        running.loop.call_soon_threadsafe(running.stop.set)
+        # The garbage collector may call this on the loop's own thread.
+        if running.thread is not None and running.thread is not threading.current_thread():
+            running.thread.join(2 * CLEANUP_SECONDS)
+
+    def _ensure(self) -> _Running:
+        with self._lock:
+            running = self._running
+            if running is not None and running.process != os.getpid():
+                _inherited.append(running)
+                running = None
+            if running is None:
+                selector = selectors.DefaultSelector()
+                loop = asyncio.SelectorEventLoop(selector)
+                running = _Running(loop, selector, os.getpid())
+                main = _serve(running, self._farewell)
+                running.thread = threading.Thread(
+                    target=_run, args=(running, main), name=self._name, daemon=True
+                )
+                running.thread.start()
+                self._running = running
+            return running
+
+
+def _run(running: _Running, main: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=lambda: running.loop) as runner:
+        runner.run(main)
+        runner.run(_until_closed(running.selector))
+
+
+async def _serve(running: _Running, farewell: Callable[[], Awaitable[None]]) -> None:
+    await running.stop.wait()
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    if rest:
+        await asyncio.wait(rest, timeout=CLEANUP_SECONDS)
+    await farewell()
+
+
+async def _until_closed(selector: selectors.BaseSelector) -> None:
+    """Wait until the farewells of TLS connections have been said, but not for long."""
+    # The loop's own socket stays; nothing tells when the others have gone.
+    for _ in range(int(FAREWELL_SECONDS / 0.01)):
+        if len(selector.get_map()) <= 1:
+            return
+        await asyncio.sleep(0.01)

@@ -1,0 +1,92 @@
+"""What is read of jobs: how they stand, and what their callables left for their client."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import difflib
+
+from fray.cluster.kubernetes.access import Access
+from fray.cluster.kubernetes.retries import persistently
+from fray.errors import JobNotFoundError, OutcomeUnreadableError
+from fray.kube.api import Manifest
+from fray.kube.errors import ApiError, NotFoundError
+from fray.kube.resources import CONFIG_MAPS, FRAYJOBS
+from fray.payload.outcome import outcome_name
+from fray.plan.status import find_condition, is_finished
+from fray.types import JobId
+from fray.vocabulary import OUTCOME_KEY, ConditionType, VerdictKind
+from fray.wire.frayjob import FrayJob
+
+__all__ = ["describe_place", "list_jobs", "read_job", "read_outcome"]
+
+NAMES_READ = 200
+NAMES_TOLD = 5
+
+
+def describe_place(access: Access) -> str:
+    """Return where jobs are looked for, in words."""
+    return f"namespace {access.namespace} of the cluster at {access.server}"
+
+
+async def read_job(access: Access, name: JobId) -> Manifest:
+    """Return a FrayJob; raises `JobNotFoundError`, with names like it, or `ApiError`."""
+    try:
+        return await persistently(lambda: access.api.get(FRAYJOBS, name, namespace=access.namespace))
+    except NotFoundError as missing:
+        if not missing.reason:
+            raise  # no such kind
+        known = await _find_names(access, name)
+        raise JobNotFoundError(name, describe_place(access), known) from missing
+
+
+async def list_jobs(access: Access) -> list[Manifest]:
+    """Return all FrayJobs of the namespace."""
+
+    async def read() -> list[Manifest]:
+        pages = access.api.list_pages(FRAYJOBS, namespace=access.namespace)
+        return [job async for page in pages for job in page.items]
+
+    return await persistently(read)
+
+
+async def read_outcome(access: Access, job: Manifest) -> tuple[bytes, str] | None:
+    """Return the bytes that a finished job's callable left, and the sha256 that its status tells.
+
+    None where it left none, or the job was stopped or ended between two attempts.
+
+    Raises `OutcomeUnreadableError` where they can't be had.
+    """
+    found = FrayJob.from_manifest(job)
+    if found.spec.entrypoint.callable is None or not is_finished(found.status) or not found.status.attempts:
+        return None
+    last = found.status.attempts[-1]
+    if last.outcome is None or found.metadata.uid is None or not _is_of_the_end(found):
+        return None
+    name = outcome_name(job_uid=found.metadata.uid, attempt=last.number, rank=last.rank or 0)
+    try:
+        kept = await persistently(lambda: access.api.get(CONFIG_MAPS, name, namespace=access.namespace))
+        return base64.b64decode(kept["binaryData"][OUTCOME_KEY], validate=True), last.outcome
+    except (ApiError, KeyError, binascii.Error) as error:
+        problem = f"ConfigMap {name} has none" if isinstance(error, KeyError) else str(error)
+        raise OutcomeUnreadableError(problem, last.message or "") from error
+
+
+def _is_of_the_end(job: FrayJob) -> bool:
+    """Whether the last attempt's end is the job's, which may also be a time limit between attempts."""
+    last = job.status.attempts[-1]
+    if last.verdict == VerdictKind.SUCCESS:
+        return True
+    failed = find_condition(job.status, ConditionType.FAILED)
+    return failed is not None and failed.status == "True" and failed.reason == last.reason
+
+
+async def _find_names(access: Access, name: str) -> tuple[str, ...]:
+    """Return names of jobs that exist, those like `name` where there are any."""
+    try:
+        pages = access.api.list_pages(FRAYJOBS, namespace=access.namespace, limit=NAMES_READ)
+        first = await anext(aiter(pages))
+    except ApiError:
+        return ()  # that the job isn't there is known all the same
+    names = sorted(job["metadata"]["name"] for job in first.items)
+    return tuple(difflib.get_close_matches(name, names, n=NAMES_TOLD) or names[:NAMES_TOLD])

@@ -1,0 +1,163 @@
+"""A Kubernetes cluster can't be reached or used: whoever runs or configures it acts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fray.errors.surroundings import SurroundingsError
+
+__all__ = [
+    "AccessDeniedError",
+    "ClusterClosedError",
+    "ClusterConfigError",
+    "ClusterUnreachableError",
+    "FrayNotInstalledError",
+    "JobLeftBehindError",
+    "NamespaceNotFoundError",
+]
+
+SERVICE_ACCOUNT = "system:serviceaccount:"
+
+
+@dataclass(eq=False)
+class ClusterConfigError(SurroundingsError):
+    """Nothing here tells how to reach a cluster; `tried` are the places and what was wrong with each."""
+
+    context: str | None
+    tried: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """What was looked for, and where."""
+        wanted = "a Kubernetes cluster" if self.context is None else f"the context {self.context!r}"
+        return f"nothing tells how to reach {wanted}; tried: {'; '.join(self.tried)}"
+
+    @property
+    def next_step(self) -> str:
+        """How to name a cluster."""
+        return (
+            "Look at `kubectl config get-contexts`, then name one: FRAY_CLUSTER_SPEC=k8s?context=NAME; "
+            "KUBECONFIG=FILE names another file."
+        )
+
+
+@dataclass(eq=False)
+class ClusterUnreachableError(SurroundingsError):
+    """The API server of a cluster gave no answer."""
+
+    server: str
+    request: str
+    problem: str
+
+    @property
+    def message(self) -> str:
+        """The server, the request and what happened to it."""
+        return f"no answer from the Kubernetes API server {self.server} ({self.request}: {self.problem})"
+
+    @property
+    def next_step(self) -> str:
+        """What to look at."""
+        return "Check with `kubectl version` that it can be reached from here (network, VPN, proxy)."
+
+
+@dataclass(eq=False)
+class FrayNotInstalledError(SurroundingsError):
+    """A cluster doesn't know FrayJobs."""
+
+    server: str
+    resource: str
+
+    @property
+    def message(self) -> str:
+        """The server and what it doesn't know."""
+        return f"the cluster at {self.server} has no {self.resource}: Fray isn't installed there"
+
+    @property
+    def next_step(self) -> str:
+        """How to install it."""
+        return "Install it: `helm install fray charts/fray -n fray-system --create-namespace`."
+
+
+@dataclass(eq=False)
+class NamespaceNotFoundError(SurroundingsError):
+    """The namespace that jobs are to run in doesn't exist."""
+
+    namespace: str
+    server: str
+
+    @property
+    def message(self) -> str:
+        """The namespace and where it was looked for."""
+        return f"there is no namespace {self.namespace!r} in the cluster at {self.server}"
+
+    @property
+    def next_step(self) -> str:
+        """How to make it, or to name another."""
+        make = f"kubectl create namespace {self.namespace}"
+        return f"Make it with `{make}`, or name another: k8s?namespace=NAME."
+
+
+@dataclass(eq=False)
+class AccessDeniedError(SurroundingsError):
+    """An account lacks a right; `resource` is as in a role, such as `frayjobs.fray.dev` or `pods/log`."""
+
+    account: str
+    verb: str
+    resource: str
+    namespace: str
+    server: str
+
+    @property
+    def message(self) -> str:
+        """Who may not do what, and where."""
+        return (
+            f"{self.account!r} may not {self.verb} {self.resource} in namespace {self.namespace!r} "
+            f"of the cluster at {self.server}"
+        )
+
+    @property
+    def next_step(self) -> str:
+        """What an administrator can do."""
+        if self.account.startswith(SERVICE_ACCOUNT):
+            subject = f"--serviceaccount={self.account.removeprefix(SERVICE_ACCOUNT)}"
+        else:
+            subject = f"--user={self.account}"
+        return (
+            f"An administrator can grant the verb {self.verb!r} on {self.resource}. The ClusterRole `edit` "
+            "has all that is needed, since Fray's chart adds to it: `kubectl create rolebinding fray-edit "
+            f"--clusterrole=edit {subject} -n {self.namespace}`."
+        )
+
+
+@dataclass(eq=False)
+class JobLeftBehindError(SurroundingsError):
+    """A job couldn't be launched to its end, and what was made of it couldn't be removed."""
+
+    name: str
+    namespace: str
+    problem: str
+
+    @property
+    def message(self) -> str:
+        """The job, and why its launch was given up."""
+        return f"FrayJob {self.name!r} may have been left behind by a launch that failed: {self.problem}"
+
+    @property
+    def next_step(self) -> str:
+        """How to remove it."""
+        return f"Remove it: `kubectl delete frayjob {self.name} -n {self.namespace} --ignore-not-found`."
+
+
+@dataclass(eq=False)
+class ClusterClosedError(SurroundingsError):
+    """A call was under way on a cluster object that another thread closed."""
+
+    @property
+    def message(self) -> str:
+        """What happened."""
+        return "the cluster object was closed while a call on it was under way"
+
+    @property
+    def next_step(self) -> str:
+        """How to get on."""
+        return "Close it after the last call; jobs run on, and a new object can be asked for them."

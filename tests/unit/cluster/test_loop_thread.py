@@ -1,0 +1,156 @@
+"""The loop that clients without one share: results, interruptions, ends and forks."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import threading
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from fray.cluster.kubernetes.loop_thread import LoopThread
+from fray.errors import ClusterClosedError
+
+PATIENCE = 60.0
+NAME = "test-loop"
+
+
+class Farewells:
+    def __init__(self) -> None:
+        self.said = 0
+
+    async def __call__(self) -> None:
+        self.said += 1
+
+
+@pytest.fixture
+def farewells() -> Farewells:
+    return Farewells()
+
+
+@pytest.fixture
+def loop(farewells: Farewells) -> Iterator[LoopThread]:
+    thread = LoopThread(NAME, farewells)
+    yield thread
+    thread.close()
+    assert not threads()
+
+
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == NAME]
+
+
+async def add(first: int, second: int) -> int:
+    await asyncio.sleep(0)
+    return first + second
+
+
+async def fail() -> None:
+    raise ValueError("no number")
+
+
+def test_threads_share_one_loop(loop: LoopThread) -> None:
+    results: list[int] = []
+    callers = [
+        threading.Thread(target=lambda i=i: results.append(loop.run(add(i, i))))  # type: ignore[misc]
+        for i in range(8)
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(PATIENCE)
+    assert sorted(results) == [2 * index for index in range(8)]
+    assert len(threads()) == 1
+
+
+def test_errors_are_raised_where_it_was_called_and_keep_nothing_alive(loop: LoopThread) -> None:
+    class Argument:
+        pass
+
+    async def use(_: Argument) -> None:
+        raise ValueError("no number")
+
+    def call() -> weakref.ref[Argument]:
+        argument = Argument()
+        with pytest.raises(ValueError, match="no number"):
+            loop.run(use(argument))
+        return weakref.ref(argument)
+
+    gc.collect()
+    gc.disable()
+    try:
+        kept = call()
+        # The loop's thread lets go of a task a moment after its result is there.
+        loop.run(add(1, 1))
+        loop.run(add(1, 1))
+        assert kept() is None
+    finally:
+        gc.enable()
+
+
+def test_it_ends_and_begins_anew(loop: LoopThread, farewells: Farewells) -> None:
+    assert loop.run(add(1, 1)) == 2
+    loop.close()
+    loop.close()
+    assert not threads()
+    assert loop.run(add(1, 2)) == 3
+    loop.close()
+    assert farewells.said == 2
+
+
+def test_a_call_that_is_under_way_learns_of_the_end(loop: LoopThread) -> None:
+    begun = threading.Event()
+    errors: list[BaseException] = []
+
+    async def wait() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def call() -> None:
+        try:
+            loop.run(wait())
+        except ClusterClosedError as error:
+            errors.append(error)
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    assert begun.wait(PATIENCE)
+    loop.close()
+    caller.join(PATIENCE)
+    assert [type(error) for error in errors] == [ClusterClosedError]
+
+
+def test_ctrl_c_cancels_what_was_called_and_waits_for_its_clean_up(loop: LoopThread) -> None:
+    cleaned = threading.Event()
+
+    async def wait() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            cleaned.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(wait())
+    assert cleaned.is_set()
+    assert loop.run(add(1, 1)) == 2
+
+
+def test_a_fork_has_a_loop_of_its_own(loop: LoopThread) -> None:
+    assert loop.run(add(1, 1)) == 2
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if loop.run(add(2, 3)) == 5 else 1
+            loop.close()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert loop.run(add(1, 2)) == 3
