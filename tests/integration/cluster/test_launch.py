@@ -110,8 +110,10 @@ def test_a_name_may_be_refused_or_its_job_be_adopted(cluster: KubernetesCluster,
         cluster.launch(command(), when_taken="refuse")
     assert cluster.launch(command(), when_taken="adopt") == first
     finish(frayjobs, first)
-    second = cluster.launch(command(), when_taken="adopt")
+    second = cluster.launch(command(), when_taken="refuse")
     assert second != first
+    with pytest.raises(JobExistsError):
+        cluster.launch(command(), when_taken="refuse")
     assert cluster.launch(command(), when_taken="adopt") == second
     assert len(jobs_of(frayjobs)) == 2
 

@@ -78,7 +78,7 @@ class KubernetesCluster(Cluster):
 
         Raises:
             RequestError: The request can't be run as it is.
-            JobExistsError: The name is taken, and `when_taken` is `refuse`.
+            JobExistsError: A job of this name lives, and `when_taken` is `refuse`.
             SurroundingsError: The cluster doesn't let it; nothing is left behind, but where the error is a
                 `JobLeftBehindError`.
         """

@@ -123,7 +123,7 @@ async def launch_job(
     `numbers` holds what further jobs of a name begin to be numbered with: `train` is 1, `train-2` is 2.
 
     Raises:
-        JobExistsError: The name is taken, and `when_taken` is `refuse`.
+        JobExistsError: A job of this name lives, and `when_taken` is `refuse`.
         InvalidJobError: The server refuses the job.
         JobLeftBehindError: It failed, and the FrayJob could not be removed.
         ApiError: Anything else that the server or the way to it did; nothing is left.
@@ -138,13 +138,13 @@ async def launch_job(
             await _complete(access, launch, built, job)
             numbers[name] = max(number + 1, numbers.get(name, 1))
             return JobId(built.name)
-        if when_taken == "refuse":
-            raise JobExistsError(built.name)
-        if when_taken == "adopt" and await _is_live(access, built.name):
+        if when_taken != "rename" and await _is_live(access, built.name):
+            if when_taken == "refuse":
+                raise JobExistsError(built.name)
             return JobId(built.name)
         number += step
         if when_taken == "rename" and number > 2:
-            step *= 2  # many that are taken are soon passed; to adopt one, each is looked at
+            step *= 2  # many that are taken are soon passed; to find one that lives, each is looked at
 
 
 async def _create_job(access: Access, launch: Launch, built: JobManifest) -> Manifest | None:
