@@ -95,6 +95,15 @@ class KubeApi(Protocol):
         """
         ...
 
+    def stream_log(
+        self, pod: str, *, namespace: str, container: str, follow: bool, since: str | None = None
+    ) -> AsyncIterator[bytes]:
+        """Yield a container's log in pieces as it comes, each line with its time before it.
+
+        From a time (RFC 3339, whole seconds) on; with `follow` until the container has ended.
+        """
+        ...
+
     async def read_log(self, pod: str, *, namespace: str, container: str, tail_lines: int) -> str:
         """Return the last lines of a container's log."""
         ...

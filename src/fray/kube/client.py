@@ -41,6 +41,8 @@ REQUEST_SECONDS = 30.0
 WATCH_SECONDS = 300
 """How long the server keeps a watch open; a silent one ends here at the latest."""
 WATCH_GRACE_SECONDS = 15.0
+LOG_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_SECONDS, sock_read=300.0)
+"""A program may be silent for longer, but so may a dead connection: who follows its log asks again then."""
 WATCH_SILENCE_SECONDS = 90.0
 """A watch that is silent for so long is dead: the server sends a bookmark every minute."""
 
@@ -219,6 +221,21 @@ class KubernetesApi:
         query = {"container": container, "tailLines": str(tail_lines)}
         async with self._request("GET", PODS, path, query=query, timeout=self._timeout) as response:
             return (await response.read()).decode(errors="replace")
+
+    async def stream_log(
+        self, pod: str, *, namespace: str, container: str, follow: bool, since: str | None = None
+    ) -> AsyncIterator[bytes]:
+        """Yield a container's log in pieces as it comes, each line with its time before it.
+
+        From a time (RFC 3339, whole seconds) on; with `follow` until the container has ended.
+        """
+        path = PODS.path(namespace=namespace, name=pod, subresource="log")
+        query = {"container": container, "timestamps": "true", "follow": str(follow).lower()}
+        if since is not None:
+            query["sinceTime"] = since
+        async with self._request("GET", PODS, path, query=query, timeout=LOG_TIMEOUT) as response:
+            async for piece in response.content.iter_any():
+                yield piece
 
     async def _json(
         self,

@@ -75,6 +75,8 @@ async def open_access(spec: KubernetesSpec, environ: Mapping[str, str], *, accou
 
 
 def _access(configuration: Any, namespace: str) -> Access:
+    # Every log that is followed keeps a connection: a limit would be one of the pods of a gang.
+    configuration.connection_pool_maxsize = 0
     api = KubernetesApi(configuration)
     return Access(api, str(configuration.host), namespace, api.close)
 

@@ -15,13 +15,14 @@ from fray.cluster.base import Cluster, WhenTaken
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes.access import Access, OpenAccess, open_access
 from fray.cluster.kubernetes.launching import launch_job, prepare_launch
+from fray.cluster.kubernetes.logs import LogReading, prepare_reading, read_logs
 from fray.cluster.kubernetes.results import describe_place, list_jobs, read_job, read_outcome
 from fray.cluster.kubernetes.session import Session
 from fray.cluster.kubernetes.stopping import stop_job
 from fray.cluster.kubernetes.waiting import Roll, look_up, wait_until_finished
 from fray.cluster.manifest import find_parent
 from fray.cluster.progress import describe_frayjob
-from fray.errors import JobNotFoundError, UnsupportedFeatureError
+from fray.errors import JobNotFoundError
 from fray.kube.api import Manifest
 from fray.payload.outcome import Outcome, decode_outcome
 from fray.payload.staging import FsspecStorage, Storage, redacted
@@ -129,11 +130,28 @@ class KubernetesCluster(Cluster):
     def logs(
         self, job_id: JobId, *, follow: bool = False, rank: int | None = None, attempt: int | None = None
     ) -> Iterator[LogLine]:
-        """Not there yet: raises `UnsupportedFeatureError`."""
-        del follow, rank, attempt
-        reason = "the client can't read logs of pods yet"
-        alternative = f"Use `kubectl logs -l fray.dev/job={job_id} --prefix --tail=-1`."
-        raise UnsupportedFeatureError("logs() on Kubernetes", reason, alternative)
+        """Return the lines that a job's hosts printed; none comes twice, and what is missing is told.
+
+        Without `follow` those of an attempt come in the order of their times, with it as they come. Where
+        lines can't be had any more, since a log was rotated or a pod deleted, a line with `gap` says so.
+
+        Raises:
+            JobNotFoundError: There is no such job.
+            LogsNotFoundError: It has no such rank or attempt.
+            SurroundingsError: The cluster can't be asked.
+        """
+        reading = self._session.ask(
+            lambda access: prepare_reading(access, job_id, follow=follow, rank=rank, attempt=attempt)
+        )
+        return self._iterate(reading)
+
+    def _iterate(self, reading: LogReading) -> Iterator[LogLine]:
+        cancel = self._session.start(lambda access: read_logs(access, reading), reading.end)
+        try:
+            while (lines := self._session.wait_for(reading.next_lines())) is not None:
+                yield from lines
+        finally:
+            cancel()
 
     def outcome(self, job_id: JobId) -> Outcome | None:
         """Return what became of a job's callable, from the ConfigMap that its pod left.

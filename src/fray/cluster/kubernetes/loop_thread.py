@@ -7,6 +7,7 @@ is no matter of this module.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import selectors
 import threading
@@ -113,6 +114,18 @@ class LoopThread:
             raise
         finally:
             del call  # it and the traceback of its error would keep each other
+
+    def start(self, coroutine: Coroutine[Any, Any, Any]) -> Callable[[], None]:
+        """Begin a coroutine on the loop, and return at once what cancels it, from any thread."""
+        running = self._ensure()
+        call = _Call(coroutine)
+
+        def cancel() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and the coroutine with it
+                running.loop.call_soon_threadsafe(call.cancel)
+
+        running.loop.call_soon_threadsafe(call.begin)
+        return cancel
 
     def close(self) -> None:
         """End the loop with what runs on it, and wait for that; it begins anew with the next call."""

@@ -11,8 +11,8 @@ import asyncio
 import math
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 from fray.cluster.kubernetes.access import Access, OpenAccess
 from fray.cluster.kubernetes.loop_thread import LoopThread
@@ -47,6 +47,23 @@ class Session:
         Raises what it raises, an `ApiError` in the words of `explain`.
         """
         return self._thread.run(self._ask(act))
+
+    def start(self, act: Act[None], end: Callable[[BaseException | None], None]) -> Callable[[], None]:
+        """Begin to call `act` as `ask` does; return at once what cancels it. `end` is told how it ended."""
+
+        async def run() -> None:
+            try:
+                await self._ask(act)
+            except BaseException as error:  # noqa: BLE001 - `end` hands it on
+                end(error)
+            else:
+                end(None)
+
+        return self._thread.start(run())
+
+    def wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Return what a coroutine returns that runs on the session's loop and asks nothing."""
+        return self._thread.run(coroutine)
 
     def close(self) -> None:
         """Close the connection and end the thread."""

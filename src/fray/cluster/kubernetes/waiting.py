@@ -1,22 +1,14 @@
-"""Waiting for jobs: one watch for all of them, for as long as it takes.
-
-An API server that restarts, a watch that ends, is cut, falls silent or is too old is no end of the wait:
-it goes on from the last version that was seen, or from a new list. There is no time limit here.
-"""
+"""Waiting for jobs: one watch for all of them."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import AsyncGenerator, Collection, Iterable
-from contextlib import aclosing
-from typing import cast
+from collections.abc import Callable, Collection, Iterable
 
 from fray.cluster.kubernetes.access import Access
-from fray.cluster.kubernetes.retries import Sleep, choose_pause, persistently
+from fray.cluster.kubernetes.retries import persistently
+from fray.cluster.kubernetes.watching import Subject, list_subject, watch_until_complete
 from fray.errors import JobDeletedError, JobNotFoundError
 from fray.kube.api import Manifest, WatchEvent
-from fray.kube.errors import ExpiredError, ServerError, ThrottledError, UnreachableError
 from fray.kube.resources import FRAYJOBS
 from fray.plan.status import is_finished
 from fray.types import JobId
@@ -24,19 +16,18 @@ from fray.wire.frayjob import FrayJob
 
 __all__ = ["Roll", "look_up", "wait_until_finished"]
 
-logger = logging.getLogger(__name__)
-
-FIRST_PAUSE = 0.2
-LONGEST_PAUSE = 10.0
-SUFFICIENT_SECONDS = 5.0
-"""A watch that held for so long was in order; one that ends sooner is followed by a pause."""
-
 
 class Roll:
     """The jobs that are waited for, as they were seen last; a job that is gone is told by an error."""
 
-    def __init__(self, names: Collection[JobId], where: str) -> None:
-        self._names, self._where = frozenset(names), where
+    def __init__(
+        self,
+        names: Collection[JobId],
+        where: str,
+        *,
+        is_over: Callable[[FrayJob], bool] = lambda job: is_finished(job.status),
+    ) -> None:
+        self._names, self._where, self._is_over = frozenset(names), where, is_over
         self.seen: dict[JobId, Manifest] = {}
         """Each job as it was seen last."""
         self.version: str | None = None
@@ -49,10 +40,10 @@ class Roll:
         return len(self._finished) == len(self._names)
 
     @property
-    def field_selector(self) -> str:
-        """What a list or a watch has to be about; all jobs of the namespace, where there are several."""
+    def subject(self) -> Subject:
+        """What has to be watched: the one job, or all of the namespace where there are several."""
         (first, *others) = self._names
-        return "" if others else f"metadata.name={first}"
+        return Subject(FRAYJOBS, fields="" if others else f"metadata.name={first}")
 
     def take_list(self, jobs: Iterable[Manifest], version: str) -> None:
         """Note how jobs stand; raises `JobNotFoundError` where one isn't there."""
@@ -82,7 +73,7 @@ class Roll:
         if before is not None and before["metadata"]["uid"] != job["metadata"]["uid"]:
             raise JobDeletedError(name, self._where)
         self.seen[name] = job
-        if is_finished(FrayJob.from_manifest(job).status):
+        if self._is_over(FrayJob.from_manifest(job)):
             self._finished.add(name)
 
 
@@ -91,57 +82,12 @@ async def look_up(access: Access, roll: Roll) -> None:
 
     Raises `JobNotFoundError`, or the `ApiError` that remained after some tries.
     """
-    await persistently(lambda: _list(access, roll))
+    await persistently(lambda: list_subject(access, roll.subject, roll))
 
 
-async def wait_until_finished(access: Access, roll: Roll, *, sleep: Sleep = asyncio.sleep) -> None:
-    """Return once every job of a roll has finished, which was looked up before.
+async def wait_until_finished(access: Access, roll: Roll) -> None:
+    """Return once every job of a roll has finished, which was looked up before; there is no time limit.
 
     Raises `JobDeletedError` where one is deleted before its end, and the `ApiError` of a missing right.
     """
-    time = asyncio.get_running_loop().time
-    pause = FIRST_PAUSE
-    while not roll.complete:
-        begun, wanted = time(), 0.0
-        try:
-            await _watch(access, roll)
-        except ExpiredError:
-            roll.version = None
-        except (ServerError, ThrottledError, UnreachableError) as error:
-            wanted = choose_pause(error, pause)
-            if pause == FIRST_PAUSE:
-                logger.warning("jobs can't be watched, and are waited for all the same: %s", error)
-        if roll.complete:
-            return
-        if time() - begun >= SUFFICIENT_SECONDS:
-            pause = FIRST_PAUSE
-        await sleep(max(wanted, pause))
-        pause = min(2 * pause, LONGEST_PAUSE)
-
-
-async def _list(access: Access, roll: Roll) -> None:
-    jobs: list[Manifest] = []
-    version = ""
-    pages = access.api.list_pages(FRAYJOBS, namespace=access.namespace, fields=roll.field_selector)
-    async for page in pages:
-        jobs += page.items
-        version = page.resource_version
-    roll.take_list(jobs, version)
-
-
-async def _watch(access: Access, roll: Roll) -> None:
-    if roll.version is None:
-        await _list(access, roll)
-    if roll.complete or roll.version is None:
-        return
-    events = access.api.watch(
-        FRAYJOBS,
-        resource_version=roll.version,
-        namespace=access.namespace,
-        fields=roll.field_selector,
-    )
-    async with aclosing(cast("AsyncGenerator[WatchEvent]", events)) as open_events:
-        async for event in open_events:
-            roll.take_event(event)
-            if roll.complete:
-                return
+    await watch_until_complete(access, roll.subject, roll)

@@ -1,0 +1,84 @@
+"""How far a container's log has been read: where to go on after a cut, what to drop, and what is missing.
+
+Pure. Kubernetes resumes at a whole second, and lines of standard output and error may be a moment out of
+order, so the last two seconds come again. Their lines are known by time and content, and counted, since a
+program may print one line twice in the same moment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+__all__ = ["LogCursor", "TimedLine"]
+
+STAMP = re.compile(
+    rb"(?P<second>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?P<fraction>\.\d{1,9})?(?P<zone>Z|[+-]\d\d:\d\d) "
+)
+
+
+OVERLAP = timedelta(seconds=1)
+"""How much more than the last second is read again."""
+
+
+@dataclass(frozen=True)
+class TimedLine:
+    """A line that wasn't told before. `at` is None for words of the kubelet, which have no time.
+
+    `missing` is True where lines before it were lost: those that were read last are gone from the log.
+    """
+
+    text: str
+    at: datetime | None = None
+    missing: bool = False
+
+
+class LogCursor:
+    """The place in one container's log up to which it was read."""
+
+    def __init__(self) -> None:
+        self._second: datetime | None = None
+        self._told: dict[datetime, Counter[int]] = {}
+        """The lines since `since`, by their second."""
+        self._repeated: Counter[int] = Counter()
+        """Those of them that are still to come again."""
+
+    @property
+    def since(self) -> str | None:
+        """Where to resume, as Kubernetes takes it; None: at the beginning."""
+        return None if self._second is None else (self._second - OVERLAP).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def resume(self) -> None:
+        """Expect the log again, from `since` on."""
+        self._repeated = sum(self._told.values(), Counter[int]())
+
+    def take(self, line: bytes) -> TimedLine | None:
+        """Return a line as it came, without its newline; None where it was told before."""
+        stamp = STAMP.match(line)
+        if stamp is None:
+            return TimedLine(line.decode(errors="replace"))
+        second, at = _read_time(stamp)
+        key = int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "big")
+        if self._repeated[key] > 0:
+            self._repeated[key] -= 1
+            return None
+        later = self._second is None or second > self._second
+        missing = later and self._repeated.total() > 0
+        if later:
+            self._second = second
+            self._repeated.clear()
+            self._told = {at: told for at, told in self._told.items() if at >= second - OVERLAP}
+        if self._second is not None and second >= self._second - OVERLAP:
+            self._told.setdefault(second, Counter())[key] += 1
+        return TimedLine(line[stamp.end() :].decode(errors="replace"), at, missing)
+
+
+def _read_time(stamp: re.Match[bytes]) -> tuple[datetime, datetime]:
+    """Return the second of a line, and its time as exactly as Python has it."""
+    zone = stamp["zone"].decode().replace("Z", "+00:00")
+    second = datetime.fromisoformat(stamp["second"].decode() + zone).astimezone(UTC)
+    digits = (stamp["fraction"] or b".").decode()[1:7].ljust(6, "0")
+    return second, second.replace(microsecond=int(digits))

@@ -1,0 +1,245 @@
+"""The logs of a job's pods: of all ranks and attempts, in one stream, followed until the job has ended.
+
+Each pod's log is read by a task of its own (`pod_log`). A `LogReading` outlives the connection: where
+credentials are read anew, it goes on as it stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fray.cluster.kubernetes.access import Access
+from fray.cluster.kubernetes.pod_log import PodLog, has_begun
+from fray.cluster.kubernetes.results import describe_place, read_job
+from fray.cluster.kubernetes.retries import persistently
+from fray.cluster.kubernetes.waiting import Roll, look_up, wait_until_finished
+from fray.cluster.kubernetes.watching import Subject, list_subject, watch_until_complete
+from fray.errors import LogsNotFoundError
+from fray.kube.api import Manifest, WatchEvent
+from fray.kube.resources import PODS
+from fray.plan.gang import Gang, GangKind, derive_gang
+from fray.plan.status import is_finished
+from fray.types import JobId, LogLine
+from fray.vocabulary import LABEL_ATTEMPT, LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX, LABEL_JOB_UID
+from fray.wire.frayjob import FrayJob
+
+__all__ = ["LogReading", "prepare_reading", "read_logs"]
+
+MOST_AT_ONCE = 64
+"""Logs that are merged by time; of larger gangs the others follow, as these end."""
+NUMBERS_TOLD = 16
+LAST_SECONDS = 60.0
+"""How long the logs of a job that has ended may take to end: a node that is silent never ends them."""
+
+
+class LogReading:
+    """What is read of a job's logs, and how far; it is told of pods by lists and watches."""
+
+    def __init__(self, job: FrayJob, *, follow: bool, rank: int | None, attempt: int | None) -> None:
+        self.job_id = JobId(job.metadata.name)
+        self.follow, self.attempt = follow, attempt
+        self.version: str | None = None
+        labels = f"{LABEL_JOB_UID}={job.metadata.uid}"
+        self.subject = Subject(PODS, labels if attempt is None else f"{labels},{LABEL_ATTEMPT}={attempt}")
+        self._gang, self._rank = derive_gang(job.spec), rank
+        self._logs: dict[str, PodLog] = {}
+        self._news = asyncio.Event()
+        self._arrived = asyncio.Event()
+        self._over = False
+        self._error: BaseException | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Never: pods may come until the job has ended, which others see."""
+        return False
+
+    @property
+    def open_logs(self) -> list[PodLog]:
+        """The logs that haven't ended."""
+        return [log for log in self._logs.values() if not log.ended]
+
+    def take_list(self, objects: Sequence[Manifest], version: str) -> None:
+        """Note the pods that there are."""
+        for pod in objects:
+            self._note(pod)
+        for name in self._logs.keys() - {pod["metadata"]["name"] for pod in objects}:
+            self._logs[name].note_gone()
+        self.version = version
+
+    def take_event(self, event: WatchEvent) -> None:
+        """Note a pod that has changed."""
+        self.version = event.object["metadata"]["resourceVersion"]
+        if event.type != "BOOKMARK":
+            self._note(event.object)
+        if event.type == "DELETED" and (log := self._logs.get(event.object["metadata"]["name"])):
+            log.note_gone()
+
+    def end(self, error: BaseException | None) -> None:
+        """Note that nothing more is read, and why."""
+        self._over, self._error = True, error
+        self._news.set()
+
+    async def next_lines(self) -> list[LogLine] | None:
+        """Return the next lines; None at the end. Raises what ended the reading."""
+        while not (lines := self._pop()):
+            if self._over:
+                if self._error is not None:
+                    raise self._error
+                return None
+            self._news.clear()
+            await self._news.wait()
+        return lines
+
+    async def next_arrivals(self) -> list[PodLog]:
+        """Return logs that nobody reads yet, once there are some."""
+        while not (found := [log for log in self.open_logs if not log.reading]):
+            self._arrived.clear()
+            await self._arrived.wait()
+        return found
+
+    def forget_readers(self) -> None:
+        """Note that nobody reads any log: who did was cancelled."""
+        for log in self._logs.values():
+            log.reading = False
+
+    def _note(self, pod: Manifest) -> None:
+        name = pod["metadata"]["name"]
+        place = _find_place(pod, self._gang)
+        if name in self._logs:
+            self._logs[name].note(pod)
+        if name in self._logs or place is None or not has_begun(pod):
+            return
+        if self._rank in (None, place[0]):
+            attempt = int(pod["metadata"]["labels"].get(LABEL_ATTEMPT, "1"))
+            self._logs[name] = PodLog(name, self.job_id, attempt, place, self._news.set)
+            self._arrived.set()
+
+    def _pop(self) -> list[LogLine]:
+        if self.follow:
+            return [line for log in list(self._logs.values()) for line in log.take_lines()]
+        left = [log for log in self._logs.values() if log.lines or not log.ended]
+        if not left:
+            return []
+        first = min(log.attempt for log in left)
+        # In the order of time, as far as every log that is read now has told its next line.
+        merged = [log for log in left if log.attempt == first and (log.reading or log.ended)]
+        heap = [(_time(log), index) for index, log in enumerate(merged) if log.lines]
+        heapq.heapify(heap)
+        lines: list[LogLine] = []
+        while heap and len(heap) == len(merged):
+            log = merged[heap[0][1]]
+            lines.append(log.take_first())
+            if log.lines:
+                heapq.heapreplace(heap, (_time(log), heap[0][1]))
+            else:
+                index = heapq.heappop(heap)[1]
+                if log.ended:
+                    heap = [(at, number - (number > index)) for at, number in heap]
+                    del merged[index]
+        return lines
+
+
+async def prepare_reading(
+    access: Access, job_id: JobId, *, follow: bool, rank: int | None, attempt: int | None
+) -> LogReading:
+    """Return a reading of a job's logs, of which nothing is read yet.
+
+    Raises `JobNotFoundError`, `LogsNotFoundError` where there is no such rank or attempt, or `ApiError`.
+    """
+    job = FrayJob.from_manifest(await read_job(access, job_id))
+    hosts = derive_gang(job.spec).hosts
+    if rank is not None and not 0 <= rank < hosts:
+        raise LogsNotFoundError(job_id, f"rank {rank}", tuple(map(str, range(min(hosts, NUMBERS_TOLD)))))
+    begun = [each.number for each in job.status.attempts]
+    if attempt is not None and attempt not in begun:
+        raise LogsNotFoundError(job_id, f"logs of attempt {attempt}", tuple(map(str, begun)))
+    return LogReading(job, follow=follow, rank=rank, attempt=attempt)
+
+
+async def read_logs(access: Access, reading: LogReading) -> None:
+    """Read what was asked for to its end; `reading` hands the lines out meanwhile. Raises `ApiError`."""
+    reading.forget_readers()
+    reading.version = None
+    try:
+        if reading.follow:
+            await _follow(access, reading)
+        else:
+            await persistently(lambda: list_subject(access, reading.subject, reading))
+            await _read_once(access, reading)
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+
+
+async def _read_once(access: Access, reading: LogReading) -> None:
+    turn = asyncio.Semaphore(MOST_AT_ONCE)
+
+    async def read(log: PodLog) -> None:
+        async with turn:
+            await log.read(access, follow=False)
+
+    async with asyncio.TaskGroup() as group:
+        for log in sorted(reading.open_logs, key=lambda log: (log.attempt, log.place)):
+            group.create_task(read(log))
+
+
+async def _follow(access: Access, reading: LogReading) -> None:
+    roll = Roll([reading.job_id], describe_place(access), is_over=_end_of(reading.attempt))
+    await look_up(access, roll)
+
+    async def watch() -> None:
+        await watch_until_complete(access, reading.subject, reading)
+
+    async def read_arrivals(group: asyncio.TaskGroup) -> None:
+        while True:
+            for log in await reading.next_arrivals():
+                log.reading = True
+                group.create_task(log.read(access, follow=True))
+
+    async with asyncio.TaskGroup() as group:
+        helpers = [group.create_task(watch()), group.create_task(read_arrivals(group))]
+        await wait_until_finished(access, roll)
+        # What began last may have ended before the watch told of it.
+        await persistently(lambda: list_subject(access, reading.subject, reading))
+        await _await_ends(reading)
+        for helper in helpers:
+            helper.cancel()
+
+
+async def _await_ends(reading: LogReading) -> None:
+    deadline = asyncio.get_running_loop().time() + LAST_SECONDS
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout_at(deadline):
+            for log in reading.open_logs:
+                await log.wait_ended()
+    for log in reading.open_logs:
+        log.give_up(f"the job has ended, and the log hasn't {LAST_SECONDS:.0f} seconds later")
+
+
+def _end_of(attempt: int | None) -> Any:
+    """Return what tells whether an attempt is over; the job where it is None."""
+
+    def is_over(job: FrayJob) -> bool:
+        ended = [each.number for each in job.status.attempts if each.verdict is not None]
+        return is_finished(job.status) or attempt in ended
+
+    return is_over
+
+
+def _time(log: PodLog) -> float:
+    at = log.lines[0].at
+    return 0.0 if at is None else at.timestamp()
+
+
+def _find_place(pod: Mapping[str, Any], gang: Gang) -> tuple[int, int, int] | None:
+    """Return rank, slice and host of a pod; None for one that isn't of the gang."""
+    labels = pod["metadata"].get("labels") or {}
+    slice_index = labels.get(LABEL_JOB_INDEX, "0") if gang.kind is GangKind.TPU else "0"
+    host = labels.get(LABEL_COMPLETION_INDEX, "")
+    if not (slice_index.isdecimal() and host.isdecimal()):
+        return None
+    place = int(slice_index), int(host)
+    return gang.rank(slice_index=place[0], host=place[1]), *place

@@ -1,0 +1,211 @@
+"""One pod's log on its way to the reader: read to its end, whatever becomes of the connection.
+
+Lines wait in a buffer, and nothing more is read while many do. What can't be had is told by a line of its
+own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from itertools import chain, repeat
+from typing import Any, cast
+
+from fray.cluster.kubernetes.access import Access
+from fray.cluster.kubernetes.log_cursor import LogCursor, TimedLine
+from fray.cluster.kubernetes.retries import BUSY_PAUSES, persistently
+from fray.kube.errors import (
+    NotFoundError,
+    RefusedError,
+    ServerError,
+    ThrottledError,
+    UnreachableError,
+)
+from fray.kube.resources import PODS
+from fray.types import JobId, LogLine
+from fray.vocabulary import CONTAINER
+
+__all__ = ["PodLog", "has_begun"]
+
+FULL = 2000
+"""Lines that wait before reading pauses."""
+LONGEST_PAUSE = 10.0
+WORD_SECONDS = 30.0
+"""How long the watch of pods may be behind."""
+
+
+def has_begun(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod has printed anything, or may have."""
+    state = _state(pod)
+    return "running" in state or "terminated" in state
+
+
+def _has_ended(pod: Mapping[str, Any]) -> bool:
+    return "terminated" in _state(pod) or pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    for container in pod.get("status", {}).get("containerStatuses") or []:
+        if container["name"] == CONTAINER:
+            found: Mapping[str, Any] = container.get("state") or {}
+            return found
+    return {}
+
+
+class PodLog:
+    """The log of one pod, and how far it was read.
+
+    `place` is rank, slice and host; `tell` is called when there are lines.
+    """
+
+    def __init__(
+        self, pod: str, job_id: JobId, attempt: int, place: tuple[int, int, int], tell: Callable[[], None]
+    ) -> None:
+        self.pod, self.attempt, self.place = pod, attempt, place
+        self.lines: deque[LogLine] = deque()
+        self.reading = False
+        self.ended = False
+        self._job_id, self._tell = job_id, tell
+        self._gone, self._seen_ended = asyncio.Event(), False
+        self._cursor = LogCursor()
+        self._rest = b""
+        self._drained, self._end = asyncio.Event(), asyncio.Event()
+
+    def take_lines(self) -> list[LogLine]:
+        """Return the lines that wait, and let reading go on."""
+        lines = list(self.lines)
+        self.lines.clear()
+        self._drained.set()
+        return lines
+
+    def take_first(self) -> LogLine:
+        """Return the first line that waits."""
+        if len(self.lines) == 1:
+            self._drained.set()
+        return self.lines.popleft()
+
+    def note(self, pod: Mapping[str, Any]) -> None:
+        """Note how its pod stands."""
+        self._seen_ended = _has_ended(pod)
+
+    def note_gone(self) -> None:
+        """Note that its pod was deleted."""
+        self._gone.set()
+
+    def give_up(self, why: str) -> None:
+        """End it with a line that tells why the rest is missing."""
+        if not self.ended:
+            self._add(TimedLine(f"lines are missing: {why}"), gap=True)
+            self.end()
+
+    def end(self) -> None:
+        """Note that there is nothing more to come."""
+        self.ended = True
+        self._end.set()
+        self._drained.set()
+        self._tell()
+
+    async def wait_ended(self) -> None:
+        """Return once it has ended."""
+        await self._end.wait()
+
+    async def read(self, access: Access, *, follow: bool) -> None:
+        """Read it to its end; raises the `ApiError` of a missing right.
+
+        A node that doesn't answer is asked again: with `follow` for as long as this runs, else a few times.
+        """
+        self.reading = True
+        pauses = chain(BUSY_PAUSES, repeat(LONGEST_PAUSE))
+        failures = 0
+        while not self.ended:
+            pause = 0.0
+            try:
+                if await self._read_once(access, follow=follow):
+                    failures, pauses = 0, chain(BUSY_PAUSES, repeat(LONGEST_PAUSE))
+                if not follow or await self._is_over(access):
+                    await self._finish(access, follow=follow)
+                    return
+            except NotFoundError:
+                self.give_up("its pod is gone, and with it what wasn't read before")
+            except (RefusedError, ServerError, ThrottledError, UnreachableError) as error:
+                failures += 1
+                pause = error.retry_after_seconds or 0.0
+                refused = isinstance(error, RefusedError) and (not follow or await self._is_over(access))
+                if refused or (not follow and failures > len(BUSY_PAUSES)):
+                    self.give_up(error.detail)
+            if not self.ended:
+                await asyncio.sleep(max(pause, next(pauses)))
+
+    async def _read_once(self, access: Access, *, follow: bool) -> bool:
+        """Read until the server ends it; return whether there was anything."""
+        self._cursor.resume()
+        self._rest, progress = b"", False
+        pieces = access.api.stream_log(
+            self.pod,
+            namespace=access.namespace,
+            container=CONTAINER,
+            follow=follow,
+            since=self._cursor.since,
+        )
+        async with aclosing(cast("AsyncGenerator[bytes]", pieces)) as open_pieces:
+            async for piece in open_pieces:
+                progress = True
+                *lines, self._rest = (self._rest + piece).split(b"\n")
+                for line in lines:
+                    self._take(line)
+                if len(self.lines) >= FULL:
+                    self._drained.clear()
+                    await self._drained.wait()
+        return progress
+
+    async def _is_over(self, access: Access) -> bool:
+        """Whether the container has ended: a stream may be ended by others too.
+
+        Raises `NotFoundError` where its pod is gone, and nobody has seen that it had ended before.
+        """
+        try:
+            pod = await persistently(lambda: access.api.get(PODS, self.pod, namespace=access.namespace))
+        except NotFoundError:
+            with contextlib.suppress(TimeoutError):
+                # The watch tells a moment later how it stood when it went.
+                async with asyncio.timeout(WORD_SECONDS):
+                    await self._gone.wait()
+            if self._seen_ended:
+                return True
+            raise
+        return _has_ended(pod)
+
+    async def _finish(self, access: Access, *, follow: bool) -> None:
+        """Take what came last, now that nothing more can come."""
+        if follow:
+            # A stream may be ended by others than the container.
+            rest = self._rest
+            try:
+                await self._read_once(access, follow=False)
+            except NotFoundError:
+                self._rest = rest
+        self._take_rest()
+        self.end()
+
+    def _take_rest(self) -> None:
+        """Take a last line that has no newline."""
+        if self._rest:
+            self._take(self._rest)
+            self._rest = b""
+
+    def _take(self, line: bytes) -> None:
+        taken = self._cursor.take(line)
+        if taken is None:
+            return
+        if taken.missing:
+            self._add(TimedLine("lines are missing: the log was rotated before they were read"), gap=True)
+        self._add(taken, gap=False)
+
+    def _add(self, line: TimedLine, *, gap: bool) -> None:
+        rank, slice_index, host = self.place
+        at = (self._job_id, self.attempt, rank, slice_index, host)
+        self.lines.append(LogLine(*at, line.text, line.at, gap))
+        self._tell()
