@@ -22,10 +22,11 @@ from fray.cluster.kubernetes.stopping import stop_job
 from fray.cluster.kubernetes.waiting import Roll, look_up, wait_until_finished
 from fray.cluster.manifest import find_parent
 from fray.cluster.progress import describe_frayjob
+from fray.credentials import redacted
 from fray.errors import JobNotFoundError
 from fray.kube.api import Manifest
 from fray.payload.outcome import Outcome, decode_outcome
-from fray.payload.staging import FsspecStorage, Storage, redacted
+from fray.payload.staging import FsspecStorage, Storage
 from fray.types import JobId, JobInfo, JobRequest, LogLine
 
 __all__ = ["KubernetesCluster"]

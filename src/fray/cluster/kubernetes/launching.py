@@ -34,7 +34,8 @@ from fray.payload.chunks import SecretPart, split_payload
 from fray.payload.staging import Storage, staged_url
 from fray.plan.names import build_object_name
 from fray.plan.status import is_finished
-from fray.types import JobId, JobRequest
+from fray.types import JobId
+from fray.types.request import CompleteRequest
 from fray.vocabulary import (
     ANNOTATION_LAUNCH,
     API_VERSION,
@@ -64,7 +65,7 @@ class Launch:
     `word` is of this launch alone, hexadecimal.
     """
 
-    request: JobRequest
+    request: CompleteRequest
     cluster: KubernetesSpec
     word: str
     parent: Parent | None = None
@@ -87,7 +88,7 @@ class Launch:
 
 
 def prepare_launch(
-    request: JobRequest, cluster: KubernetesSpec, *, word: str, parent: Parent | None, storage: Storage
+    request: CompleteRequest, cluster: KubernetesSpec, *, word: str, parent: Parent | None, storage: Storage
 ) -> Launch:
     """Return a launch of a request; of the cluster nothing is asked.
 
