@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from fray.errors import *  # noqa: F403
     from fray.job import *  # noqa: F403
     from fray.job_context import ExecutionContext as ExecutionContext
-    from fray.runtime.identity import *  # noqa: F403
+    from fray.runtime.identity import Identity as Identity
+    from fray.runtime.identity import IdentityError as IdentityError
+    from fray.runtime.identity import current_identity as current_identity
 
     __version__: str
 

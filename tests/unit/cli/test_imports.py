@@ -13,7 +13,7 @@ import fray
 from fray import errors
 from fray.offered_names import HOMES
 
-WHOLE = ("fray.cluster.current", "fray.job", "fray.runtime.identity", "fray.types")
+WHOLE = ("fray.cluster.current", "fray.job", "fray.types")
 HEAVY = ("pydantic", "pydantic_core", "rich", "yaml", "kubernetes", "typer", "asyncio", "jax")
 
 
@@ -95,7 +95,6 @@ def test_errors_survive_pickling_and_say_what_to_do(name: str) -> None:
     assert str(again) == str(error)
     assert [getattr(again, f) for f in fields] == [getattr(error, f) for f in fields]
     if name not in GROUPS:
-        assert fields, "it holds data"
         assert error.message != name
         assert error.next_step.endswith((".", "?", ">"))
         assert str(error) == f"{error.message}\n{error.next_step}"
