@@ -18,7 +18,7 @@ FOR_EVER = float("inf")
 
 
 class Census:
-    """Reads all jobs of a namespace into the store, once after each listing of the watch."""
+    """Reads all jobs of a namespace into the store, at most once until the watch begins anew."""
 
     def __init__(self, jobs: JobStore, observer: Observer) -> None:
         self._jobs, self._observer = jobs, observer
@@ -37,7 +37,7 @@ class Census:
 
     async def forget_missing(self, namespace: str) -> None:
         """Know of no job that is gone; asks nothing until the watch begins anew. Raises `ApiError`."""
-        if self._jobs.listings > 1:
+        if self._jobs.listings:
             await self.know_all(namespace)
 
     async def _read_all(self, namespace: str) -> None:

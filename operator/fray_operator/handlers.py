@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -30,7 +29,7 @@ from fray_operator.settings import OperatorSettings
 __all__ = ["FrayJobWatch"]
 
 LISTING_SECONDS = 5.0
-"""After how long without a listed job the next one is of another list. A slow list may count as several."""
+"""After how long without a listed job the next one is of another list."""
 
 
 class FrayJobWatch:
@@ -48,7 +47,8 @@ class FrayJobWatch:
         self._claim_signals = claim_signals
         self._loop = asyncio.get_running_loop()
         self._heard_at: float | None = None
-        self._listed_at = -math.inf
+        self._listed_at: float | None = None
+        self._changed_at: float | None = None
         self.begun = asyncio.Event()
         """Set once kopf has asked the server for FrayJobs."""
         self._registry = kopf.OperatorRegistry()
@@ -89,6 +89,8 @@ class FrayJobWatch:
         key = metadata["namespace"], metadata["name"]
         if event["type"] is None:
             self._note_listing()
+        else:
+            self._changed_at = self._loop.time()
         if event["type"] == "DELETED":
             self._jobs.discard(key, uid=metadata["uid"])
             self._queue.forget(key)
@@ -105,11 +107,19 @@ class FrayJobWatch:
         return replace(account, server=self._settings.api_server or account.server)
 
     def _note_listing(self) -> None:
-        """Take note of a job that was listed; others that come soon after it are of the same list."""
-        now = self._loop.time()
-        if now >= self._listed_at + LISTING_SECONDS:
-            self._jobs.note_listing()
+        """Take note of a job that was listed, rather than having changed.
+
+        What is listed before anything else was told is there at the start: no deletion was missed. Later a
+        list begins after a change, or after a while; a long one may count as several, which does no harm.
+        """
+        now, listed_at, changed_at = self._loop.time(), self._listed_at, self._changed_at
         self._listed_at = now
+        if listed_at is None:
+            anew = changed_at is not None
+        else:
+            anew = now >= listed_at + LISTING_SECONDS or (changed_at is not None and changed_at >= listed_at)
+        if anew:
+            self._jobs.note_listing()
 
     def _hear(self) -> None:
         self._heard_at = self._loop.time()

@@ -48,7 +48,7 @@ class JobStore:
         self._readers: list[set[str]] = []
         """The uids of jobs that were dropped since, for each reading that goes on."""
         self.listings = 0
-        """How often the watch has begun to list all jobs."""
+        """How often the watch has begun anew, by listing all jobs again."""
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -101,7 +101,7 @@ class JobStore:
         return True
 
     def note_listing(self) -> None:
-        """Take note that the watch lists all jobs, and will never tell of those that are missing.
+        """Take note that the watch lists all jobs again, and will never tell of those that are missing.
 
         Whoever acts, or doesn't, because of another job must look again.
         """

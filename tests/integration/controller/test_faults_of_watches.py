@@ -11,7 +11,7 @@ from e2e.faulty_proxy import Call, Fault, FaultyProxy, Harm
 from fray_operator import handlers
 from tests.integration.controller.conftest import SettingsFor
 from tests.integration.controller.hands import Hands, condition, eventually
-from tests.integration.controller.operator_thread import OperatorThread
+from tests.integration.controller.operator_thread import OperatorThread, run_operator
 
 KINDS = ("frayjobs", "jobsets", "pods")
 SILENCE_SECONDS = 1.0
@@ -115,6 +115,23 @@ def test_a_job_whose_deletion_was_missed_is_not_started_again(
         call for call in proxy.calls[asked:] if call.body.get("metadata", {}).get("name") == "train-a1"
     ]
     assert operator.alive
+
+
+def test_children_of_a_job_whose_deletion_was_missed_end_with_it(
+    proxy: FaultyProxy, proxied: Path, hands: Hands, settings_for: SettingsFor
+) -> None:
+    with run_operator(proxied, settings_for(hands.namespace)) as running:
+        hands.submit("train", suspend=True)
+        hands.await_phase("train", "Suspended")
+        hands.submit("child", suspend=True, parent={"name": "train", "root": "train"})
+        hands.await_phase("child", "Suspended")
+        eventually(lambda: proxy.open_watches("frayjobs"))
+        proxy.silence_watches("frayjobs")
+        hands.delete_job("train")
+        proxy.expire_watches("frayjobs")
+        job = hands.await_phase("child", "Stopped")
+        assert condition(job, "Stopped")["message"] == "its parent train was deleted"
+        assert running.alive, running.failure
 
 
 def test_objects_larger_than_a_read_are_followed(hands: Hands, operator: OperatorThread) -> None:

@@ -23,13 +23,18 @@ def remove(life: WatchedLife, name: str) -> Any:
 
 
 @pytest.mark.parametrize("parent", ["unfinished", "finished"])
-def test_a_child_is_stopped_whose_parent_was_deleted_unheard(parent: str) -> None:
+@pytest.mark.parametrize("begins", ["with them", "without"])
+def test_a_child_is_stopped_whose_parent_was_deleted_unheard(parent: str, begins: str) -> None:
     async def story(life: WatchedLife) -> None:
+        if begins == "without":
+            await life.start()
+            await asyncio.sleep(60)
         life.submit("train", suspend=True)
         life.submit("child", **PARENT)
         if parent == "finished":
             life.finish("train")
-        await life.start()
+        if begins == "with them":
+            await life.start()
         await asyncio.sleep(60)
         assert "stopped" not in life.require("child")["spec"]
         life.miss(remove(life, "train"))
