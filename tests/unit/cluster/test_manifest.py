@@ -75,7 +75,7 @@ def variables_of(built: JobManifest) -> dict[str, Any]:
 
 
 def test_two_launches_of_a_name_share_no_secret() -> None:
-    request = JobRequest(name="train", entrypoint=command(), environment=create_environment())
+    request = JobRequest("train", command(), environment=create_environment()).with_environment()
     words = "ab" * 16, "cd" * 16
     built = [build_manifest(request, K8S, launch=word) for word in words]
     assert [each.manifest["metadata"]["annotations"]["fray.dev/launch"] for each in built] == list(words)
