@@ -49,6 +49,7 @@ PLACEMENT_ADVICE = (
 )
 NO_HELP = "each further attempt would end so too"
 RELEASED = "no node took its hosts, and one that they keep off may be used again"
+GIVEN_UP = "no other node takes them, so the next attempt may use those that this one kept off"
 OTHERS_SUSPENSION = "its JobSet was suspended, and not by this job's spec.suspend"
 OTHERS_RELEASE = "its JobSet was suspended and resumed, and not by this job's spec.suspend"
 
@@ -271,7 +272,7 @@ def _derive_end(this: _Pass, attempt: AttemptStatus, deadlines: list[Deadline]) 
     What happened first is the cause: a host that failed before a deadline is named, and one that failed
     after it isn't. A gang that has ended by itself is what it is, even when a stop came meanwhile.
     """
-    causes = [Cause(d.reason, d.message, d.at) for d in deadlines if d.at <= this.now]
+    causes = [_derive_timeout(this, d) for d in deadlines if d.at <= this.now]
     if this.observed is not None:
         own = derive_cause(this.observed)
         # Hosts that are removed by a suspension fail, which tells nothing about the program.
@@ -302,10 +303,21 @@ def _derive_end(this: _Pass, attempt: AttemptStatus, deadlines: list[Deadline]) 
     return None
 
 
+def _derive_timeout(this: _Pass, deadline: Deadline) -> Cause:
+    """Return why an attempt ends that has reached a limit; waiting for avoided nodes is no failure."""
+    if deadline.reason is Reason.PENDING_TIMEOUT and _waits_for_avoided(this):
+        return Cause(Reason.NODES_AVOIDED, f"{deadline.message}; {GIVEN_UP}", deadline.at)
+    return Cause(deadline.reason, deadline.message, deadline.at)
+
+
+def _waits_for_avoided(this: _Pass) -> bool:
+    waiting = this.observed.waiting if this.observed is not None else None
+    return waiting is not None and waiting.reason is Reason.NODES_AVOIDED
+
+
 def _find_release(this: _Pass, attempt: AttemptStatus) -> datetime | None:
     """Return when nodes come back that the hosts of an attempt wait for: theirs is a rule of their pods."""
-    waiting = this.observed.waiting if this.observed is not None else None
-    if attempt.running_time is not None or waiting is None or waiting.reason is not Reason.NODES_AVOIDED:
+    if attempt.running_time is not None or not _waits_for_avoided(this):
         return None
     return find_release(this.avoided)
 
@@ -389,4 +401,7 @@ def _closed(this: _Pass, attempt: AttemptStatus, reason: Reason) -> _Pass:
     if not this.policy.avoid_seconds:
         return this
     until = this.now + timedelta(seconds=this.policy.avoid_seconds)
+    if reason is Reason.NODES_AVOIDED and drop_expired(this.avoided, this.now) == this.avoided:
+        # It has waited to its limit, and none of them comes back by itself: better these than no nodes.
+        return replace(this, avoided=())
     return replace(this, avoided=add_avoided(this.avoided, this.attempts, this.job.spec, until=until))

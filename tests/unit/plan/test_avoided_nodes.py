@@ -310,9 +310,9 @@ def test_whatever_fails_the_list_is_short_and_every_entry_was_earned(
 WAITING = Waiting(Reason.NODES_AVOIDED, "2 nodes match, but none can be used: 2 avoided")
 
 
-def avoiding() -> tuple[Job, HostObservation]:
+def avoiding(**spec: Any) -> tuple[Job, HostObservation]:
     """Return a job whose fourth attempt keeps off two nodes, one for longer, and a host that has no node."""
-    job = Job()
+    job = Job(**spec)
     job.fail(host(0, "node-7", REFUSED), crashed(1, "x"))
     job.fail(host(0, "node-7", REFUSED), host(1, "node-8", REFUSED))
     job.now += timedelta(minutes=10)
@@ -338,6 +338,36 @@ def test_an_attempt_that_waits_for_avoided_nodes_ends_when_the_first_comes_back(
     assert job.status.retries is not None
     assert (job.status.retries.failures_used, job.status.retries.preemptions_used) == (3, 0)
     assert (job.avoided, job.affinity()) == ({"node-8": "13:10"}, off("node-8"))
+
+
+def test_an_attempt_that_waits_to_its_limit_is_charged_to_nothing_and_the_next_may_use_them() -> None:
+    job, left_out = avoiding(timeouts={"pending": "20m"})
+    before = job.status.retries
+    decision = job.look(host(0, "node-1"), left_out, waiting=WAITING)
+    begun = parse_time(job.status.attempts[-1].start_time or "")
+    assert decision.wake_at == begun + timedelta(minutes=20) < T0 + HOUR
+    job.now = decision.wake_at
+    ending = job.look(host(0, "node-1"), left_out, waiting=WAITING)
+    assert ending.action == EndAttempt(4, Reason.NODES_AVOIDED)
+    assert job.look(None).action == StartAttempt(5)
+    ended = job.status.attempts[-2]
+    assert (ended.verdict, ended.reason) == ("Unplaced", "NodesAvoided")
+    assert ended.message == (
+        "not all hosts ran within spec.timeouts.pending (20m); no other node takes them, "
+        "so the next attempt may use those that this one kept off"
+    )
+    assert job.status.retries == before
+    assert (job.avoided, job.affinity()) == ({}, [])
+    job.fail(host(0, "node-7", REFUSED), crashed(1, "x"))
+    assert list(job.avoided) == ["node-7"], "it has failed there once more"
+
+
+def test_an_attempt_that_waits_to_its_limit_for_something_else_has_failed() -> None:
+    job, left_out = avoiding(timeouts={"pending": "20m"})
+    full = Waiting(Reason.INSUFFICIENT_CAPACITY, "none has room")
+    job.look(host(0, "node-1"), left_out, waiting=full)
+    job.now += timedelta(minutes=20)
+    assert job.look(host(0, "node-1"), left_out, waiting=full).action == EndAttempt(4, Reason.PENDING_TIMEOUT)
 
 
 @pytest.mark.parametrize(
