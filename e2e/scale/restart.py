@@ -17,6 +17,7 @@ from e2e.cluster import kubelets, provider
 from e2e.cluster.api import ApiError
 from e2e.cluster.command import await_condition
 from e2e.cluster.errors import NotReadyError
+from e2e.cluster.keep_alive import KeepAliveApi
 from e2e.job_namespace import JobNamespace, open_job_namespace
 from e2e.release import OPERATOR
 from e2e.scale.cluster import Cluster
@@ -115,12 +116,13 @@ def _kill(pod: dict[str, Any]) -> float:
 def _measure_start(cluster: Cluster, pod: dict[str, Any], live: int, *, begun: float) -> dict[str, Any]:
     """Measure an operator from `begun` until it has looked at all jobs, and what it needed for that."""
     name = pod["metadata"]["name"]
+    api = KeepAliveApi(cluster.api)  # it asks often, and must not keep the machine busy by it
     leading: list[float] = []
     last: list[Progress] = []
 
     def has_converged() -> bool:
         try:
-            last.append(observe_progress(cluster.release, cluster.api, name))
+            last.append(observe_progress(cluster.release, api, name))
         except (ApiError, OSError, http.client.HTTPException):
             return False  # it isn't there yet
         if last[-1].leading and not leading:
@@ -133,6 +135,7 @@ def _measure_start(cluster: Cluster, pod: dict[str, Any], live: int, *, begun: f
         timeout=CONVERGE_SECONDS,
         details=lambda: str(last[-1:]),
     )
+    api.close()
     converged = time.monotonic() - begun
     time.sleep(SETTLE_SECONDS)
     counters = observe_counters(cluster.release, cluster.api)
