@@ -6,6 +6,7 @@ say.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -154,6 +155,12 @@ class JobNamespace:
         """What each pod of an attempt of a job has printed, by slice and host."""
         names = [pod["metadata"]["name"] for pod in self.pods(job, attempt=attempt)]
         return [self.kubectl("logs", name, f"--container={CONTAINER}") for name in names]
+
+    def evict(self, pod: str) -> None:
+        """Ask for the eviction of a pod, as `kubectl drain` does. Raises CommandError."""
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+        path = f"/api/v1/namespaces/{self.name}/pods/{pod}/eviction"
+        self.kubectl("create", f"--raw={path}", "--filename=-", stdin=json.dumps(eviction))
 
     def tell(self, job: str, *, attempt: int = 1) -> None:
         """End the script `until_told` in every pod of a running attempt."""

@@ -112,6 +112,36 @@ def test_delete_leaves_nothing_behind(jobs: JobNamespace) -> None:
     )
 
 
+MOMENTS = {
+    "submitted": "jsonpath={.metadata.name}=gone",
+    "begun": "jsonpath={.status.attempt}=1",
+    "running": "condition=Running",
+    "stopping": "jsonpath={.status.phase}=Stopping",
+    "backing off": "jsonpath={.status.reason}=BackOff",
+}
+"""When a job is deleted, as `kubectl wait` understands it."""
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_job_can_be_deleted_at_any_moment(moment: str, jobs: JobNamespace) -> None:
+    before = list_everything(jobs.kubectl)
+    slow = "trap 'sleep 10; exit 143' TERM; while true; do sleep 0.1; done"
+    script = "exit 1" if moment == "backing off" else slow
+    # The pause after the fifth failure is long enough to be met.
+    jobs.submit(build_shell("gone", script, replicas=2, retries={"failures": 20}))
+    if moment == "stopping":
+        jobs.await_job("gone", "condition=Running")
+        jobs.kubectl("patch", "fj/gone", "--type=merge", '--patch={"spec": {"stopped": true}}')
+    jobs.await_job("gone", MOMENTS[moment])
+    jobs.kubectl("delete", "fj", "gone")
+    await_condition(
+        "everything of the job is gone",
+        lambda: list_everything(jobs.kubectl) == before,
+        timeout=GONE_SECONDS,
+        details=lambda: "\n".join(sorted(list_everything(jobs.kubectl) - before)),
+    )
+
+
 def test_workers_are_answered_until_they_exist(jobs: JobNamespace) -> None:
     jobs.submit(build_shell("pool", "true", workers={"replicas": 2}))
     jobs.await_job("pool", "condition=Accepted=False")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from e2e.job_namespace import JobNamespace, build_shell, until_told
@@ -27,9 +26,7 @@ def finish_second_attempt(jobs: JobNamespace, name: str) -> dict[str, Any]:
 def test_an_evicted_host_is_charged_to_preemptions_and_the_gang_starts_again(jobs: JobNamespace) -> None:
     start(jobs, "evicted", replicas=2)
     pod = jobs.pods("evicted")[0]["metadata"]["name"]
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
-    path = f"/api/v1/namespaces/{jobs.name}/pods/{pod}/eviction"
-    jobs.kubectl("create", f"--raw={path}", "--filename=-", stdin=json.dumps(eviction))
+    jobs.evict(pod)
     status = finish_second_attempt(jobs, "evicted")
     assert status["phase"] == "Succeeded", status
     assert [attempt["verdict"] for attempt in status["attempts"]] == ["Preemption", "Success"]

@@ -1,0 +1,93 @@
+"""`python -m e2e.restart`: how long a gang of four takes from an eviction to the pods of its next attempt.
+
+Prints JSON and judges nothing. Time counts from the eviction until all four new pods exist, and so includes
+the end of the old ones, which leave within a second of SIGTERM, and the pause before the next attempt. That
+and the settle window are those of all scenarios (see `e2e.release`): the default pause alone takes 10 s.
+Brings up the cluster and installs the chart when they are not there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from e2e.cluster.command import await_condition
+from e2e.cluster.errors import ClusterError
+from e2e.installation import build_kubectl, build_release, load_images, open_cluster
+from e2e.job_namespace import JobNamespace, build_shell, open_job_namespace, until_told
+
+__all__ = ["main"]
+
+HOSTS = 4
+RUNS = 5
+GOAL_SECONDS = 10.0
+LATEST_SECONDS = 120.0
+
+
+def main() -> int:
+    """Measure and print; returns the exit code. Faults of the cluster are printed, without a traceback."""
+    parser = argparse.ArgumentParser(prog="python -m e2e.restart", description=__doc__.partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=RUNS, help="evictions (default: %(default)s)")
+    options = parser.parse_args()
+    try:
+        with tempfile.TemporaryDirectory(prefix="fray-restart-") as folder:
+            seconds = _run(options.runs, Path(folder))
+    except ClusterError as error:
+        _say(f"{type(error).__name__}: {error}")
+        return 1
+    print(json.dumps(_summarize(seconds), indent=2))
+    return 0
+
+
+def _run(runs: int, folder: Path) -> list[float]:
+    """Return the seconds of each run. Raises ClusterError."""
+    layout = open_cluster(_say)
+    kubectl = build_kubectl(folder)
+    release = build_release(kubectl, load_images(layout, _say), folder)
+    _say("installing the chart")
+    release.install()
+    seconds = []
+    for number in range(1, runs + 1):
+        with open_job_namespace(kubectl, release) as space:
+            seconds.append(_measure(space, f"gang-{number}"))
+            _say(f"run {number}: {seconds[-1]:.1f} s")
+    return seconds
+
+
+def _measure(jobs: JobNamespace, name: str) -> float:
+    jobs.submit(build_shell(name, until_told(), replicas=HOSTS))
+    jobs.await_job(name, "condition=Running")
+    pod = jobs.pods(name)[0]["metadata"]["name"]
+    begun = time.monotonic()
+    jobs.evict(pod)
+    await_condition(
+        "all pods of the next attempt exist",
+        lambda: len(jobs.pods(name, attempt=2)) == HOSTS,
+        timeout=LATEST_SECONDS,
+        details=jobs.describe,
+    )
+    return time.monotonic() - begun
+
+
+def _summarize(seconds: list[float]) -> dict[str, Any]:
+    return {
+        "hosts": HOSTS,
+        "seconds": [round(each, 2) for each in seconds],
+        "median": round(statistics.median(seconds), 2),
+        "longest": round(max(seconds), 2),
+        "goal": GOAL_SECONDS,
+    }
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
