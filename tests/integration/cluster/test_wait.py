@@ -116,6 +116,28 @@ def test_a_watch_that_is_cut_goes_on_where_it_was(
     assert sum(call.method == "GET" and not call.watch for call in proxy.calls) == 1
 
 
+def test_a_version_that_is_too_old_is_followed_by_a_new_list(
+    proxied: KubernetesCluster, proxy: FaultyProxy, frayjobs: FrayJobs
+) -> None:
+    job = proxied.launch(command())
+    waiting = Background(lambda: proxied.wait(job))
+    watched(proxy)
+    expired = Fault(Harm.ANSWER, 410, "Expired")
+    forgotten = True
+
+    def rule(call: Call) -> Fault | None:
+        nonlocal forgotten
+        if call.what == "GET frayjobs":
+            forgotten = False
+        return expired if call.watch and forgotten else None
+
+    proxy.rule = rule
+    proxy.cut_watches("frayjobs")
+    eventually(lambda: not forgotten)
+    finish(frayjobs, job)
+    assert waiting.result().status is JobStatus.SUCCEEDED
+
+
 def test_a_job_that_is_deleted_ends_the_wait(
     proxied: KubernetesCluster, proxy: FaultyProxy, frayjobs: FrayJobs
 ) -> None:
