@@ -1,8 +1,29 @@
-"""What holds for all tests: no example of a property has a time limit, since machines are slow at times."""
+"""What holds for all tests: they hear signals, and no example of a property has a time limit.
+
+Machines are slow at times; and a shell has what it starts in the background ignore some signals.
+"""
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("fray", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fray")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _signals_are_heard() -> Iterator[None]:
+    """Let this process, and the programs that tests start, take signals as those of a terminal do."""
+    handlers = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
