@@ -6,9 +6,10 @@ What a copy is made of is said in `copies`; here it is written, by several conne
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from queue import SimpleQueue
 from typing import Any
 
 from e2e.cluster.api import Api, ApiError, Response
@@ -29,14 +30,18 @@ def populate(api: Api, original: Original, names: Sequence[str], *, nodes: Seque
 
     Raises ApiError.
     """
-    own = threading.local()
+    idle = SimpleQueue[KeepAliveApi]()
 
     def write(name: str, node: str) -> None:
-        if not hasattr(own, "api"):
-            own.api = KeepAliveApi(api)
-        _write(own.api, original, name, node=node)
+        connection = idle.get()
+        try:
+            _write(connection, original, name, node=node)
+        finally:
+            idle.put(connection)
 
-    with ThreadPoolExecutor(CLIENTS) as pool:
+    with ExitStack() as connections, ThreadPoolExecutor(CLIENTS) as pool:
+        for _ in range(CLIENTS):
+            idle.put(connections.enter_context(closing(KeepAliveApi(api))))
         list(pool.map(write, names, itertools.cycle(nodes)))
 
 
