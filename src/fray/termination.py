@@ -68,7 +68,9 @@ class TerminationMessage:
                 return None
             kind, message, traceback = known["type"], known["message"], known["traceback"]
             sha256 = known.get("sha256")
-            if not all(isinstance(each, str) for each in (kind, message, traceback, sha256 or "")):
+            if not all(isinstance(each, str) for each in (kind, message, traceback)):
+                return None
+            if not isinstance(sha256, str | None):
                 return None
             return cls(Ending(known["ending"]), kind, message, traceback, sha256)
         except (ValueError, KeyError, RecursionError):

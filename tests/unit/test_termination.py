@@ -73,6 +73,7 @@ def test_a_long_traceback_keeps_its_end_and_takes_the_room_that_is_left() -> Non
     ).map(json.dumps)
 )
 @example('{"fray":1,"ending":"raised","type":"","message":"","traceback":"","sha256":3}')
+@example('{"fray":1,"ending":"raised","type":"","message":"","traceback":"","sha256":0}')
 @example('{"fray":1,"ending":"flown","type":"","message":"","traceback":""}')
 @example('{"fray":1,"ending":["raised"],"type":"","message":"","traceback":""}')
 @example("[" * 100_000)

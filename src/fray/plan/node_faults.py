@@ -54,7 +54,7 @@ is about the CUDA version of the image.
 """
 DEVICE_TROUBLE = re.compile(
     r"/dev/(?:vfio/|accel)\d+\)?: Device or resource busy"
-    r"|\bXid\b(?!(?:\s*\([^)]*\))?\s*:?\s*(?:13|31|43|45|68|109)\b)(?:\s*\([^)]*\))?\s*:?\s*\d+"
+    r"|\bXid\b(?:\s*\([^()]*\))?[\s:]*(?!(?:13|31|43|45|68|109)\b)\d"
     r"|has fallen off the bus|GPU is lost|uncorrectable (?:ECC|NVLink) error"
     r"|Driver/library version mismatch|system not yet initialized|no healthy devices"
 )

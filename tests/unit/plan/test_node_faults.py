@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from fray.plan.gang import derive_gang
-from fray.plan.node_faults import describe_node_fault, is_infrastructure_fault, with_node_pools
+from fray.plan.node_faults import (
+    DEVICE_TROUBLE,
+    describe_node_fault,
+    is_infrastructure_fault,
+    with_node_pools,
+)
 from fray.plan.observation import GangObservation, HostObservation, HostPhase
 from fray.plan.pod_observation import derive_gang_observation
 from fray.vocabulary import LABEL_COMPLETION_INDEX
@@ -191,6 +196,18 @@ def test_ends_that_tell_nothing_of_the_node(manifest: dict[str, Any]) -> None:
     (host,) = see(manifest).hosts
     assert host.phase is HostPhase.FAILED or host.disruption is not None, "the row is what it says"
     assert not is_infrastructure_fault(host)
+
+
+def test_last_words_that_are_nearly_a_fault_are_read_through_once() -> None:
+    # Going through it once for each of its characters would take hours, and hold up all jobs meanwhile.
+    for nearly in (
+        "Xid" + " " * 1_000_000,
+        "Xid(" + " " * 1_000_000,
+        "Xid()" + " " * 1_000_000,
+        "Xid (" * 200_000,
+    ):
+        assert DEVICE_TROUBLE.search(nearly) is None
+    assert DEVICE_TROUBLE.search("Xid (0000:3b:00) : 113") is not None
 
 
 SILENT = [
