@@ -394,9 +394,12 @@ def _closed(this: _Pass, attempt: AttemptStatus, reason: Reason) -> _Pass:
     ends = (
         [host.ended_at for host in this.observed.hosts if host.ended_at is not None] if this.observed else []
     )
-    closed = attempt.model_copy(
-        update={"verdict": verdict.value, "end_time": format_time(max(ends, default=this.now))}
-    )
+    # A node's clock may be far off, or tell nothing (1970), and the pause before the next attempt counts from
+    # this end.
+    end = min(max(ends, default=this.now), this.now)
+    if attempt.start_time is not None and end < parse_time(attempt.start_time) - CLOCK_SKEW:
+        end = this.now
+    closed = attempt.model_copy(update={"verdict": verdict.value, "end_time": format_time(end)})
     this = replace(this, attempts=(*this.attempts[:-1], closed), counts=charge(this.counts, verdict))
     if not this.policy.avoid_seconds:
         return this

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from fray.plan.lifecycle import StartAttempt, decide
-from fray.plan.observation import NEVER_RAN, START_FAILED, Waiting
+from fray.plan.observation import (
+    NEVER_RAN,
+    START_FAILED,
+    GangObservation,
+    HostObservation,
+    HostPhase,
+    Waiting,
+)
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
+from fray.plan.timestamps import format_time
 from fray.vocabulary import (
     EXIT_PAYLOAD_CHANGED,
     EXIT_PAYLOAD_CODE,
@@ -20,6 +29,8 @@ from fray.vocabulary import (
     ConditionType,
     Reason,
 )
+from fray.wire.status import AttemptStatus, FrayJobStatus
+from tests.unit.plan.frayjobs import make_job, with_status
 from tests.unit.plan.gang_simulator import POLICY, START, Behaviour
 from tests.unit.plan.scenarios import FOREVER, NEVER_STARTS, crash, finished, simulation, starts, verdicts
 
@@ -182,6 +193,21 @@ def test_pauses_grow_up_to_their_cap() -> None:
         40,
         40,
     ]
+
+
+@pytest.mark.parametrize("off", [timedelta(hours=6), -timedelta(days=20_000)])
+def test_a_pause_counts_from_now_where_a_nodes_clock_is_far_off(off: timedelta) -> None:
+    begun = AttemptStatus(
+        number=1, job_set="train-a1", start_time=format_time(START), running_time=format_time(START)
+    )
+    job = with_status(make_job(retries={"failures": 1}), FrayJobStatus(attempts=[begun]))
+    now = START + timedelta(minutes=5)
+    host = HostObservation(0, 0, 0, "pod", HostPhase.FAILED, exit_code=1, ended_at=now + off)
+    decision = decide(job, GangObservation((host,)), now=now, policy=POLICY)
+    (attempt,) = decision.status.attempts
+    assert (attempt.end_time, attempt.verdict) == (format_time(now), "Failure")
+    assert decision.wake_at is not None
+    assert decision.wake_at > now
 
 
 def test_a_retry_at_once_when_the_policy_says_so() -> None:
