@@ -26,6 +26,10 @@ __all__ = ["main"]
 logger = logging.getLogger("fray_operator")
 
 END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+DEEPEST_OBJECT = 12_000
+"""Nested calls that are allowed. The API server takes objects that are nested 10,000 deep, and Python reads
+only 1,000 unless told otherwise: anybody's FrayJob could end the operator. A stack of 8 MiB is enough.
+"""
 
 
 def main() -> None:
@@ -36,6 +40,7 @@ def main() -> None:
         sys.stderr.write(f"fray-operator: {error}\n")
         sys.exit(2)
     configure_logging(settings.log_level)
+    sys.setrecursionlimit(DEEPEST_OBJECT)
     sys.exit(asyncio.run(_run(settings)))
 
 

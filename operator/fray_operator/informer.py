@@ -56,6 +56,8 @@ class Informer:
         self._loop = asyncio.get_running_loop()
         self._heard_at: float | None = None
         self._failures = 0
+        self._told = ""
+        """The version up to which every change is known."""
         self.synced = asyncio.Event()
 
     @property
@@ -78,9 +80,17 @@ class Informer:
         One without the label, whom somebody took it from, is known by its owner, and no watch tells of it.
         """
         known = self.get(*_place(manifest))
-        # The watch may have told of a later change before the answer to the write came.
-        if _job_name(manifest) is not None and not (known is not None and _is_newer(known, manifest)):
-            self._store(manifest)
+        if _job_name(manifest) is None or (known is not None and _is_newer(known, manifest)):
+            return  # the watch may have told of a later change before the answer came
+        labelled = LABEL_JOB in manifest["metadata"].get("labels", {})
+        if known is None and labelled and _is_version_up_to(manifest["metadata"], self._told):
+            return  # it has told of the end too, and will never tell of it again
+        self._store(manifest)
+
+    def forget(self, known: Manifest) -> None:
+        """Drop an object that no watch tells of and that is gone, unless it has changed meanwhile."""
+        if self.get(*_place(known)) == known:
+            self._forget(_place(known))
 
     async def run(self) -> None:
         """List and watch for ever; errors are logged and tried again."""
@@ -120,6 +130,7 @@ class Informer:
             self._heard_at = self._loop.time()
         for place in sorted(known - seen):
             self._forget(place)
+        self._told = version
         self.synced.set()
         return version
 
@@ -138,6 +149,7 @@ class Informer:
                     self._forget(_place(event.object), uid=event.object["metadata"]["uid"])
                 elif event.type != "BOOKMARK":
                     self._store(event.object)
+                self._told = version
         finally:
             if self._loop.time() - started >= RETRY_CAP_SECONDS:
                 # Nothing to tell, and then cut, as idle connections are: no failure in a row.
@@ -149,7 +161,12 @@ class Informer:
         return version
 
     def _store(self, manifest: Manifest) -> _Place:
-        place, key = _place(manifest), _job_key(manifest)
+        place = _place(manifest)
+        if _job_name(manifest) is None:
+            # Anybody may give an object an empty label, which selects it too: it belongs to no FrayJob.
+            self._forget(place)
+            return place
+        key = _job_key(manifest)
         known = self._texts.get(place)
         if known is not None and _job_key(_unpack(known)) != key:
             self._forget(place)  # somebody gave it to another job
@@ -195,6 +212,11 @@ def _is_newer(manifest: Manifest, other: Manifest) -> bool:
         return False
     version, than = (str(each.get("resourceVersion")) for each in (metadata, others))
     return version.isdecimal() and than.isdecimal() and int(version) > int(than)
+
+
+def _is_version_up_to(metadata: Manifest, told: str) -> bool:
+    version = str(metadata.get("resourceVersion"))
+    return version.isdecimal() and told.isdecimal() and int(version) <= int(told)
 
 
 def _place(manifest: Manifest) -> _Place:

@@ -138,11 +138,15 @@ class Observer:
 
     async def fetch_jobset(self, namespace: str, name: str) -> Manifest | None:
         """Ask the server itself: the cache may not have seen a JobSet whose creation was cut off."""
+        cache = self._jobsets(namespace)
+        known = cache.get(namespace, name)
         try:
             jobset = await self._api.get(JOBSETS, name, namespace=namespace)
         except NotFoundError:
+            if known is not None and not is_labelled(known):
+                cache.forget(known)
             return None
-        self._jobsets(namespace).remember(jobset)
+        cache.remember(jobset)
         return jobset
 
     async def observe(self, job: FrayJob, *, now: datetime) -> Observed:
@@ -216,6 +220,10 @@ class Observer:
         """
         namespace = job.metadata.namespace or ""
         key = namespace, job.metadata.name
+        for jobset in self._jobsets(namespace).of_job(key):
+            if not is_labelled(jobset):
+                # No watch tells of its end.
+                await self.fetch_jobset(namespace, jobset["metadata"]["name"])
         jobsets, pods = self._jobsets(namespace).of_job(key), self._pods(namespace).of_job(key)
         overdue = any(is_overdue(pod, now=now) for pod in pods)
         nodes = await self._view_nodes(judging=True) if overdue else Nodes()

@@ -222,6 +222,52 @@ def test_an_answer_that_comes_after_what_the_watch_has_told_since_changes_nothin
     follow(script, check)
 
 
+def test_an_answer_that_comes_after_the_watch_has_told_of_the_end_is_not_kept() -> None:
+    gone = event("DELETED", pod("a", version=10))
+    script = Script([[]], [event("ADDED", pod("a", version=9)), gone, 2000.0])
+
+    def check(informer: Informer, told: list[JobKey]) -> None:
+        before = len(told)
+        informer.remember(pod("a", version=9))
+        assert informer.get("default", "a") is None
+        assert len(told) == before
+        informer.remember(pod("a", uid="2", version=11))
+        assert informer.get("default", "a") == pod("a", uid="2", version=11)
+
+    follow(script, check)
+
+
+def test_what_no_watch_tells_of_is_forgotten_unless_it_has_changed_since() -> None:
+    def unlabelled(version: int) -> Manifest:
+        manifest = pod("a", version=version)
+        owner = {"kind": "FrayJob", "name": "train", "controller": True}
+        manifest["metadata"] |= {"labels": {}, "ownerReferences": [owner]}
+        return manifest
+
+    def check(informer: Informer, _told: list[JobKey]) -> None:
+        informer.remember(unlabelled(3))
+        informer.forget(unlabelled(2))
+        assert names(informer) == ["a"]
+        informer.forget(unlabelled(3))
+        assert names(informer) == []
+
+    follow(Script([[]]), check)
+
+
+def test_an_object_with_an_empty_label_belongs_to_no_job() -> None:
+    script = Script(
+        [[pod("a", job=""), pod("b")]],
+        [event("ADDED", pod("c", job="", version=8)), event("MODIFIED", pod("b", job="", version=9)), 2000.0],
+    )
+
+    def check(informer: Informer, told: list[JobKey]) -> None:
+        assert [informer.get("default", name) for name in "abc"] == [None, None, None]
+        assert names(informer) == []
+        assert told == [TRAIN, TRAIN]
+
+    follow(script, check)
+
+
 def test_what_was_deleted_while_the_watch_was_broken_is_forgotten_and_told() -> None:
     script = Script([[pod("a"), pod("b", job="other")]], [expired()], [[pod("a")]])
 

@@ -322,6 +322,23 @@ def test_a_jobset_that_no_watch_tells_of_is_found_by_its_pods() -> None:
     reconcile_for_an_hour([frayjob("train", jobSet="train-a1")], check, prepare=prepare)
 
 
+@pytest.mark.parametrize("ended", [{}, {"verdict": "Preemption", "reason": "HostsGone", "endTime": LONG_AGO}])
+def test_a_jobset_that_no_watch_tells_of_is_not_waited_for_once_it_is_gone(ended: dict[str, str]) -> None:
+    def prepare(server: MemoryServer, jobsets: Informer, _: Informer) -> None:
+        body = server.find(FRAYJOBS, "train")
+        assert body is not None
+        made = build_attempt(FrayJob.from_manifest(body), attempt=1, settings=PlanSettings()).jobset
+        del made["metadata"]["labels"][LABEL_JOB]
+        jobsets.remember(server.store(JOBSETS, made))
+        server.remove(JOBSETS, "train-a1")
+
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+        assert made_attempts(server) == ["train-a2"]
+        assert passes(metrics, "refused") == 0
+
+    reconcile_for_an_hour([frayjob("train", runningTime=LONG_AGO, **ended)], check, prepare=prepare)
+
+
 def test_the_jobset_of_another_attempt_is_not_taken_for_this_ones() -> None:
     def prepare(server: MemoryServer, jobsets: Informer, pods: Informer) -> None:
         def fail(made: Manifest) -> None:
