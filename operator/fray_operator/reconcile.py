@@ -92,9 +92,10 @@ class Reconciler:
         body = self._jobs.get(key)
         if body is None:
             self._starting.pop(key, None)
-            await self._send_events(key)
+            look = await self._retention.expire(key, now=self._clock())
             await self._strays.remove_of_unknown(key)
-            return await self._retention.expire(key, now=self._clock())
+            await self._send_events(key)
+            return look
         body = await self._kinship.end_with_parent(body)
         job = _parse(body)
         now = self._clock()
@@ -110,10 +111,11 @@ class Reconciler:
         if told:
             await self._tell(key, body, decision)
         await self._act(key, decision, observed, told=told)
-        await self._send_events(key)
         decided = job.model_copy(update={"status": decision.status})
         await self._strays.remove(key, decided)
         await self._retention.remove_old_attempts(key, decided)
+        # Last: a server that takes no events must hold up nothing else.
+        await self._send_events(key)
         return self._next_look(decision, observed, now, told=told)
 
     def _decide(

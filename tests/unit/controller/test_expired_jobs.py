@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from fray.kube.errors import ForbiddenError
-from fray.kube.resources import FRAYJOBS
+from fray.kube.errors import ForbiddenError, ThrottledError
+from fray.kube.resources import EVENTS, FRAYJOBS
 from tests.unit.controller.memory_server import Call
+from tests.unit.controller.test_log_levels import refuse
 from tests.unit.controller.watched_life import WatchedLife, live
 
 CHILD = {"parent": {"name": "train", "root": "train"}}
@@ -33,6 +34,20 @@ def test_a_job_is_deleted_when_its_time_has_come_and_what_it_owns_first(ttl: int
         assert body is not None
         assert body["metadata"]["finalizers"] == ["foregroundDeletion"]
         assert life.jobs.get_finished(("default", "train")) is None
+
+    live(story)
+
+
+def test_a_server_that_takes_no_events_holds_up_no_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse(monkeypatch, "create", EVENTS, ThrottledError("POST events", 429, "TooManyRequests", "later"))
+
+    async def story(life: WatchedLife) -> None:
+        await life.start()
+        life.submit("train", **ends_at_once(ttlSecondsAfterFinished=60))
+        await asyncio.sleep(600)  # passes that fail follow each other after a minute at most
+        body = life.server.find(FRAYJOBS, "train")
+        assert body is not None
+        assert body["metadata"]["finalizers"] == ["foregroundDeletion"]
 
     live(story)
 
