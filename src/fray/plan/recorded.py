@@ -60,6 +60,10 @@ class UnreadableTimeError(SurroundingsError):
         return "Correct it in the status; until then the job is left alone."
 
 
+LAST_YEAR = 9000
+"""What somebody put beyond it is refused: Python's times end with the year 9999."""
+
+
 def check_times(status: FrayJobStatus) -> None:
     """Check that every time that decisions rest on can be read; raises `UnreadableTimeError`."""
     times = {"status.startTime": status.start_time}
@@ -72,7 +76,8 @@ def check_times(status: FrayJobStatus) -> None:
         times[f"status.avoidedNodes[{index}].until"] = avoided.until
     for path, text in times.items():
         try:
-            parse_time(text or "1970-01-01T00:00:00Z")
+            if parse_time(text or "1970-01-01T00:00:00Z").year > LAST_YEAR:
+                raise ValueError("limits and pauses are added to it, and no time would be left")
         except ValueError as error:
             raise UnreadableTimeError(path, str(text)) from error
 

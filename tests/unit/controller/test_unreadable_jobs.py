@@ -26,8 +26,12 @@ from tests.unit.controller.memory_server import MemoryServer
             frayjob("newer", runningTime="banana", spec={"timeouts": {"active": "1h"}}),
             "status.attempts[0].runningTime is 'banana', which is no time",
         ),
+        (
+            frayjob("newer", verdict="Failure", reason="NonZeroExit", endTime="9999-12-31T23:59:59Z"),
+            "status.attempts[0].endTime is '9999-12-31T23:59:59Z', which is no time",
+        ),
     ],
-    ids=["reason", "verdict", "spec", "time"],
+    ids=["reason", "verdict", "spec", "time", "end of time"],
 )
 def test_a_job_that_a_newer_version_wrote_is_left_alone_until_it_changes(
     body: Manifest, told: str, caplog: pytest.LogCaptureFixture
