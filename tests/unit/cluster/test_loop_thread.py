@@ -9,6 +9,7 @@ import signal
 import threading
 import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -122,6 +123,26 @@ def test_a_call_that_is_under_way_learns_of_the_end(loop: LoopThread) -> None:
     loop.close()
     caller.join(PATIENCE)
     assert [type(error) for error in errors] == [ClusterClosedError]
+
+
+def test_a_call_and_an_end_at_the_same_time_come_in_one_order(farewells: Farewells) -> None:
+    """Else a call that reached a loop about to end would wait for ever."""
+    closers: list[threading.Thread] = []
+
+    class Closed(LoopThread):
+        def _ensure(self) -> Any:
+            running = super()._ensure()
+            closers.append(threading.Thread(target=self.close))
+            closers[-1].start()
+            closers[-1].join(0.2)  # to be held off by the call; were it not, this would be its time
+            return running
+
+    async def answer() -> int:
+        return 42
+
+    assert Closed(NAME, farewells).run(answer()) == 42
+    closers[0].join(PATIENCE)
+    assert not threads()
 
 
 def test_ctrl_c_cancels_what_was_called_and_waits_for_its_clean_up(loop: LoopThread) -> None:

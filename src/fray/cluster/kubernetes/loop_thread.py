@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 CLEANUP_SECONDS = 15.0
 """How long a call that was interrupted, or the end of the thread, may take to clean up."""
+SIGNAL_SECONDS = 1.0
+"""How late a caller may hear of a signal."""
 FAREWELL_SECONDS = 2.0
 """How long connections may take to close."""
 
@@ -44,12 +46,24 @@ class _Running:
 
 
 class _Call(Generic[T]):
-    """A coroutine on its way through the loop; all but `result` is for the loop's thread."""
+    """A coroutine on its way through the loop; all but `result` and `loop` is for the loop's thread."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self._coroutine = coroutine
         self._task: asyncio.Task[T] | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """Where it is to run; None before it was handed over."""
         self.result: Future[T] = Future()
+
+    def await_answer(self) -> None:
+        """Return once `result` is there; for the caller's thread."""
+        # A lock alone, since a signal within a Condition may leave that locked. With a limit, since a
+        # signal that comes just before the thread goes to sleep doesn't wake it.
+        answered = threading.Lock()
+        answered.acquire()
+        self.result.add_done_callback(lambda _: answered.release())
+        while not answered.acquire(timeout=SIGNAL_SECONDS):
+            pass
 
     def begin(self) -> None:
         """Start the coroutine."""
@@ -95,51 +109,58 @@ class LoopThread:
         Raises:
             ClusterClosedError: Another thread has closed it.
         """
-        running = self._ensure()
         call = _Call(coroutine)
         try:
-            running.loop.call_soon_threadsafe(call.begin)
+            self._hand_over(call)
+            call.await_answer()
             return call.result.result()
         except asyncio.CancelledError:
             raise ClusterClosedError from None
         except BaseException:
             if call.result.done():
                 raise
-            if running.loop.is_closed():  # just now, by another thread
-                coroutine.close()
-                raise ClusterClosedError from None
             # An interruption, which may come at any point from the first line on.
-            running.loop.call_soon_threadsafe(call.cancel)
-            wait([call.result], CLEANUP_SECONDS)
+            if call.loop is None:
+                coroutine.close()
+                raise
+            with contextlib.suppress(RuntimeError):  # another thread has closed the loop just now
+                call.loop.call_soon_threadsafe(call.cancel)
+                wait([call.result], CLEANUP_SECONDS)
             raise
         finally:
             del call  # it and the traceback of its error would keep each other
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> Callable[[], None]:
         """Begin a coroutine on the loop, and return at once what cancels it, from any thread."""
-        running = self._ensure()
         call = _Call(coroutine)
+        loop = self._hand_over(call)
 
         def cancel() -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and the coroutine with it
-                running.loop.call_soon_threadsafe(call.cancel)
+                loop.call_soon_threadsafe(call.cancel)
 
-        running.loop.call_soon_threadsafe(call.begin)
         return cancel
 
     def close(self) -> None:
         """End the loop with what runs on it, and wait for that; it begins anew with the next call."""
         with self._lock:
             running, self._running = self._running, None
-        if running is None:
-            return
-        if running.process != os.getpid():
-            _inherited.append(running)
-            return
-        running.loop.call_soon_threadsafe(running.stop.set)
+            if running is None:
+                return
+            if running.process != os.getpid():
+                _inherited.append(running)
+                return
+            running.loop.call_soon_threadsafe(running.stop.set)
         # The garbage collector may call this on the loop's own thread.
         if running.thread is not None and running.thread is not threading.current_thread():
             running.thread.join(2 * CLEANUP_SECONDS)
+
+    def _hand_over(self, call: _Call[Any]) -> asyncio.AbstractEventLoop:
+        """Let a loop begin a call, before it hears of its end: a later one would never be answered."""
+        with self._lock:
+            loop = call.loop = self._ensure().loop
+            loop.call_soon_threadsafe(call.begin)
+            return loop
 
     def _ensure(self) -> _Running:
         with self._lock:
