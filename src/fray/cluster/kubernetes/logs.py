@@ -27,13 +27,13 @@ from fray.types import JobId, LogLine
 from fray.vocabulary import LABEL_ATTEMPT, LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX, LABEL_JOB_UID
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["LogReading", "prepare_reading", "read_logs"]
+__all__ = ["LogReading", "await_end", "prepare_reading", "read_logs"]
 
 MOST_AT_ONCE = 64
 """Logs that are merged by time; of larger gangs the others follow, as these end."""
 NUMBERS_TOLD = 16
 LAST_SECONDS = 60.0
-"""How long the logs of a job that has ended may take to end: a node that is silent never ends them."""
+"""How long the log of a job that has ended may be silent and not end: that of a dead node never ends."""
 
 
 class LogReading:
@@ -197,26 +197,31 @@ async def _follow(access: Access, reading: LogReading) -> None:
         while True:
             for log in await reading.next_arrivals():
                 log.reading = True
-                group.create_task(log.read(access, follow=True))
+                helpers.append(group.create_task(log.read(access, follow=True)))
 
+    helpers: list[asyncio.Task[None]] = []
     async with asyncio.TaskGroup() as group:
-        helpers = [group.create_task(watch()), group.create_task(read_arrivals(group))]
+        helpers += [group.create_task(watch()), group.create_task(read_arrivals(group))]
         await wait_until_finished(access, roll)
         # What began last may have ended before the watch told of it.
         await persistently(lambda: list_subject(access, reading.subject, reading))
-        await _await_ends(reading)
+        await asyncio.gather(*(await_end(log) for log in reading.open_logs))
         for helper in helpers:
             helper.cancel()
 
 
-async def _await_ends(reading: LogReading) -> None:
-    deadline = asyncio.get_running_loop().time() + LAST_SECONDS
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout_at(deadline):
-            for log in reading.open_logs:
+async def await_end(log: PodLog) -> None:
+    """Return once the log of a job that has ended has ended too, or is given up.
+
+    However long its lines take to be taken: who reads them may be slow, or have paused.
+    """
+    while not log.ended:
+        pieces = log.pieces
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_SECONDS):
                 await log.wait_ended()
-    for log in reading.open_logs:
-        log.give_up(f"the job has ended, and the log hasn't {LAST_SECONDS:.0f} seconds later")
+        if not log.held and log.pieces == pieces:
+            log.give_up(f"the job has ended, and the log was silent for {LAST_SECONDS:.0f} s without an end")
 
 
 def _end_of(attempt: int | None) -> Any:

@@ -68,6 +68,10 @@ class PodLog:
         self.lines: deque[LogLine] = deque()
         self.reading = False
         self.ended = False
+        self.held = False
+        """Whether reading waits for somebody to take lines."""
+        self.pieces = 0
+        """What came so far, in pieces of any size."""
         self._job_id, self._tell = job_id, tell
         self._gone, self._seen_ended = asyncio.Event(), False
         self._cursor = LogCursor()
@@ -117,7 +121,7 @@ class PodLog:
 
         A node that doesn't answer is asked again: with `follow` for as long as this runs, else a few times.
         """
-        self.reading = True
+        self.reading, self.held = True, False
         pauses = chain(BUSY_PAUSES, repeat(LONGEST_PAUSE))
         failures = 0
         while not self.ended:
@@ -153,12 +157,16 @@ class PodLog:
         async with aclosing(cast("AsyncGenerator[bytes]", pieces)) as open_pieces:
             async for piece in open_pieces:
                 progress = True
+                self.pieces += 1
                 *lines, self._rest = (self._rest + piece).split(b"\n")
                 for line in lines:
                     self._take(line)
                 if len(self.lines) >= FULL:
                     self._drained.clear()
+                    self.held = True
                     await self._drained.wait()
+                    self.held = False
+                    self.pieces += 1
         return progress
 
     async def _is_over(self, access: Access) -> bool:

@@ -1,0 +1,88 @@
+"""The end of a pod's log: not before all lines were taken, and not never."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from fray.cluster.kubernetes import logs
+from fray.cluster.kubernetes.access import Access
+from fray.cluster.kubernetes.pod_log import FULL, PodLog
+from fray.types import JobId
+from fray.vocabulary import CONTAINER
+
+PATIENCE = 60.0
+LINES = 2 * FULL
+
+
+class Api:
+    """A server of one log, which ends or is silent for ever after its lines."""
+
+    def __init__(self, *, silent: bool) -> None:
+        self._silent = silent
+
+    async def stream_log(self, *_: object, follow: bool, **__: object) -> AsyncIterator[bytes]:
+        if follow:
+            for number in range(LINES):
+                yield f"2026-01-31T12:00:00.{number:09}Z {number}\n".encode()
+            if self._silent:
+                await asyncio.Event().wait()
+
+    async def get(self, *_: object, **__: object) -> dict[str, Any]:
+        return {"status": {"containerStatuses": [{"name": CONTAINER, "state": {"terminated": {}}}]}}
+
+
+def open_log(*, silent: bool) -> tuple[PodLog, Access]:
+    log = PodLog("pod", JobId("job"), 1, (0, 0, 0), lambda: None)
+
+    async def close() -> None:
+        pass
+
+    return log, Access(cast("Any", Api(silent=silent)), "https://server", "ml", close)
+
+
+async def until_held(log: PodLog) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not log.held:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+
+
+def test_lines_that_nobody_takes_for_long_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(logs, "LAST_SECONDS", 0.001)
+        log, access = open_log(silent=False)
+        reading = asyncio.create_task(log.read(access, follow=True))
+        await until_held(log)
+        ending = asyncio.create_task(logs.await_end(log))
+        await asyncio.sleep(0.05)
+        assert not log.ended
+        monkeypatch.setattr(logs, "LAST_SECONDS", PATIENCE)
+        taken = log.take_lines()
+        while not ending.done():
+            await asyncio.wait({ending}, timeout=0.001)
+            taken += log.take_lines()
+        await reading
+        assert [line.text for line in taken] == [str(number) for number in range(LINES)]
+
+    asyncio.run(main())
+
+
+def test_a_log_that_is_silent_and_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(logs, "LAST_SECONDS", 0.001)
+        log, access = open_log(silent=True)
+        reading = asyncio.create_task(log.read(access, follow=True))
+        await until_held(log)
+        taken = log.take_lines()
+        async with asyncio.timeout(PATIENCE):
+            ending = asyncio.create_task(logs.await_end(log))
+            while not ending.done():
+                await asyncio.wait({ending}, timeout=0.001)
+                taken += log.take_lines()
+        assert (taken[-1].gap, log.ended) == (True, True)
+        reading.cancel()
+
+    asyncio.run(main())
