@@ -20,9 +20,11 @@ from fray.errors import (
     InvalidRequestError,
     JobError,
     JobFailedError,
+    JobNotFoundError,
     JobsFailedError,
     JobStoppedError,
     OutcomeUnreadableError,
+    SurroundingsError,
     WaitTimeoutError,
 )
 from fray.payload.outcome import Outcome
@@ -221,8 +223,8 @@ class Cluster(abc.ABC):
     def _cause(self, job_id: JobId) -> BaseException | None:
         try:
             outcome = self.outcome(job_id)
-        except OutcomeUnreadableError as error:
-            return error
+        except (JobNotFoundError, OutcomeUnreadableError, SurroundingsError) as error:
+            return error  # that a job has failed is known all the same
         return None if outcome is None else outcome.error
 
 

@@ -216,7 +216,8 @@ def _describe(job: FrayJob) -> JobInfo:
 def _end_jobs(loop: LoopThread, launched: Mapping[str, LaunchedJob], finished: threading.Condition) -> None:
     if not loop.belongs_here:
         return
-    living = [job for job in launched.values() if not job.finished]
+    # A copy: other threads may launch meanwhile.
+    living = [job for job in list(launched.values()) if not job.finished]
     for end, seconds in ((LaunchedJob.stop, CLOSE_GRACE_SECONDS), (LaunchedJob.kill, CLOSE_SECONDS)):
         for job in living:
             if not job.finished:

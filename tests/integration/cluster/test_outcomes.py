@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,10 @@ import pytest
 
 from e2e.cluster.controlplane import ControlPlane
 from fray.cluster.kubernetes import KubernetesCluster
-from fray.errors import JobFailedError, OutcomeUnreadableError, RemoteTracebackError
+from fray.errors import JobFailedError, JobNotFoundError, OutcomeUnreadableError, RemoteTracebackError
 from fray.payload.outcome import EncodedOutcome, encode_exception, encode_value, outcome_name
 from fray.runtime.outcome_upload import ApiAccess, OutcomePlace, upload_outcome
-from fray.types import Entrypoint, JobId, JobRequest
+from fray.types import Entrypoint, JobId, JobInfo, JobRequest
 from tests.integration.cluster.jobs import command, finish
 from tests.integration.frayjobs import FrayJobs
 
@@ -86,6 +87,24 @@ def test_an_outcome_that_is_gone_hides_no_failure(cluster: KubernetesCluster, po
     with pytest.raises(JobFailedError) as caught:
         cluster.wait(pods.job, raise_on_failure=True)
     assert isinstance(caught.value.__cause__, OutcomeUnreadableError)
+
+
+def test_a_failed_job_that_is_gone_meanwhile_has_failed(
+    cluster: KubernetesCluster, pods: Pods, frayjobs: FrayJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time to live may be over before its outcome is read."""
+    wait_finished = cluster._wait_finished
+
+    def wait_and_delete(job_ids: Sequence[JobId], timeout: float | None) -> list[JobInfo]:
+        infos = wait_finished(job_ids, timeout)
+        assert frayjobs.api.delete(frayjobs.path(pods.job)).ok
+        return infos
+
+    pods.finish(**FAILED)
+    monkeypatch.setattr(cluster, "_wait_finished", wait_and_delete)
+    with pytest.raises(JobFailedError, match="NonZeroExit") as caught:
+        cluster.wait(pods.job, raise_on_failure=True)
+    assert isinstance(caught.value.__cause__, JobNotFoundError)
 
 
 def test_a_job_has_none_that_kept_none_or_was_ended_by_others(
