@@ -37,6 +37,12 @@ WAITING = "echo ready; exec sleep 300"
 PATIENCE = 100.0
 
 
+@pytest.fixture(autouse=True)
+def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed processes are waited for however slow the machine is."""
+    monkeypatch.setattr("fray.cluster.local_cluster.CLOSE_SECONDS", PATIENCE)
+
+
 @pytest.fixture
 def cluster(fray: Fray) -> Iterator[LocalCluster]:
     with LocalCluster(environ=fray.environ()) as cluster:
@@ -305,8 +311,9 @@ def test_many_launches_leave_no_thread_and_no_open_file(cluster: LocalCluster) -
         jobs = [shell(cluster, "many", "true") for _ in range(8)]
         assert {info.status for info in cluster.wait(jobs, timeout=PATIENCE)} == {"succeeded"}
     assert len({info.job_id for info in cluster.list_jobs()}) == 41
-    assert threading.active_count() == threads
-    assert len(list(Path("/proc/self/fd").iterdir())) == files
+    # A thread of an earlier test may have been about to end.
+    assert threading.active_count() <= threads
+    assert len(list(Path("/proc/self/fd").iterdir())) <= files
 
 
 def test_secrets_are_in_no_file(fray: Fray, cluster: LocalCluster) -> None:

@@ -37,6 +37,8 @@ class FakeKubelet:
         self._logs: dict[str, list[tuple[datetime, bytes]]] = {}
         self._ended: set[str] = set()
         self._cuts = 0
+        self.open_streams = 0
+        """Logs that are being read."""
         self.requests: list[tuple[str, dict[str, str]]] = []
         """Pod and query of each request."""
 
@@ -107,7 +109,7 @@ class FakeKubelet:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self._directory / "kubelet.crt", self._directory / "kubelet.key")
         app = web.Application()
-        app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._answer)
+        app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._count)
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
@@ -115,6 +117,13 @@ class FakeKubelet:
         self._started.set()
         await self._stop.wait()
         await runner.cleanup()
+
+    async def _count(self, request: web.Request) -> web.StreamResponse:
+        self.open_streams += 1
+        try:
+            return await self._answer(request)
+        finally:
+            self.open_streams -= 1
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         pod = request.match_info["pod"]

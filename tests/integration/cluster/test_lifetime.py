@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from e2e.faulty_proxy import Call, Fault, FaultyProxy, Harm
+from e2e.faulty_proxy import Call, Fault, FaultyProxy
 from fray.cluster import create_cluster
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes import KubernetesCluster
 from fray.types import Entrypoint, JobRequest
 from tests.integration.cluster.conftest import NewCluster
 from tests.integration.cluster.jobs import command
+from tests.integration.controller.hands import eventually
 from tests.integration.frayjobs import FrayJobs
 
 
@@ -104,12 +105,14 @@ def test_ctrl_c_during_a_wait_leaves_no_watch(
 ) -> None:
     job = proxied.launch(command())
 
-    def rule(call: Call) -> Fault | None:
-        if call.watch:
-            os.kill(os.getpid(), signal.SIGINT)
-        return Fault(Harm.DELAY) if call.watch else None
+    def interrupt() -> None:
+        eventually(lambda: proxy.open_watches("frayjobs"))
+        os.kill(os.getpid(), signal.SIGINT)
 
-    proxy.rule = rule
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
     with pytest.raises(KeyboardInterrupt):
         proxied.wait(job)
+    interrupting.join()
+    eventually(lambda: proxy.open_watches("frayjobs") == 0)
     assert proxied.poll(job).job_id == job

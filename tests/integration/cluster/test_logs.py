@@ -245,5 +245,7 @@ def test_a_reader_that_has_had_enough_leaves_nothing_open(
     kubelet.write(pod, *(f"line {number}" for number in range(10_000)))
     lines = cluster.logs(gang.job, follow=True)
     assert next(lines).text == "line 0"
+    assert kubelet.open_streams == 1
     lines.close()  # type: ignore[attr-defined]
+    eventually(lambda: kubelet.open_streams == 0)
     assert cluster.poll(gang.job).job_id == gang.job
