@@ -76,10 +76,11 @@ def check_times(status: FrayJobStatus) -> None:
         times[f"status.avoidedNodes[{index}].until"] = avoided.until
     for path, text in times.items():
         try:
-            if parse_time(text or "1970-01-01T00:00:00Z").year > LAST_YEAR:
-                raise ValueError("limits and pauses are added to it, and no time would be left")
+            year = parse_time(text or "1970-01-01T00:00:00Z").year
         except ValueError as error:
             raise UnreadableTimeError(path, str(text)) from error
+        if year > LAST_YEAR:  # limits and pauses are added to it
+            raise UnreadableTimeError(path, str(text))
 
 
 def read_verdict(attempt: AttemptStatus) -> VerdictKind | None:
