@@ -15,6 +15,12 @@ CRD_COLLECTION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 DEADLINE_SECONDS = 120.0
 
 
+def _list_resources(client: Api, version: str) -> list[str]:
+    answer = client.get(version)
+    # The server says 404 in plain text as long as it doesn't know the group.
+    return [each["name"] for each in answer.body.get("resources", [])] if answer.ok else []
+
+
 def await_served(client: Api, crd: str) -> None:
     """Return once the API server serves the kind that a CRD defines, and tells of it."""
     deadline = time.monotonic() + DEADLINE_SECONDS
@@ -29,7 +35,7 @@ def await_served(client: Api, crd: str) -> None:
         if (
             established
             and group in [each["name"] for each in client.get("/apis").body["groups"]]
-            and plural in [each["name"] for each in client.get(version).body.get("resources", [])]
+            and plural in _list_resources(client, version)
             and client.get(f"{version}/{plural}").ok
         ):
             return
