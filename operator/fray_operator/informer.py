@@ -167,14 +167,14 @@ class Informer:
             self._forget(place)
             return place
         key = _job_key(manifest)
-        known = self._texts.get(place)
+        known, text = self._texts.get(place), _pack(self._trim(manifest))
+        if text == known:
+            return place  # a pass that reads what it knows must not be the cause of the next one
         if known is not None and _job_key(_unpack(known)) != key:
             self._forget(place)  # somebody gave it to another job
-        kept = self._texts[place] = _pack(self._trim(manifest))
+        self._texts[place] = text
         self._by_job[key].add(place)
-        if kept != known:
-            # Else nothing is new: a pass that reads what it knows must not be the cause of the next one.
-            self._on_change(key)
+        self._on_change(key)
         return place
 
     def _forget(self, place: _Place, *, uid: str | None = None) -> None:
