@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from fray.offered_names import ERRORS, HOMES, find_offered, list_offered
 
 if TYPE_CHECKING:
-    from fray.cluster import *  # noqa: F403 - the names are told there, and so with the others
+    from fray.client import *  # noqa: F403 - the names are told there, and so with the others
+    from fray.cluster import *  # noqa: F403
     from fray.errors import *  # noqa: F403
     from fray.job import *  # noqa: F403
     from fray.job_context import ExecutionContext as ExecutionContext

@@ -16,6 +16,10 @@ __all__ = ["HOMES", "find_offered", "list_offered"]
 ERRORS: Final = "fray.errors"
 HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
+        "fray.client.client": ("Client",),
+        "fray.client.current": ("current_client", "set_current_client"),
+        "fray.client.errors": ("JobAlreadyExists", "JobFailed"),
+        "fray.client.handle": ("JobHandle", "wait_all"),
         "fray.cluster.base": ("Cluster",),
         "fray.cluster.current": ("create_cluster", "current_cluster", "set_current_cluster"),
         "fray.cluster.kubernetes": ("KubernetesCluster",),
@@ -86,9 +90,9 @@ def find_offered(package: str, name: str, homes: tuple[str, ...]) -> Any:
 
 def list_offered(homes: tuple[str, ...]) -> list[str]:
     """Return the names that a package with these homes offers, sorted."""
-    names = [name for home in homes for name in HOMES.get(home, ())]
+    names = {name for home in homes for name in HOMES.get(home, ())}
     if ERRORS in homes:
-        names += import_module(ERRORS).__all__
+        names |= set(import_module(ERRORS).__all__)
     return sorted(names)
 
 

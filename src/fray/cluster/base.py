@@ -38,9 +38,11 @@ logger = logging.getLogger(__name__)
 MONITORED_LINES: Final = 100_000
 """Lines that `monitor` keeps for its caller, the last ones."""
 
-WhenTaken: TypeAlias = Literal["rename", "adopt", "refuse"]
+WhenTaken: TypeAlias = Literal["rename", "adopt", "refuse", "resume"]
 """What `launch` does where a job of that name is there. `rename`: give the new one another id. While the one
-that is there hasn't finished, `adopt` returns its id and `refuse` raises; else both rename."""
+that is there hasn't finished, `adopt` returns its id and `refuse` raises; else both rename. `resume` is for
+launchers that are jobs and begin anew: it returns the id of a living job of that name that the same parent
+launched, but none that this object returned before; else, and outside of any job, it renames."""
 
 
 class Cluster(abc.ABC):
@@ -121,10 +123,13 @@ class Cluster(abc.ABC):
         """
 
     @abc.abstractmethod
-    def _wait_finished(self, job_ids: Sequence[JobId], timeout: float | None) -> list[JobInfo]:
+    def _wait_finished(
+        self, job_ids: Sequence[JobId], timeout: float | None, *, fail_fast: bool
+    ) -> list[JobInfo]:
         """Return how jobs stand once all have finished, or once `timeout` seconds have passed.
 
-        In the order of the ids, which may hold one twice; as few watches as can be, and no busy polling.
+        In the order of the ids, which may hold one twice; as few watches as can be, and no busy polling. With
+        `fail_fast` it also returns once one of them has ended in anything but success.
 
         Raises:
             JobNotFoundError: There is no such job, or it was deleted meanwhile.
@@ -136,12 +141,22 @@ class Cluster(abc.ABC):
     # A text is a sequence of texts as well, and counts as one id.
     @overload
     def wait(  # type: ignore[overload-overlap]
-        self, job_ids: JobId | str, *, raise_on_failure: bool = False, timeout: float | None = None
+        self,
+        job_ids: JobId | str,
+        *,
+        raise_on_failure: bool = False,
+        fail_fast: bool = False,
+        timeout: float | None = None,
     ) -> JobInfo: ...
 
     @overload
     def wait(
-        self, job_ids: Sequence[JobId], *, raise_on_failure: bool = False, timeout: float | None = None
+        self,
+        job_ids: Sequence[JobId],
+        *,
+        raise_on_failure: bool = False,
+        fail_fast: bool = False,
+        timeout: float | None = None,
     ) -> list[JobInfo]: ...
 
     def wait(
@@ -149,6 +164,7 @@ class Cluster(abc.ABC):
         job_ids: JobId | str | Sequence[JobId],
         *,
         raise_on_failure: bool = False,
+        fail_fast: bool = False,
         timeout: float | None = None,
     ) -> JobInfo | list[JobInfo]:
         """Return how jobs ended, once every one of them has: one for an id, a list for a list, in its order.
@@ -156,6 +172,8 @@ class Cluster(abc.ABC):
         Args:
             job_ids: An id, or several.
             raise_on_failure: Raise where a job ended in anything but success.
+            fail_fast: Raise so as soon as one has, whatever `raise_on_failure` is, without waiting for the
+                others, which run on.
             timeout: Seconds to wait at most; None waits for as long as it takes.
 
         Raises:
@@ -165,10 +183,19 @@ class Cluster(abc.ABC):
                 the error's cause, with its type and its remote traceback. These are RuntimeErrors.
             JobsFailedError: Several didn't.
         """
-        if isinstance(job_ids, str):
-            (info,) = self._wait_all([JobId(job_ids)], raise_on_failure=raise_on_failure, timeout=timeout)
-            return info
-        return self._wait_all(list(job_ids), raise_on_failure=raise_on_failure, timeout=timeout)
+        ids = [JobId(job_ids)] if isinstance(job_ids, str) else list(job_ids)
+        if timeout is not None and not timeout >= 0:
+            raise InvalidRequestError("timeout", f"is {timeout!r}", "Give seconds from 0, or None.")
+        infos = self._wait_finished(ids, timeout, fail_fast=fail_fast) if ids else []
+        if fail_fast:
+            self._raise_first_failure(infos)
+        unfinished = tuple(info.job_id for info in infos if not JobStatus.finished(info.status))
+        if unfinished:
+            assert timeout is not None
+            raise WaitTimeoutError(unfinished, timeout)
+        if raise_on_failure:
+            self._raise_failures(infos)
+        return infos[0] if isinstance(job_ids, str) else infos
 
     def monitor(self, job_id: JobId) -> MonitoredJob:
         """Log each line that a job prints, and return how it ended; iterating over that gives the lines.
@@ -196,19 +223,10 @@ class Cluster(abc.ABC):
     ) -> None:
         self.close()
 
-    def _wait_all(
-        self, job_ids: list[JobId], *, raise_on_failure: bool, timeout: float | None
-    ) -> list[JobInfo]:
-        if timeout is not None and not timeout >= 0:
-            raise InvalidRequestError("timeout", f"is {timeout!r}", "Give seconds from 0, or None.")
-        infos = self._wait_finished(job_ids, timeout) if job_ids else []
-        unfinished = tuple(info.job_id for info in infos if not JobStatus.finished(info.status))
-        if unfinished:
-            assert timeout is not None
-            raise WaitTimeoutError(unfinished, timeout)
-        if raise_on_failure:
-            self._raise_failures(infos)
-        return infos
+    def _raise_first_failure(self, infos: Sequence[JobInfo]) -> None:
+        bad = (info for info in infos if info.status in (JobStatus.FAILED, JobStatus.STOPPED))
+        if (first := next(bad, None)) is not None:
+            raise _failure(first) from self._cause(first.job_id)
 
     def _raise_failures(self, infos: Sequence[JobInfo]) -> None:
         bad = {info.job_id: info for info in infos if info.status is not JobStatus.SUCCEEDED}

@@ -75,10 +75,16 @@ def current_cluster() -> Cluster:
         ClusterSpecError: FRAY_CLUSTER_SPEC can't be read.
         ClusterUnavailableError: There is no such backend.
     """
+    return find_cluster(ENV_CLUSTER_SPEC)
+
+
+def find_cluster(*variables: str) -> Cluster:
+    """Return the current cluster for a reader of these variables, the first that is set; see above."""
     chosen = _current.get()
     if chosen is not None:
         return chosen
-    spec = os.environ.get(ENV_CLUSTER_SPEC) or "local"  # noqa: TID251 - the only reader of this variable
+    own = os.environ  # noqa: TID251 - the only reader of these variables
+    spec = next(filter(None, map(own.get, variables)), "local")
     key = (os.getpid(), spec)
     with _lock:
         if key not in _shared:

@@ -30,13 +30,16 @@ from fray.cluster.local.requests import prepare_request
 from fray.cluster.local.runner import build_retry_policy
 from fray.cluster.local.store import StateDirectory
 from fray.cluster.local.watched_job import JobWatch, StrangersJob
+from fray.cluster.manifest import find_parent
 from fray.cluster.progress import describe_frayjob
+from fray.cluster.resuming import is_resumable
 from fray.errors import JobExistsError, StateDirectoryError
 from fray.payload.outcome import Outcome
-from fray.plan.status import is_finished
+from fray.plan.status import has_succeeded, is_finished
+from fray.runtime.identity import current_identity
 from fray.settings import Settings
 from fray.types import JobId, JobInfo, JobRequest, JobStatus, LogLine
-from fray.wire.frayjob import FrayJob
+from fray.wire.frayjob import FrayJob, Parent
 
 __all__ = ["LocalCluster", "LocalClusterConfig"]
 
@@ -91,13 +94,25 @@ class LocalCluster(Cluster):
             StateDirectoryError: The state directory can't be written.
             OpenFilesError: The gang is too large for the limit of open files.
         """
-        living = None if when_taken == "rename" else self._find_living(request.name)
-        if living is not None:
-            if when_taken == "adopt":
-                return living
+        if when_taken == "rename":
+            return self._launch(request)
+        with self._state.launching():
+            living = self._find_living(request.name, resumed=when_taken == "resume")
+            if living is None:
+                return self._launch(request)
+        if when_taken == "refuse":
             raise JobExistsError(request.name)
+        self._resumed.add(living)
+        return living
+
+    def _launch(self, request: JobRequest) -> JobId:
         prepared = prepare_request(
-            request, self._spec, self._settings, self._variables, enter=partial(set_current_cluster, self)
+            request,
+            self._spec,
+            self._settings,
+            self._variables,
+            parent=self._find_parent(),
+            enter=partial(set_current_cluster, self),
         )
         if not self._loop.belongs_here:
             self._begin()  # a fork: what its parent launched is a stranger's here
@@ -107,6 +122,8 @@ class LocalCluster(Cluster):
             job, workplace = prepared.under(job_id, folder)
             if prepared.payload is not None:
                 write_payload(folder, prepared.payload)
+            # Whoever looks for a living job of its name must find it from now on.
+            folder.write(job)
         except BaseException:
             folder.remove()
             locks.release()
@@ -163,20 +180,28 @@ class LocalCluster(Cluster):
         """End the jobs that this object launched and that still live, and wait for that; at most 25 s."""
         _end_jobs(self._loop, self._launched, self._finished)
 
-    def _wait_finished(self, job_ids: Sequence[JobId], timeout: float | None) -> list[JobInfo]:
+    def _wait_finished(
+        self, job_ids: Sequence[JobId], timeout: float | None, *, fail_fast: bool
+    ) -> list[JobInfo]:
         give_up_at = None if timeout is None else time.monotonic() + timeout
         launched = self._own()
         own = [launched[job_id] for job_id in job_ids if job_id in launched]
         strangers = [StrangersJob(self._state, job_id) for job_id in job_ids if job_id not in launched]
-        for stranger in strangers:
-            stranger.look()  # an id that is wrong is told at once
-        with self._finished:
-            self._finished.wait_for(lambda: all(job.finished for job in own), timeout)
-        while not all(stranger.look()[1] for stranger in strangers):
-            left = STRANGERS_PAUSE if give_up_at is None else give_up_at - time.monotonic()
-            if left <= 0:
-                break
-            time.sleep(min(left, STRANGERS_PAUSE))
+        while True:
+            looks = [stranger.look() for stranger in strangers]
+            pause = None if all(ended for _, ended in looks) else STRANGERS_PAUSE
+            with self._finished:  # the end of a job of this process is told while it is held
+                looks += [job.see()[:2] for job in own]
+                if all(ended for _, ended in looks):
+                    break
+                if fail_fast and any(ended and not has_succeeded(job.status) for job, ended in looks):
+                    break
+                if give_up_at is not None:
+                    left = give_up_at - time.monotonic()
+                    if left <= 0:
+                        break
+                    pause = left if pause is None else min(left, pause)
+                self._finished.wait(pause)
         return [self.poll(job_id) for job_id in job_ids]
 
     @property
@@ -186,6 +211,7 @@ class LocalCluster(Cluster):
     def _begin(self) -> None:
         self._loop = LoopThread("fray-local-cluster")
         self._launched: dict[str, LaunchedJob] = {}
+        self._resumed: set[JobId] = set()
         self._finished = threading.Condition()
         # Called when the interpreter ends, or before, when nobody has this object any more: a job that lives
         # keeps it, so then there is only the thread to end.
@@ -200,9 +226,24 @@ class LocalCluster(Cluster):
         launched = self._own().get(job_id)
         return StrangersJob(self._state, job_id) if launched is None else LaunchedJobWatch(launched)
 
-    def _find_living(self, name: str) -> JobId | None:
-        infos = self.list_jobs()
-        return next((i.job_id for i in infos if i.name == name and not JobStatus.finished(i.status)), None)
+    def _find_living(self, name: str, *, resumed: bool) -> JobId | None:
+        if not resumed:
+            infos = self.list_jobs()
+            living = (info for info in infos if info.name == name and not JobStatus.finished(info.status))
+            return next((info.job_id for info in living), None)
+        parent = self._find_parent()
+        mine = {*self._own(), *self._resumed}
+        children = (job for job in list_jobs(self._state) if is_resumable(job, name, parent))
+        return next((JobId(job.metadata.name) for job in children if job.metadata.name not in mine), None)
+
+    def _find_parent(self) -> Parent | None:
+        """Return the job that the caller belongs to, which may be a thread that plays one of its hosts."""
+        host_of = self._own().get(current_identity().job) if self._spec.mode == "thread" else None
+        if host_of is None:
+            return find_parent(self._variables)
+        above = host_of.job.spec.parent
+        name = host_of.job.metadata.name
+        return Parent(name=name, root=name if above is None else above.root or above.name)
 
     def _tell_finished(self) -> None:
         with self._finished:

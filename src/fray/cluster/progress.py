@@ -17,7 +17,7 @@ from fray.vocabulary import ANNOTATION_ORIGINAL_NAME, ConditionType, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, Condition
 
-__all__ = ["describe_frayjob"]
+__all__ = ["describe_frayjob", "get_original_name"]
 
 _ENDINGS: Final = {
     ConditionType.SUCCEEDED: JobStatus.SUCCEEDED,
@@ -40,18 +40,26 @@ def describe_frayjob(manifest: Mapping[str, Any]) -> JobInfo:
     status = _status(job, ending)
     waiting = _find_waiting(job) if status is JobStatus.PENDING else None
     told = ending or waiting or find_condition(job.status, ConditionType.RUNNING)
+    parent = job.spec.parent
     unsuccessful = status in (JobStatus.FAILED, JobStatus.STOPPED)
     return JobInfo(
         job_id=JobId(job.metadata.name),
         status=status,
         tasks=_tasks(job, status, ending),
-        name=job.metadata.annotations.get(ANNOTATION_ORIGINAL_NAME, job.metadata.name),
+        name=get_original_name(job),
         error_message=ending.message if unsuccessful and ending is not None else None,
         start_time=_seconds(job.status.start_time),
         end_time=_seconds(job.status.completion_time),
         reason=told.reason if told is not None else None,
         pending_reason=waiting.message if waiting is not None else None,
+        parent=JobId(parent.name) if parent is not None else None,
+        root=JobId(parent.root or parent.name) if parent is not None else None,
     )
+
+
+def get_original_name(job: FrayJob) -> str:
+    """Return what the job's author called it; objects can't have every name, nor two the same."""
+    return job.metadata.annotations.get(ANNOTATION_ORIGINAL_NAME, job.metadata.name)
 
 
 def _find_ending(job: FrayJob) -> Condition | None:

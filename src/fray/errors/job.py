@@ -25,6 +25,16 @@ class JobError(FrayError, RuntimeError):
     exit_code: int = 1
 
     @property
+    def job_id(self) -> str:
+        """The same as `name`, which is the job's id."""
+        return self.name
+
+    @property
+    def status(self) -> str:
+        """`failed` or `stopped`, as `JobStatus` has it."""
+        return "failed"
+
+    @property
     def message(self) -> str:
         """The job, the reason and the first cause."""
         return f"job {self.name!r} {self.verb}: {self.reason}: {self.explanation}"
@@ -53,6 +63,11 @@ class JobFailedError(JobError):
 @dataclass(eq=False)
 class JobStoppedError(JobError):
     """A job that somebody stopped."""
+
+    @property
+    def status(self) -> str:
+        """`stopped`, as `JobStatus` has it."""
+        return "stopped"
 
     @property
     def verb(self) -> str:

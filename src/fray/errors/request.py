@@ -247,6 +247,11 @@ class JobExistsError(RequestError):
     name: str
 
     @property
+    def job_name(self) -> str:
+        """The same as `name`."""
+        return self.name
+
+    @property
     def message(self) -> str:
         """The name."""
         return f"there is a job {self.name!r} already"

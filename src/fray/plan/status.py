@@ -19,7 +19,7 @@ from fray.vocabulary import ConditionType, Phase, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, Condition, FrayJobStatus, ReplicaCounts, RetryCounts
 
-__all__ = ["Ending", "Outlook", "Stage", "derive_status", "find_condition", "is_finished"]
+__all__ = ["Ending", "Outlook", "Stage", "derive_status", "find_condition", "has_succeeded", "is_finished"]
 
 OF_PLACED_HOSTS = frozenset(
     {Reason.IMAGE_PULL_FAILED, Reason.CONTAINER_CONFIG_INVALID, Reason.VOLUME_MOUNT_FAILED}
@@ -84,6 +84,12 @@ def is_finished(status: FrayJobStatus) -> bool:
     """Return whether the job has ended for good."""
     condition = find_condition(status, ConditionType.FINISHED)
     return condition is not None and condition.status == "True"
+
+
+def has_succeeded(status: FrayJobStatus) -> bool:
+    """Return whether the job has ended for good, and well."""
+    succeeded = find_condition(status, ConditionType.SUCCEEDED)
+    return succeeded is not None and succeeded.status == "True"
 
 
 def derive_status(

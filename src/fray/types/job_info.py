@@ -50,6 +50,8 @@ class JobInfo:
         end_time: When it ended, in the same; None before.
         reason: One stable word for why it stands so, such as NonZeroExit or InsufficientCapacity.
         pending_reason: One sentence on why its hosts don't run, while it is pending.
+        parent: The job that launched it; None for one that no job did.
+        root: The job at the top of its tree: its parent, or that one's root; None for the top itself.
     """
 
     job_id: JobId
@@ -61,6 +63,8 @@ class JobInfo:
     end_time: float | None = None
     reason: str | None = None
     pending_reason: str | None = None
+    parent: JobId | None = None
+    root: JobId | None = None
 
 
 @dataclass(frozen=True)

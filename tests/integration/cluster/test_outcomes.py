@@ -95,8 +95,8 @@ def test_a_failed_job_that_is_gone_meanwhile_has_failed(
     """Its time to live may be over before its outcome is read."""
     wait_finished = cluster._wait_finished
 
-    def wait_and_delete(job_ids: Sequence[JobId], timeout: float | None) -> list[JobInfo]:
-        infos = wait_finished(job_ids, timeout)
+    def wait_and_delete(job_ids: Sequence[JobId], timeout: float | None, **options: Any) -> list[JobInfo]:
+        infos = wait_finished(job_ids, timeout, **options)
         assert frayjobs.api.delete(frayjobs.path(pods.job)).ok
         return infos
 

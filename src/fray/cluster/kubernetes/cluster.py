@@ -175,7 +175,9 @@ class KubernetesCluster(Cluster):
         """Close the connections and end the thread; the next call opens them anew."""
         self._session.close()
 
-    def _wait_finished(self, job_ids: Sequence[JobId], timeout: float | None) -> list[JobInfo]:
+    def _wait_finished(
+        self, job_ids: Sequence[JobId], timeout: float | None, *, fail_fast: bool
+    ) -> list[JobInfo]:
         roll: Roll | None = None
         deadline: float | None = None
 
@@ -184,7 +186,7 @@ class KubernetesCluster(Cluster):
             time = asyncio.get_running_loop().time
             if roll is None:  # else credentials were read anew meanwhile
                 deadline = None if timeout is None else time() + timeout
-                looked = Roll(set(job_ids), describe_place(access))
+                looked = Roll(set(job_ids), describe_place(access), fail_fast=fail_fast)
                 # The first look isn't limited: it tells how jobs stand, and which are not there.
                 try:
                     await look_up(access, looked)

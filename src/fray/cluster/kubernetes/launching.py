@@ -18,6 +18,7 @@ from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.retries import persistently
 from fray.cluster.manifest import LAUNCH_DIGITS, JobManifest, Uploads, build_manifest
+from fray.cluster.resuming import is_resumable
 from fray.errors import FieldError, InvalidJobError, JobExistsError, JobLeftBehindError
 from fray.kube.api import Manifest
 from fray.kube.errors import (
@@ -121,7 +122,8 @@ async def launch_job(
 ) -> JobId:
     """Create the job's objects, and return its id.
 
-    `numbers` holds what further jobs of a name begin to be numbered with: `train` is 1, `train-2` is 2.
+    `numbers` holds what further jobs of a name begin to be numbered with: `train` is 1, `train-2` is 2. What
+    has a lower number was launched or resumed by whoever holds them, or wasn't to be had.
 
     Raises:
         JobExistsError: A job of this name lives, and `when_taken` is `refuse`.
@@ -130,7 +132,7 @@ async def launch_job(
         ApiError: Anything else that the server or the way to it did; nothing is left.
     """
     name = launch.request.name
-    number = numbers.get(name, 1) if when_taken == "rename" else 1
+    number = numbers.get(name, 1) if when_taken in ("rename", "resume") else 1
     step = 1
     while True:
         built = launch.build(name if number == 1 else f"{name}-{number}")
@@ -139,10 +141,14 @@ async def launch_job(
             await _complete(access, launch, built, job)
             numbers[name] = max(number + 1, numbers.get(name, 1))
             return JobId(built.name)
-        if when_taken != "rename" and await _is_live(access, built.name):
+        if when_taken != "rename" and (living := await _find_living(access, built.name)) is not None:
             if when_taken == "refuse":
                 raise JobExistsError(built.name)
-            return JobId(built.name)
+            if when_taken == "adopt":
+                return JobId(built.name)
+            if is_resumable(living, name, launch.parent):
+                numbers[name] = max(number + 1, numbers.get(name, 1))
+                return JobId(built.name)
         number += step
         if when_taken == "rename" and number > 2:
             step *= 2  # many that are taken are soon passed; to find one that lives, each is looked at
@@ -216,13 +222,13 @@ async def _find_own(access: Access, launch: Launch, name: str) -> Manifest | Non
     return found if annotations.get(ANNOTATION_LAUNCH) == launch.word else None
 
 
-async def _is_live(access: Access, name: str) -> bool:
+async def _find_living(access: Access, name: str) -> FrayJob | None:
     try:
         found = await persistently(lambda: access.api.get(FRAYJOBS, name, namespace=access.namespace))
     except NotFoundError:
-        return False
+        return None
     job = FrayJob.from_manifest(found)
-    return not is_finished(job.status) and job.metadata.deletion_timestamp is None
+    return None if is_finished(job.status) or job.metadata.deletion_timestamp is not None else job
 
 
 async def _remove(access: Access, launch: Launch, name: str, cause: BaseException) -> None:

@@ -10,7 +10,7 @@ from fray.cluster.kubernetes.watching import Subject, list_subject, watch_until_
 from fray.errors import JobDeletedError, JobNotFoundError
 from fray.kube.api import Manifest, WatchEvent
 from fray.kube.resources import FRAYJOBS
-from fray.plan.status import is_finished
+from fray.plan.status import has_succeeded, is_finished
 from fray.types import JobId
 from fray.wire.frayjob import FrayJob
 
@@ -26,8 +26,10 @@ class Roll:
         where: str,
         *,
         is_over: Callable[[FrayJob], bool] = lambda job: is_finished(job.status),
+        fail_fast: bool = False,
     ) -> None:
         self._names, self._where, self._is_over = frozenset(names), where, is_over
+        self._fail_fast, self._failed = fail_fast, False
         self.seen: dict[JobId, Manifest] = {}
         """Each job as it was seen last."""
         self.version: str | None = None
@@ -36,8 +38,8 @@ class Roll:
 
     @property
     def complete(self) -> bool:
-        """Whether every job has finished."""
-        return len(self._finished) == len(self._names)
+        """Whether every job has finished; with `fail_fast`, whether one did in anything but success."""
+        return len(self._finished) == len(self._names) or (self._fail_fast and self._failed)
 
     @property
     def subject(self) -> Subject:
@@ -73,8 +75,10 @@ class Roll:
         if before is not None and before["metadata"]["uid"] != job["metadata"]["uid"]:
             raise JobDeletedError(name, self._where)
         self.seen[name] = job
-        if self._is_over(FrayJob.from_manifest(job)):
+        read = FrayJob.from_manifest(job)
+        if self._is_over(read):
             self._finished.add(name)
+            self._failed = self._failed or not has_succeeded(read.status)
 
 
 async def look_up(access: Access, roll: Roll) -> None:
@@ -86,7 +90,7 @@ async def look_up(access: Access, roll: Roll) -> None:
 
 
 async def wait_until_finished(access: Access, roll: Roll) -> None:
-    """Return once every job of a roll has finished, which was looked up before; there is no time limit.
+    """Return once a roll is complete, which was looked up before; there is no time limit.
 
     Raises `JobDeletedError` where one is deleted before its end, and the `ApiError` of a missing right.
     """

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import cloudpickle  # type: ignore[import-untyped]
 
-import fray
 from fray.errors import InvalidRequestError, UnsupportedFeatureError
 from fray.types import EnvironmentConfig
 
 __all__ = ["IsolatedEnv", "find_uv"]
 
 PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
+FRAY = Path(__file__).parents[2]
+"""The package `fray`."""
 INHERITED = "PYTHONPATH PYTHONHOME CONDA_PREFIX"
 """Variables by which the packages of the launching program would come in again."""
 
@@ -67,7 +68,7 @@ class IsolatedEnv:
     def build_commands(self, folder: Path) -> tuple[str, ...]:
         """Return the commands, which make a folder for each host below `folder`, new for each attempt."""
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        runtime = [package.__path__[0] for package in (fray, cloudpickle)]
+        runtime = [str(FRAY), cloudpickle.__path__[0]]
         commands = [
             f'venv={shlex.quote(str(folder))}/"$FRAY_ATTEMPT-$FRAY_SLICE-$FRAY_HOST"',
             f"unset {INHERITED}",

@@ -26,7 +26,7 @@ from fray.cluster.local.isolated_env import IsolatedEnv, find_uv
 from fray.cluster.local.pods import LocalMachine, build_local_pods
 from fray.cluster.local.store import JobFolder
 from fray.cluster.local.support import build_notices, check_open_files, check_supported
-from fray.cluster.manifest import JobManifest, Uploads, build_manifest, find_parent
+from fray.cluster.manifest import JobManifest, Uploads, build_manifest
 from fray.errors import InvalidRequestError, UnsupportedFeatureError
 from fray.payload.callables import Payload, PayloadLimits, check_call, encode_callable
 from fray.payload.stamp import PYTHON
@@ -34,7 +34,7 @@ from fray.plan.jobset import AttemptPlan, build_attempt
 from fray.settings import Settings
 from fray.types import EnvironmentConfig, JobRequest
 from fray.vocabulary import ANNOTATION_ORIGINAL_NAME
-from fray.wire.frayjob import CallableEntrypoint, FrayJob
+from fray.wire.frayjob import CallableEntrypoint, FrayJob, Parent
 
 __all__ = ["LocalRequest", "prepare_request"]
 
@@ -76,9 +76,13 @@ def prepare_request(
     spec: LocalSpec,
     settings: Settings,
     environ: Mapping[str, str],
+    *,
+    parent: Parent | None,
     enter: Callable[[], object],
 ) -> LocalRequest:
-    """Return what a request means for a process of these variables; hosts that are threads call `enter`.
+    """Return what a request means for a process of these variables, which belongs to the job `parent`.
+
+    Hosts that are threads call `enter`.
 
     Raises:
         RequestError: it can't be run here as it is.
@@ -99,7 +103,7 @@ def prepare_request(
     if call is not None and in_process:
         check_call(call.callable, call.args, call.kwargs)
     uploads = Uploads(payload=None if call is None else _describe(payload))
-    built = build_manifest(request, spec, parent=find_parent(environ), uploads=uploads)
+    built = build_manifest(request, spec, parent=parent, uploads=uploads)
     job = FrayJob.from_manifest(_without_secrets(built))
     machine = LocalMachine(socket.gethostname(), uuid.uuid4())
     plan = build_attempt(job, attempt=1, settings=PLAN_SETTINGS)

@@ -8,12 +8,14 @@
     <state>/jobs/<name>/environments/...           virtual environments of its hosts, until it ends
     <state>/jobs/<name>/payload/                   the pickled callable, until it ends
     <state>/ports/20001                            see `ports`
+    <state>/launch.lock                            held while a name is looked up and then taken
 
 Only the runner writes a job's folder, but for `stop`. What the files mean for a job is `jobs`.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -34,6 +36,7 @@ RESOURCE_FILE = "job.json"
 STOP_FILE = "stop"
 RUNNER_LOCK = "runner.lock"
 HOSTS_LOCK = "hosts.lock"
+LAUNCH_LOCK = "launch.lock"
 
 
 @contextmanager
@@ -59,6 +62,29 @@ class StateDirectory:
     def job(self, name: str) -> JobFolder:
         """Return the folder of a job, whether it exists or not; `name` is a legal FrayJob name."""
         return JobFolder(self.root / "jobs" / name)
+
+    @contextmanager
+    def launching(self) -> Iterator[None]:
+        """Keep everybody else out who looks whether a job of some name lives before launching one.
+
+        Raises:
+            StateDirectoryError: the lock can't be had.
+        """
+        path = self.root / LAUNCH_LOCK
+        with state_errors(path):
+            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            except BaseException:
+                os.close(file)
+                raise
+        try:
+            yield
+        finally:
+            # A process that is just being started has the open file, too.
+            fcntl.flock(file, fcntl.LOCK_UN)
+            os.close(file)
 
     def job_names(self) -> list[str]:
         """Return the names of all jobs that have a folder.

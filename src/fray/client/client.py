@@ -1,0 +1,64 @@
+"""Submitting jobs, and which living job of the same name is taken for the one that is asked for."""
+
+from __future__ import annotations
+
+from fray.client.handle import JobHandle
+from fray.cluster.base import Cluster, WhenTaken
+from fray.cluster.current import find_cluster
+from fray.types import JobId, JobRequest
+from fray.vocabulary import ENV_CLIENT_SPEC, ENV_CLUSTER_SPEC
+
+__all__ = ["Client"]
+
+
+class Client:
+    """Submits jobs to a cluster.
+
+    Args:
+        cluster: Where they run; when None, the one of `set_current_cluster`, else the one that
+            FRAY_CLIENT_SPEC names, else FRAY_CLUSTER_SPEC, else this machine.
+        adopt_existing: What `submit` does where it isn't told.
+
+    Raises:
+        ClusterSpecError: The variable can't be read.
+        ClusterUnavailableError: There is no such backend.
+    """
+
+    def __init__(self, cluster: Cluster | None = None, *, adopt_existing: bool | None = None) -> None:
+        self._cluster = find_cluster(ENV_CLIENT_SPEC, ENV_CLUSTER_SPEC) if cluster is None else cluster
+        self._adopt_existing = adopt_existing
+
+    @property
+    def cluster(self) -> Cluster:
+        """Where its jobs run."""
+        return self._cluster
+
+    def submit(self, request: JobRequest, adopt_existing: bool | None = None) -> JobHandle:  # noqa: FBT001 - as earlier APIs have it
+        """Start a job and return its handle, at once.
+
+        Args:
+            request: What to run.
+            adopt_existing: Where a job of this name lives: True returns its handle, whoever launched it,
+                and False raises. By default (None) only a launcher that is a job itself, and that was
+                started anew, gets the handle of a job that it launched before; else the new job is another
+                one, whose id has a number.
+
+        Raises:
+            RequestError: It can't be run as it is; nothing was started.
+            JobAlreadyExists: A job of this name lives, and `adopt_existing` is False.
+            SurroundingsError: The machine or the cluster doesn't let it; nothing is left behind.
+        """
+        asked = self._adopt_existing if adopt_existing is None else adopt_existing
+        when_taken: WhenTaken = "resume" if asked is None else "adopt" if asked else "refuse"
+        return JobHandle(self._cluster, self._cluster.launch(request, when_taken=when_taken))
+
+    def attach(self, job_id: JobId | str) -> JobHandle:
+        """Return the handle of a job that is there, such as one that an earlier process launched.
+
+        Raises:
+            JobNotFoundError: There is no such job. It is a KeyError, too.
+        """
+        return JobHandle(self._cluster, self._cluster.poll(JobId(job_id)).job_id)
+
+    def __repr__(self) -> str:
+        return f"Client({self._cluster!r})"
