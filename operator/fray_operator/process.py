@@ -157,6 +157,7 @@ class OperatorProcess:
             self._lease,
             settings=PlanSettings(
                 image=settings.runtime_image,
+                injector_image=settings.injector_image,
                 service_account=settings.service_account,
                 metadata_server=settings.metadata_server,
             ),

@@ -24,6 +24,8 @@ class OperatorSettings:
     """Whether nodes may be read, to say why a job waits and why one has ended (FRAY_READ_NODES)."""
     runtime_image: str = "fray-runtime:0.1.0"
     """Image of jobs that name none (FRAY_RUNTIME_IMAGE)."""
+    injector_image: str = "fray-operator:0.1.0"
+    """Image that Fray's runtime is brought from into jobs' pods (FRAY_INJECTOR_IMAGE)."""
     service_account: str = "fray-job"
     """ServiceAccount of jobs that name none (FRAY_SERVICE_ACCOUNT)."""
     metadata_server: bool = True
@@ -70,6 +72,7 @@ class OperatorSettings:
             namespaces=tuple(n.strip() for n in environ.get("FRAY_NAMESPACES", "").split(",") if n.strip()),
             read_nodes=_boolean(environ, "FRAY_READ_NODES", default=default.read_nodes),
             runtime_image=environ.get("FRAY_RUNTIME_IMAGE") or default.runtime_image,
+            injector_image=environ.get("FRAY_INJECTOR_IMAGE") or default.injector_image,
             service_account=environ.get("FRAY_SERVICE_ACCOUNT") or default.service_account,
             metadata_server=_boolean(environ, "FRAY_METADATA_SERVER", default=default.metadata_server),
             pod_name=environ.get("FRAY_POD_NAME") or default.pod_name,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
 __all__ = ["HOMES", "find_offered", "list_offered"]
@@ -82,7 +82,7 @@ def find_offered(package: str, name: str, homes: tuple[str, ...]) -> Any:
     """
     for home in homes:
         if name in HOMES.get(home, ()) or (home == ERRORS and _may_be_error(name)):
-            return getattr(import_module(home), name)
+            return getattr(_import(home, package, name), name)
     if name == "__all__":
         return list_offered(homes)
     raise AttributeError(f"module {package!r} has no attribute {name!r}")
@@ -94,6 +94,19 @@ def list_offered(homes: tuple[str, ...]) -> list[str]:
     if ERRORS in homes:
         names |= set(import_module(ERRORS).__all__)
     return sorted(names)
+
+
+def _import(home: str, package: str, name: str) -> ModuleType:
+    try:
+        return import_module(home)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing.partition(".")[0] == "fray":
+            raise
+        # The copy of Fray that pods of callables get comes without what only the client needs.
+        told = f"{package}.{name} needs {missing}, which isn't installed here. "
+        told += "Install Fray itself: name fray in pip_packages, or use an image that has it."
+        raise ModuleNotFoundError(told, name="fray") from error
 
 
 def _may_be_error(name: str) -> bool:

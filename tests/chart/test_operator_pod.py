@@ -54,6 +54,7 @@ def test_every_value_reaches_the_operator() -> None:
         namespaces=("team",),
         read_nodes=False,
         runtime_image="registry.example/team/fray-runtime:2",
+        injector_image="registry.example/team/fray-operator:0.1.0",
         service_account="worker",
         metadata_server=False,
         pod_name="fray-operator-abc",

@@ -57,7 +57,7 @@
 {{- end }}
 
 {{- define "fray.validateEnv" -}}
-{{- $ours := dict "FRAY_NAMESPACES" "scope" "FRAY_READ_NODES" "scope" "FRAY_RUNTIME_IMAGE" "runtimeImage" "FRAY_SERVICE_ACCOUNT" "jobs.serviceAccount.name" "FRAY_METADATA_SERVER" "metadataServer" "FRAY_LEASE_SECONDS" "leaseSeconds" "FRAY_BACKOFF_SECONDS" "backoff.seconds" "FRAY_BACKOFF_CAP_SECONDS" "backoff.capSeconds" "FRAY_SETTLE_SECONDS" "settleSeconds" "FRAY_UNREACHABLE_SECONDS" "unreachableSeconds" "FRAY_AVOID_SECONDS" "avoidSeconds" "FRAY_HTTP_PORT" "httpPort" "FRAY_LOG_LEVEL" "logLevel" }}
+{{- $ours := dict "FRAY_NAMESPACES" "scope" "FRAY_READ_NODES" "scope" "FRAY_RUNTIME_IMAGE" "runtimeImage" "FRAY_INJECTOR_IMAGE" "image" "FRAY_SERVICE_ACCOUNT" "jobs.serviceAccount.name" "FRAY_METADATA_SERVER" "metadataServer" "FRAY_LEASE_SECONDS" "leaseSeconds" "FRAY_BACKOFF_SECONDS" "backoff.seconds" "FRAY_BACKOFF_CAP_SECONDS" "backoff.capSeconds" "FRAY_SETTLE_SECONDS" "settleSeconds" "FRAY_UNREACHABLE_SECONDS" "unreachableSeconds" "FRAY_AVOID_SECONDS" "avoidSeconds" "FRAY_HTTP_PORT" "httpPort" "FRAY_LOG_LEVEL" "logLevel" }}
 {{- $names := list }}
 {{- range .Values.extraEnv }}
 {{- with get $ours .name }}

@@ -15,6 +15,14 @@ from fray.plan.environment import PROTECTED_PREFIX, EnvEntry
 from fray.plan.expansion import escape_text
 from fray.plan.facts import Fact
 from fray.plan.gang import Gang, GangKind
+from fray.plan.injection import (
+    INJECTOR,
+    RUNTIME_MOUNT,
+    build_injector,
+    build_start,
+    needs_runtime,
+    size_injector,
+)
 from fray.plan.overlay import merge_overlay
 from fray.plan.overlay_shape import check_overlay
 from fray.plan.placement import NodePlacement
@@ -62,10 +70,17 @@ def build_pod_template(
     env, ignored = _env(job, environment)
     notices += ignored
     volumes, mounts, facts = _volumes(job)
+    injectors: list[dict[str, Any]] = []
+    if settings.injector_image is not None and needs_runtime(job.spec):
+        injector, volume, fact = build_injector(job.spec, settings.injector_image)
+        injectors.append(injector)
+        volumes.append(volume)
+        mounts.append({"name": volume["name"], "mountPath": RUNTIME_MOUNT, "readOnly": True})
+        facts.append(fact)
     container: dict[str, Any] = {
         "name": CONTAINER,
         "image": job.spec.environment.image or settings.image,
-        "command": _command(job),
+        "command": _command(job, injected=bool(injectors)),
         "env": env,
         "resources": resources,
         "volumeMounts": mounts,
@@ -81,6 +96,7 @@ def build_pod_template(
         "restartPolicy": "Never",
         "serviceAccountName": job.spec.service_account_name or settings.service_account,
         **placement.to_pod_spec(),
+        **({"initContainers": injectors} if injectors else {}),
         "containers": [container],
         "volumes": volumes,
     }
@@ -101,7 +117,15 @@ def build_pod_template(
         spot = job.spec.placement.spot == "Required"
         manifest, undone = _with_overlay(manifest, job.spec.pod_template, spot=spot)
         notices += undone
+    _size_injector(manifest["spec"])
     return PodTemplate(manifest, tuple(facts), tuple(notices))
+
+
+def _size_injector(spec: dict[str, Any]) -> None:
+    mains = [container for container in spec["containers"] if container["name"] == CONTAINER]
+    for container in spec.get("initContainers") or []:
+        if container["name"] == INJECTOR:
+            size_injector(container, mains[0])
 
 
 def _with_overlay(
@@ -167,7 +191,7 @@ def _protected_notice(where: str, name: str) -> str:
     return f"{where} sets {name}, which Fray keeps for itself: it is ignored"
 
 
-def _command(job: FrayJob) -> list[str]:
+def _command(job: FrayJob, *, injected: bool) -> list[str]:
     entrypoint = job.spec.entrypoint
     if entrypoint.command is not None:
         command = list(entrypoint.command)
@@ -175,7 +199,8 @@ def _command(job: FrayJob) -> list[str]:
         assert entrypoint.callable is not None
         expected = ["--sha256", entrypoint.callable.sha256, "--python", entrypoint.callable.python]
         place = escape_text(entrypoint.callable.url or PAYLOAD_MOUNT)
-        command = ["python3", "-m", "fray.runtime.callable_runner", place, *expected]
+        runner = build_start("call", []) if injected else ["python3", "-m", "fray.runtime.callable_runner"]
+        command = [*runner, place, *expected]
     if not job.spec.environment.setup:
         return command
     # The kubelet would take $$ and $(...) of a shell for its own.

@@ -17,6 +17,9 @@ class PlanSettings:
 
     image: str = "fray-runtime:0.1.0"
     """Image of jobs that name none; the chart sets it."""
+    injector_image: str | None = "fray-operator:0.1.0"
+    """Image of the init container that brings Fray's runtime: the operator's own, which the chart sets. None
+    where nothing is brought, since processes find Fray where they are."""
     service_account: str = "fray-job"
     """ServiceAccount of jobs that name none; the chart makes it."""
     metadata_server: bool = True

@@ -23,6 +23,7 @@ def test_everything_can_be_set() -> None:
         "FRAY_NAMESPACES": "a, b,,",
         "FRAY_READ_NODES": "False",
         "FRAY_RUNTIME_IMAGE": "image:1",
+        "FRAY_INJECTOR_IMAGE": "operator:1",
         "FRAY_SERVICE_ACCOUNT": "account",
         "FRAY_METADATA_SERVER": "false",
         "FRAY_POD_NAME": "pod",

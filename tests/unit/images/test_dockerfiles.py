@@ -7,6 +7,7 @@ import re
 import pytest
 import yaml
 
+from fray.plan.injection import PACKAGES, UV
 from fray.plan.settings import PlanSettings
 from tools.images import DEFAULT_BASE, IMAGES, ROOT, Image, project_version
 
@@ -37,7 +38,7 @@ def test_base_is_an_argument_whose_default_is_one_for_all(image: Image) -> None:
 
 @all_images
 def test_nothing_is_tied_to_a_platform(image: Image) -> None:
-    assert not re.search(r"amd64|x86_64|arm64|aarch64|--platform", read(image))
+    assert not re.search(r"amd64|x86_64|arm64|aarch64|FROM --platform", read(image))
 
 
 @all_images
@@ -59,6 +60,15 @@ def test_the_operator_needs_to_write_nowhere_but_tmp() -> None:
     operator = read(IMAGES[0])
     assert "HOME=/tmp" in operator
     assert "PYTHONDONTWRITEBYTECODE=1" in operator
+
+
+def test_what_init_containers_copy_is_in_the_operators_image() -> None:
+    operator = read(IMAGES[0])
+    for folder in (PACKAGES, UV):
+        assert folder.startswith("/opt/fray-injected/")
+        assert folder in operator
+    assert "COPY --from=injected /opt/fray-injected /opt/fray-injected" in operator
+    assert 'musllinux_1_1_$(uname -m)"' in operator
 
 
 @all_images
@@ -84,6 +94,7 @@ def test_names_are_those_that_jobs_and_the_chart_use() -> None:
     chart = yaml.safe_load((ROOT / "charts/fray/values.yaml").read_text(encoding="utf-8"))
     assert [image.name for image in IMAGES] == ["fray-operator", "fray-runtime", "fray-digits"]
     assert PlanSettings().image == runtime
+    assert PlanSettings().injector_image == f"fray-operator:{VERSION}"
     assert digits["spec"]["environment"]["image"] == f"fray-digits:{VERSION}"
     assert chart["image"]["repository"] == "fray-operator"
     assert chart["runtimeImage"]["repository"] == "fray-runtime"

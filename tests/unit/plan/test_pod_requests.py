@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fray.plan.injection import RUNTIME_MOUNT
 from fray.plan.jobset import AttemptPlan, build_attempt
 from fray.plan.settings import PlanSettings
 from tests.unit.plan.frayjobs import make_job
@@ -94,7 +95,7 @@ def test_secrets_are_mounted_readable_for_whatever_user_the_image_has() -> None:
 def test_a_workspace_in_object_storage_is_not_mounted() -> None:
     workspace = {"url": "gs://bucket/code.tar", "sha256": "cd" * 32}
     spec = pod_template(plan_with(environment={"workspace": workspace}).jobset)["spec"]
-    assert [volume["name"] for volume in spec["volumes"]] == ["shm"]
+    assert [volume["name"] for volume in spec["volumes"]] == ["shm", "fray-runtime"]
 
 
 def test_a_command_runs_as_it_was_written() -> None:
@@ -105,7 +106,7 @@ def test_a_command_runs_as_it_was_written() -> None:
 def test_a_callable_is_checked_against_its_digest_and_python() -> None:
     entrypoint = {"callable": {"secretName": "payload", "sha256": "ab" * 32, "python": "3.12"}}
     command = main_container(plan_with(entrypoint=entrypoint).jobset)["command"]
-    assert command[:3] == ["python3", "-m", "fray.runtime.callable_runner"]
+    assert command[:3] == ["python3", f"{RUNTIME_MOUNT}/fray/runtime/start.py", "call"]
     assert command[command.index("--sha256") + 1] == "ab" * 32
     assert command[command.index("--python") + 1] == "3.12"
 
@@ -128,4 +129,4 @@ def test_a_staging_url_reaches_the_command_as_it_is_written() -> None:
     entrypoint = {"callable": {"url": url, "sha256": "ab" * 32, "python": "3.12"}}
     plan = plan_with(entrypoint=entrypoint)
     assert main_container(plan.jobset)["command"][3] == "gs://bucket/$$(FRAY_HOST)/$x"
-    assert [volume["name"] for volume in pod_template(plan.jobset)["spec"]["volumes"]] == ["shm"]
+    assert [volume["name"] for volume in pod_template(plan.jobset)["spec"]["volumes"]] == ["shm", "fray-runtime"]

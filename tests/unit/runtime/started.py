@@ -44,12 +44,13 @@ class Ended:
 class Pod:
     """The places that a pod's process knows, in a directory; `environ` is all of its environment.
 
-    `kubelet`: somebody waits for a termination message.
+    `runner` is what its Python runs. `kubelet`: somebody waits for a termination message.
     """
 
     directory: Path
     python: str = sys.executable
     flags: tuple[str, ...] = ()
+    runner: tuple[str, ...] = ("-m", RUNNER)
     kubelet: bool = True
     environ: dict[str, str] = field(default_factory=lambda: dict(os.environ))
 
@@ -64,7 +65,7 @@ class Pod:
             (self.directory / "termination-log").touch()
         (self.directory / "work").mkdir()
         command = [
-            *(self.python, *self.flags, "-m", RUNNER, place or str(self.directory / "payload")),
+            *(self.python, *self.flags, *self.runner, place or str(self.directory / "payload")),
             *("--sha256", sha256, "--python", python),
             *("--outcome", str(self.directory / "outcome")),
             *("--termination-log", str(self.directory / "termination-log")),

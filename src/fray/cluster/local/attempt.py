@@ -34,7 +34,7 @@ from fray.wire.frayjob import FrayJob
 
 __all__ = ["PLAN_SETTINGS", "InProcessCall", "LocalAttempt", "Workplace"]
 
-PLAN_SETTINGS = PlanSettings(metadata_server=False)
+PLAN_SETTINGS = PlanSettings(injector_image=None, metadata_server=False)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,89 @@
+"""How Fray's runtime comes into images that lack it: an init container brings it, and a volume holds it.
+
+Only for jobs that need it: those of a callable, and those with packages, extras or a workspace. What is in
+the injector's image stands in `operator/Dockerfile`; what uses the runtime is `pod`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from fray.plan.facts import Fact
+from fray.wire.frayjob import FrayJobSpec
+
+__all__ = [
+    "INJECTOR",
+    "PACKAGES",
+    "RUNTIME_MOUNT",
+    "UV",
+    "build_injector",
+    "build_start",
+    "is_prepared",
+    "needs_runtime",
+    "size_injector",
+]
+
+RUNTIME_MOUNT: Final = "/var/run/fray/runtime"
+INJECTOR: Final = "fray-runtime"
+"""Name of the init container, and of the volume that it fills."""
+PACKAGES: Final = "/opt/fray-injected/packages"
+UV: Final = "/opt/fray-injected/uv"
+"""Folders in the injector's image: Fray and cloudpickle, and a uv that runs on any libc."""
+SHARED: Final = ("cpu", "memory", "ephemeral-storage")
+
+
+def is_prepared(spec: FrayJobSpec) -> bool:
+    """Return whether packages or code are installed before the entrypoint."""
+    environment = spec.environment
+    return bool(environment.pip_packages or environment.extras or environment.workspace)
+
+
+def needs_runtime(spec: FrayJobSpec) -> bool:
+    """Return whether a job's container runs anything of Fray's."""
+    return spec.entrypoint.callable is not None or is_prepared(spec)
+
+
+def build_start(task: str, arguments: Sequence[str]) -> list[str]:
+    """Return the command that runs a task of the runtime: see `fray.runtime.start`."""
+    return ["python3", f"{RUNTIME_MOUNT}/fray/runtime/start.py", task, *arguments]
+
+
+def build_injector(spec: FrayJobSpec, image: str) -> tuple[dict[str, Any], dict[str, Any], Fact]:
+    """Return the init container, the volume that it fills, and why it is there.
+
+    `image` may run as any user: the pod's security context decides.
+    """
+    brought = [PACKAGES, UV] if is_prepared(spec) else [PACKAGES]
+    container = {
+        "name": INJECTOR,
+        "image": image,
+        "command": ["cp", "-R", *(f"{folder}/." for folder in brought), RUNTIME_MOUNT],
+        "volumeMounts": [{"name": INJECTOR, "mountPath": RUNTIME_MOUNT}],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    what = "Fray's runtime and uv" if is_prepared(spec) else "Fray's runtime"
+    fact = Fact(f"init container {INJECTOR}", image, f"brings {what} into any image that has Python")
+    return container, {"name": INJECTOR, "emptyDir": {}}, fact
+
+
+def size_injector(injector: dict[str, Any], main: dict[str, Any]) -> None:
+    """Give the init container the cpu and memory of the job's own, unless it has resources.
+
+    A pod asks for the larger of both, so it asks for no more than without; and quotas, queues and classes of
+    service that look at every container see the same in both.
+    """
+    if "resources" in injector:
+        return
+    known = main.get("resources") or {}
+    asked = {
+        kind: {name: amounts[name] for name in SHARED if name in amounts}
+        for kind in ("requests", "limits")
+        if isinstance(amounts := known.get(kind), dict)
+    }
+    injector["resources"] = {kind: amounts for kind, amounts in asked.items() if amounts}

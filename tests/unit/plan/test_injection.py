@@ -1,0 +1,89 @@
+"""Which pods get Fray's runtime by an init container, and what that costs them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fray.plan.injection import INJECTOR, RUNTIME_MOUNT
+from fray.plan.jobset import build_attempt
+from fray.plan.settings import PlanSettings
+from fray.wire.frayjob import FrayJob
+from tests.unit.plan.jobset_rules import find_violations, main_container, pod_template
+
+SHA256 = "ab" * 32
+CALLABLE = {"callable": {"secretName": "payload", "sha256": SHA256, "python": "3.11"}}
+WORKSPACE = {"workspace": {"secretName": "code", "sha256": SHA256}}
+
+
+SETTINGS = PlanSettings()
+
+
+def build(settings: PlanSettings = SETTINGS, **spec: Any) -> dict[str, Any]:
+    asked = {"entrypoint": {"command": ["train"]}, **spec}
+    job = FrayJob.from_manifest({"metadata": {"name": "train"}, "spec": asked})
+    jobset = build_attempt(job, attempt=1, settings=settings).jobset
+    assert find_violations(jobset) == []
+    return jobset
+
+
+def injectors(jobset: dict[str, Any]) -> list[dict[str, Any]]:
+    containers: list[dict[str, Any]] = pod_template(jobset)["spec"].get("initContainers", [])
+    return [container for container in containers if container["name"] == INJECTOR]
+
+
+@pytest.mark.parametrize(
+    ("spec", "uv"),
+    [
+        ({"entrypoint": CALLABLE}, False),
+        ({"entrypoint": CALLABLE, "environment": WORKSPACE}, True),
+        ({"environment": WORKSPACE}, True),
+        ({"environment": {"pipPackages": ["numpy"]}}, True),
+        ({"environment": {"extras": ["tpu"]}}, True),
+    ],
+)
+def test_pods_that_run_something_of_frays_are_brought_it(spec: dict[str, Any], uv: bool) -> None:
+    jobset = build(PlanSettings(injector_image="operator:7"), **spec)
+    (injector,) = injectors(jobset)
+    assert injector["image"] == "operator:7"
+    assert injector["command"][-1] == RUNTIME_MOUNT
+    assert ("/opt/fray-injected/uv/." in injector["command"]) == uv
+    assert {"name": INJECTOR, "mountPath": RUNTIME_MOUNT, "readOnly": True} in main_container(jobset)[
+        "volumeMounts"
+    ]
+
+
+@pytest.mark.parametrize("environment", [{}, {"setup": ["true"]}, {"cacheVolume": "cache"}])
+def test_others_stay_as_they_were(environment: dict[str, Any]) -> None:
+    jobset = build(environment=environment)
+    assert "initContainers" not in pod_template(jobset)["spec"]
+
+
+def test_where_nothing_is_brought_the_runner_is_found_where_python_finds_it() -> None:
+    jobset = build(PlanSettings(injector_image=None), entrypoint=CALLABLE)
+    assert injectors(jobset) == []
+    assert main_container(jobset)["command"][:3] == ["python3", "-m", "fray.runtime.callable_runner"]
+
+
+def test_a_pod_asks_for_no_more_than_without_and_the_chips_are_the_jobs_alone() -> None:
+    tpu = {"cpu": "3", "memory": "5Gi", "tpu": {"type": "v6e-4"}}
+    limits = {"containers": [{"name": "main", "resources": {"limits": {"memory": "5Gi"}}}]}
+    jobset = build(entrypoint=CALLABLE, resources=tpu, podTemplate={"spec": limits})
+    (injector,) = injectors(jobset)
+    assert injector["resources"] == {
+        "requests": {"cpu": "3", "memory": "5Gi"},
+        "limits": {"memory": "5Gi"},
+    }
+    assert main_container(jobset)["resources"]["limits"]["google.com/tpu"] == "4"
+
+
+def test_the_overlay_may_change_it_and_add_others_behind_it() -> None:
+    mine = {"name": "mine", "image": "busybox"}
+    changed = {"name": INJECTOR, "imagePullPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}
+    jobset = build(entrypoint=CALLABLE, podTemplate={"spec": {"initContainers": [mine, changed]}})
+    first, second = pod_template(jobset)["spec"]["initContainers"]
+    assert (first["name"], second["name"]) == (INJECTOR, "mine")
+    assert first["imagePullPolicy"] == "Always"
+    assert first["resources"] == {"requests": {"cpu": "1"}}
+    assert first["command"]
