@@ -121,6 +121,17 @@ from fray.errors.transport import (
     TransportKeyError,
     TruncatedFrameError,
 )
+from fray.errors.workspace import (
+    PackagesError,
+    PackagesNotInstalledError,
+    PythonNotWritableError,
+    WorkspaceChangedError,
+    WorkspaceError,
+    WorkspaceLinkError,
+    WorkspaceMissingError,
+    WorkspaceTooLargeError,
+    WorkspaceUnreadableError,
+)
 
 __all__ = [
     "AcceleratorShapeError",
@@ -171,6 +182,8 @@ __all__ = [
     "OutcomeUnreadableError",
     "OutcomeUploadError",
     "OutputError",
+    "PackagesError",
+    "PackagesNotInstalledError",
     "PayloadChangedError",
     "PayloadCodeError",
     "PayloadError",
@@ -183,6 +196,7 @@ __all__ = [
     "PeerUnreachableError",
     "PoolClosedError",
     "PortsExhaustedError",
+    "PythonNotWritableError",
     "QueueAccessError",
     "QueueAnswerError",
     "QueueArgumentError",
@@ -218,4 +232,10 @@ __all__ = [
     "WaitTimeoutError",
     "WorkerDiedError",
     "WorkerStartError",
+    "WorkspaceChangedError",
+    "WorkspaceError",
+    "WorkspaceLinkError",
+    "WorkspaceMissingError",
+    "WorkspaceTooLargeError",
+    "WorkspaceUnreadableError",
 ]

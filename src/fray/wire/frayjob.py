@@ -91,7 +91,9 @@ class Workspace(WireModel):
     """An archive of the user's code, unpacked before the entrypoint. Exactly one of secretName and url."""
 
     secret_name: ObjectName | None = None
-    """Secret with the archive."""
+    """Secret with the archive, a tar, under any one key."""
+    more_secrets: Annotated[list[ObjectName], Field(max_length=63)] = []
+    """Secrets with the rest of an archive that is too large for one."""
     url: Annotated[str | None, Field(min_length=1, max_length=2048)] = None
     """Address of the archive in object storage."""
     sha256: Sha256

@@ -111,6 +111,16 @@ def _exactly_one(*fields: str) -> Rule[Any]:
     return Rule[Any](cel=cel, holds=holds, message=f"exactly one of {text} must be set")
 
 
+def _more_secrets() -> Rule[Any]:
+    """Of what lies in one Secret or several."""
+    return Rule[Any](
+        cel="!has(self.moreSecrets) || self.moreSecrets.size() == 0 || has(self.secretName)",
+        holds=lambda value: not value.more_secrets or value.secret_name is not None,
+        message="needs secretName",
+        field="moreSecrets",
+    )
+
+
 def _command_names_program(command: list[str]) -> bool:
     return not command or command[0] != ""
 
@@ -224,12 +234,7 @@ RULES: Final[Mapping[Target, tuple[Rule[Any], ...]]] = MappingProxyType(
         (Entrypoint, ""): (_exactly_one("command", "callable"),),
         (CallableEntrypoint, ""): (
             _exactly_one("secretName", "url"),
-            Rule[CallableEntrypoint](
-                cel="!has(self.moreSecrets) || self.moreSecrets.size() == 0 || has(self.secretName)",
-                holds=lambda payload: not payload.more_secrets or payload.secret_name is not None,
-                message="needs secretName",
-                field="moreSecrets",
-            ),
+            _more_secrets(),
         ),
         (Entrypoint, "command"): (
             Rule[list[str]](
@@ -278,7 +283,7 @@ RULES: Final[Mapping[Target, tuple[Rule[Any], ...]]] = MappingProxyType(
         (Timeouts, "active"): (_DURATION,),
         (Timeouts, "total"): (_DURATION,),
         (Workers, ""): (_ORDERED_RANGE, _ENOUGH_REPLICAS, _NOT_TOO_MANY_REPLICAS),
-        (Workspace, ""): (_exactly_one("secretName", "url"),),
+        (Workspace, ""): (_exactly_one("secretName", "url"), _more_secrets()),
         (ContainerPort, "name"): (_PORT_NAME,),
         (EnvFromSource, ""): (_exactly_one("configMapRef", "secretRef"),),
         (EnvVar, ""): (

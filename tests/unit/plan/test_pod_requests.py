@@ -129,4 +129,7 @@ def test_a_staging_url_reaches_the_command_as_it_is_written() -> None:
     entrypoint = {"callable": {"url": url, "sha256": "ab" * 32, "python": "3.12"}}
     plan = plan_with(entrypoint=entrypoint)
     assert main_container(plan.jobset)["command"][3] == "gs://bucket/$$(FRAY_HOST)/$x"
-    assert [volume["name"] for volume in pod_template(plan.jobset)["spec"]["volumes"]] == ["shm", "fray-runtime"]
+    assert [volume["name"] for volume in pod_template(plan.jobset)["spec"]["volumes"]] == [
+        "shm",
+        "fray-runtime",
+    ]
