@@ -1,4 +1,4 @@
-"""Reading a job file the way kubectl reads a manifest: YAML or JSON, exactly one FrayJob.
+"""Reading a job file the way kubectl reads a manifest: YAML or JSON, and the FrayJobs in it.
 
 Only text becomes data here; whether the data is a legal FrayJob is `fray.wire.validation`. kubectl's
 YAML is version 1.1 as Go's yaml.v2 resolves it, which differs from PyYAML's: timestamps stay text,
@@ -21,7 +21,7 @@ import yaml
 from fray.errors import JobFileError
 from fray.vocabulary import FRAYJOB_KIND
 
-__all__ = ["STDIN", "JobFile", "parse_job_file", "read_job_file"]
+__all__ = ["STDIN", "JobFile", "JobFiles", "parse_job_file", "read_job_file", "read_job_files"]
 
 STDIN = "-"
 MAX_BYTES = 3 * 1024 * 1024
@@ -38,13 +38,39 @@ class JobFile:
     others: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class JobFiles:
+    """All FrayJobs of a file, at least one, and what else the file holds."""
+
+    manifests: tuple[dict[str, Any], ...]
+    others: tuple[str, ...] = ()
+
+
 def read_job_file(path: str, *, stdin: BinaryIO) -> JobFile:
     """Return the FrayJob in a file; `-` reads `stdin`.
 
     Raises:
         JobFileError: the file can't be read, is no YAML or JSON, or doesn't hold exactly one FrayJob.
     """
-    name = "standard input" if path == STDIN else path
+    name = _name_of(path)
+    return parse_job_file(_read(path, name, stdin), name=name)
+
+
+def read_job_files(path: str, *, stdin: BinaryIO) -> JobFiles:
+    """Return all FrayJobs in a file; `-` reads `stdin`.
+
+    Raises:
+        JobFileError: the file can't be read, is no YAML or JSON, or holds no FrayJob.
+    """
+    name = _name_of(path)
+    return _parse(_read(path, name, stdin), name=name)
+
+
+def _name_of(path: str) -> str:
+    return "standard input" if path == STDIN else path
+
+
+def _read(path: str, name: str, stdin: BinaryIO) -> bytes:
     try:
         if path == STDIN:
             content = stdin.read(MAX_BYTES + 1)
@@ -56,7 +82,7 @@ def read_job_file(path: str, *, stdin: BinaryIO) -> JobFile:
         raise JobFileError(name, f"can't be read: {problem}") from error
     if len(content) > MAX_BYTES:
         raise JobFileError(name, "is larger than 3 MiB, the most that the API server takes")
-    return parse_job_file(content, name=name)
+    return content
 
 
 def parse_job_file(content: bytes, *, name: str) -> JobFile:
@@ -65,6 +91,15 @@ def parse_job_file(content: bytes, *, name: str) -> JobFile:
     Raises:
         JobFileError: it is no YAML or JSON, or doesn't hold exactly one FrayJob.
     """
+    found = _parse(content, name=name)
+    if len(found.manifests) > 1:
+        names = ", ".join(_describe(job) for job in found.manifests)
+        count = len(found.manifests)
+        raise JobFileError(name, f"holds {count} FrayJobs ({names}); put each in a file of its own")
+    return JobFile(found.manifests[0], found.others)
+
+
+def _parse(content: bytes, *, name: str) -> JobFiles:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -79,11 +114,8 @@ def parse_job_file(content: bytes, *, name: str) -> JobFile:
                 jobs.append(item)
             else:
                 others.append(_describe(item))
-    if len(jobs) == 1:
-        return JobFile(jobs[0], tuple(others))
     if jobs:
-        names = ", ".join(_describe(job) for job in jobs)
-        raise JobFileError(name, f"holds {len(jobs)} FrayJobs ({names}); put each in a file of its own")
+        return JobFiles(tuple(jobs), tuple(others))
     found = f"; it holds {', '.join(others)}" if others else "; it is empty"
     raise JobFileError(name, f"holds no object of kind FrayJob{found}")
 

@@ -20,22 +20,25 @@ import typer
 from fray.cli.streams import Stream
 
 if TYPE_CHECKING:
-    from fray.cluster.local.store import StateDirectory
+    from fray.cli.backend import Backend
+    from fray.cli.listing import DataFormat
 
 __all__ = ["app"]
 
+HELP = "Run FrayJobs: on this machine, or on the cluster that --cluster or FRAY_CLUSTER_SPEC names."
+
 app = typer.Typer(
     name="fray",
-    help="Run FrayJobs: on this machine with `fray run`, on a cluster with `kubectl apply`.",
+    help=HELP,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-class _Data(StrEnum):
+class _Form(StrEnum):
+    TABLE = "table"
     YAML = "yaml"
     JSON = "json"
 
@@ -46,16 +49,47 @@ class _Explanation(StrEnum):
     JSON = "json"
 
 
-FileOption = Annotated[str, typer.Option("--file", "-f", help="Job file, YAML or JSON; - is stdin.")]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of a job that runs or ran here.")]
-DataOption = Annotated[_Data | None, typer.Option("--output", "-o", help="Print the resource as data.")]
+def _complete_names(incomplete: str) -> list[str]:
+    """Return names of jobs here that begin so; a cluster would be asked too long for a key press."""
+    from fray.cli.backend import choose_cluster, open_backend
+    from fray.cluster.cluster_spec import LocalSpec
+    from fray.errors import FrayError
+
+    try:
+        spec = choose_cluster(None, None, environ=_environ())
+        if not isinstance(spec, LocalSpec):
+            return []
+        jobs = open_backend(spec, environ=_environ(), notes=_notes()).list_jobs()
+    except FrayError:
+        return []
+    return [job.metadata.name for job in jobs if job.metadata.name.startswith(incomplete)]
 
 
-@app.callback(invoke_without_command=True)
+FILE_HELP = "Job file, YAML or JSON; - is stdin."
+FileOption = Annotated[str, typer.Option("--file", "-f", help=FILE_HELP)]
+OptionalFileOption = Annotated[str | None, typer.Option("--file", "-f", help=FILE_HELP)]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of a job.", autocompletion=_complete_names)
+]
+FormOption = Annotated[_Form, typer.Option("--output", "-o", help="A table, or data for programs.")]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="SPEC",
+        help="local, or such as k8s?namespace=ml&context=gke; else FRAY_CLUSTER_SPEC, else local.",
+    ),
+]
+NamespaceOption = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="Namespace of a cluster, instead of the spec's.")
+]
+
+
+@app.callback(invoke_without_command=True, help=HELP)
 def fray(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,  # noqa: FBT002
 ) -> None:
-    """Run FrayJobs: on this machine with `fray run`, on a cluster with `kubectl apply`."""
+    """Print the version where it is asked for; each command has a function of its own."""
     if version:
         import fray as package
 
@@ -63,50 +97,93 @@ def fray(
         raise typer.Exit
 
 
-@app.command(short_help="Run a job on this machine.")
-def run(
-    file: FileOption,
+# Behind the first word of a program all options are the program's.
+@app.command(short_help="Run a job to its end.", context_settings={"allow_interspersed_args": False})
+def run(  # noqa: PLR0913, PLR0917 - one parameter for each option
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PROGRAM",
+            help="-- PROGRAM ARGS..., or MODULE:FUNCTION ARGS...: what each host runs, instead of -f.",
+        ),
+    ] = None,
+    file: OptionalFileOption = None,
     name: Annotated[str | None, typer.Option(help="Name of the job, instead of metadata.name.")] = None,
+    cluster: ClusterOption = None,
+    namespace: NamespaceOption = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Don't follow the job.")] = False,  # noqa: FBT002
     workdir: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
             exists=True,
             file_okay=False,
-            help="Where the processes start; the job file's folder by default.",
+            help="On this machine: where the processes start; the job file's folder by default.",
         ),
     ] = None,
+    tpu: Annotated[str | None, typer.Option(help="TPU slice, such as v5p-16; without a file.")] = None,
+    gpu: Annotated[str | None, typer.Option(help="GPUs of a host, such as H100:8; without a file.")] = None,
+    cpu: Annotated[str | None, typer.Option(help="Cores of a host; without a file.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory of a host, such as 16g; without a file.")] = None,
+    replicas: Annotated[int | None, typer.Option(help="Slices, or hosts; without a file.")] = None,
+    image: Annotated[str | None, typer.Option(help="Container image; without a file.")] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", "-e", metavar="NAME[=VALUE]", help="A variable; may be repeated."),
+    ] = None,
+    retries: Annotated[int, typer.Option(min=0, help="Tries after failures; without a file.")] = 0,
 ) -> None:
-    """Run a job on this machine, without Kubernetes: one process for each of its hosts.
+    """Run a job to its end: that of a file, a program, or a Python function, on each of its hosts.
+
+    On this machine a process stands for each host, and Ctrl-C stops the job. On a cluster the job runs on
+    whatever ends this command; `fray logs -f NAME` shows it again, `fray stop NAME` stops it.
 
     Exit code: 0 when the job succeeded, that of the first process that failed, 126 or 127 when one could
-    not be started, 124 after a timeout, 130 after Ctrl-C, 143 when it was stopped, 2 for a bad job file.
+    not be started, 124 after a timeout, 130 after Ctrl-C, 143 when it was stopped, 2 for a bad job.
     """
-    from fray.cli.run import RunRequest, run_job_file
+    from fray.cli.launch import LaunchCommand, launch
+    from fray.cli.named_job import JobOptions
 
-    request = RunRequest(file, name, workdir)
-    code = run_job_file(request, environ=_environ(), stdin=_stdin(), output=_output(), notes=_notes())
+    options = JobOptions(name, tpu, gpu, cpu, memory, replicas, image, tuple(env or ()), retries)
+    command = LaunchCommand(tuple(words or ()), file, options, cluster, namespace, workdir, detach)
+    code = launch(command, environ=_environ(), stdin=_stdin(), output=_output(), notes=_notes())
     raise typer.Exit(code)
 
 
-@app.command("list", short_help="List the jobs of this machine.")
-def list_(output: DataOption = None) -> None:
-    """List the jobs that run or ran on this machine, with phase, attempt and hosts."""
-    from fray.cli.listing import DataFormat, show_jobs
+@app.command(short_help="Make the jobs of a file be on a cluster.")
+def apply(file: FileOption, cluster: ClusterOption = None, namespace: NamespaceOption = None) -> None:
+    """Create the FrayJobs of a file, as `kubectl apply --server-side` does, and tell what was there."""
+    from fray.cli.apply import apply_file
+    from fray.cli.backend import choose_cluster
 
-    form = None if output is None else DataFormat(output)
-    show_jobs(form, state=_state(), output=_output(), notes=_notes())
+    spec = choose_cluster(cluster, namespace, environ=_environ())
+    apply_file(file, spec, environ=_environ(), stdin=_stdin(), output=_output(), notes=_notes())
+
+
+@app.command("list", short_help="List jobs.")
+def list_(
+    cluster: ClusterOption = None, namespace: NamespaceOption = None, output: FormOption = _Form.TABLE
+) -> None:
+    """List the jobs that run or ran, with phase, attempt and hosts."""
+    from fray.cli.listing import show_jobs
+
+    show_jobs(_data(output), backend=_backend(cluster, namespace), output=_output(), notes=_notes())
 
 
 @app.command(short_help="Tell how a job stands, attempt by attempt.")
-def status(name: NameArgument, output: DataOption = None) -> None:
+def status(
+    name: NameArgument,
+    cluster: ClusterOption = None,
+    namespace: NamespaceOption = None,
+    output: FormOption = _Form.TABLE,
+) -> None:
     """Tell how a job stands and what happened to it, attempt by attempt."""
-    from fray.cli.listing import DataFormat, show_job
+    from fray.cli.listing import show_job
 
-    show_job(name, None if output is None else DataFormat(output), state=_state(), output=_output())
+    show_job(name, _data(output), backend=_backend(cluster, namespace), output=_output())
 
 
-@app.command(short_help="Print what a job's processes printed.")
+@app.command(short_help="Print what a job's hosts printed.")
 def logs(  # noqa: PLR0913, PLR0917 - one parameter for each option
     name: NameArgument,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,  # noqa: FBT002
@@ -116,27 +193,51 @@ def logs(  # noqa: PLR0913, PLR0917 - one parameter for each option
     attempt: Annotated[int | None, typer.Option(help="This attempt instead of the latest.")] = None,
     tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines, that many in all.")] = None,
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Put the time before each line.")] = False,  # noqa: FBT002
+    cluster: ClusterOption = None,
+    namespace: NamespaceOption = None,
 ) -> None:
-    """Print what a job's processes printed, in the order in which it came."""
-    from fray.cli.logs import LogRequest, show_logs
+    """Print what a job's hosts printed, in the order in which it came."""
+    from fray.cli.log_request import LogRequest
 
     request = LogRequest(name, follow, attempt, rank, slice_index, host, tail, timestamps)
-    show_logs(request, state=_state(), output=_output())
+    _backend(cluster, namespace).show_logs(request, _output())
+
+
+@app.command(short_help="Wait until jobs have ended.")
+def wait(
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Names of jobs.", autocompletion=_complete_names)
+    ],
+    timeout: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="Wait no longer; exit code 124 then.")
+    ] = None,
+    cluster: ClusterOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Wait until jobs have ended, and tell how.
+
+    Exit code: that of the first that didn't succeed, as of `fray run`, else 0.
+    """
+    from fray.cli.wait import wait_for_jobs
+
+    backend = _backend(cluster, namespace)
+    raise typer.Exit(wait_for_jobs(names, timeout=timeout, backend=backend, notes=_notes()))
 
 
 @app.command(short_help="Stop a running job.")
 def stop(
     name: NameArgument,
     wait: Annotated[bool, typer.Option(help="Wait until all its processes have ended.")] = True,  # noqa: FBT002
+    cluster: ClusterOption = None,
+    namespace: NamespaceOption = None,
 ) -> None:
     """Stop a running job: its processes get SIGTERM and, after their grace period, SIGKILL."""
-    from fray.cluster.local.jobs import stop_job
     from fray.errors import JobNotRunningError
 
     try:
-        job = stop_job(_state(), name, timeout=None if wait else 0)
+        job = _backend(cluster, namespace).stop_job(name, wait=wait)
     except JobNotRunningError as ended:
-        # As on a cluster: a job that has finished is what it is, and stopping it changes nothing.
+        # A job that has finished is what it is, and stopping it changes nothing.
         _notes().write(f"{ended}\n")
         return
     _notes().write(f"{name}: {(job.status.phase or '').lower() if wait else 'asked to stop'}\n")
@@ -144,20 +245,48 @@ def stop(
 
 @app.command(short_help="Print the JobSet of a job, with reasons.")
 def explain(
-    file: FileOption,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Name of a job, instead of -f.", autocompletion=_complete_names),
+    ] = None,
+    file: OptionalFileOption = None,
+    cluster: ClusterOption = None,
+    namespace: NamespaceOption = None,
     output: Annotated[
         _Explanation, typer.Option("--output", "-o", help="With reasons, or the bare manifest.")
     ] = _Explanation.TEXT,
 ) -> None:
-    """Print the JobSet that a cluster would get for a job, and the reason for each part. Works offline.
+    """Print the JobSet that a cluster would get for a job, and the reason for each part.
 
-    Of a job that a cluster has already (`kubectl get frayjob NAME -o yaml`), its last attempt is explained.
+    With -f it works offline. Of a job that is there already (NAME, or `kubectl get frayjob NAME -o yaml`),
+    its last attempt is explained.
     """
     from fray.cli.explain import ExplainFormat, explain_job
     from fray.cli.requested_job import load_job
 
-    job, _ = load_job(file, stdin=_stdin(), with_status=True)
+    if (name is None) == (file is None):
+        raise typer.BadParameter("give -f FILE, or the NAME of a job")
+    if file is not None:
+        job, _ = load_job(file, stdin=_stdin(), with_status=True)
+    else:
+        job = _backend(cluster, namespace).find_job(name or "")
     _output().write(explain_job(job, ExplainFormat(output)))
+
+
+@app.command(short_help="Check what jobs need.")
+def doctor(
+    cluster: ClusterOption = None, namespace: NamespaceOption = None, output: FormOption = _Form.TABLE
+) -> None:
+    """Check what jobs need: access, CRDs, operator, JobSet, rights, nodes.
+
+    Exit code: 1 if anything is wrong; each such line says what to do.
+    """
+    from fray.cli.backend import choose_cluster
+    from fray.cli.doctor import diagnose
+
+    spec = choose_cluster(cluster, namespace, environ=_environ())
+    form = None if output is _Form.TABLE else output.value
+    raise typer.Exit(diagnose(spec, form, environ=_environ(), output=_output()))
 
 
 def _environ() -> Mapping[str, str]:
@@ -177,8 +306,14 @@ def _notes() -> Stream:
     return Stream(2, environ=_environ(), encoding=getattr(sys.stderr, "encoding", "utf-8"))
 
 
-def _state() -> StateDirectory:
-    from fray.cluster.local.store import StateDirectory
-    from fray.settings import Settings
+def _backend(cluster: str | None, namespace: str | None) -> Backend:
+    from fray.cli.backend import choose_cluster, open_backend
 
-    return StateDirectory(Settings.from_env(_environ()).state_dir)
+    spec = choose_cluster(cluster, namespace, environ=_environ())
+    return open_backend(spec, environ=_environ(), notes=_notes())
+
+
+def _data(form: _Form) -> DataFormat | None:
+    from fray.cli.listing import DataFormat
+
+    return None if form is _Form.TABLE else DataFormat(form.value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fray.errors import FrayError, JobError, RequestError
+from fray.errors import FrayError, JobError, RequestError, WaitTimeoutError
 from fray.plan.status import find_condition
 from fray.vocabulary import (
     EXIT_FAILURE,
@@ -39,9 +39,14 @@ def derive_exit_code(status: FrayJobStatus, *, signal_number: int | None = None)
 
 
 def derive_error_exit_code(error: FrayError) -> int:
-    """Return the exit code for an error that ended the command: 2 where the request must be changed."""
+    """Return the exit code for an error that ended the command: 2 where the request must be changed.
+
+    124 where jobs were not waited for to their end.
+    """
     if isinstance(error, JobError):
         return error.exit_code
+    if isinstance(error, WaitTimeoutError):
+        return EXIT_TIMEOUT
     return EXIT_USAGE if isinstance(error, RequestError) else EXIT_FAILURE
 
 

@@ -10,8 +10,9 @@ import re
 from datetime import datetime
 
 from fray.cluster.local.logs import LogPiece, Place
+from fray.types import LogLine
 
-__all__ = ["LineFormatter", "clean_for_terminal"]
+__all__ = ["LineFormatter", "clean_for_terminal", "format_log_line"]
 
 COLORS = (36, 33, 35, 32, 34, 31)
 """Cyan, yellow, magenta, green, blue, red (SGR parameters)."""
@@ -59,11 +60,22 @@ class LineFormatter:
         return "".join(parts)
 
     def _prefix(self, place: Place, at: datetime) -> str:
-        label = f"[{place[0]}/{place[1]}]"
-        if self._color:
-            rank = place[0] * self._hosts_per_slice + place[1]
-            label = f"\x1b[{COLORS[rank % len(COLORS)]}m{label}{RESET}"
-        return f"{_format_time(at)} {label} " if self._timestamps else f"{label} "
+        rank = place[0] * self._hosts_per_slice + place[1]
+        return _format_prefix(place, rank, at if self._timestamps else None, color=self._color)
+
+
+def format_log_line(line: LogLine, *, terminal: bool, color: bool, timestamps: bool = False) -> str:
+    """Return a line as `LineFormatter` does, with its newline."""
+    place = line.slice_index, line.host
+    prefix = _format_prefix(place, line.rank, line.at if timestamps else None, color=color)
+    return f"{prefix}{clean_for_terminal(line.text) if terminal else line.text}\n"
+
+
+def _format_prefix(place: Place, rank: int, at: datetime | None, *, color: bool) -> str:
+    label = f"[{place[0]}/{place[1]}]"
+    if color:
+        label = f"\x1b[{COLORS[rank % len(COLORS)]}m{label}{RESET}"
+    return f"{label} " if at is None else f"{_format_time(at)} {label} "
 
 
 def clean_for_terminal(line: str) -> str:

@@ -1,4 +1,4 @@
-"""`fray list` and `fray status`: local jobs as tables and stories, or as data."""
+"""`fray list` and `fray status`: jobs as tables and stories, or as data; alike for all backends."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from fray.cli.backend import Backend
 from fray.cli.explain import format_manifest
 from fray.cli.story import Line, describe_job, format_job_table
 from fray.cli.streams import Stream
-from fray.cluster.local.jobs import list_jobs, observe_job
-from fray.cluster.local.store import StateDirectory
 
 __all__ = ["DataFormat", "print_lines", "show_job", "show_jobs"]
 
@@ -22,26 +21,26 @@ class DataFormat(StrEnum):
     JSON = "json"
 
 
-def show_jobs(form: DataFormat | None, *, state: StateDirectory, output: Stream, notes: Stream) -> None:
-    """Print all local jobs, one a line; with a format, their resources as a List."""
-    jobs = list_jobs(state)
+def show_jobs(form: DataFormat | None, *, backend: Backend, output: Stream, notes: Stream) -> None:
+    """Print all jobs, one a line; with a format, their resources as a List."""
+    jobs = backend.list_jobs()
     if form is not None:
         items = [job.to_manifest() for job in jobs]
         output.write(format_manifest({"apiVersion": "v1", "kind": "List", "items": items}, form.value))
         return
     if not jobs:
-        notes.write(f"no jobs in {state.root}\n")
+        notes.write(f"no jobs in {backend.place}\n")
         return
     print_lines(format_job_table(jobs, now=datetime.now(UTC)), output)
 
 
-def show_job(name: str, form: DataFormat | None, *, state: StateDirectory, output: Stream) -> None:
+def show_job(name: str, form: DataFormat | None, *, backend: Backend, output: Stream) -> None:
     """Print the story of a job; with a format, its resource.
 
     Raises:
         JobNotFoundError: there is no such job.
     """
-    job = observe_job(state, name)
+    job = backend.find_job(name)
     if form is not None:
         output.write(format_manifest(job.to_manifest(), form.value))
         return

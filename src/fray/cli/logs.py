@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from fray.cli.lines import LineFormatter
+from fray.cli.log_request import LogRequest, choose_hosts
 from fray.cli.streams import Stream
 from fray.cluster.local.jobs import observe_job
 from fray.cluster.local.logs import AttemptLogReader, LogPiece, Place
@@ -16,23 +16,9 @@ from fray.plan.gang import derive_gang
 from fray.plan.status import is_finished
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["LogRequest", "show_logs"]
+__all__ = ["show_logs"]
 
 POLL_SECONDS = 0.1
-
-
-@dataclass(frozen=True)
-class LogRequest:
-    """What `fray logs` was asked for. `rank`, or `slice_index` and `host`, choose hosts; all when unset."""
-
-    name: str
-    follow: bool = False
-    attempt: int | None = None
-    rank: int | None = None
-    slice_index: int | None = None
-    host: int | None = None
-    tail: int | None = None
-    timestamps: bool = False
 
 
 def show_logs(
@@ -45,7 +31,7 @@ def show_logs(
         LogsNotFoundError: the job has no such attempt or host.
     """
     job = observe_job(state, request.name)
-    wanted = _choose_hosts(request, job)
+    wanted = _wanted_places(request, job)
     number = _choose_attempt(request, job, state)
     hosts = derive_gang(job.spec).hosts_per_slice
     while number is None:
@@ -107,23 +93,12 @@ def _choose_attempt(request: LogRequest, job: FrayJob, state: StateDirectory) ->
     return request.attempt
 
 
-def _choose_hosts(request: LogRequest, job: FrayJob) -> Callable[[Place], bool]:
-    gang = derive_gang(job.spec)
-    limits = (
-        ("rank", request.rank, gang.hosts),
-        ("slice", request.slice_index, gang.slices),
-        ("host", request.host, gang.hosts_per_slice),
-    )
-    for what, asked, count in limits:
-        if asked is not None and not 0 <= asked < count:
-            raise LogsNotFoundError(request.name, f"{what} {asked}", tuple(map(str, range(min(count, 16)))))
+def _wanted_places(request: LogRequest, job: FrayJob) -> Callable[[Place], bool]:
+    gang, choice = derive_gang(job.spec), choose_hosts(request, job)
 
     def wanted(place: Place) -> bool:
         slice_index, host = place
-        return (
-            request.rank in (None, gang.rank(slice_index=slice_index, host=host))
-            and request.slice_index in (None, slice_index)
-            and request.host in (None, host)
-        )
+        rank = gang.rank(slice_index=slice_index, host=host)
+        return choice.holds(rank=rank, slice_index=slice_index, host=host)
 
     return wanted

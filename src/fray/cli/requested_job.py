@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
 from fray.accelerators import lookup_gpu, lookup_tpu
 from fray.errors import AcceleratorShapeError, FieldError, InvalidJobError, UnknownAcceleratorError
-from fray.jobfile import read_job_file
+from fray.jobfile import JobFiles, read_job_file, read_job_files
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import FrayJobStatus
 from fray.wire.validation import validate_manifest
 
-__all__ = ["load_job"]
+__all__ = ["LoadedJobs", "load_job", "load_jobs"]
 
 NAME_PATH = "metadata.name"
+SERVERS_OWN = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink")
+"""What the API server writes into `metadata`, and doesn't take back."""
+
+
+@dataclass(frozen=True)
+class LoadedJobs:
+    """The FrayJobs of a file, each judged and as it stands there, and the names of its other objects."""
+
+    jobs: tuple[tuple[FrayJob, dict[str, Any]], ...]
+    others: tuple[str, ...]
 
 
 def load_job(
@@ -36,6 +47,32 @@ def load_job(
     """
     file = read_job_file(path, stdin=stdin)
     manifest = file.manifest if name is None else _with_name(file.manifest, name)
+    job = _judge(manifest)
+    if with_status and "status" in manifest:
+        job = job.model_copy(update={"status": _read_status(job.metadata.name, manifest["status"])})
+    return job, file.others
+
+
+def load_jobs(path: str, *, stdin: BinaryIO, only_one: bool = False, name: str | None = None) -> LoadedJobs:
+    """Return all FrayJobs in a file as a cluster takes them.
+
+    With `only_one` there must be one, in which `name` takes the place of metadata.name.
+
+    Raises:
+        JobFileError: the file can't be read, or holds no FrayJob, or several and `only_one`.
+        InvalidJobError: the API server would refuse one, or it has no name.
+    """
+    if only_one:
+        file = read_job_file(path, stdin=stdin)
+        manifest = file.manifest if name is None else _with_name(file.manifest, name)
+        files = JobFiles((manifest,), file.others)
+    else:
+        files = read_job_files(path, stdin=stdin)
+    jobs = tuple((_judge(manifest), _as_sent(manifest)) for manifest in files.manifests)
+    return LoadedJobs(jobs, files.others)
+
+
+def _judge(manifest: Mapping[str, Any]) -> FrayJob:
     try:
         job = validate_manifest(manifest)
     except InvalidJobError as error:
@@ -44,9 +81,12 @@ def load_job(
     if not job.metadata.name:
         missing = "is missing: only a cluster generates names (`fray run` takes --name)"
         raise InvalidJobError("", (FieldError(NAME_PATH, missing),))
-    if with_status and "status" in manifest:
-        job = job.model_copy(update={"status": _read_status(job.metadata.name, manifest["status"])})
-    return job, file.others
+    return job
+
+
+def _as_sent(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = {key: value for key, value in manifest["metadata"].items() if key not in SERVERS_OWN}
+    return {**{key: value for key, value in manifest.items() if key != "status"}, "metadata": metadata}
 
 
 def _read_status(name: str, status: Any) -> FrayJobStatus:

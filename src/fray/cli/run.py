@@ -1,4 +1,4 @@
-"""`fray run`: one job on this machine, from its file to an exit code.
+"""`fray run` on this machine: one job, from its file or its command line to an exit code.
 
 Everything that can be refused is refused before anything starts. Signals become requests to the runner:
 the first one ends the job with grace, the second at once.
@@ -12,9 +12,9 @@ import resource
 import signal
 import socket
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,21 +24,26 @@ from fray.cli.requested_job import load_job
 from fray.cli.screen import open_screen
 from fray.cli.story import Line, Tone
 from fray.cli.streams import Stream
+from fray.cluster.cluster_spec import LocalSpec
 from fray.cluster.local.attempt import PLAN_SETTINGS, Workplace
+from fray.cluster.local.callables import write_payload
 from fray.cluster.local.environment import derive_base_environment
 from fray.cluster.local.locks import JobLocks
 from fray.cluster.local.pods import LocalMachine, build_local_pods
+from fray.cluster.local.requests import prepare_request
 from fray.cluster.local.runner import LocalRunner, build_retry_policy
-from fray.cluster.local.store import StateDirectory
+from fray.cluster.local.store import JobFolder, StateDirectory
 from fray.cluster.local.support import build_notices, check_open_files, check_supported
+from fray.cluster.manifest import find_parent
 from fray.errors import OutputError
 from fray.jobfile import STDIN
 from fray.plan.jobset import build_attempt
 from fray.settings import Settings
+from fray.types import JobRequest
 from fray.vocabulary import EXIT_SIGNAL_BASE
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["RunRequest", "run_job_file"]
+__all__ = ["RunRequest", "run_here"]
 
 DRAIN_SECONDS = 2.0
 """How long a reader may take for the last output once the user has asked for the end."""
@@ -48,52 +53,109 @@ EXIT_BROKEN_PIPE = EXIT_SIGNAL_BASE + signal.SIGPIPE
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What `fray run` was asked for."""
+    """What `fray run` was asked for: a job file, or a request with no file."""
 
-    file: str
+    file: str | None = None
     name: str | None = None
     working_dir: Path | None = None
+    request: JobRequest | None = None
 
 
-def run_job_file(
-    request: RunRequest, *, environ: Mapping[str, str], stdin: BinaryIO, output: Stream, notes: Stream
+@dataclass(frozen=True)
+class _Prepared:
+    """A job that this machine can run; `under` puts what it needs into its folder."""
+
+    job: FrayJob
+    notices: tuple[str, ...]
+    under: Callable[[JobFolder], tuple[FrayJob, Workplace]]
+
+
+def run_here(
+    request: RunRequest,
+    spec: LocalSpec,
+    *,
+    environ: Mapping[str, str],
+    stdin: BinaryIO,
+    output: Stream,
+    notes: Stream,
 ) -> int:
-    """Run the job in a file to its end and return the exit code.
+    """Run a job on this machine to its end and return the exit code.
 
     Raises:
-        RequestError: the file or the job in it can't be run as it is; nothing was started.
+        RequestError: the file or the job can't be run as it is; nothing was started.
         SurroundingsError: the state directory or the machine doesn't let it; nothing is left running.
     """
     settings = Settings.from_env(environ)
-    job, others = load_job(request.file, name=request.name, stdin=stdin)
-    machine = LocalMachine(socket.gethostname(), uuid.uuid4())
-    notices = _check(job, others, machine)
-    workplace = Workplace(
-        machine,
-        derive_base_environment(environ),
-        working_dir=str(Path.cwd() if request.file == STDIN else Path(request.file).absolute().parent),
-        fixed_dir=None if request.working_dir is None else str(request.working_dir.absolute()),
-    )
+    if request.request is None:
+        prepared = _prepare_file(request, environ=environ, stdin=stdin)
+    else:
+        prepared = _prepare_request(request.request, request, spec, settings, environ)
+    name = prepared.job.metadata.name
     state = StateDirectory(settings.state_dir)
     policy = build_retry_policy(settings.backoff_seconds)
-    with _own_folder(state, job.metadata.name, notes) as locks:
-        session = _Session(job, notices, state, output, notes)
+    with _own_folder(state, name, notes) as locks:
+        job, workplace = prepared.under(state.job(name))
+        session = _Session(job, _build_block(name, prepared.notices), state, output, notes)
         runner = LocalRunner(
             job, state=state, locks=locks, workplace=workplace, policy=policy, listener=session.display
         )
         return asyncio.run(session.run(runner))
 
 
-def _check(job: FrayJob, others: tuple[str, ...], machine: LocalMachine) -> list[Line]:
-    """Refuse what can't be run here, and return the block that names what isn't honoured."""
+def _prepare_file(request: RunRequest, *, environ: Mapping[str, str], stdin: BinaryIO) -> _Prepared:
+    file = STDIN if request.file is None else request.file
+    job, others = load_job(file, name=request.name, stdin=stdin)
+    machine = LocalMachine(socket.gethostname(), uuid.uuid4())
+    notices = _check(job, others, machine)
+    workplace = Workplace(
+        machine,
+        derive_base_environment(environ),
+        working_dir=str(Path.cwd() if file == STDIN else Path(file).absolute().parent),
+        fixed_dir=_fixed_dir(request),
+    )
+    return _Prepared(job, notices, lambda _: (job, workplace))
+
+
+def _prepare_request(
+    asked: JobRequest,
+    request: RunRequest,
+    spec: LocalSpec,
+    settings: Settings,
+    environ: Mapping[str, str],
+) -> _Prepared:
+    # Threads are for a program that debugs its own callables; a command has none.
+    spec = replace(spec, mode="process")
+    prepared = prepare_request(
+        asked, spec, settings, environ, parent=find_parent(environ), enter=lambda: None
+    )
+
+    def under(folder: JobFolder) -> tuple[FrayJob, Workplace]:
+        job, workplace = prepared.under(prepared.job.metadata.name, folder)
+        if prepared.payload is not None:
+            write_payload(folder, prepared.payload)
+        fixed = _fixed_dir(request)
+        return job, workplace if fixed is None else replace(workplace, fixed_dir=fixed)
+
+    return _Prepared(prepared.job, prepared.notices, under)
+
+
+def _fixed_dir(request: RunRequest) -> str | None:
+    return None if request.working_dir is None else str(request.working_dir.absolute())
+
+
+def _check(job: FrayJob, others: tuple[str, ...], machine: LocalMachine) -> tuple[str, ...]:
+    """Refuse what can't be run here, and return what isn't honoured."""
     plan = build_attempt(job, attempt=1, settings=PLAN_SETTINGS)
     check_supported(job, plan)
     check_open_files(job, plan, allowed=resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     build_local_pods(plan, machine)
-    notices = [*build_notices(job, plan), *(f"{other} in the same file: left out" for other in others)]
+    return (*build_notices(job, plan), *(f"{other} in the same file: left out" for other in others))
+
+
+def _build_block(name: str, notices: tuple[str, ...]) -> list[Line]:
     if not notices:
         return []
-    heading = f"{job.metadata.name} runs on this machine; what only a cluster has is left out:"
+    heading = f"{name} runs on this machine; what only a cluster has is left out:"
     return [Line(heading, Tone.BUSY), *(Line(f"  {notice}", Tone.QUIET) for notice in notices)]
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from fray.cli.columns import format_duration
 from fray.cli.story import Line, format_hosts
 from fray.cli.streams import Stream
+from fray.cluster.progress import find_waiting
 from fray.plan.observation import GangObservation, HostPhase
 from fray.plan.timestamps import parse_time
 from fray.wire.frayjob import FrayJob
@@ -150,6 +151,7 @@ def build_status_line(
         text.append(f"  attempt {status.attempt}")
     text.append(f"  {format_duration((now - started).total_seconds())}", style="dim")
     if observed is None:
+        _append_counts(text, job)
         return text
     running = observed.count(HostPhase.RUNNING)
     text.append(f"  {running}/{format_hosts(len(observed.hosts))} running ")
@@ -163,3 +165,13 @@ def build_status_line(
         mark, style = MARKS[host.phase]
         text.append(mark if unicode else ASCII_MARKS[host.phase], style=style)
     return text
+
+
+def _append_counts(text: Text, job: FrayJob) -> None:
+    """Append what the status alone tells of a job's hosts."""
+    if job.status.replicas is not None:
+        counts = job.status.replicas
+        text.append(f"  {counts.running}/{format_hosts(counts.total)} running")
+    waiting = find_waiting(job)
+    if waiting is not None:
+        text.append(f"  {waiting.reason}", style="yellow")

@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import Enum
 
 from fray.cli.columns import format_age, format_columns, format_duration
+from fray.cluster.progress import find_waiting
 from fray.plan.gang import derive_gang
 from fray.plan.status import find_condition, is_finished
 from fray.plan.timestamps import parse_time
@@ -24,6 +25,7 @@ __all__ = [
     "describe_change",
     "describe_end",
     "describe_job",
+    "describe_waiting",
     "format_hosts",
     "format_job_table",
     "tone_of_phase",
@@ -86,6 +88,16 @@ def describe_change(before: FrayJobStatus, after: FrayJobStatus, *, name: str, r
             follows = f"{name}: attempt {attempt.number + 1} follows (retry {used} of {retries})"
             lines.append(Line(follows, Tone.BUSY))
     return lines
+
+
+def describe_waiting(before: FrayJob | None, after: FrayJob) -> list[Line]:
+    """Return why a job's hosts don't run, where that is for another reason than before."""
+    told = None if before is None else find_waiting(before)
+    waiting = find_waiting(after)
+    if waiting is None or (told is not None and told.reason == waiting.reason):
+        return []
+    message = _first_line(waiting.message) or waiting.reason
+    return [Line(f"{after.metadata.name}: waiting: {message}", Tone.QUIET)]
 
 
 def _describe_ending(who: str, attempt: AttemptStatus, replicas: ReplicaCounts) -> Line:

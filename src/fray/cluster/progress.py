@@ -17,7 +17,7 @@ from fray.vocabulary import ANNOTATION_ORIGINAL_NAME, ConditionType, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, Condition
 
-__all__ = ["describe_frayjob", "get_original_name"]
+__all__ = ["describe_frayjob", "find_waiting", "get_original_name"]
 
 _ENDINGS: Final = {
     ConditionType.SUCCEEDED: JobStatus.SUCCEEDED,
@@ -38,7 +38,7 @@ def describe_frayjob(manifest: Mapping[str, Any]) -> JobInfo:
     job = FrayJob.from_manifest(dict(manifest))
     ending = _find_ending(job)
     status = _status(job, ending)
-    waiting = _find_waiting(job) if status is JobStatus.PENDING else None
+    waiting = find_waiting(job)
     told = ending or waiting or find_condition(job.status, ConditionType.RUNNING)
     parent = job.spec.parent
     unsuccessful = status in (JobStatus.FAILED, JobStatus.STOPPED)
@@ -78,8 +78,10 @@ def _status(job: FrayJob, ending: Condition | None) -> JobStatus:
     return JobStatus.RUNNING if stopping else JobStatus.PENDING
 
 
-def _find_waiting(job: FrayJob) -> Condition | None:
-    """The first condition on the way to Running that doesn't hold."""
+def find_waiting(job: FrayJob) -> Condition | None:
+    """Return what a pending job waits for: the first condition on the way to Running that doesn't hold."""
+    if _status(job, _find_ending(job)) is not JobStatus.PENDING:
+        return None
     conditions = (find_condition(job.status, kind) for kind in _WAITING)
     return next((found for found in conditions if found is not None and found.status != "True"), None)
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from fray.kube.resources import Resource
 
-__all__ = ["KubeApi", "Manifest", "Page", "Propagation", "WatchEvent"]
+__all__ = ["KubeApi", "Manifest", "Page", "Propagation", "UserApi", "WatchEvent"]
 
 Manifest: TypeAlias = dict[str, Any]
 Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
@@ -106,4 +106,24 @@ class KubeApi(Protocol):
 
     async def read_log(self, pod: str, *, namespace: str, container: str, tail_lines: int) -> str:
         """Return the last lines of a container's log."""
+        ...
+
+
+class UserApi(KubeApi, Protocol):
+    """What users' clients do beyond what the operator does."""
+
+    async def apply(
+        self, resource: Resource, body: Manifest, *, manager: str, namespace: str | None = None
+    ) -> Manifest:
+        """Make an object be as `body` says, as `kubectl apply --server-side` does; strictly checked.
+
+        Raises `ConflictError` where somebody else has set a field to another value.
+        """
+        ...
+
+    async def discover(self, group: str, version: str = "") -> Manifest:
+        """Return what a version of an API group serves, or which versions there are.
+
+        Raises `NotFoundError` where there is no such group or version.
+        """
         ...

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import aiohttp
 from kubernetes.aio import config
@@ -26,7 +26,7 @@ from fray.kube.errors import (
     UnreachableError,
     build_api_error,
 )
-from fray.kube.resources import PODS, Resource
+from fray.kube.resources import DISCOVERY, PODS, Resource
 
 __all__ = [
     "REQUEST_SECONDS",
@@ -180,6 +180,26 @@ class KubernetesApi:
         )
         return await self._json("PUT", resource, path, body=body)
 
+    async def apply(
+        self, resource: Resource, body: Manifest, *, manager: str, namespace: str | None = None
+    ) -> Manifest:
+        """Make an object be as `body` says, as `kubectl apply --server-side` does; strictly checked.
+
+        Raises `ConflictError` where somebody else has set a field to another value.
+        """
+        metadata = body["metadata"]
+        path = resource.path(namespace=namespace or metadata.get("namespace"), name=metadata["name"])
+        query = {"fieldManager": manager, "fieldValidation": "Strict"}
+        return await self._json("PATCH", resource, path, body=body, query=query)
+
+    async def discover(self, group: str, version: str = "") -> Manifest:
+        """Return what a version of an API group serves, or which versions there are.
+
+        Raises `NotFoundError` where there is no such group or version.
+        """
+        path = "/".join(quote(part, safe="") for part in ("apis", group, version) if part)
+        return await self._json("GET", DISCOVERY, f"/{path}")
+
     async def delete(
         self,
         resource: Resource,
@@ -270,7 +290,9 @@ class KubernetesApi:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request; raise the typed error of any answer but success."""
         request = f"{method} {path}"
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        # The only patch that is sent is a server-side apply, whose YAML may be JSON.
+        content = "application/apply-patch+yaml" if method == "PATCH" else "application/json"
+        headers = {"Accept": "application/json", "Content-Type": content}
         try:
             # In a pod this reads the token's file, at most once a minute: it may be unreadable, empty
             # (ConfigException) or no text (incluster_config.py of kubernetes 37).

@@ -9,16 +9,22 @@ from urllib.parse import quote
 from fray.vocabulary import FRAYJOB_PLURAL, GROUP, VERSION
 
 __all__ = [
+    "ACCESS_REVIEWS",
     "CONFIG_MAPS",
     "CRDS",
+    "DEPLOYMENTS",
+    "DISCOVERY",
     "EVENTS",
     "FRAYJOBS",
     "JOBS",
     "JOBSETS",
     "LEASES",
+    "NAMESPACES",
     "NODES",
     "PODS",
     "SECRETS",
+    "SELF_REVIEWS",
+    "SERVICE_ACCOUNTS",
     "WORKLOADS",
     "Resource",
 ]
@@ -61,3 +67,12 @@ EVENTS: Final = Resource("", "v1", "events")
 NODES: Final = Resource("", "v1", "nodes", namespaced=False)
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases")
 CRDS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+NAMESPACES: Final = Resource("", "v1", "namespaces", namespaced=False)
+SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts")
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments")
+ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", namespaced=False)
+"""Asks the server whether the caller may do something."""
+SELF_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", namespaced=False)
+"""Asks the server who the caller is."""
+DISCOVERY: Final = Resource("", "", "apis", namespaced=False)
+"""What the server tells of its API groups."""

@@ -17,7 +17,7 @@ from kubernetes.aio.client import Configuration
 
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.errors import ClusterConfigError
-from fray.kube.api import KubeApi
+from fray.kube.api import UserApi
 from fray.kube.client import KubernetesApi, load_configuration
 
 __all__ = ["Access", "OpenAccess", "open_access"]
@@ -32,7 +32,7 @@ DEFAULT_NAMESPACE = "default"
 class Access:
     """An API server that can be asked; `server` is its URL, `namespace` where jobs are."""
 
-    api: KubeApi
+    api: UserApi
     server: str
     namespace: str
     close: Callable[[], Awaitable[None]]

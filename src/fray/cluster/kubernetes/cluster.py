@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
 import secrets
 import weakref
@@ -16,15 +14,13 @@ from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes.access import Access, OpenAccess, open_access
 from fray.cluster.kubernetes.launching import launch_job, prepare_launch
 from fray.cluster.kubernetes.logs import LogReading, prepare_reading, read_logs
-from fray.cluster.kubernetes.results import describe_place, list_jobs, read_job, read_outcome
+from fray.cluster.kubernetes.results import list_jobs, read_job, read_outcome
 from fray.cluster.kubernetes.session import Session
 from fray.cluster.kubernetes.stopping import stop_job
-from fray.cluster.kubernetes.waiting import Roll, look_up, wait_until_finished
+from fray.cluster.kubernetes.waiting import JobWait
 from fray.cluster.manifest import find_parent
 from fray.cluster.progress import describe_frayjob
 from fray.credentials import redacted
-from fray.errors import JobNotFoundError
-from fray.kube.api import Manifest
 from fray.payload.outcome import Outcome, decode_outcome
 from fray.payload.staging import FsspecStorage, Storage
 from fray.types import JobId, JobInfo, JobRequest, LogLine
@@ -71,6 +67,11 @@ class KubernetesCluster(Cluster):
     def spec(self) -> KubernetesSpec:
         """The spec that it was made with."""
         return self._spec
+
+    @property
+    def session(self) -> Session:
+        """The connection, for what is asked of the cluster beyond the methods of a `Cluster`."""
+        return self._session
 
     def launch(self, request: JobRequest, *, when_taken: WhenTaken = "rename") -> JobId:
         """Create a FrayJob, and the Secrets that it owns; return its name.
@@ -178,28 +179,7 @@ class KubernetesCluster(Cluster):
     def _wait_finished(
         self, job_ids: Sequence[JobId], timeout: float | None, *, fail_fast: bool
     ) -> list[JobInfo]:
-        roll: Roll | None = None
-        deadline: float | None = None
-
-        async def wait(access: Access) -> dict[JobId, Manifest]:
-            nonlocal roll, deadline
-            time = asyncio.get_running_loop().time
-            if roll is None:  # else credentials were read anew meanwhile
-                deadline = None if timeout is None else time() + timeout
-                looked = Roll(set(job_ids), describe_place(access), fail_fast=fail_fast)
-                # The first look isn't limited: it tells how jobs stand, and which are not there.
-                try:
-                    await look_up(access, looked)
-                except JobNotFoundError as missing:
-                    await read_job(access, JobId(missing.name))  # which tells names like it
-                    raise
-                roll = looked
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(deadline):
-                    await wait_until_finished(access, roll)
-            return roll.seen
-
-        seen = self._session.ask(wait)
+        seen = self._session.ask(JobWait(job_ids, timeout, fail_fast=fail_fast))
         infos = {name: describe_frayjob(job) for name, job in seen.items()}
         return [infos[name] for name in job_ids]
 

@@ -11,7 +11,7 @@ import asyncio
 import base64
 from collections.abc import Coroutine, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fray.cluster.base import WhenTaken
 from fray.cluster.cluster_spec import KubernetesSpec
@@ -48,7 +48,7 @@ from fray.vocabulary import (
 )
 from fray.wire.frayjob import CallableEntrypoint, FrayJob, Parent
 
-__all__ = ["STAGING_LIMIT", "Launch", "launch_job", "prepare_launch"]
+__all__ = ["STAGING_LIMIT", "Launch", "Launchable", "launch_job", "prepare_launch"]
 
 T = TypeVar("T")
 
@@ -57,6 +57,28 @@ STAGING_LIMIT = 1 << 30
 PART_SIZE = 750_000
 """Bytes of a payload in a Secret: as base64 in JSON less than the MiB that aiohttp sends in one piece."""
 CLEANUP_SECONDS = 10.0
+
+
+class Launchable(Protocol):
+    """A job that is ready to be sent, under whichever name is free."""
+
+    @property
+    def name(self) -> str:
+        """What its author calls it."""
+        ...
+
+    @property
+    def word(self) -> str:
+        """A word of this launch alone, hexadecimal, which the FrayJob tells in an annotation."""
+        ...
+
+    def build(self, name: str) -> JobManifest:
+        """Return the FrayJob under a name; raises `RequestError`."""
+        ...
+
+    def build_secrets(self, built: JobManifest, owner: Manifest) -> list[Manifest]:
+        """Return the Secrets that the job needs; they go with `owner`, its FrayJob as stored."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -72,6 +94,11 @@ class Launch:
     parent: Parent | None = None
     uploads: Uploads = field(default_factory=Uploads)
     parts: tuple[SecretPart, ...] = field(default=(), repr=False)
+
+    @property
+    def name(self) -> str:
+        """What the request's author calls it."""
+        return self.request.name
 
     def build(self, name: str) -> JobManifest:
         """Return the FrayJob under a name; raises `RequestError`."""
@@ -118,7 +145,7 @@ def prepare_launch(
 
 
 async def launch_job(
-    access: Access, launch: Launch, *, when_taken: WhenTaken, numbers: MutableMapping[str, int]
+    access: Access, launch: Launchable, *, when_taken: WhenTaken, numbers: MutableMapping[str, int]
 ) -> JobId:
     """Create the job's objects, and return its id.
 
@@ -131,7 +158,7 @@ async def launch_job(
         JobLeftBehindError: It failed, and the FrayJob could not be removed.
         ApiError: Anything else that the server or the way to it did; nothing is left.
     """
-    name = launch.request.name
+    name = launch.name
     number = numbers.get(name, 1) if when_taken in ("rename", "resume") else 1
     step = 1
     while True:
@@ -146,7 +173,7 @@ async def launch_job(
                 raise JobExistsError(built.name)
             if when_taken == "adopt":
                 return JobId(built.name)
-            if is_resumable(living, name, launch.parent):
+            if is_resumable(living, name, FrayJob.from_manifest(built.manifest).spec.parent):
                 numbers[name] = max(number + 1, numbers.get(name, 1))
                 return JobId(built.name)
         number += step
@@ -154,7 +181,7 @@ async def launch_job(
             step *= 2  # many that are taken are soon passed; to find one that lives, each is looked at
 
 
-async def _create_job(access: Access, launch: Launch, built: JobManifest) -> Manifest | None:
+async def _create_job(access: Access, launch: Launchable, built: JobManifest) -> Manifest | None:
     """Return the FrayJob as stored; None where another job has its name."""
     lost = False
 
@@ -182,7 +209,7 @@ async def _create_job(access: Access, launch: Launch, built: JobManifest) -> Man
         raise
 
 
-async def _complete(access: Access, launch: Launch, built: JobManifest, job: Manifest) -> None:
+async def _complete(access: Access, launch: Launchable, built: JobManifest, job: Manifest) -> None:
     requests = [_unhurried(_create_secret(access, each)) for each in launch.build_secrets(built, job)]
     try:
         # Each is waited for: one that comes after the clean-up would stay until it is collected.
@@ -212,7 +239,7 @@ async def _unhurried(request: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-async def _find_own(access: Access, launch: Launch, name: str) -> Manifest | None:
+async def _find_own(access: Access, launch: Launchable, name: str) -> Manifest | None:
     """Return the FrayJob of this name if this launch made it."""
     try:
         found = await persistently(lambda: access.api.get(FRAYJOBS, name, namespace=access.namespace))
@@ -231,7 +258,7 @@ async def _find_living(access: Access, name: str) -> FrayJob | None:
     return None if is_finished(job.status) or job.metadata.deletion_timestamp is not None else job
 
 
-async def _remove(access: Access, launch: Launch, name: str, cause: BaseException) -> None:
+async def _remove(access: Access, launch: Launchable, name: str, cause: BaseException) -> None:
     """Delete what this launch has made; its Secrets go with it. Raises `JobLeftBehindError`."""
 
     async def delete() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Iterable
 
 from fray.cluster.kubernetes.access import Access
+from fray.cluster.kubernetes.results import describe_place, read_job
 from fray.cluster.kubernetes.retries import persistently
 from fray.cluster.kubernetes.watching import Subject, list_subject, watch_until_complete
 from fray.errors import JobDeletedError, JobNotFoundError
@@ -14,7 +17,13 @@ from fray.plan.status import has_succeeded, is_finished
 from fray.types import JobId
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["Roll", "look_up", "wait_until_finished"]
+__all__ = ["JobWait", "Roll", "look_up", "wait_until_finished"]
+
+IsOver = Callable[[FrayJob], bool]
+
+
+def _has_finished(job: FrayJob) -> bool:
+    return is_finished(job.status)
 
 
 class Roll:
@@ -25,7 +34,7 @@ class Roll:
         names: Collection[JobId],
         where: str,
         *,
-        is_over: Callable[[FrayJob], bool] = lambda job: is_finished(job.status),
+        is_over: IsOver = _has_finished,
         fail_fast: bool = False,
     ) -> None:
         self._names, self._where, self._is_over = frozenset(names), where, is_over
@@ -95,3 +104,45 @@ async def wait_until_finished(access: Access, roll: Roll) -> None:
     Raises `JobDeletedError` where one is deleted before its end, and the `ApiError` of a missing right.
     """
     await watch_until_complete(access, roll.subject, roll)
+
+
+class JobWait:
+    """A call that waits for jobs: it goes on where it was when credentials were read anew meanwhile.
+
+    It returns each job as it was seen last, once all are over (with `fail_fast` one in
+    anything but success), or `timeout` seconds have passed. Whatever
+    is seen of a job is shown to `is_over`.
+    """
+
+    def __init__(
+        self,
+        names: Collection[JobId],
+        timeout: float | None,
+        *,
+        is_over: IsOver = _has_finished,
+        fail_fast: bool = False,
+    ) -> None:
+        self._names, self._timeout = frozenset(names), timeout
+        self._is_over, self._fail_fast = is_over, fail_fast
+        self._roll: Roll | None = None
+        self._deadline: float | None = None
+
+    async def __call__(self, access: Access) -> dict[JobId, Manifest]:
+        """Wait on a connection; raises `JobNotFoundError`, `JobDeletedError` or `ApiError`."""
+        time = asyncio.get_running_loop().time
+        if self._roll is None:
+            self._deadline = None if self._timeout is None else time() + self._timeout
+            looked = Roll(
+                self._names, describe_place(access), is_over=self._is_over, fail_fast=self._fail_fast
+            )
+            # The first look isn't limited: it tells how jobs stand, and which are not there.
+            try:
+                await look_up(access, looked)
+            except JobNotFoundError as missing:
+                await read_job(access, JobId(missing.name))  # which tells names like it
+                raise
+            self._roll = looked
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(self._deadline):
+                await wait_until_finished(access, self._roll)
+        return self._roll.seen

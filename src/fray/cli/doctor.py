@@ -1,0 +1,84 @@
+"""`fray doctor`: looks at what jobs need, here or on a cluster, and says what to do where it isn't there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from fray.cli.columns import format_columns
+from fray.cli.explain import format_manifest
+from fray.cli.listing import print_lines
+from fray.cli.story import Line, Tone
+from fray.cli.streams import Stream
+from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec
+from fray.cluster.kubernetes.cluster import KubernetesCluster
+from fray.cluster.kubernetes.examination import examine
+from fray.cluster.kubernetes.findings import Finding, Mark
+from fray.cluster.local.store import StateDirectory
+from fray.errors import FrayError
+from fray.settings import Settings
+from fray.vocabulary import EXIT_FAILURE
+
+__all__ = ["describe_findings", "diagnose"]
+
+TONES = {Mark.OK: Tone.GOOD, Mark.WRONG: Tone.BAD, Mark.UNKNOWN: Tone.BUSY}
+
+
+def diagnose(spec: ClusterSpec, form: str | None, *, environ: Mapping[str, str], output: Stream) -> int:
+    """Print what is found, as a table or as data (`yaml`, `json`); return 1 if anything is wrong."""
+    findings = _examine_cluster(spec, environ) if isinstance(spec, KubernetesSpec) else _examine_here(environ)
+    if form is None:
+        print_lines(describe_findings(findings), output)
+    else:
+        output.write(format_manifest({"checks": [_to_data(finding) for finding in findings]}, form))
+    return EXIT_FAILURE if any(finding.mark is Mark.WRONG for finding in findings) else 0
+
+
+def describe_findings(findings: Sequence[Finding]) -> list[Line]:
+    """Return a table, with the next step below each line that isn't in order."""
+    rows = format_columns([(each.mark, each.subject, each.told) for each in findings])
+    lines = []
+    for finding, row in zip(findings, rows, strict=True):
+        lines.append(Line(row, TONES[finding.mark]))
+        if finding.next_step:
+            lines.append(Line(f"          {finding.next_step}"))
+    wrong = sum(finding.mark is Mark.WRONG for finding in findings)
+    unknown = sum(finding.mark is Mark.UNKNOWN for finding in findings)
+    summary = f"{wrong} wrong" if wrong else "nothing is wrong"
+    if unknown:
+        summary += f", {unknown} can't be seen"
+    return [*lines, Line(""), Line(summary, Tone.BAD if wrong else Tone.GOOD)]
+
+
+def _examine_cluster(spec: KubernetesSpec, environ: Mapping[str, str]) -> list[Finding]:
+    cluster = KubernetesCluster(spec, environ=environ)
+    try:
+        return cluster.session.ask(lambda access: examine(access, spec))
+    except FrayError as error:
+        # No configuration, or credentials that aren't accepted: nothing else can be asked.
+        return [Finding("access", Mark.WRONG, error.message, error.next_step)]
+    finally:
+        cluster.close()
+
+
+def _examine_here(environ: Mapping[str, str]) -> list[Finding]:
+    python = f"{sys.version_info.major}.{sys.version_info.minor} at {sys.executable}"
+    findings = [Finding("Python", Mark.OK, python)]
+    try:
+        state = StateDirectory(Settings.from_env(environ).state_dir)
+        names = state.job_names()
+        existing = next((each for each in (state.root, *state.root.parents) if each.exists()), state.root)
+    except FrayError as error:
+        return [*findings, Finding("state directory", Mark.WRONG, error.message, error.next_step)]
+    if not os.access(existing, os.W_OK | os.X_OK):
+        told = f"{existing} can't be written"
+        step = "Make it writable, or choose another with FRAY_STATE_DIR."
+        return [*findings, Finding("state directory", Mark.WRONG, told, step)]
+    told = f"{state.root}, {len(names)} job{'' if len(names) == 1 else 's'}"
+    return [*findings, Finding("state directory", Mark.OK, told)]
+
+
+def _to_data(finding: Finding) -> dict[str, str]:
+    data = {"subject": finding.subject, "mark": finding.mark.value, "told": finding.told}
+    return data | ({"nextStep": finding.next_step} if finding.next_step else {})

@@ -1,0 +1,194 @@
+"""What an examination of a cluster finds, and how single observations are judged: pure.
+
+Each finding that isn't in order says what to do next. What can't be seen by the account that asks is neither
+right nor wrong.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+from fray.accelerators.node_labels import (
+    GPU_RESOURCE,
+    LABEL_ACCELERATOR_COUNT,
+    LABEL_GPU_ACCELERATOR,
+    LABEL_TPU_ACCELERATOR,
+    LABEL_TPU_TOPOLOGY,
+    TPU_RESOURCE,
+)
+from fray.errors import AccessDeniedError
+from fray.kube.api import Manifest
+from fray.plan.timestamps import CLOCK_SKEW, parse_time
+
+__all__ = [
+    "NEEDED",
+    "Finding",
+    "Mark",
+    "Right",
+    "find_default_image",
+    "find_served_namespaces",
+    "judge_clock",
+    "judge_leases",
+    "judge_nodes",
+    "judge_rights",
+]
+
+
+class Mark(StrEnum):
+    """What is thought of an observation."""
+
+    OK = "ok"
+    WRONG = "wrong"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of an examination: what was looked at, what was seen, and what to do where it isn't right."""
+
+    subject: str
+    mark: Mark
+    told: str
+    next_step: str = ""
+
+
+@dataclass(frozen=True)
+class Right:
+    """A verb on a resource, as in a role; `group` is empty for the core API, `resource` may be `pods/log`."""
+
+    verb: str
+    group: str
+    resource: str
+
+    @property
+    def of(self) -> str:
+        """The resource as a role's reader knows it: `frayjobs.fray.dev`."""
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+NEEDED: Final = (
+    *(
+        Right(verb, "fray.dev", "frayjobs")
+        for verb in ("get", "list", "watch", "create", "update", "patch", "delete")
+    ),
+    Right("create", "", "secrets"),
+    Right("get", "", "configmaps"),
+    Right("list", "", "pods"),
+    Right("watch", "", "pods"),
+    Right("get", "", "pods/log"),
+)
+"""What this version's client and command line do in a namespace."""
+
+LEASE_SLACK: Final = timedelta(seconds=30)
+"""How far the clock of the operator's node may be behind the API server's, with the time of a renewal."""
+
+
+def judge_clock(ours: datetime, servers: datetime) -> Finding:
+    """Judge this machine's clock by the API server's."""
+    ahead = ours - servers
+    if abs(ahead) <= CLOCK_SKEW:
+        # The server tells whole seconds.
+        return Finding("clock", Mark.OK, f"within {max(abs(ahead).total_seconds(), 1):.0f} s of the server's")
+    way = "ahead of" if ahead > timedelta() else "behind"
+    told = f"{abs(ahead).total_seconds():.0f} s {way} the API server's"
+    return Finding("clock", Mark.WRONG, told, "Set this machine's clock: `timedatectl set-ntp true`.")
+
+
+def judge_leases(leases: Sequence[Manifest], *, now: datetime) -> Finding:
+    """Judge whether an operator leads, by the Leases of operators; `now` is the API server's time."""
+    subject = "operator"
+    pods = "kubectl get pods -A -l app.kubernetes.io/name=fray-operator"
+    install = f"Look at `{pods}`, or install Fray's chart."
+    if not leases:
+        return Finding(subject, Mark.WRONG, "no operator has ever held its Lease", install)
+    holding = [lease for lease in leases if (lease.get("spec") or {}).get("holderIdentity")]
+    if not holding:
+        return Finding(subject, Mark.WRONG, "no operator runs: the last one has ended", install)
+    lease = max(holding, key=_renewed)
+    spec, namespace = lease["spec"], lease["metadata"]["namespace"]
+    who = f"{spec['holderIdentity']} in namespace {namespace}"
+    age, duration = now - _renewed(lease), timedelta(seconds=spec.get("leaseDurationSeconds") or 15)
+    if age > duration + LEASE_SLACK:
+        told = f"silent for {age.total_seconds():.0f} s: {who}"
+        step = f"Look at `kubectl logs -n {namespace} {spec['holderIdentity']}`."
+        return Finding(subject, Mark.WRONG, told, step)
+    return Finding(subject, Mark.OK, f"{who} leads, and told so {max(age.total_seconds(), 0):.0f} s ago")
+
+
+def find_served_namespaces(deployments: Iterable[Manifest]) -> tuple[str, ...] | None:
+    """Return the namespaces that operators serve; empty where one serves all, None where nothing tells."""
+    found: list[str] = []
+    for deployment in deployments:
+        served = _variables(deployment).get("FRAY_NAMESPACES", "")
+        if not served:
+            return ()
+        found += [each.strip() for each in served.split(",") if each.strip()]
+    return tuple(found) or None
+
+
+def find_default_image(deployments: Iterable[Manifest]) -> tuple[str | None, str | None]:
+    """Return image and service account of jobs that name none, as the operator's Deployment sets them."""
+    for deployment in deployments:
+        variables = _variables(deployment)
+        return variables.get("FRAY_RUNTIME_IMAGE") or None, variables.get("FRAY_SERVICE_ACCOUNT") or None
+    return None, None
+
+
+def judge_rights(
+    answers: Mapping[Right, bool], *, account: str, namespace: str, server: str
+) -> list[Finding]:
+    """Judge what an account may do: a finding for each resource."""
+    findings = []
+    for resource in dict.fromkeys(right.of for right in answers):
+        subject = f"may use {resource}"
+        verbs = {right.verb: allowed for right, allowed in answers.items() if right.of == resource}
+        missing = [verb for verb, allowed in verbs.items() if not allowed]
+        if not missing:
+            findings.append(Finding(subject, Mark.OK, ", ".join(verbs)))
+            continue
+        denied = AccessDeniedError(account, ", ".join(missing), resource, namespace, server)
+        told = f"{account} may not {', '.join(missing)} in namespace {namespace}"
+        findings.append(Finding(subject, Mark.WRONG, told, denied.next_step))
+    return findings
+
+
+def judge_nodes(nodes: Iterable[Manifest]) -> Finding:
+    """Tell which accelerators the nodes have that are there now. None is no fault: pools may be empty."""
+    kinds = Counter(kind for node in nodes if (kind := _accelerator(node)) is not None)
+    if not kinds:
+        told = "no node has TPUs or GPUs now; node pools that scale from zero show only when they are used"
+        return Finding("accelerators", Mark.OK, told)
+    shown = [f"{kind}: {count} node{'' if count == 1 else 's'}" for kind, count in sorted(kinds.items())]
+    return Finding("accelerators", Mark.OK, "; ".join(shown))
+
+
+def _accelerator(node: Manifest) -> str | None:
+    labels = node["metadata"].get("labels") or {}
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    if (tpu := labels.get(LABEL_TPU_ACCELERATOR)) is not None:
+        chips = allocatable.get(TPU_RESOURCE) or labels.get(LABEL_ACCELERATOR_COUNT) or "?"
+        return f"{tpu} {labels.get(LABEL_TPU_TOPOLOGY, '?')} ({chips} chips)"
+    count = allocatable.get(GPU_RESOURCE, "0")
+    gpu = labels.get(LABEL_GPU_ACCELERATOR)
+    if gpu is None and count == "0":
+        return None
+    return f"{gpu or 'GPUs'} ({count} GPUs)"
+
+
+def _renewed(lease: Manifest) -> datetime:
+    spec = lease["spec"]
+    return parse_time(spec.get("renewTime") or spec.get("acquireTime") or "1970-01-01T00:00:00Z")
+
+
+def _variables(deployment: Manifest) -> dict[str, str]:
+    containers: list[dict[str, Any]] = deployment["spec"]["template"]["spec"]["containers"]
+    return {
+        each["name"]: each.get("value") or ""
+        for container in containers
+        for each in container.get("env") or []
+    }
