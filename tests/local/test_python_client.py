@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import os
+import pickle
+import platform
 import signal
 import subprocess
 import sys
@@ -29,7 +31,13 @@ from fray.cluster import (
 from fray.cluster.cluster_spec import LocalSpec
 from fray.cluster.local.claims import claim_job, remove_expired
 from fray.cluster.local.store import StateDirectory
-from fray.errors import InvalidRequestError, JobNotFoundError, UnsupportedFeatureError
+from fray.errors import (
+    InvalidRequestError,
+    JobFailedError,
+    JobNotFoundError,
+    MachineMismatchError,
+    UnsupportedFeatureError,
+)
 from fray.types import create_environment
 from tests.local.harness import Fray, job_manifest, running_job, wait_for
 
@@ -355,3 +363,50 @@ def test_finished_jobs_go_after_their_time(fray: Fray, cluster: LocalCluster) ->
     with pytest.raises(JobNotFoundError):
         LocalCluster(environ=fray.environ()).poll(done)
     cluster.terminate(living)
+
+
+def test_a_failure_has_the_exit_code_of_its_first_cause(cluster: LocalCluster) -> None:
+    job = shell(cluster, "train", "exit 9")
+    assert cluster.wait(job, timeout=PATIENCE).exit_code == 9
+    with pytest.raises(JobFailedError) as caught:
+        cluster.wait(job, raise_on_failure=True)
+    assert caught.value.exit_code == 9
+
+
+def test_jobs_that_ended_long_ago_are_told_of_by_their_files(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fray.cluster.local_cluster.KEPT_FINISHED", 2)
+    jobs = [shell(cluster, f"train-{number}", f"echo {number}; exit {number}") for number in range(5)]
+    infos = cluster.wait(jobs, timeout=PATIENCE)
+    assert len(cluster._launched) == 2
+    assert [info.exit_code for info in infos] == list(range(5))
+    assert cluster.wait(jobs) == infos == cluster.list_jobs()
+    assert [line.text for job in jobs for line in cluster.logs(job, follow=True)] == list("01234")
+
+
+def test_it_can_be_pickled_for_other_processes_of_the_machine(cluster: LocalCluster) -> None:
+    job = shell(cluster, "train", WAITING)
+    assert first_line(cluster, job) == "ready"
+
+    def end_it() -> str:
+        cluster.terminate(job)
+        return str(cluster.wait(job).status)
+
+    child = cluster.launch(JobRequest("child", Entrypoint.from_callable(end_it)))
+    cluster.wait(child, raise_on_failure=True, timeout=PATIENCE)
+    outcome = cluster.outcome(child)
+    assert outcome is not None
+    assert outcome.result() == "stopped"
+    assert cluster.wait(job, timeout=PATIENCE).status == "stopped"
+
+
+def test_it_means_nothing_to_another_machine(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    pickled = pickle.dumps(cluster)
+    here = platform.node()
+    with pickle.loads(pickled) as again:
+        assert again.list_jobs() == cluster.list_jobs()
+    monkeypatch.setattr(platform, "node", lambda: "elsewhere")
+    with pytest.raises(MachineMismatchError) as caught:
+        pickle.loads(pickled)
+    assert (caught.value.machine, caught.value.here) == (here, "elsewhere")

@@ -29,7 +29,7 @@ from fray.errors import (
 )
 from fray.payload.outcome import Outcome
 from fray.types import JobId, JobInfo, JobRequest, JobStatus, LogLine, MonitoredJob
-from fray.vocabulary import Reason
+from fray.vocabulary import EXIT_FAILURE, Reason
 
 __all__ = ["MONITORED_LINES", "Cluster", "WhenTaken"]
 
@@ -249,4 +249,5 @@ class Cluster(abc.ABC):
 def _failure(info: JobInfo) -> JobError:
     kind = JobStoppedError if info.status is JobStatus.STOPPED else JobFailedError
     reason = info.reason or (Reason.STOP_REQUESTED if kind is JobStoppedError else Reason.NON_ZERO_EXIT)
-    return kind(info.job_id, reason, info.error_message or "nothing tells why")
+    explanation = info.error_message or "nothing tells why"
+    return kind(info.job_id, reason, explanation, info.exit_code or EXIT_FAILURE)

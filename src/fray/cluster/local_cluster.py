@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from fray.cluster.base import Cluster, WhenTaken
 from fray.cluster.cluster_spec import LocalSpec
@@ -33,7 +34,7 @@ from fray.cluster.local.watched_job import JobWatch, StrangersJob
 from fray.cluster.manifest import find_parent
 from fray.cluster.progress import describe_frayjob
 from fray.cluster.resuming import is_resumable
-from fray.errors import JobExistsError, StateDirectoryError
+from fray.errors import JobExistsError, MachineMismatchError, StateDirectoryError
 from fray.payload.outcome import Outcome
 from fray.plan.status import has_succeeded, is_finished
 from fray.runtime.identity import current_identity
@@ -52,12 +53,17 @@ CLOSE_GRACE_SECONDS: Final = 5.0
 """Between SIGTERM and SIGKILL for jobs that live when their program ends."""
 CLOSE_SECONDS: Final = 20.0
 """Killed processes are waited for that long; more than a supervisor needs to clean up."""
+KEPT_FINISHED: Final = 100
+"""Jobs that have ended and are still told of from memory; of those before, the files tell."""
 STRANGERS_PAUSE: Final = 0.25
 """Seconds between two looks at jobs of other processes; those of this one are waited for without any."""
 
 
 class LocalCluster(Cluster):
     """The machine of this process. Jobs launched here end with this process, at the latest by `close`.
+
+    It can be pickled for other processes of the machine: there it is another object, with the variables of
+    that process, which sees the same jobs.
 
     Args:
         config: What the cluster spec says: `LocalSpec(use_isolated_env=True)` gives each job a virtual
@@ -248,6 +254,20 @@ class LocalCluster(Cluster):
     def _tell_finished(self) -> None:
         with self._finished:
             self._finished.notify_all()
+        finished = [job_id for job_id, job in self._own().items() if job.finished]
+        for job_id in finished[:-KEPT_FINISHED]:
+            self._launched.pop(job_id, None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _attach, (self._spec, self._settings.to_env(), platform.node())
+
+
+def _attach(spec: LocalSpec, settings: Mapping[str, str], machine: str) -> LocalCluster:
+    """Return what was pickled; raises `MachineMismatchError` on another machine than that of its jobs."""
+    if machine != platform.node():
+        raise MachineMismatchError(machine, platform.node())
+    environ = {**os.environ, **settings}  # noqa: TID251 - a process's entry
+    return LocalCluster(spec, environ=environ)
 
 
 def _describe(job: FrayJob) -> JobInfo:

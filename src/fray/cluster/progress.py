@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from fray.errors import RequestError
+from fray.plan.exit_code import derive_exit_code
 from fray.plan.gang import GangKind, derive_gang
 from fray.plan.status import find_condition
 from fray.plan.timestamps import parse_time
@@ -54,6 +55,7 @@ def describe_frayjob(manifest: Mapping[str, Any]) -> JobInfo:
         pending_reason=waiting.message if waiting is not None else None,
         parent=JobId(parent.name) if parent is not None else None,
         root=JobId(parent.root or parent.name) if parent is not None else None,
+        exit_code=derive_exit_code(job.status) if ending is not None else None,
     )
 
 

@@ -100,6 +100,7 @@ from fray.errors.request import (
 )
 from fray.errors.surroundings import (
     JobStillRunningError,
+    MachineMismatchError,
     OpenFilesError,
     OutputError,
     PortsExhaustedError,
@@ -174,6 +175,7 @@ __all__ = [
     "JobsFailedError",
     "LeaseLostError",
     "LogsNotFoundError",
+    "MachineMismatchError",
     "MalformedFrameError",
     "MalformedPayloadError",
     "NamespaceNotFoundError",

@@ -150,12 +150,14 @@ class JobLeftBehindError(SurroundingsError):
 
 @dataclass(eq=False)
 class ClusterClosedError(SurroundingsError):
-    """A call was under way on a cluster object that another thread closed."""
+    """A call was under way on a cluster object that another thread closed; `cluster` is its spec."""
+
+    cluster: str
 
     @property
     def message(self) -> str:
         """What happened."""
-        return "the cluster object was closed while a call on it was under way"
+        return f"the cluster object for {self.cluster!r} was closed while a call on it was under way"
 
     @property
     def next_step(self) -> str:

@@ -8,6 +8,7 @@ from fray.errors.base import FrayError
 
 __all__ = [
     "JobStillRunningError",
+    "MachineMismatchError",
     "OpenFilesError",
     "OutputError",
     "PortsExhaustedError",
@@ -56,6 +57,24 @@ class StateDirectoryError(SurroundingsError):
     def next_step(self) -> str:
         """How to use another directory."""
         return "Make it writable, or choose another with FRAY_STATE_DIR."
+
+
+@dataclass(eq=False)
+class MachineMismatchError(SurroundingsError):
+    """A local cluster was sent to another machine than the one whose jobs it has."""
+
+    machine: str
+    here: str
+
+    @property
+    def message(self) -> str:
+        """Whose it is, and where it was opened."""
+        return f"a local cluster of the machine {self.machine!r} can't be used on {self.here!r}"
+
+    @property
+    def next_step(self) -> str:
+        """What to use instead."""
+        return "Don't send it along: current_cluster() is where a job's own jobs can run."
 
 
 @dataclass(eq=False)

@@ -20,7 +20,8 @@ class LogLine:
         rank: The host within the gang, from 0.
         slice_index: Its slice, from 0; the only one of GPU and CPU gangs.
         host: The host within its slice, from 0.
-        text: What it printed, without the newline; bytes that are no UTF-8 are replaced.
+        text: What it printed, without the newline; bytes that are no UTF-8 are replaced. A line of more than
+            1 MiB comes in several.
         at: When it was printed, as far as the backend knows.
         gap: Whether nothing printed this line: it says that, and why, lines of this host are missing here.
     """

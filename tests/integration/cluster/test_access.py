@@ -11,13 +11,14 @@ import pytest
 import yaml
 
 from e2e.cluster.api import Api
+from e2e.cluster.build import CONTROL_PLANE, build
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.kubeconfig import build_kubeconfig, write_kubeconfig
 from e2e.faulty_proxy import Call, Fault, FaultyProxy, Harm
 from fray.cluster.kubernetes import KubernetesCluster
-from fray.errors import AccessDeniedError, ClusterUnreachableError
+from fray.errors import AccessDeniedError, ClusterUnreachableError, FrayNotInstalledError
 from fray.kube.errors import UnauthorizedError
-from fray.types import Entrypoint, JobRequest
+from fray.types import Entrypoint, JobId, JobRequest
 from tests.integration.cluster.conftest import NewCluster
 from tests.integration.cluster.jobs import command
 from tests.integration.controller.hands import eventually
@@ -133,3 +134,18 @@ def test_a_read_is_tried_again_when_the_server_is_busy(
     proxy.rule = rule
     assert proxied.poll(job).job_id == job
     assert faults == []
+
+
+def test_a_cluster_without_fray_is_told(new_cluster: NewCluster) -> None:
+    with ControlPlane(build(CONTROL_PLANE)) as bare:
+        cluster = new_cluster(bare.kubeconfig, namespace="default")
+        for act in (
+            cluster.list_jobs,
+            lambda: cluster.poll(JobId("train")),
+            lambda: cluster.wait(JobId("train")),
+            lambda: cluster.launch(request),
+        ):
+            with pytest.raises(FrayNotInstalledError) as caught:
+                act()
+            assert (caught.value.server, caught.value.resource) == (bare.url, "frayjobs.fray.dev")
+            assert "helm install" in caught.value.next_step

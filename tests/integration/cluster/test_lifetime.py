@@ -17,9 +17,10 @@ from e2e.faulty_proxy import Call, Fault, FaultyProxy
 from fray.cluster import create_cluster
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes import KubernetesCluster
+from fray.errors import ClusterClosedError
 from fray.types import Entrypoint, JobRequest
 from tests.integration.cluster.conftest import NewCluster
-from tests.integration.cluster.jobs import command
+from tests.integration.cluster.jobs import Background, command, finish
 from tests.integration.controller.hands import eventually
 from tests.integration.frayjobs import FrayJobs
 
@@ -116,3 +117,26 @@ def test_ctrl_c_during_a_wait_leaves_no_watch(
     interrupting.join()
     eventually(lambda: proxy.open_watches("frayjobs") == 0)
     assert proxied.poll(job).job_id == job
+
+
+def test_calls_under_way_end_when_it_is_closed(
+    proxied: KubernetesCluster, proxy: FaultyProxy, frayjobs: FrayJobs
+) -> None:
+    job = proxied.launch(command())
+    other = proxied.launch(command())
+    calls = [
+        Background(lambda: proxied.wait(job)),
+        Background(lambda: proxied.wait([job, other], timeout=1000)),
+        Background(lambda: list(proxied.logs(job, follow=True))),
+    ]
+    eventually(lambda: proxy.open_watches("frayjobs") == 3 and proxy.open_watches("pods") == 1)
+    lines = proxied.logs(other, follow=True)
+    proxied.close()
+    for call in calls:
+        with pytest.raises(ClusterClosedError) as caught:
+            call.result()
+        assert caught.value.cluster == str(proxied.spec)
+    assert threads() == []
+    assert proxied.poll(job).job_id == job  # it begins anew
+    finish(frayjobs, other)
+    assert list(lines) == []  # whose reading begins only now

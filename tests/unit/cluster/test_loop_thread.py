@@ -35,7 +35,7 @@ def farewells() -> Farewells:
 
 @pytest.fixture
 def loop(farewells: Farewells) -> Iterator[LoopThread]:
-    thread = LoopThread(NAME, farewells)
+    thread = LoopThread(NAME, farewells, owner="k8s")
     yield thread
     thread.close()
     assert not threads()
@@ -140,7 +140,7 @@ def test_a_call_and_an_end_at_the_same_time_come_in_one_order(farewells: Farewel
     async def answer() -> int:
         return 42
 
-    assert Closed(NAME, farewells).run(answer()) == 42
+    assert Closed(NAME, farewells, owner="k8s").run(answer()) == 42
     closers[0].join(PATIENCE)
     assert not threads()
 

@@ -10,7 +10,8 @@ import pytest
 
 from fray.cluster.kubernetes import logs
 from fray.cluster.kubernetes.access import Access
-from fray.cluster.kubernetes.pod_log import FULL, PodLog
+from fray.cluster.kubernetes.pod_log import FULL, FULL_BYTES, PodLog
+from fray.cluster.long_lines import LONGEST_LINE
 from fray.types import JobId
 from fray.vocabulary import CONTAINER
 
@@ -86,3 +87,57 @@ def test_a_log_that_is_silent_and_does_not_end_is_given_up(monkeypatch: pytest.M
         reading.cancel()
 
     asyncio.run(main())
+
+
+class Pieces(Api):
+    """A server of one log, which sends these pieces and holds on to the stream."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        super().__init__(silent=True)
+        self._pieces = pieces
+        self.sent = 0
+
+    async def stream_log(self, *_: object, **__: object) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            self.sent += len(piece)
+            yield piece
+        await asyncio.Event().wait()
+
+
+STAMP = b"2026-01-31T12:00:00.000000001Z "
+
+
+def read_until_held(pieces: list[bytes]) -> tuple[PodLog, int]:
+    """Read until somebody has to take lines; return the log, and how much of it had come."""
+
+    async def main() -> tuple[PodLog, int]:
+        log, _ = open_log(silent=True)
+        api = Pieces(pieces)
+
+        async def close() -> None:
+            pass
+
+        reading = asyncio.create_task(
+            log.read(Access(cast("Any", api), "https://server", "ml", close), follow=True)
+        )
+        await until_held(log)
+        reading.cancel()
+        return log, api.sent
+
+    return asyncio.run(main())
+
+
+def test_a_line_without_an_end_is_handed_out_in_parts() -> None:
+    """A progress bar may print one line for days."""
+    piece = b"\rstep 1" * 10_000
+    log, sent = read_until_held([STAMP, *[piece] * 100])
+    (line,) = log.take_lines()
+    assert len(line.text) == LONGEST_LINE
+    assert sent < LONGEST_LINE + 2 * len(piece)
+
+
+def test_long_lines_that_nobody_takes_stop_the_reading() -> None:
+    piece = STAMP + b"x" * 50_000 + b"\n"
+    log, sent = read_until_held([piece] * FULL)
+    assert len(log.lines) < FULL // 10
+    assert sent < FULL_BYTES + 2 * len(piece)

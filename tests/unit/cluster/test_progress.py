@@ -175,3 +175,21 @@ def test_fields_that_this_version_does_not_know_are_ignored() -> None:
     manifest["spec"]["novelty"] = 1
     manifest["metadata"]["managedFields"] = []
     assert describe_frayjob(manifest).status is PENDING
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "exit_code", "told_code"),
+    [
+        (ConditionType.SUCCEEDED, Reason.COMPLETED, 0, 0),
+        (ConditionType.FAILED, Reason.NON_ZERO_EXIT, 9, 9),
+        (ConditionType.FAILED, Reason.PENDING_TIMEOUT, None, 124),
+        (ConditionType.FAILED, Reason.NON_ZERO_EXIT, 0, 1),
+        (ConditionType.STOPPED, Reason.STOP_REQUESTED, 143, 143),
+    ],
+)
+def test_an_end_has_the_exit_code_that_a_shell_is_told(
+    kind: ConditionType, reason: Reason, exit_code: int | None, told_code: int
+) -> None:
+    attempt = FIRST.model_copy(update={"reason": reason.value, "exit_code": exit_code, "rank": 0})
+    assert told(ended(kind, reason, "so"), attempt=attempt).exit_code == told_code
+    assert told(Outlook(Stage.STARTING)).exit_code is None

@@ -54,7 +54,7 @@ class KubernetesCluster(Cluster):
         self._spec = spec = KubernetesSpec() if spec is None else spec
         self._environ = os.environ if environ is None else environ  # noqa: TID251 - where it is read
         self._storage: Storage = FsspecStorage() if storage is None else storage
-        self._session = Session(open_access or _opener(spec, self._environ))
+        self._session = Session(open_access or _opener(spec, self._environ), owner=redacted(str(spec)))
         self._numbers: dict[str, int] = {}
         weakref.finalize(self, self._session.close)
 
@@ -140,7 +140,8 @@ class KubernetesCluster(Cluster):
         Raises:
             JobNotFoundError: There is no such job.
             LogsNotFoundError: It has no such rank or attempt.
-            SurroundingsError: The cluster can't be asked.
+            SurroundingsError: The cluster can't be asked; also while iterating, as a `ClusterClosedError`
+                where the object is closed meanwhile.
         """
         reading = self._session.ask(
             lambda access: prepare_reading(access, job_id, follow=follow, rank=rank, attempt=attempt)
@@ -148,12 +149,12 @@ class KubernetesCluster(Cluster):
         return self._iterate(reading)
 
     def _iterate(self, reading: LogReading) -> Iterator[LogLine]:
-        cancel = self._session.start(lambda access: read_logs(access, reading), reading.end)
+        started = self._session.start(lambda access: read_logs(access, reading), reading.end)
         try:
-            while (lines := self._session.wait_for(reading.next_lines())) is not None:
+            while (lines := started.run(reading.next_lines())) is not None:
                 yield from lines
         finally:
-            cancel()
+            started.cancel()
 
     def outcome(self, job_id: JobId) -> Outcome | None:
         """Return what became of a job's callable, from the ConfigMap that its pod left.

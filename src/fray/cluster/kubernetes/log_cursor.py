@@ -13,7 +13,9 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["LogCursor", "TimedLine"]
+from fray.cluster.long_lines import LONGEST_LINE, split_long_line
+
+__all__ = ["LogCursor", "TimedLine", "split_timed_line"]
 
 STAMP = re.compile(
     rb"(?P<second>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?P<fraction>\.\d{1,9})?(?P<zone>Z|[+-]\d\d:\d\d) "
@@ -74,6 +76,15 @@ class LogCursor:
         if self._second is not None and second >= self._second - OVERLAP:
             self._told.setdefault(second, Counter())[key] += 1
         return TimedLine(line[stamp.end() :].decode(errors="replace"), at, missing)
+
+
+def split_timed_line(line: bytes, *, longest: int = LONGEST_LINE) -> list[bytes]:
+    """Return a line as it came in parts that aren't too long, at least one; each has the time of the line."""
+    stamp = STAMP.match(line)
+    begin = 0 if stamp is None else stamp.end()
+    if len(line) - begin <= longest:
+        return [line]
+    return [line[:begin] + part for part in split_long_line(line[begin:], longest=longest)]
 
 
 def _read_time(stamp: re.Match[bytes]) -> tuple[datetime, datetime]:

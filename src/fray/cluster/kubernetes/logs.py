@@ -18,7 +18,7 @@ from fray.cluster.kubernetes.results import describe_place, read_job
 from fray.cluster.kubernetes.retries import persistently
 from fray.cluster.kubernetes.waiting import Roll, look_up, wait_until_finished
 from fray.cluster.kubernetes.watching import Subject, list_subject, watch_until_complete
-from fray.errors import LogsNotFoundError
+from fray.cluster.log_choice import check_log_choice
 from fray.kube.api import Manifest, WatchEvent
 from fray.kube.resources import PODS
 from fray.plan.gang import Gang, GangKind, derive_gang
@@ -31,7 +31,6 @@ __all__ = ["LogReading", "await_end", "prepare_reading", "read_logs"]
 
 MOST_AT_ONCE = 64
 """Logs that are merged by time; of larger gangs the others follow, as these end."""
-NUMBERS_TOLD = 16
 LAST_SECONDS = 60.0
 """How long the log of a job that has ended may be silent and not end: that of a dead node never ends."""
 
@@ -151,12 +150,8 @@ async def prepare_reading(
     Raises `JobNotFoundError`, `LogsNotFoundError` where there is no such rank or attempt, or `ApiError`.
     """
     job = FrayJob.from_manifest(await read_job(access, job_id))
-    hosts = derive_gang(job.spec).hosts
-    if rank is not None and not 0 <= rank < hosts:
-        raise LogsNotFoundError(job_id, f"rank {rank}", tuple(map(str, range(min(hosts, NUMBERS_TOLD)))))
     begun = [each.number for each in job.status.attempts]
-    if attempt is not None and attempt not in begun:
-        raise LogsNotFoundError(job_id, f"logs of attempt {attempt}", tuple(map(str, begun)))
+    check_log_choice(job, rank=rank, attempt=attempt, kept=begun)
     return LogReading(job, follow=follow, rank=rank, attempt=attempt)
 
 

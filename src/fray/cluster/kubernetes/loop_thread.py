@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from fray.errors import ClusterClosedError
 
-__all__ = ["LoopThread"]
+__all__ = ["LoopThread", "Started"]
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class _Call(Generic[T]):
     """A coroutine on its way through the loop; all but `result` and `loop` is for the loop's thread."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
-        self._coroutine = coroutine
+        self.coroutine = coroutine
         self._task: asyncio.Task[T] | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         """Where it is to run; None before it was handed over."""
@@ -67,7 +67,7 @@ class _Call(Generic[T]):
 
     def begin(self) -> None:
         """Start the coroutine."""
-        self._task = asyncio.create_task(self._coroutine)
+        self._task = asyncio.create_task(self.coroutine)
         self._task.add_done_callback(self._end)
 
     def cancel(self) -> None:
@@ -75,7 +75,7 @@ class _Call(Generic[T]):
         if self._task is not None:
             self._task.cancel()
         else:
-            self._coroutine.close()
+            self.coroutine.close()
             self.result.cancel()
 
     def _end(self, task: asyncio.Task[T]) -> None:
@@ -86,16 +86,30 @@ class _Call(Generic[T]):
             self.result.set_result(task.result())
 
 
+@dataclass(frozen=True, eq=False)
+class Started:
+    """A coroutine that was begun by `LoopThread.start`.
+
+    `cancel` cancels it, from any thread. `run` is that of the `LoopThread`, for what has to do with it: on
+    its very loop, so it raises `ClusterClosedError` once that was closed.
+    """
+
+    cancel: Callable[[], None]
+    run: Callable[[Coroutine[Any, Any, Any]], Any]
+
+
 class LoopThread:
     """A loop in a thread. Methods may be called from any thread, and after a fork from the child too.
 
     Args:
         name: Of the thread.
-        farewell: Called on the loop at its end, to close what lives on it.
+        farewell: Called on the loop at its end, to close what lives on it. A loop that begins anew may run
+            meanwhile.
+        owner: What is closed with it, as errors name it.
     """
 
-    def __init__(self, name: str, farewell: Callable[[], Awaitable[None]]) -> None:
-        self._name, self._farewell = name, farewell
+    def __init__(self, name: str, farewell: Callable[[], Awaitable[None]], *, owner: str) -> None:
+        self._name, self._farewell, self._owner = name, farewell, owner
         # Entered again by a thread within it that the garbage collector makes close another object.
         self._lock = threading.RLock()
         self._running: _Running | None = None
@@ -109,37 +123,28 @@ class LoopThread:
         Raises:
             ClusterClosedError: Another thread has closed it.
         """
-        call = _Call(coroutine)
-        try:
-            self._hand_over(call)
-            call.await_answer()
-            return call.result.result()
-        except asyncio.CancelledError:
-            raise ClusterClosedError from None
-        except BaseException:
-            if call.result.done():
-                raise
-            # An interruption, which may come at any point from the first line on.
-            if call.loop is None:
-                coroutine.close()
-                raise
-            with contextlib.suppress(RuntimeError):  # another thread has closed the loop just now
-                call.loop.call_soon_threadsafe(call.cancel)
-                wait([call.result], CLEANUP_SECONDS)
-            raise
-        finally:
-            del call  # it and the traceback of its error would keep each other
+        return self._run(coroutine)
 
-    def start(self, coroutine: Coroutine[Any, Any, Any]) -> Callable[[], None]:
-        """Begin a coroutine on the loop, and return at once what cancels it, from any thread."""
+    def start(
+        self, coroutine: Coroutine[Any, Any, Any], end: Callable[[BaseException | None], None]
+    ) -> Started:
+        """Begin a coroutine on the loop, and return at once.
+
+        `end` is told on the loop how it ended, also where it was cancelled before it began.
+        """
         call = _Call(coroutine)
-        loop = self._hand_over(call)
+
+        def tell(result: Future[Any]) -> None:
+            end(asyncio.CancelledError() if result.cancelled() else result.exception())
+
+        call.result.add_done_callback(tell)
+        running = self._hand_over(call)
 
         def cancel() -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and the coroutine with it
-                loop.call_soon_threadsafe(call.cancel)
+                running.loop.call_soon_threadsafe(call.cancel)
 
-        return cancel
+        return Started(cancel, lambda beside: self._run(beside, running))
 
     def close(self) -> None:
         """End the loop with what runs on it, and wait for that; it begins anew with the next call."""
@@ -155,12 +160,39 @@ class LoopThread:
         if running.thread is not None and running.thread is not threading.current_thread():
             running.thread.join(2 * CLEANUP_SECONDS)
 
-    def _hand_over(self, call: _Call[Any]) -> asyncio.AbstractEventLoop:
+    def _run(self, coroutine: Coroutine[Any, Any, T], running: _Running | None = None) -> T:
+        """As `run`; on one loop alone, where `running` is given."""
+        call = _Call(coroutine)
+        try:
+            self._hand_over(call, running)
+            call.await_answer()
+            return call.result.result()
+        except asyncio.CancelledError:
+            raise ClusterClosedError(self._owner) from None
+        except BaseException:
+            if call.result.done():
+                raise
+            # An interruption, which may come at any point from the first line on.
+            if call.loop is None:
+                coroutine.close()
+                raise
+            with contextlib.suppress(RuntimeError):  # another thread has closed the loop just now
+                call.loop.call_soon_threadsafe(call.cancel)
+                wait([call.result], CLEANUP_SECONDS)
+            raise
+        finally:
+            del call  # it and the traceback of its error would keep each other
+
+    def _hand_over(self, call: _Call[Any], running: _Running | None = None) -> _Running:
         """Let a loop begin a call, before it hears of its end: a later one would never be answered."""
         with self._lock:
-            loop = call.loop = self._ensure().loop
-            loop.call_soon_threadsafe(call.begin)
-            return loop
+            if running is None:
+                running = self._ensure()
+            elif running is not self._running or running.process != os.getpid():
+                raise ClusterClosedError(self._owner)
+            call.loop = running.loop
+            running.loop.call_soon_threadsafe(call.begin)
+            return running
 
     def _ensure(self) -> _Running:
         with self._lock:

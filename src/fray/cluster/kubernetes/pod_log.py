@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from itertools import chain, repeat
 from typing import Any, cast
 
 from fray.cluster.kubernetes.access import Access
-from fray.cluster.kubernetes.log_cursor import LogCursor, TimedLine
+from fray.cluster.kubernetes.log_cursor import LogCursor, TimedLine, split_timed_line
 from fray.cluster.kubernetes.retries import BUSY_PAUSES, persistently
 from fray.kube.errors import (
     NotFoundError,
@@ -30,8 +30,9 @@ from fray.vocabulary import CONTAINER
 
 __all__ = ["PodLog", "has_begun"]
 
-FULL = 2000
-"""Lines that wait before reading pauses."""
+FULL = 500
+FULL_BYTES = 1 << 18
+"""Lines that wait, and their bytes, before reading pauses."""
 LONGEST_PAUSE = 10.0
 WORD_SECONDS = 30.0
 """How long the watch of pods may be behind."""
@@ -76,20 +77,24 @@ class PodLog:
         self._gone, self._seen_ended = asyncio.Event(), False
         self._cursor = LogCursor()
         self._rest = b""
+        self._waiting = 0
         self._drained, self._end = asyncio.Event(), asyncio.Event()
 
     def take_lines(self) -> list[LogLine]:
         """Return the lines that wait, and let reading go on."""
         lines = list(self.lines)
         self.lines.clear()
+        self._waiting = 0
         self._drained.set()
         return lines
 
     def take_first(self) -> LogLine:
         """Return the first line that waits."""
-        if len(self.lines) == 1:
+        line = self.lines.popleft()
+        self._waiting -= len(line.text)
+        if not self.lines:
             self._drained.set()
-        return self.lines.popleft()
+        return line
 
     def note(self, pod: Mapping[str, Any]) -> None:
         """Note how its pod stands."""
@@ -160,8 +165,10 @@ class PodLog:
                 self.pieces += 1
                 *lines, self._rest = (self._rest + piece).split(b"\n")
                 for line in lines:
-                    self._take(line)
-                if len(self.lines) >= FULL:
+                    self._take_parts(split_timed_line(line))
+                *parts, self._rest = split_timed_line(self._rest)
+                self._take_parts(parts)
+                if len(self.lines) >= FULL or self._waiting >= FULL_BYTES:
                     self._drained.clear()
                     self.held = True
                     await self._drained.wait()
@@ -204,6 +211,10 @@ class PodLog:
             self._take(self._rest)
             self._rest = b""
 
+    def _take_parts(self, parts: Sequence[bytes]) -> None:
+        for part in parts:
+            self._take(part)
+
     def _take(self, line: bytes) -> None:
         taken = self._cursor.take(line)
         if taken is None:
@@ -216,4 +227,5 @@ class PodLog:
         rank, slice_index, host = self.place
         at = (self._job_id, self.attempt, rank, slice_index, host)
         self.lines.append(LogLine(*at, line.text, line.at, gap))
+        self._waiting += len(line.text)
         self._tell()

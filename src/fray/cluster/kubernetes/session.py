@@ -11,11 +11,12 @@ import asyncio
 import math
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from fray.cluster.kubernetes.access import Access, OpenAccess
-from fray.cluster.kubernetes.loop_thread import LoopThread
+from fray.cluster.kubernetes.loop_thread import LoopThread, Started
 from fray.cluster.kubernetes.troubles import explain
 from fray.kube.errors import ApiError, UnauthorizedError
 
@@ -31,91 +32,94 @@ _inherited: list[object] = []
 """Connections of the process that this one was forked from: never closed, which both would hear."""
 
 
-class Session:
-    """A connection that is opened when it is needed, and again after `close`."""
+@dataclass(eq=False)
+class _Connections:
+    """Those of one loop: they can be used there only. Each is closed by its last user."""
 
-    def __init__(self, open_access: OpenAccess) -> None:
+    current: Access | None = None
+    uses: Counter[Access] = field(default_factory=Counter)
+
+
+class Session:
+    """A connection that is opened when it is needed, and again after `close`; `owner` is named by errors."""
+
+    def __init__(self, open_access: OpenAccess, *, owner: str) -> None:
         self._open = open_access
-        self._access: Access | None = None
-        self._uses: Counter[Access] = Counter()
+        # By their loops: a call may begin on a new one while the one before is being closed.
+        self._connections: dict[asyncio.AbstractEventLoop, _Connections] = {}
         self._process = os.getpid()
-        self._thread = LoopThread("fray-kubernetes", self._farewell)
+        self._thread = LoopThread("fray-kubernetes", self._farewell, owner=owner)
 
     def ask(self, act: Act[T]) -> T:
         """Return what `act` returns, which is called on the session's loop.
 
-        Raises what it raises, an `ApiError` in the words of `explain`.
+        Raises what it raises, an `ApiError` in the words of `explain`, and `ClusterClosedError` where another
+        thread closes the session meanwhile.
         """
         return self._thread.run(self._ask(act))
 
-    def start(self, act: Act[None], end: Callable[[BaseException | None], None]) -> Callable[[], None]:
-        """Begin to call `act` as `ask` does; return at once what cancels it. `end` is told how it ended."""
-
-        async def run() -> None:
-            try:
-                await self._ask(act)
-            except BaseException as error:  # noqa: BLE001 - `end` hands it on
-                end(error)
-            else:
-                end(None)
-
-        return self._thread.start(run())
-
-    def wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Return what a coroutine returns that runs on the session's loop and asks nothing."""
-        return self._thread.run(coroutine)
+    def start(self, act: Act[None], end: Callable[[BaseException | None], None]) -> Started:
+        """Begin to call `act` as `ask` does, and return at once; `end` is told on the loop how it ended."""
+        return self._thread.start(self._ask(act), end)
 
     def close(self) -> None:
         """Close the connection and end the thread."""
         self._thread.close()
 
     async def _ask(self, act: Act[T]) -> T:
+        connections = self._find_connections()
         time = asyncio.get_running_loop().time
         renewed = -math.inf
         while True:
-            access = await self._ensure()
+            access = await self._ensure(connections)
             try:
-                return await self._use(access, act)
+                return await _use(connections, access, act)
             except UnauthorizedError:
                 if time() - renewed < RENEWED_SECONDS:
                     raise
                 renewed = time()
-                if self._access is access:
-                    self._access = None
-                await self._close_unused(access)
+                if connections.current is access:
+                    connections.current = None
+                await _close_unused(connections, access)
             except ApiError as error:
                 explained = explain(error, server=access.server, namespace=access.namespace)
                 if explained is error:
                     raise
                 raise explained from error
 
-    async def _ensure(self) -> Access:
+    def _find_connections(self) -> _Connections:
         if self._process != os.getpid():
-            _inherited.append((self._access, self._uses))
-            self._process, self._access, self._uses = os.getpid(), None, Counter()
-        if self._access is None:
+            _inherited.append(self._connections)
+            self._process, self._connections = os.getpid(), {}
+        return self._connections.setdefault(asyncio.get_running_loop(), _Connections())
+
+    async def _ensure(self, connections: _Connections) -> Access:
+        if connections.current is None:
             opened = await self._open()
-            if self._access is None:
-                self._access = opened
+            if connections.current is None:
+                connections.current = opened
             else:  # another call was faster
                 await opened.close()
-        return self._access
-
-    async def _use(self, access: Access, act: Act[T]) -> T:
-        self._uses[access] += 1
-        try:
-            return await act(access)
-        finally:
-            self._uses[access] -= 1
-            await self._close_unused(access)
-
-    async def _close_unused(self, access: Access) -> None:
-        """Close what was replaced, once the last call on it has ended."""
-        if access is not self._access and not self._uses[access]:
-            del self._uses[access]
-            await access.close()
+        return connections.current
 
     async def _farewell(self) -> None:
-        access, self._access = self._access, None
+        connections = self._connections.pop(asyncio.get_running_loop(), _Connections())
+        access, connections.current = connections.current, None
         if access is not None:
-            await access.close()
+            await access.close()  # whoever uses it still was cancelled, and had time
+
+
+async def _use(connections: _Connections, access: Access, act: Act[T]) -> T:
+    connections.uses[access] += 1
+    try:
+        return await act(access)
+    finally:
+        connections.uses[access] -= 1
+        await _close_unused(connections, access)
+
+
+async def _close_unused(connections: _Connections, access: Access) -> None:
+    """Close what is no longer current, once the last call on it has ended."""
+    if access is not connections.current and not connections.uses[access]:
+        del connections.uses[access]
+        await access.close()

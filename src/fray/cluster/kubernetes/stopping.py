@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import chain, repeat
+
 from fray.cluster.kubernetes.access import Access
-from fray.cluster.kubernetes.retries import persistently
+from fray.cluster.kubernetes.retries import BUSY_PAUSES, Sleep, persistently
 from fray.kube.api import Manifest
 from fray.kube.errors import ConflictError
 from fray.kube.resources import FRAYJOBS
@@ -14,8 +17,12 @@ from fray.wire.frayjob import FrayJob
 __all__ = ["stop_job"]
 
 
-async def stop_job(access: Access, name: JobId) -> None:
-    """Ask a job to end; nothing is written where it has, or was asked before. Raises `ApiError`."""
+async def stop_job(access: Access, name: JobId, *, sleep: Sleep = asyncio.sleep) -> None:
+    """Ask a job to end; nothing is written where it has, or was asked before. Raises `ApiError`.
+
+    A conflict means that somebody else has just written the job, mostly the operator. There is no limit to
+    how often that may be, only longer pauses.
+    """
 
     async def stop() -> bool:
         manifest = await access.api.get(FRAYJOBS, name, namespace=access.namespace)
@@ -30,5 +37,7 @@ async def stop_job(access: Access, name: JobId) -> None:
         return True
 
     # A write whose answer was lost is seen by the next look.
-    while not await persistently(stop):
-        pass
+    for pause in chain(BUSY_PAUSES, repeat(BUSY_PAUSES[-1])):
+        if await persistently(stop):
+            return
+        await sleep(pause)

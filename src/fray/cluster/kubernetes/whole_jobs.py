@@ -111,14 +111,14 @@ class KubernetesJobs:
         async def watch(access: Access) -> None:
             await wait(access)
 
-        cancel = self.cluster.session.start(watch, news.put)
+        started = self.cluster.session.start(watch, news.put)
         try:
             while (item := news.get()) is not None:
                 if isinstance(item, BaseException):
                     raise item
                 yield item
         finally:
-            cancel()
+            started.cancel()
 
     def wait(self, names: Sequence[str], timeout: float | None) -> list[FrayJob]:
         """Return jobs once all have finished, in the order of their names as given.

@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from fray.cluster.local.logs import AttemptLogReader, LogPiece, Place
 from fray.cluster.local.store import JobFolder
 from fray.cluster.local.watched_job import JobWatch
-from fray.errors import LogsNotFoundError
+from fray.cluster.log_choice import check_log_choice
+from fray.cluster.long_lines import split_long_line
 from fray.plan.gang import Gang, derive_gang
 from fray.types import JobId, LogLine
 from fray.wire.frayjob import FrayJob
 
 __all__ = ["LineReader"]
-
-SHOWN = 16
-"""Ranks and attempts that an error names at most."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +32,7 @@ class LineReader:
 
     def check(self, job: FrayJob) -> None:
         """Raise `LogsNotFoundError` where the job has no such rank, or no such attempt."""
-        hosts = derive_gang(job.spec).hosts
-        if self.rank is not None and not 0 <= self.rank < hosts:
-            known = tuple(map(str, range(min(hosts, SHOWN))))
-            raise LogsNotFoundError(self.job_id, f"rank {self.rank}", known)
-        kept = self._kept(job)
-        if self.attempt is not None and self.attempt not in kept:
-            known = tuple(map(str, kept[-SHOWN:]))
-            raise LogsNotFoundError(self.job_id, f"logs of attempt {self.attempt}", known)
+        check_log_choice(job, rank=self.rank, attempt=self.attempt, kept=self._kept(job))
 
     def read(self, watch: JobWatch, *, follow: bool) -> Iterator[LogLine]:
         """Yield the lines; with `follow` until the job, or the chosen attempt, has ended.
@@ -106,20 +97,28 @@ class _Lines:
         self._job_id = job_id
         self._attempt = attempt
         self._gang = gang
-        self._unfinished: list[bytes] = []
+        self._unfinished = b""
 
     def take(self, piece: LogPiece) -> Iterator[LogLine]:
         *whole, rest = piece.data.split(b"\n")
         for part in whole:
-            yield self._line(piece, part)
-        if rest:
-            self._unfinished.append(rest)
-        if piece.ends and self._unfinished:
-            yield self._line(piece, b"")
+            yield from self._parts(piece, part)
+        if piece.ends:
+            if rest or self._unfinished:
+                yield from self._parts(piece, rest)
+        elif rest:
+            *parts, self._unfinished = split_long_line(self._unfinished + rest)
+            for data in parts:
+                yield self._line(piece, data)
 
-    def _line(self, piece: LogPiece, part: bytes) -> LogLine:
-        data = b"".join((*self._unfinished, part))
-        self._unfinished.clear()
+    def _parts(self, piece: LogPiece, part: bytes) -> Iterator[LogLine]:
+        """Yield a line that ends with `part`, mostly as one."""
+        parts = split_long_line(self._unfinished + part)
+        self._unfinished = b""
+        for data in parts:
+            yield self._line(piece, data)
+
+    def _line(self, piece: LogPiece, data: bytes) -> LogLine:
         slice_index, host = piece.place
         rank = self._gang.rank(slice_index=slice_index, host=host)
         text = data.decode(errors="replace").removesuffix("\r")

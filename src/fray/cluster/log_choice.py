@@ -1,0 +1,24 @@
+"""Whether a job has the rank and the attempt whose lines somebody wants to read: for all backends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fray.errors import LogsNotFoundError
+from fray.plan.gang import derive_gang
+from fray.types import JobId
+from fray.wire.frayjob import FrayJob
+
+__all__ = ["check_log_choice"]
+
+SHOWN = 16
+"""Ranks and attempts that an error names at most: the first ranks, the last attempts."""
+
+
+def check_log_choice(job: FrayJob, *, rank: int | None, attempt: int | None, kept: Sequence[int]) -> None:
+    """Raise `LogsNotFoundError` where a job has no such rank, or no such attempt among those `kept`."""
+    name, hosts = JobId(job.metadata.name), derive_gang(job.spec).hosts
+    if rank is not None and not 0 <= rank < hosts:
+        raise LogsNotFoundError(name, f"rank {rank}", tuple(map(str, range(min(hosts, SHOWN)))))
+    if attempt is not None and attempt not in kept:
+        raise LogsNotFoundError(name, f"logs of attempt {attempt}", tuple(map(str, kept[-SHOWN:])))

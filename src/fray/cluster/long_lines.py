@@ -1,0 +1,35 @@
+"""How lines without an end are cut, so that no program's output fills its reader's memory: for all backends.
+
+A progress bar that only returns its carriage prints one line for days. Where a line is cut depends on its
+bytes alone: who reads it again, in other pieces, finds the same parts.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["LONGEST_LINE", "split_long_line"]
+
+LONGEST_LINE: Final = 1 << 20
+"""Bytes of a line that are handed out as one."""
+
+CONTINUATION_MASK: Final = 0b1100_0000
+CONTINUATION: Final = 0b1000_0000
+"""The upper bits of all bytes of a character in UTF-8 but its first."""
+LONGEST_CHARACTER: Final = 4
+
+
+def split_long_line(line: bytes, *, longest: int = LONGEST_LINE) -> list[bytes]:
+    """Return a line in parts of at most `longest` bytes, at least one; no character of UTF-8 is cut."""
+    parts: list[bytes] = []
+    begin = 0
+    while len(line) - begin > longest:
+        end = begin + longest
+        for _ in range(LONGEST_CHARACTER - 1):
+            if line[end] & CONTINUATION_MASK != CONTINUATION:
+                break
+            end -= 1
+        parts.append(line[begin:end])
+        begin = end
+    parts.append(line[begin:])
+    return parts
