@@ -154,7 +154,6 @@ class Reason(StrEnum):
     # Accepted
     VALID = "Valid"
     WORKERS_NOT_SUPPORTED = "WorkersNotSupported"
-    FEATURE_NOT_SUPPORTED = "FeatureNotSupported"
     POD_TEMPLATE_INVALID = "PodTemplateInvalid"
     # Scheduled, Running
     ALL_HOSTS_PLACED = "AllHostsPlaced"
@@ -187,6 +186,8 @@ class Reason(StrEnum):
     OUT_OF_MEMORY = "OutOfMemory"
     EVICTED = "Evicted"
     START_FAILED = "StartFailed"
+    WORKSPACE_INVALID = "WorkspaceInvalid"
+    PACKAGES_NOT_INSTALLED = "PackagesNotInstalled"
     PAYLOAD_MISSING = "PayloadMissing"
     PAYLOAD_INVALID = "PayloadInvalid"
     IMAGE_MISMATCH = "ImageMismatch"
@@ -217,9 +218,12 @@ class VerdictKind(StrEnum):
 
 EXIT_FAILURE: Final = 1
 EXIT_USAGE: Final = 2
-EXIT_PAYLOAD_MISSING: Final = 114
-"""114 to 118: the job's callable never ran. Shells, timeout(1), sysexits.h (64-78), xargs(1) (123-127) and
+EXIT_WORKSPACE: Final = 112
+"""112 to 118: the job's entrypoint never ran. Shells, timeout(1), sysexits.h (64-78), xargs(1) (123-127) and
 test runners use none of these; a program that does is told apart by its termination message."""
+EXIT_PACKAGES: Final = 113
+EXIT_PAYLOAD_MISSING: Final = 114
+"""114 to 118: its callable couldn't be read."""
 EXIT_PAYLOAD_CHANGED: Final = 115
 EXIT_PAYLOAD_PYTHON: Final = 116
 """The image has another minor version of Python than the one that pickled the callable."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fray.errors import PayloadMissingError
 
-__all__ = ["CHUNK_SIZE", "SecretPart", "join_parts", "split_payload"]
+__all__ = ["CHUNK_SIZE", "KEY_PREFIX", "SecretPart", "join_parts", "split_payload"]
 
 CHUNK_SIZE = 1_000_000
 """Bytes in a Secret, which may hold a MiB, keys included:

@@ -21,16 +21,6 @@ def derive_unsupported(spec: FrayJobSpec) -> Waiting | None:
     if spec.workers is not None and spec.workers.replicas > 0:
         message = "worker pods don't exist yet: set spec.workers.replicas to 0"
         return Waiting(Reason.WORKERS_NOT_SUPPORTED, message)
-    environment = spec.environment
-    fields = {
-        "pipPackages": environment.pip_packages,
-        "extras": environment.extras,
-        "workspace": environment.workspace,
-    }
-    asked = [f"spec.environment.{name}" for name, value in fields.items() if value]
-    if asked:
-        message = f"{', '.join(asked)} can't be installed yet: put packages and code into the image"
-        return Waiting(Reason.FEATURE_NOT_SUPPORTED, message)
     problems = [str(problem) for problem in find_overlay_problems(spec.pod_template or {})]
     if problems:
         more = [f"and {len(problems) - MOST_PROBLEMS} more"] if len(problems) > MOST_PROBLEMS else []

@@ -11,15 +11,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from fray.accelerators import GPU_RESOURCE, TPU_RESOURCE
+from fray.plan.command import (
+    CACHE_MOUNT,
+    PAYLOAD_MOUNT,
+    WORKSPACE_ARCHIVE_MOUNT,
+    WORKSPACE_MOUNT,
+    build_command,
+    explain_preparation,
+)
 from fray.plan.environment import PROTECTED_PREFIX, EnvEntry
-from fray.plan.expansion import escape_text
 from fray.plan.facts import Fact
 from fray.plan.gang import Gang, GangKind
 from fray.plan.injection import (
     INJECTOR,
     RUNTIME_MOUNT,
     build_injector,
-    build_start,
     needs_runtime,
     size_injector,
 )
@@ -31,11 +37,8 @@ from fray.vocabulary import ANNOTATION_SAFE_TO_EVICT, CONTAINER
 from fray.wire.frayjob import FrayJob
 from fray.wire.quantities import parse_quantity
 
-__all__ = ["CACHE_MOUNT", "PAYLOAD_MOUNT", "WORKSPACE_MOUNT", "PodTemplate", "build_pod_template"]
+__all__ = ["PodTemplate", "build_pod_template"]
 
-PAYLOAD_MOUNT = "/var/run/fray/payload"
-WORKSPACE_MOUNT = "/var/run/fray/workspace"
-CACHE_MOUNT = "/var/cache/fray"
 READABLE = 0o444
 """Mode of mounted Secrets: the kubelet makes them root's, and an image's user may be any other."""
 SPOT_GRACE_SECONDS = 15
@@ -77,10 +80,11 @@ def build_pod_template(
         volumes.append(volume)
         mounts.append({"name": volume["name"], "mountPath": RUNTIME_MOUNT, "readOnly": True})
         facts.append(fact)
+        facts += explain_preparation(job.spec.environment)
     container: dict[str, Any] = {
         "name": CONTAINER,
         "image": job.spec.environment.image or settings.image,
-        "command": _command(job, injected=bool(injectors)),
+        "command": build_command(job, injected=bool(injectors)),
         "env": env,
         "resources": resources,
         "volumeMounts": mounts,
@@ -191,24 +195,6 @@ def _protected_notice(where: str, name: str) -> str:
     return f"{where} sets {name}, which Fray keeps for itself: it is ignored"
 
 
-def _command(job: FrayJob, *, injected: bool) -> list[str]:
-    entrypoint = job.spec.entrypoint
-    if entrypoint.command is not None:
-        command = list(entrypoint.command)
-    else:
-        assert entrypoint.callable is not None
-        expected = ["--sha256", entrypoint.callable.sha256, "--python", entrypoint.callable.python]
-        place = escape_text(entrypoint.callable.url or PAYLOAD_MOUNT)
-        runner = build_start("call", []) if injected else ["python3", "-m", "fray.runtime.callable_runner"]
-        command = [*runner, place, *expected]
-    if not job.spec.environment.setup:
-        return command
-    # The kubelet would take $$ and $(...) of a shell for its own.
-    setup = [escape_text(line) for line in job.spec.environment.setup]
-    script = "\n".join(["set -e", *setup, 'exec "$@"'])
-    return ["/bin/sh", "-c", script, "setup", *command]
-
-
 def _env(job: FrayJob, environment: Sequence[EnvEntry]) -> tuple[list[dict[str, Any]], list[str]]:
     """Return Fray's variables, then the user's, and notices about those that are protected.
 
@@ -276,19 +262,19 @@ def _volumes(job: FrayJob) -> tuple[list[dict[str, Any]], list[dict[str, Any]], 
     payload = job.spec.entrypoint.callable
     if payload is not None and payload.secret_name is not None:
         names = [payload.secret_name, *payload.more_secrets]
-        volumes.append({"name": "payload", **_payload_source(names)})
+        volumes.append({"name": "payload", **_secret_source(names)})
         mounts.append({"name": "payload", "mountPath": PAYLOAD_MOUNT, "readOnly": True})
-        told = f"Secret {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-        facts.append(Fact(f"mount {PAYLOAD_MOUNT}", told, "holds the pickled callable"))
+        facts.append(Fact(f"mount {PAYLOAD_MOUNT}", _told(names), "holds the pickled callable"))
     workspace = job.spec.environment.workspace
+    if workspace is not None:
+        volumes.append({"name": "workspace", "emptyDir": {}})
+        mounts.append({"name": "workspace", "mountPath": WORKSPACE_MOUNT})
+        facts.append(Fact(f"mount {WORKSPACE_MOUNT}", "a new volume", "the user's code is unpacked there"))
     if workspace is not None and workspace.secret_name is not None:
-        volumes.append(
-            {"name": "workspace", "secret": {"secretName": workspace.secret_name, "defaultMode": READABLE}}
-        )
-        mounts.append({"name": "workspace", "mountPath": WORKSPACE_MOUNT, "readOnly": True})
-        facts.append(
-            Fact(f"mount {WORKSPACE_MOUNT}", f"Secret {workspace.secret_name}", "holds the user's code")
-        )
+        names = [workspace.secret_name, *workspace.more_secrets]
+        volumes.append({"name": "workspace-archive", **_secret_source(names)})
+        mounts.append({"name": "workspace-archive", "mountPath": WORKSPACE_ARCHIVE_MOUNT, "readOnly": True})
+        facts.append(Fact(f"mount {WORKSPACE_ARCHIVE_MOUNT}", _told(names), "holds the user's code"))
     if job.spec.environment.cache_volume is not None:
         claim = job.spec.environment.cache_volume
         volumes.append({"name": "cache", "persistentVolumeClaim": {"claimName": claim}})
@@ -299,7 +285,11 @@ def _volumes(job: FrayJob) -> tuple[list[dict[str, Any]], list[dict[str, Any]], 
     return volumes, mounts, facts
 
 
-def _payload_source(names: Sequence[str]) -> dict[str, Any]:
+def _told(names: Sequence[str]) -> str:
+    return f"Secret {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+
+
+def _secret_source(names: Sequence[str]) -> dict[str, Any]:
     """Return the part of a volume that says which Secrets it holds; the pod waits until all are there."""
     if len(names) == 1:
         return {"secret": {"secretName": names[0], "defaultMode": READABLE}}

@@ -23,12 +23,14 @@ from fray.plan.observation import (
 )
 from fray.plan.timestamps import CLOCK_SKEW
 from fray.vocabulary import (
+    EXIT_PACKAGES,
     EXIT_PAYLOAD_CHANGED,
     EXIT_PAYLOAD_CODE,
     EXIT_PAYLOAD_MISSING,
     EXIT_PAYLOAD_PYTHON,
     EXIT_PAYLOAD_UNREADABLE,
     EXIT_SIGNAL_BASE,
+    EXIT_WORKSPACE,
     Reason,
     VerdictKind,
 )
@@ -59,12 +61,15 @@ FOR_GOOD = frozenset({Reason.PAYLOAD_INVALID, Reason.IMAGE_MISMATCH})
 OWN_DOING = frozenset({Reason.OUT_OF_MEMORY, Reason.EVICTED, *FOR_GOOD})
 """Ends by what the host used or was given: when they came first, no disruption of its peers excuses them."""
 NEVER_RAN_REASONS = {
+    EXIT_WORKSPACE: Reason.WORKSPACE_INVALID,
+    EXIT_PACKAGES: Reason.PACKAGES_NOT_INSTALLED,
     EXIT_PAYLOAD_MISSING: Reason.PAYLOAD_MISSING,
     EXIT_PAYLOAD_CHANGED: Reason.PAYLOAD_INVALID,
     EXIT_PAYLOAD_UNREADABLE: Reason.PAYLOAD_INVALID,
     EXIT_PAYLOAD_PYTHON: Reason.IMAGE_MISMATCH,
     EXIT_PAYLOAD_CODE: Reason.IMAGE_MISMATCH,
 }
+UNPREPARED = {EXIT_WORKSPACE: "got no workspace", EXIT_PACKAGES: "couldn't install its packages"}
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -186,7 +191,8 @@ def _describe(host: HostObservation) -> tuple[Reason, str]:
         told = "ran longer than activeDeadlineSeconds of its podTemplate allows, and was ended"
         return Reason.DEADLINE_EXCEEDED, f"{who} {told}"
     if host.reason == NEVER_RAN and code in NEVER_RAN_REASONS:
-        return NEVER_RAN_REASONS[code], f"{who} never ran the callable (exit code {code})"
+        what = UNPREPARED.get(code, "never ran the callable")
+        return NEVER_RAN_REASONS[code], f"{who} {what} (exit code {code})"
     if host.reason == OOM_KILLED:
         return Reason.OUT_OF_MEMORY, f"{who} ran out of memory (exit code {code})"
     if code is not None and EXIT_SIGNAL_BASE < code <= EXIT_SIGNAL_BASE + LAST_SIGNAL:

@@ -1,6 +1,7 @@
 """What images that may lack Fray run first: finds Fray's runtime, and hands over to it.
 
     python3 /var/run/fray/runtime/fray/runtime/start.py call PLACE --sha256 DIGEST --python 3.11
+    python3 /var/run/fray/runtime/fray/runtime/start.py prepare --package numpy -- train
 
 Run as a file, from the copy of Fray that the pod's init container has brought. That copy is the last resort:
 an image's own Fray is used for callables, since it can also ask the cluster for more jobs. Any Python from
@@ -23,15 +24,19 @@ LOG = "/dev/termination-log"
 
 
 def main(arguments: list[str], log: str = LOG) -> int:
-    """Run what the first argument names, with the others; return its exit code."""
+    """Run what the first argument names, `call` or `prepare`, with the others; return its exit code."""
     if sys.version_info[:2] < OLDEST:
         return _refuse(Path(log))
     # Not resolved: where packages are links, they are to be found by their own names.
     folder = Path(__file__).absolute().parent
     _forget_script(folder)
-    _, *rest = arguments
-    _find_fray(str(folder.parents[1]))
-    from fray.runtime.callable_runner import main as call  # noqa: PLC0415 - where it is, is known only now
+    task, *rest = arguments
+    _find_fray(str(folder.parents[1]), own=task == "prepare")
+    if task == "prepare":
+        from fray.runtime.preparation import main as prepare  # noqa: PLC0415 - where it is, is known only now
+
+        return prepare(rest)
+    from fray.runtime.callable_runner import main as call  # noqa: PLC0415 - as above
 
     return call(rest)
 
@@ -42,12 +47,12 @@ def _forget_script(folder: Path) -> None:
         sys.path[0] = str(Path.cwd())
 
 
-def _find_fray(packages: str) -> None:
-    """Put the copy of Fray on the path: last, or first if the image has another of that name."""
+def _find_fray(packages: str, *, own: bool) -> None:
+    """Put the copy of Fray on the path: last, or first if the image's isn't wanted or is another one."""
     sys.path.append(packages)
     spec = importlib.util.find_spec("fray")
     places = (spec.submodule_search_locations if spec is not None else None) or []
-    if not any(Path(place, "runtime", "callable_runner.py").is_file() for place in places):
+    if own or not any(Path(place, "runtime", "callable_runner.py").is_file() for place in places):
         sys.path.remove(packages)
         sys.path.insert(0, packages)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fray.termination import Ending, TerminationMessage
 from tests.integration.controller.hands import Hands, condition, eventually
 
 pytestmark = pytest.mark.usefixtures("operator")
@@ -242,16 +243,21 @@ def test_a_pod_template_of_the_wrong_shape_is_refused_with_its_field(hands: Hand
     assert hands.list(hands.jobsets) == []
 
 
-def test_what_is_not_built_yet_is_refused_with_its_field(hands: Hands) -> None:
-    hands.submit("train", environment={"pipPackages": ["numpy"], "extras": ["tpu"]})
-    refused = hands.await_condition("train", "Accepted", status="False", reason="FeatureNotSupported")
-    assert refused["message"] == (
-        "spec.environment.pipPackages, spec.environment.extras can't be installed yet: "
-        "put packages and code into the image"
-    )
-    hands.edit("train", stopped=True)
-    hands.await_phase("train", "Stopped")
-    assert hands.list(hands.jobsets) == []
+def test_packages_are_installed_by_the_container_with_what_the_operators_image_brings(hands: Hands) -> None:
+    workspace = {"secretName": "code", "moreSecrets": ["code-1"], "sha256": "0" * 64}
+    hands.submit("train", environment={"pipPackages": ["numpy"], "extras": ["tpu"], "workspace": workspace})
+    jobset = hands.await_jobset("train-a1")
+    spec = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    (injector,) = spec["initContainers"]
+    assert injector["image"] == "fray-operator:0.1.0"
+    (pod,) = hands.run_all(jobset)
+    told = TerminationMessage(Ending.NEVER_RAN, "PackagesNotInstalledError", "numpy can't be installed: no")
+    hands.exit(pod, 113, message=told.to_json())
+    hands.await_phase("train", "Failed")
+    (attempt,) = hands.job("train")["status"]["attempts"]
+    assert (attempt["reason"], attempt["verdict"]) == ("PackagesNotInstalled", "Failure")
+    assert "couldn't install its packages (exit code 113)" in attempt["message"]
+    assert "numpy can't be installed: no" in attempt["message"]
 
 
 def test_a_jobset_that_somebody_deleted_is_made_again(hands: Hands) -> None:

@@ -269,7 +269,7 @@ OUTLOOKS = st.sampled_from(
         Outlook(Stage.ENDING),
         Outlook(Stage.BACKING_OFF, until=UNTIL),
         Outlook(Stage.SUSPENDED),
-        Outlook(Stage.UNSUPPORTED, unsupported=Waiting(Reason.FEATURE_NOT_SUPPORTED, "no")),
+        Outlook(Stage.UNSUPPORTED, unsupported=Waiting(Reason.WORKERS_NOT_SUPPORTED, "no")),
         Outlook(Stage.FINISHED, ending=ENDING),
     ]
 )

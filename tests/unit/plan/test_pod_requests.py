@@ -89,13 +89,49 @@ def test_secrets_are_mounted_readable_for_whatever_user_the_image_has() -> None:
     }
     mounts = {mount["name"]: mount for mount in spec["containers"][0]["volumeMounts"]}
     assert mounts["payload"]["readOnly"]
-    assert mounts["workspace"]["readOnly"]
+    assert mounts["workspace-archive"]["readOnly"]
+    assert "readOnly" not in mounts["workspace"]
+
+
+def test_a_workspace_of_several_secrets_is_mounted_as_one_folder() -> None:
+    workspace = {"secretName": "code", "moreSecrets": ["code-1"], "sha256": "cd" * 32}
+    spec = pod_template(plan_with(environment={"workspace": workspace}).jobset)["spec"]
+    (volume,) = (volume for volume in spec["volumes"] if volume["name"] == "workspace-archive")
+    sources = [source["secret"]["name"] for source in volume["projected"]["sources"]]
+    assert (sources, volume["projected"]["defaultMode"]) == (["code", "code-1"], 0o444)
 
 
 def test_a_workspace_in_object_storage_is_not_mounted() -> None:
-    workspace = {"url": "gs://bucket/code.tar", "sha256": "cd" * 32}
-    spec = pod_template(plan_with(environment={"workspace": workspace}).jobset)["spec"]
-    assert [volume["name"] for volume in spec["volumes"]] == ["shm", "fray-runtime"]
+    workspace = {"url": "gs://bucket/$(x)", "sha256": "cd" * 32}
+    jobset = plan_with(environment={"workspace": workspace}).jobset
+    names = [volume["name"] for volume in pod_template(jobset)["spec"]["volumes"]]
+    assert names == ["shm", "workspace", "fray-runtime"]
+    assert "--workspace=gs://bucket/$$(x)" in main_container(jobset)["command"]
+
+
+def test_code_comes_first_then_packages_then_setup_then_the_entrypoint() -> None:
+    environment = {
+        "workspace": {"secretName": "code", "sha256": "cd" * 32},
+        "pipPackages": ["a", "-r more.txt", "b[${TOKEN}]$(c)"],
+        "extras": ["tpu"],
+        "setup": ["one"],
+        "cacheVolume": "cache",
+    }
+    command = main_container(plan_with(environment=environment).jobset)["command"]
+    assert command[:3] == ["python3", f"{RUNTIME_MOUNT}/fray/runtime/start.py", "prepare"]
+    end = command.index("--")
+    assert command[3:end] == [
+        "--workspace=/var/run/fray/workspace-archive",
+        f"--sha256={'cd' * 32}",
+        "--into=/var/run/fray/workspace",
+        "--package=a",
+        "--package=-r more.txt",
+        "--package=b[${TOKEN}]$$(c)",
+        "--extra=tpu",
+        "--cache=/var/cache/fray",
+    ]
+    setup = 'set -e\none\nexec "$@"'
+    assert command[end + 1 :] == ["/bin/sh", "-c", setup, "setup", "python", "-m", "train"]
 
 
 def test_a_command_runs_as_it_was_written() -> None:

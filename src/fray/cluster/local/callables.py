@@ -17,7 +17,7 @@ from fray.errors import OutcomeUnreadableError, UnpicklableExceptionError
 from fray.payload.callables import Payload
 from fray.payload.chunks import split_payload
 from fray.payload.outcome import Outcome, decode_outcome
-from fray.plan.pod import PAYLOAD_MOUNT
+from fray.plan.command import PAYLOAD_MOUNT
 from fray.termination import Ending, TerminationMessage
 from fray.types import JobStatus
 from fray.wire.frayjob import FrayJob

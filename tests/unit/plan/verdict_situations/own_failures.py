@@ -6,11 +6,13 @@ from typing import Any
 
 from fray.errors import (
     FrayError,
+    PackagesNotInstalledError,
     PayloadChangedError,
     PayloadCodeError,
     PayloadMissingError,
     PayloadPythonError,
     PayloadUnreadableError,
+    WorkspaceChangedError,
 )
 from fray.termination import Ending, TerminationMessage
 from fray.vocabulary import Reason, VerdictKind
@@ -67,10 +69,12 @@ def refusal(error: FrayError) -> str:
     return TerminationMessage(Ending.NEVER_RAN, type(error).__name__, str(error)).to_json()
 
 
-def never_ran(number: int, reason: Reason, error: FrayError) -> Situation:
-    """Return a lone host whose callable never ran."""
+def never_ran(
+    number: int, reason: Reason, error: FrayError, told: str = "never ran the callable"
+) -> Situation:
+    """Return a lone host whose entrypoint never ran."""
     state = exited(number, message=refusal(error))
-    says = (f"{WHO} never ran the callable (exit code {number})", type(error).__name__, error.next_step)
+    says = (f"{WHO} {told} (exit code {number})", type(error).__name__, error.next_step)
     name = f"the callable never ran: {type(error).__name__}"
     return failed(name, RUNNER, reason, pod(0, "Failed", state), says=says, code=number)
 
@@ -88,6 +92,14 @@ EXITS = (
         shape=PAIR,
     ),
     code(1, "exited with code 1", Reason.NON_ZERO_EXIT, log="Traceback\nValueError: shape\n"),
+    never_ran(112, Reason.WORKSPACE_INVALID, WorkspaceChangedError("ab12", "00ff", 4096), "got no workspace"),
+    never_ran(
+        113,
+        Reason.PACKAGES_NOT_INSTALLED,
+        PackagesNotInstalledError(("optax==99",), "not found"),
+        "couldn't install its packages",
+    ),
+    code(112, "exited with code 112", Reason.NON_ZERO_EXIT, name="a program's own exit code 112"),
     never_ran(114, Reason.PAYLOAD_MISSING, PayloadMissingError("/run/fray/payload", "part-00 isn't there")),
     never_ran(115, Reason.PAYLOAD_INVALID, PayloadChangedError("ab12", "00ff", 4096)),
     never_ran(116, Reason.IMAGE_MISMATCH, PayloadPythonError("3.11", "3.13")),
