@@ -83,7 +83,11 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             "finished": lambda: measure_restart(cluster, options.finished, finished=True),
         }
         wanted = [part for part in PARTS if not options.parts or part in options.parts]
-        report = {part: parts[part]() for part in wanted}
+        report = {}
+        for part in wanted:
+            report[part] = parts[part]()
+            # What was measured is told even if a later part can't be.
+            _say(json.dumps({part: report[part]}))
         return {"fake_nodes": len(hosts), "processors": os.cpu_count(), **report}
     finally:
         provider.set_fake_nodes(tpu_pools=0, cpu_nodes=0, progress=_say)

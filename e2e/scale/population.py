@@ -5,7 +5,9 @@ What a copy is made of is said in `copies`; here it is written, by several conne
 
 from __future__ import annotations
 
+import http.client
 import itertools
+from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -21,7 +23,8 @@ from fray.vocabulary import API_VERSION, FRAYJOB_PLURAL, JOBSET_API_VERSION
 __all__ = ["empty", "populate"]
 
 CLIENTS = 6
-PAGE = 500
+PAGE = 100
+"""Objects that one request deletes: it has the API server delete them one by one."""
 EMPTY_SECONDS = 600.0
 
 
@@ -46,15 +49,26 @@ def populate(api: Api, original: Original, names: Sequence[str], *, nodes: Seque
 
 
 def empty(api: Api, collection: str) -> None:
-    """Delete all objects of a collection, and return once none is left. Raises ApiError, NotReadyError."""
+    """Delete all objects of a collection, and return once none is left.
+
+    A request that is not answered is sent again: the server may be busy with what went before.
+
+    Raises:
+        ApiError: The server refuses.
+        NotReadyError: Some are left after ten minutes; it tells the last answer that was lost.
+    """
     options = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
 
     def is_empty() -> bool:
-        # In parts: a request may take a minute at most, and thousands of deletions take longer.
-        _require(api.request("DELETE", collection, options, query={"limit": str(PAGE)}))
-        return not _require(api.get(collection, limit="1")).body["items"]
+        try:
+            _require(api.request("DELETE", collection, options, query={"limit": str(PAGE)}))
+            return not _require(api.get(collection, limit="1")).body["items"]
+        except (OSError, http.client.HTTPException) as lost:
+            last.append(lost)
+            return False
 
-    await_condition(f"{collection} is empty", is_empty, timeout=EMPTY_SECONDS)
+    last: deque[Exception] = deque(maxlen=1)
+    await_condition(f"{collection} is empty", is_empty, timeout=EMPTY_SECONDS, details=lambda: repr([*last]))
 
 
 def _write(api: Api, original: Original, name: str, *, node: str) -> None:

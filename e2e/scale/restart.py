@@ -8,6 +8,7 @@ killed, and its successor measured from that moment.
 from __future__ import annotations
 
 import http.client
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -63,6 +64,7 @@ def measure_restart(cluster: Cluster, count: int, *, finished: bool) -> dict[str
                 begun = _kill(pod)
                 second = _measure_start(cluster, pod, live, begun=begun)
                 second["server_writes"] = dict(observe_server_writes(cluster.api) - before)
+                cluster.say(f"restarted: {json.dumps(second)}")
             finally:
                 cluster.say("removing the jobs")
                 for resource in (FRAYJOBS, JOBSETS):
