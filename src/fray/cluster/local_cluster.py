@@ -100,24 +100,28 @@ class LocalCluster(Cluster):
             StateDirectoryError: The state directory can't be written.
             OpenFilesError: The gang is too large for the limit of open files.
         """
-        if when_taken == "rename":
-            return self._launch(request)
+        parent = self._find_parent()
+        if when_taken == "rename" or (when_taken == "resume" and parent is None):
+            return self._launch(request, parent)
         with self._state.launching():
-            living = self._find_living(request.name, resumed=when_taken == "resume")
+            if when_taken == "resume":
+                living = self._find_child(request.name, parent)
+            else:
+                living = self._find_living(request.name)
             if living is None:
-                return self._launch(request)
+                return self._launch(request, parent)
         if when_taken == "refuse":
             raise JobExistsError(request.name)
         self._resumed.add(living)
         return living
 
-    def _launch(self, request: JobRequest) -> JobId:
+    def _launch(self, request: JobRequest, parent: Parent | None) -> JobId:
         prepared = prepare_request(
             request,
             self._spec,
             self._settings,
             self._variables,
-            parent=self._find_parent(),
+            parent=parent,
             enter=partial(set_current_cluster, self),
         )
         if not self._loop.belongs_here:
@@ -232,12 +236,11 @@ class LocalCluster(Cluster):
         launched = self._own().get(job_id)
         return StrangersJob(self._state, job_id) if launched is None else LaunchedJobWatch(launched)
 
-    def _find_living(self, name: str, *, resumed: bool) -> JobId | None:
-        if not resumed:
-            infos = self.list_jobs()
-            living = (info for info in infos if info.name == name and not JobStatus.finished(info.status))
-            return next((info.job_id for info in living), None)
-        parent = self._find_parent()
+    def _find_living(self, name: str) -> JobId | None:
+        infos = self.list_jobs()
+        return next((i.job_id for i in infos if i.name == name and not JobStatus.finished(i.status)), None)
+
+    def _find_child(self, name: str, parent: Parent | None) -> JobId | None:
         mine = {*self._own(), *self._resumed}
         children = (job for job in list_jobs(self._state) if is_resumable(job, name, parent))
         return next((JobId(job.metadata.name) for job in children if job.metadata.name not in mine), None)

@@ -72,6 +72,11 @@ class Launchable(Protocol):
         """A word of this launch alone, hexadecimal, which the FrayJob tells in an annotation."""
         ...
 
+    @property
+    def parent(self) -> Parent | None:
+        """The job that launches it; None outside of jobs."""
+        ...
+
     def build(self, name: str) -> JobManifest:
         """Return the FrayJob under a name; raises `RequestError`."""
         ...
@@ -159,6 +164,8 @@ async def launch_job(
         ApiError: Anything else that the server or the way to it did; nothing is left.
     """
     name = launch.name
+    if when_taken == "resume" and launch.parent is None:
+        when_taken = "rename"
     number = numbers.get(name, 1) if when_taken in ("rename", "resume") else 1
     step = 1
     while True:
@@ -173,7 +180,7 @@ async def launch_job(
                 raise JobExistsError(built.name)
             if when_taken == "adopt":
                 return JobId(built.name)
-            if is_resumable(living, name, FrayJob.from_manifest(built.manifest).spec.parent):
+            if is_resumable(living, name, launch.parent):
                 numbers[name] = max(number + 1, numbers.get(name, 1))
                 return JobId(built.name)
         number += step

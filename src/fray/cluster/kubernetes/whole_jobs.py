@@ -162,6 +162,10 @@ class _ManifestLaunch:
         name: str = self.manifest["metadata"]["name"]
         return name
 
+    @property
+    def parent(self) -> Parent | None:
+        return FrayJob.from_manifest(self.manifest).spec.parent
+
     def build(self, name: str) -> JobManifest:
         metadata = self.manifest["metadata"]
         annotations = {**(metadata.get("annotations") or {}), ANNOTATION_LAUNCH: self.word}
