@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from fray.cluster import *  # noqa: F403
     from fray.errors import *  # noqa: F403
     from fray.job import *  # noqa: F403
+    from fray.job.ray import RayContext as RayContext
     from fray.job_context import ExecutionContext as ExecutionContext
+    from fray.legacy.runtime_env import *  # noqa: F403
     from fray.runtime.identity import Identity as Identity
     from fray.runtime.identity import IdentityError as IdentityError
     from fray.runtime.identity import current_identity as current_identity

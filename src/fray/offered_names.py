@@ -24,6 +24,7 @@ HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "fray.cluster.current": ("create_cluster", "current_cluster", "set_current_cluster"),
         "fray.cluster.kubernetes": ("KubernetesCluster",),
         "fray.cluster.local_cluster": ("LocalCluster", "LocalClusterConfig"),
+        "fray.cluster.ray": ("RayCluster",),
         "fray.job": (
             "ActorHandle",
             "ActorMethod",
@@ -45,7 +46,11 @@ HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "get_job_context",
             "set_job_context",
         ),
+        "fray.job.options": ("ActorOptions", "Lifetime", "TaskOptions"),
+        "fray.job.ray": ("RayContext",),
         "fray.job_context": ("ExecutionContext",),
+        "fray.legacy.cluster_context": ("ClusterContext", "LocalClusterContext", "RayClusterContext"),
+        "fray.legacy.runtime_env": ("Resource", "RuntimeEnv"),
         "fray.runtime.identity": ("Identity", "IdentityError", "current_identity"),
         "fray.types": (
             "BinaryEntrypoint",

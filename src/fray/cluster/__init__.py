@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from fray.cluster.kubernetes import KubernetesCluster as KubernetesCluster
     from fray.cluster.local_cluster import LocalCluster as LocalCluster
     from fray.cluster.local_cluster import LocalClusterConfig as LocalClusterConfig
+    from fray.cluster.ray import RayCluster as RayCluster
+    from fray.legacy.cluster_context import ClusterContext as ClusterContext
+    from fray.legacy.cluster_context import LocalClusterContext as LocalClusterContext
+    from fray.legacy.cluster_context import RayClusterContext as RayClusterContext
     from fray.types import *  # noqa: F403
 
-_HOMES = tuple(home for home in HOMES if home.startswith((f"{__name__}.", "fray.types")))
+_OF_ANOTHER_PLACE = ("fray.legacy.cluster_context", "fray.types")
+_HOMES = tuple(home for home in HOMES if home.startswith(f"{__name__}.") or home in _OF_ANOTHER_PLACE)
 
 
 if not TYPE_CHECKING:  # else no misspelt name would be told

@@ -7,6 +7,11 @@ launch. `request` puts the others together: `entrypoint`, `resources` (with `dev
 stays cheap.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fray.offered_names import find_offered
 from fray.types.devices import CpuConfig, DeviceConfig, DeviceKind, GpuConfig, TpuConfig
 from fray.types.entrypoint import BinaryEntrypoint, CallableEntrypoint, Entrypoint
 from fray.types.environment import EnvironmentConfig, create_environment
@@ -36,3 +41,14 @@ __all__ = [
     "TpuConfig",
     "create_environment",
 ]
+
+if TYPE_CHECKING:  # what the first API had here
+    from fray.job.options import ActorOptions as ActorOptions
+    from fray.job.options import Lifetime as Lifetime
+    from fray.job.options import TaskOptions as TaskOptions
+    from fray.legacy.runtime_env import Resource as Resource
+    from fray.legacy.runtime_env import RuntimeEnv as RuntimeEnv
+else:  # else no misspelt name would be told
+
+    def __getattr__(name: str) -> Any:
+        return find_offered(__name__, name, ("fray.job.options", "fray.legacy.runtime_env"))

@@ -36,7 +36,7 @@ from fray.types import EnvironmentConfig, JobRequest
 from fray.vocabulary import ANNOTATION_ORIGINAL_NAME
 from fray.wire.frayjob import CallableEntrypoint, FrayJob, Parent
 
-__all__ = ["LocalRequest", "prepare_request"]
+__all__ = ["LocalRequest", "is_installed", "prepare_request"]
 
 PACKAGE_NAME = re.compile(r"\s*([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)")
 UNLIMITED = PayloadLimits(secrets=sys.maxsize)
@@ -165,7 +165,7 @@ def _with_this_python(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_packages(environment: EnvironmentConfig) -> None:
-    missing = [package for package in environment.pip_packages if not _is_installed(package)]
+    missing = [package for package in environment.pip_packages if not is_installed(package)]
     if missing:
         raise UnsupportedFeatureError(
             f"EnvironmentConfig.pip_packages {missing}",
@@ -174,8 +174,8 @@ def _check_packages(environment: EnvironmentConfig) -> None:
         )
 
 
-def _is_installed(requirement: str) -> bool:
-    """Whether a package of that name is there; which version is its user's matter."""
+def is_installed(requirement: str) -> bool:
+    """Return whether a package of that name is there; which version is its user's matter."""
     name = PACKAGE_NAME.match(requirement)
     if name is None:
         return False

@@ -1,0 +1,1 @@
+"""Where the first API had its backends; see `fray.legacy`."""

@@ -1,0 +1,8 @@
+"""The first API's names for what runs on this machine; they live in `fray.job` and `fray.legacy`."""
+
+from __future__ import annotations
+
+from fray.job import ThreadContext as LocalJobContext
+from fray.legacy.cluster_context import LocalClusterContext
+
+__all__ = ["LocalClusterContext", "LocalJobContext"]
