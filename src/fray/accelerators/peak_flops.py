@@ -1,0 +1,93 @@
+"""How fast accelerators are at most: dense FLOP/s of one chip by type, for shares of the peak (MFU).
+
+The figures that programs of earlier APIs compare themselves with, from data sheets. GPUs that GKE doesn't
+have are here as well, since programs measure themselves wherever they run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+__all__ = ["lookup_peak_flops", "read_jax_device_kind"]
+
+_BF16: Final[Mapping[str, float]] = MappingProxyType(
+    {
+        "a10": 125e12,
+        "a100": 312e12,
+        "a100-40g": 312e12,
+        "a100-80g": 312e12,
+        "a10g": 125e12,
+        "a40": 149.7e12,
+        "a6000": 154.85e12,
+        "auto": 0.9895e15,
+        "b100": 0.9895e15,
+        "b200": 2.5e15,
+        "gb10": 100e12,
+        "h100": 0.9895e15,
+        "h100-pcie": 0.7565e15,
+        "h200": 0.9895e15,
+        "l4": 242e12,
+        "l40s": 366.5e12,
+        "trn1": 95e12,
+        "v3": 61.5e12,
+        "v4": 275e12,
+        "v5": 459e12,
+        "v5e": 197e12,
+        "v5litepod": 197e12,
+        "v5p": 459e12,
+        "v6e": 918e12,
+    }
+)
+_FP16_ONLY: Final[Mapping[str, float]] = MappingProxyType(
+    {"t4": 65e12, "v100": 112e12, "v100-sxm": 125e12, "v100s": 130e12}
+)
+"""GPUs of before bfloat16."""
+_SPELLINGS: Final = MappingProxyType({"bfloat16": "bf16", "float16": "fp16", "half": "fp16"})
+
+_TPU_KIND: Final = re.compile(r"tpu (?P<generation>v\d+)(?P<suffix>[ep]| lite)?", re.IGNORECASE)
+_LITE: Final = MappingProxyType({"v5": "v5litepod", "v6": "v6e"})
+_GPU_KIND: Final = re.compile(
+    r"\b(?P<model>GB10|B[12]00|H[12]00|A100|A10G?|A40|A6000|L40S|L4|V100S?|T4)(?![0-9A-Za-z])(?P<rest>.*)",
+    re.IGNORECASE,
+)
+_GIGABYTES: Final = re.compile(r"\b(40|80)GB?\b", re.IGNORECASE)
+
+
+def lookup_peak_flops(device: str, dtype: str = "bf16") -> float | None:
+    """Return the dense FLOP/s of one chip at most; None where they aren't known.
+
+    Args:
+        device: A type in any case: `h100`, `A100-80G`, `v5p`; of a TPU slice (`v4-128`) one chip counts.
+        dtype: `bf16` or `fp16`, or JAX's and PyTorch's names of them; `amp_` before it changes nothing.
+    """
+    wanted = dtype.lower().removeprefix("amp_")
+    wanted = _SPELLINGS.get(wanted, wanted)
+    # Every chip that has both does them at the same rate.
+    tables = {"bf16": (_BF16,), "fp16": (_BF16, _FP16_ONLY)}.get(wanted, ())
+    name = device.lower()
+    names = (name, name.partition("-")[0])
+    return next((table[each] for each in names for table in tables if each in table), None)
+
+
+def read_jax_device_kind(kind: str) -> str | None:
+    """Return the type of a JAX `device_kind`, such as `TPU v5 lite`; None for one that isn't known."""
+    tpu = _TPU_KIND.fullmatch(kind.strip())
+    if tpu is not None:
+        generation, suffix = tpu["generation"].lower(), (tpu["suffix"] or "").strip().lower()
+        if suffix == "lite":
+            return _LITE.get(generation)
+        if (generation, suffix) == ("v5", ""):
+            return "v5p"  # JAX calls the large one of that generation so
+        return "v5litepod" if (generation, suffix) == ("v5", "e") else generation + suffix
+    gpu = _GPU_KIND.search(kind)
+    if gpu is None:
+        return None
+    model, rest = gpu["model"].lower(), gpu["rest"].lower()
+    if model == "a100" and (size := _GIGABYTES.search(rest)) is not None:
+        return f"a100-{size[1]}g"
+    if model == "h100" and "pcie" in rest:
+        return "h100-pcie"
+    return "v100-sxm" if model == "v100" and "sxm" in rest else model
