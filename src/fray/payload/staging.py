@@ -1,9 +1,9 @@
-"""Payloads too large for Secrets, as objects behind an fsspec URL, named by their digest: each written once.
+"""Payloads and workspaces too large for Secrets: objects behind an fsspec URL, named by their digest.
 
-Credentials aren't part of the URL: file systems find those of the account that a pod runs as, or take them
-from variables. fsspec is imported when it is needed: an image needs it, and the package of the URL's scheme,
-only for these. Nothing deletes staged payloads: a lifecycle rule of the bucket does, after the longest time
-a job may take.
+Each is written once. Credentials aren't part of the URL: file systems find those of the account that a pod
+runs as, or take them from variables. fsspec is imported when it is needed: an image needs it, and the package
+of the URL's scheme, only for these. Nothing deletes staged payloads: a lifecycle rule of the bucket does,
+after the longest time a job may take.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from fray.credentials import redacted
 from fray.errors import PayloadMissingError, PayloadStorageError
 
-__all__ = ["FsspecStorage", "Storage", "staged_url"]
+__all__ = ["FsspecStorage", "Storage", "staged_url", "staged_workspace_url"]
 
 
 class Storage(Protocol):
@@ -31,6 +31,11 @@ class Storage(Protocol):
 def staged_url(base: str, sha256: str) -> str:
     """Return where the payload with this digest lies behind a staging URL such as `gs://bucket/fray`."""
     return f"{base.rstrip('/')}/payloads/{sha256}"
+
+
+def staged_workspace_url(base: str, sha256: str) -> str:
+    """Return where the archive of a workspace with this digest lies behind a staging URL."""
+    return f"{base.rstrip('/')}/workspaces/{sha256}.tar.gz"
 
 
 class FsspecStorage:

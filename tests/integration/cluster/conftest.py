@@ -17,6 +17,15 @@ from tests.integration.frayjobs import FrayJobs
 NewCluster = Callable[..., KubernetesCluster]
 
 
+@pytest.fixture(autouse=True)
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty one: the workspace of requests that name no other."""
+    folder = tmp_path / "working-directory"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
 @pytest.fixture
 def new_cluster(control_plane: ControlPlane, frayjobs: FrayJobs) -> Iterator[NewCluster]:
     """Makes clients of the test's namespace; `kubeconfig` is the administrator's unless given."""

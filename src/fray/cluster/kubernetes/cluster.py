@@ -20,6 +20,7 @@ from fray.cluster.kubernetes.stopping import stop_job
 from fray.cluster.kubernetes.waiting import JobWait
 from fray.cluster.manifest import find_parent
 from fray.cluster.progress import describe_frayjob
+from fray.cluster.workspace import Archiver
 from fray.credentials import redacted
 from fray.payload.outcome import Outcome, decode_outcome
 from fray.payload.staging import FsspecStorage, Storage
@@ -40,7 +41,7 @@ class KubernetesCluster(Cluster):
         environ: Variables that name a kubeconfig, a pod's account and the job that this process belongs to;
             those of the process when None.
         open_access: What leads to the API server, instead of `spec` and `environ`.
-        storage: What keeps payloads behind `spec.staging`.
+        storage: What keeps payloads and workspaces behind `spec.staging`.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class KubernetesCluster(Cluster):
         self._environ = os.environ if environ is None else environ  # noqa: TID251 - where it is read
         self._storage: Storage = FsspecStorage() if storage is None else storage
         self._session = Session(open_access or _opener(spec, self._environ), owner=redacted(str(spec)))
+        self._archiver = Archiver()
         self._numbers: dict[str, int] = {}
         weakref.finalize(self, self._session.close)
 
@@ -77,7 +79,8 @@ class KubernetesCluster(Cluster):
         """Create a FrayJob, and the Secrets that it owns; return its name.
 
         A callable goes along by value, in Secrets, or behind the spec's staging URL where it is larger than
-        8 MiB. Under a name that is taken the job gets a number: `train-2`.
+        8 MiB; so does the workspace, as an archive. Under a name that is taken the job gets a number:
+        `train-2`.
 
         Raises:
             RequestError: The request can't be run as it is.
@@ -92,6 +95,7 @@ class KubernetesCluster(Cluster):
             word=secrets.token_hex(16),
             parent=find_parent(self._environ),
             storage=self._storage,
+            archiver=self._archiver,
         )
         return self._session.ask(
             lambda access: launch_job(access, launch, when_taken=when_taken, numbers=self._numbers)

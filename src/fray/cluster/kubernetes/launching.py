@@ -19,6 +19,7 @@ from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.retries import persistently
 from fray.cluster.manifest import LAUNCH_DIGITS, JobManifest, Uploads, build_manifest
 from fray.cluster.resuming import is_resumable
+from fray.cluster.workspace import Archiver, WorkspaceLimits
 from fray.errors import FieldError, InvalidJobError, JobExistsError, JobLeftBehindError
 from fray.kube.api import Manifest
 from fray.kube.errors import (
@@ -32,7 +33,7 @@ from fray.kube.errors import (
 from fray.kube.resources import FRAYJOBS, SECRETS
 from fray.payload.callables import PayloadLimits, encode_callable
 from fray.payload.chunks import SecretPart, split_payload
-from fray.payload.staging import Storage, staged_url
+from fray.payload.staging import Storage, staged_url, staged_workspace_url
 from fray.plan.names import build_object_name
 from fray.plan.status import is_finished
 from fray.types import JobId
@@ -46,16 +47,16 @@ from fray.vocabulary import (
     LABEL_MANAGED_BY,
     MANAGED_BY,
 )
-from fray.wire.frayjob import CallableEntrypoint, FrayJob, Parent
+from fray.wire.frayjob import CallableEntrypoint, FrayJob, Parent, Workspace
 
 __all__ = ["STAGING_LIMIT", "Launch", "Launchable", "launch_job", "prepare_launch"]
 
 T = TypeVar("T")
 
 STAGING_LIMIT = 1 << 30
-"""Bytes of a payload behind a staging URL: each host reads it into memory."""
+"""Bytes of a payload or a workspace behind a staging URL: each host reads it into memory."""
 PART_SIZE = 750_000
-"""Bytes of a payload in a Secret: as base64 in JSON less than the MiB that aiohttp sends in one piece."""
+"""Bytes of them in a Secret: as base64 in JSON less than the MiB that aiohttp sends in one piece."""
 CLEANUP_SECONDS = 10.0
 
 
@@ -88,7 +89,9 @@ class Launchable(Protocol):
 
 @dataclass(frozen=True)
 class Launch:
-    """A request that is ready to be sent: its callable is pickled, and staged if it is too large for Secrets.
+    """A request that is ready to be sent: its callable is pickled and its workspace archived.
+
+    What is too large for Secrets is staged.
 
     `word` is of this launch alone, hexadecimal.
     """
@@ -121,32 +124,73 @@ class Launch:
 
 
 def prepare_launch(
-    request: CompleteRequest, cluster: KubernetesSpec, *, word: str, parent: Parent | None, storage: Storage
+    request: CompleteRequest,
+    cluster: KubernetesSpec,
+    *,
+    word: str,
+    parent: Parent | None,
+    storage: Storage,
+    archiver: Archiver,
 ) -> Launch:
     """Return a launch of a request; of the cluster nothing is asked.
 
     Raises:
-        RequestError: The callable can't be pickled, or is too large for where it may go.
+        RequestError: The callable can't be pickled, the workspace can't be archived, or one of them is too
+            large for where it may go.
         PayloadStorageError: The staging URL doesn't take it.
     """
-    entrypoint = request.resolve_entrypoint().callable_entrypoint
-    if entrypoint is None:
-        return Launch(request, cluster, word, parent)
-    limits = PayloadLimits(staging=STAGING_LIMIT if cluster.staging is not None else 0)
-    payload = encode_callable(entrypoint.callable, entrypoint.args, entrypoint.kwargs, limits=limits)
-    python = payload.stamp.python
-    if cluster.staging is not None and not limits.fits_secrets(payload):
-        url = staged_url(cluster.staging, payload.sha256)
-        storage.write(url, payload.data)
-        staged = CallableEntrypoint(url=url, sha256=payload.sha256, python=python)
-        return Launch(request, cluster, word, parent, Uploads(payload=staged))
-    secret_name = f"{build_object_name(request.name)}-payload-{word[:LAUNCH_DIGITS]}"
-    parts = split_payload(payload.data, secret_name=secret_name, size=PART_SIZE)
-    names = [part.secret_name for part in parts]
-    sent = CallableEntrypoint(
-        secret_name=names[0], more_secrets=names[1:], sha256=payload.sha256, python=python
+    uploading = _Uploading(build_object_name(request.name), word[:LAUNCH_DIGITS], cluster.staging, storage)
+    uploads = Uploads(
+        payload=uploading.upload_payload(request), workspace=uploading.upload_workspace(request, archiver)
     )
-    return Launch(request, cluster, word, parent, Uploads(payload=sent), parts)
+    return Launch(request, cluster, word, parent, uploads, tuple(uploading.parts))
+
+
+@dataclass
+class _Uploading:
+    """Puts what is small enough into `parts`, for Secrets, and stages the rest."""
+
+    name: str
+    digits: str
+    staging: str | None
+    storage: Storage
+    parts: list[SecretPart] = field(default_factory=list)
+
+    def upload_payload(self, request: CompleteRequest) -> CallableEntrypoint | None:
+        entrypoint = request.resolve_entrypoint().callable_entrypoint
+        if entrypoint is None:
+            return None
+        limits = PayloadLimits(staging=STAGING_LIMIT if self.staging is not None else 0)
+        payload = encode_callable(entrypoint.callable, entrypoint.args, entrypoint.kwargs, limits=limits)
+        python = payload.stamp.python
+        if self.staging is not None and not limits.fits_secrets(payload):
+            url = staged_url(self.staging, payload.sha256)
+            self.storage.write(url, payload.data)
+            return CallableEntrypoint(url=url, sha256=payload.sha256, python=python)
+        names = self._split("payload", payload.data)
+        return CallableEntrypoint(
+            secret_name=names[0], more_secrets=names[1:], sha256=payload.sha256, python=python
+        )
+
+    def upload_workspace(self, request: CompleteRequest, archiver: Archiver) -> Workspace | None:
+        directory = request.environment.workspace
+        if directory is None:
+            return None
+        limits = WorkspaceLimits(staging=STAGING_LIMIT if self.staging is not None else 0)
+        archive = archiver.archive(directory, limits)
+        if archive is None:
+            return None
+        if self.staging is not None and archive.size > limits.secrets:
+            url = staged_workspace_url(self.staging, archive.sha256)
+            self.storage.write(url, archive.data)
+            return Workspace(url=url, sha256=archive.sha256)
+        names = self._split("workspace", archive.data)
+        return Workspace(secret_name=names[0], more_secrets=names[1:], sha256=archive.sha256)
+
+    def _split(self, what: str, data: bytes) -> list[str]:
+        parts = split_payload(data, secret_name=f"{self.name}-{what}-{self.digits}", size=PART_SIZE)
+        self.parts += parts
+        return [part.secret_name for part in parts]
 
 
 async def launch_job(

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from fray.cluster.workspace.ignored import IgnoreRules, is_leftover
@@ -43,25 +44,14 @@ def find_files(root: Path) -> tuple[WorkspaceFile, ...]:
     Raises:
         WorkspaceUnreadableError: a folder can't be read.
     """
-    names = _find_by_git(root, depth=0)
-    paths = iter(sorted(names)) if names is not None else _walk(root)
-    found: dict[str, WorkspaceFile] = {}
-    for path in paths:
-        file = _look_at(root, path)
-        if file is not None:
-            found[path] = file
-        if len(found) > MOST_FILES:
-            break
-    return tuple(found[path] for path in sorted(found))
+    by_git = _find_by_git(root, depth=0)
+    known = by_git.items() if by_git is not None else _look_at_all(root, _walk(root))
+    files = (_describe(path, stats) for path, stats in known)
+    found = islice((file for file in files if file is not None), MOST_FILES + 1)
+    return tuple(sorted(found, key=lambda file: file.path))
 
 
-def _look_at(root: Path, path: str) -> WorkspaceFile | None:
-    try:
-        known = (root / path).lstat()
-    except FileNotFoundError:
-        return None  # git tracks it, and it was deleted
-    except OSError as error:
-        raise WorkspaceUnreadableError(str(root / path), error.strerror or str(error)) from error
+def _describe(path: str, known: os.stat_result) -> WorkspaceFile | None:
     is_link = stat.S_ISLNK(known.st_mode)
     if not is_link and not stat.S_ISREG(known.st_mode):
         return None
@@ -69,38 +59,56 @@ def _look_at(root: Path, path: str) -> WorkspaceFile | None:
     return WorkspaceFile(path, known.st_size, is_link, bool(known.st_mode & stat.S_IXUSR), version)
 
 
-def _find_by_git(root: Path, *, depth: int) -> set[str] | None:
+def _look_at_all(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, os.stat_result]]:
+    """Give the paths that are there: git tracks some that were deleted, and others may write here too."""
+    for path in paths:
+        place = os.path.join(root, path)  # noqa: PTH118 - of thousands of files, at every launch
+        try:
+            yield path, os.lstat(place)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise WorkspaceUnreadableError(place, error.strerror or str(error)) from error
+
+
+def _find_by_git(root: Path, *, depth: int) -> dict[str, os.stat_result] | None:
     """Return what git tracks in a folder, and what is new and not ignored; None where git doesn't know it.
 
     Git tells submodules and other repositories by the names of their folders: these are asked for theirs.
     """
-    if _git(root, "check-ignore", "--quiet", ".") is not None:
-        return None  # an ignored folder of a repository: git would say that it is empty
-    tracked = _git(root, "ls-files", "--cached", "-z")
-    new = _git(root, "ls-files", "--others", "--exclude-standard", "-z")
-    if tracked is None or new is None:
+    listed = _git(root, "ls-files", "-t", "--cached", "--others", "--exclude-standard", "-z")
+    if listed is None:
         return None
-    names = {name for name in new if not any(map(is_leftover, PurePosixPath(name).parts))} | set(tracked)
-    for name in [name for name in names if _is_folder(root / name)]:
-        names.discard(name)
-        below = _find_below(root / name, depth=depth + 1)
-        names.update(f"{name.rstrip('/')}/{each}" for each in below)
-    return names
+    tagged = [(each[0], each[2:]) for each in listed]
+    if all(tag == NEW for tag, _ in tagged) and _git(root, "check-ignore", "--quiet", ".") is not None:
+        return None  # an ignored folder of a repository: git would say that it is empty
+    paths = {path for tag, path in tagged if tag != NEW or not _is_left_over(path)}
+    found: dict[str, os.stat_result] = {}
+    for path, known in _look_at_all(root, sorted(paths)):
+        if stat.S_ISDIR(known.st_mode):
+            folder = path.rstrip("/")
+            below = _find_below(root / folder, depth=depth + 1)
+            found.update((f"{folder}/{each}", stats) for each, stats in below.items())
+        else:
+            found[path] = known
+    return found
 
 
-def _find_below(folder: Path, *, depth: int) -> set[str]:
+def _is_left_over(path: str) -> bool:
+    return any(map(is_leftover, path.rstrip("/").split("/")))
+
+
+def _find_below(folder: Path, *, depth: int) -> dict[str, os.stat_result]:
     """Return the files of a repository within one; a submodule that wasn't fetched has none."""
     if not (folder / ".git").exists() or depth > MOST_NESTED:
-        return set()
-    names = _find_by_git(folder, depth=depth)
-    return names if names is not None else set(_walk(folder))
+        return {}
+    found = _find_by_git(folder, depth=depth)
+    return found if found is not None else dict(_look_at_all(folder, _walk(folder)))
 
 
+NEW: Final = "?"
+"""Tag of `git ls-files -t` for what isn't tracked."""
 MOST_NESTED: Final = 20
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
 
 
 def _git(folder: Path, *arguments: str) -> list[str] | None:
