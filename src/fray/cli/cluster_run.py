@@ -75,17 +75,13 @@ class ClusterRun:
         return KubernetesJobs(KubernetesCluster(spec, environ=self._environ))
 
     def _show(self, jobs: KubernetesJobs, name: JobId) -> int:
-        self._notes.write(f"{name}: created in {jobs.place}\n")
-        if self._detach:
-            return 0
-        screen = open_screen(self._output, self._notes)
         try:
-            job = follow_job(
-                _Source(jobs, name),
-                screen,
-                terminal=self._output.is_terminal,
-                color=self._output.has_color,
-            )
+            self._notes.write(f"{name}: created in {jobs.place}\n")
+            if self._detach:
+                return 0
+            terminal, color = self._output.is_terminal, self._output.has_color
+            screen = open_screen(self._output, self._notes)
+            job = follow_job(_Source(jobs, name), screen, terminal=terminal, color=color)
         except KeyboardInterrupt:
             commands = f"`fray logs -f {name}` shows it, `fray stop {name}` ends it"
             self._notes.write(f"\n{name} runs on: {commands}\n")

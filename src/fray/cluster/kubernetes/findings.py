@@ -111,11 +111,13 @@ def judge_leases(leases: Sequence[Manifest], *, now: datetime) -> Finding:
         return Finding(subject, Mark.WRONG, "no operator runs: the last one has ended", install)
     lease = max(holding, key=_renewed)
     spec, namespace = lease["spec"], lease["metadata"]["namespace"]
-    who = f"{spec['holderIdentity']} in namespace {namespace}"
+    # The identity is the pod's name with a word of the process.
+    pod = spec["holderIdentity"].rpartition("_")[0] or spec["holderIdentity"]
+    who = f"{pod} in namespace {namespace}"
     age, duration = now - _renewed(lease), timedelta(seconds=spec.get("leaseDurationSeconds") or 15)
     if age > duration + LEASE_SLACK:
         told = f"silent for {age.total_seconds():.0f} s: {who}"
-        step = f"Look at `kubectl logs -n {namespace} {spec['holderIdentity']}`."
+        step = f"Look at `kubectl logs -n {namespace} {pod}`."
         return Finding(subject, Mark.WRONG, told, step)
     return Finding(subject, Mark.OK, f"{who} leads, and told so {max(age.total_seconds(), 0):.0f} s ago")
 
