@@ -40,6 +40,7 @@ HARMLESS = {
     ("JobManifest", "secret_name"): "the name of a Secret",
     ("SecretPart", "secret_name"): "the name of a Secret",
     ("PayloadLimits", "secrets"): "a number of bytes",
+    ("WorkspaceLimits", "secrets"): "a number of bytes",
     ("HostConfig", "token"): "the pool's name",
     ("HostConfig", "private_key"): "a path",
 }

@@ -6,7 +6,7 @@ import importlib
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -37,7 +37,7 @@ class JobOptions:
     memory: str | None = None
     replicas: int | None = None
     image: str | None = None
-    env: tuple[str, ...] = ()
+    env: tuple[str, ...] = field(default=(), repr=False)
     retries: int = 0
 
     @property

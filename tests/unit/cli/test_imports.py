@@ -76,6 +76,7 @@ def is_error(name: str) -> bool:
 
 
 GROUPS = {"FrayError", "RequestError", "SurroundingsError", "PayloadError", "TaskError", "TransportError"}
+GROUPS |= {"WorkspaceError", "PackagesError"}
 GROUPS |= {"FrameError", "RemoteTracebackError"}  # which stands behind another error, as its cause
 
 
@@ -85,8 +86,7 @@ def test_errors_survive_pickling_and_say_what_to_do(name: str) -> None:
     values = {"problems": (errors.FieldError("spec.a", "is wrong"),), "pid": 7, "exit_code": 3}
     values |= {"expected": 5, "found": 7}
     values |= {"failures": (("train", "rank 0 exited with code 1"),)}
-    if name == "PayloadTooLargeError":
-        values |= {"size": 9_000_000, "limit": 8_000_000, "parts": (("args[0]", 8_500_000),), "staged": False}
+    values |= {"size": 9_000_000, "limit": 8_000_000, "parts": (("args[0]", 8_500_000),), "staged": False}
     tuples = ("nearest", "legal", "known")
     fields = kind.__dataclass_fields__
     error = kind(**{f: values.get(f, ("x",) if f in tuples else f"<{f}>") for f in fields})
