@@ -152,7 +152,8 @@ class PackagesNotInstalledError(PackagesError):
     @property
     def message(self) -> str:
         """What was to be installed, and uv's own words."""
-        return f"{', '.join(self.packages)} can't be installed: {self.problem}"
+        # Of each line a status shows the beginning, so what was asked for must not push the reason out.
+        return f"{', '.join(self.packages)} can't be installed:\n{self.problem}"
 
     @property
     def next_step(self) -> str:

@@ -297,7 +297,7 @@ def test_a_package_that_cant_be_found_is_told_in_uvs_words(image: Image) -> None
     assert ended.code == 113
     assert ended.message is not None
     assert (ended.message.ending, ended.message.type) == (Ending.NEVER_RAN, "PackagesNotInstalledError")
-    assert ended.message.message.startswith("no-such-package==7 can't be installed: ")
+    assert ended.message.message.startswith("no-such-package==7 can't be installed:\n")
     assert "no-such-package was not found" in ended.message.message
     assert ended.out == ""
 
