@@ -31,7 +31,8 @@ def main() -> None:
 
 def _run() -> int:
     try:
-        app()
+        # The name by which shells ask for completions, however the command was started.
+        app(prog_name="fray")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else EXIT_FAILURE
     except FrayError as error:

@@ -1,0 +1,140 @@
+"""A job of a cluster on the screen: output and status as they come, to the last line."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fray.cli.cluster_display import MOST_WAITING, follow_job
+from fray.cli.screen import build_status_line
+from fray.cli.story import Line, describe_waiting
+from fray.errors import AccessDeniedError, JobDeletedError
+from fray.plan.lifecycle import decide
+from fray.plan.observation import GangObservation, HostPhase
+from fray.plan.settings import RetryPolicy
+from fray.types import JobId, LogLine
+from fray.wire.frayjob import FrayJob
+from tests.unit.cli.test_words import at, gang
+from tests.unit.cluster.local_jobs import frayjob
+
+LIMIT = 60
+
+
+def seen(job: FrayJob, observed: GangObservation | None, seconds: float) -> FrayJob:
+    status = decide(job, observed, now=at(seconds), policy=RetryPolicy()).status
+    return job.model_copy(update={"status": status})
+
+
+def line(text: str, rank: int = 0) -> LogLine:
+    return LogLine(JobId("job"), 1, rank, 0, rank, text, datetime.now(UTC))
+
+
+class Source:
+    """A job whose changes and lines are known beforehand."""
+
+    def __init__(self, jobs: Iterable[FrayJob | Exception], lines: Iterable[LogLine | Exception]) -> None:
+        self._jobs, self._lines = list(jobs), list(lines)
+
+    def changes(self) -> Iterator[FrayJob]:
+        for job in self._jobs:
+            if isinstance(job, Exception):
+                raise job
+            yield job
+
+    def lines(self) -> Iterator[LogLine]:
+        for each in self._lines:
+            if isinstance(each, Exception):
+                raise each
+            yield each
+
+
+class Paper:
+    """A screen that keeps what is shown."""
+
+    def __init__(self) -> None:
+        self.output, self.told, self.closed = "", list[str](), 0
+
+    def print_output(self, text: str) -> None:
+        self.output += text
+
+    def print_lines(self, lines: Iterable[Line]) -> None:
+        self.told += [each.text for each in lines]
+
+    def show_progress(self, job: FrayJob, observed: GangObservation | None) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def ended(code: int = 0) -> list[FrayJob]:
+    phase = HostPhase.FAILED if code else HostPhase.SUCCEEDED
+    started = seen(frayjob(), None, 0)
+    running = seen(started, gang(HostPhase.RUNNING), 2)
+    return [started, running, seen(running, gang(phase, code=code), 6)]
+
+
+def test_everything_is_shown_and_the_end_comes_last() -> None:
+    paper = Paper()
+    text = [line(f"line {number}") for number in range(3 * MOST_WAITING)]
+    job = follow_job(Source(ended(3), text), paper, terminal=False, color=False)
+    assert job.status.phase == "Failed"
+    assert paper.output.splitlines() == [f"[0/0] {each.text}" for each in text]
+    assert "job: attempt 1: 1/1 hosts running" in paper.told
+    assert [each for each in paper.told if "Failed after" in each]
+    assert paper.told[-1].startswith("  next: fray logs job")
+    assert paper.closed == 1
+
+
+def test_a_terminal_is_not_harmed() -> None:
+    paper = Paper()
+    follow_job(Source(ended(), [line("\x1b[2Ja", 1)]), paper, terminal=True, color=True)
+    assert paper.output == "\x1b[33m[0/1]\x1b[0m a\n"
+
+
+def test_output_that_may_not_be_read_is_told_and_the_end_is_waited_for() -> None:
+    paper = Paper()
+    denied = AccessDeniedError("me", "get", "pods/log", "ml", "https://x")
+    assert (
+        follow_job(Source(ended(), [denied]), paper, terminal=False, color=False).status.phase == "Succeeded"
+    )
+    assert any("may not get pods/log" in each for each in paper.told)
+
+
+def test_a_job_that_is_deleted_ends_it() -> None:
+    gone = JobDeletedError("job", "namespace ml")
+    with pytest.raises(JobDeletedError):
+        follow_job(Source([*ended()[:2], gone], []), Paper(), terminal=False, color=False)
+
+
+def test_a_reader_who_leaves_ends_it_and_its_threads() -> None:
+    class Closed(Paper):
+        def print_output(self, text: str) -> None:  # noqa: ARG002
+            raise BrokenPipeError
+
+    before = set(threading.enumerate())
+    endless = [line("x")] * (10 * MOST_WAITING)
+    with pytest.raises(BrokenPipeError):
+        follow_job(Source(ended()[:2], endless), Closed(), terminal=False, color=False)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(LIMIT)
+        assert not thread.is_alive()
+
+
+def test_why_it_waits_is_told_once() -> None:
+    first = seen(frayjob(), None, 0)
+    again = first.model_copy(deep=True)
+    told = describe_waiting(None, first)
+    assert len(told) == 1
+    assert told[0].text.startswith("job: waiting: ")
+    assert describe_waiting(first, again) == []
+    assert describe_waiting(first, ended()[1]) == []
+
+
+def test_the_live_line_tells_hosts_without_an_observation() -> None:
+    started = seen(frayjob(replicas=2), None, 0)
+    text = build_status_line(started, None, now=at(0) + timedelta(seconds=5), unicode=True).plain
+    assert "0/2 hosts running" in text

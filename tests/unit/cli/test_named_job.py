@@ -1,0 +1,152 @@
+"""A job that the command line itself describes: its name, its hosts, its variables, its function."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from fray.cli.launch import LaunchCommand, launch
+from fray.cli.named_job import JobOptions, build_request, split_target
+from fray.cli.streams import Stream
+from fray.errors import FrayError, InvalidRequestError
+from fray.types import JobRequest, TpuConfig
+
+
+def build(*words: str, **options: object) -> JobRequest:
+    return build_request(words, JobOptions(**options), environ={"TOKEN": "t"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["./train_7B.sh", "--fast"], "train-7b-sh"),
+        (["python3.12", "src/train.py"], "train"),
+        (["python", "-m", "pkg.train", "x"], "pkg-train"),
+        (["python", "-c", "print()"], "python"),
+        (["---"], "job"),
+    ],
+)
+def test_a_program_gives_the_job_its_name(words: list[str], name: str) -> None:
+    request = build(*words)
+    assert request.name == name
+    entrypoint = request.resolve_entrypoint().binary_entrypoint
+    assert entrypoint is not None
+    assert list(entrypoint.argv) == words
+    assert build(*words, name="own").name == "own"
+
+
+def test_hosts_are_described_by_options() -> None:
+    tpu = build("x", tpu="v5p-16", replicas=2, memory="8g", image="python:3.12").resources
+    assert isinstance(tpu.device, TpuConfig)
+    assert (tpu.replicas, tpu.ram, tpu.image) == (2, "8g", "python:3.12")
+    gpu = build("x", gpu="H100:8", replicas=3).resources
+    assert (gpu.device.chip_count(), gpu.replicas) == (8, 3)
+    assert build("x", cpu="4", replicas=2).resources.cpu == "4"
+    assert build("x", retries=3).max_retries_failure == 3
+
+
+def test_variables_are_given_or_taken_from_here() -> None:
+    environment = build("x", env=("A=b=c", "TOKEN")).environment
+    assert environment is not None
+    assert (environment.env_vars["A"], environment.env_vars["TOKEN"]) == ("b=c", "t")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"tpu": "v5p-16", "gpu": "L4"}, "excludes --gpu"),
+        ({"gpu": "L4:two"}, "'two' is no number"),
+        ({"env": ("NOPE",)}, "isn't set here"),
+        ({"tpu": "v5p-17"}, "v5p-16"),
+        ({"replicas": 0}, "replicas"),
+        ({"memory": "much"}, "much"),
+        ({"name": "two words"}, "spaces"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options: dict[str, object], told: str) -> None:
+    with pytest.raises(FrayError, match=told):
+        build("x", **options)
+
+
+@pytest.mark.parametrize(
+    ("word", "target"),
+    [
+        ("train:main", ("train", "main")),
+        ("pkg.train:Trainer.run", ("pkg.train", "Trainer.run")),
+        ("train.py", None),
+        ("http://x:80", None),
+        ("a:b:c", None),
+        ("1:2", None),
+    ],
+)
+def test_a_function_is_told_from_a_program(word: str, target: tuple[str, str] | None) -> None:
+    assert split_target(word) == target
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return tmp_path
+
+
+def test_a_function_is_imported_from_here(folder: Path) -> None:
+    (folder / "told_fn.py").write_text("class T:\n    @staticmethod\n    def run(*a):\n        return a\n")
+    entrypoint = build("told_fn:T.run", "1", "2").resolve_entrypoint()
+    assert entrypoint.callable is not None
+    assert entrypoint.callable(*entrypoint.args) == ("1", "2")
+
+
+@pytest.mark.parametrize(
+    ("content", "target", "told"),
+    [
+        (None, "told_no:main", "there is no module 'told_no'"),
+        ("import told_missing", "told_a:main", "needs the module 'told_missing'"),
+        ("1 / 0", "told_b:main", "can't be imported: ZeroDivisionError"),
+        ("def train(): pass", "told_c:main", "It has: train"),
+        ("main = 5", "told_d:main", "of type int"),
+    ],
+)
+def test_a_function_that_can_not_be_had_is_told(
+    folder: Path, content: str | None, target: str, told: str
+) -> None:
+    if content is not None:
+        (folder / f"{target.partition(':')[0]}.py").write_text(content)
+    with pytest.raises(InvalidRequestError, match=told):
+        build(target)
+
+
+@pytest.mark.parametrize(
+    ("words", "file", "options", "more", "told"),
+    [
+        ((), None, {}, {}, "names nothing to run"),
+        (("train",), "job.yaml", {}, {}, "has a file and also 'train'"),
+        ((), "job.yaml", {"tpu": "v5p-8", "retries": 1}, {}, "has a file and also --tpu, --retries"),
+        (("train",), None, {}, {"detach": True}, "needs a cluster"),
+        (("train",), None, {}, {"namespace": "ml"}, "has no namespaces"),
+        (
+            ("train",),
+            None,
+            {},
+            {"cluster": "k8s", "working_dir": Path("/")},
+            "is a directory of this machine",
+        ),
+        (("train",), None, {}, {"cluster": "ray"}, "not available"),
+        (("train",), None, {}, {"cluster": "k9s"}, "Unknown cluster spec"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(
+    words: tuple[str, ...],
+    file: str | None,
+    options: dict[str, object],
+    more: dict[str, object],
+    told: str,
+    tmp_path: Path,
+) -> None:
+    command = LaunchCommand(words, file, JobOptions(**options), **more)  # type: ignore[arg-type]
+    stream = Stream(1, environ={})
+    environ = {"FRAY_STATE_DIR": str(tmp_path)}
+    with pytest.raises(FrayError, match=told), (tmp_path / "empty").open("wb+") as stdin:
+        launch(command, environ=environ, stdin=stdin, output=stream, notes=stream)

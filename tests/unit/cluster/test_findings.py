@@ -1,0 +1,125 @@
+"""What an examination makes of single observations."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from fray.cli.doctor import describe_findings
+from fray.cluster.kubernetes.findings import (
+    NEEDED,
+    Finding,
+    Mark,
+    find_default_image,
+    find_served_namespaces,
+    judge_clock,
+    judge_leases,
+    judge_nodes,
+    judge_rights,
+)
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "mark", "told"),
+    [
+        (0, Mark.OK, "within 1 s"),
+        (-59, Mark.OK, "within 59 s"),
+        (61, Mark.WRONG, "61 s ahead of"),
+        (-3600, Mark.WRONG, "3600 s behind"),
+    ],
+)
+def test_clocks(ahead: int, mark: Mark, told: str) -> None:
+    finding = judge_clock(NOW + timedelta(seconds=ahead), NOW)
+    assert (finding.mark, told in finding.told) == (mark, True)
+
+
+def lease(holder: str, age: float, namespace: str = "fray-system") -> dict[str, Any]:
+    renewed = (NOW - timedelta(seconds=age)).isoformat().replace("+00:00", "Z")
+    spec = {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15}
+    return {"metadata": {"name": "fray-operator", "namespace": namespace}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("leases", "mark", "told"),
+    [
+        ([], Mark.WRONG, "no operator has ever"),
+        ([{"metadata": {"namespace": "x"}}], Mark.WRONG, "the last one has ended"),
+        ([lease("", 1)], Mark.WRONG, "the last one has ended"),
+        ([lease("fray-1_ab", 46)], Mark.WRONG, "silent for 46 s: fray-1 in namespace fray-system"),
+        ([lease("fray-1_ab", 44)], Mark.OK, "fray-1 in namespace fray-system leads"),
+        ([lease("old_1", 9999), lease("new_1", 2, "ml")], Mark.OK, "new in namespace ml leads"),
+    ],
+)
+def test_operators(leases: list[dict[str, Any]], mark: Mark, told: str) -> None:
+    finding = judge_leases(leases, now=NOW)
+    assert (finding.mark, told in finding.told) == (mark, True), finding
+    assert bool(finding.next_step) == (mark is Mark.WRONG)
+
+
+def test_rights_are_told_by_resource() -> None:
+    answers = {right: right.verb != "create" for right in NEEDED}
+    found = {each.subject: each for each in judge_rights(answers, account="me", namespace="ml", server="s")}
+    assert found["may use pods"] == Finding("may use pods", Mark.OK, "list, watch")
+    jobs = found["may use frayjobs.fray.dev"]
+    assert (jobs.mark, jobs.told) == (Mark.WRONG, "me may not create in namespace ml")
+    assert "kubectl create rolebinding" in jobs.next_step
+    assert found["may use secrets"].mark is Mark.WRONG
+
+
+def test_what_a_role_of_jobs_holds_is_all_that_is_needed() -> None:
+    verbs = {(right.of, right.verb) for right in NEEDED}
+    assert {("pods/log", "get"), ("secrets", "create"), ("configmaps", "get")} <= verbs
+
+
+def node(labels: dict[str, str], **allocatable: str) -> dict[str, Any]:
+    return {"metadata": {"labels": labels}, "status": {"allocatable": allocatable}}
+
+
+def test_accelerators_are_counted_by_kind() -> None:
+    tpu = {
+        "cloud.google.com/gke-tpu-accelerator": "tpu-v5p-slice",
+        "cloud.google.com/gke-tpu-topology": "2x2x1",
+    }
+    gpu = {"cloud.google.com/gke-accelerator": "nvidia-l4"}
+    nodes = [
+        node(tpu, **{"google.com/tpu": "4"}),
+        node(tpu, **{"google.com/tpu": "4"}),
+        node(gpu, **{"nvidia.com/gpu": "2"}),
+        node({}, **{"nvidia.com/gpu": "1"}),
+        node({}, cpu="4"),
+        {"metadata": {}},
+    ]
+    told = judge_nodes(nodes).told
+    assert told == "GPUs (1 GPUs): 1 node; nvidia-l4 (2 GPUs): 1 node; tpu-v5p-slice 2x2x1 (4 chips): 2 nodes"
+    assert judge_nodes([node({})]).mark is Mark.OK
+
+
+def deployment(**variables: str) -> dict[str, Any]:
+    env = [{"name": name, "value": value} for name, value in variables.items()]
+    env.append({"name": "FRAY_POD_NAME", "valueFrom": {}})  # type: ignore[dict-item]
+    return {"spec": {"template": {"spec": {"containers": [{"env": env}, {}]}}}}
+
+
+def test_what_the_operators_deployment_tells() -> None:
+    told = deployment(FRAY_RUNTIME_IMAGE="r/runtime:1", FRAY_SERVICE_ACCOUNT="job", FRAY_NAMESPACES="a, b")
+    assert find_default_image([told]) == ("r/runtime:1", "job")
+    assert find_served_namespaces([told]) == ("a", "b")
+    assert find_served_namespaces([told, deployment(FRAY_NAMESPACES="")]) == ()
+    assert find_served_namespaces([]) is None
+    assert find_default_image([]) == (None, None)
+
+
+def test_each_line_that_is_not_in_order_says_the_next_step() -> None:
+    findings = [
+        Finding("clock", Mark.OK, "right"),
+        Finding("JobSet", Mark.WRONG, "not there", "Install it."),
+        Finding("nodes", Mark.UNKNOWN, "may not be seen", "Ask."),
+    ]
+    lines = [line.text for line in describe_findings(findings)]
+    assert lines[0] == "ok        clock    right"
+    assert (lines[1].split()[0], lines[2].strip()) == ("wrong", "Install it.")
+    assert lines[-1] == "1 wrong, 1 can't be seen"
