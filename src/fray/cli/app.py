@@ -152,7 +152,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter for each option
 
 @app.command(short_help="Make the jobs of a file be on a cluster.")
 def apply(file: FileOption, cluster: ClusterOption = None, namespace: NamespaceOption = None) -> None:
-    """Create the FrayJobs of a file, as `kubectl apply --server-side` does, and tell what was there."""
+    """Create the FrayJobs of a file, as `kubectl apply` does, and tell what was there."""
     from fray.cli.apply import apply_file
     from fray.cli.backend import choose_cluster
 

@@ -6,8 +6,10 @@ reading down, and memory doesn't grow.
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -24,6 +26,8 @@ from fray.wire.status import FrayJobStatus
 __all__ = ["JobSource", "follow_job"]
 
 REFRESH_SECONDS = 0.25
+REDRAW_SECONDS = 0.1
+"""Much output must not become as many redrawn lines."""
 MOST_WAITING = 2000
 """Lines that were read and aren't shown yet."""
 BATCH = 500
@@ -72,6 +76,7 @@ class _Following:
         self._left = threading.Event()
         self._job: FrayJob | None = None
         self._told = FrayJobStatus()
+        self._drawn_at = -math.inf
 
     def run(self) -> FrayJob:
         self._start("changes", self._source.changes, lines=False)
@@ -138,9 +143,15 @@ class _Following:
                 ended += 1
         if text:
             self._screen.print_output(text)
-        if self._job is not None and not is_finished(self._job.status):
-            self._screen.show_progress(self._job, None)
+        self._draw()
         return ended
+
+    def _draw(self) -> None:
+        if self._job is None or is_finished(self._job.status):
+            return
+        if time.monotonic() - self._drawn_at >= REDRAW_SECONDS:
+            self._screen.show_progress(self._job, None)
+            self._drawn_at = time.monotonic()
 
     def _show_change(self, job: FrayJob) -> None:
         name, retries = job.metadata.name, job.spec.retries.failures

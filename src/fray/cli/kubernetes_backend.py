@@ -61,6 +61,7 @@ class KubernetesBackend:
 
     def wait_finished(self, names: Sequence[str], timeout: float | None) -> list[FrayJob]:
         """Return jobs once all have finished; raises `JobNotFoundError` or `WaitTimeoutError`."""
+        self.find_job(names[0])  # which tells where the cluster is silent; a wait may be so for days
         return self.jobs.wait(names, timeout)
 
     def show_logs(self, request: LogRequest, output: Stream) -> None:

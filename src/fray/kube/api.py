@@ -115,9 +115,9 @@ class UserApi(KubeApi, Protocol):
     async def apply(
         self, resource: Resource, body: Manifest, *, manager: str, namespace: str | None = None
     ) -> Manifest:
-        """Make an object be as `body` says, as `kubectl apply --server-side` does; strictly checked.
+        """Make an object be as `body` says, whoever set its fields before; strictly checked.
 
-        Raises `ConflictError` where somebody else has set a field to another value.
+        It is a server-side apply of `manager`: what that has set before and `body` lacks is taken away.
         """
         ...
 

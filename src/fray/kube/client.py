@@ -183,13 +183,13 @@ class KubernetesApi:
     async def apply(
         self, resource: Resource, body: Manifest, *, manager: str, namespace: str | None = None
     ) -> Manifest:
-        """Make an object be as `body` says, as `kubectl apply --server-side` does; strictly checked.
+        """Make an object be as `body` says, whoever set its fields before; strictly checked.
 
-        Raises `ConflictError` where somebody else has set a field to another value.
+        It is a server-side apply of `manager`: what that has set before and `body` lacks is taken away.
         """
         metadata = body["metadata"]
         path = resource.path(namespace=namespace or metadata.get("namespace"), name=metadata["name"])
-        query = {"fieldManager": manager, "fieldValidation": "Strict"}
+        query = {"fieldManager": manager, "force": "true", "fieldValidation": "Strict"}
         return await self._json("PATCH", resource, path, body=body, query=query)
 
     async def discover(self, group: str, version: str = "") -> Manifest:

@@ -166,6 +166,10 @@ def test_files_are_applied_as_kubectl_does(fray: Command, hands: Hands) -> None:
     changed = fray.run("apply", "-f", fray.write("jobs.yaml", one, two))
     assert changed.out == "frayjob.fray.dev/one unchanged\nfrayjob.fray.dev/two configured\n"
     assert hands.job("two")["spec"]["suspend"] is True
+    # Also what somebody else has made.
+    assert hands.api.post(hands.jobs, job_manifest("train", name="three")).ok
+    three = fray.run("apply", "-f", fray.write_job(job_manifest("train", name="three", suspend=True)))
+    assert three.out == "frayjob.fray.dev/three configured\n", three.err
     one["spec"]["replicas"] = 3
     refused = fray.run("apply", "-f", fray.write("jobs.yaml", one))
     assert refused.code == 2
@@ -175,7 +179,7 @@ def test_files_are_applied_as_kubectl_does(fray: Command, hands: Hands) -> None:
     contradiction = fray.run("apply", "-f", fray.write("jobs.yaml", elsewhere))
     assert contradiction.code == 2
     assert "metadata.namespace: is 'elsewhere'" in contradiction.err
-    assert {each["metadata"]["name"] for each in hands.list(hands.jobs)} == {"one", "two"}
+    assert {each["metadata"]["name"] for each in hands.list(hands.jobs)} == {"one", "two", "three"}
     assert hands.job("one")["apiVersion"] == API_VERSION
     assert hands.job("one")["kind"] == FRAYJOB_KIND
 

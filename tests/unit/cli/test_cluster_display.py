@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -9,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fray.cli.cluster_display import MOST_WAITING, follow_job
-from fray.cli.screen import build_status_line
+from fray.cli.screen import LiveScreen, build_status_line
 from fray.cli.story import Line, describe_waiting
 from fray.errors import AccessDeniedError, JobDeletedError
 from fray.plan.lifecycle import decide
@@ -17,6 +18,7 @@ from fray.plan.observation import GangObservation, HostPhase
 from fray.plan.settings import RetryPolicy
 from fray.types import JobId, LogLine
 from fray.wire.frayjob import FrayJob
+from tests.unit.cli.test_screen import Recorder
 from tests.unit.cli.test_words import at, gang
 from tests.unit.cluster.local_jobs import frayjob
 
@@ -93,6 +95,30 @@ def test_a_terminal_is_not_harmed() -> None:
     paper = Paper()
     follow_job(Source(ended(), [line("\x1b[2Ja", 1)]), paper, terminal=True, color=True)
     assert paper.output == "\x1b[33m[0/1]\x1b[0m a\n"
+
+
+def test_a_terminal_has_a_live_line_that_goes_away() -> None:
+    drawn = threading.Event()
+
+    class Watched(LiveScreen):
+        def show_progress(self, job: FrayJob, observed: GangObservation | None) -> None:
+            super().show_progress(job, observed)
+            if job.status.phase == "Running":
+                drawn.set()
+
+    class Slow(Source):
+        def changes(self) -> Iterator[FrayJob]:
+            *before, last = super().changes()
+            yield from before
+            assert drawn.wait(LIMIT)
+            yield last
+
+    terminal = Recorder(terminal=True, color=False)
+    follow_job(Slow(ended(), [line("shown")]), Watched(terminal), terminal=True, color=False)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.written.getvalue())
+    assert "job  Running  attempt 1" in text
+    assert "1/1 host running" in text
+    assert text.rstrip().splitlines()[-1].startswith("job: Succeeded in ")
 
 
 def test_output_that_may_not_be_read_is_told_and_the_end_is_waited_for() -> None:

@@ -81,11 +81,11 @@ class KubernetesJobs:
         )
 
     def apply(self, manifest: Manifest) -> Applied:
-        """Make a job be as a manifest says, as `kubectl apply --server-side` does.
+        """Make a job be as a manifest says, as `kubectl apply` does.
 
         Raises:
             InvalidJobError: The server refuses it, for what it says or since it would change what a job
-                can't have changed, or what somebody else has set.
+                can't have changed.
         """
 
         async def apply(access: Access) -> Applied:
