@@ -280,7 +280,7 @@ def _volumes(job: FrayJob) -> tuple[list[dict[str, Any]], list[dict[str, Any]], 
         volumes.append({"name": "cache", "persistentVolumeClaim": {"claimName": claim}})
         mounts.append({"name": "cache", "mountPath": CACHE_MOUNT})
         facts.append(
-            Fact(f"mount {CACHE_MOUNT}", f"claim {claim}", "keeps installed packages between attempts")
+            Fact(f"mount {CACHE_MOUNT}", f"claim {claim}", "keeps downloaded packages between attempts")
         )
     return volumes, mounts, facts
 

@@ -44,7 +44,7 @@ class EnvironmentConfig:
         extras: Extras of the workspace's own project to install. Also spelled `extra_dependency_groups`.
         setup: Shell commands run before the entrypoint; one that fails ends the attempt.
         secrets: Secrets of the cluster whose keys become variables.
-        cache_volume: PersistentVolumeClaim that keeps installed packages between attempts.
+        cache_volume: PersistentVolumeClaim that keeps downloaded packages between attempts.
 
     Raises:
         InvalidRequestError: Not exactly one of workspace and image, or a value that means nothing.

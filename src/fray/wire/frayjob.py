@@ -126,7 +126,7 @@ class Environment(WireModel):
     setup: Annotated[list[Annotated[str, Field(min_length=1, max_length=65536)]], Field(max_length=64)] = []
     """Shell commands (sh) run in the container before the entrypoint; one that fails ends the attempt."""
     cache_volume: ObjectName | None = None
-    """PersistentVolumeClaim that keeps installed packages between attempts."""
+    """PersistentVolumeClaim that keeps downloaded packages between attempts."""
 
 
 class Workers(WireModel):

@@ -346,8 +346,9 @@ def test_a_program_that_cant_be_started_is_told_as_by_a_shell(image: Image, comm
 
 def test_the_brought_fray_prepares_whatever_the_image_has_under_its_name(image: Image) -> None:
     other = image.root / "other" / "fray"
-    other.mkdir(parents=True)
-    (other / "__init__.py").write_text("raise RuntimeError")
+    (other / "runtime").mkdir(parents=True)
+    (other / "runtime" / "callable_runner.py").touch()
+    (other / "__init__.py").write_text("raise RuntimeError('an older one')")
     told = Image(image.root, {**image.environ, "PYTHONPATH": str(other.parent)})
     ended = told.prepare(command=("echo", "ran"))
     assert (ended.code, ended.out) == (0, "ran\n"), ended.err

@@ -118,13 +118,14 @@ def test_variables_of_a_hook_name_no_other_repository(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, root = tmp_path / "other", tmp_path / "root"
-    for each, name in ((other, "other.py"), (root, "own.py")):
+    for each, name in ((other, "other.py"), (root, "own.log")):
         write(each, name)
         git(tmp_path, "init", "-q", str(each))
         git(each, "add", ".")
+    write(root, ".gitignore", text="*.log")
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git/index"))
-    assert names(root) == ["own.py"]
+    assert names(root) == [".gitignore", "own.log"]
 
 
 def test_without_git_all_goes_along_but_leftovers_and_what_gitignore_names(
