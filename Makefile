@@ -14,7 +14,7 @@ setup:
 	@$(PYTHON) tools/bootstrap.py
 
 demo: setup ## train a model from examples/digits/frayjob.yaml on this machine: 2 slices x 2 hosts
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/fray run -f examples/digits/frayjob.yaml
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/fray run --cluster local -f examples/digits/frayjob.yaml
 
 test: check faults engine chart local conformance integration e2e ## everything that this machine can run
 

@@ -5,6 +5,8 @@ The job is the cluster's: when this process ends before it, whatever ends the pr
 
 from __future__ import annotations
 
+import errno
+import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -20,10 +22,12 @@ from fray.cluster.manifest import find_parent
 from fray.errors import FieldError, InvalidJobError
 from fray.kube.api import Manifest
 from fray.types import JobId, JobRequest, LogLine
-from fray.vocabulary import EXIT_INTERRUPTED
+from fray.vocabulary import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_SIGNAL_BASE
 from fray.wire.frayjob import FrayJob
 
 __all__ = ["ClusterRun", "place_in_namespace"]
+
+EXIT_BROKEN_PIPE = EXIT_SIGNAL_BASE + signal.SIGPIPE
 
 
 class ClusterRun:
@@ -86,6 +90,10 @@ class ClusterRun:
             commands = f"`fray logs -f {name}` shows it, `fray stop {name}` ends it"
             self._notes.write(f"\n{name} runs on: {commands}\n")
             return EXIT_INTERRUPTED
+        except OSError as lost:
+            # Nobody reads any more (a terminal that was closed answers EIO), or the disk is full.
+            self._notes.write(f"{name} runs on; its output can't be shown: {lost.strerror}\n")
+            return EXIT_BROKEN_PIPE if lost.errno in (errno.EPIPE, errno.EIO) else EXIT_FAILURE
         return derive_exit_code(job.status)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 from typing import Any
 
 from fray.vocabulary import API_VERSION, FRAYJOB_KIND
@@ -106,6 +107,19 @@ def test_what_ends_the_command_does_not_end_the_job(fray: Command, hands: Hands)
     # One that lives is not replaced.
     again = fray.run("run", "-f", str(fray.folder / "long.json"))
     assert (again.code, "'long'" in again.err) == (2, True)
+
+
+def test_output_that_can_not_be_written_does_not_end_the_job(
+    fray: Command, machine: Machine, operator: OperatorThread
+) -> None:
+    with Path("/dev/full").open("wb") as full:
+        running = fray.start("run", "--name", "full", "--", "train", stdout=full)
+        _, (pod,) = machine.start("full-a1")
+        machine.kubelet.write(pod, "a line")
+        ended = fray.finish(running)
+    assert ended.code == 1
+    assert ended.err.splitlines()[-1] == "full runs on; its output can't be shown: No space left on device"
+    assert machine.hands.job("full")["spec"]["stopped"] is False
 
 
 def test_a_job_is_stopped(fray: Command, machine: Machine, operator: OperatorThread) -> None:
