@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fray.cluster.kubernetes.findings import NEEDED
 from tests.chart.rendering import NAMESPACE, find, kinds, render, rights
 
 SINGLE = {"scope": "namespace"}
@@ -117,6 +118,11 @@ def test_job_pods_get_an_account_with_exactly_these_rights(
         binding = find(objects, "RoleBinding", "fray-job", namespace=where)
         assert binding["roleRef"]["kind"] == "Role"
         assert subjects(binding) == [(where, "fray-job")]
+
+
+def test_a_jobs_account_may_do_what_the_doctor_asks_for() -> None:
+    names = {right: f"{right.group}/{right.resource}".lstrip("/") for right in NEEDED}
+    assert {(name, right.verb, "") for right, name in names.items()} <= JOB
 
 
 def test_no_role_has_a_wildcard_or_can_read_secrets_or_write_a_status_of_jobs() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fray.cli.requested_job import load_job
-from fray.errors import InvalidJobError
+from fray.cli.requested_job import LoadedJobs, load_job, load_jobs
+from fray.errors import InvalidJobError, JobFileError
 from fray.wire.frayjob import FrayJob
 
 
@@ -56,3 +56,34 @@ def test_the_nearest_legal_accelerators_are_named() -> None:
     assert "nearest: nvidia-h100-80gb" in problems(resources={"gpu": {"type": "nvidia-h100"}})
     assert "nearest" not in problems(resources={"tpu": {"type": 5}})
     assert "nearest" not in problems(resources={"gpu": {"type": "nvidia-l4", "count": 3}})
+
+
+def load_all(*objects: dict[str, Any], only_one: bool = False, name: str | None = None) -> LoadedJobs:
+    content = "\n---\n".join(map(json.dumps, objects)).encode()
+    return load_jobs("-", stdin=io.BytesIO(content), only_one=only_one, name=name)
+
+
+def manifest(name: str, **metadata: Any) -> dict[str, Any]:
+    spec = {"entrypoint": {"command": ["train"]}}
+    about = {"name": name, **metadata}
+    return {"apiVersion": "fray.dev/v1alpha1", "kind": "FrayJob", "metadata": about, "spec": spec}
+
+
+def test_all_jobs_of_a_file_are_taken_without_what_the_server_wrote() -> None:
+    stored = manifest("b", uid="u", resourceVersion="7", labels={"a": "b"})
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
+    loaded = load_all(manifest("a"), secret, {**stored, "status": {"phase": "Running"}})
+    assert loaded.others == ("Secret/s",)
+    assert [job.metadata.name for job, _ in loaded.jobs] == ["a", "b"]
+    assert loaded.jobs[1][1] == manifest("b", labels={"a": "b"})
+
+
+def test_one_job_may_be_asked_for_and_named() -> None:
+    ((job, sent),) = load_all(manifest("a"), only_one=True, name="other").jobs
+    assert (job.metadata.name, sent["metadata"]["name"]) == ("other", "other")
+    with pytest.raises(JobFileError, match="holds 2 FrayJobs"):
+        load_all(manifest("a"), manifest("b"), only_one=True)
+    with pytest.raises(JobFileError, match="no object of kind FrayJob"):
+        load_all({"kind": "Secret", "metadata": {"name": "s"}})
+    with pytest.raises(InvalidJobError, match="'b' is invalid"):
+        load_all(manifest("a"), {**manifest("b"), "nonsense": 1})

@@ -70,11 +70,6 @@ def test_rights_are_told_by_resource() -> None:
     assert found["may use secrets"].mark is Mark.WRONG
 
 
-def test_what_a_role_of_jobs_holds_is_all_that_is_needed() -> None:
-    verbs = {(right.of, right.verb) for right in NEEDED}
-    assert {("pods/log", "get"), ("secrets", "create"), ("configmaps", "get")} <= verbs
-
-
 def node(labels: dict[str, str], **allocatable: str) -> dict[str, Any]:
     return {"metadata": {"labels": labels}, "status": {"allocatable": allocatable}}
 
