@@ -410,3 +410,16 @@ def test_it_means_nothing_to_another_machine(cluster: LocalCluster, monkeypatch:
     with pytest.raises(MachineMismatchError) as caught:
         pickle.loads(pickled)
     assert (caught.value.machine, caught.value.here) == (here, "elsewhere")
+
+
+def test_a_job_is_seen_by_others_as_soon_as_it_has_an_id(
+    fray: Fray, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[Any] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster._loop, "start", held.append)
+        job = shell(cluster, "train", "true")
+    with LocalCluster(environ=fray.environ()) as other:
+        assert other.poll(job).status == "pending"
+        cluster._loop.start(held.pop())
+        assert other.wait(job, timeout=PATIENCE).status == "succeeded"

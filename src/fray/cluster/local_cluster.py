@@ -132,22 +132,22 @@ class LocalCluster(Cluster):
             job, workplace = prepared.under(job_id, folder)
             if prepared.payload is not None:
                 write_payload(folder, prepared.payload)
+            launched = LaunchedJob(
+                job,
+                state=self._state,
+                locks=locks,
+                workplace=workplace,
+                policy=build_retry_policy(self._settings.backoff_seconds),
+                finished=self._tell_finished,
+            )
             # Whoever looks for a living job of its name must find it from now on.
-            folder.write(job)
+            folder.write(launched.job)
         except BaseException:
             folder.remove()
             locks.release()
             raise
         if prepared.notices:
             logger.info("job %s: only a cluster has: %s", job_id, "; ".join(prepared.notices))
-        launched = LaunchedJob(
-            job,
-            state=self._state,
-            locks=locks,
-            workplace=workplace,
-            policy=build_retry_policy(self._settings.backoff_seconds),
-            finished=self._tell_finished,
-        )
         self._launched[job_id] = launched
         self._loop.start(launched.run())
         return JobId(job_id)

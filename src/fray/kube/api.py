@@ -96,11 +96,19 @@ class KubeApi(Protocol):
         ...
 
     def stream_log(
-        self, pod: str, *, namespace: str, container: str, follow: bool, since: str | None = None
+        self,
+        pod: str,
+        *,
+        namespace: str,
+        container: str,
+        follow: bool,
+        since: str | None = None,
+        tail_lines: int | None = None,
     ) -> AsyncIterator[bytes]:
         """Yield a container's log in pieces as it comes, each line with its time before it.
 
-        From a time (RFC 3339, whole seconds) on; with `follow` until the container has ended.
+        From a time (RFC 3339, whole seconds) on, or only its last lines; with `follow` until the container
+        has ended.
         """
         ...
 

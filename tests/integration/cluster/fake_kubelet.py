@@ -1,7 +1,7 @@
 """A kubelet that only has logs: the API server asks it for those of the pods on its node.
 
-Logs are lists of lines with their times. It does what a kubelet does with `sinceTime` and `follow`, and can
-cut the streams that are open.
+Logs are lists of lines with their times. It does what a kubelet does with `sinceTime`, `tailLines` and
+`follow`, and can cut the streams that are open.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
@@ -41,6 +42,8 @@ class FakeKubelet:
         """Logs that are being read."""
         self.requests: list[tuple[str, dict[str, str]]] = []
         """Pod and query of each request."""
+        self.sent_bytes: Counter[str] = Counter()
+        """How much of the log of each pod was sent, times included."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -90,6 +93,11 @@ class FakeKubelet:
 
         self._do(change())
 
+    def size_of(self, pod: str, *, last: int | None = None) -> int:
+        """Return how many bytes the log of a pod has as it is sent, or its last lines."""
+        lines = self._logs[pod][-last if last is not None else 0 :]
+        return sum(len(_encode(at, line)) for at, line in lines)
+
     def streams_of(self, pod: str) -> int:
         """Return how often the log of a pod was asked for."""
         return sum(name == pod for name, _ in self.requests)
@@ -134,13 +142,16 @@ class FakeKubelet:
         response = web.StreamResponse()
         await response.prepare(request)
         sent = 0
+        if (tail := request.query.get("tailLines")) is not None:
+            sent = max(0, len(self._logs.get(pod, [])) - int(tail))
         while True:
             log = self._logs.get(pod, [])
             sent = min(sent, len(log))
             for at, line in log[sent:]:
                 if at >= first:
-                    stamp = at.strftime("%Y-%m-%dT%H:%M:%S.%f000Z").encode()
-                    await response.write(stamp + b" " + line + b"\n")
+                    data = _encode(at, line)
+                    await response.write(data)
+                    self.sent_bytes[pod] += len(data)
             sent = len(log)
             if pod in self._ended or request.query.get("follow") != "true":
                 return response
@@ -151,3 +162,7 @@ class FakeKubelet:
                 assert request.transport is not None
                 request.transport.abort()
                 return response
+
+
+def _encode(at: datetime, line: bytes) -> bytes:
+    return at.strftime("%Y-%m-%dT%H:%M:%S.%f000Z").encode() + b" " + line + b"\n"

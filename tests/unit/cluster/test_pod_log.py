@@ -141,3 +141,41 @@ def test_long_lines_that_nobody_takes_stop_the_reading() -> None:
     log, sent = read_until_held([piece] * FULL)
     assert len(log.lines) < FULL // 10
     assert sent < FULL_BYTES + 2 * len(piece)
+
+
+class EndsEarly(Api):
+    """A server that ends the stream of a log before its container has ended, which then prints on."""
+
+    def __init__(self, told: int, left: list[bytes]) -> None:
+        super().__init__(silent=False)
+        self._told, self._left = told, left
+        self.asked: list[tuple[bool, int | None]] = []
+
+    async def stream_log(
+        self, *_: object, follow: bool, tail_lines: int | None = None, **__: object
+    ) -> AsyncIterator[bytes]:
+        self.asked.append((follow, tail_lines))
+        lines = self._left[: self._told] if follow else self._left[-(tail_lines or 0) :]
+        for line in lines:
+            yield line
+
+
+@pytest.mark.parametrize("told", [0, 1, 2, 3])
+@pytest.mark.parametrize("newline", [b"\n", b""])
+def test_what_was_printed_after_the_end_of_a_stream_is_read(told: int, newline: bytes) -> None:
+    """Undisturbed, only one line is read again."""
+    log_lines = [STAMP + b"one\n", STAMP + b"two\n", STAMP + b"three" + newline]
+
+    async def main() -> None:
+        log, _ = open_log(silent=False)
+        api = EndsEarly(told, log_lines)
+
+        async def close() -> None:
+            pass
+
+        await log.read(Access(cast("Any", api), "https://server", "ml", close), follow=True)
+        assert [line.text for line in log.take_lines()] == ["one", "two", "three"]
+        again = [] if told == 3 else [(False, None)]
+        assert api.asked == [(True, None), (False, 1), *again]
+
+    asyncio.run(main())

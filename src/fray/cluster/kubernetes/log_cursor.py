@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from array import array
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 
 from fray.cluster.long_lines import LONGEST_LINE, split_long_line
 
@@ -43,8 +45,8 @@ class LogCursor:
 
     def __init__(self) -> None:
         self._second: datetime | None = None
-        self._told: dict[datetime, Counter[int]] = {}
-        """The lines since `since`, by their second."""
+        self._told: dict[datetime, array[int]] = {}
+        """The lines since `since`, by their second; eight bytes each, since there may be very many."""
         self._repeated: Counter[int] = Counter()
         """Those of them that are still to come again."""
 
@@ -55,7 +57,7 @@ class LogCursor:
 
     def resume(self) -> None:
         """Expect the log again, from `since` on."""
-        self._repeated = sum(self._told.values(), Counter[int]())
+        self._repeated = Counter(chain.from_iterable(self._told.values()))
 
     def take(self, line: bytes) -> TimedLine | None:
         """Return a line as it came, without its newline; None where it was told before."""
@@ -74,7 +76,7 @@ class LogCursor:
             self._repeated.clear()
             self._told = {at: told for at, told in self._told.items() if at >= second - OVERLAP}
         if self._second is not None and second >= self._second - OVERLAP:
-            self._told.setdefault(second, Counter())[key] += 1
+            self._told.setdefault(second, array("Q")).append(key)
         return TimedLine(line[stamp.end() :].decode(errors="replace"), at, missing)
 
 

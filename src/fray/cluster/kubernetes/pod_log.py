@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -17,6 +18,7 @@ from typing import Any, cast
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.log_cursor import LogCursor, TimedLine, split_timed_line
 from fray.cluster.kubernetes.retries import BUSY_PAUSES, persistently
+from fray.cluster.long_lines import LONGEST_LINE
 from fray.kube.errors import (
     NotFoundError,
     RefusedError,
@@ -30,8 +32,8 @@ from fray.vocabulary import CONTAINER
 
 __all__ = ["PodLog", "has_begun"]
 
-FULL = 500
-FULL_BYTES = 1 << 18
+FULL = 200
+FULL_BYTES = 1 << 15
 """Lines that wait, and their bytes, before reading pauses."""
 LONGEST_PAUSE = 10.0
 WORD_SECONDS = 30.0
@@ -56,6 +58,10 @@ def _state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
+def _digest(line: bytes) -> bytes:
+    return hashlib.blake2b(line, digest_size=16).digest()
+
+
 class PodLog:
     """The log of one pod, and how far it was read.
 
@@ -77,6 +83,8 @@ class PodLog:
         self._gone, self._seen_ended = asyncio.Event(), False
         self._cursor = LogCursor()
         self._rest = b""
+        self._last = _digest(b"")
+        """Of the last line that was read."""
         self._waiting = 0
         self._drained, self._end = asyncio.Event(), asyncio.Event()
 
@@ -199,11 +207,28 @@ class PodLog:
             # A stream may be ended by others than the container.
             rest = self._rest
             try:
-                await self._read_once(access, follow=False)
+                if not await self._has_last_line(access):
+                    await self._read_once(access, follow=False)
             except NotFoundError:
                 self._rest = rest
         self._take_rest()
         self.end()
+
+    async def _has_last_line(self, access: Access) -> bool:
+        """Whether the log ends with what was read last: one line, instead of seconds that were read before.
+
+        Its time and its text are its own. A very long one isn't known again.
+        """
+        found = b""
+        pieces = access.api.stream_log(
+            self.pod, namespace=access.namespace, container=CONTAINER, follow=False, tail_lines=1
+        )
+        async with aclosing(cast("AsyncGenerator[bytes]", pieces)) as open_pieces:
+            async for piece in open_pieces:
+                found += piece
+                if len(found) > LONGEST_LINE:
+                    return False
+        return _digest(found.removesuffix(b"\n")) == (_digest(self._rest) if self._rest else self._last)
 
     def _take_rest(self) -> None:
         """Take a last line that has no newline."""
@@ -216,6 +241,7 @@ class PodLog:
             self._take(part)
 
     def _take(self, line: bytes) -> None:
+        self._last = _digest(line)
         taken = self._cursor.take(line)
         if taken is None:
             return
