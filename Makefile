@@ -4,8 +4,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
+CONFORMANCE ?= local,threads,isolated
 
-.PHONY: help setup demo test check lint types unit faults integration local conformance chart engine chaos chaos-pool e2e scale bench cluster cluster-down images crds lock clean
+.PHONY: help setup demo test check lint types unit faults integration local conformance conformance-kubernetes chart engine chaos chaos-pool e2e scale bench cluster cluster-down images crds lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -16,7 +17,7 @@ setup:
 demo: setup ## train a model from examples/digits/frayjob.yaml on this machine: 2 slices x 2 hosts
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/fray run --cluster local -f examples/digits/frayjob.yaml
 
-test: check faults engine chart local conformance integration e2e ## everything that this machine can run
+test: check faults engine chart local conformance integration e2e conformance-kubernetes ## everything that this machine can run
 
 check: lint types unit ## the quick part: lint, types, layers, unit tests
 
@@ -55,7 +56,10 @@ local: setup
 	$(PYTEST) tests/local
 
 conformance: setup ## one suite for every backend; CONFORMANCE=local,threads chooses
-	$(PYTEST) tests/conformance
+	CONFORMANCE=$(CONFORMANCE) $(PYTEST) tests/conformance
+
+conformance-kubernetes: setup ## the same suite on the cluster of `make e2e`, which it starts if need be
+	CONFORMANCE=kubernetes $(PYTEST) tests/conformance -k kubernetes
 
 e2e: setup ## scenarios on a real cluster of this machine, which it starts (root; about 15 minutes)
 	$(PYTEST) e2e

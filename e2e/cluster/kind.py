@@ -44,6 +44,7 @@ __all__ = [
     "import_images",
     "install_kueue",
     "observe_health",
+    "restart_apiserver",
     "restore_host",
     "set_fake_nodes",
     "up",
@@ -171,6 +172,14 @@ def restore_host(host: Host) -> None:
     """
     run(["docker", "start", host.name])
     _await_node(host, connect())
+
+
+def restart_apiserver() -> None:
+    """Never works here: the kubelet of the node alone decides when it starts its own apiserver again.
+
+    Raises MachineError.
+    """
+    raise MachineError("the apiserver of kind can't be restarted", "set FRAY_CLUSTER_PROVIDER=local")
 
 
 def import_images(archives: Sequence[Path], *, hosts: Sequence[Host] | None = None) -> None:

@@ -42,6 +42,7 @@ __all__ = [
     "import_images",
     "install_kueue",
     "observe_health",
+    "restart_apiserver",
     "restore_host",
     "set_fake_nodes",
     "up",
@@ -178,6 +179,13 @@ def restore_host(host: Host) -> None:
     node.start_kube_proxy(host, binaries)
     node.start_kubelet(host, binaries)
     node.await_node_ready(host, connect_admin(layout))
+
+
+def restart_apiserver() -> None:
+    """Kill the apiserver and start it again; returns once it is ready. Raises NotReadyError."""
+    layout = current_layout()
+    cgroups.kill_group(layout.control_plane.name, "kube-apiserver")
+    start_control_plane(layout, build(_PROGRAMS))
 
 
 def import_images(archives: Sequence[Path], *, hosts: Sequence[Host] | None = None) -> None:

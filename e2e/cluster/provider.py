@@ -34,6 +34,7 @@ __all__ = [
     "import_images",
     "install_kueue",
     "observe_health",
+    "restart_apiserver",
     "restore_host",
     "set_fake_nodes",
     "supported_faults",
@@ -41,15 +42,16 @@ __all__ = [
 ]
 
 ProviderName = Literal["kind", "local"]
-Fault = Literal["crash-host", "fake-nodes", "kill-program"]
-"""A host without power, hosts that KWOK imitates, the end of one program of a host by `cgroups`."""
+Fault = Literal["crash-host", "fake-nodes", "kill-program", "restart-apiserver"]
+"""A host without power, hosts that KWOK imitates, the end of one program of a host by `cgroups`, an apiserver
+that is killed and started again."""
 
 SETTING = "FRAY_CLUSTER_PROVIDER"
 """The environment variable that names the provider."""
 
 _FAULTS: Mapping[ProviderName, frozenset[Fault]] = {
     "kind": frozenset({"crash-host"}),
-    "local": frozenset({"crash-host", "fake-nodes", "kill-program"}),
+    "local": frozenset({"crash-host", "fake-nodes", "kill-program", "restart-apiserver"}),
 }
 _MEMORY = KUBECONFIG.with_name("provider")
 """The provider of the cluster that this checkout's kubeconfig leads to."""
@@ -65,6 +67,7 @@ class _Provider(Protocol):
     def install_kueue(self, *, progress: Callable[[str], None]) -> None: ...
     def crash_host(self, host: Host) -> None: ...
     def restore_host(self, host: Host) -> None: ...
+    def restart_apiserver(self) -> None: ...
     def import_images(self, archives: Sequence[Path], *, hosts: Sequence[Host] | None) -> None: ...
 
 
@@ -176,6 +179,14 @@ def restore_host(host: Host) -> None:
     Raises ClusterError.
     """
     _current().restore_host(host)
+
+
+def restart_apiserver() -> None:
+    """Kill the apiserver and start it again (fault `restart-apiserver`); returns once it is ready.
+
+    Raises ClusterError.
+    """
+    _current().restart_apiserver()
 
 
 def import_images(archives: Sequence[Path], *, hosts: Sequence[Host] | None = None) -> None:

@@ -7,17 +7,20 @@ fact says so here, by the name of what is promised.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fray.cluster import Cluster, Entrypoint, JobRequest, create_cluster
 
-__all__ = ["BACKENDS", "Backend"]
+__all__ = ["BACKENDS", "UV_VARIABLES", "Backend", "set_variables"]
 
 BACK_OFF = 3600
 """Seconds: a job that waits for its next attempt is pending, for longer than any test."""
+TOOLS = Path(__file__).parents[2] / ".tools" / "bin"
+UV_VARIABLES: Mapping[str, str] = {"PATH": f"{TOOLS}:{os.environ['PATH']}", "UV_OFFLINE": "1"}
+"""With which uv is found, and looks for nothing that isn't here."""
 
 
 @dataclass(frozen=True)
@@ -27,16 +30,26 @@ class Backend:
     Attributes:
         cluster: The cluster.
         python: The command that runs Python where jobs run.
+        variables: With which `current_cluster()` of another process of this machine is this cluster.
         own_processes: Whether a callable has a process of its own: variables, memory, an end by force.
+        launches_jobs: Whether jobs can launch jobs: whether the client's packages are where they run.
+        outlives_launcher: Whether jobs go on when the program that launched them is killed.
         make_pending: Returns a request of this name for a job that stays pending until it is stopped.
         find_left: Returns what jobs have left running, as text for people.
+        restart_server: Restarts what jobs are asked of, where that is a server; returns once it answers.
+        describe: Returns how things stand, for people who look for the reason of a failure.
     """
 
     cluster: Cluster
     python: str
+    variables: Mapping[str, str]
     own_processes: bool
+    launches_jobs: bool
+    outlives_launcher: bool
     make_pending: Callable[[str], JobRequest]
     find_left: Callable[[], list[str]]
+    restart_server: Callable[[], None] = field(default=lambda: None)
+    describe: Callable[[], str] = field(default=lambda: "")
 
 
 def fails_and_waits(name: str) -> JobRequest:
@@ -57,20 +70,57 @@ def processes_of(state: Path) -> list[str]:
 
 
 @contextmanager
-def local(spec: str, folder: Path, *, own_processes: bool = True) -> Iterator[Backend]:
-    state = folder / "state"
-    before = {name: os.environ.get(name) for name in ("FRAY_STATE_DIR", "FRAY_BACKOFF_SECONDS")}
-    os.environ |= {"FRAY_STATE_DIR": str(state), "FRAY_BACKOFF_SECONDS": str(BACK_OFF)}
+def set_variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of this process for the length of a `with` block."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ |= variables
     try:
-        cluster = create_cluster(spec)
+        yield
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+@contextmanager
+def local(
+    spec: str, folder: Path, *, own_processes: bool = True, launches_jobs: bool = True
+) -> Iterator[Backend]:
+    state = folder / "state"
+    settings = {"FRAY_STATE_DIR": str(state), "FRAY_BACKOFF_SECONDS": str(BACK_OFF)}
+    with set_variables(settings):
+        cluster = create_cluster(spec)
     with cluster:
-        yield Backend(cluster, "python3", own_processes, fails_and_waits, lambda: processes_of(state))
+        yield Backend(
+            cluster,
+            "python3",
+            {**settings, "FRAY_CLUSTER_SPEC": spec},
+            own_processes,
+            launches_jobs,
+            outlives_launcher=False,
+            make_pending=fails_and_waits,
+            find_left=lambda: processes_of(state),
+        )
+
+
+@contextmanager
+def isolated(folder: Path) -> Iterator[Backend]:
+    spec = "local?use_isolated_env=true"
+    with set_variables(UV_VARIABLES), local(spec, folder, launches_jobs=False) as backend:
+        yield backend
+
+
+@contextmanager
+def kubernetes(folder: Path) -> Iterator[Backend]:
+    # Not before it is wanted: it needs what the test cluster needs.
+    from tests.conformance.kubernetes import open_backend  # noqa: PLC0415
+
+    with open_backend(folder) as backend:
+        yield backend
 
 
 BACKENDS: dict[str, Callable[[Path], AbstractContextManager[Backend]]] = {
     "local": lambda folder: local("local", folder),
     "threads": lambda folder: local("local?mode=thread", folder, own_processes=False),
+    "isolated": isolated,
+    "kubernetes": kubernetes,
 }

@@ -1,24 +1,61 @@
-"""One suite for all backends: CONFORMANCE=local,threads says for which (default: those that need nothing)."""
+"""One suite for all backends: CONFORMANCE=local,threads,isolated,kubernetes says for which.
+
+By default those that need nothing. A machine that can't have a cluster skips `kubernetes` and says why; with
+CI=true that is a failure.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
+from e2e.cluster.errors import MachineError
 from fray.cluster import Cluster
 from tests.conformance.backends import BACKENDS, Backend
+from tests.conformance.jobs import until
 
+TEST_SECONDS = 900
 CHOSEN = [name for name in os.environ.get("CONFORMANCE", "local,threads").split(",") if name]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test its time for itself: making a cluster and building images has limits of its own."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(TEST_SECONDS, func_only=True))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add to a failure what the backend knows, while it is still there."""
+    report = yield
+    backend = getattr(item, "funcargs", {}).get("backend")
+    if report.failed and report.when == "call" and isinstance(backend, Backend):
+        report.sections.append(("backend", backend.describe()))
+    return report
 
 
 @pytest.fixture(scope="session", params=CHOSEN)
 def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    with BACKENDS[request.param](tmp_path_factory.mktemp(request.param)) as backend:
+    with ExitStack() as stack:
+        try:
+            backend = stack.enter_context(BACKENDS[request.param](tmp_path_factory.mktemp(request.param)))
+        except MachineError as error:
+            if os.environ.get("CI") == "true":
+                raise
+            pytest.skip(f"no cluster on this machine: {error}")
         yield backend
-    assert not backend.find_left()
+        await_nothing_left(backend)
+
+
+def await_nothing_left(backend: Backend) -> None:
+    """Processes of jobs that were closed with their cluster, or with a test, end a moment later."""
+    until(lambda: not backend.find_left())
 
 
 @pytest.fixture

@@ -3,17 +3,46 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
-from fray.cluster import Cluster, Entrypoint, JobId, JobRequest, LogLine
+from fray.cluster import (
+    Cluster,
+    Entrypoint,
+    JobId,
+    JobRequest,
+    LogLine,
+    ResourceConfig,
+    current_cluster,
+)
+from fray.errors import JobNotFoundError, SurroundingsError
 
-__all__ = ["PATIENCE", "RefusedError", "launch", "read_until", "run", "shell", "stay", "texts", "until"]
+__all__ = [
+    "PATIENCE",
+    "SMALL",
+    "Background",
+    "RefusedError",
+    "launch",
+    "launch_small",
+    "read_until",
+    "run",
+    "shell",
+    "stay",
+    "stay_until_told",
+    "tell",
+    "texts",
+    "until",
+]
 
-PATIENCE = 100.0
+PATIENCE = 300.0
 """Seconds within which whatever must happen happens, on a machine that stops at times."""
+
+
+SMALL: Mapping[str, Any] = {"cpu": 0.05, "ram": "512m", "disk": "100m"}
+"""What a job asks for where many share a machine."""
 
 
 class RefusedError(Exception):
@@ -47,6 +76,57 @@ def stay() -> None:
     print("ready", flush=True)
     for _ in itertools.count():
         time.sleep(0.05)
+
+
+def stay_until_told(sign: str) -> int:
+    """Say that it runs, and go on until there is a job of this name; see `tell`."""
+    cluster = current_cluster()
+    print("ready", flush=True)
+    while True:
+        try:
+            cluster.poll(JobId(sign))
+        except (JobNotFoundError, SurroundingsError):  # not yet, or its server is being restarted
+            time.sleep(0.1)
+        else:
+            break
+    print("told", flush=True)
+    return 42
+
+
+def tell(cluster: Cluster, sign: str) -> None:
+    """Let a job go on that stays until it is told."""
+    assert shell(cluster, sign, "true") == sign
+
+
+def launch_small(title: str) -> JobId:
+    """Launch a job within a job: all pods may share two cores."""
+    double = Entrypoint.from_callable(lambda: 21 * 2)
+    return current_cluster().launch(JobRequest(title, double, ResourceConfig(**SMALL)))
+
+
+class Background:
+    """A call in a thread of its own, which doesn't hold up the end of the tests."""
+
+    def __init__(self, act: Callable[[], Any]) -> None:
+        self._act = act
+        self._ended: list[tuple[Any, BaseException | None]] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def result(self) -> Any:
+        """Wait for it; return what it returned or raise what it raised."""
+        self._thread.join(PATIENCE)
+        assert self._ended, "it isn't over"
+        ((result, error),) = self._ended
+        if error is not None:
+            raise error
+        return result
+
+    def _run(self) -> None:
+        try:
+            self._ended.append((self._act(), None))
+        except BaseException as error:  # noqa: BLE001 - `result` raises it
+            self._ended.append((None, error))
 
 
 def texts(lines: Iterator[LogLine]) -> list[str]:

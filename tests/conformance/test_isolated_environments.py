@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -13,17 +12,14 @@ import pytest
 
 from fray.cluster import Cluster, Entrypoint, JobRequest, ResourceConfig, create_cluster, create_environment
 from fray.errors import InvalidRequestError, JobFailedError, UnsupportedFeatureError
+from tests.conformance.backends import UV_VARIABLES, set_variables
 from tests.conformance.jobs import PATIENCE, RefusedError, run, shell, texts
-
-TOOLS = Path(__file__).parents[2] / ".tools" / "bin"
 
 
 @pytest.fixture
 def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setenv("FRAY_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("PATH", f"{TOOLS}:{os.environ['PATH']}")
-    monkeypatch.setenv("UV_OFFLINE", "1")
-    with create_cluster("local?use_isolated_env=true") as cluster:
+    with set_variables(UV_VARIABLES), create_cluster("local?use_isolated_env=true") as cluster:
         yield cluster
     assert not list((tmp_path / "state" / "jobs").glob("*/environments"))
 

@@ -20,6 +20,12 @@ def test_wait_on_many_keeps_their_order(cluster: Cluster, name: str) -> None:
     assert [info.status for info in infos] == ["failed", "succeeded", "failed", "succeeded", "failed"]
 
 
+def test_wait_on_two_dozen(cluster: Cluster, name: str) -> None:
+    jobs = [shell(cluster, f"{name}-{number}", "true") for number in range(24)]
+    infos = cluster.wait(jobs, raise_on_failure=True, timeout=PATIENCE)
+    assert [info.job_id for info in infos] == jobs
+
+
 def test_wait_on_none(cluster: Cluster) -> None:
     assert cluster.wait([]) == []
 

@@ -125,7 +125,7 @@ def test_down_without_a_setting_removes_the_cluster_that_a_setting_made(
     assert provider.supported_faults() == {"crash-host"}
     provider.down()
     assert calls == ["kind up", "kind down"]
-    assert provider.supported_faults() == {"crash-host", "fake-nodes", "kill-program"}
+    assert provider.supported_faults() == {"crash-host", "fake-nodes", "kill-program", "restart-apiserver"}
 
 
 def test_another_provider_takes_the_place_of_the_first(
