@@ -215,3 +215,30 @@ def test_terminate_asks_once(proxied: KubernetesCluster, proxy: FaultyProxy, fra
     finish(frayjobs, finished)
     proxied.terminate(finished)
     assert count(proxy, "PUT frayjobs") == writes
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        "../..",
+        "train/status",
+        "train?x",
+        "train#",
+        "train%2Fstatus",
+        "a,b",
+        "Train",
+        "a" * 300,
+    ],
+)
+def test_names_that_no_job_can_have_are_not_there(cluster: KubernetesCluster, name: str) -> None:
+    """As a part of a URL or of a selector they would mean something else."""
+    cluster.launch(command("train"))
+    job = JobId(name)
+    for act in (cluster.poll, cluster.terminate, cluster.outcome, cluster.logs, cluster.wait):
+        with pytest.raises(JobNotFoundError, match="Known jobs: train"):
+            act(job)
+    with pytest.raises(JobNotFoundError):
+        cluster.wait([JobId("train"), job])

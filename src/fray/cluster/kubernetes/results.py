@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import difflib
+import re
 
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.retries import persistently
@@ -17,9 +18,11 @@ from fray.plan.status import find_condition, is_finished
 from fray.types import JobId
 from fray.vocabulary import OUTCOME_KEY, ConditionType, VerdictKind
 from fray.wire.frayjob import FrayJob
+from fray.wire.model import OBJECT_NAME_PATTERN
 
-__all__ = ["describe_place", "list_jobs", "read_job", "read_outcome"]
+__all__ = ["describe_place", "is_possible_name", "list_jobs", "read_job", "read_outcome"]
 
+LONGEST_NAME = 253
 NAMES_READ = 200
 NAMES_TOLD = 5
 
@@ -29,8 +32,15 @@ def describe_place(access: Access) -> str:
     return f"namespace {access.namespace} of the cluster at {access.server}"
 
 
+def is_possible_name(name: str) -> bool:
+    """Whether an object may have this name; in a URL or a selector another may mean anything."""
+    return len(name) <= LONGEST_NAME and re.fullmatch(OBJECT_NAME_PATTERN, name) is not None
+
+
 async def read_job(access: Access, name: JobId) -> Manifest:
     """Return a FrayJob; raises `JobNotFoundError`, with names like it, or `ApiError`."""
+    if not is_possible_name(name):
+        raise JobNotFoundError(name, describe_place(access), await _find_names(access, name))
     try:
         return await persistently(lambda: access.api.get(FRAYJOBS, name, namespace=access.namespace))
     except NotFoundError as missing:

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable
 
 from fray.cluster.kubernetes.access import Access
-from fray.cluster.kubernetes.results import describe_place, read_job
+from fray.cluster.kubernetes.results import describe_place, is_possible_name, read_job
 from fray.cluster.kubernetes.retries import persistently
 from fray.cluster.kubernetes.watching import Subject, list_subject, watch_until_complete
 from fray.errors import JobDeletedError, JobNotFoundError
@@ -135,6 +135,8 @@ class JobWait:
             looked = Roll(
                 self._names, describe_place(access), is_over=self._is_over, fail_fast=self._fail_fast
             )
+            for name in sorted(filter(lambda name: not is_possible_name(name), self._names)):
+                await read_job(access, name)  # which says so
             # The first look isn't limited: it tells how jobs stand, and which are not there.
             try:
                 await look_up(access, looked)
