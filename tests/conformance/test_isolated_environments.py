@@ -93,5 +93,6 @@ def test_extras_need_a_project(isolated: Cluster, tmp_path: Path) -> None:
 
 def test_without_uv_it_says_what_to_install(isolated: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python3")  # uv may lie beside it
     with pytest.raises(UnsupportedFeatureError, match="pip install uv"):
         shell(isolated, "no-uv", "true")
