@@ -58,6 +58,15 @@ def await_nothing_left(backend: Backend) -> None:
     until(lambda: not backend.find_left())
 
 
+@pytest.fixture(autouse=True)
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty one: it is the workspace of requests that name no other, and goes along with each."""
+    folder = tmp_path / "working-directory"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
 @pytest.fixture
 def cluster(backend: Backend) -> Cluster:
     return backend.cluster

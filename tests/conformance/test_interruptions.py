@@ -45,8 +45,7 @@ def launcher(backend: Backend, name: str, act: str, *args: str) -> Iterator[subp
     """A program that has launched a job of this name, and waits for it."""
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, name, act, *args],
-        cwd=ROOT,
-        env={**os.environ, **backend.variables},
+        env={**os.environ, **backend.variables, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         text=True,
     )
