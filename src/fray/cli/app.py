@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
+from fray.cli.job_or_program import JobOrProgramCommand, has_program
 from fray.cli.streams import Stream
 
 if TYPE_CHECKING:
@@ -84,6 +85,25 @@ NamespaceOption = Annotated[
     str | None, typer.Option("--namespace", "-n", help="Namespace of a cluster, instead of the spec's.")
 ]
 
+JobNameOption = Annotated[
+    str | None, typer.Option("--name", help="Name of the job, instead of metadata.name.")
+]
+TpuOption = Annotated[str | None, typer.Option("--tpu", help="TPU slice, such as v5p-16; without a file.")]
+GpuOption = Annotated[
+    str | None, typer.Option("--gpu", help="GPUs of a host, such as H100:8; without a file.")
+]
+CpuOption = Annotated[str | None, typer.Option("--cpu", help="Cores of a host; without a file.")]
+MemoryOption = Annotated[
+    str | None, typer.Option("--memory", help="Memory of a host, such as 16g; without a file.")
+]
+ReplicasOption = Annotated[int | None, typer.Option("--replicas", help="Slices, or hosts; without a file.")]
+ImageOption = Annotated[str | None, typer.Option("--image", help="Container image; without a file.")]
+EnvOption = Annotated[
+    list[str] | None,
+    typer.Option("--env", "-e", metavar="NAME[=VALUE]", help="A variable; may be repeated."),
+]
+RetriesOption = Annotated[int, typer.Option("--retries", min=0, help="Tries after failures; without a file.")]
+
 
 @app.callback(invoke_without_command=True, help=HELP)
 def fray(
@@ -108,7 +128,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter for each option
         ),
     ] = None,
     file: OptionalFileOption = None,
-    name: Annotated[str | None, typer.Option(help="Name of the job, instead of metadata.name.")] = None,
+    name: JobNameOption = None,
     cluster: ClusterOption = None,
     namespace: NamespaceOption = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Don't follow the job.")] = False,  # noqa: FBT002
@@ -121,17 +141,14 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter for each option
             help="On this machine: where the processes start; the job file's folder by default.",
         ),
     ] = None,
-    tpu: Annotated[str | None, typer.Option(help="TPU slice, such as v5p-16; without a file.")] = None,
-    gpu: Annotated[str | None, typer.Option(help="GPUs of a host, such as H100:8; without a file.")] = None,
-    cpu: Annotated[str | None, typer.Option(help="Cores of a host; without a file.")] = None,
-    memory: Annotated[str | None, typer.Option(help="Memory of a host, such as 16g; without a file.")] = None,
-    replicas: Annotated[int | None, typer.Option(help="Slices, or hosts; without a file.")] = None,
-    image: Annotated[str | None, typer.Option(help="Container image; without a file.")] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option("--env", "-e", metavar="NAME[=VALUE]", help="A variable; may be repeated."),
-    ] = None,
-    retries: Annotated[int, typer.Option(min=0, help="Tries after failures; without a file.")] = 0,
+    tpu: TpuOption = None,
+    gpu: GpuOption = None,
+    cpu: CpuOption = None,
+    memory: MemoryOption = None,
+    replicas: ReplicasOption = None,
+    image: ImageOption = None,
+    env: EnvOption = None,
+    retries: RetriesOption = 0,
 ) -> None:
     """Run a job to its end: that of a file, a program, or a Python function, on each of its hosts.
 
@@ -243,34 +260,46 @@ def stop(
     _notes().write(f"{name}: {(job.status.phase or '').lower() if wait else 'asked to stop'}\n")
 
 
-@app.command(short_help="Print the JobSet of a job, with reasons.")
-def explain(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="Name of a job, instead of -f.", autocompletion=_complete_names),
+@app.command(cls=JobOrProgramCommand, short_help="Print a job's FrayJob and JobSet, with reasons.")
+def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option
+    context: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME",
+            help="Name of a job; or as `fray run`: -- PROGRAM ARGS..., MODULE:FUNCTION ARGS...",
+            autocompletion=_complete_names,
+        ),
     ] = None,
     file: OptionalFileOption = None,
+    name: JobNameOption = None,
     cluster: ClusterOption = None,
     namespace: NamespaceOption = None,
     output: Annotated[
-        _Explanation, typer.Option("--output", "-o", help="With reasons, or the bare manifest.")
+        _Explanation, typer.Option("--output", "-o", help="With reasons, or the bare manifests.")
     ] = _Explanation.TEXT,
+    tpu: TpuOption = None,
+    gpu: GpuOption = None,
+    cpu: CpuOption = None,
+    memory: MemoryOption = None,
+    replicas: ReplicasOption = None,
+    image: ImageOption = None,
+    env: EnvOption = None,
+    retries: RetriesOption = 0,
 ) -> None:
-    """Print the JobSet that a cluster would get for a job, and the reason for each part.
+    """Print the FrayJob of a job and the JobSet that a cluster would make of it, with reasons.
 
-    With -f it works offline. Of a job that is there already (NAME, or `kubectl get frayjob NAME -o yaml`),
-    its last attempt is explained.
+    A file, a program or a function is explained offline, with the options of `fray run`; nothing is sent. Of
+    a job that is there already (NAME, or `kubectl get frayjob NAME -o yaml`), its last attempt is explained.
     """
     from fray.cli.explain import ExplainFormat, explain_job
-    from fray.cli.requested_job import load_job
+    from fray.cli.explained_job import ExplainCommand, find_explained
+    from fray.cli.named_job import JobOptions
 
-    if (name is None) == (file is None):
-        raise typer.BadParameter("give -f FILE, or the NAME of a job")
-    if file is not None:
-        job, _ = load_job(file, stdin=_stdin(), with_status=True)
-    else:
-        job = _backend(cluster, namespace).find_job(name or "")
-    _output().write(explain_job(job, ExplainFormat(output)))
+    options = JobOptions(name, tpu, gpu, cpu, memory, replicas, image, tuple(env or ()), retries)
+    command = ExplainCommand(tuple(words or ()), has_program(context), file, options, cluster, namespace)
+    found = find_explained(command, environ=_environ(), stdin=_stdin(), notes=_notes())
+    _output().write(explain_job(found.job, ExplainFormat(output), secrets=found.secrets))
 
 
 @app.command(short_help="Check what jobs need.")

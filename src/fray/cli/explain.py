@@ -1,17 +1,20 @@
-"""`fray explain`: the JobSet that a cluster would get for a job, and the reason for each part of it.
+"""`fray explain`: a FrayJob, the JobSet that a cluster would make of it, and why each part is as it is.
 
-Offline. As text, the reasons are comments above the manifest, so the whole is still a manifest.
+Offline. As text, the reasons are comments above the JobSet, so the whole is still YAML. Which job is meant
+is `explained_job`.
 """
 
 from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
 import yaml
 
+from fray.cli.requested_job import as_sent
 from fray.plan.facts import Fact
 from fray.plan.jobset import AttemptPlan, build_attempt
 from fray.plan.settings import PlanSettings
@@ -30,17 +33,24 @@ class ExplainFormat(StrEnum):
     JSON = "json"
 
 
-def explain_job(job: FrayJob, form: ExplainFormat) -> str:
-    """Return what the last attempt of a job has become on a cluster, or the first one will.
+def explain_job(job: FrayJob, form: ExplainFormat, *, secrets: Sequence[str] = ()) -> str:
+    """Return a job, and what its last attempt has become on a cluster, or the first one will.
+
+    Two documents, or as JSON a List of both. `secrets` names the Secrets that would be made beside the job.
 
     Raises:
         RequestError: the job asks for hardware that doesn't exist.
     """
     attempt = job.status.attempt or 1
     plan = build_attempt(job, attempt=attempt, settings=PlanSettings())
-    if form is not ExplainFormat.TEXT:
-        return format_manifest(plan.jobset, form.value)
-    return _format_reasons(job, plan, attempt) + format_manifest(plan.jobset, "yaml")
+    frayjob = as_sent(job.to_manifest())
+    if form is ExplainFormat.JSON:
+        both = {"apiVersion": "v1", "kind": "List", "items": [frayjob, plan.jobset]}
+        return format_manifest(both, "json")
+    told = form is ExplainFormat.TEXT
+    beside = f"# With Secrets, which aren't shown: {', '.join(secrets)}\n" if told and secrets else ""
+    reasons = _format_reasons(job, plan, attempt) if told else ""
+    return f"{beside}{format_manifest(frayjob, 'yaml')}---\n{reasons}{format_manifest(plan.jobset, 'yaml')}"
 
 
 def format_manifest(manifest: Any, form: str) -> str:

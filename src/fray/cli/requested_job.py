@@ -15,7 +15,7 @@ from fray.wire.frayjob import FrayJob
 from fray.wire.status import FrayJobStatus
 from fray.wire.validation import validate_manifest
 
-__all__ = ["LoadedJobs", "load_job", "load_jobs"]
+__all__ = ["LoadedJobs", "as_sent", "load_job", "load_jobs"]
 
 NAME_PATH = "metadata.name"
 SERVERS_OWN = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink")
@@ -68,7 +68,7 @@ def load_jobs(path: str, *, stdin: BinaryIO, only_one: bool = False, name: str |
         files = JobFiles((manifest,), file.others)
     else:
         files = read_job_files(path, stdin=stdin)
-    jobs = tuple((_judge(manifest), _as_sent(manifest)) for manifest in files.manifests)
+    jobs = tuple((_judge(manifest), as_sent(manifest)) for manifest in files.manifests)
     return LoadedJobs(jobs, files.others)
 
 
@@ -84,7 +84,8 @@ def _judge(manifest: Mapping[str, Any]) -> FrayJob:
     return job
 
 
-def _as_sent(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def as_sent(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a FrayJob without what only the server and the operator write: as one sends it."""
     metadata = {key: value for key, value in manifest["metadata"].items() if key not in SERVERS_OWN}
     return {**{key: value for key, value in manifest.items() if key != "status"}, "metadata": metadata}
 

@@ -68,7 +68,8 @@ def test_a_job_is_shown_until_its_end_and_afterwards(
     stopped = fray.run("stop", "train")
     assert (stopped.code, "is not running (it is Succeeded)" in stopped.err) == (0, True)
     explained = fray.run("explain", "train", "-o", "json")
-    assert json.loads(explained.out)["metadata"]["name"] == "train-a1"
+    names = [item["metadata"]["name"] for item in json.loads(explained.out)["items"]]
+    assert names == ["train", "train-a1"]
 
 
 def test_a_job_that_fails_gives_its_exit_code(

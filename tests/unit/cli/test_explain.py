@@ -1,9 +1,11 @@
-"""`fray explain` prints a manifest that a cluster takes, and a reason for each part of it."""
+"""`fray explain` prints the FrayJob and the JobSet that a cluster takes, and a reason for each part."""
 
 from __future__ import annotations
 
 import io
 import json
+import random
+import re
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,11 @@ import yaml
 from fray.cli.app import app
 from fray.cli.explain import ExplainFormat, explain_job
 from fray.cli.requested_job import load_job
-from fray.errors import InvalidJobError
+from fray.errors import InvalidJobError, JobNotFoundError, RequestError
+from fray.payload.staging import FsspecStorage
 from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
+from fray.wire.validation import validate_manifest
 from tests.unit.cluster.local_jobs import frayjob
 
 JOB = frayjob(
@@ -25,11 +29,12 @@ JOB = frayjob(
 )
 
 
-def test_every_form_holds_the_same_manifest() -> None:
-    manifest = build_attempt(JOB, attempt=1, settings=PlanSettings()).jobset
-    assert yaml.safe_load(explain_job(JOB, ExplainFormat.TEXT)) == manifest
-    assert yaml.safe_load(explain_job(JOB, ExplainFormat.YAML)) == manifest
-    assert json.loads(explain_job(JOB, ExplainFormat.JSON)) == manifest
+def test_every_form_holds_the_same_manifests() -> None:
+    both = [JOB.to_manifest(), build_attempt(JOB, attempt=1, settings=PlanSettings()).jobset]
+    assert list(yaml.safe_load_all(explain_job(JOB, ExplainFormat.TEXT, secrets=["a", "b"]))) == both
+    assert list(yaml.safe_load_all(explain_job(JOB, ExplainFormat.YAML))) == both
+    listed = json.loads(explain_job(JOB, ExplainFormat.JSON))
+    assert (listed["kind"], listed["items"]) == ("List", both)
 
 
 def test_every_selector_and_variable_has_its_reason() -> None:
@@ -70,3 +75,107 @@ def test_a_status_that_cannot_be_read_is_refused() -> None:
     stdin = io.BytesIO(json.dumps(manifest).encode())
     with pytest.raises(InvalidJobError, match=r"status\.attempt: Input should be a valid integer"):
         load_job("-", stdin=stdin, with_status=True)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with a module; the machine's variables name no cluster."""
+    (tmp_path / "explained_training.py").write_text("def main(*words):\n    print(words)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FRAY_CLUSTER_SPEC", raising=False)
+    monkeypatch.delenv("FRAY_JOB_NAME", raising=False)
+    monkeypatch.setenv("FRAY_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def explain(capfd: pytest.CaptureFixture[str], *words: str) -> str:
+    app(["explain", *words], standalone_mode=False)
+    return capfd.readouterr().out
+
+
+@pytest.mark.usefixtures("here")
+def test_a_program_is_explained_as_fray_run_would_launch_it(capfd: pytest.CaptureFixture[str]) -> None:
+    options = ["--tpu", "v5p-16", "--replicas", "2", "-e", "TOKEN=hidden", "-e", "MODE=fast", "--name", "big"]
+    told = explain(capfd, *options, "--", "python", "train.py", "-o", "json", "--", "$(HOME)")
+    assert told.startswith(
+        "# With Secrets, which aren't shown: big-workspace-0000000000, big-env-0000000000\n"
+    )
+    assert "hidden" not in told
+    frayjob, jobset = yaml.safe_load_all(told)
+    assert frayjob["kind"] == "FrayJob"
+    assert frayjob["metadata"]["name"] == "big"
+    assert frayjob["spec"]["entrypoint"]["command"] == ["python", "train.py", "-o", "json", "--", "$$(HOME)"]
+    assert (frayjob["spec"]["replicas"], frayjob["spec"]["resources"]["tpu"]) == (2, {"type": "v5p-16"})
+    assert {"name": "MODE", "value": "fast"} in frayjob["spec"]["environment"]["env"]
+    assert (jobset["kind"], jobset["metadata"]["name"]) == ("JobSet", "big-a1")
+    assert build_attempt(validate_manifest(frayjob), attempt=1, settings=PlanSettings()).jobset == jobset
+
+
+@pytest.mark.usefixtures("here")
+def test_one_word_behind_dashes_is_a_program_and_not_a_name(capfd: pytest.CaptureFixture[str]) -> None:
+    frayjob, _ = yaml.safe_load_all(explain(capfd, "-o", "yaml", "--", "sleep"))
+    assert frayjob["spec"]["entrypoint"]["command"] == ["sleep"]
+
+
+def test_a_function_is_explained_twice_alike_with_the_options_of_its_own(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--cluster", "k8s?namespace=ml&image=img&staging=file:///nowhere/at/all", "-o", "json"]
+    told = explain(capfd, *words, "explained_training:main", "--lr", "3")
+    assert told == explain(capfd, *words, "explained_training:main", "--lr", "3")
+    frayjob, jobset = json.loads(told)["items"]
+    callable_entrypoint = frayjob["spec"]["entrypoint"]["callable"]
+    assert callable_entrypoint["secretName"] == "explained-training-main-payload-0000000000"
+    assert frayjob["metadata"]["namespace"] == jobset["metadata"]["namespace"] == "ml"
+    assert frayjob["spec"]["environment"]["image"] == "img"
+    assert not (here / "state").exists(), "nothing is launched"
+
+
+@pytest.mark.usefixtures("here")
+def test_what_is_too_large_for_secrets_is_not_staged(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (Path.cwd() / "weights.bin").write_bytes(random.Random(0).randbytes(9 << 20))
+
+    def fail(*_: object) -> None:
+        raise AssertionError("something was staged")
+
+    monkeypatch.setattr(FsspecStorage, "write", fail)
+    words = ["--cluster", "k8s?staging=gs://bucket/fray", "-o", "yaml", "--", "true"]
+    frayjob, _ = yaml.safe_load_all(explain(capfd, *words))
+    assert frayjob["spec"]["environment"]["workspace"]["url"].startswith("gs://bucket/fray/workspaces/")
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ([], "names nothing to explain"),
+        (["-f", "job.yaml", "train"], "has a file and also 'train'"),
+        (["-f", "job.yaml", "--tpu", "v5p-8"], "has a file and also --tpu"),
+        (["train", "--tpu", "v5p-8"], "has the name of a job that is there and also --tpu"),
+        (["train", "--name", "other"], "has the name of a job that is there and also --name"),
+        (["python", "train.py"], "has several names: 'python train.py'"),
+        (["--gpu", "auto", "--", "train"], "GPU type 'auto' is not supported here"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(words: list[str], problem: str) -> None:
+    with pytest.raises(RequestError, match=re.escape(problem)):
+        app(["explain", *words], standalone_mode=False)
+
+
+@pytest.mark.usefixtures("here")
+def test_options_may_follow_the_name_of_a_job() -> None:
+    with pytest.raises(JobNotFoundError, match="no job 'train'"):
+        app(["explain", "train", "-o", "yaml"], standalone_mode=False)
+
+
+def test_what_the_server_has_written_is_left_out() -> None:
+    metadata = {"name": "train", "labels": {"team": "a"}, "uid": "u", "resourceVersion": "7"}
+    manifest = frayjob().to_manifest() | {"metadata": metadata, "status": {"phase": "Running", "attempt": 2}}
+    job, _ = load_job("-", stdin=io.BytesIO(json.dumps(manifest).encode()), with_status=True)
+    told, jobset = yaml.safe_load_all(explain_job(job, ExplainFormat.YAML))
+    assert told["metadata"] == {"name": "train", "labels": {"team": "a"}}
+    assert "status" not in told
+    assert jobset["metadata"]["name"] == "train-a2"

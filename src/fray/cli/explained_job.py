@@ -1,0 +1,124 @@
+"""The job that `fray explain` is asked about: that of a file, of words as of `fray run`, or of a name.
+
+Words become the FrayJob that launching them would send, by the same functions; nothing is sent or staged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from fray.cli.backend import choose_cluster, open_backend
+from fray.cli.named_job import JobOptions, build_request
+from fray.cli.requested_job import load_job
+from fray.cli.streams import Stream
+from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec
+from fray.errors import InvalidRequestError
+from fray.wire.frayjob import FrayJob
+
+__all__ = ["ExplainCommand", "Explained", "find_explained"]
+
+WORD = "0" * 32
+"""Stands for the random word of a launch, so that the same command prints the same."""
+
+
+@dataclass(frozen=True)
+class ExplainCommand:
+    """What `fray explain` was asked for.
+
+    `words` are a program or a function where `has_program`, else the name of a job that is there.
+    """
+
+    words: tuple[str, ...]
+    has_program: bool
+    file: str | None
+    options: JobOptions
+    cluster: str | None = None
+    namespace: str | None = None
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A job, and the names of the Secrets that launching it would make beside it."""
+
+    job: FrayJob
+    secrets: tuple[str, ...] = ()
+
+
+def find_explained(
+    command: ExplainCommand, *, environ: Mapping[str, str], stdin: BinaryIO, notes: Stream
+) -> Explained:
+    """Return the job that is meant. Only a NAME makes this ask a cluster.
+
+    Raises:
+        RequestError: The command contradicts itself, the job is none that the API server takes, or there is
+            none of that name.
+        SurroundingsError: The cluster can't be asked.
+    """
+    _check(command)
+    if command.file is not None:
+        job, _ = load_job(command.file, stdin=stdin, name=command.options.name, with_status=True)
+        return Explained(job)
+    spec = choose_cluster(command.cluster, command.namespace, environ=environ)
+    if command.has_program:
+        return _describe(command, spec, environ)
+    return Explained(open_backend(spec, environ=environ, notes=notes).find_job(command.words[0]))
+
+
+def _check(command: ExplainCommand) -> None:
+    """Refuse what contradicts itself."""
+    forms = (
+        "Use `fray explain -f FILE`, `fray explain NAME`, `fray explain -- PROGRAM ARGS...` "
+        "or `fray explain MODULE:FUNCTION`."
+    )
+    if command.file is None and not command.words:
+        raise InvalidRequestError("fray explain", "names nothing to explain", forms)
+    if command.file is not None and command.words:
+        problem = f"has a file and also {' '.join(command.words)!r}"
+        raise InvalidRequestError("fray explain", problem, f"Give one of them. {forms}")
+    if command.has_program:
+        return
+    if len(command.words) > 1:
+        problem = f"has several names: {' '.join(command.words)!r}"
+        raise InvalidRequestError("fray explain", problem, f"Give one, or put `--` before a program. {forms}")
+    given = command.options.given
+    if command.file is not None and given:
+        problem = f"has a file and also {', '.join(given)}"
+        raise InvalidRequestError("fray explain", problem, "Write it into the file.")
+    if command.words and (given or command.options.name is not None):
+        problem = f"has the name of a job that is there and also {', '.join(given or ('--name',))}"
+        raise InvalidRequestError("fray explain", problem, "Leave it out, or put `--` before a program.")
+
+
+def _describe(command: ExplainCommand, spec: ClusterSpec, environ: Mapping[str, str]) -> Explained:
+    # Slow to import, and not needed for files.
+    from fray.cluster.kubernetes.launching import prepare_launch  # noqa: PLC0415
+    from fray.cluster.manifest import find_parent  # noqa: PLC0415
+    from fray.cluster.workspace import Archiver  # noqa: PLC0415
+
+    request = build_request(command.words, command.options, environ=dict(environ))
+    launch = prepare_launch(
+        request.with_environment(),
+        # On this machine there is no JobSet: what is explained is what any cluster would get.
+        spec if isinstance(spec, KubernetesSpec) else KubernetesSpec(),
+        word=WORD,
+        parent=find_parent(environ),
+        storage=_NoStorage(),
+        archiver=Archiver(),
+    )
+    built = launch.build(launch.name)
+    secrets = [part.secret_name for part in launch.parts]
+    if built.secret_variables:
+        secrets.append(built.secret_name)
+    return Explained(FrayJob.from_manifest(built.manifest), tuple(dict.fromkeys(secrets)))
+
+
+class _NoStorage:
+    """Takes what a launch would stage, and keeps nothing."""
+
+    def write(self, url: str, data: bytes) -> None:
+        pass
+
+    def read(self, url: str) -> bytes:
+        raise NotImplementedError(url)
