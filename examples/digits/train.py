@@ -6,6 +6,7 @@ the hosts. Run by `fray run -f frayjob.yaml`; outside any job, `python train.py`
 
 from __future__ import annotations
 
+import atexit
 import io
 import math
 import os
@@ -29,6 +30,7 @@ from options import Options, parse_options
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
 """As a shell reports a process that SIGTERM ended: the run was interrupted, not wrong."""
+EXIT_FAILURE = 1
 EXPLICIT_PLATFORMS = ("cpu", "cuda")
 """Values of JAX_PLATFORMS for which JAX can't find out by itself who belongs to the gang."""
 LOOPBACK = ("127.0.0.1:", "localhost:", "[::1]:")
@@ -37,14 +39,8 @@ LOOPBACK = ("127.0.0.1:", "localhost:", "[::1]:")
 def main() -> int:
     """Train as the command line says; the result is the exit code of this process."""
     options = parse_options(sys.argv[1:])
-    if isinstance(sys.stdout, io.TextIOWrapper):  # each line at once, and none lost to an ASCII-only log
-        sys.stdout.reconfigure(line_buffering=True, errors="replace")
-    identity = current_identity()
     try:
-        join_gang(identity)
-        exit_code = Training(options, identity).run()
-        # A barrier: rank 0 hosts the rendezvous, so nobody may leave before the last one is done.
-        jax.distributed.shutdown()
+        return run_host(options).exit_code
     except (Exception, KeyboardInterrupt):  # noqa: BLE001 - the last resort of a process, which ends here
         try:
             traceback.print_exc()
@@ -52,8 +48,38 @@ def main() -> int:
         finally:
             # Not sys.exit(): JAX would wait at that same barrier for peers that are lost or that wait
             # for this process. The whole gang starts again anyway, so the best is to let go at once.
-            os._exit(1)
-    return exit_code
+            os._exit(EXIT_FAILURE)
+
+
+def train(options: Options) -> float:
+    """Train, and return the share of test images that were told right: `main` for callers from Python.
+
+    Raises:
+        SystemExit: with 143, the run was interrupted; the next attempt goes on from its checkpoint.
+    """
+    try:
+        training = run_host(options)
+    except Exception:
+        # As in `main`, but whoever runs this function shall still tell of the exception: the process lets
+        # go once it exits, before JAX does what it has registered for that moment.
+        atexit.register(os._exit, EXIT_FAILURE)
+        raise
+    if training.exit_code:
+        raise SystemExit(training.exit_code)
+    return training.accuracy
+
+
+def run_host(options: Options) -> Training:
+    """Do the part of this process in one attempt; returns what came of it."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # each line at once, and none lost to an ASCII-only log
+        sys.stdout.reconfigure(line_buffering=True, errors="replace")
+    identity = current_identity()
+    join_gang(identity)
+    training = Training(options, identity)
+    training.run()
+    # A barrier: rank 0 hosts the rendezvous, so nobody may leave before the last one is done.
+    jax.distributed.shutdown()
+    return training
 
 
 def join_gang(identity: Identity) -> None:
@@ -88,7 +114,7 @@ class Training:
     """One attempt: the same calls in the same order on every process, as JAX demands.
 
     Only what all processes know alike may decide what they do next; otherwise one waits in an exchange
-    that its peers never enter.
+    that its peers never enter. `accuracy` and `exit_code` are what came of it.
     """
 
     def __init__(self, options: Options, identity: Identity) -> None:
@@ -97,6 +123,8 @@ class Training:
         self.checkpoints = options.output / "checkpoints"
         self.picture = options.output / "loss.png"
         self.losses: list[float] = []
+        self.accuracy = math.nan
+        self.exit_code = 0
         devices = jax.device_count()
         self.batch_size = max(1, options.batch_size // devices) * devices
         mesh = jax.make_mesh((devices,), ("batch",), axis_types=(AxisType.Auto,))
@@ -104,10 +132,10 @@ class Training:
         self.sharded = NamedSharding(mesh, PartitionSpec("batch"))
         # The weights are on every device, so the results are too; JAX adds the exchange that this takes.
         self.step = jax.jit(model.train_step, donate_argnums=0, out_shardings=self.replicated)
-        self.accuracy = jax.jit(model.accuracy, out_shardings=self.replicated)
+        self.measure_accuracy = jax.jit(model.accuracy, out_shardings=self.replicated)
 
-    def run(self) -> int:
-        """Train until the last epoch or a SIGTERM; returns the exit code of the process."""
+    def run(self) -> None:
+        """Train until the last epoch or a SIGTERM."""
         me = self.identity
         print(
             f"rank {me.rank} of {me.world_size}: slice {me.slice}, host {me.host}, attempt {me.attempt}, "
@@ -117,23 +145,25 @@ class Training:
         test_images = self._globally(dataset.test_images, self.replicated)
         test_labels = self._globally(dataset.test_labels, self.replicated)
         done, state = self._restore()
-        accuracy = float(self.accuracy(state.parameters, test_images, test_labels))
+        self.accuracy = float(self.measure_accuracy(state.parameters, test_images, test_labels))
         for epoch in range(done + 1, self.options.epochs + 1):
             self._fail_if_planned(epoch)
             state, loss = self._train_epoch(epoch, state, dataset)
             if not math.isfinite(loss):
                 raise FloatingPointError(f"loss {loss} in epoch {epoch}: choose a smaller --learning-rate")
             self.losses.append(loss)
-            accuracy = float(self.accuracy(state.parameters, test_images, test_labels))
+            self.accuracy = float(self.measure_accuracy(state.parameters, test_images, test_labels))
             self._save(epoch, state)
-            self._say(f"epoch {epoch}/{self.options.epochs} loss {loss:.3f} test accuracy {accuracy:.2f}")
+            self._say(
+                f"epoch {epoch}/{self.options.epochs} loss {loss:.3f} test accuracy {self.accuracy:.2f}"
+            )
             # True on all processes after the same epoch once any of them has got a SIGTERM.
             if epoch < self.options.epochs and multihost_utils.reached_preemption_sync_point(epoch):
                 self._say(f"terminated after epoch {epoch}; the next attempt goes on from its checkpoint")
-                return EXIT_TERMINATED
+                self.exit_code = EXIT_TERMINATED
+                return
         if me.is_leader:
-            self._report(accuracy)
-        return 0
+            self._report()
 
     def _train_epoch(
         self, epoch: int, state: model.TrainState, dataset: data.Dataset
@@ -181,14 +211,14 @@ class Training:
             arrays = model.to_arrays(state)
             checkpoint.save(self.checkpoints, checkpoint.Checkpoint(epoch, tuple(self.losses), arrays))
 
-    def _report(self, accuracy: float) -> None:
+    def _report(self) -> None:
         """Show what came of it: the loss curve as a picture and in the terminal, the accuracy last."""
         import report  # noqa: PLC0415 - Matplotlib takes a second to import: only rank 0 pays
 
         report.save_curve(self.losses, self.picture)
         print(report.render_curve(self.losses))
         print(f"loss curve saved to {self.picture}")
-        print(f"test accuracy {accuracy:.2f}")
+        print(f"test accuracy {self.accuracy:.2f}")
 
     def _fail_if_planned(self, epoch: int) -> None:
         me = self.identity
