@@ -11,8 +11,6 @@ from typing import Any
 from typer import Context
 from typer.core import TyperCommand
 
-from fray.cli.named_job import split_target
-
 __all__ = ["JobOrProgramCommand", "has_program"]
 
 _PROGRAM = "fray.cli.has_program"
@@ -23,6 +21,8 @@ class JobOrProgramCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line, after finding out where its options end."""
+        from fray.cli.named_job import split_target  # noqa: PLC0415 - `fray --help` needn't wait for it
+
         ctx.allow_interspersed_args = False
         options, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         words: list[str] = list(options.get("words") or ())
