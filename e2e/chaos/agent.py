@@ -256,7 +256,7 @@ class Agent:
         for name, due in list(self._returning.items()):
             host, begin, how = self._away[name]
             if not node_status.is_ready(host, self._api):
-                node_status.advertise_chips(host, self._api)
+                node_status.advertise_resources(host, self._api)
             elif now >= due:
                 self._recorder.records.outages.append(Outage(name, begin, now, how))
                 del self._returning[name], self._away[name]

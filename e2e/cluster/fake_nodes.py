@@ -19,6 +19,7 @@ from e2e.cluster.command import await_condition
 from e2e.cluster.credentials import ADMIN_KUBECONFIG
 from e2e.cluster.daemons import log_tail, start_daemon
 from e2e.cluster.layout import Host, build_cpu_host, build_tpu_host, parse_taint
+from e2e.cluster.node_status import DISK, DISK_SIZE
 from e2e.cluster.paths import host_directory
 
 __all__ = ["FAKE_TAINT", "apply_fake_nodes", "build_fake_node", "build_fake_pools", "start_kwok"]
@@ -44,7 +45,7 @@ def build_fake_pools(*, tpu_pools: int, cpu_nodes: int) -> list[Host]:
 
 def build_fake_node(host: Host) -> dict[str, Any]:
     """The Node object of a host that is only imagined."""
-    resources = {"cpu": "32", "memory": "128Gi", "pods": "110"}
+    resources = {"cpu": "32", "memory": "128Gi", "pods": "110", DISK: DISK_SIZE}
     resources |= {name: str(count) for name, count in host.chips.items()}
     return {
         "apiVersion": "v1",
