@@ -6,7 +6,6 @@ how it is made (pure Python, and a static uv); no image of that kind is here to 
 
 from __future__ import annotations
 
-import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,8 @@ from fray.cluster.kubernetes import KubernetesCluster
 from fray.types import Entrypoint, JobRequest, JobStatus, LogLine, ResourceConfig, create_environment
 
 PATIENCE = 300.0
+WORKSPACE = "/var/run/fray/workspace"
+"""Images may have a link on the way to it."""
 WITHOUT_FRAY = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 """The runtime image's Python, not the environment that Fray is installed in; its user can't write there."""
 OFFLINE = {"UV_OFFLINE": "1", "UV_NO_INDEX": "1"}
@@ -43,7 +44,8 @@ def code(tmp_path: Path) -> Path:
     (folder / "wheels").mkdir(parents=True)
     (folder / "module_of_mine.py").write_text("TELL = 'mine'\n")
     (folder / "train.py").write_text(
-        "import os, tiny, module_of_mine as m; print(tiny.TELL, m.TELL, os.getcwd())\n"
+        "import os, tiny, module_of_mine as m\n"
+        f"print(tiny.TELL, m.TELL, os.path.samefile('.', {WORKSPACE!r}))\n"
     )
     info = "tiny-1.0.dist-info"
     files = {
@@ -68,7 +70,7 @@ def look_around() -> dict[str, Any]:
 
     with create_job_ctx("pool", max_workers=1) as ctx:
         doubled = ctx.get(ctx.run(lambda number: number * 2, 21))
-    return {"fray": fray.__file__, "directory": os.getcwd(), "doubled": doubled}  # noqa: PTH109
+    return {"fray": fray.__file__, "at home": Path.cwd().samefile(WORKSPACE), "doubled": doubled}
 
 
 def test_an_image_with_python_and_without_fray_runs_a_callable(
@@ -82,7 +84,7 @@ def test_an_image_with_python_and_without_fray_runs_a_callable(
     assert outcome is not None
     assert outcome.result() == {
         "fray": "/var/run/fray/runtime/fray/__init__.py",
-        "directory": "/var/run/fray/workspace",
+        "at home": True,
         "doubled": 42,
     }
 
@@ -109,8 +111,8 @@ def test_a_program_finds_its_workspace_and_the_packages_in_it(cluster: Kubernete
     cluster.wait(job, raise_on_failure=True, timeout=PATIENCE)
     lines = texts(cluster.logs(job))
     assert lines[-2:] == [
-        "set up in /var/run/fray/workspace",
-        "tiny mine /var/run/fray/workspace",
+        f"set up in {WORKSPACE}",
+        "tiny mine True",
     ]
 
 

@@ -127,8 +127,8 @@ class WorkspaceChangedError(WorkspaceError):
     def message(self) -> str:
         """Both digests, and the bytes that were found."""
         return (
-            f"the workspace ({self.size} bytes) has the sha256 {self.found}, not {self.expected}: "
-            "it was changed or cut, and nothing of it was unpacked"
+            "the workspace was changed or cut, and nothing of it was unpacked: "
+            f"{self.size} bytes with the sha256 {self.found}, not {self.expected}"
         )
 
     @property
