@@ -21,7 +21,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     timeout: float = 300.0,
 ) -> str:
-    """Standard output of `command`, run to its end.
+    """Standard output of `command`, run to its end; what isn't UTF-8 in it, as logs may be, is replaced.
 
     Raises CommandError when it fails, is missing or takes longer than `timeout` seconds.
     """
@@ -31,7 +31,8 @@ def run(
             input=stdin,
             env=environment,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             check=False,
             timeout=timeout,
         )
