@@ -2,6 +2,8 @@ r"""What became of a callable, as bytes that its client can check and read: a va
 
     fray outcome 1\n | a line of JSON: who made it, and its text | pickle, empty where there is only text
 
+No bytes at all are the value None, so that its digest says all and nothing has to be kept.
+
 The client unpickles it only when it has the digest that the job's status tells. How it travels, and the few
 words about it in the status, are elsewhere (`fray.runtime.outcome_upload`, `fray.termination`).
 """
@@ -80,6 +82,8 @@ def outcome_name(*, job_uid: str, attempt: int, rank: int) -> str:
 
 def encode_value(value: object, *, limit: int = OUTCOME_LIMIT) -> EncodedOutcome:
     """Return what a callable returned as at most `limit` bytes; without it, where it can't be pickled so."""
+    if value is None:
+        return EncodedOutcome(b"")
     told = {"kind": "value", "type": type_name(value)[:_NAME]}
     try:
         body, found = pickle_value(value, None)
@@ -127,6 +131,8 @@ def decode_outcome(data: bytes, *, sha256: str) -> Outcome:
     found = hashlib.sha256(data).hexdigest()
     if found != sha256:
         raise OutcomeUnreadableError(f"its sha256 is {found}, and the job's status says {sha256}")
+    if not data:
+        return Outcome()
     line, separator, body = data.removeprefix(MAGIC).partition(b"\n")
     try:
         told = json.loads(line)

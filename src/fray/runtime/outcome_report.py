@@ -44,11 +44,11 @@ class Reporter:
         self._tell(TerminationMessage(Ending.EXITED, "SystemExit", text_of(error.code)))
 
     def returned(self, value: object) -> None:
-        """Tell that the callable returned; its value is kept if it is rank 0's, and not None."""
+        """Tell that the callable returned; its value is kept if it is rank 0's."""
         told = TerminationMessage(Ending.RETURNED, type_name(value))
         self._tell(told)
         identity = _identity()
-        if value is not None and identity is not None and identity.is_leader:
+        if identity is not None and identity.is_leader:
             self._keep(told, lambda: encode_value(value), identity)
 
     def raised(self, error: BaseException, *, function: str) -> None:
@@ -79,6 +79,8 @@ class Reporter:
         """Whether there is a place for the outcome. Raises `OSError`, `ValueError`, `OutcomeUploadError`."""
         if self._outcome is not None:
             self._outcome.write_bytes(data)
+            return True
+        if not data:
             return True
         environ = os.environ  # noqa: TID251 - at the end of a job's process
         access, uid = ApiAccess.in_pod(environ), environ.get(ENV_JOB_UID)

@@ -16,6 +16,7 @@ import pytest
 
 from fray.errors import RemoteTracebackError
 from fray.payload.callables import MAGIC, Payload, encode_callable
+from fray.payload.outcome import Outcome
 from fray.payload.staging import FsspecStorage, staged_url
 from fray.payload.stamp import Stamp
 from fray.runtime.identity import current_identity
@@ -34,6 +35,7 @@ RANK_1 = {
     "FRAY_HOSTS_PER_SLICE": "4",
     "FRAY_COORDINATOR_ADDRESS": "host-0:8476",
 }
+RETURNED_NONE = TerminationMessage(Ending.RETURNED, "NoneType", sha256=hashlib.sha256(b"").hexdigest())
 
 
 @pytest.fixture
@@ -148,8 +150,8 @@ def fork_and_raise() -> None:
 @pytest.mark.parametrize("function", [fork_and_return, fork_and_raise])
 def test_a_fork_that_comes_back_tells_nothing(pod: Pod, function: Callable[[], object]) -> None:
     ended = pod.call(function)
-    assert (ended.code, ended.outcome_data) == (0, None)
-    assert ended.message == TerminationMessage(Ending.RETURNED, "NoneType")
+    assert (ended.code, ended.outcome_data) == (0, b"")
+    assert ended.message == RETURNED_NONE
 
 
 def break_the_streams() -> None:
@@ -200,9 +202,10 @@ def test_a_broken_identity_costs_the_outcome_only(pod: Pod) -> None:
 def nothing() -> None: ...
 
 
-def test_none_needs_no_outcome(pod: Pod) -> None:
+def test_none_is_kept_in_no_bytes(pod: Pod) -> None:
     ended = pod.call(nothing)
-    assert (ended.outcome_data, ended.message) == (None, TerminationMessage(Ending.RETURNED, "NoneType"))
+    assert (ended.outcome_data, ended.message) == (b"", RETURNED_NONE)
+    assert ended.outcome == Outcome()
 
 
 def unsendable() -> Any:
@@ -381,7 +384,7 @@ def test_a_fork_that_a_module_makes_when_it_is_imported_tells_nothing(pod: Pod) 
     forking = "child = os.fork()\nif not child:\n    sys.exit(7)\nprint(os.waitpid(child, 0)[1] >> 8)"
     ended = read_with_module(pod, f"import os, sys\n{forking}")
     assert (ended.code, ended.out) == (0, "7\n")
-    assert ended.message == TerminationMessage(Ending.RETURNED, "NoneType")
+    assert ended.message == RETURNED_NONE
 
 
 class Unkeepable:

@@ -163,8 +163,8 @@ class KubernetesCluster(Cluster):
     def outcome(self, job_id: JobId) -> Outcome | None:
         """Return what became of a job's callable, from the ConfigMap that its pod left.
 
-        None where nothing is kept: for a program, a callable that returned None, a job that has not finished,
-        was stopped, or was ended by a time limit.
+        None where nothing is kept: for a program, a job that has not finished, was stopped, or was ended by a
+        time limit.
 
         Raises:
             JobNotFoundError: There is no such job.

@@ -13,7 +13,7 @@ from fray.errors import JobNotFoundError, OutcomeUnreadableError
 from fray.kube.api import Manifest
 from fray.kube.errors import ApiError, NotFoundError
 from fray.kube.resources import CONFIG_MAPS, FRAYJOBS
-from fray.payload.outcome import outcome_name
+from fray.payload.outcome import encode_value, outcome_name
 from fray.plan.status import find_condition, is_finished
 from fray.types import JobId
 from fray.vocabulary import OUTCOME_KEY, ConditionType, VerdictKind
@@ -22,6 +22,7 @@ from fray.wire.model import OBJECT_NAME_PATTERN
 
 __all__ = ["describe_place", "is_possible_name", "list_jobs", "read_job", "read_outcome"]
 
+NOTHING = encode_value(None)
 LONGEST_NAME = 253
 NAMES_READ = 200
 NAMES_TOLD = 5
@@ -73,6 +74,8 @@ async def read_outcome(access: Access, job: Manifest) -> tuple[bytes, str] | Non
     last = found.status.attempts[-1]
     if last.outcome is None or found.metadata.uid is None or not _is_of_the_end(found):
         return None
+    if last.outcome == NOTHING.sha256:
+        return NOTHING.data, NOTHING.sha256
     name = outcome_name(job_uid=found.metadata.uid, attempt=last.number, rank=last.rank or 0)
     try:
         kept = await persistently(lambda: access.api.get(CONFIG_MAPS, name, namespace=access.namespace))

@@ -95,9 +95,9 @@ _ENDINGS = {JobStatus.SUCCEEDED: (Ending.RETURNED,), JobStatus.FAILED: (Ending.R
 
 
 def _without_pickle(told: TerminationMessage) -> Outcome:
-    """What is known of an end whose value or exception wasn't kept: nothing is kept for None."""
+    """What is known of an end whose value or exception wasn't kept."""
     if told.ending is Ending.RETURNED:
-        return Outcome(problem="" if told.type == "NoneType" else "it wasn't kept; the job's log says why")
+        return Outcome(problem="it wasn't kept; the job's log says why")
     function = "the callable"
     return Outcome(error=UnpicklableExceptionError(function, told.type, told.message, told.traceback))
 
