@@ -43,7 +43,8 @@ def main(arguments: list[str], log: str = LOG) -> int:
 
 def _forget_script(folder: Path) -> None:
     """Let the path begin with the working directory, as with `python3 -m`, and not with this file's."""
-    if sys.path and Path(sys.path[0]).absolute() == folder:
+    # Python has resolved links on the way to it: /var/run is one in most images.
+    if sys.path and Path(sys.path[0]).resolve() == folder.resolve():
         sys.path[0] = str(Path.cwd())
 
 

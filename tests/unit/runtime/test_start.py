@@ -22,9 +22,10 @@ OUTSIDE = {name: value for name, value in os.environ.items() if not name.startsw
 
 @pytest.fixture
 def injected(tmp_path: Path) -> Path:
-    """The folder that the init container fills."""
+    """The folder that the init container fills, behind a link as /var/run is in most images."""
     folder = tmp_path / "injected"
-    folder.mkdir()
+    (tmp_path / "run").mkdir()
+    folder.symlink_to(tmp_path / "run")
     for package in (fray, cloudpickle):
         assert package.__file__ is not None
         source = Path(package.__file__).parent
