@@ -41,6 +41,7 @@ HARMLESS = {
     ("SecretPart", "secret_name"): "the name of a Secret",
     ("PayloadLimits", "secrets"): "a number of bytes",
     ("WorkspaceLimits", "secrets"): "a number of bytes",
+    ("Explained", "secrets"): "names of Secrets",
     ("HostConfig", "token"): "the pool's name",
     ("HostConfig", "private_key"): "a path",
 }
