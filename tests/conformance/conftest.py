@@ -73,6 +73,13 @@ def cluster(backend: Backend) -> Cluster:
 
 
 @pytest.fixture
+def launching(backend: Backend) -> None:
+    """For tests whose jobs launch jobs."""
+    if not backend.launches_jobs:
+        pytest.skip("the client's packages are not where jobs run")
+
+
+@pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
     """A name for the test's job, which no other test has."""
     title = "".join(

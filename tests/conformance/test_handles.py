@@ -146,6 +146,7 @@ def submit_children(title: str) -> None:
     wait_all(children, raise_on_failure=False)
 
 
+@pytest.mark.usefixtures("launching")
 def test_hosts_of_a_job_share_the_children_that_they_submit(
     client: Client, backend: Backend, name: str
 ) -> None:
@@ -166,6 +167,7 @@ def test_hosts_of_a_job_share_the_children_that_they_submit(
     end(stranger)
 
 
+@pytest.mark.usefixtures("launching")
 def test_inside_a_job_the_client_is_the_job_s(client: Client, name: str) -> None:
     def launch_inside() -> tuple[str, int]:
         job = current_client().submit(JobRequest(f"{name}-child", lambda: 21))

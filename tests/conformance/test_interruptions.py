@@ -88,11 +88,10 @@ def test_jobs_that_end_with_their_client_say_so(cluster: Cluster, backend: Backe
     assert info.error_message
 
 
+@pytest.mark.usefixtures("launching")
 def test_waits_and_logs_go_on_through_a_restart_of_the_server(
     cluster: Cluster, backend: Backend, name: str
 ) -> None:
-    if not backend.launches_jobs:
-        pytest.skip("the client's packages are not where jobs run")
     signs = [f"{name}-{number}-go" for number in range(2)]
     jobs = [launch(cluster, f"{name}-{number}", stay_until_told, sign) for number, sign in enumerate(signs)]
     waiting = Background(lambda: cluster.wait(jobs, timeout=PATIENCE))

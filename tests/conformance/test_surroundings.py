@@ -78,9 +78,8 @@ def launch_children(title: str) -> dict[str, int]:
     return {info.job_id: inner.outcome(info.job_id).result() for info in infos}  # type: ignore[union-attr]
 
 
-def test_a_job_launches_jobs(cluster: Cluster, backend: Backend, name: str) -> None:
-    if not backend.launches_jobs:
-        pytest.skip("the client's packages are not where jobs run")
+@pytest.mark.usefixtures("launching")
+def test_a_job_launches_jobs(cluster: Cluster, name: str) -> None:
     children = run(cluster, name, launch_children, f"{name}-child")
     assert [*children.values()] == [42, 42]
     assert set(children) <= {info.job_id for info in cluster.list_jobs()}
