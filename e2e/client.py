@@ -27,7 +27,7 @@ from typing import Any
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.kubeconfig import CONTEXT
 from e2e.cluster.paths import KUBECONFIG
-from e2e.installation import build_kubectl, build_release, load_images, open_cluster
+from e2e.installation import install_release
 from e2e.job_namespace import open_job_namespace
 from fray.cluster import Entrypoint, JobId, JobRequest, ResourceConfig
 from fray.cluster.cluster_spec import KubernetesSpec
@@ -176,12 +176,8 @@ def main() -> int:
 
 
 def _run(options: argparse.Namespace, folder: Path) -> Mapping[str, Any]:
-    layout = open_cluster(_say)
-    kubectl = build_kubectl(folder)
-    release = build_release(kubectl, load_images(layout, _say), folder)
-    _say("installing the chart")
-    release.install()
-    with open_job_namespace(kubectl, release) as space:
+    release = install_release(folder, _say)
+    with open_job_namespace(release.kubectl, release) as space:
         _say(f"following {options.pods} pods")
         logs = measure_logs(KUBECONFIG, space.name, options.pods, options.lines)
         _say(f"launching {options.launches} jobs")

@@ -17,7 +17,7 @@ from e2e.kubectl import Kubectl, require_test_cluster
 from e2e.node_images import NodeImages, image_id
 from e2e.release import Helm, Release
 
-__all__ = ["build_kubectl", "build_release", "load_images", "open_cluster"]
+__all__ = ["build_kubectl", "build_release", "install_release", "load_images", "open_cluster"]
 
 Progress = Callable[[str], None]
 
@@ -48,3 +48,15 @@ def build_release(kubectl: Kubectl, archives: Mapping[str, Path], folder: Path) 
     return Release(
         helm, kubectl, values=("--create-namespace", f"--set-string=podAnnotations.image={digest}")
     )
+
+
+def install_release(folder: Path, progress: Progress) -> Release:
+    """The chart, installed for a whole cluster, which is made if need be; `folder` is for its programs.
+
+    Raises ClusterError.
+    """
+    layout = open_cluster(progress)
+    release = build_release(build_kubectl(folder), load_images(layout, progress), folder)
+    progress("installing the chart")
+    release.install()
+    return release

@@ -19,7 +19,7 @@ from typing import Any
 
 from e2e.cluster.command import await_condition
 from e2e.cluster.errors import ClusterError
-from e2e.installation import build_kubectl, build_release, load_images, open_cluster
+from e2e.installation import install_release
 from e2e.job_namespace import JobNamespace, build_shell, open_job_namespace, until_told
 
 __all__ = ["main"]
@@ -47,14 +47,10 @@ def main() -> int:
 
 def _run(runs: int, folder: Path) -> list[float]:
     """Return the seconds of each run. Raises ClusterError."""
-    layout = open_cluster(_say)
-    kubectl = build_kubectl(folder)
-    release = build_release(kubectl, load_images(layout, _say), folder)
-    _say("installing the chart")
-    release.install()
+    release = install_release(folder, _say)
     seconds = []
     for number in range(1, runs + 1):
-        with open_job_namespace(kubectl, release) as space:
+        with open_job_namespace(release.kubectl, release) as space:
             seconds.append(_measure(space, f"gang-{number}"))
             _say(f"run {number}: {seconds[-1]:.1f} s")
     return seconds

@@ -20,7 +20,7 @@ from typing import Any
 from e2e.cluster import provider
 from e2e.cluster.errors import ClusterError, MachineError
 from e2e.cluster.fake_nodes import build_fake_pools
-from e2e.installation import build_kubectl, build_release, load_images, open_cluster
+from e2e.installation import install_release
 from e2e.scale.cluster import Cluster
 from e2e.scale.restart import measure_restart
 from e2e.scale.throughput import measure_throughput
@@ -64,14 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Measure the parts that are asked for; returns the report. Raises ClusterError."""
-    layout = open_cluster(_say)
     lacking = {"fake-nodes", "kill-program"} - provider.supported_faults()
     if lacking:
         raise MachineError("this cluster can't imitate nodes", f"run it with {provider.SETTING}=local")
-    kubectl = build_kubectl(folder)
-    release = build_release(kubectl, load_images(layout, _say), folder)
-    _say("installing the chart")
-    release.install()
+    release = install_release(folder, _say)
     nodes = -(-max(options.jobs, options.live) // PODS_PER_NODE) + 1
     hosts = build_fake_pools(tpu_pools=0, cpu_nodes=nodes)
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 from e2e.cluster import provider
 from e2e.cluster.kubeconfig import CONTEXT
 from e2e.cluster.paths import KUBECONFIG
-from e2e.installation import build_kubectl, build_release, load_images, open_cluster
+from e2e.installation import install_release
 from e2e.job_namespace import JobNamespace, open_job_namespace
 from fray.cluster import Entrypoint, JobId, JobRequest, JobStatus, ResourceConfig
 from fray.cluster.base import WhenTaken
@@ -52,12 +52,8 @@ def wait_for_hardware(name: str) -> JobRequest:
 @contextmanager
 def open_backend(folder: Path) -> Iterator[Backend]:
     """The cluster with a new namespace for the length of a `with` block. Raises ClusterError."""
-    layout = open_cluster(say)
-    kubectl = build_kubectl(folder)
-    release = build_release(kubectl, load_images(layout, say), folder)
-    say("installing the chart")
-    release.install()
-    with open_job_namespace(kubectl, release) as space:
+    release = install_release(folder, say)
+    with open_job_namespace(release.kubectl, release) as space:
         spec = KubernetesSpec(namespace=space.name, context=CONTEXT)
         access = {"KUBECONFIG": str(KUBECONFIG)}
         with SmallJobsCluster(spec, environ=access) as cluster:
