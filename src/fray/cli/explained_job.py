@@ -119,6 +119,3 @@ class _NoStorage:
 
     def write(self, url: str, data: bytes) -> None:
         pass
-
-    def read(self, url: str) -> bytes:
-        raise NotImplementedError(url)

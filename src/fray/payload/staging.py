@@ -17,14 +17,10 @@ __all__ = ["FsspecStorage", "Storage", "staged_url", "staged_workspace_url"]
 
 
 class Storage(Protocol):
-    """What keeps objects under URLs."""
+    """Where a launcher keeps objects under URLs."""
 
     def write(self, url: str, data: bytes) -> None:
         """Keep an object, unless one of this size is there. Raises `PayloadStorageError`."""
-        ...
-
-    def read(self, url: str) -> bytes:
-        """Return an object. Raises `PayloadMissingError` or `PayloadStorageError`."""
         ...
 
 
