@@ -314,8 +314,7 @@ def doctor(
     from fray.cli.doctor import diagnose
 
     spec = choose_cluster(cluster, namespace, environ=_environ())
-    form = None if output is _Form.TABLE else output.value
-    raise typer.Exit(diagnose(spec, form, environ=_environ(), output=_output()))
+    raise typer.Exit(diagnose(spec, _data(output), environ=_environ(), output=_output()))
 
 
 def _environ() -> Mapping[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from fray.cli.columns import format_columns
 from fray.cli.explain import format_manifest
-from fray.cli.listing import print_lines
+from fray.cli.listing import DataFormat, print_lines
 from fray.cli.story import Line, Tone
 from fray.cli.streams import Stream
 from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec
@@ -25,8 +25,10 @@ __all__ = ["describe_findings", "diagnose"]
 TONES = {Mark.OK: Tone.GOOD, Mark.WRONG: Tone.BAD, Mark.UNKNOWN: Tone.BUSY}
 
 
-def diagnose(spec: ClusterSpec, form: str | None, *, environ: Mapping[str, str], output: Stream) -> int:
-    """Print what is found, as a table or as data (`yaml`, `json`); return 1 if anything is wrong."""
+def diagnose(
+    spec: ClusterSpec, form: DataFormat | None, *, environ: Mapping[str, str], output: Stream
+) -> int:
+    """Print what is found, as a table or as data; return 1 if anything is wrong."""
     findings = _examine_cluster(spec, environ) if isinstance(spec, KubernetesSpec) else _examine_here(environ)
     if form is None:
         print_lines(describe_findings(findings), output)

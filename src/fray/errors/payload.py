@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fray.errors.request import RequestError
+from fray.errors.sizes import format_parts, format_size
 from fray.errors.surroundings import SurroundingsError
 
 __all__ = [
@@ -58,12 +59,11 @@ class PayloadTooLargeError(RequestError):
     @property
     def message(self) -> str:
         """The callable, its size, the limit and what takes the room."""
-        parts = ", ".join(f"{path} ({_megabytes(size)})" for path, size in self.parts)
-        largest = f"; the largest parts: {parts}" if parts else ""
+        largest = f"; the largest parts: {format_parts(self.parts)}" if self.parts else ""
         way = "the staging URL" if self.staged else "Secrets"
         return (
-            f"{self.function} with its arguments takes {_megabytes(self.size)}, more than "
-            f"{_megabytes(self.limit)} for {way}{largest}"
+            f"{self.function} with its arguments takes {format_size(self.size)}, more than "
+            f"{format_size(self.limit)} for {way}{largest}"
         )
 
     @property
@@ -71,10 +71,6 @@ class PayloadTooLargeError(RequestError):
         """How to make it smaller, or where it may be larger."""
         load = "Load large data inside the callable instead of passing it along"
         return f"{load}." if self.staged else f"{load}, or name a bucket for it: staging=gs://BUCKET/PATH."
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"
 
 
 @dataclass(eq=False)

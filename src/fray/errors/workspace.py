@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fray.errors.request import RequestError
+from fray.errors.sizes import format_parts, format_size
 
 __all__ = [
     "PackagesError",
@@ -41,10 +42,9 @@ class WorkspaceTooLargeError(WorkspaceError):
     @property
     def message(self) -> str:
         """The directory, its size, the limit and what takes the room."""
-        parts = ", ".join(f"{path} ({_megabytes(size)})" for path, size in self.parts)
         return (
-            f"workspace {self.directory} takes {_megabytes(self.size)}, more than {_megabytes(self.limit)} "
-            f"for {self.way}; the largest files: {parts}"
+            f"workspace {self.directory} takes {format_size(self.size)}, more than {format_size(self.limit)} "
+            f"for {self.way}; the largest files: {format_parts(self.parts)}"
         )
 
     @property
@@ -54,10 +54,6 @@ class WorkspaceTooLargeError(WorkspaceError):
             "Name what isn't code in .gitignore, give a smaller directory as workspace=..., or an image that "
             "has the code as docker_image=...; a cluster spec with staging=gs://BUCKET/PATH takes more."
         )
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"
 
 
 @dataclass(eq=False)
