@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from fray.plan.observation import START_FAILED, GangObservation, HostObservation, HostPhase
 from fray.plan.outside_text import flatten
+from fray.plan.pod_disruption import find_runtime_trouble
 
 __all__ = ["describe_node_fault", "is_infrastructure_fault", "with_node_pools"]
 
@@ -41,16 +42,6 @@ https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/controller/taintevicti
 LOST = "could not be located"
 """In the kubelet's words about a container that its runtime has lost:
 https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/status/status_manager.go
-"""
-RUNTIME_TROUBLE = re.compile(
-    r"nvidia-container-cli: (?:initialization|detection|device|ldcache|mount) error"
-    r"|/dev/(?:nvidia|vfio|accel)|\bcgroups?\b|no space left on device|input/output error"
-    r"|context deadline exceeded|\bttrpc: closed|containerd\.sock"
-)
-"""In the message of a container that could not be started, when that isn't about its command or image.
-
-runc, containerd and https://github.com/NVIDIA/libnvidia-container say so; the last one's `requirement error`
-is about the CUDA version of the image.
 """
 DEVICE_TROUBLE = re.compile(
     r"/dev/(?:vfio/|accel)\d+\)?: Device or resource busy"
@@ -88,6 +79,8 @@ def _find_fault(host: HostObservation, *, spot: bool) -> str | None:
         return f"{reason}: {message}" if message else reason
     if NODE_IN_TROUBLE in message:
         return message
+    if reason == START_FAILED:
+        return find_runtime_trouble(message)
     if SILENT.search(sign):
         return None if spot else sign
     if NODE_IS_LOW in sign:
@@ -97,8 +90,7 @@ def _find_fault(host: HostObservation, *, spot: bool) -> str | None:
         return None if host.deletion is not None else sign
     if sign or host.phase is not HostPhase.FAILED:
         return None
-    words = RUNTIME_TROUBLE if reason == START_FAILED else DEVICE_TROUBLE
-    return next((line.strip() for line in message.splitlines() if words.search(line)), None)
+    return next((line.strip() for line in message.splitlines() if DEVICE_TROUBLE.search(line)), None)
 
 
 def with_node_pools(observed: GangObservation, pools: Mapping[str, str | None]) -> GangObservation:

@@ -11,7 +11,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["describe_disruption", "find_mark", "is_lost", "is_misplaced", "is_own_use", "is_refused"]
+__all__ = [
+    "START_REASONS",
+    "describe_disruption",
+    "describe_start_trouble",
+    "find_mark",
+    "find_runtime_trouble",
+    "is_lost",
+    "is_misplaced",
+    "is_own_use",
+    "is_refused",
+]
 
 Manifest = Mapping[str, Any]
 
@@ -63,6 +73,19 @@ NO_ROOM_PREFIX = "OutOf"
 REFUSED_PREFIX = "Pod was rejected: "
 """Begins the kubelet's message about a pod that it refused:
 https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/kubelet.go
+"""
+START_REASONS = frozenset({"StartError", "ContainerCannotRun"})
+"""Container reasons of the kubelet when the runtime could not start the command."""
+RUNTIME_TROUBLE = re.compile(
+    r"nvidia-container-cli: (?:initialization|detection|device|ldcache|mount) error"
+    r"|/dev/(?:nvidia|vfio|accel)|\bcgroups?\b|no space left on device|input/output error"
+    r"|context deadline exceeded|\bttrpc: closed|containerd\.sock|unable to create new parent process"
+)
+"""In the message of a container that could not be started, when that isn't about its command or image.
+
+runc, containerd and https://github.com/NVIDIA/libnvidia-container say so; the last one's `requirement error`
+is about the CUDA version of the image. Without a parent process are containers whose pod's sandbox containerd
+lost sight of, as on a node that was too busy to answer for two seconds: `lstat /proc/0/ns/ipc`.
 """
 GIVEN_UP = "its node was given up while it ran: nobody has seen its end"
 
@@ -119,6 +142,22 @@ def describe_disruption(status: Manifest, state: Manifest) -> str | None:
         # Pod GC ends pods so on nodes that are out of service; a kubelet would tell how the container ended.
         return GIVEN_UP
     return None
+
+
+def describe_start_trouble(ended: Manifest) -> str | None:
+    """Return why a node couldn't start a container that another might; None where it wasn't the node's doing.
+
+    `ended` is the container's terminated state.
+    """
+    told = (
+        find_runtime_trouble(str(ended.get("message", ""))) if ended.get("reason") in START_REASONS else None
+    )
+    return None if told is None else f"its node could not start it: {told}"
+
+
+def find_runtime_trouble(message: str) -> str | None:
+    """Return the line that says what the node's runtime lacks, None where there is none."""
+    return next((line.strip() for line in message.splitlines() if RUNTIME_TROUBLE.search(line)), None)
 
 
 def _is_nodes_doing(status: Manifest) -> bool:

@@ -26,7 +26,9 @@ from fray.plan.observation import (
 )
 from fray.plan.pod_deletion import is_ended_by_deletion, read_deletion
 from fray.plan.pod_disruption import (
+    START_REASONS,
     describe_disruption,
+    describe_start_trouble,
     find_mark,
     is_lost,
     is_misplaced,
@@ -39,8 +41,8 @@ from fray.vocabulary import CONTAINER, LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX
 
 __all__ = ["derive_gang_observation", "is_ending", "is_jobset_finished"]
 
-START_REASONS = frozenset({"StartError", "ContainerCannotRun"})
-"""Container reasons of the kubelet when the runtime could not start the command."""
+NEVER_STARTED = "1970-01-01T00:00:00Z"
+"""When a container began whose start failed, in the kubelet's words."""
 LOG_LINES = 20
 SHA256 = re.compile("[0-9a-f]{64}")
 
@@ -150,12 +152,12 @@ def _host(
         exit_code=ended.get("exitCode"),
         reason=_reason(status, ended),
         message=message,
-        started_at=_time(running.get("startedAt") or ended.get("startedAt")),
+        started_at=_time(running.get("startedAt") or _find_start(ended)),
         ended_at=_time(_find_end(status, ended or init_ended))
         if phase is HostPhase.FAILED or ended
         else None,
         log_tail=tuple(log.splitlines()[-LOG_LINES:]),
-        disruption=describe_disruption(status, state),
+        disruption=describe_disruption(status, state) or describe_start_trouble(ended or init_ended),
         misplaced=is_misplaced(status),
         deleted=phase is HostPhase.FAILED and is_ended_by_deletion(pod, ended or init_ended),
         deletion=read_deletion(pod["metadata"]),
@@ -179,6 +181,12 @@ def _reason(status: Manifest, ended: Manifest) -> str | None:
     if told is not None and told.ending is Ending.NEVER_RAN:
         return NEVER_RAN
     return EVICTED_FOR_USE if is_own_use(status) else reason
+
+
+def _find_start(ended: Manifest) -> str | None:
+    """Return when a container that has ended began; None for one that never did."""
+    start: str | None = ended.get("startedAt")
+    return None if start == NEVER_STARTED else start
 
 
 def _find_end(status: Manifest, ended: Manifest) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fray.vocabulary import Reason, VerdictKind
 from tests.unit.plan.verdict_situations.manifests import (
+    T0,
     evicted_mark,
     exited,
     jobset,
@@ -30,6 +31,9 @@ SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
 SHUT = mark("TerminationByKubelet", SHUTDOWN)
 LOW = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 52612Ki. "
 LOST = "The container could not be located when the pod was terminated"
+CREATE = "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
+NEVER = -T0.timestamp()
+"""When a container began that never did, as kubelets tell it: 1970."""
 COORDINATOR = "jax: coordination service error: connection reset by peer"
 NODE_SHUTDOWN = KUBERNETES + "pkg/kubelet/nodeshutdown/nodeshutdown_manager.go"
 EVICTION = KUBERNETES + "pkg/kubelet/eviction/eviction_manager.go"
@@ -431,4 +435,21 @@ REFUSED = (
     ),
 )
 
-SITUATIONS = (*ENDED, *PEERS, *REFUSED)
+UNSTARTED = tuple(
+    taken(
+        f"the node's runtime can't start the container: {told}",
+        CONTAINERD + "pkg/cri/server/container_start.go",
+        pod(0, "Failed", exited(128, reason="StartError", message=CREATE + told, since=NEVER)),
+        says=("was taken away (its node could not start it", told),
+        shape=SINGLE,
+        code=128,
+        ran=False,
+    )
+    for told in (
+        "unable to create new parent process: namespace path: lstat /proc/0/ns/ipc: no such file",
+        "nvidia-container-cli: initialization error: nvml error: driver not loaded",
+        "write /run/containerd/config.json: no space left on device",
+    )
+)
+
+SITUATIONS = (*ENDED, *PEERS, *REFUSED, *UNSTARTED)
