@@ -38,6 +38,8 @@ class FakeKubelet:
         self._logs: dict[str, list[tuple[datetime, bytes]]] = {}
         self._ended: set[str] = set()
         self._cuts = 0
+        self.knows_pods = True
+        """Whether it has heard of its pods: one that has just started denies that there are any."""
         self.open_streams = 0
         """Logs that are being read."""
         self.requests: list[tuple[str, dict[str, str]]] = []
@@ -136,6 +138,8 @@ class FakeKubelet:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         pod = request.match_info["pod"]
         self.requests.append((pod, dict(request.query)))
+        if not self.knows_pods:
+            return web.Response(status=404, text=f'pod "{pod}" does not exist')
         cuts = self._cuts
         since = request.query.get("sinceTime")
         first = datetime.fromisoformat(since) if since else START

@@ -182,6 +182,22 @@ def test_a_log_that_was_rotated_meanwhile_has_a_gap(
     ]
 
 
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_kubelet_that_does_not_know_its_pods_yet_is_asked_again(
+    cluster: KubernetesCluster, gang: Gang, kubelet: FakeKubelet, frayjobs: FrayJobs, follow: bool
+) -> None:
+    (pod,) = gang.start()
+    kubelet.write(pod, "one", "two")
+    kubelet.knows_pods = False
+    reading = Background(lambda: list(cluster.logs(gang.job, follow=follow)))
+    eventually(lambda: kubelet.streams_of(pod) > 1)
+    kubelet.knows_pods = True
+    if follow:
+        gang.end(pod)
+        finish(frayjobs, gang.job)
+    assert [(line.gap, line.text) for line in reading.result()] == [(False, "one"), (False, "two")]
+
+
 def test_a_pod_that_is_gone_leaves_a_gap(
     cluster: KubernetesCluster, gang: Gang, kubelet: FakeKubelet, frayjobs: FrayJobs
 ) -> None:

@@ -108,14 +108,12 @@ class LogReading:
     def _note(self, pod: Manifest) -> None:
         name = pod["metadata"]["name"]
         place = _find_place(pod, self._gang)
-        if name in self._logs:
-            self._logs[name].note(pod)
-        if name in self._logs or place is None or not has_begun(pod):
-            return
-        if self._rank in (None, place[0]):
+        if name not in self._logs and place is not None and has_begun(pod) and self._rank in (None, place[0]):
             attempt = int(pod["metadata"]["labels"].get(LABEL_ATTEMPT, "1"))
             self._logs[name] = PodLog(name, self.job_id, attempt, place, self._news.set)
             self._arrived.set()
+        if name in self._logs:
+            self._logs[name].note(pod)
 
     def _pop(self) -> list[LogLine]:
         if self.follow:

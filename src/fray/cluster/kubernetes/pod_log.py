@@ -145,8 +145,13 @@ class PodLog:
                 if not follow or await self._is_over(access):
                     await self._finish(access, follow=follow)
                     return
-            except NotFoundError:
-                self.give_up("its pod is gone, and with it what wasn't read before")
+            except NotFoundError as error:
+                # A kubelet that has just started says so too, before it knows its pods.
+                failures += 1
+                if await self._is_gone(access):
+                    self.give_up("its pod is gone, and with it what wasn't read before")
+                elif not follow and failures > len(BUSY_PAUSES):
+                    self.give_up(error.detail)
             except (RefusedError, ServerError, ThrottledError, UnreachableError) as error:
                 failures += 1
                 pause = error.retry_after_seconds or 0.0
@@ -200,6 +205,16 @@ class PodLog:
                 return True
             raise
         return _has_ended(pod)
+
+    async def _is_gone(self, access: Access) -> bool:
+        """Whether the API server has no such pod (any more); False as long as it doesn't say."""
+        try:
+            await access.api.get(PODS, self.pod, namespace=access.namespace)
+        except NotFoundError:
+            return True
+        except (ServerError, ThrottledError, UnreachableError):
+            return False
+        return False
 
     async def _finish(self, access: Access, *, follow: bool) -> None:
         """Take what came last, now that nothing more can come."""
