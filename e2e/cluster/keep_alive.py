@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -12,6 +13,9 @@ from urllib.parse import urlencode
 from e2e.cluster.api import Api, Response
 
 __all__ = ["KeepAliveApi"]
+
+IDLE_SECONDS = 45.0
+"""How long a connection may rest and be used again: API servers close theirs after 90 s."""
 
 
 class KeepAliveApi(Api):
@@ -21,6 +25,7 @@ class KeepAliveApi(Api):
         # All that a client is, but not its connections: it has none between two requests.
         self.__dict__.update(vars(api))
         self._connection: http.client.HTTPSConnection | None = None
+        self._used_at = 0.0
         self._lock = threading.Lock()
 
     def request(
@@ -39,6 +44,8 @@ class KeepAliveApi(Api):
             headers["Content-Type"] = content_type
         target = f"{path}?{urlencode(query)}" if query else path
         with self._lock:
+            if time.monotonic() - self._used_at > IDLE_SECONDS:
+                self.close()
             if self._connection is None:
                 self._connection = http.client.HTTPSConnection(
                     self._address.hostname or "",
@@ -50,6 +57,7 @@ class KeepAliveApi(Api):
                 self._connection.request(method, target, payload, headers)
                 answer = self._connection.getresponse()
                 text = answer.read().decode("utf-8", "replace")
+                self._used_at = time.monotonic()
             except (OSError, http.client.HTTPException):
                 self.close()
                 raise
