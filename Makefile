@@ -4,9 +4,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
+PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
 CONFORMANCE ?= local,threads,isolated
 
-.PHONY: help setup demo test check lint types unit faults integration local conformance conformance-kubernetes chart engine chaos chaos-pool e2e scale bench cluster cluster-down images crds lock clean
+.PHONY: help setup demo test check lint types unit faults integration local conformance conformance-kubernetes chart engine chaos chaos-pool e2e scale bench prepare cluster cluster-down images crds lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -30,7 +31,7 @@ types: setup
 	$(BIN)/mypy
 
 unit: setup
-	$(PYTEST) tests/unit
+	$(PYTEST) $(PARALLEL) tests/unit
 
 faults: setup ## the operator in virtual time: 10,000 faults and 500 kills, each job's end predicted
 	$(PYTEST) tests/faults
@@ -50,7 +51,7 @@ chaos-pool: setup ## 20 minutes of random kills in the worker pool under a mixed
 
 integration: setup ## a real API server: what it refuses, and the operator, killed and lied to at every call
 	$(BIN)/python -m e2e.cluster build apiserver etcd helm kind
-	$(PYTEST) tests/integration
+	$(PYTEST) $(PARALLEL) tests/integration
 
 local: setup
 	$(PYTEST) tests/local
@@ -70,6 +71,10 @@ scale: setup ## 500 FrayJobs against the same JobSets, restarts of the operator 
 bench: setup ## the worker pool beside Ray, Dask and ProcessPoolExecutor; prints a table
 	$(BIN)/python tools/peers.py
 	$(BIN)/python -m benchmarks.pool
+
+prepare: setup ## build ahead what suites on a cluster need: its programs and the images, about 20 minutes
+	$(BIN)/python -m e2e.cluster build
+	$(BIN)/python -m e2e.images
 
 cluster: setup ## a real Kubernetes cluster on this machine: two pools of v5p-16, two GPU hosts and JobSet; needs no container engine
 	$(BIN)/python -m e2e.cluster up

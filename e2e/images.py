@@ -195,3 +195,7 @@ def _only_one(folder: Path) -> Iterator[None]:
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+if __name__ == "__main__":
+    build_images()

@@ -25,7 +25,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m e2e.cluster", description="Real Kubernetes for tests.")
     commands = parser.add_subparsers(dest="command", required=True)
     builder = commands.add_parser("build", help="compile pinned programs that are missing, print their paths")
-    builder.add_argument("programs", nargs="+", help="names in versions.toml; `kube-` may be left out")
+    builder.add_argument("programs", nargs="*", help="names in versions.toml without `kube-`; default: all")
     pinner = commands.add_parser("pin", help="write modules/PART/ again after a change of versions.toml")
     pinner.add_argument("parts", nargs="*", help="default: all")
     upper = commands.add_parser("up", help=f"make a whole cluster, or find it; {provider.SETTING}=kind|local")
@@ -52,7 +52,8 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     match options.command:
         case "build":
-            for path in build(options.programs, progress=_say).values():
+            every = (program.name for part in load_parts().values() for program in part.programs)
+            for path in build(options.programs or every, progress=_say).values():
                 _say(str(path))
         case "pin":
             for part in [part_named(name) for name in options.parts or load_parts()]:
