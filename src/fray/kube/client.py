@@ -59,10 +59,27 @@ async def load_configuration(*, kubeconfig: str | None = None, context: str | No
         try:
             config.load_incluster_config(configuration)
         except config.ConfigException:
-            await config.load_kube_config(client_configuration=configuration)
+            loader = await config.load_kube_config(client_configuration=configuration)
+            _check_plugin(loader, configuration)
     else:
-        await config.load_kube_config(kubeconfig, context=context, client_configuration=configuration)
+        loader = await config.load_kube_config(
+            kubeconfig, context=context, client_configuration=configuration
+        )
+        _check_plugin(loader, configuration)
     return configuration
+
+
+def _check_plugin(loader: Any, configuration: Configuration) -> None:
+    """Raise `ConfigException` where a kubeconfig's program should have given credentials, and gave none.
+
+    The official client only logs that, and goes on as nobody (kube_config.py of kubernetes 37).
+    """
+    plugin = loader._user.value.get("exec") if loader._user else None
+    if plugin is not None and not (configuration.api_key or configuration.cert_file):
+        command = plugin.get("command")
+        raise config.ConfigException(
+            f"the program {command!r} of its user gave no credentials: run it by hand"
+        )
 
 
 class KubernetesApi:

@@ -18,14 +18,19 @@ from fray.errors import ClusterConfigError
 AUTHORITY = ssl.get_default_verify_paths()
 
 
-def kubeconfig(path: Path, *contexts: tuple[str, str | None], current: str | None = "one") -> str:
+def kubeconfig(
+    path: Path,
+    *contexts: tuple[str, str | None],
+    current: str | None = "one",
+    user: dict[str, Any] | None = None,
+) -> str:
     known = [
         {"name": name, "context": {"cluster": "c", "user": "u", **({"namespace": space} if space else {})}}
         for name, space in contexts
     ]
     content: dict[str, Any] = {
         "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
+        "users": [{"name": "u", "user": user or {"token": "t"}}],
         "contexts": known,
     }
     if current is not None:
@@ -97,10 +102,10 @@ def test_a_pod_without_an_account_may_have_a_kubeconfig(tmp_path: Path, pod: dic
     ("content", "problem"),
     [
         (None, "no such file"),
-        ("", "nothing"),
+        ("", "no kubeconfig"),
         ("a: [", "expected"),
-        ("just text", ""),
-        ("contexts: 3\ncurrent-context: one", ""),
+        ("just text", "no kubeconfig"),
+        ("contexts: 3\ncurrent-context: one", "no kubeconfig"),
         ("current-context: one\ncontexts: []\nclusters: []", "one"),
     ],
     ids=["missing", "empty", "no YAML", "text", "of another shape", "no such context"],
@@ -114,7 +119,7 @@ def test_a_kubeconfig_that_leads_nowhere_is_told(tmp_path: Path, content: str | 
     pod, file = caught.value.tried
     assert "no pod" in pod
     assert file.startswith(f"KUBECONFIG={path}: ")
-    assert problem in file or problem == "nothing"
+    assert problem in file
 
 
 def test_a_context_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -122,3 +127,19 @@ def test_a_context_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ClusterConfigError, match="the context 'gke'") as caught:
         find(KubernetesSpec(context="gke"), {"KUBECONFIG": path})
     assert len(caught.value.tried) == 1
+
+
+@pytest.mark.parametrize("script", ["exit 1", "echo nothing", "echo '{\"status\": {}}'"])
+def test_a_program_that_gives_no_credentials_is_named(tmp_path: Path, script: str) -> None:
+    """The official client would go on as nobody, and the server tell that nobody may do anything."""
+    plugin = tmp_path / "get-credentials"
+    plugin.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    plugin.chmod(0o755)
+    called = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": str(plugin),
+        "interactiveMode": "Never",
+    }
+    path = kubeconfig(tmp_path / "config", ("one", None), user={"exec": called})
+    with pytest.raises(ClusterConfigError, match="get-credentials' of its user gave no credentials"):
+        find(KubernetesSpec(), {"KUBECONFIG": path})

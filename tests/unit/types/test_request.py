@@ -65,7 +65,9 @@ def test_a_job_of_the_migration_guide() -> None:
     assert request.with_environment().environment == create_environment()
 
 
-@pytest.mark.parametrize("function", [main, partial(print, "x"), JobRequest], ids=repr)
+@pytest.mark.parametrize(
+    "function", [main, partial(print, "x"), JobRequest], ids=["function", "partial", "class"]
+)
 def test_a_bare_callable(function: Any) -> None:
     request = JobRequest("train", function)
     assert request.entrypoint is function

@@ -69,9 +69,11 @@ async def open_access(spec: KubernetesSpec, environ: Mapping[str, str], *, accou
         configuration = await load_configuration(kubeconfig=path, context=spec.context)
         namespace = spec.namespace or _find_namespace(path, spec.context) or DEFAULT_NAMESPACE
         return _access(configuration, namespace)
-    except (config.ConfigException, OSError, yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
-        # A file of another shape raises what it likes.
+    except (config.ConfigException, OSError, yaml.YAMLError) as error:
         raise ClusterConfigError(spec.context, (*tried, f"{source}: {error}")) from error
+    except (ValueError, TypeError, AttributeError) as error:
+        # A file of another shape raises what it likes.
+        raise ClusterConfigError(spec.context, (*tried, f"{source}: it is no kubeconfig: {error}")) from error
 
 
 def _access(configuration: Any, namespace: str) -> Access:
