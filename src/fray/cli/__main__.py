@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 
-from fray.cli.app import app
 from fray.cli.streams import Stream, open_missing_descriptors
 from fray.errors import FrayError
 from fray.vocabulary import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_SIGNAL_BASE
@@ -31,6 +30,9 @@ def main() -> None:
 
 def _run() -> int:
     try:
+        # Takes most of the time of a short command, and may be interrupted as the rest of it.
+        from fray.cli.app import app  # noqa: PLC0415
+
         # The name by which shells ask for completions, however the command was started.
         app(prog_name="fray")
     except SystemExit as end:
