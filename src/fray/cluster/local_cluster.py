@@ -111,7 +111,7 @@ class LocalCluster(Cluster):
             if living is None:
                 return self._launch(request, parent)
         if when_taken == "refuse":
-            raise JobExistsError(request.name)
+            raise JobExistsError(living)
         self._resumed.add(living)
         return living
 

@@ -258,8 +258,9 @@ class JobExistsError(RequestError):
 
     @property
     def next_step(self) -> str:
-        """How to get on."""
-        return "Choose another name, or allow that the job that is there is taken for it."
+        """How to get on, on a command line and in Python."""
+        there = f"`fray logs -f {self.name}` follows the one that is there, `fray stop {self.name}` ends it"
+        return f'Choose another name; {there}, and in Python launch(..., when_taken="adopt") takes it.'
 
 
 @dataclass(eq=False)
