@@ -8,11 +8,23 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["holds_credentials", "is_secret_name", "redacted"]
+__all__ = ["holds_credentials", "holds_token", "is_secret_name", "redacted"]
 
 HIDDEN = "***"
 _WORDS = frozenset(
-    {"apikey", "auth", "credential", "credentials", "key", "pass", "passphrase", "passwd", "password"}
+    {
+        "apikey",
+        "auth",
+        "bearer",
+        "credential",
+        "credentials",
+        "creds",
+        "key",
+        "pass",
+        "passphrase",
+        "passwd",
+        "password",
+    }
     | {"pat", "pwd", "secret", "secrets", "sig", "signature", "token"}
 )
 _SCHEME = r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30})://"
@@ -24,6 +36,14 @@ _USER = re.compile(_SCHEME + r"(?P<user>[^/?#\s]*)@")
 _PARAMETER = re.compile(r"(?<=[?&;])([A-Za-z0-9_.-]+)=")
 """Of a query (`?sig=...`), or of a connection string (`;AccountKey=...`)."""
 _VALUE = re.compile(r"[^&;#\s]*")
+_TOKEN = re.compile(
+    r"\b(?:gh[pousr]_|github_pat_|glpat-|hf_|sk-|xox[abprs]-|AKIA|ASIA|AIza|ya29\.|eyJ[\w-]+\.)[\w.-]{8,}"
+    r"|\b(?i:bearer|basic)\s+\S{8,}|-----BEGIN [A-Z ]*PRIVATE KEY|\"private_key\"\s*:"
+)
+"""How tokens begin that say what they are: of GitHub, GitLab, Hugging Face, OpenAI, Slack, AWS and Google.
+
+And JSON Web Tokens, headers of HTTP, keys of SSH and TLS, and key files of Google's service accounts.
+"""
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -41,6 +61,11 @@ def redacted(text: str) -> str:
 def holds_credentials(text: str) -> bool:
     """Return whether a text holds a password or a token that `redacted` would hide."""
     return redacted(text) != text
+
+
+def holds_token(text: str) -> bool:
+    """Return whether a text holds a token or a key of a kind that can be told by how it looks."""
+    return _TOKEN.search(text) is not None
 
 
 def is_secret_name(name: str) -> bool:

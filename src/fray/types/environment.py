@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fray.credentials import holds_credentials, is_secret_name, redacted
+from fray.credentials import holds_credentials, holds_token, is_secret_name, redacted
 from fray.errors import InvalidRequestError
 from fray.types.checks import (
     check_image,
@@ -169,8 +169,8 @@ def create_environment(  # noqa: PLR0913 - as EnvironmentConfig
 
 
 def is_confidential(variable: str, value: str) -> bool:
-    """Return whether a variable looks secret: by its name (WANDB_API_KEY), or a URL with a password."""
-    return is_secret_name(variable) or holds_credentials(value)
+    """Return whether a variable looks secret: its name (WANDB_API_KEY), a URL with a password, or a token."""
+    return is_secret_name(variable) or holds_credentials(value) or holds_token(value)
 
 
 _BY_NAME: Final = "Give variables by name: {'LOG_LEVEL': 'debug'}."
