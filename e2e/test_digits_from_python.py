@@ -1,4 +1,7 @@
-"""The digits example, launched from Python on a cluster: the program that also trains on a laptop."""
+"""The digits example, launched from Python on a cluster: the program that also trains on a laptop.
+
+By the README's command, with the namespace of the test in the place of its own.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,14 @@ def test_the_example_trains_by_a_closure_and_its_accuracy_comes_back(
 ) -> None:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("FRAY_")}
     own = {
-        "FRAY_CLUSTER_SPEC": f"k8s?namespace={jobs.name}&context={CONTEXT}",
         "KUBECONFIG": str(jobs.kubectl.kubeconfig),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
-    program = [sys.executable, "examples/digits/launch.py"]
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^(FRAY_CLUSTER_SPEC=.*launch\.py.*)$", page, re.MULTILINE)
+    assert command.count("namespace=default") == 1
     ended = subprocess.run(
-        program,
+        ["sh", "-c", command.replace("namespace=default", f"namespace={jobs.name}&context={CONTEXT}")],
         cwd=ROOT,
         env=inherited | own,
         capture_output=True,

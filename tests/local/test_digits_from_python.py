@@ -1,8 +1,12 @@
-"""The digits example, launched from Python on this machine: a short training, from its closure to its end."""
+"""The digits example, launched from Python on this machine: a short training, from its closure to its end.
+
+By the README's command; the one beside it, for a cluster, is run by `e2e/test_digits_from_python.py`.
+"""
 
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,7 +16,8 @@ import pytest
 
 from tests.local.harness import Fray
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "digits"
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "digits"
 SECONDS = 280.0
 
 
@@ -26,8 +31,13 @@ def example(fray: Fray) -> Path:
 
 def start(fray: Fray, example: Path, *arguments: str) -> subprocess.Popen[bytes]:
     """Start the launching program elsewhere than in its folder; it is ended with the test."""
+    (command,) = re.findall(
+        r"^(python .*launch\.py.*)$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE
+    )
+    _, program, *options = shlex.split(command, comments=True)
+    assert ROOT / program == EXAMPLE / "launch.py"
     process = subprocess.Popen(
-        [sys.executable, str(example / "launch.py"), *arguments],
+        [sys.executable, str(example / "launch.py"), *options, *arguments],
         env=fray.environ(),
         cwd=fray.folder,
         stdin=subprocess.DEVNULL,
