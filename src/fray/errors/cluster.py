@@ -17,6 +17,7 @@ __all__ = [
 ]
 
 SERVICE_ACCOUNT = "system:serviceaccount:"
+ANONYMOUS = "system:anonymous"
 
 
 @dataclass(eq=False)
@@ -117,7 +118,12 @@ class AccessDeniedError(SurroundingsError):
 
     @property
     def next_step(self) -> str:
-        """What an administrator can do."""
+        """What an administrator can do; never to give rights to those who haven't said who they are."""
+        if self.account == ANONYMOUS:
+            return (
+                "The kubeconfig's user has no credentials, or none that this cluster knows: log in to it "
+                "anew (`kubectl config view --minify` shows the user)."
+            )
         if self.account.startswith(SERVICE_ACCOUNT):
             subject = f"--serviceaccount={self.account.removeprefix(SERVICE_ACCOUNT)}"
         else:

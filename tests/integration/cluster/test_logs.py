@@ -23,7 +23,7 @@ from fray.types import JobId, LogLine, ResourceConfig
 from fray.vocabulary import LABEL_ATTEMPT, LABEL_COMPLETION_INDEX, LABEL_JOB, LABEL_JOB_UID
 from tests.integration.cluster.fake_kubelet import FakeKubelet
 from tests.integration.cluster.jobs import Background, command, finish, set_status
-from tests.integration.controller.hands import Hands, eventually
+from tests.integration.controller.hands import Hands, eventually, now
 from tests.integration.frayjobs import FrayJobs
 
 _numbers = itertools.count(1)
@@ -159,6 +159,43 @@ def test_following_goes_on_through_cuts_and_restarts_to_the_end(
     assert [line.text for line in found if line.rank == 1] == ["same"] * 8
     assert texts(found)[-1] == "[0/0 2] again"
     assert not any(line.gap for line in found)
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_hosts_whose_pods_went_before_they_were_read_leave_gaps(
+    cluster: KubernetesCluster, gang: Gang, kubelet: FakeKubelet, frayjobs: FrayJobs, follow: bool
+) -> None:
+    """With an attempt JobSet removes the pods that still run; with a job that is stopped all of them go."""
+    _, kept, _ = gang.start(hosts=3)
+    kubelet.write(kept, "kept")
+    gang.end(kept)
+    for rank in (0, 2):
+        gang.delete(f"{gang.job}-a1-{rank}")
+    ended = {"startTime": now(), "runningTime": now(), "verdict": "Failure"}
+    unbegun = {"number": 2, "startTime": now(), "verdict": "Failure"}
+    set_status(
+        frayjobs,
+        gang.job,
+        {"attempts": [{"number": 1, **ended}, unbegun, {"number": 3, **ended, "verdict": "Stopped"}]},
+    )
+    finish(frayjobs, gang.job, "Stopped")
+
+    def read(**options: Any) -> list[tuple[bool, int, int, str]]:
+        lines = list(cluster.logs(gang.job, follow=follow, **options))
+        return sorted((line.gap, line.attempt, line.rank, line.text) for line in lines)
+
+    one, all_of_3 = (
+        "lines are missing: its pod is gone, and with it what it printed",
+        "lines are missing: the pods of attempt 3 are gone, and their lines with them",
+    )
+    assert read() == [
+        (False, 1, 1, "kept"),
+        (True, 1, 0, one),
+        (True, 1, 2, one),
+        (True, 3, 0, all_of_3),
+    ]
+    assert read(rank=1) == [(False, 1, 1, "kept"), (True, 3, 1, one)]
+    assert read(attempt=1, rank=2) == [(True, 1, 2, one)]
 
 
 def test_a_log_that_was_rotated_meanwhile_has_a_gap(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from kubernetes.aio.config import incluster_config
 
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes.access import open_access
-from fray.errors import ClusterConfigError
+from fray.errors import AccessDeniedError, ClusterConfigError
 
 AUTHORITY = ssl.get_default_verify_paths()
 
@@ -143,3 +144,10 @@ def test_a_program_that_gives_no_credentials_is_named(tmp_path: Path, script: st
     path = kubeconfig(tmp_path / "config", ("one", None), user={"exec": called})
     with pytest.raises(ClusterConfigError, match="get-credentials' of its user gave no credentials"):
         find(KubernetesSpec(), {"KUBECONFIG": path})
+
+
+def test_who_has_no_credentials_is_told_to_log_in() -> None:
+    nobody = AccessDeniedError("system:anonymous", "list", "frayjobs.fray.dev", "ml", "https://x")
+    assert "log in" in nobody.next_step
+    assert "rolebinding" not in nobody.next_step
+    assert "--user=me" in replace(nobody, account="me").next_step

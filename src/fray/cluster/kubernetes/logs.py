@@ -45,6 +45,8 @@ class LogReading:
         labels = f"{LABEL_JOB_UID}={job.metadata.uid}"
         self.subject = Subject(PODS, labels if attempt is None else f"{labels},{LABEL_ATTEMPT}={attempt}")
         self._gang, self._rank = derive_gang(job.spec), rank
+        self.job = job
+        """As it was before anything was read."""
         self._logs: dict[str, PodLog] = {}
         self._news = asyncio.Event()
         self._arrived = asyncio.Event()
@@ -76,6 +78,32 @@ class LogReading:
             self._note(event.object)
         if event.type == "DELETED" and (log := self._logs.get(event.object["metadata"]["name"])):
             log.note_gone()
+
+    def tell_of_lost_hosts(self, job: FrayJob) -> None:
+        """Tell of hosts of attempts that ran and are over, where nobody has seen their pods: each with a gap.
+
+        To be called once pods were listed, with the job as it was before. Where all pods of an attempt are
+        gone, as those of a job that was stopped, one line tells so.
+        """
+        seen = {(log.attempt, log.place[0]) for log in self._logs.values()}
+        ranks = range(self._gang.hosts) if self._rank is None else (self._rank,)
+        for attempt in job.status.attempts:
+            if self.attempt not in (None, attempt.number):
+                continue
+            if attempt.verdict is None or attempt.running_time is None:
+                continue
+            lost = [rank for rank in ranks if (attempt.number, rank) not in seen]
+            why = "its pod is gone, and with it what it printed"
+            if len(lost) == len(ranks) > 1:
+                lost, why = (
+                    lost[:1],
+                    f"the pods of attempt {attempt.number} are gone, and their lines with them",
+                )
+            for rank in lost:
+                place = (rank, *divmod(rank, self._gang.hosts_per_slice))
+                log = PodLog("", self.job_id, attempt.number, place, self._news.set)
+                self._logs[f"{attempt.number}/{rank}"] = log  # no pod's name
+                log.give_up(why)
 
     def end(self, error: BaseException | None) -> None:
         """Note that nothing more is read, and why."""
@@ -162,6 +190,7 @@ async def read_logs(access: Access, reading: LogReading) -> None:
             await _follow(access, reading)
         else:
             await persistently(lambda: list_subject(access, reading.subject, reading))
+            reading.tell_of_lost_hosts(reading.job)
             await _read_once(access, reading)
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from None
@@ -198,6 +227,7 @@ async def _follow(access: Access, reading: LogReading) -> None:
         await wait_until_finished(access, roll)
         # What began last may have ended before the watch told of it.
         await persistently(lambda: list_subject(access, reading.subject, reading))
+        reading.tell_of_lost_hosts(FrayJob.from_manifest(roll.seen[reading.job_id]))
         await asyncio.gather(*(await_end(log) for log in reading.open_logs))
         for helper in helpers:
             helper.cancel()
