@@ -245,6 +245,7 @@ def _matching(pattern: str, *, longest: int) -> Callable[[str], str | None]:
 
 
 _OBJECT_NAME: Final = _matching(OBJECT_NAME_PATTERN, longest=253)
+_LABELLED_NAME: Final = _matching(OBJECT_NAME_PATTERN, longest=63)
 _NAMESPACE: Final = _matching(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", longest=63)
 _ANY_TEXT: Final = _matching(r"(?s:.+)", longest=1024)
 _NO_SPACES: Final = _matching(r"\S+", longest=1024)
@@ -257,7 +258,7 @@ _READERS: Final[Mapping[str, tuple[Callable[[str], Any], str]]] = MappingProxyTy
         "namespace": (_NAMESPACE, "up to 63 lower case letters, digits and '-', such as ml"),
         "context": (_ANY_TEXT, "a context of the kubeconfig (`kubectl config get-contexts`)"),
         "image": (_NO_SPACES, "a container image, such as python:3.12-slim"),
-        "queue": (_OBJECT_NAME, "a LocalQueue's name, such as tpu-queue"),
+        "queue": (_LABELLED_NAME, "a LocalQueue's name, such as tpu-queue"),
         "service_account": (_OBJECT_NAME, "a ServiceAccount's name, such as fray-job"),
         "staging": (_URL, "an fsspec URL, such as gs://bucket/fray"),
         "cluster": (_ANY_TEXT, "a cluster's name"),

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from fray.wire.model import LabelValue, ObjectName, Sha256, WireModel
+from fray.wire.model import LabelledName, LabelValue, ObjectName, Sha256, WireModel
 from fray.wire.pod import ContainerPort, EnvFromSource, EnvVar, Toleration
 from fray.wire.pod_schema import POD_TEMPLATE
 from fray.wire.resources import Resources
@@ -179,9 +179,9 @@ class Parent(WireModel):
 class Queue(WireModel):
     """Admission by Kueue."""
 
-    name: ObjectName
+    name: LabelledName
     """LocalQueue in the job's namespace."""
-    priority_class: ObjectName | None = None
+    priority_class: LabelledName | None = None
     """WorkloadPriorityClass."""
 
 

@@ -12,7 +12,15 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-__all__ = ["OBJECT_NAME_PATTERN", "LabelValue", "ObjectName", "Quantity", "Sha256", "WireModel"]
+__all__ = [
+    "OBJECT_NAME_PATTERN",
+    "LabelValue",
+    "LabelledName",
+    "ObjectName",
+    "Quantity",
+    "Sha256",
+    "WireModel",
+]
 
 
 class WireModel(BaseModel):
@@ -49,4 +57,6 @@ LabelValue: TypeAlias = Annotated[
 OBJECT_NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 ObjectName: TypeAlias = Annotated[str, Field(max_length=253, pattern=OBJECT_NAME_PATTERN)]
 """The name of another Kubernetes object (DNS-1123 subdomain)."""
+LabelledName: TypeAlias = Annotated[str, Field(max_length=63, pattern=OBJECT_NAME_PATTERN)]
+"""The name of another object that stands in the value of a label, as the queue of Kueue does."""
 Sha256: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", max_length=64)]
