@@ -143,6 +143,17 @@ def test_a_lost_answer_makes_no_second_job(
     assert secret["metadata"]["ownerReferences"][0]["uid"] == stored["metadata"]["uid"]
 
 
+def test_a_job_that_no_cluster_takes_is_not_sent(
+    proxied: KubernetesCluster, proxy: FaultyProxy, frayjobs: FrayJobs
+) -> None:
+    notes = {f"NOTES_{number}": "x" * 100_000 for number in range(11)}
+    environment = create_environment(docker_image="image", env_vars=notes)
+    with pytest.raises(InvalidJobError, match=r"spec: takes 1,10\d,\d{3} bytes of the 1,048,576"):
+        proxied.launch(command(environment=environment))
+    assert [call.what for call in proxy.calls if call.what.startswith("POST")] == []
+    assert jobs_of(frayjobs) == []
+
+
 def refuse(*what: str) -> Callable[[Call], Fault | None]:
     return lambda call: Fault(Harm.ANSWER, 403, "Forbidden") if call.what in what else None
 

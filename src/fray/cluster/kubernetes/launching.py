@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import Coroutine, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -57,6 +58,8 @@ STAGING_LIMIT = 1 << 30
 """Bytes of a payload or a workspace behind a staging URL: each host reads it into memory."""
 PART_SIZE = 750_000
 """Bytes of them in a Secret: as base64 in JSON less than the MiB that aiohttp sends in one piece."""
+MOST_OF_A_JOB = 1 << 20
+"""Bytes of a FrayJob as JSON: etcd takes 1.5 MiB, of the JobSet that holds the same and more, too."""
 CLEANUP_SECONDS = 10.0
 
 
@@ -203,7 +206,7 @@ async def launch_job(
 
     Raises:
         JobExistsError: A job of this name lives, and `when_taken` is `refuse`.
-        InvalidJobError: The server refuses the job.
+        InvalidJobError: The server refuses the job, or it is too large to be sent.
         JobLeftBehindError: It failed, and the FrayJob could not be removed.
         ApiError: Anything else that the server or the way to it did; nothing is left.
     """
@@ -234,6 +237,7 @@ async def launch_job(
 
 async def _create_job(access: Access, launch: Launchable, built: JobManifest) -> Manifest | None:
     """Return the FrayJob as stored; None where another job has its name."""
+    _check_size(built)
     lost = False
 
     async def create() -> Manifest:
@@ -258,6 +262,16 @@ async def _create_job(access: Access, launch: Launchable, built: JobManifest) ->
     except asyncio.CancelledError as interrupted:
         await _remove(access, launch, built.name, interrupted)
         raise
+
+
+def _check_size(built: JobManifest) -> None:
+    size = len(json.dumps(built.manifest).encode())
+    if size > MOST_OF_A_JOB:
+        problem = (
+            f"takes {size:,} bytes of the {MOST_OF_A_JOB:,} that a cluster takes. Put what its arguments "
+            "and variables hold into files of the workspace, or into storage"
+        )
+        raise InvalidJobError(built.name, (FieldError("spec", problem),))
 
 
 async def _complete(access: Access, launch: Launchable, built: JobManifest, job: Manifest) -> None:
