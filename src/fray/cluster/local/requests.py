@@ -95,8 +95,6 @@ def prepare_request(
     isolated_env = None
     if spec.use_isolated_env:
         isolated_env = IsolatedEnv.of(environment, working_dir, uv=find_uv(environ.get("PATH", "")))
-    else:
-        _check_packages(environment)
     call = request.resolve_entrypoint().callable_entrypoint
     in_process = spec.mode == "thread" and call is not None
     payload = None if call is None or in_process else _encode(call)
@@ -104,6 +102,9 @@ def prepare_request(
         check_call(call.callable, call.args, call.kwargs)
     uploads = Uploads(payload=None if call is None else _describe(payload))
     built = build_manifest(request, spec, parent=parent, uploads=uploads)
+    if isolated_env is None:
+        # Not before: one with a password is refused above, by an error that doesn't show it.
+        _check_packages(environment)
     job = FrayJob.from_manifest(_without_secrets(built))
     machine = LocalMachine(socket.gethostname(), uuid.uuid4())
     plan = build_attempt(job, attempt=1, settings=PLAN_SETTINGS)
