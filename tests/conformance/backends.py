@@ -36,6 +36,7 @@ class Backend:
         outlives_launcher: Whether jobs go on when the program that launched them is killed.
         make_pending: Returns a request of this name for a job that stays pending until it is stopped.
         find_left: Returns what jobs have left running, as text for people.
+        list_all: Returns all that is there of any job, ended ones too: files, processes, objects.
         restart_server: Restarts what jobs are asked of, where that is a server; returns once it answers.
         describe: Returns how things stand, for people who look for the reason of a failure.
     """
@@ -48,6 +49,7 @@ class Backend:
     outlives_launcher: bool
     make_pending: Callable[[str], JobRequest]
     find_left: Callable[[], list[str]]
+    list_all: Callable[[], set[str]]
     restart_server: Callable[[], None] = field(default=lambda: None)
     describe: Callable[[], str] = field(default=lambda: "")
 
@@ -99,6 +101,7 @@ def local(
             outlives_launcher=False,
             make_pending=fails_and_waits,
             find_left=lambda: processes_of(state),
+            list_all=lambda: {*map(str, state.rglob("*")), *processes_of(state)},
         )
 
 

@@ -20,10 +20,16 @@ from fray.cluster import Entrypoint, JobId, JobRequest, JobStatus, ResourceConfi
 from fray.cluster.base import WhenTaken
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes import KubernetesCluster
+from fray.cluster.kubernetes.access import Access
+from fray.cluster.kubernetes.retries import persistently
+from fray.kube.resources import CONFIG_MAPS, FRAYJOBS, JOBS, JOBSETS, PODS, SECRETS, Resource
 from tests.conformance.backends import Backend
 from tests.conformance.jobs import SMALL
 
 __all__ = ["open_backend"]
+
+KINDS = (FRAYJOBS, JOBSETS, JOBS, PODS, SECRETS, CONFIG_MAPS, Resource("", "v1", "services"))
+"""Of which jobs are made, and what stays of them."""
 
 
 class SmallJobsCluster(KubernetesCluster):
@@ -34,6 +40,8 @@ class SmallJobsCluster(KubernetesCluster):
 
     def launch(self, request: JobRequest, *, when_taken: WhenTaken = "rename") -> JobId:
         """Launch the request with little to compute with."""
+        if not isinstance(request, JobRequest):
+            return super().launch(request, when_taken=when_taken)
         wanted = request.resources
         parts = {each.name: getattr(wanted, each.name) for each in fields(wanted)} | SMALL
         small = replace(request, resources=ResourceConfig(**parts))
@@ -66,6 +74,7 @@ def open_backend(folder: Path) -> Iterator[Backend]:
                 outlives_launcher=True,
                 make_pending=wait_for_hardware,
                 find_left=lambda: find_left(cluster, space),
+                list_all=lambda: cluster.session.ask(list_all),
                 restart_server=restart_server,
                 describe=space.describe,
             )
@@ -82,3 +91,17 @@ def find_left(cluster: KubernetesCluster, space: JobNamespace) -> list[str]:
     jobs = [f"job {info.job_id}" for info in cluster.list_jobs() if not JobStatus.finished(info.status)]
     pods = [pod for pod in space.kubectl.items("pods") if pod["status"]["phase"] in ("Pending", "Running")]
     return [*jobs, *(f"pod {pod['metadata']['name']}" for pod in pods)]
+
+
+async def list_all(access: Access) -> set[str]:
+    """Return the objects of the namespace that are made of jobs."""
+
+    async def read() -> set[str]:
+        return {
+            f"{kind} {each['metadata']['name']}"
+            for kind in KINDS
+            async for page in access.api.list_pages(kind, namespace=access.namespace)
+            for each in page.items
+        }
+
+    return await persistently(read)

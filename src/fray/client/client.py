@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fray.client.handle import JobHandle
 from fray.cluster.base import Cluster, WhenTaken
-from fray.cluster.current import find_cluster
+from fray.cluster.current import check_cluster, find_cluster
 from fray.types import JobId, JobRequest
 from fray.vocabulary import ENV_CLIENT_SPEC, ENV_CLUSTER_SPEC
 
@@ -22,10 +22,14 @@ class Client:
     Raises:
         ClusterSpecError: The variable can't be read.
         ClusterUnavailableError: There is no such backend.
+        InvalidRequestError: `cluster` is no cluster.
     """
 
     def __init__(self, cluster: Cluster | None = None, *, adopt_existing: bool | None = None) -> None:
-        self._cluster = find_cluster(ENV_CLIENT_SPEC, ENV_CLUSTER_SPEC) if cluster is None else cluster
+        if cluster is None:
+            self._cluster = find_cluster(ENV_CLIENT_SPEC, ENV_CLUSTER_SPEC)
+        else:
+            self._cluster = check_cluster(cluster)
         self._adopt_existing = adopt_existing
 
     @property

@@ -9,6 +9,7 @@ from typing import Any
 from fray.cluster.base import Cluster
 from fray.errors import InvalidRequestError
 from fray.types import JobId, JobInfo, JobStatus
+from fray.types.checks import show_value
 
 __all__ = ["JobHandle", "wait_all"]
 
@@ -73,10 +74,12 @@ class JobHandle:
 
         Raises:
             JobNotFoundError: It was deleted.
-            InvalidRequestError: `max_lines` is below 0.
+            InvalidRequestError: `max_lines` is no number from 0.
         """
-        if max_lines < 0:
-            raise InvalidRequestError("max_lines", f"is {max_lines}", "Give a number from 1, or 0 for all.")
+        asked: Any = max_lines
+        if isinstance(asked, bool) or not isinstance(asked, int) or asked < 0:
+            problem = f"is {show_value(asked)}"
+            raise InvalidRequestError("max_lines", problem, "Give a number from 1, or 0 for all.")
         lines = self._cluster.logs(self._job_id)
         return tuple(str(line) for line in deque(lines, maxlen=max_lines or None))
 
@@ -114,9 +117,9 @@ def wait_all(
         JobFailed: One failed or was stopped; what its callable raised is the error's cause.
         WaitTimeoutError: Not all have ended in time; they run on. It is a TimeoutError, too.
         JobNotFoundError: One was deleted.
-        InvalidRequestError: They are of several clusters.
+        InvalidRequestError: They are no handles, or of several clusters.
     """
-    handles = list(jobs)
+    handles = _list_handles(jobs)
     if not handles:
         return []
     cluster = handles[0].cluster
@@ -125,3 +128,14 @@ def wait_all(
         raise InvalidRequestError("jobs", "are of several clusters", remedy)
     ids = [handle.job_id for handle in handles]
     return [info.status for info in cluster.wait(ids, fail_fast=raise_on_failure, timeout=timeout)]
+
+
+def _list_handles(jobs: Any) -> list[JobHandle]:
+    remedy = "Give a list of handles, as submit() and attach() return them; Cluster.wait takes ids."
+    if not isinstance(jobs, Iterable):
+        raise InvalidRequestError("jobs", f"is {show_value(jobs)}, no list", remedy)
+    handles = list(jobs)
+    for each in handles:
+        if not isinstance(each, JobHandle):
+            raise InvalidRequestError("jobs", f"holds {show_value(each)}, no handle", remedy)
+    return handles

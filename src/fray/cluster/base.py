@@ -15,9 +15,9 @@ from dataclasses import fields
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias, overload
 
+from fray.cluster.arguments import check_job_ids, check_seconds
 from fray.cluster.cluster_spec import ClusterSpec
 from fray.errors import (
-    InvalidRequestError,
     JobError,
     JobFailedError,
     JobNotFoundError,
@@ -77,6 +77,7 @@ class Cluster(abc.ABC):
 
         Raises:
             JobNotFoundError: There is no such job. It is a KeyError, too.
+            InvalidRequestError: `job_id` is no text; so for all methods that take one.
         """
 
     @abc.abstractmethod
@@ -177,15 +178,15 @@ class Cluster(abc.ABC):
             timeout: Seconds to wait at most; None waits for as long as it takes.
 
         Raises:
+            InvalidRequestError: An id is no text, or `timeout` no number of seconds.
             JobNotFoundError: There is no such job.
             WaitTimeoutError: Not all have finished in time; they run on. It is a TimeoutError, too.
             JobFailedError, JobStoppedError: One job didn't succeed; the exception that its callable raised is
                 the error's cause, with its type and its remote traceback. These are RuntimeErrors.
             JobsFailedError: Several didn't.
         """
-        ids = [JobId(job_ids)] if isinstance(job_ids, str) else list(job_ids)
-        if timeout is not None and not timeout >= 0:
-            raise InvalidRequestError("timeout", f"is {timeout!r}", "Give seconds from 0, or None.")
+        ids = check_job_ids(job_ids)
+        check_seconds("timeout", timeout)
         infos = self._wait_finished(ids, timeout, fail_fast=fail_fast) if ids else []
         if fail_fast:
             self._raise_first_failure(infos)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from importlib import import_module
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from fray.cluster.base import Cluster
 from fray.cluster.cluster_spec import (
@@ -23,7 +23,8 @@ from fray.cluster.cluster_spec import (
     check_available,
     parse_cluster_spec,
 )
-from fray.errors import ClusterUnavailableError
+from fray.errors import ClusterUnavailableError, InvalidRequestError
+from fray.types.checks import show_value
 from fray.vocabulary import ENV_CLUSTER_SPEC
 
 __all__ = ["create_cluster", "current_cluster", "set_current_cluster"]
@@ -49,7 +50,7 @@ def create_cluster(spec: str | ClusterSpec) -> Cluster:
         ClusterSpecError: The spec can't be read. It is a ValueError, too.
         ClusterUnavailableError: This version of Fray, or this installation, has no such backend.
     """
-    parsed = parse_cluster_spec(spec) if isinstance(spec, str) else spec
+    parsed = spec if isinstance(spec, ClusterSpec) else parse_cluster_spec(spec)
     check_available(parsed)
     module, name = _HOMES[type(parsed)]
     try:
@@ -93,5 +94,21 @@ def find_cluster(*variables: str) -> Cluster:
 
 
 def set_current_cluster(cluster: Cluster | None) -> None:
-    """Let `current_cluster` return this one in this context from now on; None undoes that."""
-    _current.set(cluster)
+    """Let `current_cluster` return this one in this context from now on; None undoes that.
+
+    Raises:
+        InvalidRequestError: It is no cluster.
+    """
+    _current.set(None if cluster is None else check_cluster(cluster))
+
+
+def check_cluster(cluster: Any) -> Cluster:
+    """Return what is a cluster.
+
+    Raises:
+        InvalidRequestError: It is none, such as a spec.
+    """
+    if not isinstance(cluster, Cluster):
+        remedy = "Give a cluster, such as create_cluster('local'), or None."
+        raise InvalidRequestError("cluster", f"is {show_value(cluster)}", remedy)
+    return cluster

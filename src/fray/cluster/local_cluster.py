@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
+from fray.cluster.arguments import check_job_id, check_launch
 from fray.cluster.base import Cluster, WhenTaken
 from fray.cluster.cluster_spec import LocalSpec
 from fray.cluster.current import set_current_cluster
@@ -100,6 +101,7 @@ class LocalCluster(Cluster):
             StateDirectoryError: The state directory can't be written.
             OpenFilesError: The gang is too large for the limit of open files.
         """
+        check_launch(request, when_taken, legal=WhenTaken)
         parent = self._find_parent()
         if when_taken == "rename" or (when_taken == "resume" and parent is None):
             return self._launch(request, parent)
@@ -164,7 +166,7 @@ class LocalCluster(Cluster):
 
     def terminate(self, job_id: JobId) -> None:
         """Ask a job to end; see `Cluster.terminate`."""
-        launched = self._own().get(job_id)
+        launched = self._own().get(check_job_id(job_id))
         if launched is None:
             job = observe_job(self._state, job_id)
             if not is_finished(job.status):
@@ -233,7 +235,7 @@ class LocalCluster(Cluster):
         return dict(self._launched) if self._loop.belongs_here else {}
 
     def _watch(self, job_id: str) -> JobWatch:
-        launched = self._own().get(job_id)
+        launched = self._own().get(check_job_id(job_id))
         return StrangersJob(self._state, job_id) if launched is None else LaunchedJobWatch(launched)
 
     def _find_living(self, name: str) -> JobId | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fray.cluster.arguments import check_whole_number
 from fray.errors import LogsNotFoundError
 from fray.plan.gang import derive_gang
 from fray.types import JobId
@@ -16,7 +17,14 @@ SHOWN = 16
 
 
 def check_log_choice(job: FrayJob, *, rank: int | None, attempt: int | None, kept: Sequence[int]) -> None:
-    """Raise `LogsNotFoundError` where a job has no such rank, or no such attempt among those `kept`."""
+    """Check that a job has this rank, and this attempt among those `kept`.
+
+    Raises:
+        InvalidRequestError: One is no whole number.
+        LogsNotFoundError: It has no such rank or attempt.
+    """
+    check_whole_number("rank", rank)
+    check_whole_number("attempt", attempt)
     name, hosts = JobId(job.metadata.name), derive_gang(job.spec).hosts
     if rank is not None and not 0 <= rank < hosts:
         raise LogsNotFoundError(name, f"rank {rank}", tuple(map(str, range(min(hosts, SHOWN)))))

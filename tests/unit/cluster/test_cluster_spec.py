@@ -21,6 +21,7 @@ from fray.cluster.cluster_spec import (
     parse_cluster_spec,
 )
 from fray.errors import ClusterSpecError, ClusterUnavailableError, RequestError
+from tests.bad_specs import BAD_SPECS
 from tests.unit.cluster.requests import any_cluster
 
 
@@ -73,41 +74,6 @@ def test_a_spec_is_written_short() -> None:
     assert str(spec) == "k8s?namespace=ml&context=a%20b&image=gcr.io/p/i:1&staging=gs://b/x?y=a%26b"
     assert str(LocalSpec(use_isolated_env=True)) == "local?use_isolated_env=true"
     assert str(KubernetesSpec()) == "k8s"
-
-
-BAD_SPECS = [
-    ("", "there is no backend ''", "Legal backends: local, k8s, ray, iris"),
-    ("locale", "no backend 'locale'", "Did you mean 'local'?"),
-    ("Local", "no backend 'Local'", "Did you mean 'local'?"),
-    ("kubernetes?namespace=x", "no backend 'kubernetes'", "Did you mean 'k8s'?"),
-    ("k8", "no backend 'k8'", "Did you mean 'k8s'?"),
-    ("gke", "no backend 'gke'", "Did you mean 'k8s'?"),
-    ("iris://host:1", "no backend", "Did you mean 'iris'?"),
-    ("slurm", "no backend 'slurm'", "Legal backends"),
-    ("k8s?namepsace=x", "k8s has no key 'namepsace'", "Did you mean 'namespace'?"),
-    ("k8s?service-account=x", "no key 'service-account'", "Did you mean 'service_account'?"),
-    ("k8s?use_isolated_env=true", "no key 'use_isolated_env'", "namespace, context, image, queue"),
-    ("local?namespace=x", "local has no key 'namespace'", "Legal keys of local: use_isolated_env, mode"),
-    ("k8s?=x", "no key ''", "Legal keys"),
-    ("k8s?namespace=a&namespace=b", "'namespace' is given twice", "Give 'namespace' once"),
-    ("k8s?namespace=a&namespace=", "'namespace' is given twice", "once"),
-    ("k8s?namespace=ML", "namespace is 'ML'", "lower case"),
-    ("k8s?namespace=a.b", "namespace is 'a.b'", "lower case"),
-    ("k8s?namespace=" + "a" * 64, "namespace is", "63"),
-    ("k8s?namespace=a%0A", "namespace is 'a\\n'", "lower case"),
-    ("k8s?context=a%0Ab", "context is 'a\\nb'", "kubeconfig"),
-    ("k8s?context=%FF", "context is", "kubeconfig"),
-    ("k8s?image=a%20b", "image is 'a b'", "container image"),
-    ("k8s?queue=tpu_queue", "queue is 'tpu_queue'", "LocalQueue"),
-    ("k8s?service_account=Fray", "service_account is 'Fray'", "ServiceAccount"),
-    ("k8s?staging=bucket/x", "staging is 'bucket/x'", "gs://"),
-    ("local?mode=threads", "mode is 'threads'", "Did you mean 'thread'?"),
-    ("local?mode=x", "mode is 'x'", "process, thread"),
-    ("local?use_isolated_env=yes", "use_isolated_env is 'yes'", "true, false"),
-    ("local?mode=thread&use_isolated_env=true", "exclude each other", "Leave one of them out"),
-    ("ray?adress=auto", "no key 'adress'", "Did you mean 'address'?"),
-    ("iris?controller=host", "controller is 'host'", "http://"),
-]
 
 
 @pytest.mark.parametrize(("text", "problem", "advice"), BAD_SPECS, ids=[bad[0][:30] for bad in BAD_SPECS])

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
+from fray.cluster.arguments import check_launch
 from fray.cluster.base import Cluster, WhenTaken
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes.access import Access, OpenAccess, open_access
@@ -88,6 +89,7 @@ class KubernetesCluster(Cluster):
             SurroundingsError: The cluster doesn't let it; nothing is left behind, but where the error is a
                 `JobLeftBehindError`.
         """
+        check_launch(request, when_taken, legal=WhenTaken)
         namespace = self._spec.namespace or self._session.ask(_name_namespace)
         launch = prepare_launch(
             request.with_environment(),

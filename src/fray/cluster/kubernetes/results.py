@@ -7,6 +7,7 @@ import binascii
 import difflib
 import re
 
+from fray.cluster.arguments import check_job_id
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.retries import persistently
 from fray.errors import JobNotFoundError, OutcomeUnreadableError
@@ -39,8 +40,11 @@ def is_possible_name(name: str) -> bool:
 
 
 async def read_job(access: Access, name: JobId) -> Manifest:
-    """Return a FrayJob; raises `JobNotFoundError`, with names like it, or `ApiError`."""
-    if not is_possible_name(name):
+    """Return a FrayJob.
+
+    Raises `JobNotFoundError`, with names like it, `InvalidRequestError` for what is no text, or `ApiError`.
+    """
+    if not is_possible_name(check_job_id(name)):
         raise JobNotFoundError(name, describe_place(access), await _find_names(access, name))
     try:
         return await persistently(lambda: access.api.get(FRAYJOBS, name, namespace=access.namespace))

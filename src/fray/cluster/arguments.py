@@ -1,0 +1,74 @@
+"""Checks of what callers give to a cluster's methods, before anything is asked of it: for all backends.
+
+Only what a value is. Whether there is such a job, or such a rank of it, is for the backend to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, get_args
+
+from fray.errors import InvalidRequestError
+from fray.types import JobId, JobRequest
+from fray.types.checks import show_value
+
+__all__ = ["check_job_id", "check_job_ids", "check_launch", "check_seconds", "check_whole_number"]
+
+
+def check_launch(request: Any, when_taken: Any, *, legal: Any) -> None:
+    """Check what is to be launched, and what to do where its name is taken, which is one of a `Literal`.
+
+    Raises:
+        InvalidRequestError: It is no request, or nothing that can be done.
+    """
+    if not isinstance(request, JobRequest):
+        remedy = "Give a JobRequest, such as JobRequest('train', Entrypoint.from_callable(main))."
+        raise InvalidRequestError("request", f"is of type {type(request).__name__}", remedy)
+    if when_taken not in (known := get_args(legal)):
+        remedy = f"Legal: {', '.join(known)}."
+        raise InvalidRequestError("when_taken", f"is {show_value(when_taken)}", remedy)
+
+
+def check_job_id(job_id: Any) -> JobId:
+    """Return what may be the id of a job.
+
+    Raises:
+        InvalidRequestError: It is no text.
+    """
+    if not isinstance(job_id, str):
+        remedy = "Give the id that launch() returned; a JobHandle has it as job_id."
+        raise InvalidRequestError("job_id", f"is {show_value(job_id)}, no text", remedy)
+    return JobId(job_id)
+
+
+def check_job_ids(job_ids: Any) -> list[JobId]:
+    """Return one id or several as a list.
+
+    Raises:
+        InvalidRequestError: There is one that is no text, or they can't be listed.
+    """
+    # A text is a sequence of texts as well, bytes are one of numbers.
+    if isinstance(job_ids, str | bytes) or not isinstance(job_ids, Iterable):
+        return [check_job_id(job_ids)]
+    return [check_job_id(job_id) for job_id in job_ids]
+
+
+def check_seconds(field: str, value: Any) -> None:
+    """Check a time limit.
+
+    Raises:
+        InvalidRequestError: It is neither None nor a number of seconds from 0.
+    """
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0):
+        return
+    raise InvalidRequestError(field, f"is {show_value(value)}", "Give seconds from 0, or None.")
+
+
+def check_whole_number(field: str, value: Any) -> None:
+    """Check a choice among hosts, attempts or lines.
+
+    Raises:
+        InvalidRequestError: It is neither None nor a whole number.
+    """
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise InvalidRequestError(field, f"is {show_value(value)}", "Give a whole number, or None for all.")
