@@ -18,6 +18,8 @@ __all__ = [
 
 SERVICE_ACCOUNT = "system:serviceaccount:"
 ANONYMOUS = "system:anonymous"
+CERTIFICATE_REFUSED = "CERTIFICATE_VERIFY_FAILED"
+"""OpenSSL's word for a server that answers, with a certificate that nobody vouches for whom we know."""
 
 
 @dataclass(eq=False)
@@ -44,7 +46,7 @@ class ClusterConfigError(SurroundingsError):
 
 @dataclass(eq=False)
 class ClusterUnreachableError(SurroundingsError):
-    """The API server of a cluster gave no answer."""
+    """The API server of a cluster gave no answer, or one that can't be trusted to be its own."""
 
     server: str
     request: str
@@ -53,11 +55,19 @@ class ClusterUnreachableError(SurroundingsError):
     @property
     def message(self) -> str:
         """The server, the request and what happened to it."""
+        if CERTIFICATE_REFUSED in self.problem:
+            told = f"{self.request}: {self.problem}"
+            return f"the certificate of the Kubernetes API server {self.server} isn't trusted ({told})"
         return f"no answer from the Kubernetes API server {self.server} ({self.request}: {self.problem})"
 
     @property
     def next_step(self) -> str:
-        """What to look at."""
+        """What to look at; new credentials where the server may have others than it had."""
+        if CERTIFICATE_REFUSED in self.problem:
+            return (
+                "Fetch the cluster's credentials anew, as after it was made again: they hold its certificate "
+                "authority (on GKE `gcloud container clusters get-credentials NAME`)."
+            )
         return "Check with `kubectl version` that it can be reached from here (network, VPN, proxy)."
 
 
