@@ -70,6 +70,9 @@ NEVER_RAN_REASONS = {
     EXIT_PAYLOAD_CODE: Reason.IMAGE_MISMATCH,
 }
 UNPREPARED = {EXIT_WORKSPACE: "got no workspace", EXIT_PACKAGES: "couldn't install its packages"}
+NO_PYTHON = 'exec: "python3": executable file not found'
+"""A container runtime's words; python3 starts callables, and what has a workspace or packages."""
+NO_PYTHON_REMEDY = "the image has no python3, which functions need: use one that has"
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -184,7 +187,7 @@ def _describe(host: HostObservation) -> tuple[Reason, str]:
     who = _who(host)
     code = host.exit_code
     if host.reason == START_FAILED:
-        return Reason.START_FAILED, f"{who} could not start: {_flat(host.message) or 'no reason was given'}"
+        return Reason.START_FAILED, f"{who} could not start: {_start_trouble(host.message)}"
     if host.reason == EVICTED_FOR_USE:
         return Reason.EVICTED, f"{who} was evicted for what it used itself: {_flat(host.message)}"
     if host.reason == DEADLINE_EXCEEDED:
@@ -242,6 +245,12 @@ def _flat(message: str | None) -> str:
     """Return a message as one line: a sentence holds it, and a termination message may be a whole log."""
     text = " ".join((message or "").split())
     return text if len(text) <= MESSAGE_LENGTH else text[: MESSAGE_LENGTH - 3] + "..."
+
+
+def _start_trouble(message: str | None) -> str:
+    """Return why a host could not start, and what to do where a runtime's words leave that to be guessed."""
+    told = _flat(message) or "no reason was given"
+    return f"{told}; {NO_PYTHON_REMEDY}" if NO_PYTHON in (message or "") else told
 
 
 def _signal_name(number: int) -> str:

@@ -15,6 +15,9 @@ from fray.vocabulary import Reason, VerdictKind
 
 T0 = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 WHO = "rank 5 (slice 1, host 2)"
+NO_PROGRAM = 'runc create failed: exec: "trian": executable file not found in $PATH'
+NO_PYTHON = NO_PROGRAM.replace("trian", "python3")
+USE_PYTHON = "the image has no python3, which functions need: use one that has"
 
 
 def host(
@@ -55,6 +58,14 @@ def gang(*hosts: HostObservation) -> GangObservation:
         (127, START_FAILED, "no 'trian'", Reason.START_FAILED, f"{WHO} could not start: no 'trian'"),
         (None, START_FAILED, None, Reason.START_FAILED, f"{WHO} could not start: no reason was given"),
         (128, START_FAILED, "a\n  b\n", Reason.START_FAILED, f"{WHO} could not start: a b"),
+        (128, START_FAILED, NO_PROGRAM, Reason.START_FAILED, f"{WHO} could not start: {NO_PROGRAM}"),
+        (
+            128,
+            START_FAILED,
+            NO_PYTHON,
+            Reason.START_FAILED,
+            f"{WHO} could not start: {NO_PYTHON}; {USE_PYTHON}",
+        ),
         (None, None, "its pod is gone", Reason.NON_ZERO_EXIT, f"{WHO} failed: its pod is gone"),
         (None, "Evicted", None, Reason.NON_ZERO_EXIT, f"{WHO} failed: Evicted"),
         (None, None, None, Reason.NON_ZERO_EXIT, f"{WHO} failed: it left no exit code"),
