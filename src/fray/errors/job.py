@@ -113,4 +113,5 @@ class WaitTimeoutError(FrayError, TimeoutError):
     @property
     def next_step(self) -> str:
         """What can be done about it."""
-        return "Wait longer, or end them with terminate()."
+        stop = f"fray stop {self.unfinished[0]}" if len(self.unfinished) == 1 else "fray stop NAME"
+        return f"Wait longer, or end them: `{stop}`, in Python terminate()."

@@ -237,7 +237,10 @@ class JobDeletedError(JobNotFoundError):
     @property
     def next_step(self) -> str:
         """How to end a job without losing its story."""
-        return "Launch it again. To end a job and keep its status, use terminate() instead of deleting it."
+        return (
+            f"Launch it again. To end a job and keep its status, don't delete it: `fray stop {self.name}`, "
+            "in Python terminate()."
+        )
 
 
 @dataclass(eq=False)

@@ -9,7 +9,13 @@ import pytest
 from fray.cli.columns import format_age, format_columns, format_duration
 from fray.cli.exit_codes import derive_error_exit_code, derive_exit_code
 from fray.cli.story import Tone, describe_change, describe_end, describe_job, format_job_table
-from fray.errors import JobFailedError, JobFileError, StateDirectoryError
+from fray.errors import (
+    JobDeletedError,
+    JobFailedError,
+    JobFileError,
+    StateDirectoryError,
+    WaitTimeoutError,
+)
 from fray.plan.lifecycle import decide
 from fray.plan.observation import START_FAILED, GangObservation, HostObservation, HostPhase
 from fray.plan.settings import RetryPolicy
@@ -198,3 +204,9 @@ def test_ages_are_those_of_kubectl(seconds: float, text: str) -> None:
 def test_columns_are_aligned_and_have_no_trailing_spaces() -> None:
     assert format_columns([]) == []
     assert format_columns([("a", "bb"), ("ccc", "")]) == ["a     bb", "ccc"]
+
+
+def test_what_ends_a_job_is_told_for_the_command_line_too() -> None:
+    assert "`fray stop train`, in Python terminate()" in WaitTimeoutError(("train",), 5).next_step
+    assert "`fray stop NAME`" in WaitTimeoutError(("a", "b"), 5).next_step
+    assert "`fray stop train`, in Python terminate()" in JobDeletedError("train", "ml").next_step
