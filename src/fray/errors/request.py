@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from fray.errors.base import FrayError
 
@@ -24,6 +27,9 @@ __all__ = [
     "UnknownAcceleratorError",
     "UnsupportedFeatureError",
 ]
+
+NAMES_TOLD = 5
+"""How many names of jobs an error tells."""
 
 
 @dataclass(eq=False)
@@ -203,11 +209,25 @@ class UnsupportedFeatureError(RequestError):
 
 @dataclass(eq=False)
 class JobNotFoundError(RequestError, KeyError):
-    """No job of this name is known where it was looked for."""
+    """No job of this name is known where it was looked for.
+
+    `known` are some of the names that are, `others` is how many more there are, None where
+    only that there may be more is known.
+    """
 
     name: str
     where: str
     known: tuple[str, ...] = ()
+    others: int | None = 0
+
+    @classmethod
+    def among(cls, name: str, where: str, names: Sequence[str], *, all_read: bool = True) -> Self:
+        """Return the error for a name that isn't among `names`: it tells those like it, or the first.
+
+        Without `all_read` there may be more than `names`.
+        """
+        known = difflib.get_close_matches(name, names, n=NAMES_TOLD) or names[:NAMES_TOLD]
+        return cls(name, where, tuple(known), len(names) - len(known) if all_read else None)
 
     @property
     def message(self) -> str:
@@ -219,7 +239,9 @@ class JobNotFoundError(RequestError, KeyError):
         """The names that do exist."""
         if not self.known:
             return "There are no jobs; start one with `fray run -f FILE`."
-        return f"Known jobs: {', '.join(self.known)}."
+        count = "" if self.others is None else f"{self.others} "
+        others = "" if self.others == 0 else f", and {count}more (`fray list`)"
+        return f"Known jobs: {', '.join(self.known)}{others}."
 
     # KeyError quotes its argument; the message must read the same as that of the other errors.
     __str__ = FrayError.__str__

@@ -120,3 +120,23 @@ def test_a_runner_dying_while_it_is_asked_ends_the_wait(tmp_path: Path) -> None:
 def test_a_failure_from_outside_keeps_what_the_attempts_were(tmp_path: Path) -> None:
     status = derive_failed(frayjob(), Reason.START_FAILED, "no port is free", NOW)
     assert (status.phase, status.reason, status.attempts) == ("Failed", "StartFailed", [])
+
+
+def test_of_many_jobs_those_with_a_name_like_it_are_told_and_the_others_counted(tmp_path: Path) -> None:
+    for number in range(20):
+        state = store(tmp_path, started(f"job-{number:02}"))
+    store(tmp_path, started("evaluation"))
+    with pytest.raises(JobNotFoundError) as caught:
+        observe_job(state, "evaluaton")
+    assert caught.value.next_step == "Known jobs: evaluation, and 20 more (`fray list`)."
+    with pytest.raises(JobNotFoundError) as caught:
+        observe_job(state, "xyz")
+    assert caught.value.known == ("evaluation", "job-00", "job-01", "job-02", "job-03")
+    assert caught.value.others == 16
+
+
+def test_where_not_all_jobs_were_read_none_are_counted() -> None:
+    names = [f"job-{number:02}" for number in range(20)]
+    error = JobNotFoundError.among("xyz", "ml", names, all_read=False)
+    assert error.next_step == "Known jobs: job-00, job-01, job-02, job-03, job-04, and more (`fray list`)."
+    assert JobNotFoundError.among("xyz", "ml", names[:2]).next_step == "Known jobs: job-00, job-01."

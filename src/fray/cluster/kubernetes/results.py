@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import difflib
 import re
 
 from fray.cluster.arguments import check_job_id
@@ -26,7 +25,6 @@ __all__ = ["describe_place", "is_possible_name", "list_jobs", "read_job", "read_
 NOTHING = encode_value(None)
 LONGEST_NAME = 253
 NAMES_READ = 200
-NAMES_TOLD = 5
 
 
 def describe_place(access: Access) -> str:
@@ -45,14 +43,13 @@ async def read_job(access: Access, name: JobId) -> Manifest:
     Raises `JobNotFoundError`, with names like it, `InvalidRequestError` for what is no text, or `ApiError`.
     """
     if not is_possible_name(check_job_id(name)):
-        raise JobNotFoundError(name, describe_place(access), await _find_names(access, name))
+        raise await _not_found(access, name)
     try:
         return await persistently(lambda: access.api.get(FRAYJOBS, name, namespace=access.namespace))
     except NotFoundError as missing:
         if not missing.reason:
             raise  # no such kind
-        known = await _find_names(access, name)
-        raise JobNotFoundError(name, describe_place(access), known) from missing
+        raise await _not_found(access, name) from missing
 
 
 async def list_jobs(access: Access) -> list[Manifest]:
@@ -98,12 +95,13 @@ def _is_of_the_end(job: FrayJob) -> bool:
     return failed is not None and failed.status == "True" and failed.reason == last.reason
 
 
-async def _find_names(access: Access, name: str) -> tuple[str, ...]:
-    """Return names of jobs that exist, those like `name` where there are any."""
+async def _not_found(access: Access, name: str) -> JobNotFoundError:
+    """Return the error that tells some of the jobs that exist."""
+    place = describe_place(access)
     try:
         pages = access.api.list_pages(FRAYJOBS, namespace=access.namespace, limit=NAMES_READ)
         first = await anext(aiter(pages))
     except ApiError:
-        return ()  # that the job isn't there is known all the same
+        return JobNotFoundError(name, place)  # this much is known all the same
     names = sorted(job["metadata"]["name"] for job in first.items)
-    return tuple(difflib.get_close_matches(name, names, n=NAMES_TOLD) or names[:NAMES_TOLD])
+    return JobNotFoundError.among(name, place, names, all_read=len(names) < NAMES_READ)

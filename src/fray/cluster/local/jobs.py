@@ -46,8 +46,8 @@ def observe_job(state: StateDirectory, name: str) -> FrayJob:
     names = state.job_names()
     job = _observe(state.job(name)) if name in names else None
     if job is None:
-        known = tuple(known for known in names if state.job(known).read() is not None)
-        raise JobNotFoundError(name, f"state directory {state.root}", known)
+        known = [known for known in names if state.job(known).read() is not None]
+        raise JobNotFoundError.among(name, f"state directory {state.root}", known)
     return job
 
 
