@@ -237,3 +237,5 @@ EXIT_NOT_FOUND: Final = 127
 EXIT_SIGNAL_BASE: Final = 128
 """A process ended by signal N counts as exit code 128 + N, as in a shell."""
 EXIT_INTERRUPTED: Final = 130
+EXIT_BROKEN_PIPE: Final = 141
+"""As of a process that SIGPIPE ended: nobody reads what it prints."""

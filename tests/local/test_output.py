@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -102,6 +103,29 @@ def test_head_gets_its_line_and_the_pipeline_ends(fray: Fray) -> None:
     )
     assert result.stdout == b"[0/0] again\n"
     fray.wait_gone()
+
+
+def test_whoever_reads_no_more_ends_a_command_as_sigpipe_does(fray: Fray) -> None:
+    assert fray.run_job(job_manifest("echo a line")).code == 0
+    commands = ("logs job", "logs -f job", "status job", "list", "explain job", "doctor", "--help", "logs -h")
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ends = {command: fray.finish(fray.start(*command.split(), stdout=writer)) for command in commands}
+    finally:
+        os.close(writer)
+    assert {command: (end.code, end.err) for command, end in ends.items()} == dict.fromkeys(
+        commands, (141, "")
+    )
+
+
+def test_an_error_that_nobody_reads_ends_a_command_as_sigpipe_does(fray: Fray) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        assert fray.finish(fray.start("logs", "nosuch", stderr=writer)).code == 141
+    finally:
+        os.close(writer)
 
 
 def test_a_full_disk_behind_standard_output_ends_the_job(fray: Fray) -> None:

@@ -7,11 +7,9 @@ import sys
 
 from fray.cli.streams import Stream, open_missing_descriptors
 from fray.errors import FrayError
-from fray.vocabulary import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_SIGNAL_BASE
+from fray.vocabulary import EXIT_BROKEN_PIPE, EXIT_FAILURE, EXIT_INTERRUPTED
 
 __all__ = ["main"]
-
-SIGPIPE = 13
 
 
 def main() -> None:
@@ -23,6 +21,8 @@ def main() -> None:
         try:
             if stream is not None:
                 stream.flush()
+        except BrokenPipeError:
+            code = code or EXIT_BROKEN_PIPE
         except OSError:
             code = code or EXIT_FAILURE
     os._exit(code)
@@ -36,11 +36,14 @@ def _run() -> int:
         # The name by which shells ask for completions, however the command was started.
         app(prog_name="fray")
     except SystemExit as end:
+        # Typer catches it and ends with 1.
+        if isinstance(end.__context__, BrokenPipeError):
+            return EXIT_BROKEN_PIPE
         return end.code if isinstance(end.code, int) else EXIT_FAILURE
     except FrayError as error:
         return _tell(error)
     except BrokenPipeError:
-        return EXIT_SIGNAL_BASE + SIGPIPE
+        return EXIT_BROKEN_PIPE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     return 0
@@ -52,6 +55,8 @@ def _tell(error: FrayError) -> int:
     notes = Stream(2, environ={}, encoding=getattr(sys.stderr, "encoding", "utf-8"))
     try:
         notes.write(f"error: {error}\n")
+    except BrokenPipeError:
+        return EXIT_BROKEN_PIPE
     except OSError:
         return EXIT_FAILURE
     return derive_error_exit_code(error)

@@ -6,7 +6,6 @@ The job is the cluster's: when this process ends before it, whatever ends the pr
 from __future__ import annotations
 
 import errno
-import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -22,12 +21,10 @@ from fray.cluster.manifest import find_parent
 from fray.errors import FieldError, InvalidJobError
 from fray.kube.api import Manifest
 from fray.types import JobId, JobRequest, LogLine
-from fray.vocabulary import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_SIGNAL_BASE
+from fray.vocabulary import EXIT_BROKEN_PIPE, EXIT_FAILURE, EXIT_INTERRUPTED
 from fray.wire.frayjob import FrayJob
 
 __all__ = ["ClusterRun", "place_in_namespace"]
-
-EXIT_BROKEN_PIPE = EXIT_SIGNAL_BASE + signal.SIGPIPE
 
 
 class ClusterRun:

@@ -40,7 +40,7 @@ from fray.jobfile import STDIN
 from fray.plan.jobset import build_attempt
 from fray.settings import Settings
 from fray.types import JobRequest
-from fray.vocabulary import EXIT_SIGNAL_BASE
+from fray.vocabulary import EXIT_BROKEN_PIPE
 from fray.wire.frayjob import FrayJob
 
 __all__ = ["RunRequest", "run_here"]
@@ -48,7 +48,6 @@ __all__ = ["RunRequest", "run_here"]
 DRAIN_SECONDS = 2.0
 """How long a reader may take for the last output once the user has asked for the end."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-EXIT_BROKEN_PIPE = EXIT_SIGNAL_BASE + signal.SIGPIPE
 
 
 @dataclass(frozen=True)
