@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from fray.cli.job_or_program import JobOrProgramCommand, has_program
+from fray.cli.job_or_program import JobOrProgramCommand, ProgramCommand, has_program
 from fray.cli.streams import Stream
 
 if TYPE_CHECKING:
@@ -118,7 +118,11 @@ def fray(
 
 
 # Behind the first word of a program all options are the program's.
-@app.command(short_help="Run a job to its end.", context_settings={"allow_interspersed_args": False})
+@app.command(
+    cls=ProgramCommand,
+    short_help="Run a job to its end.",
+    context_settings={"allow_interspersed_args": False},
+)
 def run(  # noqa: PLR0913, PLR0917 - one parameter for each option
     words: Annotated[
         list[str] | None,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import re
+import shlex
+import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
@@ -64,6 +66,7 @@ def build_request(words: Sequence[str], options: JobOptions, *, environ: dict[st
     """
     target = split_target(words[0])
     if target is None:
+        _check_program(words, environ)
         entrypoint = Entrypoint.from_command(list(words))
         name = _name_of_program(words)
     else:
@@ -76,6 +79,18 @@ def build_request(words: Sequence[str], options: JobOptions, *, environ: dict[st
         environment=create_environment(env_vars=_variables(options.env, environ)),
         max_retries_failure=options.retries,
     )
+
+
+def _check_program(words: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Refuse a script of Python that would be taken for a program, though it is none that can be started."""
+    script = words[0]
+    if (
+        script.endswith(".py")
+        and Path(script).is_file()
+        and not shutil.which(script, path=environ.get("PATH"))
+    ):
+        remedy = f"Name what runs it: `fray run -- {shlex.join(['python', *words])}`."
+        raise InvalidRequestError(script, "is a file of Python, and no program", remedy)
 
 
 def split_target(word: str) -> tuple[str, str] | None:

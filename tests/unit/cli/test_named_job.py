@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fray.cli.app import app
 from fray.cli.launch import LaunchCommand, launch
 from fray.cli.named_job import JobOptions, build_request, split_target
 from fray.cli.streams import Stream
@@ -150,3 +151,56 @@ def test_what_contradicts_itself_is_refused(
     environ = {"FRAY_STATE_DIR": str(tmp_path)}
     with pytest.raises(FrayError, match=told), (tmp_path / "empty").open("wb+") as stdin:
         launch(command, environ=environ, stdin=stdin, output=stream, notes=stream)
+
+
+def test_a_script_that_is_no_program_is_refused_with_what_to_write(folder: Path) -> None:
+    script = folder / "train.py"
+    script.write_text("#!/bin/sh\n")
+    for word in ("train.py", "./train.py", str(script)):
+        with pytest.raises(InvalidRequestError, match="no program") as caught:
+            build(word, "--lr", "1 2")
+        assert f"`fray run -- python {word} --lr '1 2'`" in caught.value.next_step
+    assert build("python", "train.py").name == "train"
+    assert build("elsewhere.py").name == "elsewhere-py", "an image may have it"
+    script.chmod(0o755)
+    assert build("./train.py").name == "train-py"
+    with pytest.raises(InvalidRequestError, match="no program"):
+        build("train.py")
+    assert build_request(["train.py"], JobOptions(), environ={"PATH": str(folder)}).name == "train-py"
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["--cluster", "k8s"], "--cluster"),
+        (["--cluster=k8s"], "--cluster"),
+        (["1", "-n", "ml"], "-n"),
+        (["--name", "x"], "--name"),
+    ],
+    ids=" ".join,
+)
+def test_own_options_behind_a_function_are_refused(command: str, words: list[str], option: str) -> None:
+    with pytest.raises(InvalidRequestError, match=f"^{option}: stands behind told:main") as caught:
+        app([command, "told:main", *words], standalone_mode=False)
+    assert f"`fray {command} {option} ... told:main`" in caught.value.next_step
+    assert f"`fray {command} -- told:main {' '.join(words)}`" in caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--", "told_late:main", "--cluster", "k8s"],
+        ["told_late:main", "--", "--cluster", "k8s"],
+        ["told_late:main", "--lr", "3", "-1", "--help", "cluster"],
+        ["--", "python", "train.py", "--name", "x"],
+    ],
+    ids=" ".join,
+)
+def test_other_options_are_for_whoever_they_stand_behind(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    (folder / "told_late.py").write_text("def main(*words):\n    pass\n")
+    monkeypatch.delenv("FRAY_CLUSTER_SPEC", raising=False)
+    app(["explain", *words], standalone_mode=False)
+    assert "kind: FrayJob" in capfd.readouterr().out
