@@ -178,7 +178,7 @@ def test_a_script_that_is_no_program_is_refused_with_what_to_write(folder: Path)
         (["1", "-n", "ml"], "-n"),
         (["--name", "x"], "--name"),
     ],
-    ids=" ".join,
+    ids=str,
 )
 def test_own_options_behind_a_function_are_refused(command: str, words: list[str], option: str) -> None:
     with pytest.raises(InvalidRequestError, match=f"^{option}: stands behind told:main") as caught:
