@@ -45,6 +45,8 @@ LOG_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_SECONDS, so
 """A program may be silent for longer, but so may a dead connection: who follows its log asks again then."""
 LOG_PIECE = 1 << 14
 """Bytes of a log that are handed out at once, at most."""
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""For what is created too: https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches"""
 WATCH_SILENCE_SECONDS = 90.0
 """A watch that is silent for so long is dead: the server sends a bookmark every minute."""
 
@@ -188,6 +190,20 @@ class KubernetesApi:
             query={"fieldValidation": "Strict"},
         )
 
+    async def store(self, resource: Resource, body: Manifest, *, namespace: str | None = None) -> None:
+        """Create an object as `create` does, of which nothing comes back: for what is large, and known.
+
+        A server packs its answers, which takes it longer than all the rest for a megabyte.
+        """
+        await self._json(
+            "POST",
+            resource,
+            resource.path(namespace=namespace or body["metadata"].get("namespace")),
+            body=body,
+            query={"fieldValidation": "Strict"},
+            accept=METADATA_ONLY,
+        )
+
     async def replace(self, resource: Resource, body: Manifest, *, subresource: str = "") -> Manifest:
         """Replace an object of this resourceVersion; raises `ConflictError` if it has changed.
 
@@ -295,9 +311,10 @@ class KubernetesApi:
         *,
         body: Manifest | None = None,
         query: dict[str, str] | None = None,
+        accept: str = "application/json",
     ) -> Manifest:
         async with self._request(
-            method, resource, path, body=body, query=query, timeout=self._timeout
+            method, resource, path, body=body, query=query, accept=accept, timeout=self._timeout
         ) as response:
             text = await response.read()
         try:
@@ -308,7 +325,7 @@ class KubernetesApi:
         return answer
 
     @asynccontextmanager
-    async def _request(
+    async def _request(  # noqa: PLR0913 - all requests go through it
         self,
         method: str,
         resource: Resource,
@@ -317,12 +334,13 @@ class KubernetesApi:
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own, which also bounds silence
         body: Manifest | None = None,
         query: dict[str, str] | None = None,
+        accept: str = "application/json",
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request; raise the typed error of any answer but success."""
         request = f"{method} {path}"
         # The only patch that is sent is a server-side apply, whose YAML may be JSON.
         content = "application/apply-patch+yaml" if method == "PATCH" else "application/json"
-        headers = {"Accept": "application/json", "Content-Type": content}
+        headers = {"Accept": accept, "Content-Type": content}
         try:
             # In a pod this reads the token's file, at most once a minute: it may be unreadable, empty
             # (ConfigException) or no text (incluster_config.py of kubernetes 37).
@@ -385,6 +403,10 @@ def _read_little_ahead(response: aiohttp.ClientResponse) -> None:
     transport = response.connection.transport if response.connection is not None else None
     if (limit := getattr(transport, "set_read_buffer_limits", None)) is not None:
         limit(high=LOG_PIECE)  # that of TLS alone has it, which holds half a megabyte
+    if (tls := getattr(transport, "_ssl_protocol", None)) is not None:
+        # Buffers of 256 KiB (asyncio/sslproto.py of Python 3.11 to 3.14); each read looks at these anew.
+        tls.max_size, tls._ssl_buffer = LOG_PIECE, bytearray(LOG_PIECE)
+        tls._ssl_buffer_view = memoryview(tls._ssl_buffer)
 
 
 def _end(response: aiohttp.ClientResponse) -> None:

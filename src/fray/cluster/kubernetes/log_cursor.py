@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import re
 from array import array
-from collections import Counter
+from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -47,7 +48,7 @@ class LogCursor:
         self._second: datetime | None = None
         self._told: dict[datetime, array[int]] = {}
         """The lines since `since`, by their second; eight bytes each, since there may be very many."""
-        self._repeated: Counter[int] = Counter()
+        self._repeated = _Expected(())
         """Those of them that are still to come again."""
 
     @property
@@ -57,7 +58,7 @@ class LogCursor:
 
     def resume(self) -> None:
         """Expect the log again, from `since` on."""
-        self._repeated = Counter(chain.from_iterable(self._told.values()))
+        self._repeated = _Expected(self._told.values())
 
     def take(self, line: bytes) -> TimedLine | None:
         """Return a line as it came, without its newline; None where it was told before."""
@@ -66,18 +67,37 @@ class LogCursor:
             return TimedLine(line.decode(errors="replace"))
         second, at = _read_time(stamp)
         key = int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "big")
-        if self._repeated[key] > 0:
-            self._repeated[key] -= 1
+        if self._repeated.take(key):
             return None
         later = self._second is None or second > self._second
-        missing = later and self._repeated.total() > 0
+        missing = later and self._repeated.left > 0
         if later:
             self._second = second
-            self._repeated.clear()
+            self._repeated = _Expected(())
             self._told = {at: told for at, told in self._told.items() if at >= second - OVERLAP}
         if self._second is not None and second >= self._second - OVERLAP:
             self._told.setdefault(second, array("Q")).append(key)
         return TimedLine(line[stamp.end() :].decode(errors="replace"), at, missing)
+
+
+class _Expected:
+    """Lines that are to come again, some of them several times; nine bytes each, since there may be many."""
+
+    def __init__(self, keys: Iterable[array[int]]) -> None:
+        self._keys = array("Q", sorted(chain.from_iterable(keys)))
+        self._came = bytearray(len(self._keys))
+        self.left = len(self._keys)
+
+    def take(self, key: int) -> bool:
+        """Whether this line was to come again; it is expected once less then."""
+        index = bisect_left(self._keys, key)
+        while index < len(self._keys) and self._keys[index] == key:
+            if not self._came[index]:
+                self._came[index] = True
+                self.left -= 1
+                return True
+            index += 1
+        return False
 
 
 def split_timed_line(line: bytes, *, longest: int = LONGEST_LINE) -> list[bytes]:
