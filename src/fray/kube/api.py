@@ -129,6 +129,10 @@ class UserApi(KubeApi, Protocol):
         """
         ...
 
+    async def store(self, resource: Resource, body: Manifest, *, namespace: str | None = None) -> None:
+        """Create an object as `create` does, of which nothing comes back: for what is large, and known."""
+        ...
+
     async def discover(self, group: str, version: str = "") -> Manifest:
         """Return what a version of an API group serves, or which versions there are.
 

@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
@@ -36,10 +37,15 @@ def is_local(module: ModuleType) -> bool:
     place = getattr(module, "__file__", None)
     if not isinstance(place, str) or not place.endswith(".py"):
         return False  # built in, made at run time, or an extension, whose code can't be sent
+    return not _is_installed(place)
+
+
+@lru_cache(maxsize=1 << 14)  # of hundreds of modules at every launch; where one was read from doesn't change
+def _is_installed(place: str) -> bool:
     path = Path(place).resolve()
     if not _INSTALLED.isdisjoint(path.parts):
-        return False
-    return not any(path.is_relative_to(library) for library in _STANDARD_LIBRARY)
+        return True
+    return any(path.is_relative_to(library) for library in _STANDARD_LIBRARY)
 
 
 @contextlib.contextmanager

@@ -288,7 +288,7 @@ async def _complete(access: Access, launch: Launchable, built: JobManifest, job:
 
 async def _create_secret(access: Access, secret: Manifest) -> None:
     try:
-        await persistently(lambda: access.api.create(SECRETS, secret, namespace=access.namespace))
+        await persistently(lambda: access.api.store(SECRETS, secret, namespace=access.namespace))
     except AlreadyExistsError:
         return  # made by a request of this launch whose answer was lost: nobody else knows the name
 
