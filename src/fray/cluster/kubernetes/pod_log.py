@@ -119,8 +119,9 @@ class PodLog:
             self.end()
 
     def end(self) -> None:
-        """Note that there is nothing more to come."""
+        """Note that there is nothing more to come; what was read needn't be known again."""
         self.ended = True
+        self._cursor = LogCursor()
         self._end.set()
         self._drained.set()
         self._tell()
