@@ -1,7 +1,7 @@
 """`python -m e2e.client`: what the Python client takes on a real cluster. Prints JSON and judges nothing.
 
-`launch`: milliseconds of `launch()` of a callable with the working directory, one after the other, and what
-500 of them leave behind that 20 haven't.
+`launch`: milliseconds of `launch()` of a callable with a small workspace, one after the other, and what 500
+of them leave behind that 20 haven't.
 The jobs want hardware that isn't there, so that the machine isn't measured. `wait`: the requests of a wait on
 200 of them until all have ended. `logs`: memory of a program that follows 16 pods, and how often each byte
 was read. Brings up the cluster and installs the chart when they are not there.
@@ -27,7 +27,7 @@ from e2e.cluster.paths import KUBECONFIG
 from e2e.installation import install_release
 from e2e.job_namespace import open_job_namespace
 from e2e.log_reader import CountedCluster
-from fray.cluster import Entrypoint, JobId, JobRequest, ResourceConfig
+from fray.cluster import Entrypoint, JobId, JobRequest, ResourceConfig, create_environment
 from fray.cluster.kubernetes import KubernetesCluster
 
 __all__ = ["main", "measure_launches", "measure_logs"]
@@ -48,10 +48,12 @@ GOALS = {
 }
 
 
-def measure_launches(cluster: CountedCluster, count: int, waited: int) -> dict[str, Any]:
+def measure_launches(cluster: CountedCluster, count: int, waited: int, workspace: Path) -> dict[str, Any]:
     """Launch jobs that can't run, wait for some of them while they are ended, and close the cluster."""
     threads, sockets = 0, 0
-    request = JobRequest("launch", Entrypoint.from_callable(print, ["hello"]), NOWHERE)
+    (workspace / "train.py").write_text("print('hello')\n", encoding="utf-8")
+    environment = create_environment(workspace)
+    request = JobRequest("launch", Entrypoint.from_callable(print, ["hello"]), NOWHERE, environment)
     jobs, milliseconds = list[JobId](), list[float]()
     for number in range(count):
         if number == FIRST:
@@ -120,7 +122,7 @@ def _run(options: argparse.Namespace, folder: Path) -> Mapping[str, Any]:
             logs = measure_logs(cluster, KUBECONFIG, options.pods, options.lines)
         _say(f"launching {options.launches} jobs")
         with CountedCluster(KUBECONFIG, space.name) as cluster:
-            launched = measure_launches(cluster, options.launches, min(WAITED, options.launches))
+            launched = measure_launches(cluster, options.launches, min(WAITED, options.launches), folder)
     return {"goals": GOALS, "processors": os.cpu_count(), **launched, "logs": logs}
 
 

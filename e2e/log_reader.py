@@ -14,7 +14,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster.kubeconfig import CONTEXT
 from fray.cluster import JobId
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes import KubernetesCluster
@@ -44,7 +43,7 @@ class CountedCluster(KubernetesCluster):
         self.api: CountingApi | None = None
 
         async def open_access() -> Access:
-            configuration = await load_configuration(kubeconfig=str(kubeconfig), context=CONTEXT)
+            configuration = await load_configuration(kubeconfig=str(kubeconfig))
             configuration.connection_pool_maxsize = 0
             self.api = api = CountingApi(configuration, on_answer=self._count)
             return Access(api, str(configuration.host), namespace, api.close)
