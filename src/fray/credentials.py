@@ -12,20 +12,8 @@ __all__ = ["holds_credentials", "holds_token", "is_secret_name", "redacted"]
 
 HIDDEN = "***"
 _WORDS = frozenset(
-    {
-        "apikey",
-        "auth",
-        "bearer",
-        "credential",
-        "credentials",
-        "creds",
-        "key",
-        "pass",
-        "passphrase",
-        "passwd",
-        "password",
-    }
-    | {"pat", "pwd", "secret", "secrets", "sig", "signature", "token"}
+    {"apikey", "auth", "bearer", "credential", "credentials", "creds", "key", "pass", "passphrase"}
+    | {"passwd", "password", "pat", "pwd", "secret", "secrets", "sig", "signature", "token"}
 )
 _SCHEME = r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30})://"
 _PASSWORD = re.compile(_SCHEME + r"(?P<user>[^/?#\s:@\[]*:(?!\d+(?:[/?#\s]|$)|\$\{\w+\}@)\S*)@")

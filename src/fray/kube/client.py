@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, urlencode
@@ -45,6 +45,7 @@ LOG_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_SECONDS, so
 """A program may be silent for longer, but so may a dead connection: who follows its log asks again then."""
 LOG_PIECE = 1 << 14
 """Bytes of a log that are handed out at once, at most."""
+JSON = "application/json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 """For what is created too: https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches"""
 WATCH_SILENCE_SECONDS = 90.0
@@ -58,16 +59,11 @@ async def load_configuration(*, kubeconfig: str | None = None, context: str | No
     """
     configuration = Configuration()
     if kubeconfig is None and context is None:
-        try:
+        with suppress(config.ConfigException):  # no pod
             config.load_incluster_config(configuration)
-        except config.ConfigException:
-            loader = await config.load_kube_config(client_configuration=configuration)
-            _check_plugin(loader, configuration)
-    else:
-        loader = await config.load_kube_config(
-            kubeconfig, context=context, client_configuration=configuration
-        )
-        _check_plugin(loader, configuration)
+            return configuration
+    loader = await config.load_kube_config(kubeconfig, context=context, client_configuration=configuration)
+    _check_plugin(loader, configuration)
     return configuration
 
 
@@ -180,29 +176,14 @@ class KubernetesApi:
 
         Raises `AlreadyExistsError` for the others.
         """
-        namespace = namespace or body["metadata"].get("namespace")
-        # Plain create drops unknown fields silently.
-        return await self._json(
-            "POST",
-            resource,
-            resource.path(namespace=namespace),
-            body=body,
-            query={"fieldValidation": "Strict"},
-        )
+        return await self._create(resource, body, namespace)
 
     async def store(self, resource: Resource, body: Manifest, *, namespace: str | None = None) -> None:
         """Create an object as `create` does, of which nothing comes back: for what is large, and known.
 
         A server packs its answers, which takes it longer than all the rest for a megabyte.
         """
-        await self._json(
-            "POST",
-            resource,
-            resource.path(namespace=namespace or body["metadata"].get("namespace")),
-            body=body,
-            query={"fieldValidation": "Strict"},
-            accept=METADATA_ONLY,
-        )
+        await self._create(resource, body, namespace, accept=METADATA_ONLY)
 
     async def replace(self, resource: Resource, body: Manifest, *, subresource: str = "") -> Manifest:
         """Replace an object of this resourceVersion; raises `ConflictError` if it has changed.
@@ -303,6 +284,14 @@ class KubernetesApi:
             async for piece in response.content.iter_chunked(LOG_PIECE):
                 yield piece
 
+    async def _create(
+        self, resource: Resource, body: Manifest, namespace: str | None, *, accept: str = JSON
+    ) -> Manifest:
+        path = resource.path(namespace=namespace or body["metadata"].get("namespace"))
+        # Plain create drops unknown fields silently.
+        query = {"fieldValidation": "Strict"}
+        return await self._json("POST", resource, path, body=body, query=query, accept=accept)
+
     async def _json(
         self,
         method: str,
@@ -311,7 +300,7 @@ class KubernetesApi:
         *,
         body: Manifest | None = None,
         query: dict[str, str] | None = None,
-        accept: str = "application/json",
+        accept: str = JSON,
     ) -> Manifest:
         async with self._request(
             method, resource, path, body=body, query=query, accept=accept, timeout=self._timeout
@@ -334,12 +323,12 @@ class KubernetesApi:
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own, which also bounds silence
         body: Manifest | None = None,
         query: dict[str, str] | None = None,
-        accept: str = "application/json",
+        accept: str = JSON,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request; raise the typed error of any answer but success."""
         request = f"{method} {path}"
         # The only patch that is sent is a server-side apply, whose YAML may be JSON.
-        content = "application/apply-patch+yaml" if method == "PATCH" else "application/json"
+        content = "application/apply-patch+yaml" if method == "PATCH" else JSON
         headers = {"Accept": accept, "Content-Type": content}
         try:
             # In a pod this reads the token's file, at most once a minute: it may be unreadable, empty

@@ -146,18 +146,14 @@ class PodLog:
                 if not follow or await self._is_over(access):
                     await self._finish(access, follow=follow)
                     return
-            except NotFoundError as error:
-                # A kubelet that has just started says so too, before it knows its pods.
-                failures += 1
-                if await self._is_gone(access):
-                    self.give_up("its pod is gone, and with it what wasn't read before")
-                elif not follow and failures > len(BUSY_PAUSES):
-                    self.give_up(error.detail)
-            except (RefusedError, ServerError, ThrottledError, UnreachableError) as error:
+            except (NotFoundError, RefusedError, ServerError, ThrottledError, UnreachableError) as error:
                 failures += 1
                 pause = error.retry_after_seconds or 0.0
                 refused = isinstance(error, RefusedError) and (not follow or await self._is_over(access))
-                if refused or (not follow and failures > len(BUSY_PAUSES)):
+                # A kubelet that has just started finds no pod either, before it knows of any.
+                if isinstance(error, NotFoundError) and await self._is_gone(access):
+                    self.give_up("its pod is gone, and with it what wasn't read before")
+                elif refused or (not follow and failures > len(BUSY_PAUSES)):
                     self.give_up(error.detail)
             if not self.ended:
                 await asyncio.sleep(max(pause, next(pauses)))
