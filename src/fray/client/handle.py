@@ -9,7 +9,7 @@ from typing import Any
 from fray.cluster.base import Cluster
 from fray.errors import InvalidRequestError
 from fray.types import JobId, JobInfo, JobStatus
-from fray.types.checks import show_value
+from fray.types.checks import is_whole_number, show_value
 
 __all__ = ["JobHandle", "wait_all"]
 
@@ -76,9 +76,8 @@ class JobHandle:
             JobNotFoundError: It was deleted.
             InvalidRequestError: `max_lines` is no number from 0.
         """
-        asked: Any = max_lines
-        if isinstance(asked, bool) or not isinstance(asked, int) or asked < 0:
-            problem = f"is {show_value(asked)}"
+        if not is_whole_number(max_lines) or max_lines < 0:
+            problem = f"is {show_value(max_lines)}"
             raise InvalidRequestError("max_lines", problem, "Give a number from 1, or 0 for all.")
         lines = self._cluster.logs(self._job_id)
         return tuple(str(line) for line in deque(lines, maxlen=max_lines or None))

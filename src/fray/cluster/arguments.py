@@ -1,4 +1,4 @@
-"""Checks of what callers give to a cluster's methods, before anything is asked of it: for all backends.
+"""What callers give to a cluster's methods, checked before anything is asked of it: for all backends.
 
 Only what a value is. Whether there is such a job, or such a rank of it, is for the backend to say.
 """
@@ -6,17 +6,30 @@ Only what a value is. Whether there is such a job, or such a rank of it, is for 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from fray.errors import InvalidRequestError
 from fray.types import JobId, JobRequest
-from fray.types.checks import show_value
+from fray.types.checks import is_whole_number, show_value
 
-__all__ = ["check_job_id", "check_job_ids", "check_launch", "check_seconds", "check_whole_number"]
+__all__ = [
+    "WhenTaken",
+    "check_job_id",
+    "check_job_ids",
+    "check_launch",
+    "check_seconds",
+    "check_whole_number",
+]
+
+WhenTaken: TypeAlias = Literal["rename", "adopt", "refuse", "resume"]
+"""What `launch` does where a job of that name is there. `rename`: give the new one another id. While the one
+that is there hasn't finished, `adopt` returns its id and `refuse` raises; else both rename. `resume` is for
+launchers that are jobs and begin anew: it returns the id of a living job of that name that the same parent
+launched, but none that this object returned before; else, and outside of any job, it renames."""
 
 
-def check_launch(request: Any, when_taken: Any, *, legal: Any) -> None:
-    """Check what is to be launched, and what to do where its name is taken, which is one of a `Literal`.
+def check_launch(request: Any, when_taken: Any) -> None:
+    """Check what is to be launched, and what to do where its name is taken.
 
     Raises:
         InvalidRequestError: It is no request, or nothing that can be done.
@@ -24,7 +37,7 @@ def check_launch(request: Any, when_taken: Any, *, legal: Any) -> None:
     if not isinstance(request, JobRequest):
         remedy = "Give a JobRequest, such as JobRequest('train', Entrypoint.from_callable(main))."
         raise InvalidRequestError("request", f"is of type {type(request).__name__}", remedy)
-    if when_taken not in (known := get_args(legal)):
+    if when_taken not in (known := get_args(WhenTaken)):
         remedy = f"Legal: {', '.join(known)}."
         raise InvalidRequestError("when_taken", f"is {show_value(when_taken)}", remedy)
 
@@ -70,5 +83,5 @@ def check_whole_number(field: str, value: Any) -> None:
     Raises:
         InvalidRequestError: It is neither None nor a whole number.
     """
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+    if value is not None and not is_whole_number(value):
         raise InvalidRequestError(field, f"is {show_value(value)}", "Give a whole number, or None for all.")

@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from types import TracebackType
-from typing import Final, Literal, Self, TypeAlias, overload
+from typing import Final, Self, overload
 
-from fray.cluster.arguments import check_job_ids, check_seconds
+from fray.cluster.arguments import WhenTaken, check_job_ids, check_seconds
 from fray.cluster.cluster_spec import ClusterSpec
 from fray.errors import (
     JobError,
@@ -37,12 +37,6 @@ logger = logging.getLogger(__name__)
 
 MONITORED_LINES: Final = 100_000
 """Lines that `monitor` keeps for its caller, the last ones."""
-
-WhenTaken: TypeAlias = Literal["rename", "adopt", "refuse", "resume"]
-"""What `launch` does where a job of that name is there. `rename`: give the new one another id. While the one
-that is there hasn't finished, `adopt` returns its id and `refuse` raises; else both rename. `resume` is for
-launchers that are jobs and begin anew: it returns the id of a living job of that name that the same parent
-launched, but none that this object returned before; else, and outside of any job, it renames."""
 
 
 class Cluster(abc.ABC):

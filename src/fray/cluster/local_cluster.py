@@ -101,7 +101,7 @@ class LocalCluster(Cluster):
             StateDirectoryError: The state directory can't be written.
             OpenFilesError: The gang is too large for the limit of open files.
         """
-        check_launch(request, when_taken, legal=WhenTaken)
+        check_launch(request, when_taken)
         parent = self._find_parent()
         if when_taken == "rename" or (when_taken == "resume" and parent is None):
             return self._launch(request, parent)

@@ -6,7 +6,7 @@ Only the types and ranges of Python values; which names a cluster allows is judg
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from fray.errors import InvalidRequestError
 
@@ -17,6 +17,7 @@ __all__ = [
     "check_texts",
     "choose_spelling",
     "is_encodable",
+    "is_whole_number",
     "show_value",
 ]
 
@@ -61,10 +62,15 @@ def check_count(field: str, value: Any, *, least: int, most: int) -> int:
     Raises:
         InvalidRequestError: It is something else; True and False are no numbers here.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+    if not is_whole_number(value) or not least <= value <= most:
         problem = f"is {show_value(value)}"
         raise InvalidRequestError(field, problem, f"Give a whole number from {least} to {most}.")
     return value
+
+
+def is_whole_number(value: Any) -> TypeGuard[int]:
+    """Return whether a value is a whole number; True and False are none here."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def check_image(field: str, value: Any) -> str:

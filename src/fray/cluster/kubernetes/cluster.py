@@ -89,7 +89,7 @@ class KubernetesCluster(Cluster):
             SurroundingsError: The cluster doesn't let it; nothing is left behind, but where the error is a
                 `JobLeftBehindError`.
         """
-        check_launch(request, when_taken, legal=WhenTaken)
+        check_launch(request, when_taken)
         namespace = self._spec.namespace or self._session.ask(_name_namespace)
         launch = prepare_launch(
             request.with_environment(),
