@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
 CONFORMANCE ?= local,threads,isolated
 
-.PHONY: help setup demo test check lint types unit faults integration local conformance conformance-kubernetes chart engine chaos chaos-pool e2e scale bench prepare cluster cluster-down images crds lock clean
+.PHONY: help setup demo test check lint types unit faults integration local conformance conformance-kubernetes chart engine chaos chaos-pool e2e scale bench prepare cluster cluster-down images crds docs lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -87,6 +87,9 @@ images: setup ## build the container images; REGISTRY=HOST/PATH pushes them, BAS
 
 crds: setup ## generate crds/ from src/fray/wire/
 	$(BIN)/python tools/generate_crds.py
+
+docs: setup ## generate docs/frayjob.md, docs/variables.md and the tables of docs/failures.md
+	$(BIN)/python -m tools.generate_docs
 
 lock: setup ## choose newer versions within pyproject.toml and pin them in requirements.lock
 	@PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/python tools/lock.py

@@ -23,8 +23,8 @@ def test_get_shows_how_jobs_fare(jobs: JobNamespace) -> None:
     listed = [line.split() for line in jobs.kubectl("get", "fj").splitlines()]
     assert listed[0] == ["NAME", "PHASE", "READY", "ATTEMPT", "REASON", "AGE"]
     assert [row[:5] for row in listed[1:]] == [
-        ["broken", "Failed", "0", "1", "NonZeroExit"],
-        ["running", "Running", "2", "1", "AllHostsRunning"],
+        ["broken", "Failed", "0/1", "1", "NonZeroExit"],
+        ["running", "Running", "2/2", "1", "AllHostsRunning"],
     ]
 
 

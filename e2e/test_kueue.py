@@ -33,9 +33,9 @@ def submit(jobs: JobNamespace, name: str, script: str = until_told(), **spec: An
     jobs.submit(build_shell(name, script, **({"queue": QUEUE} | spec)))
 
 
-def await_words(jobs: JobNamespace, name: str, words: str) -> str:
+def await_words(jobs: JobNamespace, name: str, words: str, *, reason: str = "WaitingForQueue") -> str:
     """Wait until a condition says why a job waits; returns all that it says."""
-    jobs.await_reason(name, "WaitingForQueue")
+    jobs.await_reason(name, reason)
     await_condition(
         f"{name} says {words!r}",
         lambda: words in jobs.condition(name, "Scheduled")["message"],
@@ -135,7 +135,7 @@ def test_what_is_wrong_with_a_queue_is_told_and_the_job_runs_once_it_is_right(
 ) -> None:
     submit(jobs, "lost", "true")
     submit(jobs, "ranked", "true", queue={**QUEUE, "priorityClass": jobs.name})
-    await_words(jobs, "lost", "LocalQueue team doesn't exist")
+    await_words(jobs, "lost", "LocalQueue team doesn't exist", reason="QueueInadmissible")
     await_words(jobs, "ranked", f"is there a WorkloadPriorityClass {jobs.name}?")
     queues.make("team", {"pods": 2})
     assert verdicts(jobs.await_end("lost")) == ["Success"]

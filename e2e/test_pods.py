@@ -31,6 +31,16 @@ def test_a_name_of_63_characters_runs_and_its_hosts_find_each_other(jobs: JobNam
     assert [pod["metadata"]["labels"][LABEL_JOB] for pod in jobs.pods(name)] == [name, name]
 
 
+def test_a_job_is_over_when_its_own_container_is_and_its_log_stays(jobs: JobNamespace) -> None:
+    proxy = {"name": "proxy", "image": "fray.test/busybox:1", "command": ["sleep", "100000"]}
+    overlay = {"spec": {"terminationGracePeriodSeconds": 1, "containers": [proxy]}}
+    status = jobs.run(build_shell("accompanied", "echo done", podTemplate=overlay))
+    assert status["phase"] == "Succeeded", status
+    (pod,) = jobs.pods("accompanied")
+    assert pod["status"]["phase"] == "Succeeded"
+    assert jobs.logs("accompanied") == ["done\n"]
+
+
 def test_an_overlay_adds_to_the_pod_and_keeps_what_fray_put_there(jobs: JobNamespace) -> None:
     jobs.kubectl("create", "configmap", "settings", "--from-literal=greeting=hello from a volume")
     overlay = {

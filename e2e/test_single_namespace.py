@@ -76,7 +76,7 @@ def tenant(
             namespace=space.name,
         )
         notes = release.install()
-        assert f"serves FrayJobs in namespace {space.name}" in notes
+        assert f"serves FrayJobs in {space.name}." in notes
         yield Tenant(space, release)
         release.uninstall()
 

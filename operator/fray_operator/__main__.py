@@ -6,6 +6,7 @@ Exit codes: 0 after SIGTERM, 1 when it can't go on (the log says why), 2 for wro
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import os
 import signal
@@ -32,6 +33,11 @@ only 1,000 unless told otherwise: anybody's FrayJob could end the operator. A st
 """
 
 
+MMAP_THRESHOLD = -3
+"""glibc's option of `mallopt`: from what size on a piece of memory is the system's own, and given back."""
+GIVEN_BACK_BYTES = 1 << 17
+
+
 def main() -> None:
     """Run the operator until SIGTERM."""
     try:
@@ -41,7 +47,18 @@ def main() -> None:
         sys.exit(2)
     configure_logging(settings.log_level)
     sys.setrecursionlimit(DEEPEST_OBJECT)
+    _give_memory_back()
     sys.exit(asyncio.run(_run(settings)))
+
+
+def _give_memory_back() -> None:
+    """Have the C library give large pieces back when they are freed; it raises its limit for them otherwise.
+
+    Pages of large objects would leave gaps that nothing else fits into. Other C libraries have no such call.
+    """
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(MMAP_THRESHOLD, GIVEN_BACK_BYTES)
 
 
 async def _run(settings: OperatorSettings) -> int:

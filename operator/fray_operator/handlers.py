@@ -21,13 +21,15 @@ from fray.kube.client import (
     WATCH_SILENCE_SECONDS,
 )
 from fray.vocabulary import FRAYJOB_PLURAL, GROUP, VERSION
-from fray_operator.informer import PAGE, JobKey
+from fray_operator.informer import JobKey
 from fray_operator.jobs import JobStore
 from fray_operator.queue import WorkQueue
 from fray_operator.settings import OperatorSettings
 
 __all__ = ["FrayJobWatch"]
 
+LISTED_AT_ONCE = 10
+"""FrayJobs to a page of kopf's list."""
 LISTING_SECONDS = 5.0
 """After how long without a listed job the next one is of another list."""
 
@@ -140,10 +142,10 @@ def _build_settings(*, on_request: Callable[[], None]) -> kopf.OperatorSettings:
     settings.posting.enabled = False
     # The process exits until the CRD exists, so there is nothing to scan for; scanning needs cluster rights.
     settings.scanning.disabled = True
-    # Each object seen has a task for so long; thousands arrive at once when the process starts.
-    settings.queueing.idle_timeout = 1.0
-    # Otherwise all finished jobs of a cluster are in memory at once when the process starts.
-    settings.watching.chunk_size = PAGE
+    # Each object seen has a task for so long, which holds it; thousands arrive when the process starts.
+    settings.queueing.idle_timeout = 0.05
+    # kopf reads a page at once, and an object may be as large as etcd takes: 1.5 MiB.
+    settings.watching.chunk_size = LISTED_AT_ONCE
     # Nobody asks what has changed about a job, and to find out costs as much as all else about an event.
     settings.persistence.diffbase_storage = _NoDiffs()
     settings.persistence.progress_storage = _NoProgress()

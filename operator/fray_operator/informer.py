@@ -19,9 +19,10 @@ from typing import Any
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import ApiError, ExpiredError, UnreachableError
 from fray.kube.resources import Resource
+from fray.plan.pod_disruption import MARKS
 from fray.vocabulary import FRAYJOB_KIND, LABEL_JOB
 
-__all__ = ["PAGE", "Informer", "JobKey", "trim_jobset", "trim_pod"]
+__all__ = ["PAGE", "Informer", "JobKey", "Place", "place_of", "trim_job", "trim_jobset", "trim_pod"]
 
 logger = logging.getLogger(__name__)
 
@@ -30,17 +31,40 @@ JobKey = tuple[str, str]
 
 PAGE = 100
 """Objects to a page of a list. What one takes while it is read, the process doesn't give back."""
+WHERE = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
+METADATA = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+LABELS = (
+    "fray.dev/",
+    "jobset.sigs.k8s.io/",
+    "batch.kubernetes.io/",
+    "kueue.x-k8s.io/",
+    "app.kubernetes.io/managed-by",
+)
+"""How the labels begin that anything is decided by."""
 RETRY_CAP_SECONDS = 30.0
 SHORT_WATCH_SECONDS = 1.0
 """A watch that ends sooner was not ended by the server's timeout."""
 
-_Place = tuple[str, str]
+Place = tuple[str, str]
+"""Namespace and name of any object."""
 
 
 class Informer:
-    """All objects of a resource that carry the label of a FrayJob, in one namespace or in all."""
+    """All objects of a resource that carry the label of a FrayJob, in one namespace or in all.
 
-    def __init__(
+    `trim` returns what is kept of an object. With `metadata_only` nothing else is asked for.
+    What `outlives` says so of is kept beyond its deletion, as it was last, until `forget_gone`.
+    """
+
+    def __init__(  # noqa: PLR0913 - each resource differs in them
         self,
         api: KubeApi,
         resource: Resource,
@@ -48,11 +72,17 @@ class Informer:
         namespace: str | None,
         on_change: Callable[[JobKey], None],
         trim: Callable[[Manifest], Manifest],
+        metadata_only: bool = False,
+        outlives: Callable[[Manifest], bool] = lambda _: False,
     ) -> None:
         self._api, self._resource, self._namespace = api, resource, namespace
-        self._on_change, self._trim = on_change, trim
-        self._texts: dict[_Place, bytes] = {}
-        self._by_job: defaultdict[JobKey, set[_Place]] = defaultdict(set)
+        self._on_change, self._trim, self._outlives = on_change, trim, outlives
+        self._metadata_only = metadata_only
+        self._texts: dict[Place, bytes] = {}
+        self._by_job: defaultdict[JobKey, set[Place]] = defaultdict(set)
+        self._by_uid: dict[str, Place] = {}
+        self._gone: defaultdict[JobKey, dict[str, bytes]] = defaultdict(dict)
+        """The last states of objects that are gone, by uid."""
         self._loop = asyncio.get_running_loop()
         self._heard_at: float | None = None
         self._failures = 0
@@ -70,16 +100,29 @@ class Informer:
         text = self._texts.get((namespace, name))
         return None if text is None else _unpack(text)
 
+    def find(self, uid: str, *, namespace: str) -> Manifest | None:
+        """Return the object of this uid, or None where it isn't in this namespace."""
+        place = self._by_uid.get(uid)
+        return None if place is None or place[0] != namespace else self.get(*place)
+
     def of_job(self, key: JobKey) -> list[Manifest]:
         """Return all objects that belong to a FrayJob, by name: what is told must not depend on chance."""
         return [_unpack(self._texts[place]) for place in sorted(self._by_job.get(key, ()))]
+
+    def gone_of_job(self, key: JobKey) -> list[Manifest]:
+        """Return the last states of a FrayJob's objects that are gone and have outlived it."""
+        return [_unpack(text) for text in self._gone.get(key, {}).values()]
+
+    def forget_gone(self, key: JobKey) -> None:
+        """Forget what was kept of a FrayJob's objects that are gone."""
+        self._gone.pop(key, None)
 
     def remember(self, manifest: Manifest) -> None:
         """Keep an object that was just written or read, so that the next look sees it before the watch does.
 
         One without the label, whom somebody took it from, is known by its owner, and no watch tells of it.
         """
-        known = self.get(*_place(manifest))
+        known = self.get(*place_of(manifest))
         if _job_name(manifest) is None or (known is not None and _is_newer(known, manifest)):
             return  # the watch may have told of a later change before the answer came
         labelled = LABEL_JOB in manifest["metadata"].get("labels", {})
@@ -89,8 +132,15 @@ class Informer:
 
     def forget(self, known: Manifest) -> None:
         """Drop an object that no watch tells of and that is gone, unless it has changed meanwhile."""
-        if self.get(*_place(known)) == known:
-            self._forget(_place(known))
+        if self.get(*place_of(known)) == known:
+            self._forget(place_of(known))
+
+    async def read(self, *, namespace: str, labels: str) -> list[Manifest]:
+        """Return what would be kept of the objects that the server has by these labels; raises `ApiError`."""
+        pages = self._api.list_pages(
+            self._resource, namespace=namespace, labels=labels, limit=PAGE, metadata_only=self._metadata_only
+        )
+        return [kept async for page in pages for item in page.items if (kept := self._admit(item))]
 
     async def run(self) -> None:
         """List and watch for ever; errors are logged and tried again."""
@@ -119,16 +169,22 @@ class Informer:
 
     async def _list(self) -> str:
         # What is written while the list is read may be missing from it, and is not gone.
-        known, seen = set(self._texts), set[_Place]()
+        known, seen = set(self._texts), set[Place]()
         version = ""
         async for page in self._api.list_pages(
-            self._resource, namespace=self._namespace, labels=LABEL_JOB, limit=PAGE
+            self._resource,
+            namespace=self._namespace,
+            labels=LABEL_JOB,
+            limit=PAGE,
+            metadata_only=self._metadata_only,
         ):
             for item in page.items:
-                seen.add(self._store(item))
+                if self._store(item):
+                    seen.add(place_of(item))
             version = page.resource_version
             self._heard_at = self._loop.time()
         for place in sorted(known - seen):
+            self._bury(self.get(*place))
             self._forget(place)
         self._told = version
         self.synced.set()
@@ -137,7 +193,11 @@ class Informer:
     async def _watch(self, version: str) -> str:
         """Follow changes until the server ends the watch; return the version to go on from."""
         events = self._api.watch(
-            self._resource, resource_version=version, namespace=self._namespace, labels=LABEL_JOB
+            self._resource,
+            resource_version=version,
+            namespace=self._namespace,
+            labels=LABEL_JOB,
+            metadata_only=self._metadata_only,
         )
         started = self._loop.time()
         try:
@@ -146,7 +206,8 @@ class Informer:
                 self._failures = 0
                 version = event.object["metadata"]["resourceVersion"]
                 if event.type == "DELETED":
-                    self._forget(_place(event.object), uid=event.object["metadata"]["uid"])
+                    self._bury(self._admit(event.object))
+                    self._forget(place_of(event.object), uid=event.object["metadata"]["uid"])
                 elif event.type != "BOOKMARK":
                     self._store(event.object)
                 self._told = version
@@ -160,29 +221,48 @@ class Informer:
         self._heard_at = self._loop.time()
         return version
 
-    def _store(self, manifest: Manifest) -> _Place:
-        place = _place(manifest)
-        if _job_name(manifest) is None:
-            # Anybody may give an object an empty label, which selects it too: it belongs to no FrayJob.
+    def _admit(self, manifest: Manifest) -> Manifest | None:
+        """Return what is kept of an object, None where it belongs to no FrayJob.
+
+        Anybody may give an object an empty label, which selects it too.
+        """
+        return None if _job_name(manifest) is None else self._trim(manifest)
+
+    def _store(self, manifest: Manifest) -> bool:
+        """Keep an object as it is now; return whether it is one to be kept."""
+        place, kept = place_of(manifest), self._admit(manifest)
+        if kept is None:
             self._forget(place)
-            return place
-        key = _job_key(manifest)
-        known, text = self._texts.get(place), _pack(self._trim(manifest))
+        else:
+            self._keep(kept)
+        return kept is not None
+
+    def _keep(self, kept: Manifest) -> None:
+        place, key, uid = place_of(kept), _job_key(kept), kept["metadata"]["uid"]
+        known, text = self._texts.get(place), _pack(kept)
         if text == known:
-            return place  # a pass that reads what it knows must not be the cause of the next one
-        if known is not None and _job_key(_unpack(known)) != key:
-            self._forget(place)  # somebody gave it to another job
+            return  # a pass that reads what it knows must not be the cause of the next one
+        if known is not None:
+            before = _unpack(known)
+            if _job_key(before) != key or before["metadata"]["uid"] != uid:
+                self._forget(place)  # somebody gave it to another job, or it is another object
         self._texts[place] = text
         self._by_job[key].add(place)
+        self._by_uid[uid] = place
         self._on_change(key)
-        return place
 
-    def _forget(self, place: _Place, *, uid: str | None = None) -> None:
+    def _bury(self, last: Manifest | None) -> None:
+        """Keep the last state of an object that is gone, if it tells anything."""
+        if last is not None and _job_name(last) is not None and self._outlives(last):
+            self._gone[_job_key(last)][last["metadata"]["uid"]] = _pack(last)
+
+    def _forget(self, place: Place, *, uid: str | None = None) -> None:
         """Drop the object of this place; with a uid only that one, for a newer one may be there already."""
         manifest = self.get(*place)
         if manifest is None or uid not in (None, manifest["metadata"]["uid"]):
             return
         del self._texts[place]
+        self._by_uid.pop(manifest["metadata"]["uid"], None)
         key = _job_key(manifest)
         places = self._by_job[key]
         places.discard(place)
@@ -219,7 +299,8 @@ def _is_version_up_to(metadata: Manifest, told: str) -> bool:
     return version.isdecimal() and told.isdecimal() and int(version) <= int(told)
 
 
-def _place(manifest: Manifest) -> _Place:
+def place_of(manifest: Manifest) -> Place:
+    """Return where an object is."""
     metadata = manifest["metadata"]
     return metadata["namespace"], metadata["name"]
 
@@ -239,32 +320,40 @@ def _job_name(manifest: Manifest) -> str | None:
     return name
 
 
+def trim_job(manifest: Manifest) -> Manifest:
+    """Return what a Job is known by: it is only asked who controls it."""
+    return {"metadata": _trim_metadata(manifest["metadata"])}
+
+
 def trim_jobset(manifest: Manifest) -> Manifest:
     """Return what decisions need of a JobSet."""
     return {
         "metadata": _trim_metadata(manifest["metadata"]),
         "spec": {"suspend": manifest.get("spec", {}).get("suspend", False)},
-        "status": _keep(manifest.get("status", {}), ("conditions", "terminalState")),
+        "status": _select(manifest.get("status", {}), ("conditions", "terminalState")),
     }
 
 
 def trim_pod(manifest: Manifest) -> Manifest:
     """Return what decisions and explanations need of a pod."""
     spec, status = manifest.get("spec", {}), manifest.get("status", {})
+    # Where it may go matters only until it is there.
+    kept = ("nodeName",) if spec.get("nodeName") else WHERE
     return {
         "metadata": _trim_metadata(manifest["metadata"]),
         "spec": {
-            **_keep(spec, ("nodeName", "nodeSelector", "tolerations", "affinity", "schedulingGates")),
+            **_select(spec, kept),
             "containers": [
-                _keep(container, ("name", "resources")) for container in spec.get("containers", [])
+                _select(container, ("name", "resources")) for container in spec.get("containers", [])
             ],
+            **_keep_sidecars(spec.get("initContainers", [])),
         },
         "status": {
-            **_keep(status, ("phase", "reason", "message", "startTime")),
+            **_select(status, ("phase", "reason", "message", "startTime")),
             "conditions": [
                 condition
                 for condition in status.get("conditions", [])
-                if condition["type"] in ("PodScheduled", "DisruptionTarget")
+                if condition["type"] in ("PodScheduled", *MARKS)
             ],
             "containerStatuses": _trim_containers(status.get("containerStatuses", [])),
             "initContainerStatuses": _trim_containers(status.get("initContainerStatuses", [])),
@@ -272,26 +361,30 @@ def trim_pod(manifest: Manifest) -> Manifest:
     }
 
 
+def _keep_sidecars(containers: Iterable[Manifest]) -> Manifest:
+    """Return which init containers are sidecars, where there are any."""
+    found = [_select(each, ("name", "restartPolicy")) for each in containers if "restartPolicy" in each]
+    return {"initContainers": found} if found else {}
+
+
 def _trim_containers(containers: Iterable[Manifest]) -> list[Manifest]:
-    return [_keep(container, ("name", "state", "image")) for container in containers]
+    return [
+        _select(container, ("name", "state", "image", "restartCount", "lastState"))
+        for container in containers
+    ]
 
 
 def _trim_metadata(metadata: Manifest) -> Manifest:
-    return _keep(
-        metadata,
-        (
-            "name",
-            "namespace",
-            "uid",
-            "resourceVersion",
-            "creationTimestamp",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "labels",
-            "ownerReferences",
-        ),
-    )
+    kept = _select(metadata, METADATA)
+    # Anybody may add more of these than fit into memory.
+    if "labels" in metadata:
+        kept["labels"] = {k: v for k, v in metadata["labels"].items() if k.startswith(LABELS)}
+    if "ownerReferences" in metadata:
+        kept["ownerReferences"] = sorted(
+            metadata["ownerReferences"], key=lambda owner: not owner.get("controller")
+        )[:2]
+    return kept
 
 
-def _keep(mapping: Manifest, keys: Iterable[str]) -> dict[str, Any]:
+def _select(mapping: Manifest, keys: Iterable[str]) -> dict[str, Any]:
     return {key: mapping[key] for key in keys if key in mapping}

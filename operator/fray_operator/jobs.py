@@ -6,6 +6,7 @@ by their uid, version and that day. Who is whose child is known of unfinished jo
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +23,12 @@ from fray_operator.shared_answer import SharedAnswer
 __all__ = ["FinishedJob", "JobStore"]
 
 
+LARGE = 1 << 15
+"""Characters of a manifest from which on its spec isn't kept."""
+CUT = "frayCut"
+"""Marks a manifest in the store of which a part isn't kept."""
+
+
 @dataclass(slots=True)
 class FinishedJob:
     """A finished job that is to be deleted at a time; `looked_at` once a pass has seen it."""
@@ -33,7 +40,7 @@ class FinishedJob:
 
 
 class JobStore:
-    """The newest known manifest of each unfinished FrayJob.
+    """The newest known manifest of each unfinished FrayJob; of a large one all but its spec.
 
     `on_kin` is called with the key of a job that must be looked at again because of what came of another one:
     its parent has ended or is being deleted, or the last of its children has ended, for which it waited.
@@ -59,6 +66,10 @@ class JobStore:
     def get(self, key: JobKey) -> Manifest | None:
         """Return a job's manifest, or None when it has finished or is gone."""
         return self._jobs.get(key)
+
+    def is_cut(self, manifest: Manifest) -> bool:
+        """Return whether a manifest from here is so large that the server must be asked for all of it."""
+        return CUT in manifest
 
     def get_finished(self, key: JobKey) -> FinishedJob | None:
         """Return what is known of a finished job that is to be deleted."""
@@ -94,7 +105,7 @@ class JobStore:
             self._drop(key)
         self._finished.pop(key, None)
         kept = {name: value for name, value in metadata.items() if name != "managedFields"}
-        self._jobs[key] = {**manifest, "metadata": kept}
+        self._jobs[key] = _cut({**manifest, "metadata": kept})
         parent = get_parent_name(manifest)
         if parent is not None:
             self._children.setdefault((key[0], parent), set()).add(key)
@@ -218,6 +229,15 @@ class JobStore:
     def _tell_children(self, key: JobKey) -> None:
         for child in self._children.get(key, ()):
             self._on_kin(child)
+
+
+def _cut(manifest: Manifest) -> Manifest:
+    """Return a manifest as it is kept: a large one without what only a pass over it needs."""
+    if len(json.dumps(manifest)) < LARGE:
+        return manifest
+    metadata = {name: value for name, value in manifest["metadata"].items() if name != "annotations"}
+    spec = {name: value for name, value in manifest.get("spec", {}).items() if name == "parent"}
+    return {**manifest, "metadata": metadata, "spec": spec, CUT: True}
 
 
 def _is_newer(new: Manifest, known: Manifest) -> bool:

@@ -16,27 +16,28 @@ from datetime import UTC, datetime
 from fray.accelerators import LABEL_NODE_POOL
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import ApiError, ForbiddenError, NotFoundError
-from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, NODES, PODS
+from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, NODES
 from fray.plan.gang import derive_gang
 from fray.plan.job_evidence import is_unexplained, with_job_evidence
-from fray.plan.kueue import derive_queue_waiting, describe_eviction
+from fray.plan.kueue import derive_deactivation, derive_queue_waiting, describe_eviction
 from fray.plan.lifecycle import describe_stop
 from fray.plan.names import build_jobset_name
 from fray.plan.node_evidence import Nodes, derive_next_look, needs_nodes, with_node_evidence
 from fray.plan.node_faults import is_infrastructure_fault, with_node_pools
 from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
 from fray.plan.pod_observation import derive_gang_observation
+from fray.plan.reasons import get_row
 from fray.plan.scheduling import NodeSummary, build_node_summary, derive_waiting
 from fray.plan.settings import RetryPolicy
 from fray.plan.timestamps import parse_time
-from fray.plan.verdict import UNCERTAIN, derive_cause
+from fray.plan.verdict import derive_cause
 from fray.plan.volume_trouble import (
     VOLUME_REASONS,
     build_volume_complaint,
     derive_volume_waiting,
     find_held,
 )
-from fray.vocabulary import LABEL_JOBSET_UID, REPLICATED_JOB, Reason
+from fray.vocabulary import LABEL_JOB, LABEL_JOBSET_UID, REPLICATED_JOB, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, AvoidedNode
 from fray_operator.informer import Informer, JobKey
@@ -152,9 +153,10 @@ class Observer:
     async def observe(self, job: FrayJob, *, now: datetime) -> Observed:
         """Return what there is of the job's current attempt."""
         attempt = job.status.attempts[-1] if job.status.attempts else None
-        if attempt is None or attempt.verdict is not None or attempt.job_set is None:
-            return Observed()
         namespace = job.metadata.namespace or ""
+        if attempt is None or attempt.verdict is not None or attempt.job_set is None:
+            self.forget_gone((namespace, job.metadata.name))
+            return Observed()
         of_job = self._pods(namespace).of_job((namespace, job.metadata.name))
         jobset = self._find_jobset(job, attempt)
         begun = any(is_made_for(pod, job) and is_of_attempt(pod, attempt.number) for pod in of_job)
@@ -170,13 +172,13 @@ class Observer:
             return Observed()
         pods = _select_pods(of_job, jobset)
         shape = derive_gang(job.spec)
-        gang = derive_gang_observation(shape, jobset, pods)
+        gang = derive_gang_observation(shape, jobset, pods, gone=self._gone_of(jobset))
         jobset, gang = await self._make_sure(job, attempt, jobset, gang)
         gang = await self._with_evidence(attempt, gang, now=now)
         if shape.multi_host_slices:
             gang = await self._with_node_pools(gang)
         if gang.suspended:
-            return await self._observe_suspended(attempt, jobset, gang, now=now)
+            return await self._observe_suspended(job, jobset, gang, now=now)
         looks = [derive_next_look(gang, now=now)]
         if not gang.count(HostPhase.PENDING):
             looks.append(None if is_labelled(jobset) else UNWATCHED_SECONDS)
@@ -195,14 +197,19 @@ class Observer:
         return Observed(jobset, replace(gang, waiting=waiting), look_again=_earliest(looks))
 
     async def _observe_suspended(
-        self, attempt: AttemptStatus, jobset: Manifest, gang: GangObservation, *, now: datetime
+        self, job: FrayJob, jobset: Manifest, gang: GangObservation, *, now: datetime
     ) -> Observed:
         """Return an attempt whose JobSet somebody else has suspended: in its queue, or sent back into it."""
-        if attempt.reason is not None and attempt.reason not in UNCERTAIN:
+        attempt = job.status.attempts[-1]
+        kept = job.status.reason == Reason.QUEUE_DEACTIVATED
+        if attempt.reason is not None and get_row(attempt.reason).certain and not kept:
             return Observed(jobset, gang)
         if gang.begun or attempt.reason is not None or attempt.running_time is not None:
-            told = describe_eviction(await self._workloads.fetch(jobset))
-            return Observed(jobset, replace(gang, suspension=told))
+            workload = await self._workloads.fetch(jobset)
+            waiting = derive_deactivation(workload)
+            gang = replace(gang, suspension=describe_eviction(workload), waiting=waiting)
+            # Its activation changes nothing that is watched, unless it is admitted too.
+            return Observed(jobset, gang, look_again=PATIENCE_CAP_SECONDS if waiting is not None else None)
         metadata = jobset["metadata"]
         age = (now - parse_time(metadata["creationTimestamp"])).total_seconds()
         known = await self._workloads.get(metadata["namespace"])
@@ -212,6 +219,10 @@ class Observer:
         # When it is admitted the JobSet changes, which brings the next pass; what keeps it waiting doesn't.
         look_again = min(PATIENCE_CAP_SECONDS, max(PATIENCE_SECONDS, age / 4))
         return Observed(jobset, replace(gang, waiting=waiting), look_again=look_again)
+
+    def forget_gone(self, key: JobKey) -> None:
+        """Forget what pods of a job showed last that are gone: there is no verdict to be found any more."""
+        self._pods(key[0]).forget_gone(key)
 
     async def find_leftovers(self, job: FrayJob, number: int, *, now: datetime) -> Leftovers | None:
         """Return what must be gone before this attempt, which has no hosts yet, may start.
@@ -264,23 +275,30 @@ class Observer:
         unseen = [host for host in gang.hosts if host.phase is HostPhase.FAILED and _is_unseen(host)]
         if unseen and (first or gang.ended):
             # What seems to be gone, or never to have run, may still run, or tell itself how it has ended.
-            gang = derive_gang_observation(shape, jobset, await self._list_pods(jobset))
+            pods = await self._list_pods(jobset)
+            gang = derive_gang_observation(shape, jobset, pods, gone=self._gone_of(jobset))
         if first and not gang.settled and not gang.suspended and _is_taken(gang):
             # They are deleted too when somebody suspends the JobSet, or deletes it.
             found = await self.fetch_jobset(jobset["metadata"]["namespace"], jobset["metadata"]["name"])
             if found is not None and found["metadata"]["uid"] == jobset["metadata"]["uid"]:
                 jobset = found
-                gang = derive_gang_observation(shape, jobset, await self._list_pods(jobset))
+                pods = await self._list_pods(jobset)
+                gang = derive_gang_observation(shape, jobset, pods, gone=self._gone_of(jobset))
         if is_unexplained(attempt, gang):
             gang = with_job_evidence(gang, await self._list_jobs(jobset))
         return jobset, gang
 
+    def _gone_of(self, jobset: Manifest) -> list[Manifest]:
+        """Return what pods of a JobSet showed last that are gone."""
+        metadata = jobset["metadata"]
+        key = metadata["namespace"], metadata.get("labels", {}).get(LABEL_JOB, "")
+        return _select_pods(self._pods(key[0]).gone_of_job(key), jobset)
+
     async def _list_pods(self, jobset: Manifest) -> list[Manifest]:
         """Return the pods of a JobSet as they are on the server; raises `ApiError`."""
-        metadata = jobset["metadata"]
-        labels = f"{LABEL_JOBSET_UID}={metadata['uid']}"
-        pages = self._api.list_pages(PODS, namespace=metadata["namespace"], labels=labels)
-        return [pod async for page in pages for pod in page.items]
+        namespace, uid = jobset["metadata"]["namespace"], jobset["metadata"]["uid"]
+        pods = await self._pods(namespace).read(namespace=namespace, labels=f"{LABEL_JOBSET_UID}={uid}")
+        return _select_pods(pods, jobset)
 
     async def _with_evidence(
         self, attempt: AttemptStatus, gang: GangObservation, *, now: datetime

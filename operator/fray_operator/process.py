@@ -10,23 +10,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
 
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import ApiError, NotFoundError
-from fray.kube.resources import FRAYJOBS, JOBSETS, PODS, Resource
+from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, PODS, Resource
+from fray.plan.remains import tells_of_end
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray_operator.act import Actor
 from fray_operator.handlers import FrayJobWatch
 from fray_operator.health import SILENCE_LIMIT_SECONDS, HealthServer
-from fray_operator.informer import Informer, JobKey, trim_jobset, trim_pod
+from fray_operator.informer import Informer, JobKey, trim_job, trim_jobset
 from fray_operator.jobs import JobStore
 from fray_operator.lease import Lease
 from fray_operator.metrics import Metrics
 from fray_operator.observe import Observer
 from fray_operator.ownership import find_orphans, may_be_stray
 from fray_operator.parts import Parts
+from fray_operator.pods import PodInformer
 from fray_operator.queue import WorkQueue
 from fray_operator.reconcile import Reconciler
 from fray_operator.settings import OperatorSettings
@@ -77,8 +78,10 @@ class OperatorProcess:
             identity=self._identity,
             seconds=settings.lease_seconds,
         )
-        self._jobsets = self._build_informers(JOBSETS, trim_jobset)
-        self._pods = self._build_informers(PODS, trim_pod)
+        namespaces: tuple[str | None, ...] = settings.namespaces or (None,)
+        self._jobsets = {each: self._build_informer(JOBSETS, each) for each in namespaces}
+        self._child_jobs = {each: self._build_informer(JOBS, each) for each in namespaces}
+        self._pods = {each: self._build_pods(each) for each in namespaces}
         self._watch = FrayJobWatch(self._jobs, self._queue, settings, claim_signals=claim_signals)
         self._health = HealthServer(
             metrics,
@@ -125,10 +128,12 @@ class OperatorProcess:
         raise _StoppedError
 
     async def _lead(self, parts: Parts) -> None:
-        for informer in (informers := [*self._jobsets.values(), *self._pods.values()]):
-            parts.add_watcher(informer.run(), name="informer")
-        # Decisions on half-filled caches would be wrong: nothing is worked on before they are full.
-        await parts.until(_all_synced(informers))
+        # Owners first, since whose an object is follows from them. Decisions on half-filled caches would be
+        # wrong: nothing is worked on before they are full.
+        for informers in (self._jobsets, self._child_jobs, self._pods):
+            for informer in informers.values():
+                parts.add_watcher(informer.run(), name="informer")
+            await parts.until(_all_synced(informers.values()))
         reconciler = self._build_reconciler()
         for _ in range(self._settings.workers):
             parts.add_writer(work(self._queue, reconciler, self._jobs, self._metrics), name="worker")
@@ -194,12 +199,28 @@ class OperatorProcess:
             return error
         return None
 
-    def _build_informers(self, resource: Resource, trim: Any) -> dict[str | None, Informer]:
-        namespaces: tuple[str | None, ...] = self._settings.namespaces or (None,)
-        return {
-            namespace: Informer(self._api, resource, namespace=namespace, on_change=self._due, trim=trim)
-            for namespace in namespaces
-        }
+    def _build_informer(self, resource: Resource, namespace: str | None) -> Informer:
+        if resource == JOBSETS:
+            return Informer(self._api, JOBSETS, namespace=namespace, on_change=self._due, trim=trim_jobset)
+        # No pass is about Jobs: they only tell whose pods are.
+        return Informer(
+            self._api,
+            resource,
+            namespace=namespace,
+            on_change=lambda _: None,
+            trim=trim_job,
+            metadata_only=True,
+        )
+
+    def _build_pods(self, namespace: str | None) -> PodInformer:
+        return PodInformer(
+            self._api,
+            namespace=namespace,
+            on_change=self._due,
+            jobs=self._child_jobs[namespace],
+            jobsets=self._jobsets[namespace],
+            outlives=tells_of_end,
+        )
 
     def _jobsets_of(self, namespace: str) -> Informer:
         return self._jobsets[namespace if self._settings.namespaces else None]
@@ -221,7 +242,7 @@ class OperatorProcess:
     def _trouble(self) -> str | None:
         if not self._lease.held():
             return None
-        for informer in (*self._jobsets.values(), *self._pods.values()):
+        for informer in (*self._jobsets.values(), *self._child_jobs.values(), *self._pods.values()):
             if informer.synced.is_set() and informer.silent_seconds > SILENCE_LIMIT_SECONDS:
                 return f"a watch has been silent for {informer.silent_seconds:.0f} s"
         if self._watch.begun.is_set() and self._watch.silent_seconds > SILENCE_LIMIT_SECONDS:
@@ -232,7 +253,9 @@ class OperatorProcess:
         self._metrics.leading.set(1 if self._lease.held() else 0)
         self._metrics.jobs.set(len(self._jobs))
         self._metrics.queued.set(len(self._queue))
-        for resource, informers in ((JOBSETS, self._jobsets), (PODS, self._pods)):
+        caches: list[tuple[Resource, Mapping[str | None, Informer]]]
+        caches = [(JOBSETS, self._jobsets), (JOBS, self._child_jobs), (PODS, self._pods)]
+        for resource, informers in caches:
             heard = [i.silent_seconds for i in informers.values() if i.synced.is_set()]
             self._metrics.silent_seconds.labels(str(resource)).set(max(heard, default=0.0))
 

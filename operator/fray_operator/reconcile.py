@@ -22,7 +22,7 @@ from fray.plan.events import EventDraft, derive_events, derive_started
 from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
 from fray.plan.observation import Waiting
 from fray.plan.pod_observation import is_ending
-from fray.plan.recorded import UnknownWordError, UnreadableTimeError
+from fray.plan.reasons import get_row
 from fray.plan.removal import is_left_to_itself
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
@@ -44,10 +44,6 @@ __all__ = ["Reconciler", "RefusedAttemptError", "UnreadableJobError"]
 
 logger = logging.getLogger(__name__)
 
-REFUSALS = frozenset(
-    {Reason.ADMISSION_REFUSED, Reason.QUOTA_EXCEEDED, Reason.NAME_TAKEN, Reason.HOSTS_LEFT_OVER}
-)
-"""Reasons why an attempt's JobSet can't be created."""
 ENDING_SECONDS = 15.0
 """How often an attempt that is ending is looked at although nothing changed."""
 
@@ -89,9 +85,10 @@ class Reconciler:
         trying again won't help, and `ApiError`.
         """
         await self._remove_orphans(key)
-        body = self._jobs.get(key)
+        body = await self._read(key)
         if body is None:
             self._starting.pop(key, None)
+            self._observer.forget_gone(key)
             look = await self._retention.expire(key, now=self._clock())
             await self._strays.remove_of_unknown(key)
             await self._send_events(key)
@@ -111,6 +108,12 @@ class Reconciler:
         if told:
             await self._tell(key, body, decision)
         await self._act(key, decision, observed, told=told)
+        if decision.unreadable is not None and not (job.spec.suspend or decision.action or decision.finished):
+            # What there is belongs to attempts that can't be judged: nothing of it is cleared away.
+            await self._send_events(key)
+            if told:
+                raise UnreadableJobError(decision.unreadable)
+            return None
         decided = job.model_copy(update={"status": decision.status})
         await self._strays.remove(key, decided)
         await self._retention.remove_old_attempts(key, decided)
@@ -118,20 +121,29 @@ class Reconciler:
         await self._send_events(key)
         return self._next_look(decision, observed, now, told=told)
 
+    async def _read(self, key: JobKey) -> Manifest | None:
+        """Return a job's manifest, which the server is asked for where it is large."""
+        known = self._jobs.get(key)
+        if known is None or not self._jobs.is_cut(known):
+            return known
+        found = await self._observer.find_job(key)
+        if found is None or found["metadata"]["uid"] != known["metadata"]["uid"]:
+            self._jobs.discard(key, uid=known["metadata"]["uid"])
+            return None
+        self._jobs.update(found)
+        return found if self._jobs.get(key) is not None else None
+
     def _decide(
         self, job: FrayJob, observed: Observed, now: datetime, *, refusal: Waiting | None = None
     ) -> Decision:
-        try:
-            return decide(
-                job,
-                observed.gang,
-                now=now,
-                policy=self._policy,
-                refusal=refusal or observed.foreign or _last_refusal(job.status),
-                unsupported=derive_unsupported(job.spec),
-            )
-        except (UnknownWordError, UnreadableTimeError) as error:
-            raise UnreadableJobError(str(error)) from error
+        return decide(
+            job,
+            observed.gang,
+            now=now,
+            policy=self._policy,
+            refusal=refusal or observed.foreign or _last_refusal(job.status),
+            unsupported=derive_unsupported(job),
+        )
 
     async def _tell(self, key: JobKey, body: Manifest, decision: Decision) -> None:
         """Write the status, then send the events that tell what changed."""
@@ -171,7 +183,7 @@ class Reconciler:
     async def _act(self, key: JobKey, decision: Decision, observed: Observed, *, told: bool) -> None:
         match decision.action:
             case StartAttempt(number):
-                body = self._jobs.get(key)
+                body = await self._read(key)
                 if body is None or is_ending(body):
                     return  # it was deleted while its status was written
                 job = FrayJob.from_manifest(body)
@@ -295,6 +307,6 @@ def _with_attempt(job: FrayJob, attempt: AttemptStatus) -> FrayJob:
 def _last_refusal(status: FrayJobStatus) -> Waiting | None:
     """Return why the attempt could not be started when that was tried last, which the status tells."""
     scheduled = find_condition(status, ConditionType.SCHEDULED)
-    if scheduled is None or scheduled.reason not in REFUSALS:
+    if scheduled is None or not get_row(scheduled.reason).refuses:
         return None
     return Waiting(Reason(scheduled.reason), scheduled.message)

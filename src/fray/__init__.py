@@ -1,14 +1,15 @@
 """Fray runs the same Python jobs on a laptop and on a Kubernetes cluster.
 
 Every public name is here and is imported when it is first used (PEP 562), so that `import fray` costs next
-to nothing. Nothing is defined here; where names stand is told in `fray.offered_names`.
+to nothing. Completion and a star import give those that new programs use; errors and names of earlier APIs
+can be imported as well. Nothing is defined here; where names stand is told in `fray.offered_names`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fray.offered_names import ERRORS, HOMES, find_offered, list_offered
+from fray.offered_names import ERRORS, HOMES, find_offered, list_users_names
 
 if TYPE_CHECKING:
     from fray.client import *  # noqa: F403 - the names are told there, and so with the others
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from fray.job.ray import RayContext as RayContext
     from fray.job_context import ExecutionContext as ExecutionContext
     from fray.legacy.runtime_env import *  # noqa: F403
+    from fray.legacy.tpu_topology import *  # noqa: F403
     from fray.runtime.identity import Identity as Identity
     from fray.runtime.identity import IdentityError as IdentityError
     from fray.runtime.identity import current_identity as current_identity
@@ -43,4 +45,4 @@ if not TYPE_CHECKING:  # else no misspelt name would be told
 
 
 def __dir__() -> list[str]:
-    return sorted([*list_offered(_HOMES), "__version__"])
+    return sorted([*list_users_names(), "__version__"])

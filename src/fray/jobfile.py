@@ -4,6 +4,8 @@ Only text becomes data here; whether the data is a legal FrayJob is `fray.wire.v
 YAML is version 1.1 as Go's yaml.v2 resolves it, which differs from PyYAML's: timestamps stay text,
 `1:30` is text and not 90, `1e3` is a number, `y` and `n` are booleans, keys become text. Source:
 `goyaml.v2/resolve.go` and `yaml.go` in sigs.k8s.io/yaml.
+
+One thing differs from kubectl: GPU types may be written short (`H100`), and become GKE's names here.
 """
 
 from __future__ import annotations
@@ -12,13 +14,15 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import yaml
 
-from fray.errors import JobFileError
+from fray.accelerators import resolve_gpu_type
+from fray.errors import JobFileError, UnknownAcceleratorError
 from fray.vocabulary import FRAYJOB_KIND
 
 __all__ = ["STDIN", "JobFile", "JobFiles", "parse_job_file", "read_job_file", "read_job_files"]
@@ -28,6 +32,8 @@ MAX_BYTES = 3 * 1024 * 1024
 """The API server takes no larger request."""
 MAX_VALUES = 1_000_000
 """Values after aliases are followed: nine nested ones can stand for a billion."""
+GPUS = (("spec", "resources", "gpu"), ("spec", "workers", "resources", "gpu"))
+"""Where a FrayJob names the type of its GPUs."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,7 @@ def _parse(content: bytes, *, name: str) -> JobFiles:
             if not isinstance(item, dict):
                 raise JobFileError(name, f"document {number} is {_kind_of(item)}, not a mapping")
             if item.get("kind") == FRAYJOB_KIND:
+                _resolve_gpu_types(item)
                 jobs.append(item)
             else:
                 others.append(_describe(item))
@@ -156,6 +163,17 @@ def _items(document: Any) -> list[Any]:
         items = document.get("items")
         return items if isinstance(items, list) else []
     return [document]
+
+
+def _resolve_gpu_types(job: dict[str, Any]) -> None:
+    """Put GKE's names in place of shorter ones; an unknown name stays, for validation to report."""
+    for path in GPUS:
+        part: Any = job
+        for key in path:
+            part = part.get(key) if isinstance(part, dict) else None
+        if isinstance(part, dict) and isinstance(part.get("type"), str):
+            with suppress(UnknownAcceleratorError):
+                part["type"] = resolve_gpu_type(part["type"])
 
 
 def _describe(item: dict[str, Any]) -> str:

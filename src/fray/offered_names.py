@@ -11,7 +11,7 @@ from importlib import import_module
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
-__all__ = ["HOMES", "find_offered", "list_offered"]
+__all__ = ["HOMES", "find_offered", "list_offered", "list_users_names"]
 
 ERRORS: Final = "fray.errors"
 HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -51,6 +51,13 @@ HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "fray.job_context": ("ExecutionContext",),
         "fray.legacy.cluster_context": ("ClusterContext", "LocalClusterContext", "RayClusterContext"),
         "fray.legacy.runtime_env": ("Resource", "RuntimeEnv"),
+        "fray.legacy.tpu_topology": (
+            "ANY_REGION",
+            "GpuType",
+            "TpuTopologyInfo",
+            "TpuType",
+            "get_tpu_topology",
+        ),
         "fray.runtime.identity": ("Identity", "IdentityError", "current_identity"),
         "fray.types": (
             "BinaryEntrypoint",
@@ -76,6 +83,15 @@ HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 """Where each public name stands that is no error."""
+EARLIER_HOMES: Final = (
+    "fray.client.errors",
+    "fray.cluster.ray",
+    "fray.job.ray",
+    "fray.job_context",
+    "fray.legacy.",
+)
+EARLIER_NAMES: Final = frozenset({"create_context", "fray_job_ctx"})
+"""Of earlier APIs: they can be imported, but new programs have others for them."""
 
 
 def find_offered(package: str, name: str, homes: tuple[str, ...]) -> Any:
@@ -99,6 +115,12 @@ def list_offered(homes: tuple[str, ...]) -> list[str]:
     if ERRORS in homes:
         names |= set(import_module(ERRORS).__all__)
     return sorted(names)
+
+
+def list_users_names() -> list[str]:
+    """Return the names that completion of `fray` shows, sorted: no errors, none of earlier APIs."""
+    names = {name for home, names in HOMES.items() if not home.startswith(EARLIER_HOMES) for name in names}
+    return sorted(name for name in names - EARLIER_NAMES if not _may_be_error(name))
 
 
 def _import(home: str, package: str, name: str) -> ModuleType:

@@ -278,8 +278,8 @@ def test_concurrent_calls_meet(ctx: JobContext) -> None:
 def test_a_cancelled_async_call_ends_and_gives_its_place_to_the_next(
     ctx: JobContext, signal: Signal, tmp_path: Path, method: str
 ) -> None:
-    """Not before it has ended: the calls of an actor exclude each other."""
-    meeting = ctx.create_actor(Meeting)
+    """Not before it has ended: the calls of such an actor exclude each other."""
+    meeting = ctx.create_actor(Meeting, options=ActorOptions(max_concurrency=1))
     story = tmp_path / "story"
     call = getattr(meeting, method)(signal, story)
     next_call = meeting.read_story(story)

@@ -14,8 +14,6 @@ import pytest
 from fray.errors import ContextUnavailableError, PoolClosedError, UnknownContextError
 from fray.job import (
     JobContext,
-    SyncContext,
-    ThreadContext,
     clear_job_context,
     create_context,
     create_job_ctx,
@@ -102,7 +100,7 @@ def test_a_process_has_one_default_context_until_it_is_shut_down() -> None:
     thread.start()
     thread.join()
     assert seen == [first]
-    assert isinstance(first, ThreadContext)
+    assert "threadpool" in repr(first)
     first.shutdown()
     with pytest.raises(PoolClosedError):
         first.run(len, "abc")
@@ -113,9 +111,9 @@ def test_a_process_has_one_default_context_until_it_is_shut_down() -> None:
 
 @pytest.mark.parametrize("make", [create_job_ctx, create_context, fray_job_ctx])
 def test_contexts_by_the_name_of_their_kind(make: Callable[..., JobContext]) -> None:
-    for kind, expected in (("sync", SyncContext), ("threadpool", ThreadContext), ("auto", ThreadContext)):
+    for kind, expected in (("sync", "sync"), ("threadpool", "threadpool"), ("auto", "threadpool")):
         with make(kind) as ctx:
-            assert isinstance(ctx, expected)
+            assert expected in repr(ctx)
     with make("threadpool", max_workers=3) as ctx:
         assert ctx.stats().workers == 3
     with pytest.raises(ValueError, match=r"Unknown context type 'spark'\n.*; legal: auto, sync") as caught:

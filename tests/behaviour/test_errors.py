@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from fray.errors import (
     GetTimeoutError,
     PoolClosedError,
     TaskCancelledError,
+    TaskRaisedError,
     TaskTimeoutError,
 )
 from fray.job import JobContext, TaskOptions, get_job_context
@@ -66,13 +68,37 @@ def test_an_exception_arrives_with_its_type_each_time(ctx: JobContext) -> None:
     assert "raise OwnError(code)" in text
 
 
-@pytest.mark.parametrize("error", [KeyError("k"), TimeoutError("own"), StopIteration(3), SystemExit(4)])
+@pytest.mark.parametrize("error", [KeyError("k"), TimeoutError("own")])
 def test_any_exception_arrives(ctx: JobContext, error: BaseException) -> None:
     ref = ctx.run(fail_with, error)
     with pytest.raises(type(error)) as caught:
         ctx.get(ref, timeout=60)
     assert type(caught.value) is type(error)
     assert caught.value.args == error.args
+
+
+@pytest.mark.parametrize("error", [StopIteration(3), StopAsyncIteration(), SystemExit(0), GeneratorExit()])
+def test_what_would_end_the_callers_loop_or_process_is_an_error_of_the_task(
+    ctx: JobContext, error: BaseException
+) -> None:
+    ref = ctx.run(fail_with, error)
+    with pytest.raises(TaskRaisedError, match=type(error).__name__) as caught:
+        list(map(ctx.get, [ctx.put(1), ref]))
+    assert caught.value.task == "fail_with"
+    assert type(caught.value.__cause__) is type(error)
+    assert caught.value.__cause__.args == error.args
+
+
+def give_up_after_one() -> Iterator[int]:
+    yield 1
+    sys.exit(0)
+
+
+def test_a_generator_that_exits_fails(ctx: JobContext) -> None:
+    items = ctx.run(give_up_after_one)
+    assert ctx.get(next(items)) == 1
+    with pytest.raises(TaskRaisedError, match="SystemExit"):
+        next(items)
 
 
 def test_a_task_fails_with_the_error_of_its_argument(ctx: JobContext) -> None:
@@ -235,7 +261,8 @@ def test_stats_count_every_end(ctx: JobContext, traits: Traits) -> None:
     ctx.get([ctx.run(identity, n) for n in range(5)])
     ctx.wait([ctx.run(fail, 1)])
     ctx.get(actor.greet())
-    workers = 2 if traits.concurrent else 1
+    # Actors of a pool have a process of their own.
+    workers = (2 if traits.concurrent else 1) + traits.own_processes
     while (stats := ctx.stats()).workers < workers:
         time.sleep(0.001)  # one process of a pool did all before the other was there
     assert stats.workers == workers

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from fray.errors import ObjectLostError
-from fray.job import JobContext, ObjectRef
+from fray.job import JobContext, ObjectRef, create_job_ctx
 from tests.behaviour.contexts import Traits
 
 
@@ -62,6 +62,12 @@ def test_refs_are_hashable_small_and_survive_pickling(ctx: JobContext) -> None:
         assert ctx.get(again) == ctx.get(ref)
 
 
-def test_a_ref_of_another_context_of_no_use_here_is_an_error(ctx: JobContext) -> None:
-    with pytest.raises(ObjectLostError, match="another context"):
-        ctx.get(ObjectRef("elsewhere-1"))
+@pytest.mark.parametrize("kind", ["pool"])
+def test_a_ref_of_another_context_is_refused(ctx: JobContext) -> None:
+    with create_job_ctx("sync") as other:
+        with pytest.raises(ObjectLostError, match="another context"):
+            ctx.get(other.put(1))
+        with pytest.raises(ObjectLostError, match="another context"):
+            other.get(ctx.put(1))
+        with pytest.raises(ObjectLostError, match="another context"):
+            ctx.run(str, other.put(1))

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fray.errors import InvalidOptionError, ObjectLostError
-from fray.job import JobContext, cells, create_job_ctx
+from fray.job import JobContext, ObjectRef, cells, create_job_ctx
 from fray.job.cells import Cell
-from fray.job.local_refs import LocalRef
 from fray.job.waiting import FEW, take_out
 from tests.behaviour.gates import Gate
 
@@ -144,7 +143,7 @@ class Counted(Cell):
 def test_a_loop_over_results_that_are_there_looks_at_each_once(kind: str) -> None:
     """Otherwise it takes minutes for 10,000 of them."""
     with create_job_ctx(kind) as context:
-        pending = [LocalRef(str(number), Counted.of(number)) for number in range(1000)]
+        pending = [ObjectRef(context._engine, Counted.of(number)) for number in range(1000)]
         Counted.asked = 0
         while pending:
             ready, pending = context.wait(pending)
@@ -154,7 +153,7 @@ def test_a_loop_over_results_that_are_there_looks_at_each_once(kind: str) -> Non
 
 def test_a_wait_that_was_in_vain_leaves_nothing_behind() -> None:
     with create_job_ctx("threadpool") as context:
-        refs = [LocalRef(str(number), Cell()) for number in range(3)]
+        refs = [ObjectRef(context._engine, Cell(str(number))) for number in range(3)]
         assert context.wait(refs, num_returns=2, timeout=0.01) == ([], refs)
         assert not cells._gatherings
 
@@ -169,6 +168,6 @@ def test_an_item_that_another_reader_took_is_waited_for_anew() -> None:
 
     threading.Timer(0.05, take_away).start()
     with create_job_ctx("threadpool") as context:
-        ref = LocalRef("ref", cell)
+        ref = ObjectRef(context._engine, cell)
         assert context.wait([ref]) == ([ref], [])
     later.join()

@@ -26,6 +26,7 @@ def test_jobset_that_is_missing_comes_first(tmp_path: Path) -> None:
     version = part_named("jobset").version.removeprefix("v")
     assert f"--version {version}" in notes
     assert notes.index("INSTALL JOBSET") < notes.index("Wait for the operator")
+    assert "INSTALL JOBSET" not in render_notes(tmp_path, {"jobset": {"enabled": True}})
 
 
 def test_single_namespace_says_who_installs_the_crds(tmp_path: Path) -> None:

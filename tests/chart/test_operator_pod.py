@@ -125,7 +125,7 @@ def test_probes_ask_the_operators_own_endpoints_on_its_port() -> None:
     }
 
 
-def test_replicas_prefer_different_nodes_and_keep_off_accelerators_and_spot() -> None:
+def test_replicas_prefer_different_nodes_and_zones_and_keep_off_accelerators_and_spot() -> None:
     pod = operator_pod(render())
     affinity = pod["spec"]["affinity"]
     preferred = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -139,9 +139,13 @@ def test_replicas_prefer_different_nodes_and_keep_off_accelerators_and_spot() ->
         node_labels.LABEL_GPU_ACCELERATOR,
         node_labels.LABEL_SPOT,
     }
-    (apart,) = affinity["podAntiAffinity"][preferred]
-    selector = apart["podAffinityTerm"]["labelSelector"]["matchLabels"]
-    assert selector.items() <= pod["metadata"]["labels"].items()
+    apart = [term["podAffinityTerm"] for term in affinity["podAntiAffinity"][preferred]]
+    assert [term["topologyKey"] for term in apart] == [
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+    ]
+    for term in apart:
+        assert term["labelSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
     assert "requiredDuringSchedulingIgnoredDuringExecution" not in str(affinity)
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
+from fray_operator.metrics import Metrics
 from tests.chart.rendering import find, kinds, operator_pod, render
 
 
@@ -84,3 +88,59 @@ def test_service_monitor_selects_the_metrics_service_only() -> None:
     assert monitor["spec"]["endpoints"] == [
         {"port": service["spec"]["ports"][0]["name"], "path": "/metrics", "interval": "1m"}
     ]
+
+
+# --- alerts and the dashboard ---------------------------------------------------------------------------
+
+
+def series() -> set[str]:
+    """The names of all series that the operator can have."""
+    samples = {sample.name for metric in Metrics().registry.collect() for sample in metric.samples}
+    # Of a metric with labels there is no sample before its first use.
+    counters = {f"{metric.name}_total" for metric in Metrics().registry.collect() if metric.type == "counter"}
+    return samples | counters | {metric.name for metric in Metrics().registry.collect()}
+
+
+def named_series(expression: str) -> set[str]:
+    return set(re.findall(r"fray_[a-z_]+", re.sub(r'"[^"]*"', '""', expression)))
+
+
+def test_alerts_are_about_metrics_that_the_operator_of_this_release_has() -> None:
+    objects = render({"prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}}})
+    rule, service = find(objects, "PrometheusRule"), find(objects, "Service")
+    assert rule["metadata"]["labels"]["release"] == "prometheus"
+    (group,) = rule["spec"]["groups"]
+    names = [alert["alert"] for alert in group["rules"]]
+    assert len(names) == len(set(names)) == 4
+    for alert in group["rules"]:
+        assert named_series(alert["expr"]) <= series()
+        selectors = re.findall(r"fray_[a-z_]+\{(.*?)\}", alert["expr"])
+        assert selectors
+        for selector in selectors:
+            labels = dict(re.findall(r'(\w+)=~?"([^"]*)"', selector))
+            assert labels["namespace"] == "fray-system"
+            assert labels["service"] == service["metadata"]["name"]
+        assert alert["expr"].count("{") == alert["expr"].count("}")
+        assert alert["labels"]["severity"] in ("critical", "warning")
+        assert alert["annotations"].keys() == {"summary", "description"}
+
+
+def test_nobody_who_leads_is_an_alert_also_when_there_is_no_operator_at_all() -> None:
+    rule = find(render({"prometheusRule": {"enabled": True}}), "PrometheusRule")
+    (alert,) = (each for each in rule["spec"]["groups"][0]["rules"] if each["alert"] == "FrayNobodyLeads")
+    assert "or vector(0)" in alert["expr"]
+
+
+def test_the_dashboard_shows_every_metric_and_none_that_does_not_exist() -> None:
+    found = find(render({"dashboard": {"enabled": True}}), "ConfigMap")
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    (text,) = found["data"].values()
+    board = json.loads(text)
+    shown = set()
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            assert named_series(target["expr"]) <= series() | {"fray_reconcile_seconds_bucket"}
+            shown |= named_series(target["expr"])
+    metrics = {metric.name for metric in Metrics().registry.collect()}
+    assert {name.removesuffix("_total").removesuffix("_bucket") for name in shown} == metrics
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])

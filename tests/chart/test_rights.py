@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from fray.cluster.kubernetes.findings import NEEDED
-from tests.chart.rendering import NAMESPACE, find, kinds, render, rights
+from tests.chart.rendering import CHART, NAMESPACE, find, kinds, operator_pod, render, rights
 
 SINGLE = {"scope": "namespace"}
 RBAC_KINDS = {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
@@ -23,11 +24,13 @@ OPERATOR = grants(
         "fray.dev/frayjobs/status": "update",
         "fray.dev/frayjobs/finalizers": "update",
         "jobset.x-k8s.io/jobsets": "get list watch create delete",
-        "batch/jobs": "list",
+        "batch/jobs": "get list watch",
         "pods": "list watch",
         "events": "list create",
+        "kueue.x-k8s.io/workloads": "list",
     }
 )
+NODES = grants({"nodes": "list"})
 LEASE = grants({"coordination.k8s.io/leases": "create"}) | grants(
     {"coordination.k8s.io/leases": "get update"}, "fray-operator"
 )
@@ -56,9 +59,7 @@ def subjects(binding: dict[str, Any]) -> list[tuple[str, str]]:
 
 def test_cluster_wide_operator_has_exactly_these_rights() -> None:
     objects = render()
-    assert rights(find(objects, "ClusterRole", "fray-operator")) == OPERATOR | grants(
-        {"nodes": "list", "kueue.x-k8s.io/workloads": "list"}
-    )
+    assert rights(find(objects, "ClusterRole", "fray-operator")) == OPERATOR | NODES
     binding = find(objects, "ClusterRoleBinding")
     assert binding["roleRef"]["name"] == "fray-operator"
     assert subjects(binding) == [(NAMESPACE, "fray-operator")]
@@ -83,11 +84,68 @@ def test_single_namespace_operator_has_exactly_these_rights_in_its_namespace() -
     assert subjects(binding) == [("team", "fray-operator")]
 
 
+def test_an_operator_of_some_namespaces_has_its_rights_in_each_and_nowhere_else() -> None:
+    values = {**SINGLE, "namespaces": ["ml", "research"]}
+    objects = render(values)
+    for namespace in ("ml", "research"):
+        assert rights(find(objects, "Role", "fray-operator", namespace=namespace)) == OPERATOR
+        binding = find(objects, "RoleBinding", "fray-operator", namespace=namespace)
+        assert subjects(binding) == [(NAMESPACE, "fray-operator")]
+    assert not kinds(objects) & {"ClusterRole", "ClusterRoleBinding"}
+    roles = [
+        (role["metadata"]["namespace"], role["metadata"]["name"])
+        for role in objects
+        if role["kind"] == "Role"
+    ]
+    assert [name for namespace, name in roles if namespace == NAMESPACE] == ["fray-operator-lease"]
+    env = {entry["name"]: entry.get("value") for entry in operator_container(objects)["env"]}
+    assert env["FRAY_NAMESPACES"] == "ml,research"
+
+
+def operator_container(objects: list[dict[str, Any]]) -> dict[str, Any]:
+    (container,) = operator_pod(objects)["spec"]["containers"]
+    assert isinstance(container, dict)
+    return container
+
+
+README = (CHART / "README.md").read_text(encoding="utf-8")
+
+
+def documented(begin: str, end: str) -> set[tuple[str, str, str]]:
+    """What the README says between two places that somebody may do: its tables, row by row."""
+    text = README[README.index(begin) : README.index(end)]
+    found = set()
+    for resources, verbs in re.findall(r"^\| (`.*?) \| (.*?) \|", text, flags=re.MULTILINE):
+        names, _, only = resources.partition(" named ")
+        for resource in re.findall(r"`(.+?)`", names):
+            plural, _, group = resource.partition(".")
+            place = f"{group}/{plural}" if group else plural
+            found |= {(place, verb, only.strip("`")) for verb in verbs.split(", ")}
+    return found
+
+
+def test_the_readme_says_what_the_operator_may_do_no_less_and_no_more() -> None:
+    assert documented("**The operator**", "With `scope=cluster`") == OPERATOR
+    assert documented("With `scope=cluster`", "In its own namespace:") == NODES
+    assert documented("In its own namespace:", "**Job pods**") == LEASE
+    assert documented("**Job pods**", "**People**") == JOB
+
+
+def test_jobs_get_the_credentials_of_their_registry() -> None:
+    values = {"jobs": {"namespaces": ["a", "b"], "serviceAccount": {"imagePullSecrets": ["hub", "own"]}}}
+    for namespace in ("a", "b"):
+        account = find(render(values), "ServiceAccount", "fray-job", namespace=namespace)
+        assert account["imagePullSecrets"] == [{"name": "hub"}, {"name": "own"}]
+    assert "imagePullSecrets" not in find(render(), "ServiceAccount", "fray-job")
+
+
 def test_single_namespace_installation_creates_nothing_outside_its_namespace() -> None:
     everything = {
         **SINGLE,
         "networkPolicy": {"enabled": True},
         "serviceMonitor": {"enabled": True},
+        "prometheusRule": {"enabled": True},
+        "dashboard": {"enabled": True},
     }
     objects = render(everything, namespace="team")
     assert not kinds(objects) & {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
@@ -100,6 +158,8 @@ def test_single_namespace_installation_creates_nothing_outside_its_namespace() -
         ({}, "fray-system", ["default"]),
         ({"jobs": {"namespaces": ["ml", "research"]}}, "fray-system", ["ml", "research"]),
         (SINGLE, "team", ["team"]),
+        ({**SINGLE, "namespaces": ["ml", "research"]}, "team", ["ml", "research"]),
+        ({**SINGLE, "namespaces": ["ml", "research"], "jobs": {"namespaces": ["ml"]}}, "team", ["ml"]),
         ({**SINGLE, "jobs": {"namespaces": ["team"]}}, "team", ["team"]),
     ],
 )

@@ -15,6 +15,8 @@ import yaml
 from tests.chart.rendering import CHART, HelmRefusedError, render, render_text, run_helm
 from tests.chart.value_tables import ACCEPTED, CONTRADICTIONS, REFUSED, Values
 
+OF_OTHER_CHARTS = frozenset({"jobset"})
+"""Helm puts all values of a chart that lies in this one where ours for it are."""
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
 SCHEMA = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
 
@@ -99,7 +101,8 @@ def test_values_that_contradict_each_other_are_refused(values: Values, expected:
 
 
 def test_a_name_that_does_not_exist_is_refused_in_every_object() -> None:
-    closed = ["", *(path for path, value in _walk(VALUES, "") if isinstance(value, dict) and value)]
+    objects = [path for path, value in _walk(VALUES, "") if isinstance(value, dict) and value]
+    closed = ["", *(path for path in objects if path not in OF_OTHER_CHARTS)]
     refusal = refuse(*(nest(f"{path}.unknown".removeprefix("."), {}) for path in closed))
     for path in closed:
         place = f"/{path.replace('.', '/')}" if path else ""
@@ -107,7 +110,7 @@ def test_a_name_that_does_not_exist_is_refused_in_every_object() -> None:
 
 
 def test_null_is_refused_for_every_object_that_has_to_be_there() -> None:
-    forgettable = {"resources", "resources.requests", "resources.limits"}
+    forgettable = {"resources", "resources.requests", "resources.limits", *OF_OTHER_CHARTS}
     objects = {path for path, value in _walk(VALUES, "") if isinstance(value, dict) and value} - forgettable
     for some in rounds({path: [None] for path in sorted(objects)}):
         refusal = refuse(*(nest(path, None) for path in some))
@@ -155,7 +158,7 @@ def test_every_value_has_a_schema_and_every_schema_a_value() -> None:
     described = dict(_described(SCHEMA, ""))
     del described["global"]
     # What is passed on to Kubernetes has a shape there, but no values by default.
-    known = {path for path in described if not path.startswith("affinity.")}
+    known = {path for path in described if not path.startswith(("affinity.", "jobset.image.pullSecrets"))}
     assert known == {path for path, _ in _walk(VALUES, "") if not path.startswith("resources.")} | {
         "resources.requests",
         "resources.limits",
@@ -180,7 +183,9 @@ def test_every_object_in_the_schema_refuses_unknown_names() -> None:
     open_objects = [
         path
         for path, child in [("", SCHEMA), *_described(SCHEMA, ""), *SCHEMA["definitions"].items()]
-        if "properties" in child and child.get("additionalProperties") is not False
+        if "properties" in child
+        and child.get("additionalProperties") is not False
+        and path not in OF_OTHER_CHARTS
     ]
     assert not open_objects
 

@@ -82,6 +82,7 @@ _IMAGE: dict[str, list[Any]] = {
 
 REFUSED: dict[str, list[Any]] = {
     "scope": ["both", "Cluster", "", None, ["default"], True],
+    "namespaces": _NAMESPACES,
     "registry": [
         *(
             "https://registry.example/x",
@@ -119,6 +120,10 @@ REFUSED: dict[str, list[Any]] = {
         *([entry] for entry in _BAD_VARIABLES),
         *([{"name": "A", "valueFrom": source}] for source in _BAD_SOURCES),
     ],
+    "jobset.enabled": ["yes", "true", 1, {}],
+    "jobset.image.repository": _IMAGE["repository"],
+    "jobset.image.tag": [*_IMAGE["tag"], "", None],
+    "jobset.image.pullPolicy": ["Sometimes", "", None],
     "crds.install": ["no", "true", 0, {}],
     "rbac.create": _SWITCH,
     "rbac.aggregate": _SWITCH,
@@ -129,6 +134,7 @@ REFUSED: dict[str, list[Any]] = {
     "jobs.serviceAccount.create": _SWITCH,
     "jobs.serviceAccount.name": [*_OBJECT_NAMES, "", None],
     "jobs.serviceAccount.annotations": _ANNOTATIONS,
+    "jobs.serviceAccount.imagePullSecrets": ["a", [{"name": "x"}], [""], ["a", "a"], [None]],
     "resources.requests": [
         "1Gi",
         {"cpus": 1},
@@ -163,6 +169,10 @@ REFUSED: dict[str, list[Any]] = {
     "networkPolicy.metricsFrom": _NAMESPACES,
     "metricsService.enabled": _SWITCH,
     "metricsService.annotations": _ANNOTATIONS,
+    "prometheusRule.enabled": _SWITCH,
+    "prometheusRule.labels": _ADDED_LABELS,
+    "dashboard.enabled": _SWITCH,
+    "dashboard.labels": _ADDED_LABELS,
     "serviceMonitor.enabled": _SWITCH,
     "serviceMonitor.labels": _ADDED_LABELS,
     "serviceMonitor.interval": [30, "30", "30 s", "-30s", "1s1h", "1.5m", "", "often", None],
@@ -196,6 +206,7 @@ _NODE_AFFINITIES: list[Any] = [
 
 ACCEPTED: dict[str, list[Any]] = {
     "scope": ["cluster", "namespace"],
+    "namespaces": [[], None],
     "registry": [
         *("", "registry.example", "r.example:5000/a/", "localhost:65535", "team", "my_team/a__b/c--d"),
         "us-docker.pkg.dev/project-1/repo.2",
@@ -223,6 +234,10 @@ ACCEPTED: dict[str, list[Any]] = {
         *([entry] for entry in _VARIABLES),
         *([{"name": "A", "valueFrom": source}] for source in _SOURCES),
     ],
+    "jobset.enabled": [True, False],
+    "jobset.image.repository": ["r.example/jobset"],
+    "jobset.image.tag": ["v0.12.1"],
+    "jobset.image.pullPolicy": ["Never"],
     "crds.install": [None, True, False],
     "rbac.create": [True, False],
     "rbac.aggregate": [True, False],
@@ -233,6 +248,7 @@ ACCEPTED: dict[str, list[Any]] = {
     "jobs.serviceAccount.create": [True, False],
     "jobs.serviceAccount.name": ["worker", "a.b", "default"],
     "jobs.serviceAccount.annotations": [{}, None, {"a": ""}],
+    "jobs.serviceAccount.imagePullSecrets": [[], None, ["a", "b.c-d"]],
     "resources.requests": [None, {}, {"cpu": 0.1}, {"ephemeral-storage": "1Gi"}],
     "resources.requests.cpu": [None, "100m", 1, "1.5", ".5", "5.", 2e-1],
     "resources.requests.memory": [None, "0", "268435456", "256Mi", "100M", "1e8", "+1Ki", 0],
@@ -263,6 +279,10 @@ ACCEPTED: dict[str, list[Any]] = {
     "networkPolicy.metricsFrom": [[], None, ["monitoring", "1"]],
     "metricsService.enabled": [True, False],
     "metricsService.annotations": [{}, None, {"a": "b"}],
+    "prometheusRule.enabled": [False],
+    "prometheusRule.labels": [{}, None, {"release": "prometheus"}],
+    "dashboard.enabled": [True, False],
+    "dashboard.labels": [{}, None, {"grafana_dashboard": "yes"}],
     "serviceMonitor.enabled": [True, False],
     "serviceMonitor.labels": [{}, None, {"release": "prometheus"}],
     "serviceMonitor.interval": ["30s", "1m", "1h30m", "500ms", "1d"],
@@ -270,9 +290,13 @@ ACCEPTED: dict[str, list[Any]] = {
 """Must be taken, alone and with every optional object installed."""
 
 CONTRADICTIONS: list[tuple[Values, str]] = [
+    (
+        {"scope": "namespace", "jobset": {"enabled": True}},
+        "jobset.enabled: JobSet serves a whole cluster, and scope=namespace installs nothing outside",
+    ),
     ({"backoff": {"seconds": 500}}, "backoff.capSeconds: must be at least backoff.seconds (500), it is 360"),
     ({"extraEnv": [{"name": "FRAY_LOG_LEVEL", "value": "x"}]}, "extraEnv: set the value logLevel instead"),
-    ({"extraEnv": [{"name": "FRAY_NAMESPACES", "value": "x"}]}, "extraEnv: set the value scope instead"),
+    ({"extraEnv": [{"name": "FRAY_NAMESPACES", "value": "x"}]}, "extraEnv: set the value namespaces instead"),
     ({"extraEnv": [{"name": "FRAY_LEASE_NAME", "value": "x"}]}, "FRAY_LEASE_NAME is the chart's own"),
     ({"extraEnv": [{"name": "A"}, {"name": "A", "value": "b"}]}, "extraEnv: A is there twice"),
     (
@@ -282,7 +306,16 @@ CONTRADICTIONS: list[tuple[Values, str]] = [
     ({"serviceAccount": {"create": False}}, "serviceAccount.name: name the existing account to use"),
     (
         {"scope": "namespace", "jobs": {"namespaces": ["default"]}},
-        "jobs.namespaces: with scope=namespace jobs run",
+        "jobs.namespaces: default isn't served; with scope=namespace jobs run in fray-system",
+    ),
+    (
+        {"scope": "namespace", "namespaces": ["a", "b"], "jobs": {"namespaces": ["b", "c"]}},
+        "jobs.namespaces: c isn't served; with scope=namespace jobs run in a, b",
+    ),
+    ({"namespaces": ["a"]}, "namespaces: with scope=cluster every namespace is served"),
+    (
+        {"scope": "namespace", "namespaces": ["a"], "jobs": {"serviceAccount": {"name": "fray-operator"}}},
+        "jobs.serviceAccount.name: fray-operator is the operator's own in namespace a",
     ),
     (
         {"scope": "namespace", "jobs": {"serviceAccount": {"name": "fray-operator"}}},
@@ -311,6 +344,10 @@ CONTRADICTIONS: list[tuple[Values, str]] = [
     ({"resources": {"limits": {"memory": "512m"}}}, "resources.limits.memory: must be at least"),
     ({"resources": {"requests": {"memory": "0.6Gi"}}}, "resources.limits.memory: must be at least"),
     ({"resources": {"limits": {"cpu": "99m"}}}, "resources.limits.cpu: must be at least"),
+    (
+        {"prometheusRule": {"enabled": True}, "metricsService": {"enabled": False}},
+        "prometheusRule.enabled: needs metricsService.enabled=true",
+    ),
     (
         {"serviceMonitor": {"enabled": True}, "metricsService": {"enabled": False}},
         "serviceMonitor.enabled: needs metricsService.enabled=true",

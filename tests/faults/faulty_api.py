@@ -69,7 +69,9 @@ class FaultyApi:
         labels: str = "",
         fields: str = "",
         limit: int = 500,
+        metadata_only: bool = False,
     ) -> AsyncIterator[Page]:
+        del metadata_only  # more than that does no harm
         act = functools.partial(self._server.select, resource, namespace, labels, fields)
         items, version = await self._call(Call("LIST", resource, ""), act)
         # All pages are of the version of the first.
@@ -79,8 +81,15 @@ class FaultyApi:
             yield await self._call(Call("LIST", resource, ""), page)
 
     async def watch(
-        self, resource: Resource, *, resource_version: str, namespace: str | None = None, labels: str = ""
+        self,
+        resource: Resource,
+        *,
+        resource_version: str,
+        namespace: str | None = None,
+        labels: str = "",
+        metadata_only: bool = False,
     ) -> AsyncIterator[WatchEvent]:
+        del metadata_only
         act = functools.partial(
             self._server.open_watch, Selection(resource, namespace, labels), resource_version
         )

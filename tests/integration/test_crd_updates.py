@@ -23,11 +23,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     "spec.placement": {"placement": {}},
     "spec.environment": {"environment": {}},
     "spec.serviceAccountName": {"serviceAccountName": "other"},
-    "spec.retries": {"retries": {"failures": 9}},
-    "spec.timeouts": {"timeouts": {"total": "9h"}},
     "spec.ports": {"ports": []},
     "spec.parent": {"parent": None},
-    "spec.queue": {"queue": {"name": "other"}},
+    "spec.queue": {"queue": None},
+    "spec.queue.name": {"queue": {**GOOD["maximal"]["spec"]["queue"], "name": "other"}},
     "spec.podTemplate": {"podTemplate": None},
     "spec.workers.minReplicas": {"workers": {**GOOD["maximal"]["spec"]["workers"], "minReplicas": 2}},
     "spec.workers.maxReplicas": {"workers": {**GOOD["maximal"]["spec"]["workers"], "maxReplicas": 17}},
@@ -63,7 +62,15 @@ def test_a_field_that_is_set_cannot_change(path: str, frayjobs: FrayJobs) -> Non
 def test_every_other_field_can_change(frayjobs: FrayJobs) -> None:
     stored = frayjobs.created({**GOOD["maximal"], "metadata": {"name": "job"}})
     workers = {**stored["spec"]["workers"], "replicas": 9}
-    new = changed(stored, {"suspend": False, "ttlSecondsAfterFinished": None, "workers": workers})
+    change = {
+        "suspend": False,
+        "ttlSecondsAfterFinished": None,
+        "workers": workers,
+        "retries": {"failures": 9},
+        "timeouts": {"total": "9h"},
+        "queue": {"name": stored["spec"]["queue"]["name"], "priorityClass": "other"},
+    }
+    new = changed(stored, change)
     assert refused_in_python(stored, new) == []
     response = frayjobs.replace(new)
     assert response.status == 200, response.body
@@ -71,6 +78,8 @@ def test_every_other_field_can_change(frayjobs: FrayJobs) -> None:
         "suspend",
         "stopped",
         "ttlSecondsAfterFinished",
+        "retries",
+        "timeouts",
     }
 
 

@@ -25,8 +25,9 @@ def test_any_request_is_taken(
     stored = frayjobs.created(built.manifest)
     try:
         # The server fills in defaults, which the models have alike.
-        assert FrayJob.from_manifest(stored).spec == FrayJob.from_manifest(built.manifest).spec
-        info = describe_frayjob(stored)
+        job = FrayJob.from_manifest(stored)
+        assert job.spec == built.job.spec
+        info = describe_frayjob(job)
         assert (info.job_id, info.name) == (built.name, request.name)
         assert (info.status, len(info.tasks)) == (JobStatus.PENDING, request.gang_resources.replicas)
     finally:

@@ -16,7 +16,8 @@ def test_list_shows_name_phase_attempt_hosts_and_reason(fray: Fray) -> None:
     fray.run_job(job_manifest("exit 3", name="bad"))
     process = running_job(fray, job_manifest(WAITING, name="good", replicas=2), until="ready")
     wait_for(lambda: fray.phase("good") == "Running", "the word that both hosts run")
-    heading, bad, good = fray.run("list").out.splitlines()
+    heading, *rows = fray.run("list").out.splitlines()
+    bad, good = sorted(rows)
     assert heading.split() == ["NAME", "PHASE", "ATTEMPT", "READY", "REASON", "AGE"]
     assert bad.split()[:5] == ["bad", "Failed", "1", "0/1", "NonZeroExit"]
     assert good.split()[:5] == ["good", "Running", "1", "2/2", "AllHostsRunning"]
@@ -57,6 +58,7 @@ def test_stop_ends_a_job_and_waits_for_it(fray: Fray) -> None:
     stopped = fray.run("stop", "job")
     assert (stopped.code, stopped.out) == (0, "")
     assert "job: stopped" in stopped.err
+    assert "somebody asked for its end" in fray.run("status", "job").out
     assert fray.stored("job")["status"]["phase"] == "Stopped"
     assert fray.finish(process).code == 143
     assert not fray.processes()
@@ -82,6 +84,45 @@ def test_stop_of_what_has_ended_changes_nothing_and_of_what_never_was_is_refused
     assert unknown.code == 2
     assert "no job 'jop'" in unknown.err
     assert "Known jobs: job." in unknown.err
+
+
+def test_the_newest_jobs_are_listed_first_and_phases_can_be_chosen(fray: Fray) -> None:
+    for name, script in (("b", "true"), ("a", "exit 3"), ("c", "true")):
+        fray.run_job(job_manifest(script, name=name))
+        file = fray.state / "jobs" / name / "job.json"
+        stored = json.loads(file.read_text())
+        stored["metadata"]["creationTimestamp"] = f"2026-01-0{'bac'.index(name) + 1}T00:00:00Z"
+        file.write_text(json.dumps(stored))
+
+    def listed(*options: str) -> list[str]:
+        return [line.split()[0] for line in fray.run("list", *options).out.splitlines()[1:]]
+
+    assert listed() == ["c", "a", "b"]
+    assert listed("--limit", "2") == ["c", "a"]
+    assert listed("--phase", "succeeded") == ["c", "b"]
+    assert listed("--phase", "failed", "--phase", "succeeded", "--limit", "1") == ["c"]
+    assert "no jobs of that phase" in fray.run("list", "--phase", "running").err
+    wrong = fray.run("list", "--phase", "done")
+    assert (wrong.code, "Legal: " in wrong.err, "Succeeded" in wrong.err) == (2, True, True)
+
+
+def test_several_jobs_are_stopped_and_deleted(fray: Fray) -> None:
+    runs = [running_job(fray, job_manifest(WAITING, name=name), until="ready") for name in ("one", "two")]
+    fray.run_job(job_manifest("true", name="over"))
+    stopped = fray.run("stop", "one", "two", "over")
+    assert stopped.code == 0
+    assert "it is Succeeded" in stopped.err
+    assert "one: stopped\ntwo: stopped\n" in stopped.err
+    assert [fray.finish(run).code for run in runs] == [143, 143]
+    third = running_job(fray, job_manifest(WAITING, name="three"), until="ready")
+    deleted = fray.run("delete", "one", "three")
+    assert (deleted.code, deleted.out) == (
+        0,
+        "frayjob.fray.dev/one deleted\nfrayjob.fray.dev/three deleted\n",
+    )
+    assert fray.finish(third).code == 143
+    assert sorted(entry.name for entry in (fray.state / "jobs").iterdir()) == ["over", "two"]
+    assert fray.run("delete", "one").code == 2
 
 
 def test_a_path_is_no_name(fray: Fray) -> None:

@@ -348,7 +348,7 @@ def test_what_cannot_be_had_here_is_refused_and_leaves_nothing(fray: Fray, clust
 
 
 def test_finished_jobs_go_after_their_time(fray: Fray, cluster: LocalCluster) -> None:
-    fray.run_job(job_manifest("true", name="shells", ttlSecondsAfterFinished=1))
+    fray.run_job(job_manifest("true", name="shells", ttlSecondsAfterFinished=3600))
     done = shell(cluster, "done", "true")
     cluster.wait(done, timeout=PATIENCE)
     living = shell(cluster, "living", WAITING)
@@ -356,10 +356,12 @@ def test_finished_jobs_go_after_their_time(fray: Fray, cluster: LocalCluster) ->
     _, locks = claim_job(state, "killed-at-launch")
     locks.release()
     now = datetime.now(UTC)
-    remove_expired(state, now + timedelta(hours=23))
+    remove_expired(state, now + timedelta(minutes=30))
     assert set(state.job_names()) == {"done", "living", "killed-at-launch", "shells"}
+    remove_expired(state, now + timedelta(hours=23))
+    assert set(state.job_names()) == {"done", "living", "killed-at-launch"}
     remove_expired(state, now + timedelta(hours=25))
-    assert set(state.job_names()) == {"living", "shells"}
+    assert set(state.job_names()) == {"living"}
     with pytest.raises(JobNotFoundError):
         LocalCluster(environ=fray.environ()).poll(done)
     cluster.terminate(living)

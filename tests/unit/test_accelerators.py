@@ -120,20 +120,19 @@ def test_2x4_on_two_hosts_supports_multislice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "cpu", "memory_gb"),
+    ("name", "size"),
     [
-        ("v4-8", 240, 400),
-        ("v5litepod-16", 112, 192),
-        ("v5p-16", 208, 448),
-        ("v6e-16", 180, 720),
-        ("v5litepod-8", None, None),
-        ("v6e-1", None, None),
-        ("tpu7x-8", None, None),
+        ("v4-8", acc.HostSize(240, 400)),
+        ("v5litepod-16", acc.HostSize(112, 192)),
+        ("v5p-16", acc.HostSize(208, 448)),
+        ("v6e-16", acc.HostSize(180, 720)),
+        ("v5litepod-8", None),
+        ("v6e-1", None),
+        ("tpu7x-8", None),
     ],
 )
-def test_size_of_a_host_is_known_or_none(name: str, cpu: int | None, memory_gb: int | None) -> None:
-    found = acc.lookup_tpu(name)
-    assert (found.host_cpu, found.host_memory_gb) == (cpu, memory_gb)
+def test_size_of_a_host_is_known_or_none(name: str, size: acc.HostSize | None) -> None:
+    assert acc.lookup_tpu(name).size == size
 
 
 def test_a_slice_is_frozen_and_survives_pickling() -> None:

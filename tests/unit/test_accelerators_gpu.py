@@ -53,6 +53,24 @@ def test_gpu_type_and_count_mean_this_host(
 
 
 @pytest.mark.parametrize(
+    ("gpu", "count", "size", "for_pods"),
+    [
+        ("nvidia-h100-80gb", 8, acc.HostSize(208, 1872), acc.HostSize(187, 1684)),
+        ("nvidia-l4", 1, acc.HostSize(4, 16), acc.HostSize(3, 12)),
+        ("nvidia-l4", 8, acc.HostSize(96, 384), acc.HostSize(86, 345)),
+        ("nvidia-tesla-t4", 1, None, None),
+        ("nvidia-gb300", 4, None, None),
+    ],
+)
+def test_size_of_the_smallest_host_and_what_it_leaves_to_pods(
+    gpu: str, count: int, size: acc.HostSize | None, for_pods: acc.HostSize | None
+) -> None:
+    found = acc.lookup_gpu(gpu, count=count).size
+    assert found == size
+    assert (found and found.for_pods) == for_pods
+
+
+@pytest.mark.parametrize(
     ("gpu", "counts"),
     [
         ("nvidia-tesla-t4", (1, 2, 4)),
@@ -133,6 +151,13 @@ def test_any_text_as_gpu_is_refused_with_legal_types(name: str) -> None:
         ("A100-80G", "nvidia-a100-80gb"),
         ("T4", "nvidia-tesla-t4"),
         ("NVIDIA-L4", "nvidia-l4"),
+        ("A100-80GB", "nvidia-a100-80gb"),
+        ("A100-40GB", "nvidia-tesla-a100"),
+        ("nvidia-a100", "nvidia-tesla-a100"),
+        ("tesla-v100", "nvidia-tesla-v100"),
+        ("H100-80GB", "nvidia-h100-80gb"),
+        ("H100-mega-80GB", "nvidia-h100-mega-80gb"),
+        ("H200-141G", "nvidia-h200-141gb"),
         *[(name, name) for name in acc.legal_gpu_types()],
     ],
 )
@@ -140,7 +165,7 @@ def test_short_names_of_gpus(name: str, expected: str) -> None:
     assert acc.resolve_gpu_type(name) == expected
 
 
-@pytest.mark.parametrize("name", ["A10G", "B100", "GB10", "auto", "", "tesla"])
+@pytest.mark.parametrize("name", ["A10G", "H100-40GB", "B100", "GB10", "auto", "", "tesla"])
 def test_short_names_that_nothing_on_gke_has(name: str) -> None:
     with pytest.raises(UnknownAcceleratorError) as error:
         acc.resolve_gpu_type(name)

@@ -32,6 +32,7 @@ from fray.types import (
     JobRequest,
     create_environment,
 )
+from fray.wire.frayjob import FrayJob
 
 BYTES = re.compile(r"\b(bytes|bytearray|memoryview)\b")
 NAMES = re.compile(r"token|secret|password|credential|private_key")
@@ -42,6 +43,7 @@ HARMLESS = {
     ("PayloadLimits", "secrets"): "a number of bytes",
     ("WorkspaceLimits", "secrets"): "a number of bytes",
     ("Explained", "secrets"): "names of Secrets",
+    ("Preview", "secrets"): "names of Secrets",
     ("HostConfig", "token"): "the pool's name",
     ("HostConfig", "private_key"): "a path",
 }
@@ -86,6 +88,9 @@ def call(*_args: object, **_kwargs: object) -> None: ...
 
 PARTIAL = functools.partial(call, "s3cret")
 BINARY = ["train", "--db=postgres://me:s3cret@db"]
+JOB = FrayJob.model_validate(
+    {"metadata": {"name": "x"}, "spec": {"entrypoint": {"command": ["true"]}, "resources": {}}}
+)
 EXAMPLES = [
     ApiAccess("https://h", "s3cret", "ml"),
     BinaryEntrypoint(BINARY[0], BINARY[1:]),
@@ -102,7 +107,7 @@ EXAMPLES = [
         pip_packages=["git+https://s3cret@host/x"],
         setup=["curl -H 's3cret'"],
     ),
-    JobManifest(manifest={}, secret_name="x-env", secret_variables={"A": "s3cret"}),
+    JobManifest(job=JOB, secret_name="x-env", secret_variables={"A": "s3cret"}),
     Payload(b"s3cret", "00", Stamp.here(), "main"),
     SecretPart("x", "payload-000", b"s3cret"),
     Call(PARTIAL, ("s3cret",), {"a": "s3cret"}, {"b": "s3cret"}),

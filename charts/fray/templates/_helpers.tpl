@@ -44,10 +44,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end }}
 
+{{/* JSON object: {"names": [namespaces that are served, none for all]}. */}}
+{{- define "fray.servedNamespaces" -}}
+{{- if eq .Values.scope "cluster" -}}
+{"names": []}
+{{- else -}}
+{{ dict "names" (.Values.namespaces | default (list .Release.Namespace)) | toJson }}
+{{- end -}}
+{{- end }}
+
 {{/* JSON object: {"names": [namespaces where job pods get their account]}. */}}
 {{- define "fray.jobNamespaces" -}}
-{{- $default := eq .Values.scope "cluster" | ternary "default" .Release.Namespace -}}
-{{ dict "names" (.Values.jobs.namespaces | default (list $default) | uniq) | toJson }}
+{{- $default := (include "fray.servedNamespaces" . | fromJson).names | default (list "default") -}}
+{{ dict "names" (.Values.jobs.namespaces | default $default | uniq) | toJson }}
 {{- end }}
 
 {{/* What the operator does in each namespace that it serves. */}}
@@ -70,16 +79,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - apiGroups: [jobset.x-k8s.io]
   resources: [jobsets]
   verbs: [get, list, watch, create, delete]
-# A Job keeps the evidence of an eviction whose pods are gone.
+# Jobs tell whose pods are, and keep the evidence of an eviction whose pods are gone.
 - apiGroups: [batch]
   resources: [jobs]
-  verbs: [list]
+  verbs: [get, list, watch]
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch]
 - apiGroups: [""]
   resources: [events]
   verbs: [list, create]
+# To say why a job waits in its queue, and why Kueue sent it back there. Kueue need not be installed.
+- apiGroups: [kueue.x-k8s.io]
+  resources: [workloads]
+  verbs: [list]
 {{- end }}
 
 {{/* The same for every release, so that two of them in one namespace can't both lead. */}}
@@ -128,6 +141,12 @@ podAntiAffinity:
     - weight: 100
       podAffinityTerm:
         topologyKey: kubernetes.io/hostname
+        labelSelector:
+          matchLabels:
+            {{- include "fray.selectorLabels" . | nindent 12 }}
+    - weight: 50
+      podAffinityTerm:
+        topologyKey: topology.kubernetes.io/zone
         labelSelector:
           matchLabels:
             {{- include "fray.selectorLabels" . | nindent 12 }}

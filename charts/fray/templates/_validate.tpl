@@ -10,6 +10,12 @@
 {{- if gt (float64 .Values.backoff.seconds) (float64 .Values.backoff.capSeconds) }}
 {{- fail (printf "backoff.capSeconds: must be at least backoff.seconds (%v), it is %v" .Values.backoff.seconds .Values.backoff.capSeconds) }}
 {{- end }}
+{{- if and .Values.jobset.enabled (ne .Values.scope "cluster") }}
+{{- fail "jobset.enabled: JobSet serves a whole cluster, and scope=namespace installs nothing outside its namespaces; install JobSet by its own chart" }}
+{{- end }}
+{{- if and .Values.prometheusRule.enabled (not .Values.metricsService.enabled) }}
+{{- fail "prometheusRule.enabled: needs metricsService.enabled=true, since the alerts select metrics by that Service" }}
+{{- end }}
 {{- if and .Values.serviceMonitor.enabled (not .Values.metricsService.enabled) }}
 {{- fail "serviceMonitor.enabled: needs metricsService.enabled=true, since Prometheus finds the operator through that Service" }}
 {{- end }}
@@ -24,14 +30,22 @@
 {{- end }}
 
 {{- define "fray.validateJobs" -}}
-{{- if and (eq .Values.scope "namespace") (without .Values.jobs.namespaces .Release.Namespace) }}
-{{- fail (printf "jobs.namespaces: with scope=namespace jobs run in the release's namespace %q and nowhere else; leave it empty, or install with scope=cluster" .Release.Namespace) }}
+{{- $served := (include "fray.servedNamespaces" . | fromJson).names }}
+{{- if and .Values.namespaces (eq .Values.scope "cluster") }}
+{{- fail "namespaces: with scope=cluster every namespace is served; leave it empty, or install with scope=namespace" }}
+{{- end }}
+{{- range .Values.jobs.namespaces }}
+{{- if and $served (not (has . $served)) }}
+{{- fail (printf "jobs.namespaces: %s isn't served; with scope=namespace jobs run in %s, which the value namespaces lists" . (join ", " $served)) }}
+{{- end }}
 {{- end }}
 {{- /* The roles have the names of the accounts, more or less. */}}
 {{- $own := list (include "fray.serviceAccount" .) (include "fray.name" .) (printf "%s-lease" (include "fray.name" .)) }}
-{{- $here := has .Release.Namespace (include "fray.jobNamespaces" . | fromJson).names }}
-{{- if and $here (has .Values.jobs.serviceAccount.name $own) }}
-{{- fail (printf "jobs.serviceAccount.name: %s is the operator's own in namespace %s, where jobs run too; they would get its rights" .Values.jobs.serviceAccount.name .Release.Namespace) }}
+{{- range (include "fray.jobNamespaces" . | fromJson).names }}
+{{- $taken := eq . $.Release.Namespace | ternary $own (has . $served | ternary (list (include "fray.name" $)) list) }}
+{{- if has $.Values.jobs.serviceAccount.name $taken }}
+{{- fail (printf "jobs.serviceAccount.name: %s is the operator's own in namespace %s, where jobs run too; they would get its rights" $.Values.jobs.serviceAccount.name .) }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -57,7 +71,7 @@
 {{- end }}
 
 {{- define "fray.validateEnv" -}}
-{{- $ours := dict "FRAY_NAMESPACES" "scope" "FRAY_READ_NODES" "scope" "FRAY_RUNTIME_IMAGE" "runtimeImage" "FRAY_INJECTOR_IMAGE" "image" "FRAY_SERVICE_ACCOUNT" "jobs.serviceAccount.name" "FRAY_METADATA_SERVER" "metadataServer" "FRAY_LEASE_SECONDS" "leaseSeconds" "FRAY_BACKOFF_SECONDS" "backoff.seconds" "FRAY_BACKOFF_CAP_SECONDS" "backoff.capSeconds" "FRAY_SETTLE_SECONDS" "settleSeconds" "FRAY_UNREACHABLE_SECONDS" "unreachableSeconds" "FRAY_AVOID_SECONDS" "avoidSeconds" "FRAY_HTTP_PORT" "httpPort" "FRAY_LOG_LEVEL" "logLevel" }}
+{{- $ours := dict "FRAY_NAMESPACES" "namespaces" "FRAY_READ_NODES" "scope" "FRAY_RUNTIME_IMAGE" "runtimeImage" "FRAY_INJECTOR_IMAGE" "image" "FRAY_SERVICE_ACCOUNT" "jobs.serviceAccount.name" "FRAY_METADATA_SERVER" "metadataServer" "FRAY_LEASE_SECONDS" "leaseSeconds" "FRAY_BACKOFF_SECONDS" "backoff.seconds" "FRAY_BACKOFF_CAP_SECONDS" "backoff.capSeconds" "FRAY_SETTLE_SECONDS" "settleSeconds" "FRAY_UNREACHABLE_SECONDS" "unreachableSeconds" "FRAY_AVOID_SECONDS" "avoidSeconds" "FRAY_HTTP_PORT" "httpPort" "FRAY_LOG_LEVEL" "logLevel" }}
 {{- $names := list }}
 {{- range .Values.extraEnv }}
 {{- with get $ours .name }}

@@ -2,13 +2,14 @@
 
 Everything else in Fray (client checks, the CRD's rules, pod placement) asks here and keeps no copy of
 its own. `tpu` and `gpu` turn a user's accelerator name into the hosts that it needs;
-`tpu_generations` is the table of TPU facts, `nearest_tpu` the advice after a typing error, `peak_flops`
-how fast chips are at most, and `node_labels` the keys that GKE puts on accelerator nodes. Standard library
-only; tables are expanded at first use. What a job does with these facts (selectors, tolerations, child
-Jobs) doesn't belong here.
+`tpu_generations` is the table of TPU facts, `nearest_tpu` the advice after a typing error, `host_sizes` how
+large hosts are, `peak_flops` how fast chips are at most, and `node_labels` the keys that GKE puts on
+accelerator nodes. Standard library only; tables are expanded at first use. What a job does with these facts
+(selectors, tolerations, child Jobs) doesn't belong here.
 """
 
 from fray.accelerators.gpu import GpuHost, legal_gpu_counts, legal_gpu_types, lookup_gpu, resolve_gpu_type
+from fray.accelerators.host_sizes import HostSize
 from fray.accelerators.node_labels import (
     GPU_RESOURCE,
     LABEL_ACCELERATOR_COUNT,
@@ -80,6 +81,7 @@ __all__ = [
     "TAINT_TPU",
     "TPU_RESOURCE",
     "GpuHost",
+    "HostSize",
     "TorusRule",
     "TpuGeneration",
     "TpuMachine",

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from fray.accelerators.host_sizes import GPU_MACHINE_SIZES, HostSize
 from fray.errors import AcceleratorShapeError, UnknownAcceleratorError
 
 __all__ = ["GpuHost", "legal_gpu_counts", "legal_gpu_types", "lookup_gpu", "resolve_gpu_type"]
@@ -69,24 +70,16 @@ _MACHINES: Final[Mapping[str, Mapping[int, tuple[str, ...]]]] = {
     },
 }
 # The names that people use -> GKE's, where one of them must be meant: an A100 without more has 40 GB.
+# Beside these, each of GKE's names may be written without its brand.
 _SHORT_NAMES: Final[Mapping[str, str]] = {
-    "k80": "nvidia-tesla-k80",
-    "p4": "nvidia-tesla-p4",
-    "p100": "nvidia-tesla-p100",
-    "t4": "nvidia-tesla-t4",
-    "v100": "nvidia-tesla-v100",
-    "l4": "nvidia-l4",
-    "a100": "nvidia-tesla-a100",
-    "a100-40g": "nvidia-tesla-a100",
-    "a100-80g": "nvidia-a100-80gb",
+    "a100-40gb": "nvidia-tesla-a100",
     "h100": "nvidia-h100-80gb",
     "h100-mega": "nvidia-h100-mega-80gb",
     "h200": "nvidia-h200-141gb",
-    "b200": "nvidia-b200",
-    "gb200": "nvidia-gb200",
-    "gb300": "nvidia-gb300",
-    "rtx-pro-6000": "nvidia-rtx-pro-6000",
 }
+_BRANDS: Final = ("nvidia-", "nvidia-tesla-")
+# Memory at the end of a name, written as `80G`.
+_GIGABYTES: Final = re.compile(r"(-\d+g)$")
 _ARM64: Final = frozenset({"nvidia-gb200", "nvidia-gb300"})
 
 
@@ -114,6 +107,11 @@ class GpuHost:
         """GPUs of the largest host of this type."""
         return max(_MACHINES[self.type])
 
+    @property
+    def size(self) -> HostSize | None:
+        """CPU and memory of the smallest machine with as many; None where no source says so."""
+        return GPU_MACHINE_SIZES.get(self.machine_types[0]) if self.machine_types else None
+
 
 def lookup_gpu(type: str, *, count: int) -> GpuHost:  # noqa: A002 - the field's name in a FrayJob
     """The host that has `count` GPUs of a type.
@@ -137,14 +135,17 @@ def lookup_gpu(type: str, *, count: int) -> GpuHost:  # noqa: A002 - the field's
 def resolve_gpu_type(name: str) -> str:
     """GKE's name of a GPU type that may be written short, in any case: `H100` is `nvidia-h100-80gb`.
 
-    Only for what people write in Python: a FrayJob has GKE's names.
+    For what people write in Python, on the command line and in job files that `fray` reads. A FrayJob on
+    a cluster has GKE's names.
 
     Raises:
         UnknownAcceleratorError: GKE has no such GPU; the error holds the nearest types.
     """
-    lowered = name.lower()
-    found = _SHORT_NAMES.get(lowered, lowered)
-    if found not in _MACHINES:
+    model = name.lower().removeprefix("nvidia-").removeprefix("tesla-")
+    model = _GIGABYTES.sub(r"\1b", model)
+    candidates = (_SHORT_NAMES.get(model), *(brand + model for brand in _BRANDS))
+    found = next((each for each in candidates if each in _MACHINES), None)
+    if found is None:
         raise UnknownAcceleratorError("GPU", name, _nearest_types(name))
     return found
 

@@ -60,14 +60,15 @@ def lookup_peak_flops(device: str, dtype: str = "bf16") -> float | None:
     """Return the dense FLOP/s of one chip at most; None where they aren't known.
 
     Args:
-        device: A type in any case: `h100`, `A100-80G`, `v5p`; of a TPU slice (`v4-128`) one chip counts.
+        device: A type in any case: `h100`, `A100-80GB`, `nvidia-l4`, `v5p`; of a TPU slice (`v4-128`) one
+            chip counts.
         dtype: `bf16` or `fp16`, or JAX's and PyTorch's names of them; `amp_` before it changes nothing.
     """
     wanted = dtype.lower().removeprefix("amp_")
     wanted = _SPELLINGS.get(wanted, wanted)
     # Every chip that has both does them at the same rate.
     tables = {"bf16": (_BF16,), "fp16": (_BF16, _FP16_ONLY)}.get(wanted, ())
-    name = device.lower()
+    name = device.lower().removeprefix("nvidia-").removeprefix("tesla-")
     names = (name, name.partition("-")[0])
     return next((table[each] for each in names for table in tables if each in table), None)
 

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
+from fray.accelerators.host_sizes import HostSize
 from fray.accelerators.nearest_tpu import nearest_tpu_generations, nearest_tpu_names
 from fray.accelerators.tpu_generations import (
     TpuGeneration,
@@ -61,14 +62,9 @@ class TpuSlice:
         return self.hosts > 1
 
     @property
-    def host_cpu(self) -> int | None:
-        """The vCPUs of one host, a few of which the system keeps; None where no source says so."""
-        return self._machine.cpu
-
-    @property
-    def host_memory_gb(self) -> int | None:
-        """Memory of one host in GB, a little of which the system keeps; None where no source says so."""
-        return self._machine.memory_gb
+    def size(self) -> HostSize | None:
+        """CPU and memory of one host; None where no source says so."""
+        return self._machine.size
 
     @property
     def supports_multislice(self) -> bool:

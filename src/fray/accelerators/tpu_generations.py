@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from types import MappingProxyType
 
+from fray.accelerators.host_sizes import HostSize
+
 __all__ = [
     "TorusRule",
     "TpuGeneration",
@@ -72,16 +74,14 @@ class TpuMachine:
         chips: TPU chips of one machine, all of which one pod takes.
         accelerator_label: Its nodes' value of `cloud.google.com/gke-tpu-accelerator`.
         topologies: The slices that are built of it.
-        cpu: vCPUs of one machine; None where no source says so.
-        memory_gb: Its memory in GB; None where no source says so.
+        size: CPU and memory of one machine; None where no source says so.
     """
 
     machine_type: str
     chips: int
     accelerator_label: str
     topologies: tuple[str, ...] | TorusRule
-    cpu: int | None = None
-    memory_gb: int | None = None
+    size: HostSize | None = None
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,9 @@ _GENERATIONS = (
     TpuGeneration(
         "v4",
         cores_per_chip=2,
-        machines=(TpuMachine("ct4p-hightpu-4t", 4, "tpu-v4-podslice", TorusRule(4096, 16), 240, 400),),
+        machines=(
+            TpuMachine("ct4p-hightpu-4t", 4, "tpu-v4-podslice", TorusRule(4096, 16), HostSize(240, 400)),
+        ),
     ),
     # Inference chips with one core, as all of Google's "lite" names: the size counts chips.
     TpuGeneration(
@@ -235,14 +237,16 @@ _GENERATIONS = (
         machines=(
             TpuMachine("ct5lp-hightpu-1t", 1, _V5E, ("1x1",)),
             TpuMachine("ct5lp-hightpu-8t", 8, _V5E, ("2x4",)),
-            TpuMachine("ct5lp-hightpu-4t", 4, _V5E, _PLANE_4T, 112, 192),
+            TpuMachine("ct5lp-hightpu-4t", 4, _V5E, _PLANE_4T, HostSize(112, 192)),
         ),
         aliases=("v5e", "v5lite"),
     ),
     TpuGeneration(
         "v5p",
         cores_per_chip=2,
-        machines=(TpuMachine("ct5p-hightpu-4t", 4, "tpu-v5p-slice", TorusRule(6144, 256), 208, 448),),
+        machines=(
+            TpuMachine("ct5p-hightpu-4t", 4, "tpu-v5p-slice", TorusRule(6144, 256), HostSize(208, 448)),
+        ),
     ),
     TpuGeneration(
         "v6e",
@@ -250,7 +254,7 @@ _GENERATIONS = (
         machines=(
             TpuMachine("ct6e-standard-1t", 1, _V6E, ("1x1",)),
             TpuMachine("ct6e-standard-8t", 8, _V6E, ("2x4",)),
-            TpuMachine("ct6e-standard-4t", 4, _V6E, _PLANE_4T, 180, 720),
+            TpuMachine("ct6e-standard-4t", 4, _V6E, _PLANE_4T, HostSize(180, 720)),
         ),
     ),
     # Sizes of both kinds of Ironwood count TensorCores, as XPK has it; other tools may count chips, so

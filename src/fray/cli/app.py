@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
@@ -21,8 +22,9 @@ from fray.cli.job_or_program import JobOrProgramCommand, ProgramCommand, has_pro
 from fray.cli.streams import Stream
 
 if TYPE_CHECKING:
-    from fray.cli.backend import Backend
     from fray.cli.listing import DataFormat
+    from fray.cluster.base import Cluster
+    from fray.wire.frayjob import FrayJob
 
 __all__ = ["app"]
 
@@ -50,20 +52,28 @@ class _Explanation(StrEnum):
     JSON = "json"
 
 
-def _complete_names(incomplete: str) -> list[str]:
-    """Return names of jobs here that begin so; a cluster would be asked too long for a key press."""
-    from fray.cli.backend import choose_cluster, open_backend
-    from fray.cluster.cluster_spec import LocalSpec
-    from fray.errors import FrayError
+def _complete_names(context: typer.Context, incomplete: str) -> list[str]:
+    from fray.cli.completion import complete_job
 
-    try:
-        spec = choose_cluster(None, None, environ=_environ())
-        if not isinstance(spec, LocalSpec):
-            return []
-        jobs = open_backend(spec, environ=_environ(), notes=_notes()).list_jobs()
-    except FrayError:
-        return []
-    return [job.metadata.name for job in jobs if job.metadata.name.startswith(incomplete)]
+    chosen = context.params
+    return complete_job(
+        incomplete,
+        cluster=chosen.get("cluster"),
+        namespace=chosen.get("namespace"),
+        environ=_environ(),
+    )
+
+
+def _complete_tpu(incomplete: str) -> list[str]:
+    from fray.cli.completion import complete_tpu
+
+    return complete_tpu(incomplete)
+
+
+def _complete_gpu(incomplete: str) -> list[str]:
+    from fray.cli.completion import complete_gpu
+
+    return complete_gpu(incomplete)
 
 
 FILE_HELP = "Job file, YAML or JSON; - is stdin."
@@ -71,6 +81,9 @@ FileOption = Annotated[str, typer.Option("--file", "-f", help=FILE_HELP)]
 OptionalFileOption = Annotated[str | None, typer.Option("--file", "-f", help=FILE_HELP)]
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of a job.", autocompletion=_complete_names)
+]
+NamesArgument = Annotated[
+    list[str], typer.Argument(metavar="NAME...", help="Names of jobs.", autocompletion=_complete_names)
 ]
 FormOption = Annotated[_Form, typer.Option("--output", "-o", help="A table, or data for programs.")]
 ClusterOption = Annotated[
@@ -88,21 +101,32 @@ NamespaceOption = Annotated[
 JobNameOption = Annotated[
     str | None, typer.Option("--name", help="Name of the job, instead of metadata.name.")
 ]
-TpuOption = Annotated[str | None, typer.Option("--tpu", help="TPU slice, such as v5p-16; without a file.")]
+TpuOption = Annotated[
+    str | None,
+    typer.Option("--tpu", help="TPU slice, such as v5p-16; without a file.", autocompletion=_complete_tpu),
+]
 GpuOption = Annotated[
-    str | None, typer.Option("--gpu", help="GPUs of a host, such as H100:8; without a file.")
+    str | None,
+    typer.Option(
+        "--gpu", help="GPUs of a host, such as H100:8; without a file.", autocompletion=_complete_gpu
+    ),
 ]
 CpuOption = Annotated[str | None, typer.Option("--cpu", help="Cores of a host; without a file.")]
 MemoryOption = Annotated[
     str | None, typer.Option("--memory", help="Memory of a host, such as 16g; without a file.")
 ]
-ReplicasOption = Annotated[int | None, typer.Option("--replicas", help="Slices, or hosts; without a file.")]
-ImageOption = Annotated[str | None, typer.Option("--image", help="Container image; without a file.")]
+ReplicasOption = Annotated[int | None, typer.Option("--replicas", min=1, help="Slices, or hosts.")]
+ImageOption = Annotated[str | None, typer.Option("--image", help="Container image.")]
+TimeoutOption = Annotated[
+    str | None, typer.Option("--timeout", metavar="DURATION", help="Limit for all attempts, such as 90m.")
+]
 EnvOption = Annotated[
     list[str] | None,
     typer.Option("--env", "-e", metavar="NAME[=VALUE]", help="A variable; may be repeated."),
 ]
-RetriesOption = Annotated[int, typer.Option("--retries", min=0, help="Tries after failures; without a file.")]
+RetriesOption = Annotated[
+    int | None, typer.Option("--retries", min=0, help="Tries after failures; 0 without a file.")
+]
 
 
 @app.callback(invoke_without_command=True, help=HELP)
@@ -152,7 +176,8 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter for each option
     replicas: ReplicasOption = None,
     image: ImageOption = None,
     env: EnvOption = None,
-    retries: RetriesOption = 0,
+    retries: RetriesOption = None,
+    timeout: TimeoutOption = None,
 ) -> None:
     """Run a job to its end: that of a file, a program, or a Python function, on each of its hosts.
 
@@ -162,12 +187,12 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter for each option
     Exit code: 0 when the job succeeded, that of the first process that failed, 126 or 127 when one could
     not be started, 124 after a timeout, 130 after Ctrl-C, 143 when it was stopped, 2 for a bad job.
     """
-    from fray.cli.launch import LaunchCommand, launch
     from fray.cli.named_job import JobOptions
+    from fray.cli.run import RunCommand, run_job
 
-    options = JobOptions(name, tpu, gpu, cpu, memory, replicas, image, tuple(env or ()), retries)
-    command = LaunchCommand(tuple(words or ()), file, options, cluster, namespace, workdir, detach)
-    code = launch(command, environ=_environ(), stdin=_stdin(), output=_output(), notes=_notes())
+    options = JobOptions(name, tpu, gpu, cpu, memory, replicas, image, tuple(env or ()), retries, timeout)
+    command = RunCommand(tuple(words or ()), file, options, cluster, namespace, workdir, detach)
+    code = run_job(command, environ=_environ(), stdin=_stdin(), output=_output(), notes=_notes())
     raise typer.Exit(code)
 
 
@@ -175,7 +200,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter for each option
 def apply(file: FileOption, cluster: ClusterOption = None, namespace: NamespaceOption = None) -> None:
     """Create the FrayJobs of a file, as `kubectl apply` does, and tell what was there."""
     from fray.cli.apply import apply_file
-    from fray.cli.backend import choose_cluster
+    from fray.cli.clusters import choose_cluster
 
     spec = choose_cluster(cluster, namespace, environ=_environ())
     apply_file(file, spec, environ=_environ(), stdin=_stdin(), output=_output(), notes=_notes())
@@ -183,12 +208,23 @@ def apply(file: FileOption, cluster: ClusterOption = None, namespace: NamespaceO
 
 @app.command("list", short_help="List jobs.")
 def list_(
-    cluster: ClusterOption = None, namespace: NamespaceOption = None, output: FormOption = _Form.TABLE
+    phase: Annotated[
+        list[str] | None, typer.Option("--phase", help="Only jobs of this phase; may be repeated.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the newest, so many.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on and print what changes.")] = False,  # noqa: FBT002
+    cluster: ClusterOption = None,
+    namespace: NamespaceOption = None,
+    output: FormOption = _Form.TABLE,
 ) -> None:
-    """List the jobs that run or ran, with phase, attempt and hosts."""
-    from fray.cli.listing import show_jobs
+    """List the jobs that run or ran, with phase, attempt and hosts; the newest first."""
+    from fray.cli.listing import Choice, show_jobs, watch_jobs
 
-    show_jobs(_data(output), backend=_backend(cluster, namespace), output=_output(), notes=_notes())
+    choice = Choice.of(phase or (), limit)
+    with _asking(cluster, namespace) as asked:
+        listed = show_jobs(choice, _data(output), cluster=asked, output=_output(), notes=_notes())
+    if watch:
+        watch_jobs(choice, listed, cluster=asked, output=_output())
 
 
 @app.command(short_help="Tell how a job stands, attempt by attempt.")
@@ -201,7 +237,8 @@ def status(
     """Tell how a job stands and what happened to it, attempt by attempt."""
     from fray.cli.listing import show_job
 
-    show_job(name, _data(output), backend=_backend(cluster, namespace), output=_output())
+    with _asking(cluster, namespace) as asked:
+        show_job(_find(name, asked), _data(output), output=_output())
 
 
 @app.command(short_help="Print what a job's hosts printed.")
@@ -218,17 +255,17 @@ def logs(  # noqa: PLR0913, PLR0917 - one parameter for each option
     namespace: NamespaceOption = None,
 ) -> None:
     """Print what a job's hosts printed, in the order in which it came."""
-    from fray.cli.log_request import LogRequest
+    from fray.cli.logs import LogRequest, show_logs
 
     request = LogRequest(name, follow, attempt, rank, slice_index, host, tail, timestamps)
-    _backend(cluster, namespace).show_logs(request, _output())
+    with _asking(cluster, namespace) as asked:
+        job = _find(name, asked)
+    show_logs(request, job, asked, _output())
 
 
 @app.command(short_help="Wait until jobs have ended.")
 def wait(
-    names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="Names of jobs.", autocompletion=_complete_names)
-    ],
+    names: NamesArgument,
     timeout: Annotated[
         float | None, typer.Option(min=0, metavar="SECONDS", help="Wait no longer; exit code 124 then.")
     ] = None,
@@ -241,27 +278,38 @@ def wait(
     """
     from fray.cli.wait import wait_for_jobs
 
-    backend = _backend(cluster, namespace)
-    raise typer.Exit(wait_for_jobs(names, timeout=timeout, backend=backend, notes=_notes()))
+    with _asking(cluster, namespace) as asked:
+        _find(names[0], asked)  # which tells where a cluster is silent; a wait may be so for days
+    raise typer.Exit(wait_for_jobs(names, timeout=timeout, cluster=asked, notes=_notes()))
 
 
-@app.command(short_help="Stop a running job.")
+@app.command(short_help="Stop running jobs.")
 def stop(
-    name: NameArgument,
+    names: NamesArgument,
     wait: Annotated[bool, typer.Option(help="Wait until all its processes have ended.")] = True,  # noqa: FBT002
     cluster: ClusterOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Stop a running job: its processes get SIGTERM and, after their grace period, SIGKILL."""
-    from fray.errors import JobNotRunningError
+    """Stop running jobs: their processes get SIGTERM and, after their grace period, SIGKILL."""
+    from fray.cli.wait import stop_jobs
 
-    try:
-        job = _backend(cluster, namespace).stop_job(name, wait=wait)
-    except JobNotRunningError as ended:
-        # A job that has finished is what it is, and stopping it changes nothing.
-        _notes().write(f"{ended}\n")
-        return
-    _notes().write(f"{name}: {(job.status.phase or '').lower() if wait else 'asked to stop'}\n")
+    with _asking(cluster, namespace) as asked:
+        jobs = [_find(name, asked) for name in names]
+    stop_jobs(jobs, wait=wait, cluster=asked, notes=_notes())
+
+
+@app.command(short_help="Remove jobs with their logs.")
+def delete(
+    names: NamesArgument,
+    cluster: ClusterOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Remove jobs with their status and their logs; those that run are ended."""
+    from fray.cli.wait import delete_jobs
+
+    with _asking(cluster, namespace) as asked:
+        jobs = [_find(name, asked) for name in names]
+    delete_jobs(jobs, cluster=asked, output=_output())
 
 
 @app.command(cls=JobOrProgramCommand, short_help="Print a job's FrayJob and JobSet, with reasons.")
@@ -289,7 +337,8 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option
     replicas: ReplicasOption = None,
     image: ImageOption = None,
     env: EnvOption = None,
-    retries: RetriesOption = 0,
+    retries: RetriesOption = None,
+    timeout: TimeoutOption = None,
 ) -> None:
     """Print the FrayJob of a job and the JobSet that a cluster would make of it, with reasons.
 
@@ -300,10 +349,27 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option
     from fray.cli.explained_job import ExplainCommand, find_explained
     from fray.cli.named_job import JobOptions
 
-    options = JobOptions(name, tpu, gpu, cpu, memory, replicas, image, tuple(env or ()), retries)
+    options = JobOptions(name, tpu, gpu, cpu, memory, replicas, image, tuple(env or ()), retries, timeout)
     command = ExplainCommand(tuple(words or ()), has_program(context), file, options, cluster, namespace)
     found = find_explained(command, environ=_environ(), stdin=_stdin(), notes=_notes())
     _output().write(explain_job(found.job, ExplainFormat(output), secrets=found.secrets))
+
+
+@app.command(short_help="List the TPU slices and GPU hosts that jobs can ask for.")
+def accelerators(
+    text: Annotated[
+        str | None,
+        typer.Option("--filter", metavar="TEXT", help="Only those with TEXT, such as v5p or H100."),
+    ] = None,
+) -> None:
+    """List the TPU slices and GPU hosts that `--tpu` and `--gpu` can name.
+
+    CPU and memory are those of one host; FLOP/s are the most that all chips do together, in bfloat16. Which
+    of them a cluster has depends on its node pools. What no source tells is shown as a question mark.
+    """
+    from fray.cli.accelerators import show_accelerators
+
+    show_accelerators(text, output=_output(), notes=_notes())
 
 
 @app.command(short_help="Check what jobs need.")
@@ -314,7 +380,7 @@ def doctor(
 
     Exit code: 1 if anything is wrong; each such line says what to do.
     """
-    from fray.cli.backend import choose_cluster
+    from fray.cli.clusters import choose_cluster
     from fray.cli.doctor import diagnose
 
     spec = choose_cluster(cluster, namespace, environ=_environ())
@@ -338,11 +404,20 @@ def _notes() -> Stream:
     return Stream(2, environ=_environ(), encoding=getattr(sys.stderr, "encoding", "utf-8"))
 
 
-def _backend(cluster: str | None, namespace: str | None) -> Backend:
-    from fray.cli.backend import choose_cluster, open_backend
+@contextmanager
+def _asking(cluster: str | None, namespace: str | None) -> Iterator[Cluster]:
+    """Open the cluster that is meant, and tell within the context that it is silent."""
+    from fray.cli.clusters import choose_cluster, open_cluster, patience
 
     spec = choose_cluster(cluster, namespace, environ=_environ())
-    return open_backend(spec, environ=_environ(), notes=_notes())
+    with patience(_notes(), spec):
+        yield open_cluster(spec, environ=_environ())
+
+
+def _find(name: str, cluster: Cluster) -> FrayJob:
+    from fray.types import JobId
+
+    return cluster.get(JobId(name))
 
 
 def _data(form: _Form) -> DataFormat | None:

@@ -7,17 +7,28 @@ from collections.abc import Sequence
 __all__ = ["format_age", "format_columns", "format_duration"]
 
 GAP = 3
+NARROW = 8
+"""No column gets narrower than that."""
 
 
-def format_columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return one line for each row, with each column as wide as its widest cell."""
+def format_columns(rows: Sequence[Sequence[str]], *, width: int | None = None) -> list[str]:
+    """Return one line for each row, with each column as wide as its widest cell.
+
+    Where that is more than `width`, the widest columns are cut.
+    """
     if not rows:
         return []
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    while width is not None and sum(widths) + GAP * (len(widths) - 1) > width and max(widths) > NARROW:
+        widths[widths.index(max(widths))] -= 1
     return [
-        "".join(cell.ljust(width + GAP) for cell, width in zip(row, widths, strict=True)).rstrip()
+        "".join(_cut(cell, most).ljust(most + GAP) for cell, most in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
+
+
+def _cut(cell: str, most: int) -> str:
+    return cell if len(cell) <= most else f"{cell[: most - 2]}.."
 
 
 def format_duration(seconds: float) -> str:

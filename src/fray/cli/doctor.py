@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping, Sequence
 
+from fray.cli.clusters import open_cluster
 from fray.cli.columns import format_columns
 from fray.cli.explain import format_manifest
 from fray.cli.listing import DataFormat, print_lines
 from fray.cli.story import Line, Tone
 from fray.cli.streams import Stream
-from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec
-from fray.cluster.kubernetes.cluster import KubernetesCluster
-from fray.cluster.kubernetes.examination import examine
-from fray.cluster.kubernetes.findings import Finding, Mark
-from fray.cluster.local.store import StateDirectory
+from fray.cluster.cluster_spec import ClusterSpec
+from fray.cluster.findings import Finding, Mark
 from fray.errors import FrayError
-from fray.settings import Settings
 from fray.vocabulary import EXIT_FAILURE
 
 __all__ = ["describe_findings", "diagnose"]
@@ -29,7 +24,12 @@ def diagnose(
     spec: ClusterSpec, form: DataFormat | None, *, environ: Mapping[str, str], output: Stream
 ) -> int:
     """Print what is found, as a table or as data; return 1 if anything is wrong."""
-    findings = _examine_cluster(spec, environ) if isinstance(spec, KubernetesSpec) else _examine_here(environ)
+    try:
+        with open_cluster(spec, environ=environ) as cluster:
+            findings = cluster.examine()
+    except FrayError as error:
+        # No configuration, or credentials that aren't accepted: nothing else can be asked.
+        findings = [Finding("access", Mark.WRONG, error.message, error.next_step)]
     if form is None:
         print_lines(describe_findings(findings), output)
     else:
@@ -51,34 +51,6 @@ def describe_findings(findings: Sequence[Finding]) -> list[Line]:
     if unknown:
         summary += f", {unknown} can't be seen"
     return [*lines, Line(""), Line(summary, Tone.BAD if wrong else Tone.GOOD)]
-
-
-def _examine_cluster(spec: KubernetesSpec, environ: Mapping[str, str]) -> list[Finding]:
-    cluster = KubernetesCluster(spec, environ=environ)
-    try:
-        return cluster.session.ask(lambda access: examine(access, spec))
-    except FrayError as error:
-        # No configuration, or credentials that aren't accepted: nothing else can be asked.
-        return [Finding("access", Mark.WRONG, error.message, error.next_step)]
-    finally:
-        cluster.close()
-
-
-def _examine_here(environ: Mapping[str, str]) -> list[Finding]:
-    python = f"{sys.version_info.major}.{sys.version_info.minor} at {sys.executable}"
-    findings = [Finding("Python", Mark.OK, python)]
-    try:
-        state = StateDirectory(Settings.from_env(environ).state_dir)
-        names = state.job_names()
-        existing = next((each for each in (state.root, *state.root.parents) if each.exists()), state.root)
-    except FrayError as error:
-        return [*findings, Finding("state directory", Mark.WRONG, error.message, error.next_step)]
-    if not os.access(existing, os.W_OK | os.X_OK):
-        told = f"{existing} can't be written"
-        step = "Make it writable, or choose another with FRAY_STATE_DIR."
-        return [*findings, Finding("state directory", Mark.WRONG, told, step)]
-    told = f"{state.root}, {len(names)} job{'' if len(names) == 1 else 's'}"
-    return [*findings, Finding("state directory", Mark.OK, told)]
 
 
 def _to_data(finding: Finding) -> dict[str, str]:

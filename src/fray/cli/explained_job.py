@@ -9,18 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from fray.cli.backend import choose_cluster, open_backend
+from fray.cli.clusters import choose_cluster, open_cluster, patience
 from fray.cli.named_job import JobOptions, build_request
+from fray.cli.overrides import override_job
 from fray.cli.requested_job import load_job
 from fray.cli.streams import Stream
 from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec
 from fray.errors import InvalidRequestError
+from fray.types import JobId
 from fray.wire.frayjob import FrayJob
 
 __all__ = ["ExplainCommand", "Explained", "find_explained"]
-
-WORD = "0" * 32
-"""Stands for the random word of a launch, so that the same command prints the same."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +58,16 @@ def find_explained(
     _check(command)
     if command.file is not None:
         job, _ = load_job(command.file, stdin=stdin, name=command.options.name, with_status=True)
+        job, changes = override_job(job, command.options, environ=environ, is_local=False)
+        if changes:
+            notes.write(f"{job.metadata.name}: instead of what the file says: {'; '.join(changes)}\n")
         return Explained(job)
     spec = choose_cluster(command.cluster, command.namespace, environ=environ)
     if command.has_program:
         return _describe(command, spec, environ)
-    return Explained(open_backend(spec, environ=environ, notes=notes).find_job(command.words[0]))
+    cluster = open_cluster(spec, environ=environ)
+    with patience(notes, spec):
+        return Explained(cluster.get(JobId(command.words[0])))
 
 
 def _check(command: ExplainCommand) -> None:
@@ -83,8 +87,8 @@ def _check(command: ExplainCommand) -> None:
         problem = f"has several names: {' '.join(command.words)!r}"
         raise InvalidRequestError("fray explain", problem, f"Give one, or put `--` before a program. {forms}")
     given = command.options.given
-    if command.file is not None and given:
-        problem = f"has a file and also {', '.join(given)}"
+    if command.file is not None and command.options.without_file_only:
+        problem = f"has a file and also {', '.join(command.options.without_file_only)}"
         raise InvalidRequestError("fray explain", problem, "Write it into the file.")
     if command.words and (given or command.options.name is not None):
         problem = f"has the name of a job that is there and also {', '.join(given or ('--name',))}"
@@ -92,30 +96,10 @@ def _check(command: ExplainCommand) -> None:
 
 
 def _describe(command: ExplainCommand, spec: ClusterSpec, environ: Mapping[str, str]) -> Explained:
-    # Slow to import, and not needed for files.
-    from fray.cluster.kubernetes.launching import prepare_launch  # noqa: PLC0415
-    from fray.cluster.manifest import find_parent  # noqa: PLC0415
-    from fray.cluster.workspace import Archiver  # noqa: PLC0415
+    from fray.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import, and not needed for files
 
     request = build_request(command.words, command.options, environ=dict(environ))
-    launch = prepare_launch(
-        request.with_environment(),
-        # On this machine there is no JobSet: what is explained is what any cluster would get.
-        spec if isinstance(spec, KubernetesSpec) else KubernetesSpec(),
-        word=WORD,
-        parent=find_parent(environ),
-        storage=_NoStorage(),
-        archiver=Archiver(),
-    )
-    built = launch.build(launch.name)
-    secrets = [part.secret_name for part in launch.parts]
-    if built.secret_variables:
-        secrets.append(built.secret_name)
-    return Explained(FrayJob.from_manifest(built.manifest), tuple(dict.fromkeys(secrets)))
-
-
-class _NoStorage:
-    """Takes what a launch would stage, and keeps nothing."""
-
-    def write(self, url: str, data: bytes) -> None:
-        pass
+    # On this machine there is no JobSet: what is explained is what any cluster would get.
+    cluster = KubernetesCluster(spec if isinstance(spec, KubernetesSpec) else None, environ=environ)
+    previewed = cluster.preview(request)
+    return Explained(previewed.job, previewed.secrets)

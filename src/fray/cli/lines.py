@@ -1,24 +1,20 @@
 """Output of hosts as lines on a screen: `[slice/host]` before each, and nothing that harms a terminal.
 
-Bytes become text here and only here; what isn't UTF-8 shows as a replacement character.
+Colours of the hosts' own stay.
 """
 
 from __future__ import annotations
 
-import codecs
 import re
 from datetime import datetime
 
-from fray.cluster.local.logs import LogPiece, Place
 from fray.types import LogLine
 
-__all__ = ["LineFormatter", "clean_for_terminal", "format_log_line"]
+__all__ = ["LineFormatter", "clean_for_terminal"]
 
 COLORS = (36, 33, 35, 32, 34, 31)
 """Cyan, yellow, magenta, green, blue, red (SGR parameters)."""
 RESET = "\x1b[0m"
-LINE = re.compile(r"[^\n]*\n|[^\n]+")
-"""A line with its newline, or the rest. Not `splitlines`, which splits at other characters, too."""
 STYLE = re.compile(r"\x1b\[[0-9;:]*m")
 ESCAPE = re.compile(
     r"\x1b\[(?![0-9;:]*m)[0-?]*[ -/]*[@-~]?"  # control sequences, but for colours
@@ -29,53 +25,36 @@ ESCAPE = re.compile(
 
 
 class LineFormatter:
-    """Turns pieces of output into text, one formatter for each stream of pieces.
+    """Turns lines into text, one formatter for each stream of lines.
 
     `terminal` makes the text safe to show; `color` paints the prefixes, a colour for each rank;
-    `timestamps` puts the time at which a line was read before it.
+    `timestamps` puts the time of a line before it.
     """
 
-    def __init__(
-        self, *, hosts_per_slice: int, terminal: bool, color: bool, timestamps: bool = False
-    ) -> None:
-        self._hosts_per_slice = hosts_per_slice
-        self._terminal = terminal
-        self._color = color
-        self._timestamps = timestamps
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._within_line = False
+    def __init__(self, *, terminal: bool, color: bool, timestamps: bool = False) -> None:
+        self._terminal, self._color, self._timestamps = terminal, color, timestamps
+        self._within: tuple[int, int] | None = None
+        """Attempt and rank of the line that isn't at its end."""
 
-    def format(self, piece: LogPiece) -> str:
-        """Return the text to print for a piece; it ends with a newline unless the line goes on."""
-        text = self._decoder.decode(piece.data, final=piece.ends)
-        if piece.ends and not text.endswith("\n"):
-            text += "\n"
-        prefix = self._prefix(piece.place, piece.at)
-        parts = []
-        for line in LINE.findall(text):
-            if not self._within_line:
-                parts.append(prefix)
-            parts.append(clean_for_terminal(line) if self._terminal else line)
-            self._within_line = not line.endswith("\n")
-        return "".join(parts)
+    def format(self, line: LogLine) -> str:
+        """Return the text to print for a line; parts of a very long one are joined, but on terminals."""
+        place = line.attempt, line.rank
+        before = "" if self._within == place else self.end() + self._prefix(line)
+        goes_on = line.goes_on and not self._terminal
+        self._within = place if goes_on else None
+        text = clean_for_terminal(line.text) if self._terminal else line.text
+        return f"{before}{text}" if goes_on else f"{before}{text}\n"
 
-    def _prefix(self, place: Place, at: datetime) -> str:
-        rank = place[0] * self._hosts_per_slice + place[1]
-        return _format_prefix(place, rank, at if self._timestamps else None, color=self._color)
+    def end(self) -> str:
+        """Return what ends a line whose rest never came."""
+        return "" if self._within is None else "\n"
 
-
-def format_log_line(line: LogLine, *, terminal: bool, color: bool, timestamps: bool = False) -> str:
-    """Return a line as `LineFormatter` does, with its newline."""
-    place = line.slice_index, line.host
-    prefix = _format_prefix(place, line.rank, line.at if timestamps else None, color=color)
-    return f"{prefix}{clean_for_terminal(line.text) if terminal else line.text}\n"
-
-
-def _format_prefix(place: Place, rank: int, at: datetime | None, *, color: bool) -> str:
-    label = f"[{place[0]}/{place[1]}]"
-    if color:
-        label = f"\x1b[{COLORS[rank % len(COLORS)]}m{label}{RESET}"
-    return f"{label} " if at is None else f"{_format_time(at)} {label} "
+    def _prefix(self, line: LogLine) -> str:
+        label = f"[{line.slice_index}/{line.host}]"
+        if self._color:
+            label = f"\x1b[{COLORS[line.rank % len(COLORS)]}m{label}{RESET}"
+        at = line.at if self._timestamps else None
+        return f"{label} " if at is None else f"{_format_time(at)} {label} "
 
 
 def clean_for_terminal(line: str) -> str:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from fray.cli.backend import Backend
 from fray.cli.explain import format_manifest
 from fray.cli.story import Line, describe_job, format_job_table
 from fray.cli.streams import Stream
+from fray.cluster.base import Cluster
+from fray.errors import InvalidRequestError
+from fray.vocabulary import Phase
+from fray.wire.frayjob import FrayJob
 
-__all__ = ["DataFormat", "print_lines", "show_job", "show_jobs"]
+__all__ = ["Choice", "DataFormat", "print_lines", "show_job", "show_jobs", "watch_jobs"]
+
+WATCH_SECONDS = 1.0
 
 
 class DataFormat(StrEnum):
@@ -21,26 +28,68 @@ class DataFormat(StrEnum):
     JSON = "json"
 
 
-def show_jobs(form: DataFormat | None, *, backend: Backend, output: Stream, notes: Stream) -> None:
-    """Print all jobs, one a line; with a format, their resources as a List."""
-    jobs = backend.list_jobs()
+@dataclass(frozen=True)
+class Choice:
+    """Which jobs are listed: of some phases, in lower case, or all; and the newest, so many, or all."""
+
+    phases: frozenset[str] = frozenset()
+    limit: int | None = None
+
+    @classmethod
+    def of(cls, phases: Iterable[str], limit: int | None) -> Choice:
+        """Return a choice by what a user typed; raises `InvalidRequestError` where there is no such phase."""
+        wanted = frozenset(phase.lower() for phase in phases)
+        known = {phase.value.lower(): phase.value for phase in Phase}
+        for phase in sorted(wanted - known.keys()):
+            raise InvalidRequestError("--phase", f"is {phase!r}", f"Legal: {', '.join(known.values())}.")
+        return cls(wanted, limit)
+
+    def apply(self, jobs: Iterable[FrayJob]) -> list[FrayJob]:
+        """Return the jobs that are meant, the newest first."""
+        found = [job for job in jobs if not self.phases or (job.status.phase or "").lower() in self.phases]
+        # Of one second those are alike; by name they come in an order that stays.
+        found.sort(key=lambda job: job.metadata.name)
+        found.sort(key=lambda job: job.metadata.creation_timestamp or "", reverse=True)
+        return found[: self.limit]
+
+
+def show_jobs(
+    choice: Choice, form: DataFormat | None, *, cluster: Cluster, output: Stream, notes: Stream
+) -> list[FrayJob]:
+    """Print jobs, one a line; with a format, their resources as a List. Return them."""
+    jobs = choice.apply(cluster.get_all())
     if form is not None:
         items = [job.to_manifest() for job in jobs]
         output.write(format_manifest({"apiVersion": "v1", "kind": "List", "items": items}, form.value))
-        return
-    if not jobs:
-        notes.write(f"no jobs in {backend.place}\n")
-        return
-    print_lines(format_job_table(jobs, now=datetime.now(UTC)), output)
+    elif not jobs:
+        notes.write(f"no jobs{' of that phase' if choice.phases else ''} in {cluster.place}\n")
+    else:
+        print_lines(format_job_table(jobs, now=datetime.now(UTC), width=output.width), output)
+    return jobs
 
 
-def show_job(name: str, form: DataFormat | None, *, backend: Backend, output: Stream) -> None:
-    """Print the story of a job; with a format, its resource.
+def watch_jobs(
+    choice: Choice,
+    listed: Sequence[FrayJob],
+    *,
+    cluster: Cluster,
+    output: Stream,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Print jobs that are new or have changed, as `kubectl get --watch` does, until the user has enough."""
+    told = {job.metadata.name: job for job in listed}
+    while True:
+        sleep(WATCH_SECONDS)
+        jobs = choice.apply(cluster.get_all())
+        changed = [job for job in jobs if told.get(job.metadata.name) != job]
+        if changed:
+            lines = format_job_table(changed, now=datetime.now(UTC), width=output.width)
+            print_lines(lines[1:], output)
+        told = {job.metadata.name: job for job in jobs}
 
-    Raises:
-        JobNotFoundError: there is no such job.
-    """
-    job = backend.find_job(name)
+
+def show_job(job: FrayJob, form: DataFormat | None, *, output: Stream) -> None:
+    """Print the story of a job; with a format, its resource."""
     if form is not None:
         output.write(format_manifest(job.to_manifest(), form.value))
         return

@@ -7,19 +7,34 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
+from fray.accelerators import GpuHost, TpuSlice, lookup_gpu
 from fray.errors import InvalidRequestError
-from fray.types import Entrypoint, JobRequest, ResourceConfig, create_environment
+from fray.types import Entrypoint, GpuConfig, JobRequest, ResourceConfig, TpuConfig, create_environment
+from fray.wire.durations import parse_duration
 
-__all__ = ["JobOptions", "build_request", "split_target"]
+__all__ = ["JobOptions", "build_request", "read_timeout", "read_variables", "split_target"]
 
 TARGET = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 INTERPRETER = re.compile(r"python[0-9.]*")
 ILLEGAL = re.compile(r"[^a-z0-9]+")
+VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]{0,252}")
+JOB_FILES = (".yaml", ".yml", ".json")
+OPTIONS = {
+    "JobRequest.name": "--name",
+    "JobRequest.max_retries_failure": "--retries",
+    "JobRequest.timeout": "--timeout",
+    "ResourceConfig.cpu": "--cpu",
+    "ResourceConfig.ram": "--memory",
+    "ResourceConfig.replicas": "--replicas",
+    "ResourceConfig.image": "--image",
+}
+"""What is typed for a part of a request."""
 FALLBACK_NAME = "job"
 NAME_LENGTH = 40
 
@@ -40,22 +55,26 @@ class JobOptions:
     replicas: int | None = None
     image: str | None = None
     env: tuple[str, ...] = field(default=(), repr=False)
-    retries: int = 0
+    retries: int | None = None
+    timeout: str | None = None
+
+    @property
+    def without_file_only(self) -> tuple[str, ...]:
+        """The options that only a job without a file can have, of those that were given."""
+        values = {"--tpu": self.tpu, "--gpu": self.gpu, "--cpu": self.cpu, "--memory": self.memory}
+        return tuple(name for name, value in values.items() if value is not None)
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The options that only a job without a file can have, as they were written."""
+        """All options that say something of a job but its name, of those that were given."""
         values = {
-            "--tpu": self.tpu,
-            "--gpu": self.gpu,
-            "--cpu": self.cpu,
-            "--memory": self.memory,
             "--replicas": self.replicas,
             "--image": self.image,
             "--env": self.env or None,
-            "--retries": self.retries or None,
+            "--retries": self.retries,
+            "--timeout": self.timeout,
         }
-        return tuple(name for name, value in values.items() if value is not None)
+        return self.without_file_only + tuple(name for name, value in values.items() if value is not None)
 
 
 def build_request(words: Sequence[str], options: JobOptions, *, environ: dict[str, str]) -> JobRequest:
@@ -72,25 +91,56 @@ def build_request(words: Sequence[str], options: JobOptions, *, environ: dict[st
     else:
         entrypoint = Entrypoint.from_callable(_import_function(*target), list(words[1:]))
         name = ".".join(target)
-    return JobRequest(
-        name=options.name or _shorten(name),
-        entrypoint=entrypoint,
-        resources=_resources(options),
-        environment=create_environment(env_vars=_variables(options.env, environ)),
-        max_retries_failure=options.retries,
-    )
+    with _options_in_errors():
+        return JobRequest(
+            name=options.name or _shorten(name),
+            entrypoint=entrypoint,
+            resources=_resources(options),
+            environment=create_environment(env_vars=read_variables(options.env, environ)),
+            max_retries_failure=options.retries or 0,
+            timeout=None if options.timeout is None else read_timeout(options.timeout),
+        )
+
+
+@contextmanager
+def _options_in_errors() -> Iterator[None]:
+    """Let an error name the option that was typed, rather than the part of a request that it becomes."""
+    try:
+        yield
+    except InvalidRequestError as error:
+        option = OPTIONS.get(error.field)
+        if option is None:
+            raise
+        raise InvalidRequestError(option, error.problem, error.remedy) from error
+
+
+def read_timeout(text: str) -> int:
+    """Return the seconds of `--timeout`; raises `InvalidRequestError`."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise InvalidRequestError(
+            "--timeout", f"is {text!r}, no duration", "Write 90s, 30m or 1h30m."
+        ) from error
 
 
 def _check_program(words: Sequence[str], environ: Mapping[str, str]) -> None:
-    """Refuse a script of Python that would be taken for a program, though it is none that can be started."""
+    """Refuse a job file, and a script of Python, that would be taken for a program that can be started."""
     script = words[0]
-    if (
-        script.endswith(".py")
-        and Path(script).is_file()
-        and not shutil.which(script, path=environ.get("PATH"))
-    ):
-        remedy = f"Name what runs it: `fray run -- {shlex.join(['python', *words])}`."
+    if not script.endswith((".py", *JOB_FILES)) or shutil.which(script, path=environ.get("PATH")):
+        return
+    is_there, where = Path(script).is_file(), f"there is no such file in {Path.cwd()}"
+    if script.endswith(JOB_FILES):
+        remedy = f"Give it as a file: `fray run -f {shlex.quote(script)}`."
+        if not is_there:
+            remedy = "Name one that is there: `fray run -f FILE`."
+        raise InvalidRequestError(script, "is a file, and no program" if is_there else where, remedy)
+    command = f"`fray run -- {shlex.join(['python', *words])}`"
+    if is_there:
+        remedy = f"Name what runs it: {command}."
         raise InvalidRequestError(script, "is a file of Python, and no program", remedy)
+    if "/" not in script:  # a path may be one of the image
+        raise InvalidRequestError(script, where, f"Start where it is, with what runs it: {command}.")
 
 
 def split_target(word: str) -> tuple[str, str] | None:
@@ -149,23 +199,37 @@ def _resources(options: JobOptions) -> ResourceConfig:
         raise InvalidRequestError("--tpu", "excludes --gpu", "Give one of them.")
     asked: dict[str, Any] = {"cpu": options.cpu, "ram": options.memory, "image": options.image}
     parts = {name: value for name, value in asked.items() if value is not None}
-    if options.tpu is not None:
-        return ResourceConfig.with_tpu(options.tpu, options.replicas or 1, **parts)
     if options.replicas is not None:
         parts["replicas"] = options.replicas
+    if options.tpu is not None:
+        tpu = TpuConfig(options.tpu)
+        return ResourceConfig(device=tpu, **{**_whole_host(tpu.slice), **parts})
     if options.gpu is None:
         return ResourceConfig.with_cpu(**parts)
     kind, _, count = options.gpu.partition(":")
     if count and not (count.isascii() and count.isdecimal()):
         problem = f"is {options.gpu!r}, whose count {count!r} is no number"
         raise InvalidRequestError("--gpu", problem, "Write TYPE or TYPE:COUNT, such as H100:8.")
-    return ResourceConfig.with_gpu(kind, int(count or 1), **parts)
+    gpu = GpuConfig(kind, int(count or 1))
+    host = None if gpu.gke_type is None else lookup_gpu(gpu.gke_type, count=gpu.count)
+    return ResourceConfig(device=gpu, **{**_whole_host(host), **parts})
 
 
-def _variables(texts: Sequence[str], environ: dict[str, str]) -> dict[str, str]:
+def _whole_host(host: TpuSlice | GpuHost | None) -> dict[str, Any]:
+    """Return what a host has for a pod that is alone on it; nothing where its size isn't known."""
+    if host is None or host.size is None:
+        return {}
+    return {"cpu": host.size.for_pods.cpu, "ram": f"{host.size.for_pods.memory_gb}G"}
+
+
+def read_variables(texts: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that `--env` gives, in its texts or from these; raises `InvalidRequestError`."""
     found = {}
     for text in texts:
         name, given, value = text.partition("=")
+        if not VARIABLE.fullmatch(name):
+            remedy = "Write --env NAME=VALUE; names are letters, digits, '_', '-' and '.'."
+            raise InvalidRequestError("--env", f"names {name!r}, which is no name of a variable", remedy)
         if not given:
             if name not in environ:
                 remedy = f"Write --env {name}=VALUE, or set it here."

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from fray.accelerators import lookup_gpu, lookup_tpu
 from fray.errors import AcceleratorShapeError, FieldError, InvalidJobError, UnknownAcceleratorError
-from fray.jobfile import JobFiles, read_job_file, read_job_files
+from fray.jobfile import read_job_file, read_job_files
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import FrayJobStatus
 from fray.wire.validation import validate_manifest
@@ -20,13 +20,15 @@ __all__ = ["LoadedJobs", "as_sent", "load_job", "load_jobs"]
 NAME_PATH = "metadata.name"
 SERVERS_OWN = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink")
 """What the API server writes into `metadata`, and doesn't take back."""
+SERVERS_OWN_FIELDS = ("uid", "creation_timestamp", "deletion_timestamp", "generation")
+"""Those of them that a FrayJob's model has."""
 
 
 @dataclass(frozen=True)
 class LoadedJobs:
-    """The FrayJobs of a file, each judged and as it stands there, and the names of its other objects."""
+    """The FrayJobs of a file, each judged, and the names of its other objects."""
 
-    jobs: tuple[tuple[FrayJob, dict[str, Any]], ...]
+    jobs: tuple[FrayJob, ...]
     others: tuple[str, ...]
 
 
@@ -53,23 +55,15 @@ def load_job(
     return job, file.others
 
 
-def load_jobs(path: str, *, stdin: BinaryIO, only_one: bool = False, name: str | None = None) -> LoadedJobs:
-    """Return all FrayJobs in a file as a cluster takes them.
-
-    With `only_one` there must be one, in which `name` takes the place of metadata.name.
+def load_jobs(path: str, *, stdin: BinaryIO) -> LoadedJobs:
+    """Return all FrayJobs in a file.
 
     Raises:
-        JobFileError: the file can't be read, or holds no FrayJob, or several and `only_one`.
+        JobFileError: the file can't be read, or holds no FrayJob.
         InvalidJobError: the API server would refuse one, or it has no name.
     """
-    if only_one:
-        file = read_job_file(path, stdin=stdin)
-        manifest = file.manifest if name is None else _with_name(file.manifest, name)
-        files = JobFiles((manifest,), file.others)
-    else:
-        files = read_job_files(path, stdin=stdin)
-    jobs = tuple((_judge(manifest), as_sent(manifest)) for manifest in files.manifests)
-    return LoadedJobs(jobs, files.others)
+    files = read_job_files(path, stdin=stdin)
+    return LoadedJobs(tuple(map(_judge, files.manifests)), files.others)
 
 
 def _judge(manifest: Mapping[str, Any]) -> FrayJob:
@@ -81,7 +75,8 @@ def _judge(manifest: Mapping[str, Any]) -> FrayJob:
     if not job.metadata.name:
         missing = "is missing: only a cluster generates names (`fray run` takes --name)"
         raise InvalidJobError("", (FieldError(NAME_PATH, missing),))
-    return job
+    metadata = job.metadata.model_copy(update=dict.fromkeys(SERVERS_OWN_FIELDS))
+    return job.model_copy(update={"metadata": metadata})
 
 
 def as_sent(manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,245 +1,265 @@
-"""`fray run` on this machine: one job, from its file or its command line to an exit code.
+"""`fray run`, whatever it runs and wherever: a job is created, shown until its end, and tells the exit code.
 
-Everything that can be refused is refused before anything starts. Signals become requests to the runner:
-the first one ends the job with grace, the second at once.
+Everything that can be refused is refused before anything starts. A job of this machine ends with this
+command: the first signal ends it with grace, the second at once. A job of a cluster runs on.
 """
 
 from __future__ import annotations
 
-import asyncio
 import errno
-import resource
+import logging
 import signal
-import socket
-import uuid
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from fray.cli.display import Display
+from fray.cli.clusters import choose_cluster, open_cluster, patience
 from fray.cli.exit_codes import derive_exit_code
+from fray.cli.follow import Following
+from fray.cli.listing import print_lines
+from fray.cli.named_job import JobOptions, build_request
+from fray.cli.overrides import override_job
 from fray.cli.requested_job import load_job
 from fray.cli.screen import open_screen
 from fray.cli.story import Line, Tone
 from fray.cli.streams import Stream
-from fray.cluster.cluster_spec import LocalSpec
-from fray.cluster.local.attempt import PLAN_SETTINGS, Workplace
-from fray.cluster.local.callables import write_payload
-from fray.cluster.local.environment import derive_base_environment
-from fray.cluster.local.locks import JobLocks
-from fray.cluster.local.pods import LocalMachine, build_local_pods
-from fray.cluster.local.requests import prepare_request
-from fray.cluster.local.runner import LocalRunner, build_retry_policy
-from fray.cluster.local.store import JobFolder, StateDirectory
-from fray.cluster.local.support import build_notices, check_open_files, check_supported
-from fray.cluster.manifest import find_parent
-from fray.errors import OutputError
+from fray.cluster.base import Cluster
+from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec, LocalSpec
+from fray.errors import FieldError, InvalidJobError, InvalidRequestError, OutputError
 from fray.jobfile import STDIN
-from fray.plan.jobset import build_attempt
-from fray.settings import Settings
-from fray.types import JobRequest
-from fray.vocabulary import EXIT_BROKEN_PIPE
+from fray.plan.status import is_finished
+from fray.types import JobId
+from fray.vocabulary import EXIT_BROKEN_PIPE, EXIT_FAILURE, EXIT_INTERRUPTED
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["RunRequest", "run_here"]
+__all__ = ["RunCommand", "place_in_namespace", "run_job"]
 
 DRAIN_SECONDS = 2.0
 """How long a reader may take for the last output once the user has asked for the end."""
+POLL_SECONDS = 0.05
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+GONE = (errno.EPIPE, errno.EIO)
+"""Nobody reads any more; a terminal that was closed answers EIO, sometimes before its SIGHUP arrives."""
 
 
 @dataclass(frozen=True)
-class RunRequest:
-    """What `fray run` was asked for: a job file, or a request with no file."""
+class RunCommand:
+    """What `fray run` was asked for: a file, or the words of a program or function with options."""
 
-    file: str | None = None
-    name: str | None = None
+    words: tuple[str, ...]
+    file: str | None
+    options: JobOptions
+    cluster: str | None = None
+    namespace: str | None = None
     working_dir: Path | None = None
-    request: JobRequest | None = None
+    detach: bool = False
 
 
-@dataclass(frozen=True)
-class _Prepared:
-    """A job that this machine can run; `under` puts what it needs into its folder."""
-
-    job: FrayJob
-    notices: tuple[str, ...]
-    under: Callable[[JobFolder], tuple[FrayJob, Workplace]]
-
-
-def run_here(
-    request: RunRequest,
-    spec: LocalSpec,
-    *,
-    environ: Mapping[str, str],
-    stdin: BinaryIO,
-    output: Stream,
-    notes: Stream,
+def run_job(
+    command: RunCommand, *, environ: Mapping[str, str], stdin: BinaryIO, output: Stream, notes: Stream
 ) -> int:
-    """Run a job on this machine to its end and return the exit code.
+    """Run a job to its end and return the exit code.
 
     Raises:
-        RequestError: the file or the job can't be run as it is; nothing was started.
-        SurroundingsError: the state directory or the machine doesn't let it; nothing is left running.
+        RequestError: It can't be run as it is; nothing was started.
+        SurroundingsError: The machine or the cluster doesn't let it.
     """
-    settings = Settings.from_env(environ)
-    if request.request is None:
-        prepared = _prepare_file(request, environ=environ, stdin=stdin)
-    else:
-        prepared = _prepare_request(request.request, request, spec, settings, environ)
-    name = prepared.job.metadata.name
-    state = StateDirectory(settings.state_dir)
-    policy = build_retry_policy(settings.backoff_seconds)
-    with _own_folder(state, name, notes) as locks:
-        job, workplace = prepared.under(state.job(name))
-        session = _Session(job, _build_block(name, prepared.notices), state, output, notes)
-        runner = LocalRunner(
-            job, state=state, locks=locks, workplace=workplace, policy=policy, listener=session.display
-        )
-        return asyncio.run(session.run(runner))
+    spec = choose_cluster(command.cluster, command.namespace, environ=environ)
+    _check(command, spec)
+    with _notices(notes) as tell:
+        if command.file is None:
+            request = build_request(command.words, command.options, environ=dict(environ))
+            cluster = open_cluster(spec, environ=environ, working_dir=command.working_dir)
+            # A name that was made up gives way to a job that has it.
+            rename = command.options.name is None or isinstance(spec, LocalSpec)
+            with patience(notes, spec), _closed_after_errors(cluster):
+                name = cluster.launch(request, when_taken="rename" if rename else "refuse")
+        else:
+            job, others = load_job(command.file, stdin=stdin, name=command.options.name)
+            job, changes = override_job(
+                job, command.options, environ=environ, is_local=isinstance(spec, LocalSpec)
+            )
+            if changes:
+                notes.write(f"{job.metadata.name}: instead of what the file says: {'; '.join(changes)}\n")
+            spec = place_in_namespace(spec, job)
+            for other in others:
+                notes.write(f"{other} in the same file: left out; `kubectl apply` makes it\n")
+            cluster = open_cluster(spec, environ=environ, working_dir=command.working_dir)
+            directory = Path.cwd() if command.file == STDIN else Path(command.file).absolute().parent
+            with patience(notes, spec), _closed_after_errors(cluster):
+                name = cluster.create(job, directory=directory)
+        session = _Session(cluster, name, output, notes)
+        tell.told = session.following.say
+        if isinstance(spec, LocalSpec):
+            return session.run_here()
+        return session.show(detach=command.detach)
 
 
-def _prepare_file(request: RunRequest, *, environ: Mapping[str, str], stdin: BinaryIO) -> _Prepared:
-    file = STDIN if request.file is None else request.file
-    job, others = load_job(file, name=request.name, stdin=stdin)
-    machine = LocalMachine(socket.gethostname(), uuid.uuid4())
-    notices = _check(job, others, machine)
-    workplace = Workplace(
-        machine,
-        derive_base_environment(environ),
-        working_dir=str(Path.cwd() if file == STDIN else Path(file).absolute().parent),
-        fixed_dir=_fixed_dir(request),
-    )
-    return _Prepared(job, notices, lambda _: (job, workplace))
+def _check(command: RunCommand, spec: ClusterSpec) -> None:
+    """Refuse what contradicts itself."""
+    forms = "Use `fray run -f FILE`, `fray run -- PROGRAM ARGS...` or `fray run MODULE:FUNCTION`."
+    if command.file is None and not command.words:
+        raise InvalidRequestError("fray run", "names nothing to run", forms)
+    if command.file is not None and command.words:
+        problem = f"has a file and also {' '.join(command.words)!r}"
+        raise InvalidRequestError("fray run", problem, f"Give one of them. {forms}")
+    if command.file is not None and command.options.without_file_only:
+        problem = f"has a file and also {', '.join(command.options.without_file_only)}"
+        raise InvalidRequestError("fray run", problem, "Write it into the file.")
+    if isinstance(spec, LocalSpec) and command.detach:
+        remedy = "Leave it out, or start `fray run ... &`: jobs here end with their command."
+        raise InvalidRequestError("--detach", "needs a cluster", remedy)
+    if not isinstance(spec, LocalSpec) and command.working_dir is not None:
+        remedy = "Say it in the file: `workingDir` of its podTemplate's container."
+        raise InvalidRequestError("--workdir", "is a directory of this machine", remedy)
 
 
-def _prepare_request(
-    asked: JobRequest,
-    request: RunRequest,
-    spec: LocalSpec,
-    settings: Settings,
-    environ: Mapping[str, str],
-) -> _Prepared:
-    # Threads are for a program that debugs its own callables; a command has none.
-    spec = replace(spec, mode="process")
-    prepared = prepare_request(
-        asked, spec, settings, environ, parent=find_parent(environ), enter=lambda: None
-    )
+def place_in_namespace(spec: ClusterSpec, job: FrayJob) -> ClusterSpec:
+    """Return the spec with the namespace that a job's file names, which `-n` must not contradict.
 
-    def under(folder: JobFolder) -> tuple[FrayJob, Workplace]:
-        job, workplace = prepared.under(prepared.job.metadata.name, folder)
-        if prepared.payload is not None:
-            write_payload(folder, prepared.payload)
-        fixed = _fixed_dir(request)
-        return job, workplace if fixed is None else replace(workplace, fixed_dir=fixed)
-
-    return _Prepared(prepared.job, prepared.notices, under)
-
-
-def _fixed_dir(request: RunRequest) -> str | None:
-    return None if request.working_dir is None else str(request.working_dir.absolute())
-
-
-def _check(job: FrayJob, others: tuple[str, ...], machine: LocalMachine) -> tuple[str, ...]:
-    """Refuse what can't be run here, and return what isn't honoured."""
-    plan = build_attempt(job, attempt=1, settings=PLAN_SETTINGS)
-    check_supported(job, plan)
-    check_open_files(job, plan, allowed=resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    build_local_pods(plan, machine)
-    return (*build_notices(job, plan), *(f"{other} in the same file: left out" for other in others))
-
-
-def _build_block(name: str, notices: tuple[str, ...]) -> list[Line]:
-    if not notices:
-        return []
-    heading = f"{name} runs on this machine; what only a cluster has is left out:"
-    return [Line(heading, Tone.BUSY), *(Line(f"  {notice}", Tone.QUIET) for notice in notices)]
+    Raises:
+        InvalidJobError: It does.
+    """
+    own = job.metadata.namespace
+    if own is None or not isinstance(spec, KubernetesSpec) or own == spec.namespace:
+        return spec
+    if spec.namespace is not None:
+        problem = f"is {own!r}, and the command line or FRAY_CLUSTER_SPEC says {spec.namespace!r}"
+        raise InvalidJobError(job.metadata.name, (FieldError("metadata.namespace", problem),))
+    return replace(spec, namespace=own)
 
 
 @contextmanager
-def _own_folder(state: StateDirectory, name: str, notes: Stream) -> Iterator[JobLocks]:
-    """Own the job's folder, emptied of an earlier run, until the end of the context."""
-    folder = state.job(name)
-    folder.create()
-    waiting = f"{name}: waiting for processes of an earlier run to end\n"
-    locks = JobLocks.acquire(folder, name=name, waiting=lambda: notes.write(waiting))
+def _closed_after_errors(cluster: Cluster) -> Iterator[None]:
+    """End what was begun where it is interrupted: a signal may come when the job has just started."""
     try:
-        locks.publish()
-        folder.clear()
-        yield locks
+        yield
+    except BaseException:
+        cluster.close()
+        raise
+
+
+class _Notices(logging.Handler):
+    """What the library tells of its work, as lines for the user."""
+
+    def __init__(self, told: Callable[[list[Line]], None]) -> None:
+        super().__init__(logging.INFO)
+        self.told = told
+
+    def emit(self, record: logging.LogRecord) -> None:
+        first, *rest = record.getMessage().splitlines() or [""]
+        self.told([Line(first, Tone.BUSY), *(Line(each, Tone.QUIET) for each in rest)])
+
+
+@contextmanager
+def _notices(notes: Stream) -> Iterator[_Notices]:
+    """Show the user what the library tells, for the time of a command."""
+    logger, handler = logging.getLogger("fray.cluster"), _Notices(lambda lines: print_lines(lines, notes))
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield handler
     finally:
-        locks.release()
+        logger.removeHandler(handler)
+        logger.level, logger.propagate = before
 
 
 class _Session:
     """One run as this process's terminal and signals see it."""
 
-    def __init__(
-        self, job: FrayJob, notices: list[Line], state: StateDirectory, output: Stream, notes: Stream
-    ) -> None:
-        self._job = job
-        self._notices = notices
+    def __init__(self, cluster: Cluster, name: JobId, output: Stream, notes: Stream) -> None:
+        self._cluster, self._name = cluster, name
+        self._output, self._notes = output, notes
         self._signals: list[int] = []
-        self._lost: OSError | None = None
-        # A terminal that was closed answers EIO, sometimes before its SIGHUP arrives.
-        self._gone = (errno.EPIPE, errno.EIO) if output.is_terminal else (errno.EPIPE,)
-        self._runner: LocalRunner | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.display = Display(
-            open_screen(output, notes),
-            job=job,
-            terminal=output.is_terminal,
-            color=output.has_color,
-            logs_of=state.job(job.metadata.name).attempt_logs,
-            lost=self._lose_output,
-        )
+        self._job: FrayJob | None = None
+        self._error: BaseException | None = None
+        screen = open_screen(output, notes)
+        self.following = Following(cluster, name, screen, terminal=output.is_terminal, color=output.has_color)
+        self._thread = threading.Thread(target=self._follow, name="display", daemon=True)
 
-    async def run(self, runner: LocalRunner) -> int:
-        """Run the job, show it, and return the exit code."""
-        self._runner, self._loop = runner, asyncio.get_running_loop()
-        for number in STOP_SIGNALS:
-            # One that is ignored stays so: `nohup`, and `&` in scripts, mean it.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                self._loop.add_signal_handler(number, self._on_signal, number)
-        self.display.start()
-        if self._notices:
-            self.display.say(self._notices)
+    def _follow(self) -> None:
         try:
-            finished = await runner.run()
+            self._job = self.following.run()
+        except BaseException as error:  # noqa: BLE001 - the main thread raises or tells it
+            self._error = error
+
+    def show(self, *, detach: bool) -> int:
+        """Show a job that runs on without this process, and return the exit code."""
+        name = self._name
+        try:
+            self._notes.write(f"{name}: created in {self._cluster.place}\n")
+            if detach:
+                return 0
+            self._thread.start()
+            while self._thread.is_alive():
+                self._thread.join(POLL_SECONDS)
+            if self._error is not None:
+                raise self._error
+        except KeyboardInterrupt:
+            self.following.abandon()
+            if self._thread.is_alive():
+                self._thread.join(DRAIN_SECONDS)
+            commands = f"`fray logs -f {name}` shows it, `fray stop {name}` ends it"
+            self._notes.write(f"\n{name} runs on: {commands}\n")
+            return EXIT_INTERRUPTED
+        except OSError as lost:
+            # Nobody reads any more, or the disk is full.
+            self._notes.write(f"{name} runs on; its output can't be shown: {lost.strerror}\n")
+            return EXIT_BROKEN_PIPE if lost.errno in GONE else EXIT_FAILURE
+        assert self._job is not None
+        return derive_exit_code(self._job.status)
+
+    def run_here(self) -> int:
+        """Show a job that ends with this process, end it when it is asked for, and return the exit code."""
+        try:
+            for number in STOP_SIGNALS:
+                # One that is ignored stays so: `nohup`, and `&` in scripts, mean it.
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    signal.signal(number, lambda number, _: self._signals.append(number))
+            self._thread.start()
+            self._attend()
+            finished = self._cluster.get(self._name)
         finally:
-            await self._drain()
-        if self._lost is not None and self._lost.errno in self._gone:
-            return EXIT_BROKEN_PIPE
-        if self._lost is not None and not self._signals:
-            problem = self._lost.strerror or str(self._lost)
-            raise OutputError(self._job.metadata.name, problem) from self._lost
+            self._cluster.close()
+        lost = self._error
+        if isinstance(lost, OSError):
+            if lost.errno in (GONE if self._output.is_terminal else (errno.EPIPE,)):
+                return EXIT_BROKEN_PIPE
+            if not self._signals:
+                raise OutputError(self._name, lost.strerror or str(lost)) from lost
+        elif lost is not None:
+            raise lost
         return derive_exit_code(finished.status, signal_number=self._signals[0] if self._signals else None)
 
-    def _on_signal(self, number: int) -> None:
-        assert self._runner is not None
-        self._signals.append(number)
+    def _attend(self) -> None:
+        """Return once the job has ended and all is shown; not long after the end where that was asked for."""
+        obeyed, waited = 0, 0.0
+        while self._thread.is_alive() and waited < DRAIN_SECONDS:
+            self._thread.join(POLL_SECONDS)
+            if len(self._signals) > obeyed:
+                obeyed = len(self._signals)
+                self._obey()
+            if obeyed and is_finished(self._cluster.get(self._name).status):
+                waited += POLL_SECONDS
+        self.following.abandon()
+        if self._error is not None and not obeyed:
+            self._cluster.terminate(self._name)  # nobody reads any more, so nobody has to be told
+        while self._error is not None and not is_finished(self._cluster.get(self._name).status):
+            self._cluster.wait_finished([self._name], POLL_SECONDS)
+            if len(self._signals) > obeyed:
+                obeyed = len(self._signals)
+                self._obey()
+
+    def _obey(self) -> None:
         if len(self._signals) > 1:
-            self._runner.kill()
+            self._cluster.kill(self._name)
             return
-        self._runner.stop()
-        name = self._job.metadata.name
-        again = "; Ctrl-C again kills them" if number == signal.SIGINT else ""
-        self.display.say([Line(f"{name}: stopping: its processes are asked to end{again}", Tone.BUSY)])
-
-    def _lose_output(self, error: OSError) -> None:
-        """End the job when nobody reads its output any more; called from the display's thread."""
-        self._lost = error
-        assert self._loop is not None
-        assert self._runner is not None
-        self._loop.call_soon_threadsafe(self._runner.stop)
-
-    async def _drain(self) -> None:
-        """Wait until all is shown; not long where the user has asked for the end."""
-        self.display.close()
-        waited = 0.0
-        while self.display.alive and not (self._signals and waited >= DRAIN_SECONDS):
-            await asyncio.sleep(0.02)
-            waited = waited + 0.02 if self._signals else 0.0
-        self.display.abandon()
+        self._cluster.terminate(self._name)
+        again = "; Ctrl-C again kills them" if self._signals[0] == signal.SIGINT else ""
+        told = f"{self._name}: stopping: its processes are asked to end{again}"
+        self.following.say([Line(told, Tone.BUSY)])

@@ -13,7 +13,6 @@ from fray.cli.columns import format_duration
 from fray.cli.story import Line, format_hosts
 from fray.cli.streams import Stream
 from fray.cluster.progress import find_waiting
-from fray.plan.observation import GangObservation, HostPhase
 from fray.plan.timestamps import parse_time
 from fray.wire.frayjob import FrayJob
 
@@ -26,18 +25,9 @@ __all__ = ["LiveScreen", "PlainScreen", "Screen", "build_status_line", "open_scr
 
 MAX_MARKS = 64
 """More hosts than that are shown as numbers."""
-MARKS = {
-    HostPhase.PENDING: ("○", "dim"),
-    HostPhase.RUNNING: ("●", "green"),
-    HostPhase.SUCCEEDED: ("✓", "green"),
-    HostPhase.FAILED: ("✗", "bold red"),
-}
-ASCII_MARKS = {
-    HostPhase.PENDING: ".",
-    HostPhase.RUNNING: "o",
-    HostPhase.SUCCEEDED: "+",
-    HostPhase.FAILED: "x",
-}
+MARKS = (("succeeded", "✓", "+", "green"), ("running", "●", "o", "green"), ("failed", "✗", "x", "bold red"))
+"""A mark for each host that has begun, with its form in ASCII, by the counts of the status."""
+PENDING_MARKS = ("○", ".")
 
 
 class Screen(Protocol):
@@ -49,7 +39,7 @@ class Screen(Protocol):
     def print_lines(self, lines: Iterable[Line]) -> None:
         """Show what Fray itself says."""
 
-    def show_progress(self, job: FrayJob, observed: GangObservation | None) -> None:
+    def show_progress(self, job: FrayJob) -> None:
         """Show how the job stands now; called several times a second."""
 
     def close(self) -> None:
@@ -71,7 +61,7 @@ class PlainScreen:
         """Write to standard error."""
         self._notes.write("".join(f"{line.text}\n" for line in lines))
 
-    def show_progress(self, job: FrayJob, observed: GangObservation | None) -> None:
+    def show_progress(self, job: FrayJob) -> None:
         """Do nothing."""
 
     def close(self) -> None:
@@ -101,13 +91,13 @@ class LiveScreen:
         for line in lines:
             self._console.print(Text(line.text, style=line.tone.value), soft_wrap=True)
 
-    def show_progress(self, job: FrayJob, observed: GangObservation | None) -> None:
+    def show_progress(self, job: FrayJob) -> None:
         """Redraw the live line."""
         if not self._open:
             self._live.start()
             self._open = True
         unicode = self._terminal.encoding.lower().replace("-", "") == "utf8"
-        line = build_status_line(job, observed, now=datetime.now(UTC), unicode=unicode)
+        line = build_status_line(job, now=datetime.now(UTC), unicode=unicode)
         self._live.update(line, refresh=True)
 
     def close(self) -> None:
@@ -136,10 +126,8 @@ def open_screen(output: Stream, notes: Stream) -> Screen:
     return PlainScreen(output, notes)
 
 
-def build_status_line(
-    job: FrayJob, observed: GangObservation | None, *, now: datetime, unicode: bool
-) -> Text:
-    """Return the live line: job, attempt, hosts, time, and a mark for each host, slice by slice."""
+def build_status_line(job: FrayJob, *, now: datetime, unicode: bool) -> Text:
+    """Return the live line: job, attempt, time, hosts with a mark for each, and what it waits for."""
     from rich.text import Text  # noqa: PLC0415
 
     status = job.status
@@ -150,28 +138,13 @@ def build_status_line(
     if status.attempt is not None:
         text.append(f"  attempt {status.attempt}")
     text.append(f"  {format_duration((now - started).total_seconds())}", style="dim")
-    if observed is None:
-        _append_counts(text, job)
-        return text
-    running = observed.count(HostPhase.RUNNING)
-    text.append(f"  {running}/{format_hosts(len(observed.hosts))} running ")
-    if len(observed.hosts) > MAX_MARKS:
-        return text
-    previous = None
-    for host in observed.hosts:
-        if host.slice_index != previous:
-            text.append(f" slice {host.slice_index} ", style="dim")
-            previous = host.slice_index
-        mark, style = MARKS[host.phase]
-        text.append(mark if unicode else ASCII_MARKS[host.phase], style=style)
-    return text
-
-
-def _append_counts(text: Text, job: FrayJob) -> None:
-    """Append what the status alone tells of a job's hosts."""
-    if job.status.replicas is not None:
-        counts = job.status.replicas
+    if (counts := status.replicas) is not None:
         text.append(f"  {counts.running}/{format_hosts(counts.total)} running")
-    waiting = find_waiting(job)
-    if waiting is not None:
+        if 0 < counts.total <= MAX_MARKS:
+            text.append("  ")
+            for what, mark, ascii_mark, style in MARKS:
+                text.append((mark if unicode else ascii_mark) * getattr(counts, what), style=style)
+            text.append(PENDING_MARKS[not unicode] * counts.pending, style="dim")
+    if (waiting := find_waiting(job)) is not None:
         text.append(f"  {waiting.reason}", style="yellow")
+    return text

@@ -6,6 +6,7 @@ messages are those of the status.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -117,7 +118,8 @@ def describe_end(job: FrayJob) -> list[Line]:
         return [Line(f"{name}: Stopped after {took}{attempts}", Tone.BUSY)]
     condition = find_condition(status, ConditionType.FINISHED)
     explanation, *tail = (condition.message if condition else "").splitlines() or [""]
-    lines = [Line(f"{name}: Failed after {took}: {status.reason}", Tone.BAD), Line(f"  {explanation}")]
+    after = f"Failed after {_least(status)}{took}"
+    lines = [Line(f"{name}: {after}: {status.reason}", Tone.BAD), Line(f"  {explanation}")]
     if tail:
         lines.append(Line("  its last lines:", Tone.QUIET))
         lines += [Line(f"    {line}") for line in tail]
@@ -157,11 +159,14 @@ def _facts(job: FrayJob, now: datetime) -> list[tuple[str, str]]:
         age = format_age((now - parse_time(status.start_time)).total_seconds())
         facts.append(("  started", f"{age} ago ({status.start_time})"))
     if status.completion_time is not None:
-        facts.append(("  took", _duration(status.start_time, status.completion_time)))
+        took = _least(status) + _duration(status.start_time, status.completion_time)
+        facts.append(("  took", took))
     if status.replicas is not None and not is_finished(status):
         facts.append(("  hosts", f"{status.replicas.running}/{status.replicas.total} running"))
     if status.retries is not None:
-        facts.append(("  retries", f"{status.retries.failures_used} of {retries.failures} for failures used"))
+        # The failure that ends a job counts as well, and no retry follows it.
+        used = min(status.retries.failures_used, retries.failures)
+        facts.append(("  retries", f"{used} of {retries.failures} for failures used"))
     return facts
 
 
@@ -189,8 +194,8 @@ def _suggestion(job: FrayJob) -> str:
     return _next_command(job) if job.status.phase == Phase.FAILED else f"fray logs {name}"
 
 
-def format_job_table(jobs: list[FrayJob], *, now: datetime) -> list[Line]:
-    """Return one line for each job under a line of headings."""
+def format_job_table(jobs: Sequence[FrayJob], *, now: datetime, width: int | None = None) -> list[Line]:
+    """Return one line for each job under a line of headings, of at most `width` characters."""
     rows = [("NAME", "PHASE", "ATTEMPT", "READY", "REASON", "AGE")]
     for job in jobs:
         status, created = job.status, job.metadata.creation_timestamp
@@ -206,13 +211,18 @@ def format_job_table(jobs: list[FrayJob], *, now: datetime) -> list[Line]:
                 format_age((now - parse_time(created)).total_seconds()) if created else "",
             )
         )
-    heading, *lines = format_columns(rows)
+    heading, *lines = format_columns(rows, width=width)
     tones = [tone_of_phase(job.status.phase) for job in jobs]
     return [Line(heading, Tone.HEADING), *(Line(line, tone) for line, tone in zip(lines, tones, strict=True))]
 
 
 def _first_line(message: str | None) -> str:
     return (message or "").partition("\n")[0]
+
+
+def _least(status: FrayJobStatus) -> str:
+    """Return what stands before a length of time whose end nobody saw: the last news before are known."""
+    return "at least " if status.reason == Reason.RUNNER_LOST else ""
 
 
 def _duration(start: str | None, end: str | None) -> str:

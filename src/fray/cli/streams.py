@@ -38,6 +38,16 @@ class Stream:
                 select.select((), (self._descriptor,), ())
         return len(text)
 
+    @property
+    def width(self) -> int | None:
+        """Characters of a line of its terminal; None for a pipe or a file, which takes all."""
+        if not self.is_terminal:
+            return None
+        try:
+            return os.get_terminal_size(self._descriptor).columns or None
+        except OSError:
+            return None
+
     def flush(self) -> None:
         """Do nothing: nothing is kept back."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from fray.client.errors import JobAlreadyExists
 from fray.client.handle import JobHandle
 from fray.cluster.base import Cluster, WhenTaken
 from fray.cluster.current import check_cluster, find_cluster
+from fray.errors import JobExistsError
 from fray.types import JobId, JobRequest
 from fray.vocabulary import ENV_CLIENT_SPEC, ENV_CLUSTER_SPEC
 
@@ -54,7 +56,11 @@ class Client:
         """
         asked = self._adopt_existing if adopt_existing is None else adopt_existing
         when_taken: WhenTaken = "resume" if asked is None else "adopt" if asked else "refuse"
-        return JobHandle(self._cluster, self._cluster.launch(request, when_taken=when_taken))
+        try:
+            job_id = self._cluster.launch(request, when_taken=when_taken)
+        except JobExistsError as taken:
+            raise JobAlreadyExists(taken.name, JobHandle(self._cluster, JobId(taken.name))) from taken
+        return JobHandle(self._cluster, job_id)
 
     def attach(self, job_id: JobId | str) -> JobHandle:
         """Return the handle of a job that is there, such as one that an earlier process launched.

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from fray.client.handle import JobHandle
 from fray.errors import JobError, JobExistsError
 
 __all__ = ["JobAlreadyExists", "JobFailed"]
 
 JobFailed = JobError
 """A job that failed or was stopped: `job_id`, `status`, and as its cause what its callable raised."""
-JobAlreadyExists = JobExistsError
-"""A job of this name lives, and `submit` was told not to adopt it: `job_name`."""
+
+
+@dataclass(eq=False)
+class JobAlreadyExists(JobExistsError):  # noqa: N818 - the name of an earlier API
+    """A job of this name lives, and `submit` was told not to adopt it; `handle` is that job's."""
+
+    handle: JobHandle | None = None

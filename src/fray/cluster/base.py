@@ -10,13 +10,17 @@ from __future__ import annotations
 import abc
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
+from enum import StrEnum
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, overload
 
 from fray.cluster.arguments import WhenTaken, check_job_ids, check_seconds
 from fray.cluster.cluster_spec import ClusterSpec
+from fray.cluster.findings import Finding
+from fray.cluster.progress import describe_frayjob
 from fray.errors import (
     JobError,
     JobFailedError,
@@ -25,13 +29,15 @@ from fray.errors import (
     JobStoppedError,
     OutcomeUnreadableError,
     SurroundingsError,
+    UnsupportedFeatureError,
     WaitTimeoutError,
 )
 from fray.payload.outcome import Outcome
 from fray.types import JobId, JobInfo, JobRequest, JobStatus, LogLine, MonitoredJob
 from fray.vocabulary import EXIT_FAILURE, Reason
+from fray.wire.frayjob import FrayJob
 
-__all__ = ["MONITORED_LINES", "Cluster", "WhenTaken"]
+__all__ = ["MONITORED_LINES", "Applied", "Cluster", "WhenTaken"]
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +45,19 @@ MONITORED_LINES: Final = 100_000
 """Lines that `monitor` keeps for its caller, the last ones."""
 
 
+class Applied(StrEnum):
+    """What applying a job did, in kubectl's words."""
+
+    CREATED = "created"
+    CONFIGURED = "configured"
+    UNCHANGED = "unchanged"
+
+
 class Cluster(abc.ABC):
     """A place where jobs run. Methods may be called from any thread.
+
+    Programs speak of requests and `JobInfo`s: `launch`, `wait`, `poll`, `list_jobs`. Tools speak of FrayJobs:
+    `create`, `get`, `get_all`, `watch`, `wait_finished`.
 
     As a context manager it calls `close` at the end.
     """
@@ -65,7 +82,6 @@ class Cluster(abc.ABC):
             SurroundingsError: The machine or the cluster doesn't let it; nothing is left behind.
         """
 
-    @abc.abstractmethod
     def poll(self, job_id: JobId) -> JobInfo:
         """Return how a job stands now.
 
@@ -73,10 +89,67 @@ class Cluster(abc.ABC):
             JobNotFoundError: There is no such job. It is a KeyError, too.
             InvalidRequestError: `job_id` is no text; so for all methods that take one.
         """
+        return describe_frayjob(self.get(job_id))
 
-    @abc.abstractmethod
     def list_jobs(self) -> list[JobInfo]:
         """Return all jobs, those that have finished included, sorted by id."""
+        return [describe_frayjob(job) for job in self.get_all()]
+
+    @property
+    @abc.abstractmethod
+    def place(self) -> str:
+        """Where its jobs are, in words."""
+
+    @abc.abstractmethod
+    def create(self, job: FrayJob, *, directory: Path | None = None) -> JobId:
+        """Start a job as its FrayJob says, and return its id; it must be one that the API server takes.
+
+        On a cluster a finished job of its name stays, and this one gets another; here it takes its place.
+
+        Args:
+            job: What to run; its status counts for nothing.
+            directory: Where processes of this machine start unless their container says where.
+
+        Raises:
+            RequestError: It can't be run as it is; nothing was started.
+            JobExistsError, JobRunningError: A job of this name lives.
+            SurroundingsError: The machine or the cluster doesn't let it; nothing is left behind.
+        """
+
+    def apply(self, job: FrayJob) -> Applied:
+        """Make a job be as its FrayJob says, whether it is there or not, and return what that did.
+
+        Raises:
+            InvalidJobError: It is refused, for what it says or since it would change what must not change.
+            UnsupportedFeatureError: Jobs live no longer than the process that runs them.
+        """
+        reason = "a job on this machine lives no longer than the command that runs it"
+        alternative = "Use `fray run -f FILE`, or name a cluster: --cluster 'k8s?namespace=...'."
+        raise UnsupportedFeatureError(f"applying job {job.metadata.name!r} here", reason, alternative)
+
+    @abc.abstractmethod
+    def get(self, job_id: JobId) -> FrayJob:
+        """Return a job as it is now; raises `JobNotFoundError`."""
+
+    @abc.abstractmethod
+    def get_all(self) -> list[FrayJob]:
+        """Return all jobs, those that have finished included, sorted by name."""
+
+    @abc.abstractmethod
+    def watch(self, job_id: JobId) -> Iterator[FrayJob]:
+        """Yield a job as it is now, then after each change, until it has finished.
+
+        Raises:
+            JobNotFoundError: There is no such job, or it was deleted meanwhile.
+        """
+
+    @abc.abstractmethod
+    def delete(self, job_id: JobId) -> None:
+        """Remove a job with its status and its logs; one that runs is ended.
+
+        Raises:
+            JobNotFoundError: There is no such job.
+        """
 
     @abc.abstractmethod
     def terminate(self, job_id: JobId) -> None:
@@ -88,17 +161,29 @@ class Cluster(abc.ABC):
             JobNotFoundError: There is no such job.
         """
 
+    def kill(self, job_id: JobId) -> None:
+        """End a job that this object runs without any grace; others as `terminate` does."""
+        self.terminate(job_id)
+
     @abc.abstractmethod
     def logs(
-        self, job_id: JobId, *, follow: bool = False, rank: int | None = None, attempt: int | None = None
+        self,
+        job_id: JobId,
+        *,
+        follow: bool = False,
+        rank: int | Collection[int] | None = None,
+        attempt: int | None = None,
+        tail: int | None = None,
     ) -> Iterator[LogLine]:
         """Return the lines that a job's hosts printed, in the order in which they came; none comes twice.
 
         Args:
             job_id: The job.
             follow: Go on until the job has ended.
-            rank: Only the host of this rank; all when None.
+            rank: Only the host of this rank, or the hosts of these; all when None.
             attempt: Only this attempt, from 1; all that are kept when None.
+            tail: Only so many lines, the last, of what was printed so far in the attempt or the latest one;
+                with `follow` all that comes then.
 
         Raises:
             JobNotFoundError: There is no such job.
@@ -118,10 +203,10 @@ class Cluster(abc.ABC):
         """
 
     @abc.abstractmethod
-    def _wait_finished(
-        self, job_ids: Sequence[JobId], timeout: float | None, *, fail_fast: bool
-    ) -> list[JobInfo]:
-        """Return how jobs stand once all have finished, or once `timeout` seconds have passed.
+    def wait_finished(
+        self, job_ids: Sequence[JobId], timeout: float | None = None, *, fail_fast: bool = False
+    ) -> list[FrayJob]:
+        """Return jobs once all have finished, or as they are once `timeout` seconds have passed.
 
         In the order of the ids, which may hold one twice; as few watches as can be, and no busy polling. With
         `fail_fast` it also returns once one of them has ended in anything but success.
@@ -129,6 +214,10 @@ class Cluster(abc.ABC):
         Raises:
             JobNotFoundError: There is no such job, or it was deleted meanwhile.
         """
+
+    @abc.abstractmethod
+    def examine(self) -> list[Finding]:
+        """Look at what jobs need, and return what was found; each finding that is wrong says what to do."""
 
     def close(self) -> None:  # noqa: B027 - most backends hold nothing
         """Let go of what this object holds; jobs of other processes are left alone. May be called again."""
@@ -181,7 +270,8 @@ class Cluster(abc.ABC):
         """
         ids = check_job_ids(job_ids)
         check_seconds("timeout", timeout)
-        infos = self._wait_finished(ids, timeout, fail_fast=fail_fast) if ids else []
+        jobs = self.wait_finished(ids, timeout, fail_fast=fail_fast) if ids else []
+        infos = [describe_frayjob(job) for job in jobs]
         if fail_fast:
             self._raise_first_failure(infos)
         unfinished = tuple(info.job_id for info in infos if not JobStatus.finished(info.status))

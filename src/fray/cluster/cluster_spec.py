@@ -209,7 +209,8 @@ _BACKENDS: Final[Mapping[str, type[LocalSpec | KubernetesSpec | RaySpec | IrisSp
     {"local": LocalSpec, "k8s": KubernetesSpec, "ray": RaySpec, "iris": IrisSpec}
 )
 _MEANT: Final = {"kubernetes": "k8s", "kube": "k8s", "gke": "k8s", "laptop": "local", "localhost": "local"}
-_BACKENDS_REMEDY: Final = f"Legal backends: {', '.join(_BACKENDS)}; for example k8s?namespace=ml."
+_BACKENDS_REMEDY: Final = "Legal backends: local, k8s; for example k8s?namespace=ml."
+"""Those that can be used; `check_available` says of the others why they can't."""
 _CREDENTIALS_REMEDY: Final = (
     "Processes use those of their service account, or variables; pods get these with "
     "create_environment(secrets=['NAME-OF-A-SECRET'])."

@@ -10,37 +10,42 @@ from __future__ import annotations
 import logging
 import os
 import platform
+import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
-from fray.cluster.arguments import check_job_id, check_launch
+from fray.cluster.arguments import check_job_id, check_launch, check_whole_number
 from fray.cluster.base import Cluster, WhenTaken
 from fray.cluster.cluster_spec import LocalSpec
 from fray.cluster.current import set_current_cluster
+from fray.cluster.findings import Finding, Mark
 from fray.cluster.local.callables import read_outcome, write_payload
-from fray.cluster.local.claims import claim_job, remove_expired
+from fray.cluster.local.claims import claim_job, remove_expired, take_name
 from fray.cluster.local.jobs import list_jobs, observe_job
 from fray.cluster.local.launched import LaunchedJob, LaunchedJobWatch
+from fray.cluster.local.locks import JobLocks
 from fray.cluster.local.log_lines import LineReader
 from fray.cluster.local.loop_thread import LoopThread
-from fray.cluster.local.requests import prepare_request
+from fray.cluster.local.requests import LocalRequest, prepare_job, prepare_request
 from fray.cluster.local.runner import build_retry_policy
 from fray.cluster.local.store import StateDirectory
 from fray.cluster.local.watched_job import JobWatch, StrangersJob
 from fray.cluster.manifest import find_parent
 from fray.cluster.progress import describe_frayjob
 from fray.cluster.resuming import is_resumable
-from fray.errors import JobExistsError, MachineMismatchError, StateDirectoryError
+from fray.errors import FrayError, JobExistsError, MachineMismatchError, StateDirectoryError
 from fray.payload.outcome import Outcome
 from fray.plan.status import has_succeeded, is_finished
 from fray.runtime.identity import current_identity
 from fray.settings import Settings
-from fray.types import JobId, JobInfo, JobRequest, JobStatus, LogLine
+from fray.types import JobId, JobRequest, JobStatus, LogLine
 from fray.wire.frayjob import FrayJob, Parent
 
 __all__ = ["LocalCluster", "LocalClusterConfig"]
@@ -70,14 +75,22 @@ class LocalCluster(Cluster):
         config: What the cluster spec says: `LocalSpec(use_isolated_env=True)` gives each job a virtual
             environment of its own, `LocalSpec(mode="thread")` runs callables in threads of this program.
         environ: The variables that settings are read from and processes inherit; this process's when None.
+        working_dir: Where all processes start, whatever their jobs say.
 
     Raises:
         SettingError: A variable holds what it can't mean.
     """
 
-    def __init__(self, config: LocalSpec | None = None, *, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        config: LocalSpec | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        working_dir: Path | None = None,
+    ) -> None:
         self._spec = LocalSpec() if config is None else config
         self._environ = environ
+        self._working_dir = working_dir
         self._settings = Settings.from_env(self._variables)
         self._state = StateDirectory(self._settings.state_dir)
         self._begin()
@@ -126,12 +139,17 @@ class LocalCluster(Cluster):
             parent=parent,
             enter=partial(set_current_cluster, self),
         )
+        return self._start(prepared, *claim_job(self._state, request.name))
+
+    def _start(self, prepared: LocalRequest, job_id: str, locks: JobLocks) -> JobId:
+        """Start a job under an id whose folder and locks are there; they go where that fails."""
         if not self._loop.belongs_here:
             self._begin()  # a fork: what its parent launched is a stranger's here
-        job_id, locks = claim_job(self._state, request.name)
         folder = self._state.job(job_id)
         try:
             job, workplace = prepared.under(job_id, folder)
+            if self._working_dir is not None:
+                workplace = replace(workplace, fixed_dir=str(self._working_dir.absolute()))
             if prepared.payload is not None:
                 write_payload(folder, prepared.payload)
             launched = LaunchedJob(
@@ -149,20 +167,61 @@ class LocalCluster(Cluster):
             locks.release()
             raise
         if prepared.notices:
-            logger.info("job %s: only a cluster has: %s", job_id, "; ".join(prepared.notices))
+            told = "\n  ".join(prepared.notices)
+            logger.info("%s runs on this machine; what only a cluster has is left out:\n  %s", job_id, told)
         self._launched[job_id] = launched
         self._loop.start(launched.run())
         return JobId(job_id)
 
-    def poll(self, job_id: JobId) -> JobInfo:
-        """Return how a job stands now; see `Cluster.poll`."""
-        return _describe(self._watch(job_id).look()[0])
+    def create(self, job: FrayJob, *, directory: Path | None = None) -> JobId:
+        """Start a job as its FrayJob says; see `Cluster.create`. A finished one of its name makes room.
 
-    def list_jobs(self) -> list[JobInfo]:
-        """Return all jobs of this machine, those of other processes included, sorted by id."""
+        Raises:
+            RequestError: It can't be run on this machine; nothing was started.
+            JobRunningError: A job of this name lives.
+            StateDirectoryError: The state directory can't be written.
+            OpenFilesError: The gang is too large for the limit of open files.
+        """
+        prepared = prepare_job(job, self._variables, directory)
+        return self._start(prepared, *take_name(self._state, job.metadata.name))
+
+    @property
+    def place(self) -> str:
+        """The state directory."""
+        return str(self._state.root)
+
+    def get(self, job_id: JobId) -> FrayJob:
+        """Return a job as it is now; see `Cluster.get`."""
+        return self._watch(job_id).look()[0]
+
+    def get_all(self) -> list[FrayJob]:
+        """Return all jobs of this machine, those of other processes included, sorted by name."""
         jobs = {job.metadata.name: job for job in list_jobs(self._state)}
         jobs |= {name: launched.job for name, launched in self._own().items()}
-        return [_describe(jobs[name]) for name in sorted(jobs)]
+        return [jobs[name] for name in sorted(jobs)]
+
+    def watch(self, job_id: JobId) -> Iterator[FrayJob]:
+        """Yield a job as it is now, then after each change, until it has ended; see `Cluster.watch`."""
+        watch = self._watch(job_id)
+        told: FrayJob | None = None
+        while True:
+            job, ended = watch.look()
+            if job != told:
+                told = job
+                yield job
+            if ended:
+                return
+            watch.pause()
+
+    def delete(self, job_id: JobId) -> None:
+        """Remove a job's folder, once it has ended; see `Cluster.delete`."""
+        self.terminate(job_id)
+        self.wait_finished([job_id])
+        self._launched.pop(job_id, None)
+        folder = self._state.job(job_id)
+        locks = JobLocks.acquire(folder, name=job_id, waiting=lambda: None)
+        folder.remove()
+        locks.release()
 
     def terminate(self, job_id: JobId) -> None:
         """Ask a job to end; see `Cluster.terminate`."""
@@ -174,27 +233,60 @@ class LocalCluster(Cluster):
         elif not launched.finished:
             self._loop.call(launched.stop)
 
+    def kill(self, job_id: JobId) -> None:
+        """End a job that this object launched at once; others as `terminate` does."""
+        launched = self._own().get(check_job_id(job_id))
+        if launched is None:
+            self.terminate(job_id)
+        elif not launched.finished:
+            self._loop.call(launched.kill)
+
     def logs(
-        self, job_id: JobId, *, follow: bool = False, rank: int | None = None, attempt: int | None = None
+        self,
+        job_id: JobId,
+        *,
+        follow: bool = False,
+        rank: int | Collection[int] | None = None,
+        attempt: int | None = None,
+        tail: int | None = None,
     ) -> Iterator[LogLine]:
         """Return what a job's processes printed; see `Cluster.logs`."""
+        check_whole_number("tail", tail)
         watch = self._watch(job_id)
-        reader = LineReader(JobId(job_id), self._state.job(job_id), rank=rank, attempt=attempt)
+        reader = LineReader(JobId(job_id), self._state.job(job_id), rank=rank, attempt=attempt, tail=tail)
         reader.check(watch.look()[0])
         return reader.read(watch, follow=follow)
 
     def outcome(self, job_id: JobId) -> Outcome | None:
         """Return what became of a job's callable; see `Cluster.outcome`."""
         job, _ = self._watch(job_id).look()
-        return read_outcome(self._state.job(job_id), job, _describe(job).status)
+        return read_outcome(self._state.job(job_id), job, describe_frayjob(job).status)
+
+    def examine(self) -> list[Finding]:
+        """Look at what jobs need; see `Cluster.examine`."""
+        python = f"{sys.version_info.major}.{sys.version_info.minor} at {sys.executable}"
+        findings = [Finding("Python", Mark.OK, python)]
+        root = self._state.root
+        try:
+            names = self._state.job_names()
+            existing = next((each for each in (root, *root.parents) if each.exists()), root)
+        except FrayError as error:
+            return [*findings, Finding("state directory", Mark.WRONG, error.message, error.next_step)]
+        if not os.access(existing, os.W_OK | os.X_OK):
+            step = "Make it writable, or choose another with FRAY_STATE_DIR."
+            told = f"{existing} can't be written"
+            return [*findings, Finding("state directory", Mark.WRONG, told, step)]
+        told = f"{root}, {len(names)} job{'' if len(names) == 1 else 's'}"
+        return [*findings, Finding("state directory", Mark.OK, told)]
 
     def close(self) -> None:
         """End the jobs that this object launched and that still live, and wait for that; at most 25 s."""
         _end_jobs(self._loop, self._launched, self._finished)
 
-    def _wait_finished(
-        self, job_ids: Sequence[JobId], timeout: float | None, *, fail_fast: bool
-    ) -> list[JobInfo]:
+    def wait_finished(
+        self, job_ids: Sequence[JobId], timeout: float | None = None, *, fail_fast: bool = False
+    ) -> list[FrayJob]:
+        """Return jobs once all have ended; see `Cluster.wait_finished`."""
         give_up_at = None if timeout is None else time.monotonic() + timeout
         launched = self._own()
         own = [launched[job_id] for job_id in job_ids if job_id in launched]
@@ -214,7 +306,7 @@ class LocalCluster(Cluster):
                         break
                     pause = left if pause is None else min(left, pause)
                 self._finished.wait(pause)
-        return [self.poll(job_id) for job_id in job_ids]
+        return [self.get(job_id) for job_id in job_ids]
 
     @property
     def _variables(self) -> Mapping[str, str]:
@@ -273,10 +365,6 @@ def _attach(spec: LocalSpec, settings: Mapping[str, str], machine: str) -> Local
         raise MachineMismatchError(machine, platform.node())
     environ = {**os.environ, **settings}  # noqa: TID251 - a process's entry
     return LocalCluster(spec, environ=environ)
-
-
-def _describe(job: FrayJob) -> JobInfo:
-    return describe_frayjob(job.to_manifest())
 
 
 def _end_jobs(loop: LoopThread, launched: Mapping[str, LaunchedJob], finished: threading.Condition) -> None:

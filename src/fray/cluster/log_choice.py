@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence, Set
 
 from fray.cluster.arguments import check_whole_number
 from fray.errors import LogsNotFoundError
@@ -16,17 +16,24 @@ SHOWN = 16
 """Ranks and attempts that an error names at most: the first ranks, the last attempts."""
 
 
-def check_log_choice(job: FrayJob, *, rank: int | None, attempt: int | None, kept: Sequence[int]) -> None:
-    """Check that a job has this rank, and this attempt among those `kept`.
+def check_log_choice(
+    job: FrayJob, *, rank: int | Collection[int] | None, attempt: int | None, kept: Sequence[int]
+) -> frozenset[int]:
+    """Return the ranks that are meant, where a job has them, and this attempt among those `kept`.
 
     Raises:
         InvalidRequestError: One is no whole number.
         LogsNotFoundError: It has no such rank or attempt.
     """
-    check_whole_number("rank", rank)
     check_whole_number("attempt", attempt)
     name, hosts = JobId(job.metadata.name), derive_gang(job.spec).hosts
-    if rank is not None and not 0 <= rank < hosts:
-        raise LogsNotFoundError(name, f"rank {rank}", tuple(map(str, range(min(hosts, SHOWN)))))
+    ranks = list(rank) if isinstance(rank, Set | list | tuple | range) else [rank]
+    for each in ranks:
+        check_whole_number("rank", each)
+    wanted = frozenset(each for each in ranks if isinstance(each, int))
+    for each in wanted:
+        if not 0 <= each < hosts:
+            raise LogsNotFoundError(name, f"rank {each}", tuple(map(str, range(min(hosts, SHOWN)))))
     if attempt is not None and attempt not in kept:
         raise LogsNotFoundError(name, f"logs of attempt {attempt}", tuple(map(str, kept[-SHOWN:])))
+    return frozenset(range(hosts)) if rank is None else wanted

@@ -33,7 +33,7 @@ from fray.vocabulary import (
     ENV_ROOT_JOB,
     FRAYJOB_KIND,
 )
-from fray.wire.frayjob import CallableEntrypoint, Parent, Workspace
+from fray.wire.frayjob import CallableEntrypoint, FrayJob, Parent, Workspace
 from fray.wire.model import OBJECT_NAME_PATTERN
 from fray.wire.validation import validate_manifest
 
@@ -71,20 +71,24 @@ class JobManifest:
     """A FrayJob, and the confidential variables that it refers to and doesn't hold.
 
     Attributes:
-        manifest: The FrayJob as JSON data, legal for the API server.
+        job: The FrayJob, legal for the API server.
         secret_name: The Secret that must hold `secret_variables`, owned by the FrayJob.
         secret_variables: Its keys and values, which are the names and values of variables; may be empty.
     """
 
-    manifest: dict[str, Any]
+    job: FrayJob
     secret_name: str
     secret_variables: Mapping[str, str] = field(repr=False)
 
     @property
     def name(self) -> str:
         """The FrayJob's name."""
-        name: str = self.manifest["metadata"]["name"]
-        return name
+        return self.job.metadata.name
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The FrayJob as JSON data."""
+        return self.job.to_manifest()
 
 
 def find_parent(variables: Mapping[str, str]) -> Parent | None:
@@ -171,8 +175,8 @@ def build_manifest(
     if annotations:
         metadata["annotations"] = annotations
     manifest = {"apiVersion": API_VERSION, "kind": FRAYJOB_KIND, "metadata": metadata, "spec": spec}
-    validate_manifest(manifest)
-    return JobManifest(manifest=manifest, secret_name=secret_name, secret_variables=confidential)
+    job = validate_manifest(manifest)
+    return JobManifest(job=job, secret_name=secret_name, secret_variables=confidential)
 
 
 def _check_whole(request: JobRequest, uploads: Uploads) -> None:

@@ -5,8 +5,7 @@ The conditions say how a job stands; its phase is for printing only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from fray.errors import RequestError
 from fray.plan.exit_code import derive_exit_code
@@ -28,15 +27,12 @@ _ENDINGS: Final = {
 _WAITING: Final = (ConditionType.ACCEPTED, ConditionType.SCHEDULED, ConditionType.RUNNING)
 
 
-def describe_frayjob(manifest: Mapping[str, Any]) -> JobInfo:
-    """Return how the job stands that a FrayJob, as the API server gave it, tells of.
+def describe_frayjob(job: FrayJob) -> JobInfo:
+    """Return how a job stands, as its FrayJob tells.
 
     A gang starts and ends together, so its replicas stand alike, but for the one that ended it: that one
     has failed, with its own message, and its peers were stopped.
-
-    Raises `pydantic.ValidationError` for what is no FrayJob.
     """
-    job = FrayJob.from_manifest(dict(manifest))
     ending = _find_ending(job)
     status = _status(job, ending)
     waiting = find_waiting(job)

@@ -2,25 +2,64 @@
 
 from __future__ import annotations
 
+import string
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = ["FrayError"]
 
 
+class _Texts(string.Formatter):
+    """Fills a template with the attributes of an error.
+
+    Beside Python's own format specifications: `{names:list}` puts commas between, `{lines:lines}` gives each
+    a line of its own, `{size:MB}` is a number of bytes in megabytes, and `{parts:MB}` is names with theirs.
+    """
+
+    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ARG002
+        return getattr(args[0], str(key))
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        match format_spec:
+            case "list":
+                return ", ".join(str(each) for each in value)
+            case "lines":
+                return "".join(f"\n  {each}" for each in value)
+            case "MB" if isinstance(value, int | float):
+                return f"{value / 1e6:.1f} MB"
+            case "MB":
+                return ", ".join(f"{name} ({self.format_field(size, 'MB')})" for name, size in value)
+        return str(super().format_field(value, format_spec))
+
+
+_TEXTS = _Texts()
+
+
 @dataclass(eq=False)
 class FrayError(Exception):
-    """The root of all errors of Fray: `str()` is the message followed by the next step."""
+    """The root of all errors of Fray: `str()` is the message followed by the next step.
+
+    An error states its texts as templates over its own fields; one whose text depends on more overrides the
+    property. What stands in a field is never read as a template.
+    """
+
+    message_template: ClassVar[str] = ""
+    next_step_template: ClassVar[str] = ""
 
     @property
     def message(self) -> str:
         """What happened, in one sentence or a short list."""
-        return type(self).__name__
+        return self.fill(self.message_template) or type(self).__name__
 
     @property
     def next_step(self) -> str:
         """What the reader should do now; groups of errors have none, each error has one."""
-        return ""
+        return self.fill(self.next_step_template)
+
+    def fill(self, template: str) -> str:
+        """Return a template with this error's fields in it."""
+        return _TEXTS.vformat(template, (self,), {})
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.next_step}" if self.next_step else self.message

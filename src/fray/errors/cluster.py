@@ -26,6 +26,11 @@ CERTIFICATE_REFUSED = "CERTIFICATE_VERIFY_FAILED"
 class ClusterConfigError(SurroundingsError):
     """Nothing here tells how to reach a cluster; `tried` are the places and what was wrong with each."""
 
+    next_step_template = (
+        "Look at `kubectl config get-contexts`, then name one: FRAY_CLUSTER_SPEC=k8s?context=NAME; "
+        "KUBECONFIG=FILE names another file."
+    )
+
     context: str | None
     tried: tuple[str, ...]
 
@@ -34,14 +39,6 @@ class ClusterConfigError(SurroundingsError):
         """What was looked for, and where."""
         wanted = "a Kubernetes cluster" if self.context is None else f"the context {self.context!r}"
         return f"nothing tells how to reach {wanted}; tried: {'; '.join(self.tried)}"
-
-    @property
-    def next_step(self) -> str:
-        """How to name a cluster."""
-        return (
-            "Look at `kubectl config get-contexts`, then name one: FRAY_CLUSTER_SPEC=k8s?context=NAME; "
-            "KUBECONFIG=FILE names another file."
-        )
 
 
 @dataclass(eq=False)
@@ -75,56 +72,39 @@ class ClusterUnreachableError(SurroundingsError):
 class FrayNotInstalledError(SurroundingsError):
     """A cluster doesn't know FrayJobs."""
 
+    message_template = "the cluster at {server} has no {resource}: Fray isn't installed there"
+    next_step_template = "Install it: `helm install fray charts/fray -n fray-system --create-namespace`."
+
     server: str
     resource: str
-
-    @property
-    def message(self) -> str:
-        """The server and what it doesn't know."""
-        return f"the cluster at {self.server} has no {self.resource}: Fray isn't installed there"
-
-    @property
-    def next_step(self) -> str:
-        """How to install it."""
-        return "Install it: `helm install fray charts/fray -n fray-system --create-namespace`."
 
 
 @dataclass(eq=False)
 class NamespaceNotFoundError(SurroundingsError):
     """The namespace that jobs are to run in doesn't exist."""
 
+    message_template = "there is no namespace {namespace!r} in the cluster at {server}"
+    next_step_template = (
+        "Make it with `kubectl create namespace {namespace}`, or name another: k8s?namespace=NAME."
+    )
+
     namespace: str
     server: str
-
-    @property
-    def message(self) -> str:
-        """The namespace and where it was looked for."""
-        return f"there is no namespace {self.namespace!r} in the cluster at {self.server}"
-
-    @property
-    def next_step(self) -> str:
-        """How to make it, or to name another."""
-        make = f"kubectl create namespace {self.namespace}"
-        return f"Make it with `{make}`, or name another: k8s?namespace=NAME."
 
 
 @dataclass(eq=False)
 class AccessDeniedError(SurroundingsError):
     """An account lacks a right; `resource` is as in a role, such as `frayjobs.fray.dev` or `pods/log`."""
 
+    message_template = (
+        "{account!r} may not {verb} {resource} in namespace {namespace!r} of the cluster at {server}"
+    )
+
     account: str
     verb: str
     resource: str
     namespace: str
     server: str
-
-    @property
-    def message(self) -> str:
-        """Who may not do what, and where."""
-        return (
-            f"{self.account!r} may not {self.verb} {self.resource} in namespace {self.namespace!r} "
-            f"of the cluster at {self.server}"
-        )
 
     @property
     def next_step(self) -> str:
@@ -149,33 +129,19 @@ class AccessDeniedError(SurroundingsError):
 class JobLeftBehindError(SurroundingsError):
     """A job couldn't be launched to its end, and what was made of it couldn't be removed."""
 
+    message_template = "FrayJob {name!r} may have been left behind by a launch that failed: {problem}"
+    next_step_template = "Remove it: `kubectl delete frayjob {name} -n {namespace} --ignore-not-found`."
+
     name: str
     namespace: str
     problem: str
-
-    @property
-    def message(self) -> str:
-        """The job, and why its launch was given up."""
-        return f"FrayJob {self.name!r} may have been left behind by a launch that failed: {self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """How to remove it."""
-        return f"Remove it: `kubectl delete frayjob {self.name} -n {self.namespace} --ignore-not-found`."
 
 
 @dataclass(eq=False)
 class ClusterClosedError(SurroundingsError):
     """A call was under way on a cluster object that another thread closed; `cluster` is its spec."""
 
+    message_template = "the cluster object for {cluster!r} was closed while a call on it was under way"
+    next_step_template = "Close it after the last call; jobs run on, and a new object can be asked for them."
+
     cluster: str
-
-    @property
-    def message(self) -> str:
-        """What happened."""
-        return f"the cluster object for {self.cluster!r} was closed while a call on it was under way"
-
-    @property
-    def next_step(self) -> str:
-        """How to get on."""
-        return "Close it after the last call; jobs run on, and a new object can be asked for them."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fray.errors.base import FrayError
 
@@ -19,6 +20,12 @@ __all__ = [
 class JobError(FrayError, RuntimeError):
     """A job that ended in anything but success."""
 
+    message_template = "job {name!r} {verb}: {reason}: {explanation}"
+    next_step_template = "Read `fray logs {name}` and `fray status {name}`."
+    verb: ClassVar[str] = "ended"
+    status: ClassVar[str] = "failed"
+    """`failed` or `stopped`, as `JobStatus` has it."""
+
     name: str
     reason: str
     explanation: str
@@ -30,49 +37,24 @@ class JobError(FrayError, RuntimeError):
         return self.name
 
     @property
-    def status(self) -> str:
-        """`failed` or `stopped`, as `JobStatus` has it."""
-        return "failed"
-
-    @property
-    def message(self) -> str:
-        """The job, the reason and the first cause."""
-        return f"job {self.name!r} {self.verb}: {self.reason}: {self.explanation}"
-
-    @property
-    def verb(self) -> str:
-        """How the job ended, as a verb."""
-        return "ended"
-
-    @property
-    def next_step(self) -> str:
-        """Where to look."""
-        return f"Read `fray logs {self.name}` and `fray status {self.name}`."
+    def failed_status(self) -> str:
+        """The same as `status`."""
+        return self.status
 
 
 @dataclass(eq=False)
 class JobFailedError(JobError):
     """A job whose last attempt failed with no retry left."""
 
-    @property
-    def verb(self) -> str:
-        """How the job ended, as a verb."""
-        return "failed"
+    verb = "failed"
 
 
 @dataclass(eq=False)
 class JobStoppedError(JobError):
     """A job that somebody stopped."""
 
-    @property
-    def status(self) -> str:
-        """`stopped`, as `JobStatus` has it."""
-        return "stopped"
-
-    @property
-    def verb(self) -> str:
-        """How the job ended, as a verb."""
-        return "was stopped"
+    verb = "was stopped"
+    status = "stopped"
 
 
 @dataclass(eq=False)

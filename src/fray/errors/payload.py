@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fray.errors.request import RequestError
-from fray.errors.sizes import format_parts, format_size
 from fray.errors.surroundings import SurroundingsError
 
 __all__ = [
@@ -28,18 +27,13 @@ __all__ = [
 class CallArgumentsError(RequestError, TypeError):
     """A callable can't be called with the arguments that a job is to give it."""
 
+    message_template = "{function}() can't be called so: {problem}"
+    next_step_template = (
+        "Give it those that it takes: Entrypoint.from_callable(main, args=[...], kwargs={{...}})."
+    )
+
     function: str
     problem: str
-
-    @property
-    def message(self) -> str:
-        """The callable and what Python says about the call."""
-        return f"{self.function}() can't be called so: {self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """Where the arguments are given."""
-        return "Give it those that it takes: Entrypoint.from_callable(main, args=[...], kwargs={...})."
 
 
 @dataclass(eq=False)
@@ -59,11 +53,10 @@ class PayloadTooLargeError(RequestError):
     @property
     def message(self) -> str:
         """The callable, its size, the limit and what takes the room."""
-        largest = f"; the largest parts: {format_parts(self.parts)}" if self.parts else ""
         way = "the staging URL" if self.staged else "Secrets"
-        return (
-            f"{self.function} with its arguments takes {format_size(self.size)}, more than "
-            f"{format_size(self.limit)} for {way}{largest}"
+        largest = "; the largest parts: {parts:MB}" if self.parts else ""
+        return self.fill(
+            "{function} with its arguments takes {size:MB}, more than {limit:MB} for " + way + largest
         )
 
     @property
@@ -77,21 +70,14 @@ class PayloadTooLargeError(RequestError):
 class PayloadStorageError(SurroundingsError):
     """The storage behind a staging URL refuses what is needed of it; `url` is without credentials."""
 
+    message_template = "payload at {url}: {problem}"
+    next_step_template = (
+        "Check the URL and the rights of the account that runs this, and that fsspec and the package of "
+        "the URL's scheme (gcsfs, s3fs, adlfs) are installed here."
+    )
+
     url: str
     problem: str
-
-    @property
-    def message(self) -> str:
-        """The URL and what its file system says."""
-        return f"payload at {self.url}: {self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """What to look at."""
-        return (
-            "Check the URL and the rights of the account that runs this, and that fsspec and the package of "
-            "the URL's scheme (gcsfs, s3fs, adlfs) are installed here."
-        )
 
 
 @dataclass(eq=False)
@@ -103,72 +89,50 @@ class PayloadError(RequestError):
 class PayloadMissingError(PayloadError):
     """The payload, or a part of it, isn't where it should be."""
 
+    message_template = "{place}: {problem}"
+    next_step_template = "Launch the job again: its payload was deleted, or never written to its end."
+
     place: str
     problem: str
-
-    @property
-    def message(self) -> str:
-        """The place and what is missing there."""
-        return f"{self.place}: {self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """What to do about it."""
-        return "Launch the job again: its payload was deleted, or never written to its end."
 
 
 @dataclass(eq=False)
 class PayloadChangedError(PayloadError):
     """The payload isn't the one that was launched: it was changed or cut, so nothing of it was run."""
 
+    message_template = (
+        "the payload ({size} bytes) has the sha256 {found}, not {expected}: it was changed or cut, and "
+        "nothing of it was run"
+    )
+    next_step_template = (
+        "Launch the job again; if this repeats, find out who else writes to its Secret or staging URL."
+    )
+
     expected: str
     found: str
     size: int
-
-    @property
-    def message(self) -> str:
-        """Both digests, and the bytes that were found."""
-        return (
-            f"the payload ({self.size} bytes) has the sha256 {self.found}, not {self.expected}: "
-            "it was changed or cut, and nothing of it was run"
-        )
-
-    @property
-    def next_step(self) -> str:
-        """What to do about it."""
-        return "Launch the job again; if this repeats, find out who else writes to its Secret or staging URL."
 
 
 @dataclass(eq=False)
 class PayloadPythonError(PayloadError):
     """The payload was made by another minor version of Python, whose bytecode this one can't run."""
 
+    message_template = "the callable was pickled by Python {made_by}, but this image has Python {here}"
+    next_step_template = "Use an image with Python {made_by}, or launch the job from Python {here}."
+
     made_by: str
     here: str
-
-    @property
-    def message(self) -> str:
-        """Both versions."""
-        return f"the callable was pickled by Python {self.made_by}, but this image has Python {self.here}"
-
-    @property
-    def next_step(self) -> str:
-        """Which side to change."""
-        return f"Use an image with Python {self.made_by}, or launch the job from Python {self.here}."
 
 
 @dataclass(eq=False)
 class PayloadCodeError(PayloadError):
     """A module that the payload needs, or a name in it, isn't here; `missing` is the module, if one is."""
 
+    message_template = "{function} needs code that this image lacks: {problem}"
+
     function: str
     problem: str
     missing: str = ""
-
-    @property
-    def message(self) -> str:
-        """What was to be run and what it lacks."""
-        return f"{self.function} needs code that this image lacks: {self.problem}"
 
     @property
     def next_step(self) -> str:
@@ -204,42 +168,37 @@ class PayloadExitError(PayloadError):
     `code` is what that was called with, as text.
     """
 
+    message_template = (
+        "a module that the callable needs ended the process while it was imported: sys.exit({code})"
+    )
+    next_step_template = (
+        "Put what the module runs under `if __name__ == '__main__':`; its traceback is in the log."
+    )
+
     code: str
-
-    @property
-    def message(self) -> str:
-        """What happened before the callable could be called."""
-        return (
-            f"a module that the callable needs ended the process while it was imported: sys.exit({self.code})"
-        )
-
-    @property
-    def next_step(self) -> str:
-        """How to let a script be imported."""
-        return "Put what the module runs under `if __name__ == '__main__':`; its traceback is in the log."
 
 
 @dataclass(eq=False)
 class OutcomeUploadError(SurroundingsError):
     """What became of a callable can't be handed over to the API server."""
 
+    message_template = "the outcome can't be kept in ConfigMap {name}: {problem}"
+    next_step_template = (
+        "The job's service account must be allowed to create and get configmaps, as the chart's is."
+    )
+
     name: str
     problem: str
-
-    @property
-    def message(self) -> str:
-        """The ConfigMap that was to hold it, and why it doesn't."""
-        return f"the outcome can't be kept in ConfigMap {self.name}: {self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """What to look at."""
-        return "The job's service account must be allowed to create and get configmaps, as the chart's is."
 
 
 @dataclass(eq=False)
 class OutcomeUnreadableError(SurroundingsError):
     """What became of a callable can't be read here, so that only its text is known."""
+
+    next_step_template = (
+        "Read the job's logs for what it printed. What can be pickled in less than 1 MB comes back; the "
+        "callable can write anything else to storage."
+    )
 
     problem: str
     text: str = ""
@@ -248,11 +207,3 @@ class OutcomeUnreadableError(SurroundingsError):
     def message(self) -> str:
         """Why, and what is known all the same."""
         return f"the outcome can't be read: {self.problem}" + (f"\n{self.text}" if self.text else "")
-
-    @property
-    def next_step(self) -> str:
-        """How to see it, or to get it the next time."""
-        return (
-            "Read the job's logs for what it printed. What can be pickled in less than 1 MB comes back; the "
-            "callable can write anything else to storage."
-        )

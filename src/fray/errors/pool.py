@@ -22,6 +22,7 @@ __all__ = [
     "InvalidOptionError",
     "MalformedPayloadError",
     "ObjectLostError",
+    "ObjectUnreachableError",
     "PoolClosedError",
     "RemoteTracebackError",
     "SerializationError",
@@ -29,7 +30,9 @@ __all__ = [
     "StoreFullError",
     "TaskCancelledError",
     "TaskError",
+    "TaskRaisedError",
     "TaskTimeoutError",
+    "ThreadStartError",
     "UnknownContextError",
     "UnpicklableExceptionError",
     "UnschedulableError",
@@ -47,36 +50,22 @@ class TaskError(FrayError):
 class TaskCancelledError(TaskError):
     """The task was cancelled before it had a result."""
 
+    message_template = "task {task!r} was cancelled"
+    next_step_template = "Submit it again if its result is wanted after all."
+
     task: str
-
-    @property
-    def message(self) -> str:
-        """The task."""
-        return f"task {self.task!r} was cancelled"
-
-    @property
-    def next_step(self) -> str:
-        """How to have it after all."""
-        return "Submit it again if its result is wanted after all."
 
 
 @dataclass(eq=False)
 class TaskTimeoutError(TaskError, TimeoutError):
     """The task ran longer than its `TaskOptions.timeout`, in seconds."""
 
+    message_template = "task {task!r} ran longer than its limit of {seconds} s{story:lines}"
+    next_step_template = "Make the task smaller, or raise TaskOptions.timeout."
+
     task: str
     seconds: float
     story: tuple[str, ...] = ()
-
-    @property
-    def message(self) -> str:
-        """The task, its limit and what happened."""
-        return f"task {self.task!r} ran longer than its limit of {self.seconds} s{_told(self.story)}"
-
-    @property
-    def next_step(self) -> str:
-        """How to allow more."""
-        return "Make the task smaller, or raise TaskOptions.timeout."
 
 
 @dataclass(eq=False)
@@ -86,129 +75,131 @@ class WorkerDiedError(TaskError):
     `attempts` counts all runs of the task, the first included.
     """
 
+    message_template = "task {task!r} was lost with {worker} (attempts: {attempts}){story:lines}"
+    next_step_template = (
+        "Look for what ends the process: memory, a signal, os._exit. TaskOptions.retries allows more."
+    )
+
     task: str
     worker: str
     attempts: int
     story: tuple[str, ...] = ()
-
-    @property
-    def message(self) -> str:
-        """The task, the last worker and what happened."""
-        return (
-            f"task {self.task!r} was lost with {self.worker} (attempts: {self.attempts}){_told(self.story)}"
-        )
-
-    @property
-    def next_step(self) -> str:
-        """What the usual causes are."""
-        return "Look for what ends the process: memory, a signal, os._exit. TaskOptions.retries allows more."
 
 
 @dataclass(eq=False)
 class WorkerStartError(TaskError):
     """The task never began: each worker that was started for it ended before it could run anything."""
 
+    message_template = "task {task!r} can't begin, since no worker can be started; the last one {reason}"
+    next_step_template = (
+        "Read what the workers wrote to standard error, and check TaskOptions.env, memory and limits."
+    )
+
     task: str
     reason: str
 
-    @property
-    def message(self) -> str:
-        """The task, and what became of the last worker."""
-        return f"task {self.task!r} can't begin, since no worker can be started; the last one {self.reason}"
 
-    @property
-    def next_step(self) -> str:
-        """Where the cause shows."""
-        return "Read what the workers wrote to standard error, and check TaskOptions.env, memory and limits."
+@dataclass(eq=False)
+class ThreadStartError(TaskError):
+    """The task or actor never began: its worker could start no thread for it."""
+
+    message_template = "{task!r} can't begin, since its worker can start no thread: {reason}"
+    next_step_template = (
+        "Nest tasks less deeply, since each that waits for another keeps a thread; or raise the limits of "
+        "threads (ulimit -u, pids.max) and memory."
+    )
+
+    task: str
+    reason: str
 
 
 @dataclass(eq=False)
 class ObjectLostError(TaskError):
     """A value was lost with the process that held it, and can't be made again."""
 
+    message_template = "object {object} is lost: {reason}{story:lines}"
+    next_step_template = "Submit its task again in this context, or put the value again."
+
     object: str
     reason: str
     story: tuple[str, ...] = ()
 
-    @property
-    def message(self) -> str:
-        """The value and why it is lost."""
-        return f"object {self.object} is lost: {self.reason}{_told(self.story)}"
 
-    @property
-    def next_step(self) -> str:
-        """How to have it again."""
-        return "Submit its task again in this context, or put the value again."
+@dataclass(eq=False)
+class ObjectUnreachableError(TaskError):
+    """A value is where it was made, but this reader couldn't get it, by whichever way."""
+
+    message_template = "object {object} is on host {host} and can't be read from here: {reason}"
+    next_step_template = (
+        "Let the hosts reach each other (network policies, firewalls), or read it on another host."
+    )
+
+    object: str
+    host: str
+    reason: str
 
 
 @dataclass(eq=False)
 class ActorDiedError(TaskError):
     """The actor has ended, so that its calls have no result."""
 
+    message_template = "actor {actor!r} has died: {reason}{story:lines}"
+    next_step_template = "Create it again, or let it restart with ActorOptions.max_restarts."
+
     actor: str
     reason: str
     story: tuple[str, ...] = ()
-
-    @property
-    def message(self) -> str:
-        """The actor and why it ended."""
-        return f"actor {self.actor!r} has died: {self.reason}{_told(self.story)}"
-
-    @property
-    def next_step(self) -> str:
-        """How to let it come back."""
-        return "Create it again, or let it restart with ActorOptions.max_restarts."
 
 
 @dataclass(eq=False)
 class GetTimeoutError(TaskError, TimeoutError):
     """A value wasn't there within the seconds that `get` was given; its task goes on."""
 
+    message_template = "{waiting_for} had no result within {seconds} s"
+    next_step_template = "Its task goes on: call get again, or cancel it."
+
     waiting_for: str
     seconds: float
-
-    @property
-    def message(self) -> str:
-        """What was waited for and how long."""
-        return f"{self.waiting_for} had no result within {self.seconds} s"
-
-    @property
-    def next_step(self) -> str:
-        """What can still be done with the reference."""
-        return "Its task goes on: call get again, or cancel it."
 
 
 @dataclass(eq=False)
 class UnpicklableExceptionError(TaskError):
     """The task raised an exception that can't cross processes; its text stands in for it."""
 
+    message_template = "task {task!r} raised {error_type}: {error_text}\n{traceback}"
+    next_step_template = (
+        "Let the exception's class survive pickle.loads(pickle.dumps(error)) to catch it by its type."
+    )
+
     task: str
     error_type: str
     error_text: str
     traceback: str
 
-    @property
-    def message(self) -> str:
-        """The task, the exception and its traceback."""
-        return f"task {self.task!r} raised {self.error_type}: {self.error_text}\n{self.traceback}"
 
-    @property
-    def next_step(self) -> str:
-        """How to get the exception itself."""
-        return "Let the exception's class survive pickle.loads(pickle.dumps(error)) to catch it by its type."
+@dataclass(eq=False)
+class TaskRaisedError(TaskError):
+    """The task raised what would end the caller's own loop or process; the exception itself is its cause.
+
+    So `sys.exit(0)` or a bare `next` in a task is an error of the task, and nothing else.
+    """
+
+    message_template = "task {task!r} raised {error_type}({error_text})"
+    next_step_template = "Return a value from the task, or raise an exception of your own."
+
+    task: str
+    error_type: str
+    error_text: str
 
 
 @dataclass(eq=False)
 class RemoteTracebackError(TaskError):
     """Where an exception was raised in another process: the cause of that exception here."""
 
+    message_template = "raised in {worker}\n{traceback}"
+
     worker: str
     traceback: str
-
-    @property
-    def message(self) -> str:
-        """The process and the traceback as it printed it."""
-        return f"raised in {self.worker}\n{self.traceback}"
 
 
 @dataclass(eq=False)
@@ -217,6 +208,8 @@ class SerializationError(RequestError):
 
     `path` leads to the part that can't, such as `args[0].callback`; empty where that isn't known.
     """
+
+    next_step_template = "Open files, locks and connections inside the task instead of passing them to it."
 
     what: str
     path: str
@@ -228,94 +221,58 @@ class SerializationError(RequestError):
         place = f" at {self.path}" if self.path else ""
         return f"{self.what} can't be pickled{place}: {self.problem}"
 
-    @property
-    def next_step(self) -> str:
-        """What to do about the part."""
-        return "Open files, locks and connections inside the task instead of passing them to it."
-
 
 @dataclass(eq=False)
 class InvalidOptionError(RequestError, ValueError):
     """An option of a task, an actor or a call has a value that means nothing."""
 
+    message_template = "{option} is {value}"
+    next_step_template = "Correct it; legal: {legal}."
+
     option: str
     value: str
     legal: str
-
-    @property
-    def message(self) -> str:
-        """The option and its value."""
-        return f"{self.option} is {self.value}"
-
-    @property
-    def next_step(self) -> str:
-        """What is legal."""
-        return f"Correct it; legal: {self.legal}."
 
 
 @dataclass(eq=False)
 class PoolClosedError(RequestError, RuntimeError):
     """A context was used after its shutdown."""
 
+    message_template = "{what} is shut down"
+    next_step_template = "Make a new context, and shut it down after its last use."
+
     what: str
-
-    @property
-    def message(self) -> str:
-        """What is closed."""
-        return f"{self.what} is shut down"
-
-    @property
-    def next_step(self) -> str:
-        """How to get on."""
-        return "Make a new context, and shut it down after its last use."
 
 
 @dataclass(eq=False)
 class UnknownContextError(RequestError, ValueError):
     """A kind of context that doesn't exist was asked for."""
 
+    message_template = "Unknown context type {kind!r}"
+    next_step_template = "Use one that exists; legal: {legal:list}."
+
     kind: str
     legal: tuple[str, ...]
-
-    @property
-    def message(self) -> str:
-        """The kind."""
-        return f"Unknown context type {self.kind!r}"
-
-    @property
-    def next_step(self) -> str:
-        """The legal kinds."""
-        return f"Use one that exists; legal: {', '.join(self.legal)}."
 
 
 @dataclass(eq=False)
 class ActorExistsError(RequestError, ValueError):
     """An actor was to be created under a name that a living actor has."""
 
+    message_template = "Actor {name!r} already exists"
+    next_step_template = "Choose another name, or pass get_if_exists=True to use the one that exists."
+
     name: str
-
-    @property
-    def message(self) -> str:
-        """The name."""
-        return f"Actor {self.name!r} already exists"
-
-    @property
-    def next_step(self) -> str:
-        """How to share it."""
-        return "Choose another name, or pass get_if_exists=True to use the one that exists."
 
 
 @dataclass(eq=False)
 class ActorNotFoundError(RequestError, LookupError):
     """No actor has this name."""
 
+    message_template = "no actor {name!r}"
+
     name: str
     known: tuple[str, ...] = ()
-
-    @property
-    def message(self) -> str:
-        """The name."""
-        return f"no actor {self.name!r}"
 
     @property
     def next_step(self) -> str:
@@ -330,47 +287,33 @@ class UnschedulableError(RequestError):
     `wants` and `offered` are resources as text, such as `GPU: 1` and `CPU: 2, memory: 4000000000`.
     """
 
+    message_template = "{task!r} asks for {wants}, which no worker has (the largest has {offered})"
+    next_step_template = "Ask for less, or start workers with more."
+
     task: str
     wants: str
     offered: str
-
-    @property
-    def message(self) -> str:
-        """What was asked for and what there is."""
-        return f"{self.task!r} asks for {self.wants}, which no worker has (the largest has {self.offered})"
-
-    @property
-    def next_step(self) -> str:
-        """What to change."""
-        return "Ask for less, or start workers with more."
 
 
 @dataclass(eq=False)
 class ContextUnavailableError(SurroundingsError, ImportError):
     """A kind of context that exists can't be made here."""
 
+    message_template = "context type {kind!r} is not available: {reason}"
+    next_step_template = "{alternative}"
+
     kind: str
     reason: str
     alternative: str
-
-    @property
-    def message(self) -> str:
-        """The kind and why it isn't there."""
-        return f"context type {self.kind!r} is not available: {self.reason}"
-
-    @property
-    def next_step(self) -> str:
-        """What to use instead."""
-        return self.alternative
-
-
-def _told(story: tuple[str, ...]) -> str:
-    return "".join(f"\n  {line}" for line in story)
 
 
 @dataclass(eq=False)
 class StoreFullError(SurroundingsError):
     """No directory that may hold an object of `size` bytes has room for it."""
+
+    next_step_template = (
+        "Drop references to large values, or set FRAY_SPILL_DIR to a directory with more room."
+    )
 
     size: int
     directories: tuple[str, ...]
@@ -380,62 +323,40 @@ class StoreFullError(SurroundingsError):
         """What was to be kept, and where."""
         return f"no room for an object of {self.size} bytes in {' or '.join(self.directories)}"
 
-    @property
-    def next_step(self) -> str:
-        """How to make room."""
-        return "Drop references to large values, or set FRAY_SPILL_DIR to a directory with more room."
-
 
 @dataclass(eq=False)
 class StoreDirectoryError(SurroundingsError):
     """A directory of objects, or a file in it, that can't be trusted or used."""
 
+    message_template = "object store {path}: {problem}"
+    next_step_template = (
+        "See that it is this user's own, and that its disk has room; FRAY_SPILL_DIR names another place."
+    )
+
     path: str
     problem: str
-
-    @property
-    def message(self) -> str:
-        """The path and what is wrong with it."""
-        return f"object store {self.path}: {self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """What to look at."""
-        return (
-            "See that it is this user's own, and that its disk has room; FRAY_SPILL_DIR names another place."
-        )
 
 
 @dataclass(eq=False)
 class MalformedPayloadError(SurroundingsError):
     """Bytes that aren't an encoded value, or are only a part of one."""
 
+    message_template = "not an encoded value: {problem}"
+    next_step_template = (
+        "See that all hosts have the same version of Fray, and that nothing else writes to its files."
+    )
+
     problem: str
-
-    @property
-    def message(self) -> str:
-        """What is wrong with them."""
-        return f"not an encoded value: {self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """What the usual causes are."""
-        return "See that all hosts have the same version of Fray, and that nothing else writes to its files."
 
 
 @dataclass(eq=False)
 class CodeNotFoundError(SurroundingsError, ImportError):
     """A module, or a function or class in it, that the sending process has and this one hasn't."""
 
+    message_template = "{what} needs code that this process hasn't got: {problem}"
+    next_step_template = (
+        "Install the same version in the image of the workers, or define it in the main script."
+    )
+
     what: str
     problem: str
-
-    @property
-    def message(self) -> str:
-        """What was read, and what of it is missing."""
-        return f"{self.what} needs code that this process hasn't got: {self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """Where the code has to be."""
-        return "Install the same version in the image of the workers, or define it in the main script."

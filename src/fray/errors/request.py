@@ -56,113 +56,70 @@ class FieldError:
 class InvalidJobError(RequestError):
     """A FrayJob that the API server would refuse, with every field that is wrong."""
 
+    message_template = "FrayJob {name!r} is invalid:{problems:lines}"
+    next_step_template = "Correct these fields and try again."
+
     name: str
     problems: tuple[FieldError, ...]
-
-    @property
-    def message(self) -> str:
-        """The fields that are wrong, one a line."""
-        lines = "".join(f"\n  {problem}" for problem in self.problems)
-        return f"FrayJob {self.name!r} is invalid:{lines}"
-
-    @property
-    def next_step(self) -> str:
-        """Points at the fields above."""
-        return "Correct these fields and try again."
 
 
 @dataclass(eq=False)
 class InvalidRequestError(RequestError, ValueError):
     """A part of a JobRequest means nothing as it was given; `field` is where, `remedy` what to write."""
 
+    message_template = "{field}: {problem}"
+    next_step_template = "{remedy}"
+
     field: str
     problem: str
     remedy: str
-
-    @property
-    def message(self) -> str:
-        """The field and what is wrong with it."""
-        return f"{self.field}: {self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """What to write instead."""
-        return self.remedy
 
 
 @dataclass(eq=False)
 class ClusterSpecError(RequestError, ValueError):
     """A cluster spec that can't be read: an unknown backend or key, a key given twice, or a bad value."""
 
+    message_template = "Unknown cluster spec: {spec!r}: {problem}"
+    next_step_template = "{remedy}"
+
     spec: str
     problem: str
     remedy: str
-
-    @property
-    def message(self) -> str:
-        """The spec and what is wrong with it."""
-        return f"Unknown cluster spec: {self.spec!r}: {self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """What is legal, and what may have been meant."""
-        return self.remedy
 
 
 @dataclass(eq=False)
 class ClusterUnavailableError(RequestError):
     """A cluster spec names a backend that can be named and doesn't exist in this version of Fray."""
 
+    message_template = "cluster backend {backend!r} is not available: {reason}"
+    next_step_template = "{alternative}"
+
     backend: str
     reason: str
     alternative: str
-
-    @property
-    def message(self) -> str:
-        """The backend and why it isn't there."""
-        return f"cluster backend {self.backend!r} is not available: {self.reason}"
-
-    @property
-    def next_step(self) -> str:
-        """What to use instead."""
-        return self.alternative
 
 
 @dataclass(eq=False)
 class JobFileError(RequestError):
     """A job file that can't be read, or doesn't hold exactly one FrayJob."""
 
+    message_template = "{path}: {problem}"
+    next_step_template = "Correct that; `fray explain -f FILE` checks a file without starting anything."
+
     path: str
     problem: str
-
-    @property
-    def message(self) -> str:
-        """The file and what is wrong with it."""
-        return f"{self.path}: {self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """How to find out what it takes."""
-        return "Correct that; `fray explain -f FILE` checks a file without starting anything."
 
 
 @dataclass(eq=False)
 class UnknownAcceleratorError(RequestError, ValueError):
     """A TPU or GPU name that no GKE machine has, with the nearest legal ones."""
 
+    message_template = "unknown {kind} type {name!r}"
+    next_step_template = "Use one that exists; nearest legal: {nearest:list}."
+
     kind: str
     name: str
     nearest: tuple[str, ...]
-
-    @property
-    def message(self) -> str:
-        """The name."""
-        return f"unknown {self.kind} type {self.name!r}"
-
-    @property
-    def next_step(self) -> str:
-        """The nearest legal names."""
-        return f"Use one that exists; nearest legal: {', '.join(self.nearest)}."
 
 
 @dataclass(eq=False)
@@ -172,39 +129,25 @@ class AcceleratorShapeError(RequestError, ValueError):
     `field` is the name of the offending field (`topology`, `chipsPerHost`, `count`).
     """
 
+    message_template = "{type} has no {field} {value}"
+    next_step_template = "Use one that it has; legal: {legal:list}."
+
     type: str
     field: str
     value: str
     legal: tuple[str, ...]
-
-    @property
-    def message(self) -> str:
-        """The field and its value."""
-        return f"{self.type} has no {self.field} {self.value}"
-
-    @property
-    def next_step(self) -> str:
-        """The legal values."""
-        return f"Use one that it has; legal: {', '.join(self.legal)}."
 
 
 @dataclass(eq=False)
 class UnsupportedFeatureError(RequestError):
     """A legal FrayJob that asks for something this backend can't do."""
 
+    message_template = "{feature} is not supported here: {reason}"
+    next_step_template = "{alternative}"
+
     feature: str
     reason: str
     alternative: str
-
-    @property
-    def message(self) -> str:
-        """What isn't supported, and why."""
-        return f"{self.feature} is not supported here: {self.reason}"
-
-    @property
-    def next_step(self) -> str:
-        """What to use instead."""
-        return self.alternative
 
 
 @dataclass(eq=False)
@@ -214,6 +157,8 @@ class JobNotFoundError(RequestError, KeyError):
     `known` are some of the names that are, `others` is how many more there are, None where
     only that there may be more is known.
     """
+
+    message_template = "no job {name!r} in {where}"
 
     name: str
     where: str
@@ -228,11 +173,6 @@ class JobNotFoundError(RequestError, KeyError):
         """
         known = difflib.get_close_matches(name, names, n=NAMES_TOLD) or names[:NAMES_TOLD]
         return cls(name, where, tuple(known), len(names) - len(known) if all_read else None)
-
-    @property
-    def message(self) -> str:
-        """The name and where it was looked for."""
-        return f"no job {self.name!r} in {self.where}"
 
     @property
     def next_step(self) -> str:
@@ -251,23 +191,20 @@ class JobNotFoundError(RequestError, KeyError):
 class JobDeletedError(JobNotFoundError):
     """A job was deleted before it had finished, while it was waited for."""
 
-    @property
-    def message(self) -> str:
-        """The name and where it was."""
-        return f"job {self.name!r} in {self.where} was deleted before it had finished"
+    message_template = "job {name!r} in {where} was deleted before it had finished"
 
     @property
     def next_step(self) -> str:
-        """How to end a job without losing its story."""
-        return (
-            f"Launch it again. To end a job and keep its status, don't delete it: `fray stop {self.name}`, "
-            "in Python terminate()."
-        )
+        """How to have it again, and how to end a job that shall be kept."""
+        stop = f"`fray stop {self.name}`, in Python terminate()"
+        return f"Launch it again. To end a job and keep its status, don't delete it: {stop}."
 
 
 @dataclass(eq=False)
 class JobExistsError(RequestError):
     """A job was launched under a name that another one has, by a caller who wanted no other name."""
+
+    message_template = "there is a job {name!r} already"
 
     name: str
 
@@ -275,11 +212,6 @@ class JobExistsError(RequestError):
     def job_name(self) -> str:
         """The same as `name`."""
         return self.name
-
-    @property
-    def message(self) -> str:
-        """The name."""
-        return f"there is a job {self.name!r} already"
 
     @property
     def next_step(self) -> str:
@@ -292,50 +224,33 @@ class JobExistsError(RequestError):
 class JobRunningError(RequestError):
     """A job of this name is already running."""
 
+    message_template = "job {name!r} is already running (process {pid})"
+    next_step_template = "Follow it with `fray logs -f {name}`, or end it with `fray stop {name}`."
+
     name: str
     pid: int
-
-    @property
-    def message(self) -> str:
-        """The name and the process that runs it."""
-        return f"job {self.name!r} is already running (process {self.pid})"
-
-    @property
-    def next_step(self) -> str:
-        """How to look at it or end it."""
-        return f"Follow it with `fray logs -f {self.name}`, or end it with `fray stop {self.name}`."
 
 
 @dataclass(eq=False)
 class JobNotRunningError(RequestError):
     """A job was to be stopped that has already ended."""
 
+    message_template = "job {name!r} is not running (it is {phase})"
+    next_step_template = "There is nothing to stop; `fray status {name}` tells how it ended."
+
     name: str
     phase: str
-
-    @property
-    def message(self) -> str:
-        """The name and how it ended."""
-        return f"job {self.name!r} is not running (it is {self.phase})"
-
-    @property
-    def next_step(self) -> str:
-        """Where its end is told."""
-        return f"There is nothing to stop; `fray status {self.name}` tells how it ended."
 
 
 @dataclass(eq=False)
 class LogsNotFoundError(RequestError):
     """Logs were asked for of an attempt or a host that a job doesn't have."""
 
+    message_template = "job {name!r} has no {what}"
+
     name: str
     what: str
     known: tuple[str, ...]
-
-    @property
-    def message(self) -> str:
-        """The job and what it doesn't have."""
-        return f"job {self.name!r} has no {self.what}"
 
     @property
     def next_step(self) -> str:

@@ -37,85 +37,54 @@ class TransportError(FrayError):
 class AddressError(TransportError):
     """An address that can't be understood, or that this process can't listen on."""
 
+    message_template = "address {address!r}: {problem}"
+    next_step_template = "Addresses are `unix:/absolute/path` or `tcp:host:port`."
+
     address: str
     problem: str
-
-    @property
-    def message(self) -> str:
-        """The address and what is wrong with it."""
-        return f"address {self.address!r}: {self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """What an address looks like."""
-        return "Addresses are `unix:/absolute/path` or `tcp:host:port`."
 
 
 @dataclass(eq=False)
 class TransportKeyError(TransportError):
     """The directory of the pool's key doesn't hold a usable key."""
 
+    message_template = "the pool's key in {directory}: {problem}"
+    next_step_template = "In a cluster it is the Secret fray-auth, mounted: see that the operator made it."
+
     directory: str
     problem: str
-
-    @property
-    def message(self) -> str:
-        """The directory and what is wrong with it; never the key."""
-        return f"the pool's key in {self.directory}: {self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """Where keys come from."""
-        return "In a cluster it is the Secret fray-auth, mounted: see that the operator made it."
 
 
 @dataclass(eq=False)
 class PeerUnreachableError(TransportError):
     """Nobody answered at an address."""
 
+    message_template = "no connection to {address}: {problem}"
+    next_step_template = "See that the process that listens there is running and ready."
+
     address: str
     problem: str
-
-    @property
-    def message(self) -> str:
-        """The address and the system's reason."""
-        return f"no connection to {self.address}: {self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """What to look at."""
-        return "See that the process that listens there is running and ready."
 
 
 @dataclass(eq=False)
 class ConnectionLostError(TransportError):
     """A connection that worked has ended; frames on their way may not have arrived."""
 
+    message_template = "the connection to {peer} ended: {problem}"
+    next_step_template = "Look whether that process and its host still run, and at what they printed last."
+
     peer: str
     problem: str
-
-    @property
-    def message(self) -> str:
-        """The peer and how it ended."""
-        return f"the connection to {self.peer} ended: {self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """Where the cause shows."""
-        return "Look whether that process and its host still run, and at what they printed last."
 
 
 @dataclass(eq=False)
 class HandshakeError(TransportError):
     """A peer that didn't prove within the deadline that it holds the pool's key."""
 
+    message_template = "peer refused ({reason}): {problem}"
+
     reason: RefusalReason
     problem: str
-
-    @property
-    def message(self) -> str:
-        """The reason and what was seen."""
-        return f"peer refused ({self.reason}): {self.problem}"
 
     @property
     def next_step(self) -> str:
@@ -131,51 +100,40 @@ class HandshakeError(TransportError):
 class FrameError(TransportError):
     """Bytes that can't be frames, or a frame that can't be sent: the connection can't go on."""
 
+    next_step_template = (
+        "See that both sides have the same version of Fray, and that no proxy is between them."
+    )
+
     @property
     def reason(self) -> RefusalReason:
         """Under which reason the refusal of the peer is counted."""
         return "malformed"
-
-    @property
-    def next_step(self) -> str:
-        """What the usual causes are."""
-        return "See that both sides have the same version of Fray, and that no proxy is between them."
 
 
 @dataclass(eq=False)
 class MalformedFrameError(FrameError):
     """Bytes that aren't a frame of this version."""
 
-    problem: str
+    message_template = "not a frame: {problem}"
 
-    @property
-    def message(self) -> str:
-        """What was found."""
-        return f"not a frame: {self.problem}"
+    problem: str
 
 
 @dataclass(eq=False)
 class FrameTooLargeError(FrameError):
     """A frame, or a part of one, above a limit: `part` names what, in bytes (buffers: a count)."""
 
+    message_template = "a frame's {part} of {size} is above the limit of {limit}"
+    next_step_template = "Put large values and pass their references, or write them to storage."
+
     part: str
     size: int
     limit: int
 
     @property
-    def message(self) -> str:
-        """The part, its size and the limit."""
-        return f"a frame's {self.part} of {self.size} is above the limit of {self.limit}"
-
-    @property
     def reason(self) -> RefusalReason:
         """Under which reason the refusal of the peer is counted."""
         return "oversized"
-
-    @property
-    def next_step(self) -> str:
-        """How to send less at once."""
-        return "Put large values and pass their references, or write them to storage."
 
 
 @dataclass(eq=False)
@@ -201,12 +159,9 @@ class SequenceError(FrameError):
 class TruncatedFrameError(FrameError):
     """A stream that ended within a frame."""
 
-    received: int
+    message_template = "the stream ended within a frame, {received} bytes into it"
 
-    @property
-    def message(self) -> str:
-        """How much of the frame had come."""
-        return f"the stream ended within a frame, {self.received} bytes into it"
+    received: int
 
     @property
     def reason(self) -> RefusalReason:

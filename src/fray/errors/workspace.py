@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fray.errors.request import RequestError
-from fray.errors.sizes import format_parts, format_size
 
 __all__ = [
     "PackagesError",
@@ -33,104 +32,72 @@ class WorkspaceTooLargeError(WorkspaceError):
     files with their bytes; `way` is what the limit is of.
     """
 
+    message_template = (
+        "workspace {directory} takes {size:MB}, more than {limit:MB} for {way}; the largest files: {parts:MB}"
+    )
+    next_step_template = (
+        "Name what isn't code in .gitignore, give a smaller directory as workspace=..., or an image that "
+        "has the code as docker_image=...; a cluster spec with staging=gs://BUCKET/PATH takes more."
+    )
+
     directory: str
     size: int
     limit: int
     parts: tuple[tuple[str, int], ...]
     way: str
 
-    @property
-    def message(self) -> str:
-        """The directory, its size, the limit and what takes the room."""
-        return (
-            f"workspace {self.directory} takes {format_size(self.size)}, more than {format_size(self.limit)} "
-            f"for {self.way}; the largest files: {format_parts(self.parts)}"
-        )
-
-    @property
-    def next_step(self) -> str:
-        """How to make it smaller, or do without it."""
-        return (
-            "Name what isn't code in .gitignore, give a smaller directory as workspace=..., or an image that "
-            "has the code as docker_image=...; a cluster spec with staging=gs://BUCKET/PATH takes more."
-        )
-
 
 @dataclass(eq=False)
 class WorkspaceLinkError(WorkspaceError):
     """A symbolic link leads out of the workspace, where pods have nothing."""
 
+    message_template = "workspace {directory}: {link} is a link to {target}, outside of it"
+    next_step_template = "Copy what it leads to, take it away, or name it in .gitignore."
+
     directory: str
     link: str
     target: str
-
-    @property
-    def message(self) -> str:
-        """The link and where it leads."""
-        return f"workspace {self.directory}: {self.link} is a link to {self.target}, outside of it"
-
-    @property
-    def next_step(self) -> str:
-        """What to do with the link."""
-        return "Copy what it leads to, take it away, or name it in .gitignore."
 
 
 @dataclass(eq=False)
 class WorkspaceUnreadableError(WorkspaceError):
     """A workspace can't be read: by the launcher a file of it, or in a pod its archive."""
 
+    message_template = "workspace {place}: {problem}"
+    next_step_template = (
+        "It must be readable for whoever launches the job, and in the pod a tar that nobody changed."
+    )
+
     place: str
     problem: str
-
-    @property
-    def message(self) -> str:
-        """What can't be read, and why."""
-        return f"workspace {self.place}: {self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """What to look at."""
-        return "It must be readable for whoever launches the job, and in the pod a tar that nobody changed."
 
 
 @dataclass(eq=False)
 class WorkspaceMissingError(WorkspaceError):
     """In a pod: the workspace's archive isn't where it should be."""
 
+    message_template = "workspace at {place}: {problem}"
+    next_step_template = "Launch the job again: its workspace was deleted, or never written to its end."
+
     place: str
     problem: str
-
-    @property
-    def message(self) -> str:
-        """The place and what is missing there."""
-        return f"workspace at {self.place}: {self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """What to do about it."""
-        return "Launch the job again: its workspace was deleted, or never written to its end."
 
 
 @dataclass(eq=False)
 class WorkspaceChangedError(WorkspaceError):
     """In a pod: the workspace's archive isn't the one that was launched, so nothing of it was unpacked."""
 
+    message_template = (
+        "the workspace was changed or cut, and nothing of it was unpacked: {size} bytes with the sha256 "
+        "{found}, not {expected}"
+    )
+    next_step_template = (
+        "Launch the job again; if this repeats, find out who else writes to its Secret or staging URL."
+    )
+
     expected: str
     found: str
     size: int
-
-    @property
-    def message(self) -> str:
-        """Both digests, and the bytes that were found."""
-        return (
-            "the workspace was changed or cut, and nothing of it was unpacked: "
-            f"{self.size} bytes with the sha256 {self.found}, not {self.expected}"
-        )
-
-    @property
-    def next_step(self) -> str:
-        """What to do about it."""
-        return "Launch the job again; if this repeats, find out who else writes to its Secret or staging URL."
 
 
 @dataclass(eq=False)
@@ -142,37 +109,22 @@ class PackagesError(RequestError):
 class PackagesNotInstalledError(PackagesError):
     """Uv couldn't find or install packages; `problem` is what it said at its end."""
 
+    message_template = "{packages:list} can't be installed:\n{problem}"
+    next_step_template = (
+        "Correct the names, or let the pods reach the index: UV_INDEX_URL in env_vars names another one. "
+        "What many jobs need belongs in an image."
+    )
+
     packages: tuple[str, ...]
     problem: str
-
-    @property
-    def message(self) -> str:
-        """What was to be installed, and uv's own words."""
-        # Of each line a status shows the beginning, so what was asked for must not push the reason out.
-        return f"{', '.join(self.packages)} can't be installed:\n{self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """Where packages come from, and what to do about them."""
-        return (
-            "Correct the names, or let the pods reach the index: UV_INDEX_URL in env_vars names another one. "
-            "What many jobs need belongs in an image."
-        )
 
 
 @dataclass(eq=False)
 class PythonNotWritableError(PackagesError):
     """The image's Python can't be written to, so nothing can be installed into it."""
 
+    message_template = "packages can't be installed: user {user} can't write to {directory} of this image"
+    next_step_template = "Install them in the image, or let the image's user own its Python environment."
+
     directory: str
     user: int
-
-    @property
-    def message(self) -> str:
-        """The directory, and the user that may not write there."""
-        return f"packages can't be installed: user {self.user} can't write to {self.directory} of this image"
-
-    @property
-    def next_step(self) -> str:
-        """The two ways out."""
-        return "Install them in the image, or let the image's user own its Python environment."

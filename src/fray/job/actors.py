@@ -1,30 +1,34 @@
-"""Handles of actors: what users call methods on. Where the actor lives is its context's business."""
+"""Handles of actors: what users call methods on. Where the actor runs is its engine's business."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar, final
 
-from fray.job.refs import ObjectRef
+from fray.job.engine import Actor, Engine
+from fray.job.refs import ObjectRef, make_ref
 
 __all__ = ["ActorHandle", "ActorMethod"]
 
 
+A_co = TypeVar("A_co", covariant=True)
+
+
+@final
 class ActorMethod:
     """One method of an actor: calling it, or its `remote`, gives the ref of what the method returns."""
 
     __slots__ = ("_handle", "_name")
 
-    def __init__(self, handle: ActorHandle, name: str) -> None:
+    def __init__(self, handle: ActorHandle[Any], name: str) -> None:
         self._handle = handle
         self._name = name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> ObjectRef:
+    def __call__(self, *args: Any, **kwargs: Any) -> ObjectRef[Any]:
         """Call the method, as `remote` does."""
         return self._handle._submit(self._name, args, kwargs)
 
-    def remote(self, *args: Any, **kwargs: Any) -> ObjectRef:
+    def remote(self, *args: Any, **kwargs: Any) -> ObjectRef[Any]:
         """Call the method; return the ref of its result at once."""
         return self._handle._submit(self._name, args, kwargs)
 
@@ -32,36 +36,45 @@ class ActorMethod:
         return f"{self._handle!r}.{self._name}"
 
 
-class ActorHandle(ABC):
+@final
+class ActorHandle(Generic[A_co]):
     """Stands for an actor; small, hashable, picklable, to be passed to tasks and other actors.
 
     Its attributes are the actor's public methods. Its own names begin with "_", so that they hide none.
     """
 
-    __slots__ = ("__weakref__", "_actor_id", "_class_name")
+    __slots__ = ("__weakref__", "_actor", "_engine")
 
-    def __init__(self, actor_id: str, class_name: str) -> None:
-        self._actor_id = actor_id
-        self._class_name = class_name
+    def __init__(self, engine: Engine, actor: Actor) -> None:
+        self._engine = engine
+        self._actor = actor
 
-    @abstractmethod
-    def _submit(self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ObjectRef:
+    def _submit(self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ObjectRef[Any]:
         """Call a method of the actor; return the ref of its result at once."""
-
-    def _method(self, name: str) -> ActorMethod:
-        """Return a method of the actor; a context that knows the class refuses a name that is none."""
-        return ActorMethod(self, name)
+        actor = self._actor
+        streaming = actor.streams(method)
+        entry = self._engine.call_actor(actor, method, args, kwargs, streaming=streaming)
+        return make_ref(self._engine, entry, f"{actor.label}.{method}", actor.label, streaming=streaming)
 
     def __getattr__(self, name: str) -> ActorMethod:
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return self._method(name)
+        problem = self._actor.problem_of(name)
+        if problem:
+            raise AttributeError(problem, name=name, obj=self)
+        return ActorMethod(self, name)
 
     def __eq__(self, other: object) -> bool:
-        return self._actor_id == other._actor_id if isinstance(other, ActorHandle) else NotImplemented
+        return self._actor.id == other._actor.id if isinstance(other, ActorHandle) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._actor_id)
+        return hash(self._actor.id)
 
     def __repr__(self) -> str:
-        return f"ActorHandle({self._class_name}, {self._actor_id})"
+        return f"ActorHandle({self._actor.class_name}, {self._actor.id})"
+
+    def __del__(self) -> None:
+        self._engine.release(self._actor.entry)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._engine.reduce_handle(self)

@@ -14,7 +14,14 @@ from typing import Any
 
 from fray.job.options import ActorOptions, Lifetime
 
-__all__ = ["Call", "actor_options", "is_generator_function", "read_call", "takes_keyword"]
+__all__ = [
+    "Call",
+    "actor_options",
+    "has_async_methods",
+    "is_generator_function",
+    "read_call",
+    "takes_keyword",
+]
 
 NON_PREEMPTIBLE = {"head_node": 0.0001}
 """What an actor asks for that must stay where nothing is preempted (the older APIs' own spelling)."""
@@ -83,6 +90,15 @@ def actor_options(
         get_if_exists=get_if_exists or options.get_if_exists,
         lifetime=Lifetime(lifetime) if lifetime is not None else options.lifetime,
         resources=resources or options.resources,
+    )
+
+
+def has_async_methods(kind: Callable[..., Any]) -> bool:
+    """Return whether a class has methods that are coroutine functions or async generators."""
+    return isinstance(kind, type) and any(
+        inspect.iscoroutinefunction(part) or inspect.isasyncgenfunction(part)
+        for base in kind.__mro__
+        for part in vars(base).values()
     )
 
 

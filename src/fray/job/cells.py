@@ -12,20 +12,19 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Final
+from typing import Any
 
+from fray.job.engine import LATE
 from fray.job.workers import blocking
 
-__all__ = ["LATE", "Cell", "Waitable", "await_ready", "await_some", "deadline_after", "when_ready"]
-
-LATE: Final = object()
-"""What `take` gives when the deadline passed; no exception, since the task's own may be a TimeoutError."""
+__all__ = ["Cell", "Waitable", "await_ready", "await_some", "when_ready"]
 
 
 class Waitable(ABC):
     """Becomes ready at some moment: `ready` says whether taking the value would not block."""
 
-    def __init__(self) -> None:
+    def __init__(self, id: str = "") -> None:  # noqa: A002
+        self.id = id
         self.ready = False
         # Reentrant: the garbage collector may abandon a stream inside any of the sections it guards.
         self._lock = threading.RLock()
@@ -65,16 +64,16 @@ class Waitable(ABC):
 class Cell(Waitable):
     """A value or an exception, once it is settled."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, id: str = "") -> None:  # noqa: A002
+        super().__init__(id)
         self._value: Any = None
         self._error: BaseException | None = None
         self._trace: TracebackType | None = None
 
     @classmethod
-    def of(cls, value: Any) -> Cell:
+    def of(cls, value: Any, id: str = "") -> Cell:  # noqa: A002
         """Return a cell that holds `value` from the start."""
-        cell = cls()
+        cell = cls(id)
         cell.succeed(value)
         return cell
 
@@ -109,11 +108,6 @@ class Cell(Waitable):
             # Each raise adds its frames to the exception, which is shared: start from where it came from.
             raise self._error.with_traceback(self._trace)
         return self._value
-
-
-def deadline_after(timeout: float | None) -> float | None:
-    """Return the monotonic time at which `timeout` seconds from now have passed; None for never."""
-    return None if timeout is None else time.monotonic() + timeout
 
 
 def await_ready(waitable: Waitable, deadline: float | None) -> bool:

@@ -1,85 +1,94 @@
-"""What every context can do: the interface that code inside a job is written against.
+"""What code inside a job calls: one class, whichever engine runs the tasks.
 
-Contexts differ in where tasks run, not in what these methods mean; the few differences stand in
+Engines differ in where tasks run, not in what these methods mean; the few differences stand in
 docs/contexts.md and are tested. Nothing here runs anything.
 """
 
 from __future__ import annotations
 
+import html
 import os
-from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, Self, TypeVar, final, overload
 
-from fray.errors import InvalidOptionError
+from fray.errors import GetTimeoutError, ObjectLostError
 from fray.job.actors import ActorHandle
-from fray.job.calls import Call, actor_options, read_call, takes_keyword
+from fray.job.calls import Call, actor_options, is_generator_function, read_call, takes_keyword
+from fray.job.checks import check_count
+from fray.job.engine import ContextStats, Engine, Entry, deadline_after, time_left
+from fray.job.mapping import ChunkSize, MapCall, Results, check_chunksize, map_items
 from fray.job.options import ActorOptions, Lifetime, TaskOptions
 from fray.job.progress import FutureState, MapWatch, total_of
-from fray.job.progress_board import watching_map
-from fray.job.refs import ObjectRef
+from fray.job.progress_board import watching, watching_map
+from fray.job.ready import ReadyRefs
+from fray.job.refs import GeneratorFuture, ObjectRef, check_owned, make_ref, read_ref
+from fray.job.waiting import find_ready, take_out
+from fray.offered_names import find_offered
 
-if TYPE_CHECKING:
-    from fray.job.timeline import TaskRun
+__all__ = ["ContextStats", "JobContext", "context_of", "find_context"]
 
-__all__ = ["ContextStats", "JobContext"]
-
+P = ParamSpec("P")
 T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
 
 _DEFAULT = TaskOptions()
 """Shared, since making and checking options costs as much as encoding a small call."""
 
 
-@dataclass(frozen=True)
-class ContextStats:
-    """What a context has at this moment, and what became of its tasks and actor calls so far.
+@final
+class JobContext:
+    """Runs tasks and actors, and holds the values they make, in the engine that it was made with.
 
-    `waiting` tasks have not started; `succeeded`, `failed` and `cancelled` have ended. `actors` live.
+    `create_job_ctx` makes one. Pickled, a context comes back as the same object in its own process, and as
+    that process's current context elsewhere. As a context manager it is shut down at the end.
     """
 
-    workers: int
-    waiting: int
-    running: int
-    succeeded: int
-    failed: int
-    cancelled: int
-    actors: int
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._survey = _Survey(engine)
+        _contexts[engine.token] = self
 
-    def __str__(self) -> str:
-        """One line for each figure, with its name."""
-        width = max(len(item.name) for item in fields(self))
-        rows = ((item.name.replace("_", " "), getattr(self, item.name)) for item in fields(self))
-        return "\n".join(f"{name:<{width}}  {value:>15,}" for name, value in rows)
+    def put(self, obj: T) -> ObjectRef[T]:
+        """Keep a value; return its ref. Other processes get a copy: later changes aren't seen there."""
+        return ObjectRef(self._engine, self._engine.put(obj))
 
-
-class JobContext(ABC):
-    """Runs tasks and actors, and holds the values they make.
-
-    Pickled, a context comes back as the same object in its own process, and as that process's current
-    context elsewhere. As a context manager it is shut down at the end.
-    """
-
-    @abstractmethod
-    def put(self, obj: Any) -> ObjectRef:
-        """Keep a value; return its ref."""
-
-    @abstractmethod
+    @overload
+    def get(self, ref: ObjectRef[T], *, timeout: float | None = None) -> T: ...
+    @overload
+    def get(self, ref: list[ObjectRef[T]], *, timeout: float | None = None) -> list[T]: ...
+    @overload
+    def get(self, ref: T, *, timeout: float | None = None) -> T: ...
     def get(self, ref: Any, *, timeout: float | None = None) -> Any:
         """Return the value of a ref, or of each ref in a list that holds at least one, in their order.
 
         Anything else comes back as the same object. Blocks up to `timeout` seconds (None: forever). An
-        exception of the task is raised with its own type, again at each call.
+        exception of the task is raised with its own type, again at each call. Arrays in a value are
+        read-only where they are shared with other processes.
 
         Raises:
             GetTimeoutError: the value isn't there in time. Its task goes on.
             TaskError: the task gave no value: it was cancelled, lost, or took too long.
         """
+        engine = self._engine
+        if isinstance(ref, ObjectRef):
+            return read_ref(check_owned(ref, engine), timeout, deadline_after(timeout))
+        if not isinstance(ref, list) or not any(isinstance(part, ObjectRef) for part in ref):
+            return ref
+        with watching("get", self._survey, ref):
+            deadline = deadline_after(timeout)
+            own = [check_owned(part, engine) for part in ref if isinstance(part, ObjectRef)]
+            pending = [one._entry for one in own if type(one) is ObjectRef and not one._entry.ready]
+            if pending:
+                engine.prefetch(pending, deadline)
+            return [
+                read_ref(part, timeout, deadline) if isinstance(part, ObjectRef) else part for part in ref
+            ]
 
-    @abstractmethod
     def wait(
         self, futures: Sequence[T], num_returns: int = 1, timeout: float | None = None
     ) -> tuple[list[T], list[T]]:
@@ -92,44 +101,136 @@ class JobContext(ABC):
         Raises:
             InvalidOptionError: `num_returns` is below 1.
         """
+        check_count("num_returns", num_returns, 1)
+        futures = list(futures)
+        count = min(num_returns, len(futures))
+        ready, pending = self._look(futures, count)
+        if len(ready) < count:
+            with watching("wait", self._survey, futures, count):
+                deadline, in_time = deadline_after(timeout), True
+                while len(ready) < count and in_time:
+                    in_time = self._engine.wait(pending, count - len(ready), deadline)
+                    # Anew: another reader may have taken the item that made a stream ready.
+                    ready, pending = self._look(futures, count)
+        return take_out(futures, ready)
 
-    @abstractmethod
-    def submit(self, call: Call, options: TaskOptions) -> ObjectRef:
-        """Start a task; `run` and `create_task` end here."""
+    def _look(self, futures: Sequence[object], count: int) -> tuple[list[int], list[Entry]]:
+        engine = self._engine
+        return find_ready(
+            (
+                future._entry
+                if type(future) is ObjectRef and future._engine is engine
+                else self._entry_of(future)
+                for future in futures
+            ),
+            count,
+        )
 
-    @abstractmethod
-    def start_actor(self, call: Call, options: ActorOptions) -> ActorHandle:
-        """Start an actor, or find it by its name; `create_actor` ends here."""
+    def _entry_of(self, future: object) -> Entry:
+        return check_owned(future, self._engine)._entry if isinstance(future, ObjectRef) else _READY
 
-    @abstractmethod
-    def cancel(self, ref: ObjectRef, *, force: bool = False) -> None:
+    def cancel(self, ref: ObjectRef[Any], *, force: bool = False) -> None:
         """Let a task that hasn't ended yield `TaskCancelledError`; one that hasn't started never runs.
 
         A task that runs is left alone with `force=False` where it can't be interrupted; its result is
-        `TaskCancelledError` all the same. Does nothing to a value that is there.
+        `TaskCancelledError` all the same. With `force`, worker processes are ended with a task that doesn't
+        end. Does nothing to a value that is there.
         """
+        self._engine.cancel(check_owned(ref, self._engine)._entry, force=force)
 
-    @abstractmethod
+    def kill(self, actor: ActorHandle[Any]) -> None:
+        """End an actor for good; its calls that have not ended raise `ActorDiedError`, and its name is free.
+
+        It isn't constructed anew, whatever its options say. Does nothing to one that has ended.
+
+        Raises:
+            ObjectLostError: the actor belongs to another context.
+        """
+        if actor._engine is not self._engine and actor._engine.home != self._engine.home:
+            raise ObjectLostError(repr(actor), "it belongs to another context")
+        actor._engine.kill(actor._actor)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the context was shut down, or has ended otherwise."""
+        return self._engine.closed
+
+    @property
+    def metrics_address(self) -> str:
+        """The path of the unix socket that shows a pool's counts, as Prometheus text over HTTP.
+
+        Raises:
+            InvalidOptionError: the context isn't that of the process that started a pool.
+        """
+        return self._engine.metrics_address
+
     def stats(self) -> ContextStats:
-        """Return what the context has and did."""
+        """Return what the context has and did. A pool knows more (`PoolContextStats`).
 
-    @abstractmethod
-    def runs(self) -> list[TaskRun]:
-        """Return the last runs of tasks and actors' calls, as many as are remembered, for a timeline."""
+        Raises:
+            InvalidOptionError: called in a worker of a pool, whose counts are the driver's.
+            PoolClosedError: the pool has ended.
+        """
+        return self._engine.stats()
 
-    @abstractmethod
-    def state_of(self, future: Any, *, whole: bool) -> FutureState:
-        """Return how far a future is; `whole`: a generator counts once it has ended. Never blocks."""
-
-    @abstractmethod
-    def count_running(self) -> int:
-        """Return how many tasks and actors' calls run now."""
-
-    @abstractmethod
     def shutdown(self) -> None:
-        """End the context: tasks that have not ended are cancelled, actors die. May be called twice."""
+        """End the context: tasks that have not ended are cancelled, actors die. May be called twice.
 
+        In a worker of a pool it does nothing: the pool is the driver's.
+        """
+        self._engine.shutdown()
+
+    def _submit(self, call: Call, options: TaskOptions) -> ObjectRef[Any]:
+        streaming = is_generator_function(call.function)
+        entry = self._engine.submit(call, options, streaming=streaming)
+        return make_ref(self._engine, entry, options.name or call.name, "", streaming=streaming)
+
+    # Type checkers take the first signature that fits. Python can't say "fn's parameters, or refs of them",
+    # nor "and options besides": with either, arguments aren't checked.
+    @overload
     def run(
+        self, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> ObjectRef[T]: ...
+    @overload
+    def run(
+        self, fn: Callable[P, Iterator[T] | AsyncIterator[T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> GeneratorFuture[T]: ...
+    @overload
+    def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> ObjectRef[T]: ...
+    @overload
+    def run(  # type: ignore[overload-cannot-match]
+        self, fn: Callable[..., T], first: ObjectRef[Any], /, *args: Any, **kwargs: Any
+    ) -> ObjectRef[T]: ...
+    @overload
+    def run(  # type: ignore[overload-cannot-match]
+        self, fn: Callable[..., T], first: Any, second: ObjectRef[Any], /, *args: Any, **kwargs: Any
+    ) -> ObjectRef[T]: ...
+    @overload
+    def run(  # type: ignore[overload-cannot-match]
+        self,
+        fn: Callable[..., T],
+        first: Any,
+        second: Any,
+        third: ObjectRef[Any],
+        /,
+        *args: Any,
+        **kwargs: Any,
+    ) -> ObjectRef[T]: ...
+    @overload
+    def run(self, fn: Callable[..., T], /, **kwargs: ObjectRef[Any]) -> ObjectRef[T]: ...  # type: ignore[overload-cannot-match]
+    @overload
+    def run(  # type: ignore[overload-cannot-match]
+        self,
+        fn: Callable[..., T],
+        /,
+        *args: Any,
+        options: TaskOptions | None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> ObjectRef[T]: ...
+    @overload
+    def run(self, fn: Callable[..., T], /, *args: Any, name: str | None, **kwargs: Any) -> ObjectRef[T]: ...  # type: ignore[overload-cannot-match]
+    def run(  # type: ignore[misc]
         self,
         fn: Callable[..., Any],
         /,
@@ -137,7 +238,7 @@ class JobContext(ABC):
         name: str | None = None,
         options: TaskOptions | None = None,
         **kwargs: Any,
-    ) -> ObjectRef:
+    ) -> ObjectRef[Any]:
         """Start `fn(*args, **kwargs)` as a task; return the ref of its result, at once.
 
         Refs among the arguments arrive as their values, after which the task starts; if one of them
@@ -146,17 +247,17 @@ class JobContext(ABC):
         `name` is for people; it wins over the name in `options`.
         """
         chosen = options or _DEFAULT
-        return self.submit(Call(fn, args, kwargs), replace(chosen, name=name) if name else chosen)
+        return self._submit(Call(fn, args, kwargs), replace(chosen, name=name) if name else chosen)
 
     def create_task(
-        self, fn: Callable[..., Any], /, *args: Any, options: TaskOptions | None = None, **kwargs: Any
-    ) -> ObjectRef:
+        self, fn: Callable[..., T], /, *args: Any, options: TaskOptions | None = None, **kwargs: Any
+    ) -> ObjectRef[T]:
         """Start a task, as `run` does; `args=` (a tuple) and `kwargs=` (a dict) are an older spelling."""
-        return self.submit(read_call(fn, args, kwargs), options or _DEFAULT)
+        return self._submit(read_call(fn, args, kwargs), options or _DEFAULT)
 
     def create_actor(  # noqa: PLR0913 - the union of two APIs, all but the class by keyword
         self,
-        cls: type,
+        cls: Callable[..., A],
         /,
         *args: Any,
         name: str | None = None,
@@ -166,7 +267,7 @@ class JobContext(ABC):
         num_cpus: float | None = None,
         options: Any = None,
         **kwargs: Any,
-    ) -> ActorHandle:
+    ) -> ActorHandle[A]:
         """Make an instance of `cls` that lives in the context; return the handle to call its methods.
 
         Calls of one actor run in the order of their submission, `ActorOptions.max_concurrency` at once. An
@@ -189,8 +290,47 @@ class JobContext(ABC):
             preemptible=preemptible,
             num_cpus=num_cpus,
         )
-        return self.start_actor(read_call(cls, args, kwargs), chosen)
+        return ActorHandle(self._engine, self._engine.create_actor(read_call(cls, args, kwargs), chosen))
 
+    @overload
+    def map(
+        self,
+        fn: Callable[[A], T],
+        one: Iterable[A],
+        /,
+        *,
+        options: TaskOptions | None = None,
+        ahead: int = 256,
+        ordered: bool = True,
+        chunksize: ChunkSize = 1,
+    ) -> Iterator[T]: ...
+    @overload
+    def map(
+        self,
+        fn: Callable[[A, B], T],
+        one: Iterable[A],
+        two: Iterable[B],
+        /,
+        *,
+        options: TaskOptions | None = None,
+        ahead: int = 256,
+        ordered: bool = True,
+        chunksize: ChunkSize = 1,
+    ) -> Iterator[T]: ...
+    @overload
+    def map(
+        self,
+        fn: Callable[..., T],
+        one: Iterable[Any],
+        two: Iterable[Any],
+        three: Iterable[Any],
+        /,
+        *iterables: Iterable[Any],
+        options: TaskOptions | None = None,
+        ahead: int = 256,
+        ordered: bool = True,
+        chunksize: ChunkSize = 1,
+    ) -> Iterator[T]: ...
     def map(
         self,
         fn: Callable[..., Any],
@@ -198,17 +338,23 @@ class JobContext(ABC):
         *iterables: Iterable[Any],
         options: TaskOptions | None = None,
         ahead: int = 256,
+        ordered: bool = True,
+        chunksize: ChunkSize = 1,
     ) -> Iterator[Any]:
-        """Yield `fn` of each item (of several iterables side by side), in their order.
+        """Yield `fn` of each item (of several iterables side by side), in their order, or as they are ready.
 
         At most `ahead` tasks are submitted whose result wasn't taken, so that an endless input is fine.
+        `chunksize` items go into one task; "auto" packs as many as take some 20 ms, for functions that take
+        microseconds. Items of one task fail together, `options` count for all of them, and refs among them
+        stay refs.
 
         Raises:
-            InvalidOptionError: `ahead` is below 1.
+            InvalidOptionError: `ahead` or `chunksize` is below 1.
         """
-        if ahead < 1:
-            raise InvalidOptionError("ahead", repr(ahead), "1 or more")
-        return self._map(fn, iterables, options, ahead)
+        single = len(iterables) == 1
+        items = iter(iterables[0]) if single else zip(*iterables, strict=False)
+        how = _Map(options, ahead, ordered, chunksize)
+        return self._map(fn, items, total_of(iterables), how, starred=not single)
 
     def save_timeline(self, path: str | os.PathLike[str]) -> None:
         """Write what ran when and where as a Chrome trace, which ui.perfetto.dev and chrome://tracing show.
@@ -220,26 +366,95 @@ class JobContext(ABC):
         """
         from fray.job.timeline import to_json  # noqa: PLC0415 - most programs never ask for it
 
-        Path(path).write_text(to_json(self.runs()), encoding="utf-8")
+        Path(path).write_text(to_json(self._engine.runs()), encoding="utf-8")
+
+    def starmap(
+        self,
+        fn: Callable[..., T],
+        iterable: Iterable[Iterable[Any]],
+        /,
+        *,
+        options: TaskOptions | None = None,
+        ahead: int = 256,
+        ordered: bool = True,
+        chunksize: ChunkSize = 1,
+    ) -> Iterator[T]:
+        """Yield `fn(*arguments)` for each tuple of arguments; otherwise as `map`."""
+        total = total_of([iterable])
+        return self._map(fn, iter(iterable), total, _Map(options, ahead, ordered, chunksize), starred=True)
 
     def _map(
-        self,
-        fn: Callable[..., Any],
-        iterables: tuple[Iterable[Any], ...],
-        options: TaskOptions | None,
-        ahead: int,
+        self, fn: Callable[..., Any], items: Iterator[Any], total: int | None, how: _Map, *, starred: bool
     ) -> Iterator[Any]:
-        submitted: deque[ObjectRef] = deque()
-        watch = MapWatch(self, total_of(iterables))
+        check_count("ahead", how.ahead, 1)
+        options = how.options or _DEFAULT
+        call = MapCall(
+            function=fn,
+            items=items,
+            starred=starred,
+            options=options if options.name else replace(options, name=Call(fn, (), {}).name),
+            ahead=how.ahead,
+            chunksize=check_chunksize(how.chunksize),
+            submit=self._submit_item,
+            read=self._read_item,
+        )
+        return self._watch_map(call, None if how.ordered else ReadyRefs(self._engine), total)
+
+    def _watch_map(self, call: MapCall, results: Results | None, total: int | None) -> Iterator[Any]:
+        watch = MapWatch(self._survey, total)
         with watching_map(watch):
-            for args in zip(*iterables, strict=False):
-                if len(submitted) == ahead:
-                    yield watch.hand_out(self.get(submitted.popleft()))
-                    watch.resume()
-                submitted.append(self.run(fn, *args, options=options))
-            while submitted:
-                yield watch.hand_out(self.get(submitted.popleft()))
-                watch.resume()
+            yield from map_items(call, results, watch)
+
+    def _submit_item(
+        self, fn: Callable[..., Any], args: Sequence[Any], options: TaskOptions
+    ) -> ObjectRef[Any]:
+        return self._submit(Call(fn, tuple(args), {}), options)
+
+    def _read_item(self, ref: ObjectRef[Any]) -> Any:
+        return read_ref(ref, None, None)
+
+    def as_completed(
+        self, refs: Iterable[ObjectRef[T]], *, timeout: float | None = None
+    ) -> Iterator[ObjectRef[T]]:
+        """Yield each ref when it is ready, failed ones too: `ref.result()` then doesn't block.
+
+        Raises:
+            GetTimeoutError: one isn't ready within `timeout` seconds from the first call of `next`.
+        """
+        own = [check_owned(ref, self._engine) for ref in refs]
+        return self._yield_ready(own, timeout)
+
+    def _yield_ready(self, refs: list[ObjectRef[T]], timeout: float | None) -> Iterator[ObjectRef[T]]:
+        deadline = deadline_after(timeout)
+        ready = ReadyRefs(self._engine)
+        for ref in refs:
+            ready.add(ref)
+        refs.clear()  # so that what was yielded can go
+        while len(ready):
+            yield ready.next(time_left(deadline))
+
+    @overload
+    def gather(
+        self, *refs: ObjectRef[T], timeout: float | None = None, return_exceptions: Literal[False] = False
+    ) -> list[T]: ...
+    @overload
+    def gather(
+        self, *refs: ObjectRef[T], timeout: float | None = None, return_exceptions: bool
+    ) -> list[T | BaseException]: ...
+    def gather(
+        self, *refs: ObjectRef[Any], timeout: float | None = None, return_exceptions: bool = False
+    ) -> list[Any]:
+        """Return the values of all refs, in their order; with `return_exceptions`, those that failed as such.
+
+        Raises:
+            GetTimeoutError: not all are there within `timeout` seconds, also with `return_exceptions`.
+        """
+        if not return_exceptions:
+            return self.get(list(refs), timeout=timeout)
+        ready, rest = self.wait(refs, max(len(refs), 1), timeout)
+        if rest:
+            raise GetTimeoutError(repr(rest[0]), timeout or 0.0)
+        return [_outcome_of(check_owned(ref, self._engine)) for ref in ready]
 
     def __enter__(self) -> Self:
         return self
@@ -248,3 +463,70 @@ class JobContext(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.shutdown()
+
+    def __repr__(self) -> str:
+        return f"<JobContext {self._engine!r}>"
+
+    def _repr_html_(self) -> str:
+        """Return one line for notebooks: what the context is, and whether it goes on."""
+        state = "closed" if self.closed else "open"
+        return f"<code>JobContext</code> {html.escape(repr(self._engine))}, {state}"
+
+
+class _Map(NamedTuple):
+    """How `map` was asked to do it."""
+
+    options: TaskOptions | None
+    ahead: int
+    ordered: bool
+    chunksize: ChunkSize
+
+
+def _outcome_of(ref: ObjectRef[Any]) -> Any:
+    try:
+        return read_ref(ref, None, None)
+    except Exception as error:  # noqa: BLE001 - it was asked for as a value
+        return error
+
+
+class _Survey:
+    """What progress is counted from; see `Surveyed`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def state_of(self, future: Any, *, whole: bool) -> FutureState:
+        """Return how far a future is; anything but a ref is ready."""
+        return self._engine.state_of(future._entry, whole=whole) if isinstance(future, ObjectRef) else "ready"
+
+    def count_running(self) -> int:
+        """Return how many tasks run."""
+        return self._engine.count_running()
+
+
+class _Ready:
+    id = 0
+    ready = True
+
+
+_READY = _Ready()
+"""Stands for a value among futures: it is there."""
+_contexts: weakref.WeakValueDictionary[str, JobContext] = weakref.WeakValueDictionary()
+
+
+def context_of(engine: Engine) -> JobContext:
+    """Return the engine's context: all state is the engine's, so one that is gone is made again."""
+    found = _contexts.get(engine.token)
+    return JobContext(engine) if found is None else found
+
+
+def find_context(token: str) -> JobContext | None:
+    """Return this process's context of an engine; None if it has none."""
+    return _contexts.get(token)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """An earlier API had `create_job_ctx` and its kin here; they are made where engines are known."""
+        return find_offered(__name__, name, ("fray.job",))

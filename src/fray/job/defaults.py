@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import os
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fray.errors import ContextUnavailableError, UnknownContextError
-from fray.job.context import JobContext
-from fray.job.current import current_context, leave, use
+from fray.job.context import JobContext, context_of, find_context
+from fray.job.current import current_engine, leave, use
 from fray.job.inline import SyncContext
 from fray.job.threads import ThreadContext
 
@@ -43,7 +44,8 @@ def get_job_context() -> JobContext:
     In a task it is the one that runs the task; else the one that was set; else that of this process,
     which is made when first asked for (`create_job_ctx("auto")`) and then stays.
     """
-    return current_context() or _process_context()
+    engine = current_engine()
+    return _process_context() if engine is None else context_of(engine)
 
 
 def get_default_job_ctx() -> JobContext:
@@ -53,7 +55,7 @@ def get_default_job_ctx() -> JobContext:
 
 def set_job_context(context: JobContext) -> None:
     """Make `context` the one that `get_job_context` returns from here on in this thread of control."""
-    use(context)
+    use(context._engine)
 
 
 def clear_job_context() -> None:
@@ -64,7 +66,7 @@ def clear_job_context() -> None:
 @contextlib.contextmanager
 def fray_default_job_ctx(context: JobContext) -> Iterator[JobContext]:
     """Make `context` the one that `get_job_context` returns within the block. It is not shut down."""
-    token = use(context)
+    token = use(context._engine)
     try:
         yield context
     finally:
@@ -115,9 +117,9 @@ def create_job_ctx(
     return ThreadContext(max_workers)
 
 
-def create_context(kind: str = "auto", **options: Any) -> JobContext:
-    """Return a context of a kind; see `create_job_ctx`, of which this is an older name."""
-    return create_job_ctx(kind, **options)
+def create_context(kind: str = "auto", *, context_type: str | None = None, **options: Any) -> JobContext:
+    """Return a context of a kind, also spelled `context_type`; see `create_job_ctx`, the newer name."""
+    return create_job_ctx(kind if context_type is None else context_type, **options)
 
 
 def fray_job_ctx(context_type: str = "auto", **options: Any) -> JobContext:
@@ -138,8 +140,20 @@ def _process_context() -> JobContext:
         if _process is not None:
             pid, context, _ = _process
             # A forked child has its parent's contexts, but none of their threads.
-            if pid == os.getpid() and not getattr(context, "closed", False):
+            if pid == os.getpid() and not context.closed:
                 return context
         made = create_job_ctx("auto")
         _process = (os.getpid(), made, False)
         return made
+
+
+def _reduce_context(context: JobContext) -> tuple[Any, ...]:
+    return _read_context, (context._engine.token,)
+
+
+def _read_context(token: str) -> JobContext:
+    found = find_context(token)
+    return get_job_context() if found is None else found
+
+
+copyreg.pickle(JobContext, _reduce_context)

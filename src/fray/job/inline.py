@@ -1,4 +1,4 @@
-"""A context that runs each task at once in the caller's thread: for debugging, and for tests."""
+"""An engine that runs each task at once in the caller's thread: for debugging, and for tests."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from functools import partial
 from typing import Any
 
 from fray.errors import TaskTimeoutError
-from fray.job.in_process import InProcessContext
+from fray.job.context import JobContext
+from fray.job.in_process import InProcessEngine
 from fray.job.local_actors import LocalActor
 from fray.job.options import ActorOptions
 from fray.job.streams import LazyStream
 from fray.job.tasks import Task, make_generator
 
-__all__ = ["SyncContext"]
+__all__ = ["InlineEngine", "SyncContext"]
 
 
-class SyncContext(InProcessContext):
+class InlineEngine(InProcessEngine):
     """Runs a task within `run`, an actor's method within its call, and a generator item by item on `next`.
 
     An exception of a task comes from `get`, as everywhere; only KeyboardInterrupt comes at once.
     """
+
+    kind = "sync"
 
     def __init__(self) -> None:
         super().__init__(workers=1)
@@ -40,7 +43,7 @@ class SyncContext(InProcessContext):
             self._ledger.start(task)
             return make_generator(task)
 
-        return LazyStream(start, task.variables, partial(self._ledger.leave, task))
+        return LazyStream(start, task.variables, partial(self._ledger.leave, task), task.name, task.id)
 
     def _new_actor(self, actor_id: str, instance: Any, options: ActorOptions) -> LocalActor:
         return LocalActor(actor_id, instance, options, own_threads=False)
@@ -53,3 +56,8 @@ class SyncContext(InProcessContext):
         limit = task.options.timeout
         if limit is not None and time.monotonic() - started > limit:
             raise TaskTimeoutError(task.name, limit)
+
+
+def SyncContext() -> JobContext:  # noqa: N802 - it was a class
+    """Return a new context that runs each task at once in the caller's thread."""
+    return JobContext(InlineEngine())

@@ -96,6 +96,11 @@ class Ledger:
             self._closed = True
             return [*self._waiting.values(), *self._running.values()]
 
+    def unfinished(self) -> list[Task]:
+        """Return the tasks that have not ended."""
+        with self._lock:
+            return [*self._waiting.values(), *self._running.values()]
+
     def runs(self) -> list[TaskRun]:
         """Return the last runs that have ended, oldest first."""
         with self._lock:

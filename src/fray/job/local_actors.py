@@ -1,27 +1,24 @@
-"""Actors that live in this process: the instance, what runs its calls, its handle and its name."""
+"""Actors that live in this process: the instance, what runs its calls, and its name."""
 
 from __future__ import annotations
 
 import threading
 import weakref
-from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from fray.errors import ActorExistsError, ActorNotFoundError
-from fray.job.actors import ActorHandle, ActorMethod
+from fray.errors import ActorExistsError
+from fray.job.calls import is_generator_function
 from fray.job.cells import Cell
-from fray.job.local_refs import find_pickled, remember_pickled
 from fray.job.options import ActorOptions
-from fray.job.refs import ObjectRef
 from fray.job.workers import ThreadWorkers
 
 if TYPE_CHECKING:
     from fray.job.loops import LoopThread
     from fray.runtime.coroutines import RunningCoroutine
 
-__all__ = ["ActorNames", "LocalActor", "LocalHandle"]
+__all__ = ["ActorNames", "LocalActor"]
 
 
 class LocalActor:
@@ -31,13 +28,27 @@ class LocalActor:
         self.id = actor_id
         self.instance = instance
         self.class_name = type(instance).__name__
-        self.name = options.name or self.class_name
+        self.label = options.name or self.class_name
         self.call_lock = threading.RLock()
-        slots = options.max_concurrency
-        self.workers = ThreadWorkers(slots, name=f"actor {self.name}", lends=False) if own_threads else None
+        slots = options.max_concurrency or 1
+        self.workers = ThreadWorkers(slots, name=f"actor {self.label}", lends=False) if own_threads else None
         self._loop: LoopThread | None = None
         self._loop_lock = threading.Lock()
         self.dead = False
+        self.killed = False
+
+    entry = None
+    """Handles of it aren't counted: it lives as long as its context, or as long as there is one."""
+
+    def problem_of(self, method: str) -> str:
+        """Return in words why there is no such method; raise AttributeError for no attribute at all."""
+        if callable(getattr(self.instance, method)):
+            return ""
+        return f"{method!r} of {self.class_name} is no method: read it in one"
+
+    def streams(self, method: str) -> bool:
+        """Return whether the method is a generator function."""
+        return is_generator_function(getattr(self.instance, method))
 
     def start_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> RunningCoroutine:
         """Start an async method, beside others of this actor in the actor's own event loop."""
@@ -48,7 +59,7 @@ class LocalActor:
             if self._loop is None:
                 from fray.job.loops import LoopThread  # noqa: PLC0415 - asyncio costs what few actors need
 
-                self._loop = LoopThread(f"actor {self.name}")
+                self._loop = LoopThread(f"actor {self.label}")
                 weakref.finalize(self, self._loop.stop).atexit = False
             return self._loop.start(coroutine)
 
@@ -62,47 +73,6 @@ class LocalActor:
                 self._loop.stop()
 
 
-class ActorCaller(Protocol):
-    """The part of a context that a handle needs."""
-
-    @abstractmethod
-    def call_actor(
-        self, actor: LocalActor, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> ObjectRef:
-        """Call a method of the actor; return the ref of its result at once."""
-
-
-class LocalHandle(ActorHandle):
-    """The handle of an actor in this process."""
-
-    __slots__ = ("_actor", "_context")
-
-    def __init__(self, context: ActorCaller, actor: LocalActor) -> None:
-        super().__init__(actor.id, actor.class_name)
-        self._context = context
-        self._actor = actor
-
-    def _submit(self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ObjectRef:
-        return self._context.call_actor(self._actor, method, args, kwargs)
-
-    def _method(self, name: str) -> ActorMethod:
-        if callable(getattr(self._actor.instance, name)):
-            return ActorMethod(self, name)
-        class_name = self._actor.class_name
-        raise AttributeError(f"{name!r} of {class_name} is no method: read it in one", name=name, obj=self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        remember_pickled(self._actor_id, self)
-        return _revive, (self._actor_id,)
-
-
-def _revive(actor_id: str) -> ActorHandle:
-    handle = find_pickled(actor_id)
-    if handle is None:
-        raise ActorNotFoundError(actor_id)
-    return cast("ActorHandle", handle)
-
-
 class ActorNames:
     """Which actor has which name. Of several creators of one name at once, one creates."""
 
@@ -110,7 +80,7 @@ class ActorNames:
         self._lock = threading.Lock()
         self._taken: dict[str, tuple[Cell, int]] = {}
 
-    def claim(self, name: str, create: Callable[[], ActorHandle], *, share: bool) -> ActorHandle:
+    def claim(self, name: str, create: Callable[[], LocalActor], *, share: bool) -> LocalActor:
         """Create the actor of this name, or return the one that has it.
 
         Raises:
@@ -127,21 +97,28 @@ class ActorNames:
             found, creator = taken
             if not share or (not found.ready and creator == threading.get_ident()):
                 raise ActorExistsError(name)
-            handle = found.take(None)
-            if handle is not None:
-                return cast("ActorHandle", handle)
+            actor = found.take(None)
+            if actor is not None:
+                return cast("LocalActor", actor)
             # Its constructor failed, which its creator hears: the name is free again.
 
-    def _create(self, name: str, cell: Cell, create: Callable[[], ActorHandle]) -> ActorHandle:
-        handle = None
+    def _create(self, name: str, cell: Cell, create: Callable[[], LocalActor]) -> LocalActor:
+        actor = None
         try:
-            handle = create()
+            actor = create()
         finally:
-            if handle is None:
+            if actor is None:
                 with self._lock:
                     del self._taken[name]
-            cell.succeed(handle)
-        return handle
+            cell.succeed(actor)
+        return actor
+
+    def forget(self, actor: LocalActor) -> None:
+        """Let the actor's name be free, if it has one."""
+        with self._lock:
+            for name, (cell, _) in list(self._taken.items()):
+                if cell.ready and cell.take(None) is actor:
+                    del self._taken[name]
 
     def clear(self) -> None:
         """Forget all names."""

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
-from fray.runtime.coroutines import RunningCoroutine
+from fray.runtime.coroutines import RunningCoroutine, serve_loop
 
 __all__ = ["LoopThread"]
 
@@ -18,7 +18,9 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
         self._stopped = False
-        threading.Thread(target=self._serve, name=f"{name} event loop", daemon=True).start()
+        threading.Thread(
+            target=serve_loop, args=(self._loop,), name=f"{name} event loop", daemon=True
+        ).start()
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> RunningCoroutine:
         """Let the coroutine run in the loop, in the caller's context variables."""
@@ -29,17 +31,3 @@ class LoopThread:
         if not self._stopped:
             self._stopped = True
             self._loop.call_soon_threadsafe(self._loop.stop)
-
-    def _serve(self) -> None:
-        try:
-            self._loop.run_forever()
-            self._loop.run_until_complete(_cancel_others())
-        finally:
-            self._loop.close()
-
-
-async def _cancel_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)

@@ -75,25 +75,31 @@ class ActorOptions:
     """How an actor lives.
 
     `name` is what others find it by; `get_if_exists` takes the one that has the name already. `resources`
-    as in `TaskOptions`. `max_concurrency` calls run at once, in the order of their submission.
+    as in `TaskOptions`. `max_concurrency` calls run at once, in the order of their submission;
+    None: one, or in a pool 1,000 of an actor with async methods, all in its event loop.
     `max_restarts` is how often it is constructed anew after its process was lost; `max_task_retries` how
-    often a call that was lost with it is made again.
+    often a call that was lost with it is made again. `isolation`: "class" lets an actor without `resources`
+    share a process with others of its class, "process" gives it one of its own; tasks never run in either.
     """
 
     name: str | None = None
     get_if_exists: bool = False
     resources: Mapping[str, float] | None = None
     lifetime: Lifetime = Lifetime.EPHEMERAL
-    max_concurrency: int = 1
+    max_concurrency: int | None = None
     max_restarts: int = 0
     max_task_retries: int = 0
     env: Mapping[str, str] | None = field(default=None, repr=False)
+    isolation: str = "class"
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
         check_resources(self.resources)
         check_env(self.env)
-        check_count("max_concurrency", self.max_concurrency, 1)
+        if self.max_concurrency is not None:
+            check_count("max_concurrency", self.max_concurrency, 1)
         check_count("max_restarts", self.max_restarts, 0)
         check_count("max_task_retries", self.max_task_retries, 0)
+        if self.isolation not in ("class", "process"):
+            raise InvalidOptionError("isolation", repr(self.isolation), "'class', 'process'")
         object.__setattr__(self, "lifetime", Lifetime(self.lifetime))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fray.errors import InvalidOptionError
 from fray.job.checks import check_env
 from fray.job.options import ActorOptions, TaskOptions
-from fray.runtime.pool.messages import DEFAULT_SHAPE, PLAIN, ActorId, Profile, Shape
+from fray.runtime.pool.messages import DEFAULT_SHAPE, PLAIN, Profile, Shape
 from fray.runtime.pool.objects.values import encode
 
 __all__ = ["actor_profile", "actor_shape", "retried_exceptions", "task_profile", "task_shape"]
@@ -32,10 +33,9 @@ def task_profile(options: TaskOptions) -> Profile:
     return Profile(env=tuple(sorted(env.items())), max_calls=options.max_calls or 0)
 
 
-def actor_profile(options: ActorOptions, actor: ActorId) -> Profile:
-    """Return what the worker's process of an actor must be: its own, if the actor holds CPUs."""
-    env = tuple(sorted((options.env or {}).items()))
-    return Profile(env=env, actor=actor if dict(actor_shape(options)).get("CPU") else 0)
+def actor_profile(options: ActorOptions) -> Profile:
+    """Return what the process of an actor must be."""
+    return Profile(env=tuple(sorted((options.env or {}).items())))
 
 
 def retried_exceptions(options: TaskOptions) -> tuple[bytes, int]:
@@ -51,8 +51,15 @@ def retried_exceptions(options: TaskOptions) -> tuple[bytes, int]:
 
 
 def _environment(runtime_env: Any) -> Mapping[str, str]:
-    """Return the variables of a runtime environment: an object with `env`, or Ray's dict of `env_vars`."""
+    """Return the variables of a runtime environment: an object with `env`, or Ray's dict of `env_vars`.
+
+    Raises `InvalidOptionError` for what else Ray's dict asks for: workers have what the driver has.
+    """
     if isinstance(runtime_env, Mapping):
+        unknown = sorted(str(key) for key, value in runtime_env.items() if key != "env_vars" and value)
+        if unknown:
+            legal = "env_vars alone; packages and files are those of the job's environment"
+            raise InvalidOptionError("runtime_env", f"a dict with {', '.join(unknown)}", legal)
         named: Mapping[str, str] = runtime_env.get("env_vars") or {}
         return named
     return getattr(runtime_env, "env", None) or {}

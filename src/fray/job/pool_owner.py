@@ -7,7 +7,7 @@ import time
 import warnings
 from typing import Protocol
 
-from fray.job.context import ContextStats
+from fray.job.engine import ContextStats
 from fray.job.pool_stats import list_runs, summarize
 from fray.job.timeline import TaskRun
 from fray.runtime.pool.local_pool import LocalPool
@@ -16,7 +16,7 @@ __all__ = ["LocalOwner", "PoolOwner"]
 
 
 class PoolOwner(Protocol):
-    """What `PoolContext` needs of whoever started the pool. After `stop`, counts raise `PoolClosedError`."""
+    """What `PoolEngine` needs of whoever started the pool. After `stop`, counts raise `PoolClosedError`."""
 
     @property
     def metrics_address(self) -> str:

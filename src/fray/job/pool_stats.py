@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fray.errors.transport import RefusalReason
-from fray.job.context import ContextStats
+from fray.job.engine import ContextStats
 from fray.job.timeline import TaskRun
 from fray.runtime.pool.machine.records import Run
 from fray.runtime.pool.machine.snapshot import PoolStats
@@ -25,7 +25,8 @@ class PoolContextStats(ContextStats):
     `blocked` tasks wait for others and hold nothing. `objects` are values that are referred to, results to
     come included; their data takes `memory_bytes` in memory and `spilled_bytes` on disk, small values apart.
     `retried` counts runs that were repeated, `rebuilt` lost results that were made again, `workers_lost`
-    processes that have ended for whatever reason, `refused_peers` connections that were cut off.
+    processes that have ended for whatever reason, `refused_peers` connections that were cut off. `waits` says
+    who waits for whom and why, the first ones, in words.
     """
 
     blocked: int
@@ -38,6 +39,7 @@ class PoolContextStats(ContextStats):
     memory_bytes: int
     spilled_bytes: int
     refused_peers: int
+    waits: tuple[str, ...]
 
 
 def list_runs(finished: Iterable[Run], epoch: float) -> list[TaskRun]:
@@ -84,4 +86,5 @@ def summarize(stats: PoolStats, refused: Mapping[RefusalReason, int]) -> PoolCon
         memory_bytes=sum(host.memory for host in hosts),
         spilled_bytes=sum(host.spilled for host in hosts),
         refused_peers=sum(refused.values()),
+        waits=stats.waits,
     )

@@ -163,6 +163,11 @@ class MapWatch(Watch):
         self._paused_at = time.monotonic()
         return item
 
+    def hand_out_many(self, count: int) -> None:
+        """Note that the caller gets so many items at once."""
+        self._done += count
+        self._paused_at = time.monotonic()
+
     def resume(self) -> None:
         """Note that the caller asks for the next item."""
         self._paused_at = 0.0

@@ -13,22 +13,21 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import Any, Final
+from typing import Any
 
-from fray.job.cells import LATE, Waitable, await_ready
+from fray.job.cells import Waitable, await_ready
+from fray.job.engine import END, LATE
 from fray.job.workers import blocking
+from fray.payload.values.exceptions import raisable
 
-__all__ = ["END", "BufferedStream", "LazyStream", "Stream"]
-
-END: Final = object()
-"""What `take` gives after the last item."""
+__all__ = ["BufferedStream", "LazyStream", "Stream"]
 
 
 class Stream(Waitable):
     """Items that come one after another."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, id: str = "") -> None:  # noqa: A002
+        super().__init__(id)
         self._ended = False
         self._error: BaseException | None = None
         self._trace: TracebackType | None = None
@@ -71,8 +70,8 @@ class Stream(Waitable):
 class BufferedStream(Stream):
     """Holds at most `bound` items that nobody has taken (None: any number)."""
 
-    def __init__(self, bound: int | None) -> None:
-        super().__init__()
+    def __init__(self, bound: int | None, id: str = "") -> None:  # noqa: A002
+        super().__init__(id)
         self._bound = bound
         self._items: deque[Any] = deque()
         self._space = threading.Condition(self._lock)
@@ -143,7 +142,7 @@ class LazyStream(Stream):
     """Runs the generator in the thread that takes an item, in the context variables of its task.
 
     `start` makes the generator when the first item is asked for; `at_end` is called once, with the
-    exception that ended it, if any.
+    exception that ended it, if any. `name` is the task's.
     """
 
     def __init__(
@@ -151,8 +150,11 @@ class LazyStream(Stream):
         start: Callable[[], Generator[Any, Any, Any]],
         context: contextvars.Context,
         at_end: Callable[[BaseException | None], object],
+        name: str,
+        id: str = "",  # noqa: A002
     ) -> None:
-        super().__init__()
+        super().__init__(id)
+        self._name = name
         self.ready = True  # the next item is made when it is asked for
         self._start = start
         self._generator: Generator[Any, Any, Any] | None = None
@@ -166,9 +168,13 @@ class LazyStream(Stream):
                 return self._last()
             try:
                 item = self._context.run(self._advance)
-            except BaseException as error:
+            except KeyboardInterrupt as error:
                 self._finish(error)
                 raise
+            except BaseException as error:  # noqa: BLE001 - also SystemExit is the task's own error
+                failed = raisable(error, self._name)
+                self._finish(failed)
+                raise failed  # noqa: B904 - it is the exception itself, or has it as its cause
             if item is END:
                 self._finish(None)
             return item

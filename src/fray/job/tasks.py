@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from fray.job.calls import Call
 from fray.job.cells import Waitable
-from fray.job.local_refs import local
 from fray.job.options import TaskOptions
 from fray.job.refs import ObjectRef
 from fray.job.streams import BufferedStream
@@ -146,4 +145,4 @@ def _values(call: Call) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _value(argument: Any) -> Any:
-    return local(argument).take(None) if isinstance(argument, ObjectRef) else argument
+    return argument._take(None) if isinstance(argument, ObjectRef) else argument

@@ -1,9 +1,8 @@
-"""A context that runs tasks in threads of this process: the default on a laptop."""
+"""An engine that runs tasks in threads of this process: the default on a laptop."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -11,23 +10,25 @@ from functools import partial
 from typing import Any
 
 from fray.errors import PoolClosedError, TaskCancelledError, TaskTimeoutError
-from fray.job.cells import when_ready
+from fray.job.cells import Waitable, when_ready
 from fray.job.checks import check_count
-from fray.job.in_process import InProcessContext
+from fray.job.context import JobContext
+from fray.job.in_process import InProcessEngine
 from fray.job.local_actors import LocalActor
-from fray.job.local_refs import LocalRef
 from fray.job.options import ActorOptions
+from fray.job.refs import ObjectRef
 from fray.job.streams import BufferedStream
 from fray.job.tasks import Task
 from fray.job.workers import ThreadWorkers, current_slot
+from fray.runtime.container import available_cpus
 
-__all__ = ["ThreadContext"]
+__all__ = ["ThreadContext", "ThreadEngine"]
 
 STREAM_ITEMS = 64
 """Items of a generator task that may wait for a reader; then the generator pauses and lends its slot."""
 
 
-class ThreadContext(InProcessContext):
+class ThreadEngine(InProcessEngine):
     """Runs up to `max_workers` tasks at once (None: as many as there are CPUs), each actor beside them.
 
     A task that waits for another lends its place, so nested tasks never deadlock. A generator task runs
@@ -35,13 +36,15 @@ class ThreadContext(InProcessContext):
     the actor's other calls wait for its end.
     """
 
+    kind = "threadpool"
+
     def __init__(self, max_workers: int | None = None) -> None:
-        workers = os.cpu_count() or 1 if max_workers is None else check_count("max_workers", max_workers, 1)
+        workers = available_cpus() if max_workers is None else check_count("max_workers", max_workers, 1)
         super().__init__(workers=workers)
-        self._workers = ThreadWorkers(workers, name=self._id)
+        self._workers = ThreadWorkers(workers, name=self.token)
 
     def shutdown(self) -> None:
-        """End the context; code that runs goes on, and nobody hears of it."""
+        """End the engine; code that runs goes on, and nobody hears of it."""
         super().shutdown()
         self._workers.close()
 
@@ -51,8 +54,10 @@ class ThreadContext(InProcessContext):
             self._enqueue(task, actor.workers or self._workers)
             return
         call = task.call
-        refs = [item for item in (*call.args, *call.kwargs.values()) if isinstance(item, LocalRef)]
-        when_ready([ref.waitable for ref in refs], partial(self._enqueue, task, self._workers))
+        refs = [item for item in (*call.args, *call.kwargs.values()) if type(item) is ObjectRef]
+        # Refs of other engines are waited for in the thread.
+        awaited = [ref._entry for ref in refs if isinstance(ref._entry, Waitable)]
+        when_ready(awaited, partial(self._enqueue, task, self._workers))
 
     def _enqueue(self, task: Task, workers: ThreadWorkers) -> None:
         try:
@@ -65,7 +70,7 @@ class ThreadContext(InProcessContext):
         self._run(task)
 
     def _new_stream(self, task: Task) -> BufferedStream:
-        return BufferedStream(STREAM_ITEMS if task.actor is None else None)
+        return BufferedStream(STREAM_ITEMS if task.actor is None else None, task.id)
 
     def _new_actor(self, actor_id: str, instance: Any, options: ActorOptions) -> LocalActor:
         return LocalActor(actor_id, instance, options, own_threads=True)
@@ -86,3 +91,11 @@ class ThreadContext(InProcessContext):
             timer.cancel()
         if time.monotonic() - started > limit:  # where the timer's thread hasn't had its turn yet
             raise TaskTimeoutError(task.name, limit)
+
+
+def ThreadContext(max_workers: int | None = None) -> JobContext:  # noqa: N802 - it was a class
+    """Return a new context that runs up to `max_workers` tasks at once in threads of this process.
+
+    None: as many as there are CPUs.
+    """
+    return JobContext(ThreadEngine(max_workers))

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import compress
-from typing import Protocol, TypeVar
+from typing import TypeVar
+
+from fray.job.engine import Entry
 
 __all__ = ["find_ready", "take_out"]
 
 
-class _Awaited(Protocol):
-    """What becomes ready at some moment."""
-
-    ready: bool
-
-
 T = TypeVar("T")
-A = TypeVar("A", bound=_Awaited)
+E = TypeVar("E", bound=Entry)
 
 FEW = 16
 """Gaps that are closed one after the other, each at the price of moving the pointers behind it."""
 
 
-def find_ready(awaited: Iterable[A], count: int) -> tuple[list[int], list[A]]:
+def find_ready(awaited: Iterable[E], count: int) -> tuple[list[int], list[E]]:
     """Return where the first `count` ready ones stand, and what isn't ready before the last of them."""
     found: list[int] = []
-    pending: list[A] = []
+    pending: list[E] = []
     for position, one in enumerate(awaited):
         if not one.ready:
             pending.append(one)

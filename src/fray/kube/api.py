@@ -20,7 +20,7 @@ Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
 
 @dataclass(frozen=True)
 class Page:
-    """A part of a list: its items, and the version to watch from once all pages are read."""
+    """A part of a list: its items, and in the last one the version to watch from."""
 
     items: list[Manifest]
     resource_version: str
@@ -49,8 +49,13 @@ class KubeApi(Protocol):
         labels: str = "",
         fields: str = "",
         limit: int = 500,
+        metadata_only: bool = False,
     ) -> AsyncIterator[Page]:
-        """Yield a collection in pages of at most `limit` objects; raises `ExpiredError` if too slow."""
+        """Yield a collection in pages of at most `limit` objects; raises `ExpiredError` if too slow.
+
+        A page is cut short where its objects are large; the last one has the version to watch from. With
+        `metadata_only` nothing but their metadata is sent.
+        """
         ...
 
     def watch(
@@ -61,6 +66,7 @@ class KubeApi(Protocol):
         namespace: str | None = None,
         labels: str = "",
         fields: str = "",
+        metadata_only: bool = False,
     ) -> AsyncIterator[WatchEvent]:
         """Yield changes after a version until the server ends the stream; raises `ExpiredError`."""
         ...

@@ -26,6 +26,7 @@ from fray.kube.errors import (
     UnreachableError,
     build_api_error,
 )
+from fray.kube.lists import ListReader
 from fray.kube.resources import DISCOVERY, PODS, Resource
 
 __all__ = [
@@ -45,9 +46,13 @@ LOG_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_SECONDS, so
 """A program may be silent for longer, but so may a dead connection: who follows its log asks again then."""
 LOG_PIECE = 1 << 14
 """Bytes of a log that are handed out at once, at most."""
+LIST_PIECE = 1 << 16
+PAGE_BYTES = 1 << 20
+"""Of objects that are handed out at once, at most, but for the last of them."""
 JSON = "application/json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-"""For what is created too: https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches"""
+"""For what is created or watched: https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches"""
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 WATCH_SILENCE_SECONDS = 90.0
 """A watch that is silent for so long is dead: the server sends a bookmark every minute."""
 
@@ -125,18 +130,47 @@ class KubernetesApi:
         labels: str = "",
         fields: str = "",
         limit: int = 500,
+        metadata_only: bool = False,
     ) -> AsyncIterator[Page]:
-        """Yield a collection in pages of at most `limit` objects; raises `ExpiredError` if too slow."""
+        """Yield a collection in pages of at most `limit` objects; raises `ExpiredError` if too slow.
+
+        A page is cut short where its objects are large; the last one has the version to watch from. With
+        `metadata_only` nothing but their metadata is sent.
+        """
+        accept = METADATA_LIST if metadata_only else JSON
         query = {"limit": str(limit), "labelSelector": labels, "fieldSelector": fields}
         path = resource.path(namespace=namespace)
         while True:
-            answer = await self._json(
-                "GET", resource, path, query={key: value for key, value in query.items() if value}
-            )
-            yield Page(answer.get("items") or [], answer["metadata"].get("resourceVersion", ""))
-            query["continue"] = answer["metadata"].get("continue") or ""
+            asked = {key: value for key, value in query.items() if value}
+            told: Manifest = {}
+            async for items, envelope in self._read_list(resource, path, asked, accept):
+                told = envelope.get("metadata") or {}
+                yield Page(items, told.get("resourceVersion", ""))
+            query["continue"] = told.get("continue") or ""
             if not query["continue"]:
                 return
+
+    async def _read_list(
+        self, resource: Resource, path: str, query: dict[str, str], accept: str
+    ) -> AsyncIterator[tuple[list[Manifest], Manifest]]:
+        """Yield the objects of an answer, as many at once as are small, at last with the rest of it."""
+        reader, items, size = ListReader(), [], 0
+        async with self._request(
+            "GET", resource, path, query=query, accept=accept, timeout=self._timeout, packed=False
+        ) as response:
+            async for piece in response.content.iter_chunked(LIST_PIECE):
+                items += reader.feed(piece)
+                size += len(piece)
+                if size >= PAGE_BYTES and items:
+                    yield items, {}
+                    items, size = [], 0
+        try:
+            last, envelope = reader.finish()
+        except ValueError as garbled:
+            raise UnreachableError(f"GET {path}", 0, "no object", str(garbled)) from garbled
+        if not envelope.keys() >= {"kind", "metadata"}:
+            raise UnreachableError(f"GET {path}", 0, "no object", "not a list")
+        yield items + last, envelope
 
     async def watch(
         self,
@@ -146,6 +180,7 @@ class KubernetesApi:
         namespace: str | None = None,
         labels: str = "",
         fields: str = "",
+        metadata_only: bool = False,
     ) -> AsyncIterator[WatchEvent]:
         """Yield changes after a version until the server ends the stream; raises `ExpiredError`."""
         query = {
@@ -159,8 +194,10 @@ class KubernetesApi:
         if fields:
             query["fieldSelector"] = fields
         path = resource.path(namespace=namespace)
-        timeout = self._watch_timeout
-        async with self._request("WATCH", resource, path, query=query, timeout=timeout) as response:
+        accept, timeout = METADATA_ONLY if metadata_only else JSON, self._watch_timeout
+        async with self._request(
+            "WATCH", resource, path, query=query, accept=accept, timeout=timeout
+        ) as response:
             try:
                 async for line in response.content:
                     event = _parse_event(line)
@@ -324,12 +361,15 @@ class KubernetesApi:
         body: Manifest | None = None,
         query: dict[str, str] | None = None,
         accept: str = JSON,
+        packed: bool = True,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request; raise the typed error of any answer but success."""
         request = f"{method} {path}"
         # The only patch that is sent is a server-side apply, whose YAML may be JSON.
         content = "application/apply-patch+yaml" if method == "PATCH" else JSON
         headers = {"Accept": accept, "Content-Type": content}
+        if not packed:
+            headers["Accept-Encoding"] = "identity"  # a small piece may hold a hundred megabytes
         try:
             # In a pod this reads the token's file, at most once a minute: it may be unreadable, empty
             # (ConfigException) or no text (incluster_config.py of kubernetes 37).

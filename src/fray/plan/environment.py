@@ -16,6 +16,8 @@ from fray.plan.gang import Gang, GangKind
 from fray.vocabulary import (
     ENV_ATTEMPT,
     ENV_COORDINATOR_ADDRESS,
+    ENV_FRAY_RANK,
+    ENV_FRAY_WORLD_SIZE,
     ENV_GPUS_PER_NODE,
     ENV_HOST,
     ENV_HOSTS_PER_SLICE,
@@ -40,8 +42,15 @@ from fray.vocabulary import (
     ENV_NNODES,
     ENV_NODE_RANK,
     ENV_NUM_SLICES,
+    ENV_PET_MASTER_ADDR,
+    ENV_PET_MASTER_PORT,
+    ENV_PET_NNODES,
+    ENV_PET_NODE_RANK,
+    ENV_PET_NPROC_PER_NODE,
     ENV_PORT_PREFIX,
     ENV_RANK,
+    ENV_REPLICA_COUNT,
+    ENV_REPLICA_ID,
     ENV_REPLICATED_JOB,
     ENV_ROOT_JOB,
     ENV_SLICE,
@@ -59,7 +68,7 @@ from fray.vocabulary import (
 )
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["PROTECTED_PREFIX", "EnvEntry", "build_environment", "port_variable"]
+__all__ = ["MULTISLICE", "PROTECTED_PREFIX", "EnvEntry", "build_environment", "port_variable"]
 
 PROTECTED_PREFIX = "FRAY_"
 """Variables a user can't override: the runtime and `fray.runtime.identity` rely on them."""
@@ -68,6 +77,7 @@ JAX_TPU_DOCS = "https://docs.cloud.google.com/tpu/docs/jax-on-gke"
 JAX_DISTRIBUTED = "https://docs.jax.dev/en/latest/multi_process.html"
 JOBSET_LABELS = "https://jobset.sigs.k8s.io/docs/concepts/"
 TORCH_ENV = "https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization"
+TORCHRUN = "https://github.com/pytorch/pytorch/blob/main/torch/distributed/argparse_util.py"
 NCCL_ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 TPU_SLICES = "https://docs.cloud.google.com/kubernetes-engine/docs/concepts/tpus"
 MULTISLICE = "https://docs.cloud.google.com/kubernetes-engine/docs/how-to/tpu-multislice"
@@ -142,6 +152,7 @@ def _identity(job: FrayJob, gang: Gang, addresses: Addresses, attempt: int) -> l
             ENV_HOST, "index of this host in its slice", label=LABEL_COMPLETION_INDEX, source=JOBSET_LABELS
         ),
         EnvEntry(ENV_HOSTS_PER_SLICE, f"the job asks for {gang.describe()}", str(gang.hosts_per_slice)),
+        *_rank(gang),
         EnvEntry(ENV_COORDINATOR_ADDRESS, "rank 0 may offer a rendezvous here", coordinator),
     ]
     if job.spec.entrypoint.callable is not None:
@@ -152,6 +163,23 @@ def _identity(job: FrayJob, gang: Gang, addresses: Addresses, attempt: int) -> l
         for port in job.spec.ports
     ]
     return entries
+
+
+def _rank(gang: Gang) -> list[EnvEntry]:
+    """Return the rank, where one label has it, and the number of hosts; the kubelet can't calculate."""
+    size, earlier = str(gang.hosts), "as earlier versions of Fray called it"
+    entries = [
+        EnvEntry(ENV_FRAY_WORLD_SIZE, "hosts of the whole gang", size),
+        EnvEntry(ENV_REPLICA_COUNT, f"{ENV_FRAY_WORLD_SIZE}, {earlier}", size),
+    ]
+    if gang.slices > 1 and gang.hosts_per_slice > 1:
+        return entries
+    label = LABEL_JOB_INDEX if gang.slices > 1 else LABEL_COMPLETION_INDEX
+    return [
+        EnvEntry(ENV_FRAY_RANK, "index of this host in the whole gang", label=label, source=JOBSET_LABELS),
+        EnvEntry(ENV_REPLICA_ID, f"{ENV_FRAY_RANK}, {earlier}", label=label),
+        *entries,
+    ]
 
 
 def _controllers(gang: Gang) -> list[EnvEntry]:
@@ -269,6 +297,7 @@ def _torch(gang: Gang, addresses: Addresses) -> list[EnvEntry]:
     if gang.gpu is not None:
         entries += [
             EnvEntry(ENV_GPUS_PER_NODE, "torchrun --nproc_per_node", str(gang.gpu.count), source=TORCH_ENV),
+            *_torchrun(gang, addresses),
             EnvEntry(ENV_NCCL_DEBUG, "NCCL says what goes wrong and nothing more", "WARN", source=NCCL_ENV),
             EnvEntry(
                 ENV_NCCL_SOCKET_IFNAME,
@@ -278,3 +307,16 @@ def _torch(gang: Gang, addresses: Addresses) -> list[EnvEntry]:
             ),
         ]
     return entries
+
+
+def _torchrun(gang: Gang, addresses: Addresses) -> list[EnvEntry]:
+    """Return the defaults of torchrun's options: with them `torchrun train.py` alone forms one gang."""
+    assert gang.gpu is not None
+    because = "a default of torchrun, so that `torchrun train.py` forms one gang; an option wins"
+    return [
+        EnvEntry(ENV_PET_NNODES, because, str(gang.hosts), source=TORCHRUN),
+        EnvEntry(ENV_PET_NODE_RANK, because, label=LABEL_COMPLETION_INDEX, source=TORCHRUN),
+        EnvEntry(ENV_PET_NPROC_PER_NODE, because, str(gang.gpu.count), source=TORCHRUN),
+        EnvEntry(ENV_PET_MASTER_ADDR, because, addresses.host(slice_index=0, host=0), source=TORCHRUN),
+        EnvEntry(ENV_PET_MASTER_PORT, because, str(addresses.ports.torch), source=TORCHRUN),
+    ]

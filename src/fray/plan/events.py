@@ -9,25 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from fray.plan.reasons import EventType, get_row
 from fray.plan.status import find_condition, is_finished
-from fray.vocabulary import ConditionType, Reason, VerdictKind
+from fray.vocabulary import ConditionType, VerdictKind
 from fray.wire.status import AttemptStatus, FrayJobStatus
 
 __all__ = ["EventDraft", "derive_events", "derive_started"]
 
-QUIET = frozenset(
-    {
-        Reason.HOSTS_STARTING,
-        Reason.BACK_OFF,
-        Reason.SUSPENDED,
-        Reason.STOPPING,
-        Reason.ENDED,
-        Reason.NOT_STARTED,
-    }
-)
-"""Reasons of Scheduled=False and Running=False that need no event of their own."""
-ORDINARY = frozenset({Reason.HOSTS_LEFT_OVER, Reason.WAITING_FOR_QUEUE})
-"""Reasons that an event tells, but that mostly pass by themselves: nobody need be warned."""
 MESSAGE_LENGTH = 1000
 
 
@@ -51,7 +39,7 @@ def derive_events(before: FrayJobStatus, after: FrayJobStatus) -> list[EventDraf
     """Return the events that tell what changed.
 
     With `derive_started` they are at most six for an attempt: why it isn't placed and why it doesn't run
-    are told once each, and the status tells what came after. One that queues has one more.
+    are told once each, and the status tells what came after. One that queues has up to three more.
     """
     return [
         replace(draft, key=draft.key.lower(), message=_one_line(draft.message))
@@ -96,16 +84,19 @@ def _condition_events(before: FrayJobStatus, after: FrayJobStatus) -> Iterator[E
     known = was is not None and accepted is not None and was.message == accepted.message
     if accepted is not None and accepted.status == "False" and not known:
         yield EventDraft(f"refused-{accepted.reason}", True, accepted.reason, accepted.message)
+    unreadable = find_condition(after, ConditionType.STATUS_READABLE)
+    if unreadable is not None and find_condition(before, ConditionType.STATUS_READABLE) is None:
+        yield EventDraft("unreadable", True, unreadable.reason, unreadable.message)
+        return
     for kind in (ConditionType.SCHEDULED, ConditionType.RUNNING):
         now, then = find_condition(after, kind), find_condition(before, kind)
-        if now is None or now.status == "True" or Reason(now.reason) in QUIET:
+        if now is None or now.status == "True" or get_row(now.reason).event is None:
             continue
         if accepted is not None and now.reason == accepted.reason:
             continue
         if then is None or then.reason != now.reason:
-            warning = Reason(now.reason) not in ORDINARY
-            # A queue has a key of its own: what keeps an attempt waiting once it is out of it is told too.
-            key = f"a{number}-{'queued' if now.reason == Reason.WAITING_FOR_QUEUE else f'not-{kind}'}"
+            warning = get_row(now.reason).event is EventType.WARNING
+            key = f"a{number}-{get_row(now.reason).event_key or f'not-{kind}'}"
             yield EventDraft(key, warning, now.reason, now.message, number, milestone=False)
             break
     if is_finished(after) and not is_finished(before):

@@ -5,15 +5,15 @@ Pure. What a command says besides, for signals and errors of its own, is the com
 
 from __future__ import annotations
 
+from fray.plan.reasons import get_row
 from fray.plan.status import find_condition
-from fray.vocabulary import EXIT_FAILURE, EXIT_SIGNAL_BASE, EXIT_TIMEOUT, ConditionType, Reason
+from fray.vocabulary import EXIT_FAILURE, EXIT_SIGNAL_BASE, EXIT_TIMEOUT, ConditionType
 from fray.wire.status import FrayJobStatus
 
 __all__ = ["derive_exit_code"]
 
 SIGTERM = 15
 """What hosts get where another shell, or another program, stops a job."""
-TIMEOUTS = (Reason.PENDING_TIMEOUT, Reason.ACTIVE_TIMEOUT, Reason.TOTAL_TIMEOUT)
 
 
 def derive_exit_code(status: FrayJobStatus, *, signal_number: int | None = None) -> int:
@@ -25,7 +25,7 @@ def derive_exit_code(status: FrayJobStatus, *, signal_number: int | None = None)
         return 0
     if _holds(status, ConditionType.STOPPED):
         return EXIT_SIGNAL_BASE + (SIGTERM if signal_number is None else signal_number)
-    if status.reason in TIMEOUTS:
+    if get_row(status.reason).timeout:
         return EXIT_TIMEOUT
     code = status.attempts[-1].exit_code if status.attempts else None
     # A host can't have failed with 0; a file that says so must not turn a failure into a success.

@@ -6,10 +6,12 @@ All hosts of a gang start together, and one that fails ends the attempt. Hardwar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from fray.accelerators import GpuHost, TpuSlice, lookup_gpu, lookup_tpu
+from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX
 from fray.wire.frayjob import FrayJobSpec
 
 __all__ = ["Gang", "GangKind", "derive_gang"]
@@ -28,7 +30,8 @@ class Gang:
     """The shape of one attempt.
 
     A TPU gang has `slices` slices of `hosts_per_slice` hosts each; GPU and CPU gangs are one slice whose
-    hosts are the replicas. Rank = slice x hosts_per_slice + host.
+    hosts are the replicas. Rank = slice x hosts_per_slice + host. `multislice` says whether the slices work
+    together over the data centre network.
     """
 
     kind: GangKind
@@ -36,6 +39,7 @@ class Gang:
     hosts_per_slice: int
     tpu: TpuSlice | None = None
     gpu: GpuHost | None = None
+    multislice: bool = False
 
     @property
     def hosts(self) -> int:
@@ -47,14 +51,16 @@ class Gang:
         """Whether a slice spans several hosts, which makes it one node pool on GKE."""
         return self.tpu is not None and self.hosts_per_slice > 1
 
-    @property
-    def multislice(self) -> bool:
-        """Whether the slices form one TPU multislice job over the data centre network."""
-        return self.kind is GangKind.TPU and self.slices > 1
-
     def rank(self, *, slice_index: int, host: int) -> int:
         """Return the rank of a host in the whole gang."""
         return slice_index * self.hosts_per_slice + host
+
+    def find_place(self, labels: Mapping[str, str] | None) -> tuple[int, int] | None:
+        """Return slice and host of the pod that has these labels; None where no controller has set them."""
+        labels = labels or {}
+        slice_index = labels.get(LABEL_JOB_INDEX, "0") if self.kind is GangKind.TPU else "0"
+        host = labels.get(LABEL_COMPLETION_INDEX, "")
+        return (int(slice_index), int(host)) if slice_index.isdecimal() and host.isdecimal() else None
 
     def describe(self) -> str:
         """Return the shape in a few words, such as `2 slices of v5p-16 (2 hosts x 4 chips each)`."""
@@ -77,7 +83,14 @@ def derive_gang(spec: FrayJobSpec) -> Gang:
     tpu, gpu = spec.resources.tpu, spec.resources.gpu
     if tpu is not None:
         found = lookup_tpu(tpu.type, topology=tpu.topology, chips_per_host=tpu.chips_per_host)
-        return Gang(GangKind.TPU, slices=spec.replicas, hosts_per_slice=found.hosts, tpu=found)
+        joined = tpu.multislice == "Enabled" if tpu.multislice else found.hosts > 1
+        return Gang(
+            GangKind.TPU,
+            slices=spec.replicas,
+            hosts_per_slice=found.hosts,
+            tpu=found,
+            multislice=joined and spec.replicas > 1,
+        )
     if gpu is not None:
         host = lookup_gpu(gpu.type, count=gpu.count)
         return Gang(GangKind.GPU, slices=1, hosts_per_slice=spec.replicas, gpu=host)

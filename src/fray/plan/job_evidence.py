@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fray.plan.evidence import Evidence, EvidenceKind, EvidenceSource
 from fray.plan.observation import KILL_CODES, GangObservation, HostObservation
 from fray.plan.timestamps import parse_time
 from fray.plan.verdict import is_uncertain
@@ -53,7 +54,8 @@ class _Testimony:
         ended_at = parse_time(self.at) if self.at else None
         host = replace(host, name=self.pod, ended_at=ended_at)
         if self.exit_code is None:
-            return replace(host, disruption=self.message)
+            told = Evidence(EvidenceKind.TAKEN, EvidenceSource.JOB, self.message, ended_at)
+            return replace(host, evidence=told)
         # A pod that failed stays, unless it is deleted: one that was killed and isn't there was deleted.
         return replace(host, exit_code=self.exit_code, deleted=True)
 

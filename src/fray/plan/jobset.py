@@ -12,9 +12,10 @@ from typing import Any
 
 from fray.accelerators import LABEL_NODE_POOL
 from fray.plan.addresses import Addresses, build_cluster_addresses
-from fray.plan.environment import EnvEntry, build_environment
+from fray.plan.environment import MULTISLICE, EnvEntry, build_environment
 from fray.plan.facts import Fact
 from fray.plan.gang import Gang, GangKind, derive_gang
+from fray.plan.kueue import derive_queue
 from fray.plan.names import build_jobset_name
 from fray.plan.observation import KILL_CODES
 from fray.plan.placement import build_placement
@@ -24,6 +25,10 @@ from fray.vocabulary import (
     ANNOTATION_EXCLUSIVE_TOPOLOGY,
     API_VERSION,
     CONTAINER,
+    ENV_FRAY_RANK,
+    ENV_HOST,
+    ENV_HOSTS_PER_SLICE,
+    ENV_SLICE,
     FRAYJOB_KIND,
     JOBSET_API_VERSION,
     LABEL_ATTEMPT,
@@ -126,6 +131,7 @@ def build_attempt(
     }
     facts = [
         *_shape_facts(gang),
+        *_slices_facts(job, gang),
         *facts,
         *placement.facts,
         *pod.facts,
@@ -176,11 +182,13 @@ def _metadata(
     metadata: dict[str, Any] = {"name": name, "labels": dict(labels)}
     if job.metadata.namespace is not None:
         metadata["namespace"] = job.metadata.namespace
-    if job.spec.queue is not None:
-        metadata["labels"][LABEL_KUEUE_QUEUE] = job.spec.queue.name
-        facts.append(Fact(f"label {LABEL_KUEUE_QUEUE}", job.spec.queue.name, "Kueue admits the JobSet"))
-        if job.spec.queue.priority_class is not None:
-            metadata["labels"][LABEL_KUEUE_PRIORITY] = job.spec.queue.priority_class
+    queue = derive_queue(job)
+    if queue.name is not None:
+        metadata["labels"][LABEL_KUEUE_QUEUE] = queue.name
+        because = f"Kueue admits the JobSet; {queue.source} says so"
+        facts.append(Fact(f"label {LABEL_KUEUE_QUEUE}", queue.name, because))
+    if queue.priority_class is not None:
+        metadata["labels"][LABEL_KUEUE_PRIORITY] = queue.priority_class
     if gang.multi_host_slices:
         metadata["annotations"] = {ANNOTATION_EXCLUSIVE_TOPOLOGY: LABEL_NODE_POOL}
         why = "a multi-host slice is one node pool: each slice gets one of its own"
@@ -199,6 +207,32 @@ def _metadata(
             }
         ]
     return metadata, facts
+
+
+def _slices_facts(job: FrayJob, gang: Gang) -> list[Fact]:
+    """Return whether several slices work together, and how a host finds its rank among them."""
+    if gang.slices == 1:
+        return []
+    assert job.spec.resources.tpu is not None
+    asked = job.spec.resources.tpu.multislice
+    facts = []
+    if asked is not None:
+        facts.append(Fact("multislice", asked, "resources.tpu.multislice says so", MULTISLICE))
+    elif gang.multislice:
+        why = "the slices have several hosts each; resources.tpu.multislice: Disabled leaves them apart"
+        facts.append(Fact("multislice", "Enabled", why, MULTISLICE))
+    else:
+        why = (
+            "GKE documents multislice for slices of several hosts, and these have one each; "
+            "resources.tpu.multislice: Enabled sets MEGASCALE_* for them all the same"
+        )
+        facts.append(Fact("multislice", "Disabled", why, MULTISLICE))
+    if gang.multi_host_slices:
+        formula = f"{ENV_SLICE} x {ENV_HOSTS_PER_SLICE} + {ENV_HOST}"
+        facts.append(
+            Fact("rank", formula, f"no label has it for several slices, so {ENV_FRAY_RANK} is unset")
+        )
+    return facts
 
 
 def _shape_facts(gang: Gang) -> list[Fact]:

@@ -1,4 +1,4 @@
-"""What Kueue tells of an attempt: why its JobSet waits in a queue, and why it was sent back into one.
+"""Kueue: the queue that a job names, why its JobSet waits there, and why it was sent back into it.
 
 Kueue suspends a JobSet that names a queue, and tells of it in an object of its own, the Workload:
 https://kueue.sigs.k8s.io/docs/concepts/workload/. Fetching that is the caller's. Decisions rest on whether
@@ -14,8 +14,17 @@ from typing import Any
 from fray.plan.observation import Waiting
 from fray.plan.outside_text import flatten
 from fray.vocabulary import LABEL_KUEUE_PRIORITY, LABEL_KUEUE_QUEUE, Reason
+from fray.wire.frayjob import FrayJob
 
-__all__ = ["WorkloadSummary", "build_workload_summary", "derive_queue_waiting", "describe_eviction"]
+__all__ = [
+    "QueueChoice",
+    "WorkloadSummary",
+    "build_workload_summary",
+    "derive_deactivation",
+    "derive_queue",
+    "derive_queue_waiting",
+    "describe_eviction",
+]
 
 Manifest = Mapping[str, Any]
 
@@ -23,16 +32,41 @@ MESSAGE_LENGTH = 400
 HELD = "its JobSet is suspended, and not by this job's spec.suspend"
 
 
+INADMISSIBLE = frozenset({"Inadmissible", "NoMatchingFlavor", "ExceedsMaxQuota", "Misconfigured"})
+"""Reasons of QuotaReserved=False for which waiting doesn't help: the first until Kueue 0.18, the others since
+0.19 (`WorkloadQuotaReservedReason...` in apis/kueue/v1beta2/workload_types.go)."""
+
+
+@dataclass(frozen=True)
+class QueueChoice:
+    """The LocalQueue and WorkloadPriorityClass of a job, None where it names none; `source` says where."""
+
+    name: str | None
+    priority_class: str | None
+    source: str
+
+
+def derive_queue(job: FrayJob) -> QueueChoice:
+    """Return the queue that a job names: in `spec.queue`, or else by the labels of Kueue's own jobs."""
+    if job.spec.queue is not None:
+        return QueueChoice(job.spec.queue.name, job.spec.queue.priority_class, "spec.queue")
+    labels = job.metadata.labels
+    name, priority = labels.get(LABEL_KUEUE_QUEUE), labels.get(LABEL_KUEUE_PRIORITY)
+    return QueueChoice(name or None, priority or None, "a label of the FrayJob")
+
+
 @dataclass(frozen=True)
 class WorkloadSummary:
     """What matters of a Workload.
 
-    `owner` is the uid of its JobSet. `pending` says why it isn't admitted, `eviction` why its admission was
-    taken back; None where nothing is told of it.
+    `owner` is the uid of its JobSet. `waits` is why it isn't admitted: WAITING_FOR_QUEUE, or a reason for
+    which waiting doesn't help. `pending` says so in words, `eviction` why its admission was taken back; None
+    where nothing is told of it.
     """
 
     owner: str
     queue: str
+    waits: Reason = Reason.WAITING_FOR_QUEUE
     pending: str | None = None
     eviction: str | None = None
 
@@ -47,16 +81,21 @@ def build_workload_summary(workload: Manifest) -> WorkloadSummary | None:
     conditions = {condition["type"]: condition for condition in status.get("conditions") or []}
     evicted = conditions.get("Evicted", {})
     eviction = ": ".join(filter(None, (evicted.get("reason"), evicted.get("message"))))
+    reserved = conditions.get("QuotaReserved", {})
+    waits = Reason.WAITING_FOR_QUEUE
     if spec.get("active") is False:
+        waits = Reason.QUEUE_DEACTIVATED
         pending: str | None = f"its Workload {metadata['name']} is deactivated (spec.active is false)"
-    elif _holds(conditions.get("QuotaReserved", {})):
+    elif _holds(reserved):
         checks = list(_pending_checks(status))
         pending = f"admission checks are pending: {', '.join(checks)}" if checks else None
     else:
-        pending = conditions.get("QuotaReserved", {}).get("message")
+        waits = Reason.QUEUE_INADMISSIBLE if reserved.get("reason") in INADMISSIBLE else waits
+        pending = reserved.get("message") or reserved.get("reason")
     return WorkloadSummary(
         owners[0],
         str(spec.get("queueName", "")),
+        waits,
         flatten(pending, most=MESSAGE_LENGTH) if pending else None,
         flatten(eviction, most=MESSAGE_LENGTH) if _holds(evicted) else None,
     )
@@ -81,7 +120,18 @@ def derive_queue_waiting(
         told = f"{told}: there is no Workload of JobSet {jobset['metadata']['name']}"
         if (priority := labels.get(LABEL_KUEUE_PRIORITY)) is not None:
             told = f"{told}; is there a WorkloadPriorityClass {priority}?"
-    return Waiting(Reason.WAITING_FOR_QUEUE, told)
+    return Waiting(Reason.WAITING_FOR_QUEUE if workload is None else workload.waits, told)
+
+
+def derive_deactivation(workload: WorkloadSummary | None) -> Waiting | None:
+    """Return why an evicted attempt gives way to no next one, None where it does.
+
+    Who deactivates a Workload wants its work to rest: another attempt would queue at once, as a new Workload.
+    """
+    if workload is None or workload.waits is not Reason.QUEUE_DEACTIVATED:
+        return None
+    told = f"Kueue evicted it from queue {workload.queue}, and no next attempt starts: {workload.pending}"
+    return Waiting(Reason.QUEUE_DEACTIVATED, told)
 
 
 def describe_eviction(workload: WorkloadSummary | None) -> str | None:

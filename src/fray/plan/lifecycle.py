@@ -22,17 +22,23 @@ from fray.plan.gang import derive_gang
 from fray.plan.names import build_jobset_name
 from fray.plan.observation import GangObservation, HostObservation, Waiting
 from fray.plan.outside_text import clean_text
-from fray.plan.recorded import check_times, read_final_reason, read_reason, read_verdict
+from fray.plan.reasons import REASONS, get_row
+from fray.plan.recorded import (
+    UnknownWordError,
+    UnreadableTimeError,
+    check_times,
+    read_final_reason,
+    read_reason,
+    read_verdict,
+)
+from fray.plan.remains import note_disruption, recall_disruption
 from fray.plan.retries import charge, derive_budget, derive_delay, is_misplaced_for_good
 from fray.plan.settings import RetryPolicy
-from fray.plan.status import Ending, Outlook, Stage, derive_status, is_finished
+from fray.plan.status import Ending, Outlook, Stage, derive_status, is_finished, with_unreadable
 from fray.plan.timestamps import CLOCK_SKEW, format_time, parse_time
 from fray.plan.verdict import (
-    FOR_GOOD,
-    UNCERTAIN,
     Cause,
     derive_cause,
-    derive_charge,
     derive_settling,
     describe_disruption,
 )
@@ -76,6 +82,8 @@ class Decision:
     status: FrayJobStatus
     action: StartAttempt | EndAttempt | None = None
     wake_at: datetime | None = None
+    unreadable: str | None = None
+    """Why the status can't be judged by, where another version wrote it, and what to do about it."""
 
     @property
     def finished(self) -> bool:
@@ -135,20 +143,55 @@ def decide(
     none exist. `now` is an aware datetime. `refusal` says why the hosts could not be created when that
     was tried last; `unsupported` why no attempt may start at all.
 
-    Raises `UnknownWordError` when the status was written by a version that knew more, and
-    `UnreadableTimeError` when a time in it is none.
+    A status that another version wrote is left as it is, and says so in a condition; the job can be stopped
+    and suspended all the same.
     """
     if is_finished(job.status):
         return Decision(job.status)
-    check_times(job.status)
-    counts = job.status.retries or _recount(job.status.attempts)
     avoided = tuple(job.status.avoided_nodes)
+    counts = job.status.retries or RetryCounts(failures_used=0, preemptions_used=0)
     this = _Pass(
         job, observed, now, policy, tuple(job.status.attempts), counts, avoided, refusal, unsupported
     )
+    try:
+        return _decide_readable(this)
+    except (UnknownWordError, UnreadableTimeError) as error:
+        return _decide_unreadable(this, f"{error.message}. {error.next_step}")
+
+
+def _decide_readable(this: _Pass) -> Decision:
+    check_times(this.job.status)
+    if this.job.status.retries is None:
+        this = replace(this, counts=_recount(this.attempts))
     if this.attempts and this.attempts[-1].verdict is None:
         return _within_attempt(this, this.attempts[-1])
     return _between_attempts(this)
+
+
+def _decide_unreadable(this: _Pass, why: str) -> Decision:
+    """Return what is certain about a job whose status can't be judged by: its attempts are never touched."""
+    last = this.attempts[-1] if this.attempts else None
+    stop = describe_stop(this.job)
+    left = this.observed if last is not None and last.verdict is None else None
+    action = None
+    if stop is None and not this.job.spec.suspend:
+        status = this.job.status
+    else:
+        outlook = Outlook(Stage.SUSPENDED)
+        if last is not None and left is not None and not left.ended:
+            outlook = Outlook(Stage.ENDING)
+            action = EndAttempt(last.number, Reason.SUSPENDED if stop is None else Reason.STOP_REQUESTED)
+        elif stop is not None:
+            ending = Ending(ConditionType.STOPPED, Reason.STOP_REQUESTED, stop)
+            outlook = Outlook(Stage.FINISHED, ending=ending)
+        told = [
+            attempt.model_copy(update={"message": stop or "spec.suspend is true"})
+            for attempt in this.attempts
+        ]
+        status = derive_status(this.job, left, told, this.counts, outlook, this.now)
+        kept = {"attempts": list(this.attempts), "retries": this.job.status.retries}
+        status = status.model_copy(update=kept)
+    return Decision(with_unreadable(status, this.job, why, this.now), action, unreadable=why)
 
 
 def _recount(attempts: Sequence[AttemptStatus]) -> RetryCounts:
@@ -175,14 +218,17 @@ def describe_stop(job: FrayJob) -> str | None:
 
 
 def _within_attempt(this: _Pass, attempt: AttemptStatus) -> Decision:
+    if this.observed is not None:
+        this = replace(this, observed=recall_disruption(attempt, this.observed))
     attempt = _with_running_time(attempt, this.observed)
     deadlines = _deadlines(this, attempt)
     if attempt.reason is None:
         cause = _derive_end(this, attempt, deadlines)
         if cause is not None:
             attempt = _with_outcome(_with_cause(attempt, cause), this.observed)
-    elif this.observed is not None and read_reason(attempt) in UNCERTAIN:
+    elif this.observed is not None and not get_row(attempt.reason).certain:
         attempt = _revised(attempt, this.observed)
+    attempt = note_disruption(attempt, this.observed)
     if attempt.reason is not None and this.observed is not None and this.policy.avoid_seconds > 0:
         attempt = record_node_faults(attempt, this.observed, this.job.spec)
     this = replace(this, attempts=(*this.attempts[:-1], attempt))
@@ -201,8 +247,8 @@ def _within_attempt(this: _Pass, attempt: AttemptStatus) -> Decision:
         wake_at = min([*moments, release] if release is not None else moments, default=None)
         return this.conclude(Outlook(Stage.LIVE), wake_at=wake_at)
     if this.observed is not None and not this.observed.ended:
-        return this.conclude(Outlook(Stage.ENDING), action=EndAttempt(attempt.number, reason))
-    if this.observed is not None and reason in UNCERTAIN:
+        return _while_hosts_end(this, this.observed, EndAttempt(attempt.number, reason))
+    if this.observed is not None and not REASONS[reason].certain:
         settling = derive_settling(this.observed, now=this.now, seconds=this.policy.settle_seconds)
         if settling is not None:
             return this.conclude(Outlook(Stage.ENDING), wake_at=settling)
@@ -245,11 +291,12 @@ def _derive_job_end(this: _Pass, last: AttemptStatus | None) -> Ending | None:
             return Ending(ConditionType.SUCCEEDED, reason, f"{message} in attempt {last.number}")
         if verdict is VerdictKind.STOPPED:
             return Ending(ConditionType.STOPPED, reason, message)
-        if reason is Reason.TOTAL_TIMEOUT:
+        final = verdict is VerdictKind.FAILURE and REASONS[reason].final
+        if final and REASONS[reason].timeout:
             return Ending(ConditionType.FAILED, reason, message)
         budget = derive_budget(this.job.spec.retries, this.counts, verdict)
         why = budget.describe() if budget is not None and budget.exhausted else None
-        if verdict is VerdictKind.FAILURE and reason in FOR_GOOD:
+        if final:
             why = NO_HELP
         if why is not None:
             sentence, *log = message.splitlines() or [""]
@@ -310,6 +357,21 @@ def _derive_timeout(this: _Pass, deadline: Deadline) -> Cause:
     return Cause(deadline.reason, deadline.message, deadline.at)
 
 
+def _while_hosts_end(this: _Pass, observed: GangObservation, action: EndAttempt) -> Decision:
+    """Return the decision about an attempt whose hosts haven't ended yet; a queue may keep its JobSet."""
+    if _is_deactivated(observed) and describe_stop(this.job) is None:
+        total = derive_total_deadline(this.job.spec.timeouts, this.job.status)
+        if total is None or this.now < total.at:
+            return this.conclude(Outlook(Stage.DEACTIVATED), wake_at=total.at if total else None)
+    return this.conclude(Outlook(Stage.ENDING), action=action)
+
+
+def _is_deactivated(observed: GangObservation) -> bool:
+    """Return whether its queue keeps the attempt's JobSet, which must then stay: it is what is activated."""
+    waiting = observed.waiting
+    return observed.suspended and waiting is not None and waiting.reason is Reason.QUEUE_DEACTIVATED
+
+
 def _waits_for_avoided(this: _Pass) -> bool:
     waiting = this.observed.waiting if this.observed is not None else None
     return waiting is not None and waiting.reason is Reason.NODES_AVOIDED
@@ -326,9 +388,12 @@ def _find_made_anew(attempt: AttemptStatus, observed: GangObservation | None) ->
     """Return a host that began again after all had run: its program would believe it to be the first."""
     if attempt.running_time is None or observed is None or observed.settled:
         return None
-    since = parse_time(attempt.running_time) + CLOCK_SKEW
+    began = parse_time(attempt.running_time)
     for host in observed.hosts:
-        if host.unstarted or (host.created_at is not None and host.created_at > since):
+        # A container begins once: none of those that ran then can have begun later than the last of them.
+        later = host.started_at is not None and host.started_at > began
+        made_later = host.created_at is not None and host.created_at > began + CLOCK_SKEW
+        if host.unstarted or later or made_later:
             return host
     return None
 
@@ -390,7 +455,7 @@ def _revised(attempt: AttemptStatus, observed: GangObservation) -> AttemptStatus
 
 def _closed(this: _Pass, attempt: AttemptStatus, reason: Reason) -> _Pass:
     """Return the pass after the attempt's end: verdict in the status, its budget charged once."""
-    verdict = derive_charge(reason)
+    verdict = REASONS[reason].charge or VerdictKind.FAILURE
     ends = (
         [host.ended_at for host in this.observed.hosts if host.ended_at is not None] if this.observed else []
     )
@@ -399,7 +464,8 @@ def _closed(this: _Pass, attempt: AttemptStatus, reason: Reason) -> _Pass:
     end = min(max(ends, default=this.now), this.now)
     if attempt.start_time is not None and end < parse_time(attempt.start_time) - CLOCK_SKEW:
         end = this.now
-    closed = attempt.model_copy(update={"verdict": verdict.value, "end_time": format_time(end)})
+    told = {"verdict": verdict.value, "end_time": format_time(end), "disruption": None}
+    closed = attempt.model_copy(update=told)
     this = replace(this, attempts=(*this.attempts[:-1], closed), counts=charge(this.counts, verdict))
     if not this.policy.avoid_seconds:
         return this

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from fray.plan.evidence import Evidence, EvidenceKind, EvidenceSource
 from fray.plan.observation import POD_GONE, Deletion, GangObservation, HostObservation, HostPhase
 from fray.plan.scheduling import NodeSummary
 from fray.plan.timestamps import CLOCK_SKEW, format_time
@@ -29,12 +30,13 @@ SCALED_DOWN = "ToBeDeletedByClusterAutoscaler"
 """Taint of nodes that the autoscaler is about to remove; its value is when it was put there, in Unix seconds:
 https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/utils/taints/taints.go
 """
+SILENT = frozenset({"node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"})
+"""Taints of nodes that have stopped reporting, or report that they can't run pods."""
 LEAVING = frozenset(
     {
         *OUT_OF_SERVICE,
+        *SILENT,
         SCALED_DOWN,
-        "node.kubernetes.io/unreachable",
-        "node.kubernetes.io/not-ready",
         "cloud.google.com/impending-node-termination",
     }
 )
@@ -55,14 +57,6 @@ OVERDUE = timedelta(minutes=5)
 """How long a pod may outlive the time that its deletion gave it where nodes can't be read: its node doesn't
 answer then, as far as one can tell.
 """
-
-
-@dataclass(frozen=True)
-class _Trouble:
-    """What is wrong with a node, and since when; None where nothing tells."""
-
-    message: str
-    since: datetime | None
 
 
 @dataclass(frozen=True)
@@ -107,27 +101,28 @@ class Nodes:
         end = self.derive_end(node, deletion)
         return end is not None and now >= end
 
-    def find_trouble(self, host: HostObservation, *, now: datetime) -> _Trouble | None:
+    def find_trouble(self, host: HostObservation, *, now: datetime) -> Evidence | None:
         """Return what is wrong with the node of a host, None while it is well."""
         if self.by_name is None:
             overdue = self.cannot_end(host.node, host.deletion, now=now)
             told = "it outlived its deletion, so its node seems not to answer"
-            return _Trouble(told, host.deletion.asked) if overdue and host.deletion else None
+            return _silent(told, host.deletion.asked) if overdue and host.deletion else None
         if host.node is None:
             return None
         found = self.by_name.get(host.node)
         if found is None:
             # The list may be older than the node: one on which a host has run for longer isn't missed in it.
             known = host.started_at is not None and now >= host.started_at + CLOCK_SKEW + LIST_AGE
-            return _Trouble(f"its node {host.node} is gone", None) if known else None
+            return _leaving(f"its node {host.node} is gone") if known else None
         if not found.ready and found.unready_since is not None:
             what = "has been silent" if found.silent else "has not been ready"
             told = f"its node {host.node} {what} since {format_time(found.unready_since)}"
-            return _Trouble(told, found.unready_since)
+            return _silent(told, found.unready_since)
         for key, value, _ in found.taints:
             if key in LEAVING:
                 since = datetime.fromtimestamp(int(value), UTC) if _is_unix_time(key, value) else None
-                return _Trouble(f"its node {host.node} has the taint {key}", since)
+                told = f"its node {host.node} has the taint {key}"
+                return _silent(told, since) if key in SILENT else _leaving(told, since)
         return None
 
 
@@ -183,25 +178,33 @@ def _judge(host: HostObservation, nodes: Nodes, first: datetime | None, now: dat
     trouble = nodes.find_trouble(host, now=now)
     explained = host.disruption is not None or (host.ended and not is_uncertain_end(host))
     if trouble is not None and not explained and _is_cause(trouble, first, now):
-        host = replace(host, disruption=trouble.message)
+        host = replace(host, evidence=trouble)
     end = nodes.derive_end(host.node, host.deletion)
     if host.ended or end is None or now < end:
         return host
-    message = trouble.message if trouble is not None else f"its node {host.node} doesn't answer"
+    message = trouble.text if trouble is not None else f"its node {host.node} doesn't answer"
     return replace(host, phase=HostPhase.FAILED, message=message, ended_at=end)
 
 
-def _is_cause(trouble: _Trouble, first: datetime | None, now: datetime) -> bool:
+def _is_cause(trouble: Evidence, first: datetime | None, now: datetime) -> bool:
     """Return whether what is wrong with a node may have made the first host fail.
 
     What tells no time counts from when it is seen: a node may well be removed because its job has ended.
     """
-    return first is None or (trouble.since or now) <= first + TOO_LATE
+    return first is None or (trouble.at or now) <= first + TOO_LATE
 
 
 def is_late(deletion: Deletion | None, *, now: datetime) -> bool:
     """Return whether a pod that still runs should have ended by now, so that its node is looked at."""
     return deletion is not None and now >= deletion.asked + PATIENCE
+
+
+def _silent(text: str, since: datetime | None) -> Evidence:
+    return Evidence(EvidenceKind.NODE_SILENT, EvidenceSource.NODE, text, since)
+
+
+def _leaving(text: str, since: datetime | None = None) -> Evidence:
+    return Evidence(EvidenceKind.NODE_LEAVING, EvidenceSource.NODE, text, since)
 
 
 def _is_unix_time(key: str, value: str) -> bool:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from fray.plan.evidence import EvidenceKind
 from fray.plan.observation import START_FAILED, GangObservation, HostObservation, HostPhase
 from fray.plan.outside_text import flatten
 from fray.plan.pod_disruption import find_runtime_trouble
@@ -28,20 +29,8 @@ OUT_OF_DEVICES = re.compile(r"OutOf[^/]+\.[^/]+/")
 Of CPU, memory and pods a node may be short for a moment, beside other pods: that tells nothing about it.
 """
 NODE_IN_TROUBLE = "The node had condition: "
-NODE_IS_LOW = "The node was low on resource: "
-"""In the kubelet's words about pods that it refuses, or evicts, for want of memory, disk or processes:
+"""In the kubelet's words about pods that it refuses for want of memory, disk or processes:
 https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/eviction/helpers.go
-"""
-SILENT = re.compile(
-    r"^DeletionByTaintManager\b|\bunreachable\b|\bsilent\b|\bgiven up\b|\bnot[- ](?:been )?ready\b"
-    r"|(?:n't|\bnot to) answer\b"
-)
-"""In the sign of a disruption when the node has been silent for so long that its pods are given up:
-https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/controller/tainteviction/taint_eviction.go
-"""
-LOST = "could not be located"
-"""In the kubelet's words about a container that its runtime has lost:
-https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/status/status_manager.go
 """
 DEVICE_TROUBLE = re.compile(
     r"/dev/(?:vfio/|accel)\d+\)?: Device or resource busy"
@@ -74,23 +63,30 @@ def describe_node_fault(host: HostObservation, *, spot: bool = False) -> str | N
 
 
 def _find_fault(host: HostObservation, *, spot: bool) -> str | None:
-    reason, message, sign = host.reason or "", host.message or "", host.disruption or ""
+    reason, message, sign = host.reason or "", host.message or "", host.disruption
     if reason in REFUSALS or OUT_OF_DEVICES.match(reason):
         return f"{reason}: {message}" if message else reason
     if NODE_IN_TROUBLE in message:
         return message
     if reason == START_FAILED:
         return find_runtime_trouble(message)
-    if SILENT.search(sign):
-        return None if spot else sign
-    if NODE_IS_LOW in sign:
-        return sign
-    if LOST in sign:
-        # Of a container that never ran the kubelet says the same when its pod is deleted.
-        return None if host.deletion is not None else sign
-    if sign or host.phase is not HostPhase.FAILED:
+    if sign is not None:
+        return sign.text if _is_broken(sign.kind, host, spot=spot) else None
+    if host.phase is not HostPhase.FAILED:
         return None
     return next((line.strip() for line in message.splitlines() if DEVICE_TROUBLE.search(line)), None)
+
+
+def _is_broken(kind: EvidenceKind, host: HostObservation, *, spot: bool) -> bool:
+    """Return whether what took a host away tells that its node is broken."""
+    match kind:
+        case EvidenceKind.NODE_SILENT:
+            return not spot
+        case EvidenceKind.CONTAINER_LOST:
+            # Of a container that never ran the kubelet says the same when its pod is deleted.
+            return host.deletion is None
+        case _:
+            return kind is EvidenceKind.NODE_LOW
 
 
 def with_node_pools(observed: GangObservation, pools: Mapping[str, str | None]) -> GangObservation:

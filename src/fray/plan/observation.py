@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from fray.plan.evidence import Evidence, EvidenceKind
 from fray.plan.outside_text import clean_text
 from fray.vocabulary import Reason
 
@@ -68,9 +69,8 @@ class HostObservation:
     `name` is None for a host that doesn't exist, or never did as far as anybody saw.
     `exit_code` is a shell's (128 + N for signal N). `reason` is the container's reason where it has one.
     Times are aware datetimes. `log_tail` holds the last lines of output of a host that failed.
-    `disruption` says what took or takes the host away from outside, None where there is no sign of that.
-    `gone` is True for a host that has failed and left nothing that tells how, `misplaced` for one that JobSet
-    removes because it stands in another slice's node pool, `deleted` for one that ended by its deletion: from
+    `evidence` says what takes or took the host away, None where there is no sign of that. `gone` is True for
+    a host that has failed and left nothing that tells how, `deleted` for one that ended by its deletion: from
     outside, or as the peer of a host that failed. `deletion` is set once its pod is being deleted, whoever
     asked for it. `created_at` is when its pod was made, `unstarted` whether that has started nothing yet.
     `node_pool` is that of its node, where somebody has looked. `outcome` is the sha256 of what its callable
@@ -89,9 +89,8 @@ class HostObservation:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     log_tail: tuple[str, ...] = ()
-    disruption: str | None = None
+    evidence: Evidence | None = None
     gone: bool = False
-    misplaced: bool = False
     deleted: bool = False
     deletion: Deletion | None = None
     created_at: datetime | None = None
@@ -100,11 +99,21 @@ class HostObservation:
     outcome: str | None = None
 
     def __post_init__(self) -> None:
-        for field in ("reason", "message", "disruption"):
+        for field in ("reason", "message"):
             text = getattr(self, field)
             if text is not None:
                 object.__setattr__(self, field, clean_text(text))
         object.__setattr__(self, "log_tail", tuple(map(clean_text, self.log_tail)))
+
+    @property
+    def disruption(self) -> Evidence | None:
+        """What took or takes the host away from outside, None where there is no sign of that."""
+        return None if self.misplaced else self.evidence
+
+    @property
+    def misplaced(self) -> bool:
+        """Whether JobSet removes the host, since it stands in another slice's node pool."""
+        return self.evidence is not None and self.evidence.kind is EvidenceKind.MISPLACED
 
     @property
     def ended(self) -> bool:
@@ -133,7 +142,7 @@ class GangObservation:
     `settled` is False while something may make a host anew that has ended; `suspended` is True while
     somebody else than the FrayJob has the hosts removed, or not made yet: `suspension` says who and why,
     where that is known. `held` is True until what makes the hosts knows that this is over, which it is since
-    `released_at`.
+    `released_at`. `failing_sidecar` says which sidecar ends again and again.
     """
 
     hosts: tuple[HostObservation, ...]
@@ -143,12 +152,15 @@ class GangObservation:
     suspension: str | None = None
     held: bool = False
     released_at: datetime | None = None
+    failing_sidecar: str | None = None
 
     def __post_init__(self) -> None:
         if not self.hosts:
             raise ValueError("a gang has at least one host; None stands for an attempt without hosts")
         if self.suspension is not None:
             object.__setattr__(self, "suspension", clean_text(self.suspension))
+        if self.failing_sidecar is not None:
+            object.__setattr__(self, "failing_sidecar", clean_text(self.failing_sidecar))
 
     @property
     def begun(self) -> bool:

@@ -182,7 +182,7 @@ def _location(result: NodePlacement, placement: Placement, gang: Gang) -> None:
         result.express(LABEL_ZONE, "In", placement.zones, "placement.zones")
     if placement.node_pool is not None:
         result.select(LABEL_NODE_POOL, placement.node_pool, "placement.nodePool names it")
-        if gang.multi_host_slices and gang.multislice:
+        if gang.multi_host_slices and gang.slices > 1:
             result.notices.append(
                 f"node pool {placement.node_pool} holds one slice, but the job asks for {gang.slices}: "
                 "leave placement.nodePool out, or ask for one slice"

@@ -21,7 +21,7 @@ from fray.plan.command import (
 )
 from fray.plan.environment import PROTECTED_PREFIX, EnvEntry
 from fray.plan.facts import Fact
-from fray.plan.gang import Gang, GangKind
+from fray.plan.gang import Gang
 from fray.plan.injection import (
     INJECTOR,
     RUNTIME_MOUNT,
@@ -33,6 +33,7 @@ from fray.plan.overlay import merge_overlay
 from fray.plan.overlay_shape import check_overlay
 from fray.plan.placement import NodePlacement
 from fray.plan.settings import PlanSettings
+from fray.plan.sidecars import use_native_sidecars
 from fray.vocabulary import ANNOTATION_SAFE_TO_EVICT, CONTAINER
 from fray.wire.frayjob import FrayJob
 from fray.wire.quantities import parse_quantity
@@ -43,8 +44,7 @@ READABLE = 0o444
 """Mode of mounted Secrets: the kubelet makes them root's, and an image's user may be any other."""
 SPOT_GRACE_SECONDS = 15
 """GKE gives pods 15 s when a spot VM is taken (docs: spot VMs, graceful node shutdown)."""
-HEADROOM = 0.9
-"""Share of a host that pods may ask for: the kubelet and system pods take the rest."""
+SAFE_TO_EVICT_DOCS = "https://docs.cloud.google.com/kubernetes-engine/docs/concepts/cluster-autoscaler"
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,11 @@ def build_pod_template(
 
     Raises `InvalidJobError` for an overlay that can't be merged.
     """
-    resources, notices = _resources(job, gang)
+    resources, whole, notices = _resources(job, gang)
     env, ignored = _env(job, environment)
     notices += ignored
     volumes, mounts, facts = _volumes(job)
+    facts += whole
     injectors: list[dict[str, Any]] = []
     if settings.injector_image is not None and needs_runtime(job.spec):
         injector, volume, fact = build_injector(job.spec, settings.injector_image)
@@ -109,18 +110,18 @@ def build_pod_template(
         facts.append(
             Fact("terminationGracePeriodSeconds", str(SPOT_GRACE_SECONDS), "spot nodes give no more")
         )
-    metadata: dict[str, Any] = {"labels": labels}
-    if gang.kind is not GangKind.CPU:
-        metadata["annotations"] = {ANNOTATION_SAFE_TO_EVICT: "false"}
-        facts.append(
-            Fact(f"annotation {ANNOTATION_SAFE_TO_EVICT}", "false", "scale-down must not move a gang's pod")
-        )
+    metadata = {"labels": labels, "annotations": {ANNOTATION_SAFE_TO_EVICT: "false"}}
     manifest: dict[str, Any] = {"metadata": metadata, "spec": spec}
     if job.spec.pod_template:
         check_overlay(job.metadata.name, job.spec.pod_template)
         spot = job.spec.placement.spot == "Required"
         manifest, undone = _with_overlay(manifest, job.spec.pod_template, spot=spot)
         notices += undone
+        facts += use_native_sidecars(manifest["spec"])
+    kept = (manifest["metadata"].get("annotations") or {}).get(ANNOTATION_SAFE_TO_EVICT)
+    if kept == "false":
+        why = "scale-down must not move a gang's pod; podTemplate may say otherwise"
+        facts.append(Fact(f"annotation {ANNOTATION_SAFE_TO_EVICT}", kept, why, SAFE_TO_EVICT_DOCS))
     _size_injector(manifest["spec"])
     return PodTemplate(manifest, tuple(facts), tuple(notices))
 
@@ -214,32 +215,28 @@ def _env(job: FrayJob, environment: Sequence[EnvEntry]) -> tuple[list[dict[str, 
     return list(entries.values()), notices
 
 
-def _resources(job: FrayJob, gang: Gang) -> tuple[dict[str, Any], list[str]]:
+def _resources(job: FrayJob, gang: Gang) -> tuple[dict[str, Any], list[Fact], list[str]]:
+    """Return a container's resources, which of them are all that a host has, and what was cut to that."""
     asked = job.spec.resources
     requests: dict[str, str] = {}
+    facts: list[Fact] = []
     notices: list[str] = []
-    host_cpu = gang.tpu.host_cpu if gang.tpu is not None else None
-    host_memory = gang.tpu.host_memory_gb if gang.tpu is not None else None
-    limits = {
-        "cpu": None if host_cpu is None else (host_cpu * HEADROOM, f"{int(host_cpu * HEADROOM)}"),
-        "memory": None
-        if host_memory is None
-        else (host_memory * HEADROOM * 1e9, f"{int(host_memory * HEADROOM)}G"),
-    }
+    machine, shares = _shares(gang)
     wanted = (("cpu", asked.cpu), ("memory", asked.memory), ("ephemeral-storage", asked.disk))
     for name, quantity in wanted:
         if quantity is None:
             continue
-        cap = limits.get(name)
-        if cap is not None and float(parse_quantity(quantity)) > cap[0]:
-            assert gang.tpu is not None
+        requests[name] = str(quantity)
+        share = shares.get(name)
+        if share is None:
+            continue
+        if gang.tpu is not None and parse_quantity(quantity) > parse_quantity(share):
             notices.append(
-                f"{name} {quantity} is more than a {gang.tpu.machine_type} host leaves to pods: "
-                f"{cap[1]} is requested"
+                f"{name} {quantity} is more than a {machine} host leaves to pods: {share} is requested"
             )
-            requests[name] = cap[1]
-        else:
-            requests[name] = str(quantity)
+            requests[name] = share
+        if parse_quantity(requests[name]) == parse_quantity(share):
+            facts.append(Fact(f"request {name}", requests[name], f"all that {machine} leaves to pods"))
     resources: dict[str, Any] = {}
     if gang.tpu is not None:
         chips = {TPU_RESOURCE: str(gang.tpu.chips_per_host)}
@@ -251,7 +248,20 @@ def _resources(job: FrayJob, gang: Gang) -> tuple[dict[str, Any], list[str]]:
         resources["requests"] = {**requests, **chips}
     if chips:
         resources["limits"] = chips
-    return resources, notices
+    return resources, facts, notices
+
+
+def _shares(gang: Gang) -> tuple[str, dict[str, str]]:
+    """Return the machine type of a gang's hosts, and what one leaves to pods; empty where it isn't known."""
+    if gang.tpu is not None:
+        machine, size = gang.tpu.machine_type, gang.tpu.size
+    elif gang.gpu is not None:
+        machine, size = (*gang.gpu.machine_types, "")[0], gang.gpu.size
+    else:
+        return "", {}
+    if size is None:
+        return machine, {}
+    return machine, {"cpu": str(size.for_pods.cpu), "memory": f"{size.for_pods.memory_gb}G"}
 
 
 def _volumes(job: FrayJob) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[Fact]]:

@@ -9,22 +9,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
+from fray.plan.evidence import Evidence, EvidenceKind, EvidenceSource
+from fray.plan.timestamps import parse_time
+
 __all__ = [
+    "MARKS",
     "START_REASONS",
-    "describe_disruption",
-    "describe_start_trouble",
     "find_mark",
     "find_runtime_trouble",
     "is_lost",
-    "is_misplaced",
     "is_own_use",
     "is_refused",
+    "read_evidence",
 ]
 
 Manifest = Mapping[str, Any]
 
+MARKS = ("DisruptionTarget", "TerminationTarget")
+"""Conditions of pods that somebody takes away: Kubernetes' own, and Kueue's on pods that it manages singly.
+
+https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
+https://github.com/kubernetes-sigs/kueue/blob/main/pkg/controller/jobs/pod/pod_controller.go
+"""
 MISPLACED_REASON = "ExclusivePlacementViolation"
 """Reason of the condition DisruptionTarget on pods that JobSet removes for standing in another slice's pool:
 https://github.com/kubernetes-sigs/jobset/blob/v0.12.0/pkg/controllers/pod_controller.go
@@ -79,32 +88,38 @@ START_REASONS = frozenset({"StartError", "ContainerCannotRun"})
 RUNTIME_TROUBLE = re.compile(
     r"nvidia-container-cli: (?:initialization|detection|device|ldcache|mount) error"
     r"|/dev/(?:nvidia|vfio|accel)|\bcgroups?\b|no space left on device|input/output error"
-    r"|context deadline exceeded|\bttrpc: closed|containerd\.sock|unable to create new parent process"
+    r"|context (?:deadline exceeded|canceled)|\bttrpc: closed|containerd\.sock"
+    r"|unable to create new parent process"
 )
 """In the message of a container that could not be started, when that isn't about its command or image.
 
 runc, containerd and https://github.com/NVIDIA/libnvidia-container say so; the last one's `requirement error`
 is about the CUDA version of the image. Without a parent process are containers whose pod's sandbox containerd
-lost sight of, as on a node that was too busy to answer for two seconds: `lstat /proc/0/ns/ipc`.
+lost sight of, as on a node that was too busy to answer for two seconds: `lstat /proc/0/ns/ipc`. A kubelet
+that is ended itself cancels what it is just starting.
+"""
+GIVEN_UP_REASON = "DeletionByTaintManager"
+"""Reason of the mark on pods of a node that has been silent for so long that they are given up:
+https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/controller/tainteviction/taint_eviction.go
+"""
+NODE_IS_LOW = "The node was low on resource: "
+"""In the kubelet's words about pods that it evicts for want of memory, disk or processes:
+https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/eviction/helpers.go
+"""
+LOST = "could not be located"
+"""In the kubelet's words about a container that its runtime has lost:
+https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/status/status_manager.go
 """
 GIVEN_UP = "its node was given up while it ran: nobody has seen its end"
 
 
 def find_mark(status: Manifest) -> Manifest:
-    """Return the condition that marks a pod which somebody takes away; empty where it has none.
-
-    https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
-    """
+    """Return the condition that marks a pod which somebody takes away; empty where it has none."""
     for condition in status.get("conditions", []):
-        if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
+        if condition["type"] in MARKS and condition["status"] == "True":
             mark: Manifest = condition
             return mark
     return {}
-
-
-def is_misplaced(status: Manifest) -> bool:
-    """Return whether JobSet removes the pod, since it stands in another slice's node pool."""
-    return find_mark(status).get("reason") == MISPLACED_REASON
 
 
 def is_own_use(status: Manifest) -> bool:
@@ -123,36 +138,41 @@ def is_lost(ended: Manifest) -> bool:
     return ended.get("reason") in LOST_REASONS
 
 
-def describe_disruption(status: Manifest, state: Manifest) -> str | None:
+def read_evidence(status: Manifest, state: Manifest, ended: Manifest) -> Evidence | None:
     """Return the sign that a pod is or was taken away from outside, None where it has none.
 
-    `state` is that of its main container.
+    `state` is that of its main container, `ended` the end of that, or of the init container that failed.
     """
-    if is_own_use(status):
-        return None
-    mark = find_mark(status)
-    if mark and mark.get("reason") != MISPLACED_REASON:
-        return _join(mark.get("reason"), mark.get("message")) or "DisruptionTarget"
-    if status.get("phase") == "Failed" and _is_nodes_doing(status):
-        return _join(status.get("reason"), status.get("message"))
-    ended = state.get("terminated", {})
-    if is_lost(ended):
-        return str(ended.get("message") or "the container's end was not seen")
-    if status.get("phase") == "Failed" and state.get("running") and not status.get("reason"):
-        # Pod GC ends pods so on nodes that are out of service; a kubelet would tell how the container ended.
-        return GIVEN_UP
+    if not is_own_use(status):
+        mark = find_mark(status)
+        if mark and mark.get("reason") != MISPLACED_REASON:
+            return _read_mark(mark)
+        if status.get("phase") == "Failed" and _is_nodes_doing(status):
+            return _of_pod(EvidenceKind.TAKEN, _join(status.get("reason"), status.get("message")))
+        if is_lost(terminated := state.get("terminated", {})):
+            told = str(terminated.get("message") or "the container's end was not seen")
+            return _of_pod(EvidenceKind.CONTAINER_LOST if LOST in told else EvidenceKind.END_UNSEEN, told)
+        if status.get("phase") == "Failed" and state.get("running") and not status.get("reason"):
+            # Pod GC ends pods so on nodes that are out of service; a kubelet would tell how it ended.
+            return _of_pod(EvidenceKind.NODE_SILENT, GIVEN_UP)
+        if ended.get("reason") in START_REASONS:
+            trouble = find_runtime_trouble(str(ended.get("message", "")))
+            if trouble is not None:
+                return _of_pod(EvidenceKind.NOT_STARTED, f"its node could not start it: {trouble}")
+        return _of_pod(EvidenceKind.MISPLACED, _join(mark["reason"], mark.get("message"))) if mark else None
     return None
 
 
-def describe_start_trouble(ended: Manifest) -> str | None:
-    """Return why a node couldn't start a container that another might; None where it wasn't the node's doing.
+def _read_mark(mark: Manifest) -> Evidence:
+    text = _join(mark.get("reason"), mark.get("message")) or "DisruptionTarget"
+    kind = EvidenceKind.NODE_SILENT if mark.get("reason") == GIVEN_UP_REASON else EvidenceKind.TAKEN
+    at = mark.get("lastTransitionTime")
+    return _of_pod(kind, text, parse_time(at) if at else None)
 
-    `ended` is the container's terminated state.
-    """
-    told = (
-        find_runtime_trouble(str(ended.get("message", ""))) if ended.get("reason") in START_REASONS else None
-    )
-    return None if told is None else f"its node could not start it: {told}"
+
+def _of_pod(kind: EvidenceKind, text: str, at: datetime | None = None) -> Evidence:
+    kind = EvidenceKind.NODE_LOW if NODE_IS_LOW in text else kind
+    return Evidence(kind, EvidenceSource.POD, text, at)
 
 
 def find_runtime_trouble(message: str) -> str | None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from fray.plan.gang import Gang, GangKind
+from fray.plan.gang import Gang
 from fray.plan.observation import (
     DEADLINE_EXCEEDED,
     EVICTED_FOR_USE,
@@ -27,17 +28,16 @@ from fray.plan.observation import (
 from fray.plan.pod_deletion import is_ended_by_deletion, read_deletion
 from fray.plan.pod_disruption import (
     START_REASONS,
-    describe_disruption,
-    describe_start_trouble,
     find_mark,
     is_lost,
-    is_misplaced,
     is_own_use,
     is_refused,
+    read_evidence,
 )
+from fray.plan.sidecars import describe_failing_sidecar, find_sidecars
 from fray.plan.timestamps import parse_time
 from fray.termination import Ending, TerminationMessage
-from fray.vocabulary import CONTAINER, LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX
+from fray.vocabulary import CONTAINER
 
 __all__ = ["derive_gang_observation", "is_ending", "is_jobset_finished"]
 
@@ -63,22 +63,25 @@ def is_ending(manifest: Manifest) -> bool:
 
 
 def derive_gang_observation(
-    gang: Gang, jobset: Manifest, pods: Iterable[Manifest], *, waiting: Waiting | None = None
+    gang: Gang,
+    jobset: Manifest,
+    pods: Iterable[Manifest],
+    *,
+    gone: Iterable[Manifest] = (),
+    waiting: Waiting | None = None,
 ) -> GangObservation:
     """Return the state of every host of an attempt.
 
-    A host without a pod is pending while the JobSet lives. Once the JobSet has ended, a host without a pod
-    has ended with it: JobSet deletes the pods of a failed gang.
+    `gone` are pods of it that aren't there any more, as they were last: each counts while its host has no
+    other. A host without a pod is pending while the JobSet lives. Once the JobSet has ended, a host without a
+    pod has ended with it: JobSet deletes the pods of a failed gang.
     """
-    by_place: dict[tuple[int, int], Manifest] = {}
-    for pod in pods:
-        place = _place(pod, gang)
-        if place is None:
-            continue
-        current = by_place.get(place)
-        if current is None or pod["metadata"]["creationTimestamp"] > current["metadata"]["creationTimestamp"]:
-            by_place[place] = pod
+    by_place = _sort(pods, gang)
     end = is_jobset_finished(jobset)
+    told = _find_suspension(jobset)
+    released_at = _time(told.get("lastTransitionTime")) if told.get("status") == "False" else None
+    # Those of before a suspension ended by it.
+    remains = _sort((pod for pod in gone if not _is_older(pod, released_at)), gang)
     hosts = []
     for slice_index in range(gang.slices):
         for host in range(gang.hosts_per_slice):
@@ -86,27 +89,60 @@ def derive_gang_observation(
             rank = gang.rank(slice_index=slice_index, host=host)
             if found is not None:
                 hosts.append(_host(found, slice_index, host, rank, jobset_end=end))
+            elif (last := remains.get((slice_index, host))) is not None:
+                hosts.append(_gone_host(_host(last, slice_index, host, rank, jobset_end=end), jobset_end=end))
             else:
-                phase = {None: HostPhase.PENDING, "Completed": HostPhase.SUCCEEDED}.get(end, HostPhase.FAILED)
-                gone = phase is HostPhase.FAILED
-                message = POD_GONE if gone else None
+                phase = _missing_phase(end)
+                lost = phase is HostPhase.FAILED
+                message = POD_GONE if lost else None
                 hosts.append(
-                    HostObservation(slice_index, host, rank, None, phase, message=message, gone=gone)
+                    HostObservation(slice_index, host, rank, None, phase, message=message, gone=lost)
                 )
     ending = is_ending(jobset)
     # A Job that was deleted is created anew, and its pods with it, until the JobSet itself has ended.
     done = len(by_place) == gang.hosts and all(_has_succeeded(pod) for pod in by_place.values())
     suspended = end is None and not ending and bool(jobset.get("spec", {}).get("suspend"))
-    told = _find_suspension(jobset)
-    resumed = told.get("status") == "False"
     return GangObservation(
         tuple(hosts),
         waiting,
         settled=end is not None or ending or done,
+        failing_sidecar=describe_failing_sidecar(by_place.values()),
         suspended=suspended,
         held=suspended or told.get("status") == "True",
-        released_at=_time(told.get("lastTransitionTime")) if resumed and not suspended else None,
+        released_at=None if suspended else released_at,
     )
+
+
+def _sort(pods: Iterable[Manifest], gang: Gang) -> dict[tuple[int, int], Manifest]:
+    """Return the newest pod of each place in the gang."""
+    by_place: dict[tuple[int, int], Manifest] = {}
+    for pod in pods:
+        place = gang.find_place(pod["metadata"].get("labels"))
+        if place is None:
+            continue
+        current = by_place.get(place)
+        if current is None or pod["metadata"]["creationTimestamp"] > current["metadata"]["creationTimestamp"]:
+            by_place[place] = pod
+    return by_place
+
+
+def _is_older(pod: Manifest, moment: datetime | None) -> bool:
+    return moment is not None and parse_time(pod["metadata"]["creationTimestamp"]) < moment
+
+
+def _missing_phase(jobset_end: str | None) -> HostPhase:
+    """Return the state of a host that has no pod."""
+    return {None: HostPhase.PENDING, "Completed": HostPhase.SUCCEEDED}.get(jobset_end, HostPhase.FAILED)
+
+
+def _gone_host(last: HostObservation, *, jobset_end: str | None) -> HostObservation:
+    """Return a host as its pod, which is gone, told last; how it ended isn't known where that hadn't yet."""
+    if last.ended:
+        return last
+    phase = _missing_phase(jobset_end)
+    failed = phase is HostPhase.FAILED
+    message = POD_GONE if failed else None
+    return replace(last, phase=phase, message=message, deletion=None, unstarted=False, gone=failed)
 
 
 def _find_suspension(jobset: Manifest) -> Manifest:
@@ -122,14 +158,6 @@ def _has_succeeded(pod: Manifest) -> bool:
     return bool(pod.get("status", {}).get("phase") == "Succeeded")
 
 
-def _place(pod: Manifest, gang: Gang) -> tuple[int, int] | None:
-    """Return slice and host of a pod; None for a pod that no controller has labelled."""
-    labels = pod["metadata"].get("labels", {})
-    slice_index = labels.get(LABEL_JOB_INDEX, "0") if gang.kind is GangKind.TPU else "0"
-    host = labels.get(LABEL_COMPLETION_INDEX, "")
-    return (int(slice_index), int(host)) if slice_index.isdecimal() and host.isdecimal() else None
-
-
 def _host(
     pod: Manifest, slice_index: int, host: int, rank: int, *, jobset_end: str | None
 ) -> HostObservation:
@@ -137,7 +165,7 @@ def _host(
     state = _container_state(status)
     running, ended = state.get("running", {}), state.get("terminated", {})
     phase = _phase(status.get("phase"), running, ended, jobset_end=jobset_end)
-    init = _find_failed_init(status)
+    init = _find_failed_init(pod)
     message, log = _last_words(status, ended, phase)
     if phase is HostPhase.FAILED and not ended and init:
         message, log = _describe_init(init)
@@ -157,8 +185,7 @@ def _host(
         if phase is HostPhase.FAILED or ended
         else None,
         log_tail=tuple(log.splitlines()[-LOG_LINES:]),
-        disruption=describe_disruption(status, state) or describe_start_trouble(ended or init_ended),
-        misplaced=is_misplaced(status),
+        evidence=read_evidence(status, state, ended or init_ended),
         deleted=phase is HostPhase.FAILED and is_ended_by_deletion(pod, ended or init_ended),
         deletion=read_deletion(pod["metadata"]),
         created_at=_time(pod["metadata"]["creationTimestamp"]),
@@ -239,10 +266,12 @@ def _container_state(status: Manifest) -> Manifest:
     return {}
 
 
-def _find_failed_init(status: Manifest) -> Manifest:
-    """Return the status of the init container that failed, empty where none has."""
-    for container in status.get("initContainerStatuses", []):
-        if container.get("state", {}).get("terminated", {}).get("exitCode"):
+def _find_failed_init(pod: Manifest) -> Manifest:
+    """Return the status of the init container that failed, empty where none has; sidecars are restarted."""
+    sidecars = find_sidecars(pod)
+    for container in pod.get("status", {}).get("initContainerStatuses", []):
+        ended = container.get("state", {}).get("terminated", {})
+        if ended.get("exitCode") and container["name"] not in sidecars:
             failed: Manifest = container
             return failed
     return {}
@@ -261,7 +290,7 @@ def _phase(phase: str | None, running: Manifest, ended: Manifest, *, jobset_end:
     if phase == "Failed":
         return HostPhase.FAILED
     if ended:
-        # The container has ended; the pod's phase follows. A sidecar may keep the pod alive meanwhile.
+        # The container has ended; the pod's phase follows. Another one may keep the pod alive meanwhile.
         return HostPhase.SUCCEEDED if ended.get("exitCode") == 0 else HostPhase.FAILED
     if running:
         return HostPhase.RUNNING

@@ -23,6 +23,9 @@ __all__ = [
 ]
 
 
+LEFT_ALONE = "the job is left alone, but for spec.stopped, spec.suspend and its deletion"
+
+
 @dataclass(eq=False)
 class UnknownWordError(SurroundingsError):
     """A status holds a word of another version; `field` is `reason` or `verdict`."""
@@ -39,7 +42,7 @@ class UnknownWordError(SurroundingsError):
     @property
     def next_step(self) -> str:
         """Points at the version that wrote it."""
-        return "Run the version that wrote this status, or a newer one; until then the job is left alone."
+        return f"Run the version that wrote this status, or a newer one; until then {LEFT_ALONE}."
 
 
 @dataclass(eq=False)
@@ -57,7 +60,7 @@ class UnreadableTimeError(SurroundingsError):
     @property
     def next_step(self) -> str:
         """Points at the field."""
-        return "Correct it in the status; until then the job is left alone."
+        return f"Correct it in the status; until then {LEFT_ALONE}."
 
 
 LAST_YEAR = 9000

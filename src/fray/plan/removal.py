@@ -12,26 +12,11 @@ from typing import Any
 
 from fray.plan.observation import GangObservation, HostPhase
 from fray.plan.pod_observation import is_jobset_finished
+from fray.plan.reasons import REASONS
 from fray.vocabulary import Reason
 
 __all__ = ["is_left_to_itself"]
 
-SELF_ENDING = frozenset(
-    {
-        Reason.NON_ZERO_EXIT,
-        Reason.KILLED_BY_SIGNAL,
-        Reason.OUT_OF_MEMORY,
-        Reason.EVICTED,
-        Reason.START_FAILED,
-        Reason.PAYLOAD_MISSING,
-        Reason.PAYLOAD_INVALID,
-        Reason.IMAGE_MISMATCH,
-        Reason.DEADLINE_EXCEEDED,
-        Reason.DISRUPTED,
-        Reason.COMPLETED,
-    }
-)
-"""Ends that JobSet brings about by itself: one failed pod fails its Job, and that the JobSet."""
 PATIENCE = timedelta(seconds=60)
 """How long after its hosts ended a JobSet may take to say so; usually it takes less than a second."""
 
@@ -42,9 +27,9 @@ def is_left_to_itself(
     """Return whether the JobSet of an attempt that is ending has ended, or will without being deleted.
 
     It won't when somebody suspends it, when the host that failed is no longer there (its Job was deleted,
-    and JobSet makes another), or when a sidecar keeps a pod alive whose program has ended.
+    and JobSet makes another), or when another container with accelerators keeps a pod alive.
     """
-    if reason not in SELF_ENDING:
+    if not REASONS[reason].ends_by_itself:
         return False
     if is_jobset_finished(jobset) is not None:
         return True

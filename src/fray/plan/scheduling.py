@@ -25,6 +25,7 @@ from fray.accelerators import (
 from fray.plan.avoided_nodes import build_avoidance, describe_avoided
 from fray.plan.observation import Waiting
 from fray.plan.outside_text import flatten
+from fray.plan.sidecars import describe_failing_sidecar
 from fray.plan.timestamps import parse_time
 from fray.vocabulary import CONTAINER, Reason
 from fray.wire.status import AvoidedNode
@@ -126,6 +127,8 @@ def derive_waiting(
         found = _container_trouble(pod)
         if found is not None:
             return found
+    if (failing := describe_failing_sidecar(pods)) is not None:
+        return Waiting(Reason.SIDECAR_FAILING, failing)
     for pod in pods:
         message = _unschedulable(pod)
         if message is not None:

@@ -12,19 +12,28 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum, auto
 
+from fray.plan.acceptance import describe_ignored
 from fray.plan.gang import derive_gang
 from fray.plan.observation import GangObservation, HostPhase, Waiting
+from fray.plan.reasons import REASONS
 from fray.plan.timestamps import format_time
 from fray.vocabulary import ConditionType, Phase, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, Condition, FrayJobStatus, ReplicaCounts, RetryCounts
 
-__all__ = ["Ending", "Outlook", "Stage", "derive_status", "find_condition", "has_succeeded", "is_finished"]
+__all__ = [
+    "Ending",
+    "Outlook",
+    "Stage",
+    "derive_status",
+    "find_condition",
+    "has_succeeded",
+    "is_finished",
+    "with_unreadable",
+]
 
-OF_PLACED_HOSTS = frozenset(
-    {Reason.IMAGE_PULL_FAILED, Reason.CONTAINER_CONFIG_INVALID, Reason.VOLUME_MOUNT_FAILED}
-)
-"""Reasons why a host that has a node doesn't run: they stand on Running, and never on Scheduled."""
+
+SUSPENDED = "spec.suspend is true"
 
 
 class Stage(Enum):
@@ -37,6 +46,8 @@ class Stage(Enum):
     """An attempt has a reason to end; its hosts are being terminated."""
     BACKING_OFF = auto()
     SUSPENDED = auto()
+    DEACTIVATED = auto()
+    """Its queue has evicted the last attempt, and lets no other one run until somebody says so."""
     UNSUPPORTED = auto()
     """The job asks for something that can't be done; nothing is started."""
     FINISHED = auto()
@@ -103,7 +114,7 @@ def derive_status(
     """Return the status that tells how a job stands; `job.status` is the one before."""
     previous = job.status
     replicas = _count(job, observed, previous, outlook)
-    claims = _claims(job, replicas, observed, attempts, outlook)
+    claims = [*_claims(job, replicas, observed, attempts, outlook), *_suspension(outlook, previous)]
     running = next(claim for claim in claims if claim.type is ConditionType.RUNNING)
     return FrayJobStatus(
         phase=_phase(attempts, outlook, started=_all_started(observed)).value,
@@ -113,12 +124,21 @@ def derive_status(
         start_time=previous.start_time or (attempts[0].start_time if attempts else None),
         completion_time=format_time(now) if outlook.stage is Stage.FINISHED else None,
         conditions=_with_history(claims, previous, job.metadata.generation, now),
+        ready=f"{replicas.running}/{replicas.total}",
         replicas=replicas,
         workers=previous.workers,
         attempts=list(attempts),
         avoided_nodes=previous.avoided_nodes,
         retries=counts,
     )
+
+
+def with_unreadable(status: FrayJobStatus, job: FrayJob, why: str, now: datetime) -> FrayJobStatus:
+    """Return a status with the condition that says why it can't be judged by."""
+    claim = _Claim(ConditionType.STATUS_READABLE, False, Reason.STATUS_UNREADABLE, why)
+    others = [one for one in status.conditions if one.type != claim.type]
+    told = _with_history([claim], job.status, job.metadata.generation, now)
+    return status.model_copy(update={"conditions": [*others, *told]})
 
 
 def _count(
@@ -149,7 +169,7 @@ def _phase(attempts: Sequence[AttemptStatus], outlook: Outlook, *, started: bool
         case Stage.FINISHED:
             assert outlook.ending is not None
             return Phase(outlook.ending.type.value)
-        case Stage.SUSPENDED:
+        case Stage.SUSPENDED | Stage.DEACTIVATED:
             return Phase.SUSPENDED
         case Stage.ENDING:
             return Phase.STOPPING
@@ -167,8 +187,10 @@ def _claims(
     attempts: Sequence[AttemptStatus],
     outlook: Outlook,
 ) -> list[_Claim]:
+    asked = f"the job asks for {derive_gang(job.spec).describe()}"
+    ignored = describe_ignored(job.spec)
     accepted = _Claim(
-        ConditionType.ACCEPTED, True, Reason.VALID, f"the job asks for {derive_gang(job.spec).describe()}"
+        ConditionType.ACCEPTED, True, Reason.VALID, asked if ignored is None else f"{asked}; {ignored}"
     )
     if outlook.unsupported is not None:
         accepted = replace(
@@ -188,6 +210,19 @@ def _claims(
     ]
 
 
+def _suspension(outlook: Outlook, previous: FrayJobStatus) -> list[_Claim]:
+    """Return the condition Suspended, once it has been True."""
+    if outlook.stage is Stage.SUSPENDED:
+        return [_Claim(ConditionType.SUSPENDED, True, Reason.SUSPENDED, SUSPENDED)]
+    if outlook.stage is Stage.DEACTIVATED and outlook.waiting is not None:
+        return [_Claim(ConditionType.SUSPENDED, True, outlook.waiting.reason, outlook.waiting.message)]
+    if find_condition(previous, ConditionType.SUSPENDED) is None:
+        return []
+    if outlook.stage is Stage.FINISHED:
+        return [_Claim(ConditionType.SUSPENDED, False, Reason.ENDED, "the job has ended")]
+    return [_Claim(ConditionType.SUSPENDED, False, Reason.IN_PROGRESS, "the job is not suspended")]
+
+
 def _progress(
     replicas: ReplicaCounts,
     observed: GangObservation | None,
@@ -200,10 +235,10 @@ def _progress(
         Reason.HOSTS_STARTING, f"{replicas.pending} of {replicas.total} hosts are starting"
     )
     match outlook.stage:
-        case Stage.STARTING:
+        case Stage.STARTING | Stage.DEACTIVATED:
             return _neither(waiting.reason, waiting.message)
         case Stage.SUSPENDED:
-            return _neither(Reason.SUSPENDED, "spec.suspend is true")
+            return _neither(Reason.SUSPENDED, SUSPENDED)
         case Stage.UNSUPPORTED:
             assert outlook.unsupported is not None
             return _neither(outlook.unsupported.reason, "the job was not accepted")
@@ -217,7 +252,7 @@ def _progress(
     all_placed = f"all {replicas.total} hosts have a node" if replicas.total > 1 else "the host has a node"
     placed = _Claim(ConditionType.SCHEDULED, True, Reason.ALL_HOSTS_PLACED, all_placed)
     unplaced = _count_unplaced(observed, replicas)
-    if unplaced and waiting.reason in OF_PLACED_HOSTS:
+    if unplaced and ConditionType.SCHEDULED not in REASONS[waiting.reason].stands_on:
         # Some hosts have a node, and trouble there; of those that have none nothing is known yet.
         message = f"{unplaced} of {replicas.total} hosts have no node yet"
         placed = _Claim(ConditionType.SCHEDULED, False, Reason.HOSTS_STARTING, message)
@@ -232,6 +267,9 @@ def _progress(
         return placed, _Claim(ConditionType.RUNNING, False, waiting.reason, waiting.message)
     ended = f", {replicas.succeeded} ended well" if replicas.succeeded else ""
     message = f"{replicas.running} of {replicas.total} hosts run{ended} (attempt {number})"
+    if observed is not None and observed.failing_sidecar is not None:
+        message = f"{message}; {observed.failing_sidecar}"
+        return placed, _Claim(ConditionType.RUNNING, True, Reason.SIDECAR_FAILING, message)
     return placed, _Claim(ConditionType.RUNNING, True, Reason.ALL_HOSTS_RUNNING, message)
 
 

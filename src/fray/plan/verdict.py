@@ -21,27 +21,18 @@ from fray.plan.observation import (
     HostObservation,
     HostPhase,
 )
+from fray.plan.reasons import REASONS, find_unrun, get_row
+from fray.plan.remains import recall_disruption
 from fray.plan.timestamps import CLOCK_SKEW
 from fray.vocabulary import (
-    EXIT_PACKAGES,
-    EXIT_PAYLOAD_CHANGED,
-    EXIT_PAYLOAD_CODE,
-    EXIT_PAYLOAD_MISSING,
-    EXIT_PAYLOAD_PYTHON,
-    EXIT_PAYLOAD_UNREADABLE,
     EXIT_SIGNAL_BASE,
-    EXIT_WORKSPACE,
     Reason,
-    VerdictKind,
 )
 from fray.wire.status import AttemptStatus
 
 __all__ = [
-    "FOR_GOOD",
-    "UNCERTAIN",
     "Cause",
     "derive_cause",
-    "derive_charge",
     "derive_settling",
     "describe_disruption",
     "find_first_end",
@@ -54,22 +45,6 @@ LOG_LINE_LENGTH = 200
 MESSAGE_LENGTH = 1000
 LAST_SIGNAL = 64
 """Largest signal number of Linux; exit codes above are plain ones, such as the 255 of `sys.exit(-1)`."""
-UNCERTAIN = frozenset({Reason.NON_ZERO_EXIT, Reason.KILLED_BY_SIGNAL})
-"""Ends whose true cause may be seen only later: peers of a host that is taken away crash before it goes."""
-FOR_GOOD = frozenset({Reason.PAYLOAD_INVALID, Reason.IMAGE_MISMATCH})
-"""Ends that each further attempt would come to: its payload and its image are those of this one."""
-OWN_DOING = frozenset({Reason.OUT_OF_MEMORY, Reason.EVICTED, *FOR_GOOD})
-"""Ends by what the host used or was given: when they came first, no disruption of its peers excuses them."""
-NEVER_RAN_REASONS = {
-    EXIT_WORKSPACE: Reason.WORKSPACE_INVALID,
-    EXIT_PACKAGES: Reason.PACKAGES_NOT_INSTALLED,
-    EXIT_PAYLOAD_MISSING: Reason.PAYLOAD_MISSING,
-    EXIT_PAYLOAD_CHANGED: Reason.PAYLOAD_INVALID,
-    EXIT_PAYLOAD_UNREADABLE: Reason.PAYLOAD_INVALID,
-    EXIT_PAYLOAD_PYTHON: Reason.IMAGE_MISMATCH,
-    EXIT_PAYLOAD_CODE: Reason.IMAGE_MISMATCH,
-}
-UNPREPARED = {EXIT_WORKSPACE: "got no workspace", EXIT_PACKAGES: "couldn't install its packages"}
 NO_PYTHON = 'exec: "python3": executable file not found'
 """A container runtime's words; python3 starts callables, and what has a workspace or packages."""
 NO_PYTHON_REMEDY = "the image has no python3, which functions need: use one that has"
@@ -100,12 +75,12 @@ def derive_cause(observed: GangObservation) -> Cause | None:
         reason, sentence = _describe(first)
         if first.disruption is not None:
             reason, sentence = Reason.DISRUPTED, _disrupted(first)
-        elif reason not in OWN_DOING and (told := describe_disruption(observed)) is not None:
+        elif not REASONS[reason].own_doing and (told := describe_disruption(observed)) is not None:
             # The peers of a host that is taken away crash too, often before it has gone.
             reason, sentence = Reason.DISRUPTED, f"{sentence}; {told}"
-        elif reason not in OWN_DOING and (misplaced := _find_misplaced(observed)) is not None:
+        elif not REASONS[reason].own_doing and (misplaced := _find_misplaced(observed)) is not None:
             return _misplaced(misplaced)
-        elif reason in UNCERTAIN and _is_taken(failed):
+        elif not REASONS[reason].certain and _is_taken(failed):
             reason, sentence = Reason.HOSTS_GONE, _deleted(first, sentence)
         return Cause(reason, "\n".join([sentence, *_tail(first)]), first.ended_at or NEVER, first)
     if (misplaced := _find_misplaced(observed)) is not None:
@@ -125,17 +100,17 @@ def describe_disruption(observed: GangObservation) -> str | None:
 
 def is_uncertain(attempt: AttemptStatus, observed: GangObservation) -> bool:
     """Return whether a host failed, and what is known so far doesn't tell whether it was at fault."""
-    if describe_disruption(observed) is not None:
+    if describe_disruption(recall_disruption(attempt, observed)) is not None:
         return False
     if attempt.reason is not None:
-        return attempt.reason in UNCERTAIN
+        return not get_row(attempt.reason).certain
     cause = derive_cause(observed)
-    return cause is not None and cause.reason in UNCERTAIN
+    return cause is not None and not REASONS[cause.reason].certain
 
 
 def is_uncertain_end(host: HostObservation) -> bool:
     """Return whether what is known of a host that failed is its exit code at most."""
-    return _describe(host)[0] in UNCERTAIN
+    return not REASONS[_describe(host)[0]].certain
 
 
 def find_first_end(observed: GangObservation) -> datetime | None:
@@ -155,19 +130,6 @@ def derive_settling(observed: GangObservation, *, now: datetime, seconds: float)
         return None
     until = first + timedelta(seconds=seconds)
     return until if now < until else None
-
-
-def derive_charge(reason: Reason) -> VerdictKind:
-    """Return what an attempt that ended for this reason is charged to."""
-    return {
-        Reason.COMPLETED: VerdictKind.SUCCESS,
-        Reason.STOP_REQUESTED: VerdictKind.STOPPED,
-        Reason.SUSPENDED: VerdictKind.SUSPENDED,
-        Reason.NODES_AVOIDED: VerdictKind.UNPLACED,
-        Reason.HOSTS_GONE: VerdictKind.PREEMPTION,
-        Reason.DISRUPTED: VerdictKind.PREEMPTION,
-        Reason.EXCLUSIVE_PLACEMENT_VIOLATION: VerdictKind.MISPLACEMENT,
-    }.get(reason, VerdictKind.FAILURE)
 
 
 def _order(host: HostObservation) -> tuple[bool, datetime, bool, int]:
@@ -193,9 +155,8 @@ def _describe(host: HostObservation) -> tuple[Reason, str]:
     if host.reason == DEADLINE_EXCEEDED:
         told = "ran longer than activeDeadlineSeconds of its podTemplate allows, and was ended"
         return Reason.DEADLINE_EXCEEDED, f"{who} {told}"
-    if host.reason == NEVER_RAN and code in NEVER_RAN_REASONS:
-        what = UNPREPARED.get(code, "never ran the callable")
-        return NEVER_RAN_REASONS[code], f"{who} {what} (exit code {code})"
+    if host.reason == NEVER_RAN and (unrun := find_unrun(code)) is not None:
+        return unrun, f"{who} {REASONS[unrun].unrun} (exit code {code})"
     if host.reason == OOM_KILLED:
         return Reason.OUT_OF_MEMORY, f"{who} ran out of memory (exit code {code})"
     if code is not None and EXIT_SIGNAL_BASE < code <= EXIT_SIGNAL_BASE + LAST_SIGNAL:
@@ -213,7 +174,7 @@ def _who(host: HostObservation) -> str:
 
 
 def _disrupted(host: HostObservation) -> str:
-    return f"{_who(host)} was taken away ({_flat(host.disruption)})"
+    return f"{_who(host)} was taken away ({_flat(host.disruption.text if host.disruption else None)})"
 
 
 def _is_taken(failed: Sequence[HostObservation]) -> bool:

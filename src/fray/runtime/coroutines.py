@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
-__all__ = ["RunningCoroutine", "iterate"]
+__all__ = ["RunningCoroutine", "iterate", "serve_loop"]
 
 _AT_END = object()
 
@@ -50,6 +50,22 @@ class RunningCoroutine:
             self._ended.set_exception(error)
         else:
             self._ended.set_result(task.result())
+
+
+def serve_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop in this thread until it is stopped; what still runs in it then is cancelled."""
+    try:
+        loop.run_forever()
+        loop.run_until_complete(_cancel_others())
+    finally:
+        loop.close()
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 def iterate(source: AsyncIterator[Any], run: Callable[[Coroutine[Any, Any, Any]], Any]) -> Iterator[Any]:

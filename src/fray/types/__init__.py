@@ -48,7 +48,9 @@ if TYPE_CHECKING:  # what the first API had here
     from fray.job.options import TaskOptions as TaskOptions
     from fray.legacy.runtime_env import Resource as Resource
     from fray.legacy.runtime_env import RuntimeEnv as RuntimeEnv
+    from fray.legacy.tpu_topology import *  # noqa: F403
 else:  # else no misspelt name would be told
 
     def __getattr__(name: str) -> Any:
-        return find_offered(__name__, name, ("fray.job.options", "fray.legacy.runtime_env"))
+        homes = ("fray.job.options", "fray.legacy.runtime_env", "fray.legacy.tpu_topology")
+        return find_offered(__name__, name, homes)

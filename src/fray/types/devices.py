@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from fray.accelerators import TpuSlice, lookup_gpu, lookup_tpu, resolve_gpu_type
+from fray.accelerators.peak_flops import lookup_peak_flops
 from fray.errors import InvalidRequestError
 from fray.types.checks import check_count, check_text, choose_spelling, show_value
 
@@ -18,6 +19,37 @@ __all__ = ["ANY_GPU", "CpuConfig", "DeviceConfig", "DeviceKind", "GpuConfig", "T
 DeviceKind: TypeAlias = Literal["cpu", "gpu", "tpu"]
 ANY_GPU: Final = "auto"
 """The GPU type that leaves the choice to the machine; a cluster needs to be told one."""
+
+
+class _Accelerator:
+    """How fast an accelerator is, and what programs on it find in their environment."""
+
+    variant: str
+
+    def chip_count(self) -> int:
+        raise NotImplementedError
+
+    def device_flops(self, dtype: str = "bf16") -> float:
+        """Return the dense FLOP/s of one chip at most.
+
+        Raises:
+            InvalidRequestError: They aren't known for this type and `dtype`.
+        """
+        found = lookup_peak_flops(self.variant, dtype)
+        if found is None:
+            remedy = "Measure them, or see fray.device_flops for the types that are known."
+            raise InvalidRequestError(
+                "dtype", f"the FLOP/s of {self.variant!r} at {dtype!r} aren't known", remedy
+            )
+        return found
+
+    def total_flops(self, dtype: str = "bf16") -> float:
+        """Return the dense FLOP/s of all chips of this device at most; raises as `device_flops`."""
+        return self.device_flops(dtype) * self.chip_count()
+
+    def default_env_vars(self) -> dict[str, str]:
+        """Return the variables with which JAX finds the device: it chooses the platform itself."""
+        return {"JAX_PLATFORMS": ""}
 
 
 @dataclass(frozen=True)
@@ -38,13 +70,22 @@ class CpuConfig:
         """Return 0."""
         return 0
 
+    def device_flops(self, dtype: str = "bf16") -> float:
+        """Raises InvalidRequestError: what processors do differs too much between machines."""
+        remedy = "Measure them on the machine."
+        raise InvalidRequestError("dtype", f"the FLOP/s of processors at {dtype!r} aren't known", remedy)
+
+    def default_env_vars(self) -> dict[str, str]:
+        """Return the variables with which JAX keeps to the processors."""
+        return {"JAX_PLATFORMS": "cpu"}
+
 
 @dataclass(frozen=True, init=False)
-class GpuConfig:
+class GpuConfig(_Accelerator):
     """Hosts with `count` GPUs each.
 
     Args:
-        type: GKE's name or a shorter one (`H100`, `A100-80G`), in any case, or `auto`: whatever the
+        type: GKE's name or a shorter one (`H100`, `A100-80GB`), in any case, or `auto`: whatever the
             machine has. Also spelled `variant` and `gpu_type`.
         count: GPUs of each host; only numbers that machines come with.
 
@@ -94,7 +135,7 @@ class GpuConfig:
 
 
 @dataclass(frozen=True, init=False)
-class TpuConfig:
+class TpuConfig(_Accelerator):
     """One TPU slice; how many hosts it has, and how many chips each of them, follows from its type.
 
     Args:

@@ -21,9 +21,10 @@ class LogLine:
         slice_index: Its slice, from 0; the only one of GPU and CPU gangs.
         host: The host within its slice, from 0.
         text: What it printed, without the newline; bytes that are no UTF-8 are replaced. A line of more than
-            1 MiB comes in several.
+            1 MiB comes in several, all but the last with `goes_on`.
         at: When it was printed, as far as the backend knows.
         gap: Whether nothing printed this line: it says that, and why, lines of this host are missing here.
+        goes_on: Whether the next line of this host is the rest of this one.
     """
 
     job_id: JobId
@@ -34,6 +35,7 @@ class LogLine:
     text: str
     at: datetime | None = None
     gap: bool = False
+    goes_on: bool = False
 
     def __str__(self) -> str:
         return f"[{self.slice_index}/{self.host} {self.attempt}] {self.text}"

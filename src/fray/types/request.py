@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from datetime import timedelta
@@ -16,6 +17,11 @@ from fray.types.resources import MOST_REPLICAS, ResourceConfig
 
 __all__ = ["CompleteRequest", "JobRequest"]
 
+_UNUSED: Final = {
+    "priority": "name a WorkloadPriorityClass of Kueue: queue='...', priority_class='...'",
+    "max_task_failures": "one host that fails ends the attempt: write max_retries_failure=N",
+}
+"""Parts of an earlier API, and what to write instead."""
 _MOST_RETRIES: Final = 1_000_000
 _MOST_SECONDS: Final = 1000 * 365 * 24 * 3600
 
@@ -39,6 +45,9 @@ class JobRequest:
         queue: Kueue LocalQueue that admits it; the cluster spec's when None.
         priority_class: Kueue WorkloadPriorityClass; needs a queue.
         service_account: ServiceAccount of its pods; the cluster spec's when None.
+        processes_per_task: Only 1, as the command itself starts further processes of a host.
+        priority: Of an earlier API and not used, with a warning; `priority_class` is.
+        max_task_failures: Likewise; one host that fails ends the attempt.
 
     Raises:
         InvalidRequestError: A value means nothing; it says which and what to write.
@@ -57,9 +66,18 @@ class JobRequest:
     queue: str | None = None
     priority_class: str | None = None
     service_account: str | None = None
+    processes_per_task: int = 1
+    priority: int = 0
+    max_task_failures: int = 0
 
     def __post_init__(self) -> None:
         _check_name(self.name)
+        if self.processes_per_task != 1:
+            remedy = "Leave it out, and start them by the command: torchrun --nproc-per-node=8 train.py."
+            _refuse("processes_per_task", f"is {show_value(self.processes_per_task)}", remedy)
+        for name, instead in _UNUSED.items():
+            if getattr(self, name):
+                warnings.warn(f"JobRequest.{name} isn't used; {instead}", stacklevel=3)
         if not isinstance(self.resources, ResourceConfig):
             remedy = "Give a ResourceConfig, such as ResourceConfig.with_tpu('v5p-8')."
             _refuse("resources", f"is of type {type(self.resources).__name__}", remedy)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from fray.errors import InvalidRequestError
@@ -41,7 +43,7 @@ class ResourceConfig:
             together, and one that fails ends the attempt.
         preemptible: Whether it may run on spot nodes.
         regions: Regions that it may run in; None, or "*" alone, for any.
-        zones: Zones that it may run in; None for any.
+        zones: Zones that it may run in; None for any. Also spelled `zone`, for a single one.
         image: Container image; that of the environment comes first.
 
     Raises:
@@ -71,6 +73,7 @@ class ResourceConfig:
         zones: Sequence[str] | None = None,
         image: str | None = None,
         count: int | None = None,
+        zone: str | None = None,
     ) -> None:
         parse_cores("ResourceConfig.cpu", cpu)
         for name, size in (("ram", ram), ("disk", disk)):
@@ -82,6 +85,8 @@ class ResourceConfig:
             raise InvalidRequestError("ResourceConfig.preemptible", f"is {show_value(preemptible)}", remedy)
         if image is not None:
             check_image("ResourceConfig.image", image)
+        if zone is not None:
+            zones = choose_spelling("ResourceConfig", {"zones": zones, "zone": [zone]})
         values: dict[str, Any] = {
             "cpu": cpu,
             "ram": ram,
@@ -101,6 +106,60 @@ class ResourceConfig:
         """The same as `replicas`."""
         return self.replicas
 
+    @property
+    def zone(self) -> str | None:
+        """The zone where there is a single one; None for any."""
+        return self.zones[0] if self.zones is not None and len(self.zones) == 1 else None
+
+    def device_flops(self, dtype: str = "bf16") -> float:
+        """Return the dense FLOP/s of one chip at most.
+
+        Raises:
+            InvalidRequestError: They aren't known, as those of processors.
+        """
+        return self.device.device_flops(dtype)
+
+    def total_flops(self, dtype: str = "bf16") -> float:
+        """Return the dense FLOP/s of the chips of all replicas at most; raises as `device_flops`."""
+        return self.device_flops(dtype) * self.chip_count()
+
+    def scale(
+        self,
+        factor: float | None = None,
+        /,
+        *,
+        cpu: float | None = None,
+        ram: float | None = None,
+        disk: float | None = None,
+    ) -> ResourceConfig:
+        """Return the same hosts with so many times the cores, memory and disk.
+
+        Args:
+            factor: Of all three.
+            cpu: Of the cores alone; 1 where it is None.
+            ram: Of the memory alone.
+            disk: Of the disk alone.
+
+        Raises:
+            InvalidRequestError: `factor` stands beside others, or a factor isn't a number above 0.
+        """
+        single = {"cpu": cpu, "ram": ram, "disk": disk}
+        if factor is not None and any(each is not None for each in single.values()):
+            remedy = "Give one factor for all, or factors by name."
+            raise InvalidRequestError("ResourceConfig.scale", "has a factor for all and others", remedy)
+        factors = {name: factor if each is None else each for name, each in single.items()}
+        for name, each in factors.items():
+            known = isinstance(each, int | float) and not isinstance(each, bool) and 0 < each < float("inf")
+            if each is not None and not known:
+                remedy = "Give a number above 0, such as 0.5 or 2."
+                raise InvalidRequestError(f"ResourceConfig.scale {name}", f"is {show_value(each)}", remedy)
+        cores = Fraction(parse_cores("ResourceConfig.cpu", self.cpu))
+        scaled: dict[str, Any] = {"cpu": float(cores * Fraction(factors["cpu"] or 1))}
+        for name in ("ram", "disk"):
+            size = parse_size(f"ResourceConfig.{name}", getattr(self, name))
+            scaled[name] = f"{round(size * Fraction(factors[name] or 1))}"
+        return replace(self, **{name: value for name, value in scaled.items() if factors[name] is not None})
+
     def chip_count(self) -> int:
         """Return the chips of all replicas: TPU chips or GPUs, 0 without an accelerator."""
         return self.device.chip_count() * self.replicas
@@ -114,7 +173,7 @@ class ResourceConfig:
 
     @staticmethod
     def with_tpu(
-        tpu_type: str,
+        tpu_type: str | Sequence[str],
         slice_count: int = 1,
         *,
         topology: str | None = None,
@@ -123,13 +182,17 @@ class ResourceConfig:
     ) -> ResourceConfig:
         """Return `slice_count` slices of a TPU type; the rest is as in `ResourceConfig`.
 
+        Of a list of types, whose slices must have equal hosts, the first is taken, with a warning.
+
         Raises:
             UnknownAcceleratorError: There is no such slice; the error holds the nearest.
             AcceleratorShapeError: It doesn't come in that topology, or with that many chips per host.
             InvalidRequestError: A value means nothing.
         """
         _refuse("with_tpu", resources, device="tpu_type", replicas="slice_count", count="slice_count")
-        device = TpuConfig(tpu_type, topology=topology, chips_per_host=chips_per_host)
+        if isinstance(tpu_type, list | tuple) and tpu_type:
+            tpu_type = _first_of(tpu_type)
+        device = TpuConfig(tpu_type, topology=topology, chips_per_host=chips_per_host)  # type: ignore[arg-type]
         return ResourceConfig(device=device, replicas=slice_count, **resources)
 
     @staticmethod
@@ -161,6 +224,21 @@ def _refuse(function: str, given: dict[str, Any], **instead: str) -> None:
             raise InvalidRequestError(
                 f"ResourceConfig.{function}", f"takes no {name}", f"Use {better} for it."
             )
+
+
+def _first_of(types: Sequence[str]) -> str:
+    """Return the first of several TPU types, with a warning that the others aren't used."""
+    shapes = {name: TpuConfig(name).slice for name in types}
+    if len({(found.hosts, found.chips_per_host) for found in shapes.values()}) > 1:
+        listed = ", ".join(
+            f"{name} has {found.hosts} of {found.chips_per_host} chips" for name, found in shapes.items()
+        )
+        remedy = f"Choose one, such as {types[0]!r}, or name types whose slices have equal hosts."
+        raise InvalidRequestError("ResourceConfig.with_tpu", f"has types of unequal hosts: {listed}", remedy)
+    if len(shapes) > 1:
+        told = f"of several TPU types the first is taken; write ResourceConfig.with_tpu({types[0]!r})"
+        warnings.warn(told, stacklevel=3)
+    return types[0]
 
 
 def _device(device: Any) -> DeviceConfig:

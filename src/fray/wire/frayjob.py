@@ -182,13 +182,14 @@ class Queue(WireModel):
     name: LabelledName
     """LocalQueue in the job's namespace."""
     priority_class: LabelledName | None = None
-    """WorkloadPriorityClass."""
+    """WorkloadPriorityClass. A change counts from the next attempt."""
 
 
 class FrayJobSpec(WireModel):
     """What to run, on what, and how often.
 
-    Immutable but for suspend, stopped, ttlSecondsAfterFinished and workers.replicas.
+    Immutable but for suspend, stopped, ttlSecondsAfterFinished, retries, timeouts, queue.priorityClass and
+    workers.replicas.
     """
 
     entrypoint: Entrypoint
@@ -248,6 +249,8 @@ class ObjectMeta(WireModel):
     deletion_timestamp: str | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
+    owner_references: list[dict[str, Any]] = []
+    finalizers: list[str] = []
 
 
 class FrayJob(WireModel):

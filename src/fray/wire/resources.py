@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -20,13 +20,18 @@ class Tpu(WireModel):
     """Topology of the slice, such as 4x4 or 2x2x2; the usual one of the type when unset."""
     chips_per_host: Annotated[int | None, Field(ge=1, le=8)] = None
     """Chips of one host. Only 2x4 slices leave a choice: 8 (one host, the default) or 4 (two hosts)."""
+    multislice: Literal["Enabled", "Disabled"] | None = None
+    """Whether the slices work together over the data centre network (MEGASCALE_* variables).
+
+    When unset, they do if each has several hosts: GKE documents multislice for those only.
+    """
 
 
 class Gpu(WireModel):
     """GPUs of one host."""
 
     type: Annotated[str, Field(max_length=32)]
-    """GKE's accelerator name, such as nvidia-l4 or nvidia-h100-80gb."""
+    """GKE's accelerator name, such as nvidia-l4 or nvidia-h100-80gb. Only `fray` reads others, as H100."""
     count: Annotated[int, Field(ge=1, le=16)] = 1
     """GPUs on each host."""
 

@@ -34,6 +34,7 @@ from fray.wire.frayjob import (
     FrayJob,
     FrayJobSpec,
     Placement,
+    Queue,
     Timeouts,
     Workers,
     Workspace,
@@ -313,6 +314,9 @@ def _is_same(new: Any, old: Any) -> bool:
     return bool(new == old)
 
 
+IMMUTABLE: Final = "is immutable: delete the FrayJob, or make another"
+
+
 def _immutable_fields(model: type[WireModel], *, but: frozenset[str]) -> tuple[UpdateRule[Any], ...]:
     return tuple(
         _immutable(name, optional=field.default is None)
@@ -329,16 +333,23 @@ def _immutable(name: str, *, optional: bool) -> UpdateRule[Any]:
     return UpdateRule(
         cel=cel,
         holds=lambda new, old: _is_same(getattr(new, name), getattr(old, name)),
-        message="is immutable: delete the FrayJob, or make another",
+        message=IMMUTABLE,
         field=field,
     )
 
 
+MUTABLE: Final = frozenset({"suspend", "stopped", "ttl_seconds_after_finished", "retries", "timeouts"})
+"""Fields of a spec that may change while a job lives: every pass reads them anew."""
+
 UPDATE_RULES: Final[Mapping[Target, tuple[UpdateRule[Any], ...]]] = MappingProxyType(
     {
         (FrayJobSpec, ""): (
-            *_immutable_fields(
-                FrayJobSpec, but=frozenset({"suspend", "stopped", "ttl_seconds_after_finished", "workers"})
+            *_immutable_fields(FrayJobSpec, but=MUTABLE | {"workers", "queue"}),
+            UpdateRule[FrayJobSpec](
+                cel="has(self.queue) == has(oldSelf.queue)",
+                holds=lambda new, old: (new.queue is None) == (old.queue is None),
+                message=IMMUTABLE,
+                field="queue",
             ),
             UpdateRule[FrayJobSpec](
                 # Without it, `kubectl scale` would give workers to a job that has none.
@@ -355,6 +366,7 @@ UPDATE_RULES: Final[Mapping[Target, tuple[UpdateRule[Any], ...]]] = MappingProxy
                 message="must stay true: a stopped FrayJob doesn't run again",
             ),
         ),
+        (Queue, ""): _immutable_fields(Queue, but=frozenset({"priority_class"})),
         (Workers, ""): _immutable_fields(Workers, but=frozenset({"replicas"})),
     }
 )

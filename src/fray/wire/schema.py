@@ -173,16 +173,9 @@ _COLUMNS: Final[list[dict[str, Any]]] = [
     {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
     {
         "name": "Ready",
-        "type": "integer",
-        "jsonPath": ".status.replicas.running",
-        "description": "Hosts of the current attempt that run.",
-    },
-    {
-        "name": "Hosts",
-        "type": "integer",
-        "jsonPath": ".status.replicas.total",
-        "description": "All hosts of the gang.",
-        "priority": 1,
+        "type": "string",
+        "jsonPath": ".status.ready",
+        "description": "Hosts of the current attempt that run, of all.",
     },
     {
         "name": "Attempt",

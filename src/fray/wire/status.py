@@ -15,6 +15,7 @@ __all__ = [
     "AttemptStatus",
     "AvoidedNode",
     "Condition",
+    "Disruption",
     "FrayJobStatus",
     "NodeFault",
     "ReplicaCounts",
@@ -30,7 +31,7 @@ class Condition(WireModel):
     """A Kubernetes condition (metav1.Condition)."""
 
     type: str
-    """Accepted, Scheduled, Running, Finished, Succeeded, Failed or Stopped."""
+    """Accepted, Scheduled, Running, Suspended, Finished, Succeeded, Failed, Stopped or StatusReadable."""
     status: str
     """"True", "False" or "Unknown"."""
     reason: str
@@ -80,6 +81,23 @@ class NodeFault(WireModel):
     """What is wrong with it."""
 
 
+class Disruption(WireModel):
+    """A sign that a host is taken away from outside."""
+
+    rank: Count
+    """Rank of the host."""
+    pod: str | None = None
+    """Its pod."""
+    node: str | None = None
+    """Node of that pod."""
+    kind: str
+    """What takes it, in one word."""
+    time: str | None = None
+    """When the sign was put there."""
+    message: str
+    """The sign, in the words of who takes it away."""
+
+
 class AttemptStatus(WireModel):
     """One attempt: when, how it ended, and its first cause."""
 
@@ -109,6 +127,8 @@ class AttemptStatus(WireModel):
     """Exit code of that pod's main container."""
     outcome: str | None = None
     """sha256 of the pickled outcome of a callable."""
+    disruption: Disruption | None = None
+    """A host that is being taken away, while the attempt has no verdict: its pod may be gone before that."""
     node_faults: Annotated[
         list[NodeFault],
         Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["node"]}),
@@ -159,7 +179,9 @@ class FrayJobStatus(WireModel):
         list[Condition],
         Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
     ] = []
-    """Accepted, Scheduled, Running, Finished, and Succeeded, Failed or Stopped."""
+    """Accepted, Scheduled, Running, Suspended, Finished, and Succeeded, Failed or Stopped."""
+    ready: str | None = None
+    """Hosts of the current attempt that run, of all, such as 3/8; for printing."""
     replicas: ReplicaCounts | None = None
     """Hosts of the current attempt, by state."""
     workers: WorkerCounts | None = None

@@ -275,7 +275,7 @@ COMMANDS: Final = [
         "cli-no-variable",
         lambda on: on.fray("run", "--env", "=1", "--", "true"),
         InvalidRequestError,
-        "env_vars: has the name ''",
+        "--env: names ''",
     ),
     Case(
         "cli-file-and-program",

@@ -160,7 +160,7 @@ def test_single_namespace_is_installed_and_served_with_rights_in_that_namespace_
     notes = cluster.helm(
         "install", "own", str(CHART), f"--namespace={team}", "--set=scope=namespace", user=user
     )
-    assert "serves FrayJobs in namespace team" in notes
+    assert "serves FrayJobs in team." in notes
 
     operator = cluster.account(team, "own-operator")
     assert allowed(operator, "watch", "fray.dev/frayjobs", namespace=team)

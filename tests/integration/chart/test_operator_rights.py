@@ -107,7 +107,8 @@ def jobset_of(cluster: Cluster, namespace: str, job: str) -> dict[str, Any] | No
         f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets", labelSelector=f"fray.dev/job={job}"
     )
     items: list[dict[str, Any]] = listed.body["items"]
-    return items[0] if items else None
+    # Items of a list don't say what they are.
+    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", **items[0]} if items else None
 
 
 def create_stuck_pod(cluster: Cluster, namespace: str, jobset: dict[str, Any]) -> None:
@@ -121,9 +122,11 @@ def create_stuck_pod(cluster: Cluster, namespace: str, jobset: dict[str, Any]) -
         "jobset.sigs.k8s.io/job-index": "0",
         "batch.kubernetes.io/job-completion-index": "0",
     }
+    owner = {key: jobset[key] for key in ("apiVersion", "kind")}
+    owner |= {"name": jobset["metadata"]["name"], "uid": jobset["metadata"]["uid"], "controller": True}
+    metadata = {"name": f"{owner['name']}-0", "labels": labels, "ownerReferences": [owner]}
     created = cluster.api.post(
-        f"/api/v1/namespaces/{namespace}/pods",
-        {"metadata": {"name": f"{jobset['metadata']['name']}-0", "labels": labels}, "spec": template["spec"]},
+        f"/api/v1/namespaces/{namespace}/pods", {"metadata": metadata, "spec": template["spec"]}
     )
     assert created.status == 201, created.body
     condition = {

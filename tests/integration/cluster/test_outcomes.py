@@ -13,7 +13,8 @@ from fray.cluster.kubernetes import KubernetesCluster
 from fray.errors import JobFailedError, JobNotFoundError, OutcomeUnreadableError, RemoteTracebackError
 from fray.payload.outcome import EncodedOutcome, encode_exception, encode_value, outcome_name
 from fray.runtime.outcome_upload import ApiAccess, OutcomePlace, upload_outcome
-from fray.types import Entrypoint, JobId, JobInfo, JobRequest
+from fray.types import Entrypoint, JobId, JobRequest
+from fray.wire.frayjob import FrayJob
 from tests.integration.cluster.jobs import command, finish
 from tests.integration.frayjobs import FrayJobs
 
@@ -93,15 +94,15 @@ def test_a_failed_job_that_is_gone_meanwhile_has_failed(
     cluster: KubernetesCluster, pods: Pods, frayjobs: FrayJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its time to live may be over before its outcome is read."""
-    wait_finished = cluster._wait_finished
+    wait_finished = cluster.wait_finished
 
-    def wait_and_delete(job_ids: Sequence[JobId], timeout: float | None, **options: Any) -> list[JobInfo]:
-        infos = wait_finished(job_ids, timeout, **options)
+    def wait_and_delete(job_ids: Sequence[JobId], timeout: float | None, **options: Any) -> list[FrayJob]:
+        jobs = wait_finished(job_ids, timeout, **options)
         assert frayjobs.api.delete(frayjobs.path(pods.job)).ok
-        return infos
+        return jobs
 
     pods.finish(**FAILED)
-    monkeypatch.setattr(cluster, "_wait_finished", wait_and_delete)
+    monkeypatch.setattr(cluster, "wait_finished", wait_and_delete)
     with pytest.raises(JobFailedError, match="NonZeroExit") as caught:
         cluster.wait(pods.job, raise_on_failure=True)
     assert isinstance(caught.value.__cause__, JobNotFoundError)

@@ -116,8 +116,9 @@ class Hands:
         for group in jobset["spec"]["replicatedJobs"]:
             job = group["template"]["spec"]
             for index in range(group["replicas"]):
+                owner = self._require_job(jobset, group, index)
                 for host in range(job["completions"]):
-                    pod = _build_pod(jobset, group, index, host)
+                    pod = _build_pod(jobset, group, index, host, owner=owner)
                     pods.append(self._must_exist(self.api.post(f"{self.core}/pods", pod)) or pod)
         return pods
 
@@ -145,14 +146,21 @@ class Hands:
     def fail_job(self, jobset: Manifest, message: str, *, index: int = 0) -> None:
         """Report that a rule of its podFailurePolicy ended a Job of a JobSet."""
         (group,) = jobset["spec"]["replicatedJobs"]
-        name = f"{jobset['metadata']['name']}-{group['name']}-{index}"
-        labels = {words.LABEL_JOBSET_UID: jobset["metadata"]["uid"], words.LABEL_JOB_INDEX: str(index)}
-        body = {"metadata": {"name": name, "labels": labels}, "spec": group["template"]["spec"]}
-        self._must(self.api.post(self.batch_jobs, body))
+        name = self._require_job(jobset, group, index)["metadata"]["name"]
         told = {"reason": "PodFailurePolicy", "message": message, "lastTransitionTime": now()}
         ended = [{"type": kind, "status": "True", **told} for kind in ("FailureTarget", "Failed")]
         status = {"startTime": now(), "conditions": ended}
         self._must(self.api.merge(f"{self.batch_jobs}/{name}/status", {"status": status}))
+
+    def _require_job(self, jobset: Manifest, group: Manifest, index: int) -> Manifest:
+        """Return a Job of a JobSet, made if there is none; one of another JobSet of its name goes."""
+        body = _build_job(jobset, group, index)
+        path = f"{self.batch_jobs}/{body['metadata']['name']}"
+        if (found := self.api.get(path)).ok:
+            if found.body["metadata"]["ownerReferences"] == body["metadata"]["ownerReferences"]:
+                return found.body
+            self._must(self.api.request("DELETE", path, {"propagationPolicy": "Background"}))
+        return self._must(self.api.post(self.batch_jobs, body))
 
     def disown(self, jobset: Manifest) -> None:
         """Take away a JobSet's owner."""
@@ -237,12 +245,14 @@ class Hands:
         self._set_container(pod, "Running", {"running": {"startedAt": now()}})
 
     def exit(self, pod: Manifest, code: int, *, message: str = "", reason: str = "") -> None:
-        """Report that a pod's container has ended."""
+        """Report that a pod's container has ended; when it began stays as it was told, as with a kubelet."""
+        containers = self._must(self.api.get(f"{self.core}/pods/{pod['metadata']['name']}"))["status"]
+        (state,) = (each["state"] for each in containers.get("containerStatuses", [{"state": {}}]))
         ended = {
             "exitCode": code,
             "reason": reason or ("Error" if code else "Completed"),
             "message": message,
-            "startedAt": now(),
+            "startedAt": state.get("running", {}).get("startedAt", now()),
             "finishedAt": now(),
         }
         self._set_container(pod, "Failed" if code else "Succeeded", {"terminated": ended})
@@ -388,7 +398,31 @@ def rank(pod: Manifest) -> tuple[int, int]:
     return int(labels[words.LABEL_JOB_INDEX]), int(labels[words.LABEL_COMPLETION_INDEX])
 
 
-def _build_pod(jobset: Manifest, group: Manifest, index: int, host: int) -> Manifest:
+def _build_job(jobset: Manifest, group: Manifest, index: int) -> Manifest:
+    """Return a Job as JobSet makes it."""
+    metadata = jobset["metadata"]
+    labels = {
+        **group["template"]["metadata"].get("labels", {}),
+        words.LABEL_JOBSET_NAME: metadata["name"],
+        words.LABEL_JOBSET_UID: metadata["uid"],
+        words.LABEL_REPLICATED_JOB: group["name"],
+        words.LABEL_JOB_INDEX: str(index),
+    }
+    name = f"{metadata['name']}-{group['name']}-{index}"
+    owner = _own(words.JOBSET_API_VERSION, "JobSet", jobset)
+    return {
+        "metadata": {"name": name, "labels": labels, "ownerReferences": [owner]},
+        "spec": group["template"]["spec"],
+    }
+
+
+def _own(version: str, kind: str, owner: Manifest) -> Manifest:
+    """Return the reference to the controller of an object."""
+    name, uid = owner["metadata"]["name"], owner["metadata"]["uid"]
+    return {"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": True}
+
+
+def _build_pod(jobset: Manifest, group: Manifest, index: int, host: int, *, owner: Manifest) -> Manifest:
     """Return a pod as JobSet's template, JobSet's webhook and the Job controller make it together."""
     metadata, template = jobset["metadata"], group["template"]["spec"]["template"]
     job = f"{metadata['name']}-{group['name']}-{index}"
@@ -407,6 +441,7 @@ def _build_pod(jobset: Manifest, group: Manifest, index: int, host: int) -> Mani
                 "batch.kubernetes.io/job-name": job,
             },
             "annotations": template["metadata"].get("annotations", {}),
+            "ownerReferences": [_own("batch/v1", "Job", owner)],
         },
         "spec": {**template["spec"], "hostname": f"{job}-{host}"},
     }

@@ -13,6 +13,7 @@ from e2e.cluster.controlplane import ControlPlane
 from fray.vocabulary import LABEL_JOB
 from tests.integration.controller.hands import Hands
 from tests.integration.controller.operator_subprocess import OperatorSubprocess
+from tests.integration.controller.operator_thread import OperatorThread
 
 DEPTH = 5_000
 """Of an object; the API server takes up to 10,000, and Python reads 1,000 unless it is told otherwise."""
@@ -62,3 +63,29 @@ def test_a_process_outlives_objects_that_are_made_to_end_it(
         hands.submit("second")
         hands.await_jobset("second-a1")
         assert operator.process.poll() is None, operator.log
+
+
+def test_copies_of_a_jobs_objects_that_nothing_of_it_owns_change_nothing_and_block_nothing(
+    operator: OperatorThread, hands: Hands
+) -> None:
+    hands.submit("train", retries={"failures": 1})
+    jobset = hands.await_jobset("train-a1")
+    (pod,) = hands.run_all(jobset)
+    hands.await_phase("train", "Running")
+    forged = {key: pod["metadata"][key] for key in ("labels", "annotations") if key in pod["metadata"]}
+    for number, owners in enumerate(([], [{**pod["metadata"]["ownerReferences"][0], "uid": "another"}])):
+        metadata = {**forged, "name": f"copy-{number}", "ownerReferences": owners}
+        copy = hands.api.post(f"{hands.core}/pods", {"metadata": metadata, "spec": pod["spec"]})
+        assert copy.status == 201, copy.body
+        hands.exit(copy.body, number)
+    # The operator has seen the copies when it has seen what came after.
+    hands.exit(pod, 1)
+    job = hands.await_job("train", lambda job: "reason" in job["status"]["attempts"][0])
+    assert job["status"]["attempts"][0]["pod"] == pod["metadata"]["name"]
+    living = hands.api.post(
+        f"{hands.core}/pods", {"metadata": {**forged, "name": "copy-2"}, "spec": pod["spec"]}
+    )
+    hands.run(living.body)
+    hands.fail(jobset, [])
+    # A copy that runs on blocks no further attempt.
+    hands.await_jobset("train-a2")

@@ -67,6 +67,13 @@ class Kueue:
         answer = self.hands.api.merge(path, {"status": status_})
         assert answer.ok, answer.body
 
+    def set_active(self, jobset: Manifest, *, active: bool) -> None:
+        """Deactivate a JobSet's Workload, or activate it again."""
+        answer = self.hands.api.merge(
+            f"{self.path}/jobset-{jobset['metadata']['name']}", {"spec": {"active": active}}
+        )
+        assert answer.ok, answer.body
+
     def admit(self, jobset: Manifest) -> Manifest:
         """Let a JobSet run; returns it as it is now."""
         path = f"{self.hands.jobsets}/{jobset['metadata']['name']}"
@@ -118,9 +125,9 @@ def kueue(hands: Hands) -> Kueue:
     return Kueue(hands)
 
 
-def await_message(hands: Hands, message: str) -> None:
+def await_message(hands: Hands, message: str, reason: str = "WaitingForQueue") -> None:
     told = hands.await_job("train", lambda job: condition(job, "Scheduled").get("message") == message)
-    assert (told["status"]["phase"], told["status"]["reason"]) == ("Pending", "WaitingForQueue")
+    assert (told["status"]["phase"], told["status"]["reason"]) == ("Pending", reason)
 
 
 def test_a_job_tells_why_it_waits_in_its_queue_and_runs_in_the_same_attempt(
@@ -132,7 +139,7 @@ def test_a_job_tells_why_it_waits_in_its_queue_and_runs_in_the_same_attempt(
     await_message(hands, HELD)
     kueue.make_workload(jobset)
     kueue.tell(jobset, "QuotaReserved", "False", "Inadmissible", "LocalQueue team doesn't exist")
-    await_message(hands, f"{HELD}: LocalQueue team doesn't exist")
+    await_message(hands, f"{HELD}: LocalQueue team doesn't exist", "QueueInadmissible")
     kueue.tell(jobset, "QuotaReserved", "False", "Pending", NO_QUOTA)
     await_message(hands, f"{HELD}: {NO_QUOTA}")
     assert hands.await_event("train", "WaitingForQueue")["type"] == "Normal"
@@ -182,3 +189,40 @@ def test_pods_that_end_by_an_eviction_before_it_is_seen_are_no_failure(hands: Ha
         "Kueue evicted it from queue team (ClusterQueueStopped: The ClusterQueue is stopped)"
     )
     assert job["status"]["retries"] == {"failuresUsed": 0, "preemptionsUsed": 0}
+
+
+def evict_by_deactivation(hands: Hands, kueue: Kueue) -> Manifest:
+    """Return the JobSet of a job whose Workload was deactivated while it ran."""
+    hands.submit("train", queue={"name": "team"})
+    jobset = hands.await_jobset("train-a1")
+    kueue.make_workload(jobset)
+    (pod,) = hands.run_all(jobset)
+    hands.await_phase("train", "Running")
+    kueue.set_active(jobset, active=False)
+    kueue.tell(jobset, "Evicted", "True", "Deactivated", "The workload is deactivated")
+    kueue.hold(jobset)
+    hands.exit(pod, 143)
+    job = hands.await_phase("train", "Suspended")
+    assert job["status"]["reason"] == "QueueDeactivated"
+    assert [attempt["number"] for attempt in job["status"]["attempts"]] == [1]
+    assert "deletionTimestamp" not in hands.await_jobset("train-a1")["metadata"]
+    return jobset
+
+
+def test_a_deactivated_workload_gives_no_next_attempt_until_it_is_activated(
+    hands: Hands, kueue: Kueue
+) -> None:
+    jobset = evict_by_deactivation(hands, kueue)
+    kueue.set_active(jobset, active=True)
+    hands.finish_deletion(await_deletion(hands, "train-a1"))
+    hands.await_jobset("train-a2")
+    job = hands.await_job("train", lambda job: job["status"]["attempt"] == 2)
+    assert attempt_of(job, 1)["verdict"] == "Suspended"
+    assert job["status"]["retries"] == {"failuresUsed": 0, "preemptionsUsed": 0}
+
+
+def test_a_job_whose_workload_is_deactivated_can_be_stopped(hands: Hands, kueue: Kueue) -> None:
+    evict_by_deactivation(hands, kueue)
+    hands.edit("train", stopped=True)
+    hands.finish_deletion(await_deletion(hands, "train-a1"))
+    hands.await_phase("train", "Stopped")

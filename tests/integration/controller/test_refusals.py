@@ -22,6 +22,7 @@ LEAST_RIGHTS = [
     {"apiGroups": ["fray.dev"], "resources": ["frayjobs"], "verbs": ["get", "list", "watch"]},
     {"apiGroups": ["fray.dev"], "resources": ["frayjobs/status"], "verbs": ["update"]},
     {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["get", "list", "watch", "delete"]},
+    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list", "watch"]},
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["list", "create"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},

@@ -89,6 +89,24 @@ def test_a_list_holds_what_its_labels_select(contender: Contender, namespace: st
     contender.run(main)
 
 
+def test_of_what_is_asked_for_by_its_metadata_nothing_else_is_told(
+    contender: Contender, namespace: str
+) -> None:
+    async def main(api: KubeApi) -> None:
+        first = await api.create(LEASES, labelled(lease("a", namespace), **{LABEL: "x"}))
+        (page,) = await read(api, LEASES, namespace=namespace, labels=LABEL, metadata_only=True)
+        (listed,) = page.items
+        assert listed["metadata"] == first["metadata"]
+        assert "spec" not in listed
+        await api.replace(LEASES, edited(first, holderIdentity="b"))
+        options = {"since": page.resource_version, "namespace": namespace, "metadata_only": True}
+        (event,) = await follow(api, LEASES, 1, **options)
+        assert (event.type, event.object["metadata"]["uid"]) == ("MODIFIED", first["metadata"]["uid"])
+        assert "spec" not in event.object
+
+    contender.run(main)
+
+
 def test_a_list_holds_what_its_fields_select(contender: Contender, namespace: str) -> None:
     async def main(api: KubeApi) -> None:
         for name, kind, reason in [

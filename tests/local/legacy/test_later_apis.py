@@ -312,3 +312,25 @@ class Pool:
 Pool().start()
 """
     assert place.run(program) == "succeeded [0/0 1] model requests responses\n"
+
+
+def test_a_taken_name_comes_with_the_handle_of_its_job(place: Place) -> None:
+    program = """
+from fray.client import JobAlreadyExists, JobFailed
+from fray.local_backend import LocalClient
+from fray.types import Entrypoint, JobRequest
+
+client = LocalClient(max_threads=4)
+request = JobRequest(name="sleep", entrypoint=Entrypoint.from_command(["sleep", "600"]))
+first = client.submit(request)
+try:
+    client.submit(request, adopt_existing=False)
+except JobAlreadyExists as taken:
+    print(taken.handle == first, taken.job_name)
+    taken.handle.terminate()
+try:
+    first.wait()
+except JobFailed as ended:
+    print(ended.job_id, ended.failed_status)
+"""
+    assert place.run(program) == "True sleep\nsleep stopped\n"

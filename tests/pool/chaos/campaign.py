@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from fray.job import create_job_ctx
-from fray.job.pool import PoolContext
+from fray.job import JobContext, create_job_ctx
 from tests.pool.chaos.injector import Injector
 from tests.pool.chaos.inspection import leftovers, nanny_of, pool_of, settles, short, state_problem
 from tests.pool.chaos.plan import faults, units
@@ -71,7 +70,7 @@ class Outcome:
 
 
 class _Run:
-    def __init__(self, campaign: Campaign, log: RunLog, context: PoolContext) -> None:
+    def __init__(self, campaign: Campaign, log: RunLog, context: JobContext) -> None:
         self._campaign = campaign
         self._log = log
         self._pool = pool_of(context)
@@ -160,7 +159,7 @@ def run_campaign(campaign: Campaign, folder: Path) -> Outcome:
     """Run a campaign in a pool of its own, with its log in `folder`."""
     log = RunLog.create(folder / "runs")
     context = create_job_ctx("pool", max_workers=campaign.workers, memory=MEMORY)
-    assert isinstance(context, PoolContext)
+    assert isinstance(context, JobContext)
     try:
         return _Run(campaign, log, context).run()
     finally:

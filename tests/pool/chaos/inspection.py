@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fray.job.pool import PoolContext
+from fray.job import JobContext
 from fray.runtime.pool.local_pool import LocalPool
 from fray.runtime.pool.machine.snapshot import PoolStats
 
@@ -17,10 +17,10 @@ SETTLE_SECONDS = 60.0
 """Seconds after which something that should have happened never will."""
 
 
-def pool_of(context: PoolContext) -> LocalPool:
+def pool_of(context: JobContext) -> LocalPool:
     """Return the processes behind a context."""
-    owner: Any = context._owner
-    pool: LocalPool = owner._pool
+    engine: Any = context._engine
+    pool: LocalPool = engine._owner._pool
     return pool
 
 
@@ -52,6 +52,7 @@ def leftovers(pool: LocalPool) -> list[str]:
     files = [
         entry.name
         for folder in (store.directory, store.spill_directory)
+        if folder.exists()
         for entry in os.scandir(folder)
         if entry.is_file() and entry.name != "usage"
     ]

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from fray.job.pool import PoolContext, start_pool
+from fray.job import JobContext
+from fray.job.pool import start_pool
 from tests.behaviour.gates import Gate, Signal
 
 
 @pytest.fixture
-def make_pool() -> Iterator[Callable[[int], PoolContext]]:
-    made: list[PoolContext] = []
+def make_pool() -> Iterator[Callable[[int], JobContext]]:
+    made: list[JobContext] = []
 
-    def make(workers: int) -> PoolContext:
+    def make(workers: int) -> JobContext:
         made.append(start_pool(workers))
         return made[-1]
 
@@ -25,7 +26,7 @@ def make_pool() -> Iterator[Callable[[int], PoolContext]]:
 
 
 @pytest.fixture
-def gate(tmp_path: Path, make_pool: Callable[[int], PoolContext]) -> Iterator[Gate]:
+def gate(tmp_path: Path, make_pool: Callable[[int], JobContext]) -> Iterator[Gate]:
     made = Gate(tmp_path / "gate")
     yield made
     made.open()

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from fray.job.pool import PoolContext
+from fray.job import JobContext
 from fray.runtime.pool.host.processes import children
 
 __all__ = [
@@ -34,7 +34,7 @@ def nanny_of(driver: int) -> int:
     return nanny
 
 
-def workers_of(ctx: PoolContext, count: int) -> list[int]:
+def workers_of(ctx: JobContext, count: int) -> list[int]:
     """Return the pids of the workers, once there are `count`: it runs a task in each."""
     found: set[int] = set()
     while len(found) < count:
@@ -49,8 +49,12 @@ def pool_directories(driver: int) -> set[Path]:
 
 
 def pool_threads() -> set[str]:
-    """Return the names of the threads that pools have made."""
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("fray")}
+    """Return the names of the threads that pools have made; that of futures is the process's own."""
+    return {
+        thread.name
+        for thread in threading.enumerate()
+        if thread.name.startswith("fray") and thread.name != "fray-futures"
+    }
 
 
 def open_files(pid: int) -> dict[int, str]:

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from fray.errors import PoolClosedError
-from fray.job import get_job_context
-from fray.job.pool import PoolContext
+from fray.job import JobContext, get_job_context
 from fray.runtime.pool import local_pool
 from fray.runtime.pool.client.backpressure import SubmitLimit
 from tests.behaviour.gates import Gate
 
-MakePool = Callable[[int], PoolContext]
+MakePool = Callable[[int], JobContext]
 SIZE = 10_000
 
 
@@ -31,7 +30,7 @@ def pass_through(gate: Gate, data: bytes) -> int:
     return len(data)
 
 
-def submit_all(ctx: PoolContext, count: int, call: tuple[Any, ...], result: list[Any]) -> None:
+def submit_all(ctx: JobContext, count: int, call: tuple[Any, ...], result: list[Any]) -> None:
     try:
         result.extend([ctx.run(*call) for _ in range(count)])
     except PoolClosedError as error:
@@ -47,7 +46,7 @@ class Greedy:
 class Finalized:
     """Submits when it dies, as code of users may."""
 
-    def __init__(self, ctx: PoolContext, refs: list[Any]) -> None:
+    def __init__(self, ctx: JobContext, refs: list[Any]) -> None:
         self.ctx, self.refs = ctx, refs
 
     def __del__(self) -> None:
@@ -120,7 +119,7 @@ def test_a_finalizer_that_submits_in_the_heads_thread_goes_on(
     assert limit.full
     refs: list[Any] = []
     dying = [Finalized(ctx, refs)]
-    ctx._owner._pool._head.call(lambda _: dying.clear())  # type: ignore[union-attr]
+    ctx._engine._owner._pool._head.call(lambda _: dying.clear())  # type: ignore[attr-defined]
     gate.open()
     assert ctx.get(blocked) == [SIZE] * 20
     assert ctx.get(refs) == [3]

@@ -14,8 +14,9 @@ from collections.abc import Callable
 
 import pytest
 
-from fray.job import fray_default_job_ctx, get_job_context
-from fray.job.pool import PoolContext, start_pool
+from fray.job import JobContext, fray_default_job_ctx, get_job_context
+from fray.job.context import context_of
+from fray.job.pool import start_pool
 from tests.pool.driver.processes import await_end, descendants, pool_directories, pool_threads, workers_of
 
 
@@ -44,7 +45,7 @@ def test_the_last_reference_may_go_in_the_pools_own_thread() -> None:
     kept = [start_pool(1)]
     workers_of(kept[0], 1)
     processes = descendants(os.getpid())
-    pool = kept[0]._owner._pool  # type: ignore[union-attr]
+    pool = kept[0]._engine._owner._pool  # type: ignore[attr-defined]
     with pytest.warns(ResourceWarning):
         pool._head.call(lambda _: kept.clear())
     await_end(processes)
@@ -64,7 +65,7 @@ def test_whatever_leads_to_a_context_keeps_it() -> None:
         gc.collect()
         assert get_job_context().get(ref) == 1
     gc.collect()
-    assert ref._context.get(ref) == 1  # type: ignore[attr-defined]
+    assert context_of(ref._engine).get(ref) == 1
     with pytest.warns(ResourceWarning):
         del ref
     await_end(processes)
@@ -82,14 +83,14 @@ def test_one_that_was_shut_down_is_dropped_in_silence() -> None:
     assert pool_threads() == threads
 
 
-def test_a_fork_that_drops_it_ends_nothing(make_pool: Callable[[int], PoolContext]) -> None:
+def test_a_fork_that_drops_it_ends_nothing(make_pool: Callable[[int], JobContext]) -> None:
     ctx = make_pool(1)
     assert ctx.get(ctx.run(abs, -1)) == 1
     child = os.fork()
     if not child:
         code = 1
         try:
-            ctx._owner.abandon()  # type: ignore[union-attr]
+            ctx._engine._owner.abandon()  # type: ignore[attr-defined]
             code = int("fray-pool-end" in pool_threads())
         finally:
             os._exit(code)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fray.job.pool import PoolContext
+from fray.job import JobContext
 from tests.behaviour.gates import Gate
 from tests.pool.driver.processes import (
     await_end,
@@ -62,7 +62,7 @@ def driver(program: str, *arguments: str, **options: Any) -> Iterator[subprocess
             process.kill()
 
 
-def test_shutdown_leaves_no_process_thread_file_or_socket(make_pool: Callable[[int], PoolContext]) -> None:
+def test_shutdown_leaves_no_process_thread_file_or_socket(make_pool: Callable[[int], JobContext]) -> None:
     with_first = make_pool(1)  # what a first pool leaves loaded for good is no leak
     with_first.shutdown()
     threads, files = pool_threads(), open_files(os.getpid())
@@ -120,6 +120,18 @@ def test_a_driver_that_is_killed_takes_its_pool_along(tmp_path: Path, number: si
     assert [path for path in directories if path.exists()] == []
 
 
+def test_a_driver_that_is_killed_takes_its_pool_along_whatever_it_has_forked() -> None:
+    program = START + 'if os.fork():\n    print("up", flush=True)\nsys.stdin.read()\nos._exit(0)'
+    with driver(program) as process:
+        [nanny] = [pid for pid in descendants(process.pid) if descendants(pid)]
+        processes = [nanny, *descendants(nanny)]
+        directories = pool_directories(process.pid)
+        process.kill()
+        process.wait()
+        await_end(processes)
+    assert [path for path in directories if path.exists()] == []
+
+
 def test_an_interrupt_of_the_whole_group_ends_the_program_only(tmp_path: Path) -> None:
     # As from a terminal: workers get it too, and must not print a traceback each.
     program = START + 'try:\n    print("up", flush=True)\n    time.sleep(1000)\nexcept KeyboardInterrupt:\n'
@@ -151,7 +163,7 @@ except KeyboardInterrupt:
     assert (output, errors, process.returncode) == ("3\n", "", 0)
 
 
-def test_tasks_under_way_do_not_hold_up_shutdown(make_pool: Callable[[int], PoolContext], gate: Gate) -> None:
+def test_tasks_under_way_do_not_hold_up_shutdown(make_pool: Callable[[int], JobContext], gate: Gate) -> None:
     ctx = make_pool(2)
     refs = [ctx.run(gate.pass_through) for _ in range(100)]
     processes = descendants(os.getpid())

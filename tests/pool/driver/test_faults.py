@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 
 from fray.errors import ObjectLostError, PoolClosedError, TaskCancelledError, WorkerDiedError
-from fray.job import TaskOptions
-from fray.job.pool import PoolContext
+from fray.job import JobContext, TaskOptions
 from fray.runtime.pool import local_pool
 from fray.runtime.pool.host.processes import children
 from tests.behaviour.gates import Gate, Signal, append, lines
 from tests.pool.driver.processes import await_end, nanny_of, workers_of
 
-MakePool = Callable[[int], PoolContext]
+MakePool = Callable[[int], JobContext]
 
 
 def block(signal: Signal, gate: Gate) -> int:
@@ -120,7 +119,7 @@ def test_an_interrupted_get_leaves_the_pool_usable(make_pool: MakePool, signal: 
 
     def interrupt() -> None:
         signal.wait()
-        while not ctx.client._waiters:
+        while not ctx._engine.client._waiters:
             time.sleep(0.001)  # it mustn't come before the call that it is for
         signals.pthread_kill(threading.main_thread().ident or 0, signals.SIGINT)
 

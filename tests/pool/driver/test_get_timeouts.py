@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from fray.errors import GetTimeoutError
-from fray.job import get_job_context
-from fray.job.pool import PoolContext
+from fray.job import JobContext, get_job_context
 from tests.behaviour.gates import Gate
 
 HERE = 0.25
@@ -35,7 +34,7 @@ def give(gate: Gate) -> Iterator[int]:
 @pytest.mark.parametrize("kind", ["one", "many"])
 @pytest.mark.parametrize("timeout", [None, 60.0])
 def test_that_of_an_actor_or_a_task_keeps_its_own(
-    make_pool: Callable[[int], PoolContext], gate: Gate, kind: str, timeout: float | None
+    make_pool: Callable[[int], JobContext], gate: Gate, kind: str, timeout: float | None
 ) -> None:
     ctx = make_pool(2)
     for ref in (ctx.create_actor(Waiter).wait.remote(gate, kind), ctx.run(wait, gate, kind)):
@@ -45,7 +44,7 @@ def test_that_of_an_actor_or_a_task_keeps_its_own(
             assert caught.value.seconds == HERE
 
 
-def test_that_of_the_driver_tells_the_whole_time(make_pool: Callable[[int], PoolContext], gate: Gate) -> None:
+def test_that_of_the_driver_tells_the_whole_time(make_pool: Callable[[int], JobContext], gate: Gate) -> None:
     ctx = make_pool(2)
     done, blocked, stream = ctx.put(1), ctx.run(gate.pass_through), ctx.run(give, gate)
     for asked in (blocked, [done, blocked], stream, [done, stream]):

@@ -12,7 +12,6 @@ import pytest
 
 from fray.errors import AddressError, PoolClosedError
 from fray.job import JobContext
-from fray.job.pool import PoolContext
 from fray.runtime.pool.client.backpressure import SubmitLimit
 from fray.runtime.pool.head.head import Head
 from fray.runtime.pool.messages import Command, Event, TaskSpec
@@ -114,7 +113,7 @@ def test_whoever_waits_hears_of_the_end(make_head: Callable[..., Head]) -> None:
 
 
 def test_threads_in_get_wait_and_stats_hear_of_a_stop_from_below(
-    make_pool: Callable[[int], PoolContext], gate: Any
+    make_pool: Callable[[int], JobContext], gate: Any
 ) -> None:
     ctx = make_pool(1)
     ref = ctx.run(gate.pass_through)
@@ -125,9 +124,9 @@ def test_threads_in_get_wait_and_stats_hear_of_a_stop_from_below(
     ]
     for thread in threads:
         thread.start()
-    while len(ctx.client._waiters) < 3:
+    while len(ctx._engine.client._waiters) < 3:
         pass
-    ctx._owner._pool._head.stop()  # type: ignore[union-attr]
+    ctx._engine._owner._pool._head.stop()  # type: ignore[attr-defined]
     for thread in threads:
         thread.join()
     assert sorted(type(result).__name__ for result in results) == [

@@ -12,9 +12,9 @@ import pytest
 
 from fray.errors import InvalidOptionError, SerializationError, StoreDirectoryError, UnschedulableError
 from fray.job import ActorOptions, GeneratorFuture, JobContext, TaskOptions, create_job_ctx, get_job_context
-from fray.job.pool import PoolContext, start_pool
+from fray.job.pool import start_pool
 
-MakePool = Callable[[int], PoolContext]
+MakePool = Callable[[int], JobContext]
 
 
 @dataclass
@@ -74,6 +74,14 @@ def test_variables_are_those_of_the_tasks_process(make_pool: MakePool, options: 
     ctx = make_pool(1)
     assert ctx.get(ctx.run(variable, "OWN_VARIABLE", options=options)) == "set"
     assert ctx.get(ctx.run(variable, "OWN_VARIABLE")) is None
+
+
+def test_what_a_runtime_env_asks_for_and_does_not_get_is_refused(make_pool: MakePool) -> None:
+    ctx = make_pool(1)
+    asked = {"env_vars": {"OWN_VARIABLE": "set"}, "pip": ["numpy"], "working_dir": "."}
+    with pytest.raises(InvalidOptionError, match="a dict with pip, working_dir"):
+        ctx.run(variable, "OWN_VARIABLE", options=TaskOptions(runtime_env=asked))
+    assert ctx.get(ctx.run(variable, "OWN_VARIABLE", options=TaskOptions(runtime_env={"pip": []}))) is None
 
 
 def test_a_process_ends_after_its_number_of_calls(make_pool: MakePool) -> None:

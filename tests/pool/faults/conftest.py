@@ -8,19 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from fray.job import create_job_ctx
-from fray.job.pool import PoolContext
+from fray.job import JobContext, create_job_ctx
 from tests.behaviour.gates import Gate, Signal
 from tests.pool.chaos.inspection import leftovers, pool_of, settles, state_problem
 
 
 @pytest.fixture
-def make_pool() -> Iterator[Callable[..., PoolContext]]:
-    made: list[PoolContext] = []
+def make_pool() -> Iterator[Callable[..., JobContext]]:
+    made: list[JobContext] = []
 
-    def make(workers: int = 2, memory: int | None = None) -> PoolContext:
+    def make(workers: int = 2, memory: int | None = None) -> JobContext:
         context = create_job_ctx("pool", max_workers=workers, memory=memory)
-        assert isinstance(context, PoolContext)
+        assert isinstance(context, JobContext)
         made.append(context)
         return context
 
@@ -37,12 +36,12 @@ def make_pool() -> Iterator[Callable[..., PoolContext]]:
 
 
 @pytest.fixture
-def ctx(make_pool: Callable[..., PoolContext]) -> PoolContext:
+def ctx(make_pool: Callable[..., JobContext]) -> JobContext:
     return make_pool()
 
 
 @pytest.fixture
-def gate(tmp_path: Path, make_pool: Callable[..., PoolContext]) -> Iterator[Gate]:
+def gate(tmp_path: Path, make_pool: Callable[..., JobContext]) -> Iterator[Gate]:
     made = Gate(tmp_path / "gate")
     yield made
     made.open()

@@ -53,7 +53,7 @@ def die_in_a_put_that_nobody_hears_of(runs: Path, size: int) -> int:
     append(runs, str(os.getpid()))
     context: Any = get_job_context()
     if len(lines(runs)) == 1:
-        context.client.put = lambda *_: kill_this_process()
+        context._engine.client.put = lambda *_: kill_this_process()
     return len(context.get(context.put(b"x" * size)))
 
 

@@ -6,8 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from fray.job import create_job_ctx
-from fray.job.pool import PoolContext
+from fray.job import JobContext, create_job_ctx
 from tests.behaviour.gates import append
 from tests.pool.chaos.inspection import pool_of
 from tests.pool.faults import values
@@ -21,7 +20,7 @@ def main() -> None:
     """Load a pool with everything, tell where its files are, and wait for ever."""
     folder = Path(sys.argv[1])
     with create_job_ctx("pool", max_workers=4, memory=32 * 1024**2) as context:
-        assert isinstance(context, PoolContext)
+        assert isinstance(context, JobContext)
         store = pool_of(context).objects._store
         kept = [context.run(values.make_bytes, 3 * 1024**2 + n) for n in range(20)]
         stream = context.run(values.give, folder / "made", 1_000, 100_000)

@@ -15,7 +15,7 @@ from fray.runtime.pool.messages import (
     FilesFound,
     HostLost,
     Inline,
-    ItemProduced,
+    ItemsProduced,
     ObjectPut,
     RefsAdded,
     Stored,
@@ -51,7 +51,7 @@ MESSAGES: Mapping[str, Callable[[int], Any]] = {
     "a list instead of a tuple": lambda _: RefsAdded([1]),  # type: ignore[arg-type]
     "a value without a place": lambda task: ObjectPut(task + 1, Stored("here", 3)),  # type: ignore[arg-type]
     "a value that failed": lambda task: ObjectPut(task + 1, Failed(b"", "ObjectLostError")),  # type: ignore[arg-type]
-    "an item of nothing": lambda task: ItemProduced(task, 0, task + 1, None),  # type: ignore[arg-type]
+    "an item of nothing": lambda task: ItemsProduced(task, 0, ((task + 1, None),)),  # type: ignore[arg-type]
     "an unreadable object": lambda _: FetchFailed([], 1, "gone"),  # type: ignore[arg-type]
     "a block of nobody": lambda _: TaskBlocked({}),  # type: ignore[arg-type]
     "no outcome": lambda task: TaskDone(task, None),  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def say(what: str, runs: Path) -> int:
     if len(lines(runs)) == 1:
         task = current_task()
         assert task is not None
-        client: Any = get_job_context().client  # type: ignore[attr-defined]
+        client: Any = get_job_context()._engine.client  # type: ignore[attr-defined]
         client._post(MESSAGES[what](task.id))
         threading.Event().wait()
     return 7

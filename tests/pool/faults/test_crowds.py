@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from fray.job import get_job_context
-from fray.job.pool import PoolContext
+from fray.job import JobContext, get_job_context
 from tests.behaviour.gates import lines
 from tests.pool.chaos.inspection import pool_of, settles
 from tests.pool.faults import values
@@ -22,7 +21,7 @@ def add_up(made: Path, count: int, size: int) -> int:
     return sum(context.get(item)[0] for item in context.run(values.give, made, count, size))  # type: ignore[attr-defined]
 
 
-def test_a_slow_consumer_bounds_what_is_made(ctx: PoolContext, tmp_path: Path) -> None:
+def test_a_slow_consumer_bounds_what_is_made(ctx: JobContext, tmp_path: Path) -> None:
     made = tmp_path / "made"
     stream = ctx.run(values.give, made, 1_000, MIB)
     pool = pool_of(ctx)
@@ -38,17 +37,17 @@ def test_a_slow_consumer_bounds_what_is_made(ctx: PoolContext, tmp_path: Path) -
     assert len(lines(made)) <= 5 + BUFFERED
 
 
-def test_a_thousand_items_between_two_tasks(ctx: PoolContext, tmp_path: Path) -> None:
+def test_a_thousand_items_between_two_tasks(ctx: JobContext, tmp_path: Path) -> None:
     expected = sum(index % 256 for index in range(1_000))
     assert ctx.get(ctx.run(add_up, tmp_path / "small", 1_000, 10)) == expected
     assert ctx.get(ctx.run(add_up, tmp_path / "large", 1_000, 20_000)) == expected
 
 
-def test_tasks_that_wait_for_each_other_200_levels_deep(ctx: PoolContext) -> None:
+def test_tasks_that_wait_for_each_other_200_levels_deep(ctx: JobContext) -> None:
     assert ctx.get([ctx.run(values.nest, 200), ctx.run(values.nest, 100)]) == [200, 100]
 
 
-def test_16_threads_that_submit_at_once(ctx: PoolContext) -> None:
+def test_16_threads_that_submit_at_once(ctx: JobContext) -> None:
     wrong: list[object] = []
     start = threading.Barrier(16)
 

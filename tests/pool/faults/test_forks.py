@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import sys
 from collections.abc import Callable
 
-from fray.job import get_job_context
-from fray.job.pool import PoolContext
+from fray.job import JobContext, get_job_context
 
 PATIENCE = 60.0
 
@@ -24,8 +25,27 @@ def fork_and_use_context() -> list[str]:
         return children.map(use_context, [1, 2])
 
 
-def test_a_child_that_a_task_forks_is_refused_the_pool(make_pool: Callable[..., PoolContext]) -> None:
+def test_a_child_that_a_task_forks_is_refused_the_pool(make_pool: Callable[..., JobContext]) -> None:
     ctx = make_pool(1)
     told = ctx.get(ctx.run(fork_and_use_context), timeout=PATIENCE)
     assert told == ["PoolClosedError: the parent process's pool is shut down"] * 2
     assert ctx.get(ctx.run(pow, 2, 2), timeout=PATIENCE) == 4
+
+
+def fork_and_end(how: object) -> int:
+    """Return the exit code of a child that ends by `how`: it exits with that, raises it, or returns."""
+    child = os.fork()
+    if not child:
+        if isinstance(how, Exception):
+            raise how
+        if how != "return":
+            sys.exit(how)  # type: ignore[arg-type]
+        return 1
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_child_that_a_task_forks_ends_as_it_says(make_pool: Callable[..., JobContext]) -> None:
+    ctx = make_pool(1)
+    ways = ["return", None, 0, 7, "words", ValueError("raised")]
+    codes = [ctx.get(ctx.run(fork_and_end, how), timeout=PATIENCE) for how in ways]
+    assert codes == [0, 0, 0, 7, 1, 1]

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from fray.errors import WorkerDiedError
-from fray.job import TaskOptions
-from fray.job.pool import PoolContext
+from fray.job import JobContext, TaskOptions
 from tests.behaviour.gates import lines
 from tests.pool.chaos.inspection import pool_of
 from tests.pool.faults.malformed import MESSAGES, say
@@ -18,7 +17,7 @@ PATIENCE = 60.0
 
 
 def test_workers_are_cut_off_and_their_tasks_run_again(
-    ctx: PoolContext, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ctx: JobContext, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = ctx.put("kept")
     pool = pool_of(ctx)
@@ -33,7 +32,7 @@ def test_workers_are_cut_off_and_their_tasks_run_again(
     assert all("is cut off" in line for line in told)
 
 
-def test_the_story_of_a_task_tells_what_its_worker_said(ctx: PoolContext, tmp_path: Path) -> None:
+def test_the_story_of_a_task_tells_what_its_worker_said(ctx: JobContext, tmp_path: Path) -> None:
     ref = ctx.run(say, "a list instead of a tuple", tmp_path / "runs", options=TaskOptions(retries=0))
     with pytest.raises(WorkerDiedError, match=r"cut off, since it sent this: RefsAdded has as its ids \[1\]"):
         ctx.get(ref, timeout=PATIENCE)

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from fray.errors import WorkerDiedError
-from fray.job import TaskOptions
-from fray.job.pool import PoolContext
+from fray.job import JobContext, TaskOptions
 from tests.behaviour.gates import lines
 from tests.pool.faults import deaths
 
@@ -16,7 +15,7 @@ TASKS = 300
 POISONED = 40
 
 
-def test_a_poisoned_task_among_others_that_were_sent_ahead(ctx: PoolContext, tmp_path: Path) -> None:
+def test_a_poisoned_task_among_others_that_were_sent_ahead(ctx: JobContext, tmp_path: Path) -> None:
     # So fast that the pool sends many ahead.
     ctx.get([ctx.run(deaths.die_always, tmp_path, TASKS + n, POISONED) for n in range(100)])
     options = TaskOptions(retries=2, name="poison")
@@ -33,7 +32,7 @@ def test_a_poisoned_task_among_others_that_were_sent_ahead(ctx: PoolContext, tmp
         assert n == POISONED or len(lines(tmp_path / str(n))) <= 2
 
 
-def test_many_poisoned_tasks_at_once(ctx: PoolContext, tmp_path: Path) -> None:
+def test_many_poisoned_tasks_at_once(ctx: JobContext, tmp_path: Path) -> None:
     options = TaskOptions(retries=1)
     bad = [ctx.run(deaths.die_always, tmp_path, n, n, options=options) for n in range(12)]
     good = [ctx.run(deaths.die_always, tmp_path, 100 + n, 0) for n in range(50)]

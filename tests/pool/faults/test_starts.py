@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fray.errors import WorkerStartError
-from fray.job.pool import PoolContext
+from fray.job import JobContext
 from fray.runtime.pool.host.processes import children
 from fray.runtime.pool.transport.addresses import Address
 from tests.pool.chaos.inspection import nanny_of, pool_of
@@ -19,7 +19,7 @@ PATIENCE = 60.0
 
 
 def test_a_task_for_which_no_worker_can_be_started_fails_and_later_ones_run(
-    make_pool: Callable[..., PoolContext],
+    make_pool: Callable[..., JobContext],
 ) -> None:
     ctx = make_pool(2)
     assert ctx.get(ctx.run(pow, 3, 2), timeout=PATIENCE) == 9

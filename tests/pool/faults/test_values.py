@@ -14,9 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from fray.errors import SerializationError, StoreFullError, TaskCancelledError, WorkerDiedError
-from fray.job import TaskOptions
-from fray.job.pool import PoolContext
+from fray.errors import (
+    SerializationError,
+    StoreFullError,
+    TaskCancelledError,
+    ThreadStartError,
+    WorkerDiedError,
+)
+from fray.job import JobContext, TaskOptions
 from fray.runtime.pool.host.processes import children
 from tests.pool.chaos.inspection import nanny_of, pool_of, settles
 from tests.pool.faults import values
@@ -25,7 +30,7 @@ MIB = 1024**2
 PATIENCE = 60.0
 
 
-def test_what_cannot_be_pickled_leaves_the_worker_alone(make_pool: Callable[..., PoolContext]) -> None:
+def test_what_cannot_be_pickled_leaves_the_worker_alone(make_pool: Callable[..., JobContext]) -> None:
     ctx = make_pool(1)
     pid = ctx.get(ctx.run(os.getpid))
     with pytest.raises(SerializationError, match="lock"):
@@ -35,7 +40,7 @@ def test_what_cannot_be_pickled_leaves_the_worker_alone(make_pool: Callable[...,
     assert ctx.get(ctx.run(os.getpid)) == pid
 
 
-def test_an_exception_with_a_text_of_10_mb(ctx: PoolContext) -> None:
+def test_an_exception_with_a_text_of_10_mb(ctx: JobContext) -> None:
     ref = ctx.run(values.raise_text, 10_000_000)
     refs = [ctx.run(pow, 2, n) for n in range(100)]
     with pytest.raises(ValueError, match=r"^x") as caught:
@@ -50,7 +55,7 @@ def test_an_exception_with_a_text_of_10_mb(ctx: PoolContext) -> None:
         ctx.get(dependent)
 
 
-def test_no_memory_is_an_error_of_the_task(make_pool: Callable[..., PoolContext]) -> None:
+def test_no_memory_is_an_error_of_the_task(make_pool: Callable[..., JobContext]) -> None:
     ctx = make_pool(1)
     ctx.get(ctx.run(values.limit_memory, 256 * MIB))
     with pytest.raises(MemoryError):
@@ -60,18 +65,18 @@ def test_no_memory_is_an_error_of_the_task(make_pool: Callable[..., PoolContext]
     assert ctx.get(ctx.run(values.allocate, MIB)) == MIB
 
 
-def test_a_worker_without_memory_for_anything_ends_its_tasks(make_pool: Callable[..., PoolContext]) -> None:
+def test_a_worker_without_memory_for_anything_ends_its_tasks(make_pool: Callable[..., JobContext]) -> None:
     ctx = make_pool(1)
     ctx.get(ctx.run(values.limit_memory, 0))
     # Each level takes a thread, for which there is no memory left: whatever ends, another worker takes over.
     ended = ctx.run(values.nest, 20)
     assert ctx.wait([ended], timeout=60) == ([ended], [])
-    with contextlib.suppress(WorkerDiedError, MemoryError, RuntimeError):
+    with contextlib.suppress(WorkerDiedError, ThreadStartError, MemoryError, RuntimeError):
         assert ctx.get(ended) == 20
     assert ctx.get(ctx.run(pow, 2, 2), timeout=60) == 4
 
 
-def test_a_result_larger_than_the_store_lies_on_disk(make_pool: Callable[..., PoolContext]) -> None:
+def test_a_result_larger_than_the_store_lies_on_disk(make_pool: Callable[..., JobContext]) -> None:
     ctx = make_pool(2, 64 * MIB)
     ref = ctx.run(values.make_bytes, 200 * MIB)
     small = ctx.run(values.make_bytes, MIB)
@@ -83,7 +88,7 @@ def test_a_result_larger_than_the_store_lies_on_disk(make_pool: Callable[..., Po
     assert usage.disk >= 200 * MIB
 
 
-def test_results_that_are_together_larger_than_the_store(make_pool: Callable[..., PoolContext]) -> None:
+def test_results_that_are_together_larger_than_the_store(make_pool: Callable[..., JobContext]) -> None:
     ctx = make_pool(2, 16 * MIB)
     refs = [ctx.run(values.make_bytes, 3 * MIB + n) for n in range(20)]
     for n, ref in enumerate(refs):
@@ -106,7 +111,7 @@ def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 
 def test_a_full_store_is_told_and_has_room_again_later(
-    small_disk: Path, make_pool: Callable[..., PoolContext]
+    small_disk: Path, make_pool: Callable[..., JobContext]
 ) -> None:
     ctx = make_pool(2, 4 * MIB)
     kept = [ctx.run(values.make_bytes, 3 * MIB + n) for n in range(3)]
@@ -125,7 +130,7 @@ def test_a_full_store_is_told_and_has_room_again_later(
 
 
 def test_tasks_interrupted_while_they_make_references_end_and_leave_nothing_beyond_their_workers(
-    ctx: PoolContext, tmp_path: Path
+    ctx: JobContext, tmp_path: Path
 ) -> None:
     for n in range(40):
         ref = ctx.run(values.put_without_end, tmp_path / str(n), options=TaskOptions(retries=0))
@@ -141,7 +146,7 @@ def test_tasks_interrupted_while_they_make_references_end_and_leave_nothing_beyo
 
 
 def test_many_small_values_reach_a_task_whether_it_is_given_them_or_asks(
-    make_pool: Callable[..., PoolContext],
+    make_pool: Callable[..., JobContext],
 ) -> None:
     ctx = make_pool(2)
     parts = [ctx.run(values.make_bytes, 60_000) for _ in range(400)]
@@ -149,7 +154,7 @@ def test_many_small_values_reach_a_task_whether_it_is_given_them_or_asks(
     assert ctx.get(ctx.run(values.total_asked, parts), timeout=PATIENCE) == 400 * 60_000
 
 
-def test_a_function_may_carry_a_large_value(make_pool: Callable[..., PoolContext]) -> None:
+def test_a_function_may_carry_a_large_value(make_pool: Callable[..., JobContext]) -> None:
     ctx = make_pool(1)
     large = bytes(40 * MIB)
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from fray.errors import ActorDiedError, PoolClosedError, WorkerDiedError
-from fray.job import ActorOptions, TaskOptions
-from fray.job.pool import PoolContext
+from fray.job import ActorOptions, JobContext, TaskOptions
 from fray.runtime.pool import local_pool
 from fray.runtime.pool.local_pool import MAX_NANNIES
 from tests.behaviour.gates import Gate, Signal, lines
@@ -27,7 +26,7 @@ def wait_for_run(runs: Path, number: int) -> int:
     return int(lines(runs)[number - 1])
 
 
-def test_killed_within_a_task(ctx: PoolContext, tmp_path: Path, gate: Gate) -> None:
+def test_killed_within_a_task(ctx: JobContext, tmp_path: Path, gate: Gate) -> None:
     runs = tmp_path / "runs"
     ref = ctx.run(deaths.meet, runs, gate)
     os.kill(wait_for_run(runs, 1), signal.SIGKILL)
@@ -37,7 +36,7 @@ def test_killed_within_a_task(ctx: PoolContext, tmp_path: Path, gate: Gate) -> N
     assert lines(runs)[1:] == [str(second)]
 
 
-def test_killed_once_too_often(ctx: PoolContext, tmp_path: Path, gate: Gate) -> None:
+def test_killed_once_too_often(ctx: JobContext, tmp_path: Path, gate: Gate) -> None:
     runs = tmp_path / "runs"
     ref = ctx.run(deaths.meet, runs, gate, options=TaskOptions(retries=1, name="meeting"))
     for number in (1, 2):
@@ -53,7 +52,7 @@ def test_killed_once_too_often(ctx: PoolContext, tmp_path: Path, gate: Gate) -> 
     assert len(lines(runs)) == 2
 
 
-def test_killed_while_a_large_result_is_written(ctx: PoolContext, tmp_path: Path) -> None:
+def test_killed_while_a_large_result_is_written(ctx: JobContext, tmp_path: Path) -> None:
     ref = ctx.run(deaths.die_while_writing, tmp_path / "runs", LARGE)
     assert ctx.get(ref) == b"x" * LARGE
     assert len(lines(tmp_path / "runs")) == 2
@@ -62,14 +61,14 @@ def test_killed_while_a_large_result_is_written(ctx: PoolContext, tmp_path: Path
     assert not [*store.directory.glob("*.part")]
 
 
-def test_killed_when_a_value_was_put_that_nobody_heard_of(ctx: PoolContext, tmp_path: Path) -> None:
+def test_killed_when_a_value_was_put_that_nobody_heard_of(ctx: JobContext, tmp_path: Path) -> None:
     ref = ctx.run(deaths.die_in_a_put_that_nobody_hears_of, tmp_path / "runs", LARGE)
     assert ctx.get(ref) == LARGE
     # The first one's file has no reference: the fixture wants it to be gone.
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
-def test_killed_within_a_generator(ctx: PoolContext, tmp_path: Path, size: int) -> None:
+def test_killed_within_a_generator(ctx: JobContext, tmp_path: Path, size: int) -> None:
     runs = tmp_path / "runs"
     stream = ctx.run(deaths.give_items, runs, 40, size, 20)
     got = [ctx.get(item) for item in stream]  # type: ignore[attr-defined]
@@ -77,7 +76,7 @@ def test_killed_within_a_generator(ctx: PoolContext, tmp_path: Path, size: int) 
     assert len(lines(runs)) == 2
 
 
-def test_a_stopped_worker_holds_up_only_what_it_runs(ctx: PoolContext, tmp_path: Path, gate: Gate) -> None:
+def test_a_stopped_worker_holds_up_only_what_it_runs(ctx: JobContext, tmp_path: Path, gate: Gate) -> None:
     ref = ctx.run(deaths.meet, tmp_path / "runs", gate)
     pid = wait_for_run(tmp_path / "runs", 1)
     os.kill(pid, signal.SIGSTOP)
@@ -90,7 +89,7 @@ def test_a_stopped_worker_holds_up_only_what_it_runs(ctx: PoolContext, tmp_path:
 
 
 def test_a_stopped_worker_that_is_cancelled_by_force_dies(
-    ctx: PoolContext, tmp_path: Path, gate: Gate
+    ctx: JobContext, tmp_path: Path, gate: Gate
 ) -> None:
     runs = tmp_path / "runs"
     ref = ctx.run(deaths.meet, runs, gate)
@@ -103,7 +102,7 @@ def test_a_stopped_worker_that_is_cancelled_by_force_dies(
     assert len(lines(runs)) == 1
 
 
-def test_killed_with_its_nanny(ctx: PoolContext, tmp_path: Path, gate: Gate) -> None:
+def test_killed_with_its_nanny(ctx: JobContext, tmp_path: Path, gate: Gate) -> None:
     runs = tmp_path / "runs"
     kept = ctx.put(b"k" * LARGE)
     ref = ctx.run(deaths.meet, runs, gate)
@@ -116,7 +115,7 @@ def test_killed_with_its_nanny(ctx: PoolContext, tmp_path: Path, gate: Gate) -> 
 
 
 def test_a_host_whose_nanny_dies_again_and_again_is_given_up(
-    make_pool: Callable[..., PoolContext], tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    make_pool: Callable[..., JobContext], tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_pool, "STARTS_SECONDS", 3600.0)  # a slow machine needs more than a minute
     ctx = make_pool()
@@ -131,7 +130,7 @@ def test_a_host_whose_nanny_dies_again_and_again_is_given_up(
         ctx.run(pow, 2, 2)
 
 
-def test_calls_of_a_dead_actor(ctx: PoolContext) -> None:
+def test_calls_of_a_dead_actor(ctx: JobContext) -> None:
     actor = ctx.create_actor(deaths.Explosive)
     assert ctx.get(actor.ping()) == "alive"
     early = [actor.die(), *(actor.ping() for _ in range(5_000))]
@@ -142,7 +141,7 @@ def test_calls_of_a_dead_actor(ctx: PoolContext) -> None:
             ctx.get(ref)
 
 
-def test_an_actor_that_dies_too_often_says_how(ctx: PoolContext) -> None:
+def test_an_actor_that_dies_too_often_says_how(ctx: JobContext) -> None:
     actor = ctx.create_actor(deaths.Explosive, options=ActorOptions(max_restarts=2))
     for _ in range(3):
         with pytest.raises(ActorDiedError):
@@ -154,7 +153,7 @@ def test_an_actor_that_dies_too_often_says_how(ctx: PoolContext) -> None:
 
 
 def test_a_worker_whose_task_has_ended_may_die_unheard(
-    ctx: PoolContext, tmp_path: Path, signal_of_task: Signal
+    ctx: JobContext, tmp_path: Path, signal_of_task: Signal
 ) -> None:
     pids = set(ctx.get([ctx.run(os.getpid) for _ in range(20)]))
     for pid in pids:

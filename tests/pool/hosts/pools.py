@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fray.job import JobContext
 from fray.job.defaults import get_job_context
 from fray.job.options import TaskOptions
-from fray.job.pool import PoolContext, PoolSession
+from fray.job.pool import PoolEngine, PoolSession
 from fray.runtime.pool.host.processes import children
 from fray.runtime.pool.local_pool import LocalPool
 from fray.runtime.pool.network import PoolNetwork
@@ -40,8 +41,10 @@ def on(place: str, **options: Any) -> TaskOptions:
 def store() -> Path:
     """Return the directory of objects of the host where a task calls this."""
     context = get_job_context()
-    assert isinstance(context, PoolContext)
-    return context._objects._store.directory
+    assert isinstance(context, JobContext)
+    engine: Any = context._engine
+    directory: Path = engine._objects._store.directory
+    return directory
 
 
 @dataclass
@@ -49,7 +52,7 @@ class Hosts:
     """A pool, its context, and the further hosts by name."""
 
     pool: LocalPool
-    context: PoolContext
+    context: JobContext
     key: Path
     complaints: Path
     """What all further hosts write to stderr."""
@@ -69,6 +72,7 @@ class Hosts:
         workers: int = 1,
         key: Path | None = None,
         patience: float = 60.0,
+        store_limit: int = 0,
     ) -> subprocess.Popen[bytes]:
         """Start a host that offers the resources `name` and `far`; `within` is put before its command."""
         command = [
@@ -76,6 +80,7 @@ class Hosts:
             "--head", str(self.pool.address), "--key", str(key or self.key), "--objects", objects,
             "--workers", str(workers), "--resource", f"{name}=100", "--resource", "far=100",
             "--name", name, "--patience", str(patience),
+            *(("--store-limit", str(store_limit)) if store_limit else ()),
         ]  # fmt: skip
         with self.complaints.open("ab") as complaints:
             self.processes[name] = subprocess.Popen(command, cwd=ROOT, stderr=complaints)
@@ -166,11 +171,11 @@ def several_hosts(key: Path, *, listen: Address, workers: int = 1) -> Iterator[H
     pool = LocalPool(
         workers,
         resources={"driver": 100.0},
-        attach="fray.job.pool:attach",
+        attach="fray.job.attached:attach",
         environ=os.environ,
         network=PoolNetwork(TransportKey.load(key), listen),
     )
-    context = PoolContext(PoolSession(pool.token, pool.client, pool.objects))
+    context = JobContext(PoolEngine(PoolSession(pool.token, pool.client, pool.objects)))
     with tempfile.TemporaryDirectory() as folder:
         hosts = Hosts(pool, context, key, Path(folder) / "stderr")
         hosts.complaints.touch()

@@ -22,6 +22,14 @@ def test_a_host_with_another_key_is_refused(driver: Hosts, tmp_path: Path) -> No
     assert driver.get(driver.context.run(abs, -1, options=on("driver"))) == 1
 
 
+def test_a_task_that_came_before_its_host_runs_there(driver: Hosts) -> None:
+    assert driver.get(driver.context.run(abs, -1, options=on("driver"))) == 1
+    early = driver.context.run(abs, -2, options=on("late"))
+    assert "no host has that" in driver.pool.stats().waits[0]
+    driver.start("late")
+    assert driver.get(early) == 2
+
+
 def test_a_host_waits_for_a_head_that_is_not_there_yet_and_ends_with_sigterm(key: Path) -> None:
     command = [sys.executable, "-m", "fray.runtime.pool.host.worker_host", "--head", "tcp:127.0.0.1:1"]
     command += ["--key", str(key), "--objects", "tcp:127.0.0.1:0", "--workers", "1"]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fray.job.defaults import get_job_context
+from fray.job.pool import PoolEngine
 from tests.pool.hosts.pools import Hosts, on, store, wait_until
 
 SIZE = 50_000_000
+SMALL = 4_000_000
 
 
 def make(seed: int, size: int = SIZE) -> np.ndarray:
@@ -89,3 +92,52 @@ def test_a_host_whose_server_of_objects_is_killed_amid_a_transfer_is_lost(hosts:
     # Made again there, once the host has come back.
     assert hosts.get(result) == total(make(1, size))
     assert hosts.await_host("a", other_than=number) > number
+
+
+def make_and_note(path: str) -> bytes:
+    with Path(path).open("a") as file:
+        file.write("ran\n")
+    return bytes(SMALL)
+
+
+def lose_sight_of(number: int) -> None:
+    """Let this worker reach that host no more, though all others do."""
+    engine = get_job_context()._engine
+    assert isinstance(engine, PoolEngine)
+    fetch: Any = engine._objects._fetch
+    address_of = fetch._address_of
+    fetch._address_of = lambda host: None if host == number else address_of(host)
+
+
+def test_a_reader_that_cannot_reach_a_host_gets_the_value_by_another_way(
+    hosts: Hosts, tmp_path: Path
+) -> None:
+    context = hosts.context
+    hosts.get(context.run(lose_sight_of, hosts.number("a"), options=on("b")))
+    made = context.run(make_and_note, str(tmp_path / "runs"), options=on("a", retries=1))
+    assert hosts.get(context.run(len, made, options=on("b"))) == SMALL
+    assert hosts.get(context.run(len, made, options=on("a"))) == SMALL
+    assert (tmp_path / "runs").read_text() == "ran\n"
+
+
+def test_a_reader_without_room_costs_nobody_a_value(driver: Hosts, tmp_path: Path) -> None:
+    driver.start("a", store_limit=SMALL * 3)
+    driver.await_host("a")
+    context = driver.context
+    made = context.run(make_and_note, str(tmp_path / "runs"), options=on("driver"))
+    values = [context.put(bytes(SMALL)) for _ in range(8)]
+    for value in (*values, made):
+        assert driver.get(context.run(len, value, options=on("a"))) == SMALL
+    assert (tmp_path / "runs").read_text() == "ran\n"
+    place = driver.get(context.run(store, options=on("a")))
+    copies = [file for file in place.iterdir() if file.stat().st_size >= SMALL]
+    assert 0 < len(copies) <= 2  # others have gone where room was needed
+
+
+def test_what_was_copied_survives_the_host_that_made_it(hosts: Hosts) -> None:
+    context = hosts.context
+    [made] = hosts.get(context.run(put, 3, options=on("a")))
+    assert hosts.get(context.run(total, made, options=on("b"))) == total(make(3))
+    hosts.kill("a")
+    hosts.await_host("a", there=False)
+    assert np.array_equal(hosts.get(made), make(3))

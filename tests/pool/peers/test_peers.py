@@ -20,7 +20,6 @@ from fray.errors import (
     HandshakeError,
     ObjectLostError,
     PeerUnreachableError,
-    StoreFullError,
 )
 from fray.runtime.pool.objects import peers
 from fray.runtime.pool.objects.peers import fetch, run_object_server, serve_objects
@@ -161,7 +160,7 @@ def test_without_room_in_memory_it_goes_to_disk(place: Path, address: Address, t
     assert decode(small.open(1)) == "x" * 2_000_000
 
 
-def test_without_any_room_it_is_told(
+def test_without_any_room_it_is_the_readers_own(
     place: Path, address: Address, there: HostStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(file: int, data: memoryview) -> None:
@@ -170,10 +169,25 @@ def test_without_any_room_it_is_told(
     small = make_store(place, "small")
     there.write(1, encode("x" * 2_000_000))
     monkeypatch.setattr(peers, "_write", full)
-    with pytest.raises(StoreFullError):
-        fetch(address, KEY, 1, small)
+    assert decode(fetch(address, KEY, 1, small)) == "x" * 2_000_000
     assert left_behind(small) == set()
     assert small.usage() == (0, 0)
+
+
+def test_copies_go_where_room_is_needed_and_values_of_the_host_stay(
+    place: Path, address: Address, there: HostStore
+) -> None:
+    small = make_store(place, "small", limit=5000)
+    small.write(100, encode("x" * 1500))
+    for identity in range(1, 5):
+        there.write(identity, encode(str(identity) * 1500))
+        assert decode(fetch(address, KEY, identity, small)) == str(identity) * 1500
+    assert left_behind(small) == {"64", "3", "4"}
+    assert small.keep(3)
+    small.write(101, encode("y" * 1500))
+    assert left_behind(small) == {"64", "3", "65"}
+    assert small.usage().disk == 0
+    assert not small.keep(4)
 
 
 def test_a_stranger_gets_nothing(address: Address, there: HostStore, here: HostStore) -> None:

@@ -21,6 +21,7 @@ from fray.runtime.pool.messages import TaskSpec
 from fray.runtime.pool.objects.directories import MEMORY_SHARE
 from fray.runtime.pool.objects.values import INLINE_LIMIT
 from fray.runtime.pool.state import PoolState
+from fray.runtime.pool.worker.generators import SMALL_BYTES, SMALL_ITEMS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "pool.md").read_text()
 MIB = 1024**2
@@ -30,10 +31,13 @@ MIB = 1024**2
     ("sentence", "fact"),
     [
         ("Up to 64 KiB it travels", INLINE_LIMIT == 64 * 1024),
-        ("30 % of the machine's by default", MEMORY_SHARE == 0.3),
+        ("by default 30 % of the machine's", MEMORY_SHARE == 0.3),
         ("arguments of up to 256 MiB are kept", LINEAGE_LIMIT == 256 * MIB),
         ("`run` blocks at 512 MiB, and at 4,000,000 tasks", (MAX_BYTES, MAX_TASKS) == (512 * MIB, 4_000_000)),
-        ("generator is ahead of its reader | 16 |", TaskSpec._field_defaults["buffered"] == 16),
+        (
+            "generator is ahead of its reader | 16, or 1,024 that take 64 KiB together |",
+            (TaskSpec._field_defaults["buffered"], 16 * SMALL_ITEMS, SMALL_BYTES) == (16, 1024, 64 * 1024),
+        ),
         ("the last 10,000 runs", REMEMBERED_RUNS == REMEMBERED_TASKS == 10_000),
         ("ended after 5 seconds", CANCEL_SECONDS == 5),
         ("longer than a second shows", progress_board.LazyBar.delay == 1.0),
@@ -62,7 +66,8 @@ def test_every_error_has_its_row() -> None:
 def test_every_count_is_shown() -> None:
     shown = PAGE.partition("print(ctx.stats())")[2].partition("```text\n")[2].partition("```")[0]
     names = [line.rsplit(maxsplit=1)[0].replace(" ", "_") for line in shown.splitlines()]
-    assert names == list(PoolContextStats.__dataclass_fields__)
+    assert [*names, "waits"] == list(PoolContextStats.__dataclass_fields__)
+    assert "`stats.waits`" in PAGE
 
 
 def test_the_picture_is_there_and_small() -> None:

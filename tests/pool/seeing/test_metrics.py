@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fray.errors import InvalidOptionError
 from fray.errors.transport import RefusalReason
-from fray.job import TaskOptions
-from fray.job.pool import PoolContext, start_pool
+from fray.job import JobContext, TaskOptions
+from fray.job.pool import start_pool
 from fray.runtime.pool.head.metrics import render_metrics
 from fray.runtime.pool.machine.snapshot import HostStats, PoolStats
 from tests.behaviour.gates import Gate, Signal
@@ -45,6 +45,7 @@ def a_pool(**more: Any) -> PoolStats:
         "ignored": {"TaskDone: x": 2, "other": 1},
         "lineage_bytes": 512,
         "finished": (),
+        "waits": (),
     }
     named |= more
     return PoolStats(
@@ -101,12 +102,12 @@ def test_no_name_of_a_user_and_no_state_that_is_over_becomes_a_label() -> None:
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[PoolContext]:
+def pool() -> Iterator[JobContext]:
     with start_pool(2) as ctx:
         yield ctx
 
 
-def scrape(ctx: PoolContext) -> dict[tuple[str, str], float]:
+def scrape(ctx: JobContext) -> dict[tuple[str, str], float]:
     command = ["curl", "--silent", "--fail", "--unix-socket", ctx.metrics_address, "http://pool/metrics"]
     return samples(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
@@ -118,7 +119,7 @@ def fail() -> None:
 def ask_for_address() -> None:
     from fray.job import get_job_context  # noqa: PLC0415
 
-    print(get_job_context().metrics_address)  # type: ignore[attr-defined]
+    print(get_job_context().metrics_address)
 
 
 def test_curl_reads_what_a_pool_does(tmp_path: Path) -> None:
@@ -144,12 +145,12 @@ def block(gate: Gate, started: Signal) -> None:
     gate.pass_through()
 
 
-def test_workers_have_no_address_of_metrics(pool: PoolContext) -> None:
+def test_workers_have_no_address_of_metrics(pool: JobContext) -> None:
     with pytest.raises(InvalidOptionError, match="called in a worker"):
         pool.get(pool.run(ask_for_address))
 
 
-def test_stats_are_a_table_for_people(pool: PoolContext) -> None:
+def test_stats_are_a_table_for_people(pool: JobContext) -> None:
     pool.get([pool.run(len, "abc") for _ in range(1200)])
     while (stats := pool.stats()).workers < 2:
         time.sleep(0.001)  # one did all before the other was there

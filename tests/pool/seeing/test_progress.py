@@ -142,10 +142,10 @@ def test_contexts_tell_how_far_their_futures_are(kind: str) -> None:
     with create_job_ctx(kind, max_workers=1) as ctx:
         done, failed = ctx.run(identity, 1), ctx.run(fail)
         ctx.wait([done, failed], num_returns=2)
-        assert ctx.state_of(done, whole=True) == "ready"
-        assert ctx.state_of(failed, whole=True) == "failed"
-        assert ctx.state_of("no future", whole=True) == "ready"
-        assert ctx.count_running() == 0
+        assert ctx._survey.state_of(done, whole=True) == "ready"
+        assert ctx._survey.state_of(failed, whole=True) == "failed"
+        assert ctx._survey.state_of("no future", whole=True) == "ready"
+        assert ctx._survey.count_running() == 0
 
 
 @pytest.mark.parametrize("kind", ["threadpool", "pool"])
@@ -153,9 +153,9 @@ def test_a_generator_is_ready_for_wait_before_it_has_ended(kind: str) -> None:
     with create_job_ctx(kind, max_workers=1) as ctx:
         items = ctx.run(endless)
         ctx.wait([items])
-        assert ctx.state_of(items, whole=False) == "ready"
-        assert ctx.state_of(items, whole=True) == "pending"
-        assert ctx.count_running() <= 1
+        assert ctx._survey.state_of(items, whole=False) == "ready"
+        assert ctx._survey.state_of(items, whole=True) == "pending"
+        assert ctx._survey.count_running() <= 1
         ctx.cancel(items)
 
 

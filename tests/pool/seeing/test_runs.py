@@ -15,6 +15,7 @@ from fray.runtime.pool.messages import (
     TaskCancelled,
     TaskDone,
     TaskSubmitted,
+    WorkerJoined,
     WorkerLost,
 )
 from tests.unit.pool.state_script import ONE, Script, make_actor, make_task
@@ -51,10 +52,11 @@ def test_each_attempt_is_a_run_and_a_lost_one_is_none() -> None:
 def test_calls_are_told_from_tasks() -> None:
     script = Script(1)
     script.tell(DRIVER, ActorSubmitted(make_actor(1), b"blob"))
-    script.tell(1, ActorReady(1, 1))
+    script.tell(DRIVER, WorkerJoined(2))  # worker 1 is for tasks
+    script.tell(2, ActorReady(1, 1))
     script.tell(DRIVER, TaskSubmitted(make_task(2, actor=1, shape=(), method="add"), b""))
     assert script.state.count_running() == 1
-    script.tell(1, TaskDone(2, ONE, began=5.0, seconds=0.5))
+    script.tell(2, TaskDone(2, ONE, began=5.0, seconds=0.5))
     assert script.state.count_running() == 0
     assert [run.is_call for run in runs(script)] == [True]
 

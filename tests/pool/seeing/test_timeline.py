@@ -12,7 +12,7 @@ import pytest
 
 from fray.errors import InvalidOptionError, PoolClosedError, TaskCancelledError, TaskTimeoutError
 from fray.job import JobContext, TaskOptions, create_job_ctx
-from fray.job.pool import PoolContext, start_pool
+from fray.job.pool import start_pool
 from fray.job.pool_stats import list_runs
 from fray.job.timeline import TaskRun, build_trace, to_json
 from fray.runtime.pool.machine.records import Run
@@ -174,7 +174,7 @@ def test_a_worker_and_a_closed_pool_have_no_timeline(tmp_path: Path) -> None:
         ctx.get(ctx.run(save_from_worker, str(tmp_path / "trace")))
     with pytest.raises(PoolClosedError):
         ctx.save_timeline(tmp_path / "trace")
-    assert isinstance(ctx, PoolContext)
+    assert isinstance(ctx, JobContext)
     assert not (tmp_path / "trace").exists()
 
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from fray.runtime.pool.messages import (
     ActorReady,
     CancelTask,
     EndActor,
-    ItemProduced,
+    ItemsProduced,
     RunTask,
     TaskDone,
 )
@@ -146,8 +147,10 @@ def test_generator_methods_stream(pool: Pool) -> None:
     actor = start(pool, worker, Log)
     command = pool.method(worker, actor, "count", 3, streaming=True)
     pool.tell(worker, command)
-    taken = [pool.head.take(ItemProduced, task=command.spec.id) for _ in range(3)]
-    assert [pool.value(item.id, item.outcome) for item in taken] == [0, 1, 2]
+    taken: list[Any] = []
+    while len(taken) < 3:
+        taken += pool.head.take(ItemsProduced, task=command.spec.id).items
+    assert [pool.value(*item) for item in taken] == [0, 1, 2]
     assert pool.value_of(command) == 3
 
 

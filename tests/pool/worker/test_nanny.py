@@ -137,7 +137,7 @@ def test_objects_are_freed_and_spilled(pool: Pool) -> None:
     for identity in (5, 6):
         pool.store.write(identity, encode(bytes(1000)))
     pool.head.tell_nanny(SpillObject(HOST, 5), SpillObject(HOST, 99), FreeObject(HOST, 6))
-    assert pool.head.take(ObjectSpilled) == (5, HOST)
+    assert pool.head.take(ObjectSpilled) == (5, HOST, True)
     pool.start_worker()  # what was said before has been heard then
     assert not pool.store.contains(6)
     assert (pool.folder / "spill" / "5").exists()

@@ -9,7 +9,12 @@ from typing import Any, NoReturn
 
 import pytest
 
-from fray.errors import RemoteTracebackError, SerializationError, UnpicklableExceptionError
+from fray.errors import (
+    RemoteTracebackError,
+    SerializationError,
+    TaskRaisedError,
+    UnpicklableExceptionError,
+)
 from fray.runtime.pool.messages import ForgetFunctions, Inline, Stored, TaskDone
 from fray.runtime.pool.objects.values import encode
 from tests.pool.worker.scripted_head import HOST, Pool
@@ -75,7 +80,7 @@ def test_an_exception_keeps_its_type_and_shows_where_it_was_raised(pool: Pool) -
 
 def test_system_exit_ends_the_task_and_not_the_worker(pool: Pool) -> None:
     worker = pool.start_worker()
-    with pytest.raises(SystemExit):
+    with pytest.raises(TaskRaisedError, match="SystemExit"):
         pool.run(worker, sys.exit, 3)
     assert pool.run(worker, add, 1, 1) == 2
 

@@ -54,6 +54,24 @@ def test_what_is_not_done_as_asked_is_said() -> None:
     assert "# Not done as asked:\n#   cpu 10000 is more than" in explain_job(job, ExplainFormat.TEXT)
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "cpu", "memory", "machine"),
+    [
+        ("--gpu", "H100:8", "187", "1684G", "a3-highgpu-8g"),
+        ("--tpu", "v5p-16", "187", "403G", "ct5p-hightpu-4t"),
+    ],
+)
+def test_what_a_host_has_is_asked_for_and_told(
+    option: str, value: str, cpu: str, memory: str, machine: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    app(["explain", option, value, "--", "python", "train.py"], standalone_mode=False)
+    told = capfd.readouterr().out
+    assert f"#   request cpu = {cpu}\n#       all that {machine} leaves to pods\n" in told
+    assert f"#   request memory = {memory}\n#       all that {machine} leaves to pods\n" in told
+    frayjob, _ = yaml.safe_load_all(told)
+    assert (frayjob["spec"]["resources"]["cpu"], frayjob["spec"]["resources"]["memory"]) == (cpu, memory)
+
+
 def test_nodes_that_the_last_attempt_keeps_off_are_told_with_their_reason(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from fray.errors import JobFileError
 from fray.jobfile import parse_job_file, read_job_file
 
+GPU_NAMES = ("H100", "h100-80GB", "nvidia-h100-80gb")
 HEAD = "apiVersion: fray.dev/v1alpha1\nkind: FrayJob\nmetadata: {name: a}\n"
 NOTHING = io.BytesIO()
 
@@ -181,3 +182,21 @@ def test_a_file_larger_than_any_request_is_refused(tmp_path: Path) -> None:
     path.write_bytes(HEAD.encode() + b"#" * (3 * 1024 * 1024))
     with pytest.raises(JobFileError, match="larger than 3 MiB"):
         read_job_file(str(path), stdin=NOTHING)
+
+
+@pytest.mark.parametrize("name", GPU_NAMES)
+@pytest.mark.parametrize("form", ["yaml", "json"])
+def test_gpus_may_be_named_as_on_the_command_line(name: str, form: str) -> None:
+    gpu = {"gpu": {"type": name, "count": 8}}
+    spec = {"resources": gpu, "workers": {"resources": gpu}}
+    text = json.dumps({"kind": "FrayJob", "spec": spec})
+    found = parse_job_file((text if form == "json" else f"---\n{text}").encode(), name="job").manifest["spec"]
+    assert found["resources"]["gpu"] == {"type": "nvidia-h100-80gb", "count": 8}
+    assert found["workers"]["resources"] == found["resources"]
+
+
+@pytest.mark.parametrize("gpu", ["5", "{type: 5}", "{type: H1000}", "[]", "{}"])
+def test_other_gpus_are_left_to_validation(gpu: str) -> None:
+    found = parse_job_file(f"{HEAD}spec: {{resources: {{gpu: {gpu}}}}}\n".encode(), name="job").manifest
+    without = parse_job_file(f"{HEAD}x: {gpu}\n".encode(), name="job").manifest
+    assert found["spec"]["resources"]["gpu"] == without["x"]

@@ -9,45 +9,44 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fray.cli.lines import LineFormatter, clean_for_terminal
-from fray.cluster.local.logs import LogPiece
+from fray.types import JobId, LogLine
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
-def piece(data: bytes, *, place: tuple[int, int] = (0, 0), ends: bool = True) -> LogPiece:
-    return LogPiece(place, NOON, data, ends)
+def line(text: str, *, place: tuple[int, int] = (0, 0), goes_on: bool = False) -> LogLine:
+    rank = 2 * place[0] + place[1]
+    return LogLine(JobId("job"), 1, rank, *place, text, NOON, goes_on=goes_on)
 
 
 def formatter(*, terminal: bool = False, color: bool = False, timestamps: bool = False) -> LineFormatter:
-    return LineFormatter(hosts_per_slice=2, terminal=terminal, color=color, timestamps=timestamps)
+    return LineFormatter(terminal=terminal, color=color, timestamps=timestamps)
 
 
-def test_each_line_has_its_place_and_the_last_one_ends() -> None:
-    assert formatter().format(piece(b"a\n\nb", place=(1, 0))) == "[1/0] a\n[1/0] \n[1/0] b\n"
+def test_each_line_has_its_place() -> None:
+    assert formatter().format(line("a", place=(1, 0))) == "[1/0] a\n"
 
 
-def test_a_line_in_pieces_has_one_prefix_and_keeps_characters_whole() -> None:
+def test_a_line_in_parts_has_one_prefix_and_one_end() -> None:
     lines = formatter()
-    text = lines.format(piece(b"caf\xc3", ends=False)) + lines.format(piece(b"\xa9\nnext\n"))
-    assert text == "[0/0] café\n[0/0] next\n"
+    assert lines.format(line("ca", goes_on=True)) + lines.format(line("fé")) == "[0/0] café\n"
+    assert lines.format(line("half", goes_on=True)) == "[0/0] half"
+    assert lines.format(line("other", place=(0, 1))) == "\n[0/1] other\n"
+    assert lines.format(line("half", goes_on=True)) + lines.end() == "[0/0] half\n"
 
 
-def test_what_is_no_utf8_is_replaced() -> None:
-    assert formatter().format(piece(b"\xff\xc3\n")) == "[0/0] \ufffd\ufffd\n"
-
-
-def test_only_newlines_end_lines() -> None:
-    text = "a\u2028b\x0cc\r\x1dd\n"
-    assert formatter().format(piece(text.encode())) == f"[0/0] {text}"
+def test_a_terminal_is_shown_whole_lines() -> None:
+    lines = formatter(terminal=True)
+    assert lines.format(line("ca", goes_on=True)) + lines.end() == "[0/0] ca\n"
 
 
 def test_timestamps_stand_first() -> None:
-    assert formatter(timestamps=True).format(piece(b"a\n")) == "2026-01-31T12:00:00.000Z [0/0] a\n"
+    assert formatter(timestamps=True).format(line("a")) == "2026-01-31T12:00:00.000Z [0/0] a\n"
 
 
 def test_neighbouring_ranks_have_different_colours() -> None:
     lines = formatter(color=True)
-    prefixes = [lines.format(piece(b"\n", place=place)) for place in ((0, 0), (0, 1), (1, 0), (1, 1))]
+    prefixes = [lines.format(line("", place=place)) for place in ((0, 0), (0, 1), (1, 0), (1, 1))]
     assert len({prefix.partition("m")[0] for prefix in prefixes}) == 4
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fray.cli.app import app
-from fray.cli.launch import LaunchCommand, launch
 from fray.cli.named_job import JobOptions, build_request, split_target
+from fray.cli.run import RunCommand, run_job
 from fray.cli.streams import Stream
 from fray.errors import FrayError, InvalidRequestError
 from fray.types import JobRequest, TpuConfig
@@ -48,6 +48,25 @@ def test_hosts_are_described_by_options() -> None:
     assert build("x", retries=3).max_retries_failure == 3
 
 
+@pytest.mark.parametrize(
+    ("options", "cpu", "ram"),
+    [
+        ({"gpu": "H100:8"}, 187, "1684G"),
+        ({"tpu": "v5p-16"}, 187, "403G"),
+        ({"tpu": "v5p-16", "cpu": "4"}, "4", "403G"),
+        ({"gpu": "H100:8", "memory": "8g"}, 187, "8g"),
+        ({"gpu": "T4"}, 1, "4g"),
+        ({"gpu": "auto"}, 1, "4g"),
+        ({}, 1, "4g"),
+    ],
+)
+def test_an_accelerator_comes_with_all_that_its_host_is_known_to_have(
+    options: dict[str, object], cpu: object, ram: str
+) -> None:
+    found = build("x", **options).resources
+    assert (found.cpu, found.ram) == (cpu, ram)
+
+
 def test_variables_are_given_or_taken_from_here() -> None:
     environment = build("x", env=("A=b=c", "TOKEN")).environment
     assert environment is not None
@@ -64,6 +83,11 @@ def test_variables_are_given_or_taken_from_here() -> None:
         ({"replicas": 0}, "replicas"),
         ({"memory": "much"}, "much"),
         ({"name": "two words"}, "spaces"),
+        ({"name": "two words"}, "^--name: "),
+        ({"cpu": "many"}, "^--cpu: "),
+        ({"memory": "much"}, "^--memory: "),
+        ({"env": ("A B=1",)}, "^--env: names 'A B'"),
+        ({"timeout": "soon"}, "^--timeout: is 'soon'"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options: dict[str, object], told: str) -> None:
@@ -124,7 +148,7 @@ def test_a_function_that_can_not_be_had_is_told(
     [
         ((), None, {}, {}, "names nothing to run"),
         (("train",), "job.yaml", {}, {}, "has a file and also 'train'"),
-        ((), "job.yaml", {"tpu": "v5p-8", "retries": 1}, {}, "has a file and also --tpu, --retries"),
+        ((), "job.yaml", {"tpu": "v5p-8", "cpu": "2", "retries": 1}, {}, "has a file and also --tpu, --cpu"),
         (("train",), None, {}, {"detach": True}, "needs a cluster"),
         (("train",), None, {}, {"namespace": "ml"}, "has no namespaces"),
         (
@@ -146,11 +170,30 @@ def test_what_contradicts_itself_is_refused(
     told: str,
     tmp_path: Path,
 ) -> None:
-    command = LaunchCommand(words, file, JobOptions(**options), **more)  # type: ignore[arg-type]
+    command = RunCommand(words, file, JobOptions(**options), **more)  # type: ignore[arg-type]
     stream = Stream(1, environ={})
     environ = {"FRAY_STATE_DIR": str(tmp_path)}
     with pytest.raises(FrayError, match=told), (tmp_path / "empty").open("wb+") as stdin:
-        launch(command, environ=environ, stdin=stdin, output=stream, notes=stream)
+        run_job(command, environ=environ, stdin=stdin, output=stream, notes=stream)
+
+
+@pytest.mark.parametrize(
+    ("word", "there", "told", "remedy"),
+    [
+        ("fail.yaml", True, "is a file, and no program", "`fray run -f fail.yaml`"),
+        ("fail.yml", False, "there is no such file in", "`fray run -f FILE`"),
+        ("train.py", False, "there is no such file in", "`fray run -- python train.py`"),
+    ],
+)
+def test_a_file_is_not_taken_for_a_program(
+    folder: Path, word: str, *, there: bool, told: str, remedy: str
+) -> None:
+    if there:
+        (folder / word).write_text("kind: FrayJob")
+    with pytest.raises(InvalidRequestError, match=told) as caught:
+        build(word)
+    assert remedy in caught.value.next_step
+    assert word in caught.value.message
 
 
 def test_a_script_that_is_no_program_is_refused_with_what_to_write(folder: Path) -> None:
@@ -161,7 +204,7 @@ def test_a_script_that_is_no_program_is_refused_with_what_to_write(folder: Path)
             build(word, "--lr", "1 2")
         assert f"`fray run -- python {word} --lr '1 2'`" in caught.value.next_step
     assert build("python", "train.py").name == "train"
-    assert build("elsewhere.py").name == "elsewhere-py", "an image may have it"
+    assert build("/app/elsewhere.py").name == "elsewhere-py", "an image may have it"
     script.chmod(0o755)
     assert build("./train.py").name == "train-py"
     with pytest.raises(InvalidRequestError, match="no program"):

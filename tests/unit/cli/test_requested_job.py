@@ -53,14 +53,17 @@ def test_every_wrong_field_is_listed() -> None:
 
 def test_the_nearest_legal_accelerators_are_named() -> None:
     assert "(nearest: v5p-16, v5p-32)" in problems(resources={"tpu": {"type": "v5p-17"}})
-    assert "nearest: nvidia-h100-80gb" in problems(resources={"gpu": {"type": "nvidia-h100"}})
+    assert "nearest: nvidia-h100-80gb" in problems(resources={"gpu": {"type": "nvidia-h100-40gb"}})
     assert "nearest" not in problems(resources={"tpu": {"type": 5}})
     assert "nearest" not in problems(resources={"gpu": {"type": "nvidia-l4", "count": 3}})
 
 
-def load_all(*objects: dict[str, Any], only_one: bool = False, name: str | None = None) -> LoadedJobs:
-    content = "\n---\n".join(map(json.dumps, objects)).encode()
-    return load_jobs("-", stdin=io.BytesIO(content), only_one=only_one, name=name)
+def written(*objects: dict[str, Any]) -> io.BytesIO:
+    return io.BytesIO("\n---\n".join(map(json.dumps, objects)).encode())
+
+
+def load_all(*objects: dict[str, Any]) -> LoadedJobs:
+    return load_jobs("-", stdin=written(*objects))
 
 
 def manifest(name: str, **metadata: Any) -> dict[str, Any]:
@@ -70,19 +73,21 @@ def manifest(name: str, **metadata: Any) -> dict[str, Any]:
 
 
 def test_all_jobs_of_a_file_are_taken_without_what_the_server_wrote() -> None:
-    stored = manifest("b", uid="u", resourceVersion="7", labels={"a": "b"})
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u"}
+    kept = {"labels": {"a": "b"}, "ownerReferences": [owner], "finalizers": ["a/b"]}
+    stored = manifest("b", uid="u", resourceVersion="7", **kept)
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
     loaded = load_all(manifest("a"), secret, {**stored, "status": {"phase": "Running"}})
     assert loaded.others == ("Secret/s",)
-    assert [job.metadata.name for job, _ in loaded.jobs] == ["a", "b"]
-    assert loaded.jobs[1][1] == manifest("b", labels={"a": "b"})
+    assert [job.metadata.name for job in loaded.jobs] == ["a", "b"]
+    assert loaded.jobs[1].to_manifest() == manifest("b", **kept)
 
 
 def test_one_job_may_be_asked_for_and_named() -> None:
-    ((job, sent),) = load_all(manifest("a"), only_one=True, name="other").jobs
-    assert (job.metadata.name, sent["metadata"]["name"]) == ("other", "other")
+    job, _ = load_job("-", stdin=written(manifest("a")), name="other")
+    assert job.metadata.name == "other"
     with pytest.raises(JobFileError, match="holds 2 FrayJobs"):
-        load_all(manifest("a"), manifest("b"), only_one=True)
+        load_job("-", stdin=written(manifest("a"), manifest("b")))
     with pytest.raises(JobFileError, match="no object of kind FrayJob"):
         load_all({"kind": "Secret", "metadata": {"name": "s"}})
     with pytest.raises(InvalidJobError, match="'b' is invalid"):

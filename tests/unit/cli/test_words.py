@@ -9,6 +9,7 @@ import pytest
 from fray.cli.columns import format_age, format_columns, format_duration
 from fray.cli.exit_codes import derive_error_exit_code, derive_exit_code
 from fray.cli.story import Tone, describe_change, describe_end, describe_job, format_job_table
+from fray.cluster.local.jobs import derive_failed
 from fray.errors import (
     JobDeletedError,
     JobFailedError,
@@ -19,8 +20,10 @@ from fray.errors import (
 from fray.plan.lifecycle import decide
 from fray.plan.observation import START_FAILED, GangObservation, HostObservation, HostPhase
 from fray.plan.settings import RetryPolicy
+from fray.plan.timestamps import format_time
+from fray.vocabulary import Reason
 from fray.wire.frayjob import FrayJob
-from fray.wire.status import FrayJobStatus
+from fray.wire.status import FrayJobStatus, RetryCounts
 from tests.unit.cluster.local_jobs import frayjob
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -204,6 +207,29 @@ def test_ages_are_those_of_kubectl(seconds: float, text: str) -> None:
 def test_columns_are_aligned_and_have_no_trailing_spaces() -> None:
     assert format_columns([]) == []
     assert format_columns([("a", "bb"), ("ccc", "")]) == ["a     bb", "ccc"]
+
+
+def test_columns_that_are_too_wide_are_cut() -> None:
+    rows = [("name", "reason"), ("n" * 30, "short")]
+    assert format_columns(rows, width=30) == ["name".ljust(24) + "reason", "n" * 19 + "..   short"]
+    assert all(len(row) <= 30 for row in format_columns(rows, width=30))
+    assert format_columns(rows, width=5) == format_columns(rows, width=17), "nothing gets unreadable"
+
+
+def test_the_failure_that_ends_a_job_is_no_retry() -> None:
+    job = finished()
+    counts = RetryCounts(failures_used=job.spec.retries.failures + 1, preemptions_used=0)
+    told = describe_job(
+        job.model_copy(update={"status": job.status.model_copy(update={"retries": counts})}), now=at(9)
+    )
+    assert any("0 of 0 for failures used" in line.text for line in told)
+
+
+def test_how_long_is_not_told_where_nobody_saw_the_end() -> None:
+    lost = derive_failed(frayjob(), Reason.RUNNER_LOST, "killed", at(3))
+    job = frayjob().model_copy(update={"status": lost.model_copy(update={"start_time": format_time(at(0))})})
+    assert describe_end(job)[0].text == "job: Failed after at least 3.0 s: RunnerLost"
+    assert any("took" in line.text and "at least 3.0 s" in line.text for line in describe_job(job, now=at(9)))
 
 
 def test_what_ends_a_job_is_told_for_the_command_line_too() -> None:

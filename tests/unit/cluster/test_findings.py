@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from fray.cli.doctor import describe_findings
+from fray.cluster.findings import Finding, Mark
 from fray.cluster.kubernetes.findings import (
     NEEDED,
-    Finding,
-    Mark,
     find_default_image,
     find_served_namespaces,
     judge_clock,

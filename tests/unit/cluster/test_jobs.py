@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from fray.cluster.local.jobs import derive_failed, list_jobs, observe_job, stop_job
+from fray.cluster.local.jobs import derive_failed, list_jobs, observe_job
 from fray.cluster.local.store import StateDirectory
-from fray.errors import JobNotFoundError, JobNotRunningError, JobStillRunningError
+from fray.cluster.local_cluster import LocalCluster
+from fray.errors import JobNotFoundError
 from fray.plan.lifecycle import decide
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import is_finished
+from fray.types import JobId
 from fray.vocabulary import Reason
 from fray.wire.frayjob import FrayJob
 from tests.unit.cluster.local_jobs import frayjob, held_locks
@@ -73,48 +75,27 @@ def test_what_is_no_job_is_not_found_and_the_known_ones_are_named(tmp_path: Path
     assert caught.value.known == ("job",)
 
 
-def test_stopping_asks_the_runner_and_waits_for_its_last_word(tmp_path: Path) -> None:
+def test_a_job_of_another_process_is_asked_by_a_file_and_one_that_has_ended_is_not(tmp_path: Path) -> None:
     state = store(tmp_path, started())
+    store(tmp_path, started("over", stopped=True))
     locks = held_locks(tmp_path / "jobs" / "job")
-
-    def runner_obeys(_: float) -> None:
+    with LocalCluster(environ={"FRAY_STATE_DIR": str(tmp_path)}) as cluster:
+        cluster.terminate(JobId("job"))
+        cluster.terminate(JobId("over"))
         assert state.job("job").stop_requested()
-        state.job("job").write(started(stopped=True))
-
-    job = stop_job(state, "job", timeout=None, sleep=runner_obeys)
-    assert job.status.phase == "Stopped"
-    locks.release()
-
-
-def test_stopping_without_waiting_only_asks(tmp_path: Path) -> None:
-    state = store(tmp_path, started())
-    locks = held_locks(tmp_path / "jobs" / "job")
-    assert not is_finished(stop_job(state, "job", timeout=0).status)
-    assert state.job("job").stop_requested()
-    locks.release()
-
-
-def test_a_runner_that_does_not_obey_in_time_is_named(tmp_path: Path) -> None:
-    state = store(tmp_path, started())
-    locks = held_locks(tmp_path / "jobs" / "job")
-    locks.publish()
-    with pytest.raises(JobStillRunningError, match="process"):
-        stop_job(state, "job", timeout=1e-9, sleep=lambda _: None)
-    locks.release()
-
-
-def test_a_job_that_ended_cannot_be_stopped(tmp_path: Path) -> None:
-    state = store(tmp_path, started(stopped=True))
-    with pytest.raises(JobNotRunningError, match="it is Stopped"):
-        stop_job(state, "job", timeout=None)
-    assert not state.job("job").stop_requested()
-
-
-def test_a_runner_dying_while_it_is_asked_ends_the_wait(tmp_path: Path) -> None:
-    state = store(tmp_path, started())
-    locks = held_locks(tmp_path / "jobs" / "job")
-    job = stop_job(state, "job", timeout=None, sleep=lambda _: locks.release())
+        assert not state.job("over").stop_requested()
+        locks.release()  # its runner dies before it obeys
+        (job,) = cluster.wait_finished([JobId("job")])
     assert (job.status.phase, job.status.reason) == ("Failed", "RunnerLost")
+
+
+def test_a_job_is_removed_with_its_folder(tmp_path: Path) -> None:
+    store(tmp_path, started("over", stopped=True))
+    with LocalCluster(environ={"FRAY_STATE_DIR": str(tmp_path)}) as cluster:
+        cluster.delete(JobId("over"))
+        assert cluster.get_all() == []
+        with pytest.raises(JobNotFoundError):
+            cluster.delete(JobId("over"))
 
 
 def test_a_failure_from_outside_keeps_what_the_attempts_were(tmp_path: Path) -> None:

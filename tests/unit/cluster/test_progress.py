@@ -40,7 +40,7 @@ def told(
 ) -> JobInfo:
     job = job or make_job(replicas=2)
     status = derive_status(job, observed, (attempt,), RetryCounts(), outlook, NOW)
-    return describe_frayjob({**job.to_manifest(), "status": status.to_manifest()})
+    return describe_frayjob(job.model_copy(update={"status": status}))
 
 
 def ended(kind: ConditionType, reason: Reason, message: str) -> Outlook:
@@ -48,7 +48,7 @@ def ended(kind: ConditionType, reason: Reason, message: str) -> Outlook:
 
 
 def test_a_job_that_nobody_has_looked_at() -> None:
-    info = describe_frayjob(make_job(replicas=2).to_manifest())
+    info = describe_frayjob(make_job(replicas=2))
     assert info == JobInfo(job_id=info.job_id, status=PENDING, tasks=(TaskStatus(PENDING),) * 2, name="train")
     assert info.job_id == "train"
 
@@ -160,13 +160,13 @@ def test_hardware_of_a_newer_version_is_no_obstacle() -> None:
     outlook = ended(ConditionType.FAILED, Reason.NON_ZERO_EXIT, "rank 0 exited with code 1")
     status = derive_status(make_job(replicas=2), None, (attempt,), RetryCounts(), outlook, NOW)
     newer = make_job(replicas=2, resources={"tpu": {"type": "v99-8"}})
-    info = describe_frayjob({**newer.to_manifest(), "status": status.to_manifest()})
+    info = describe_frayjob(newer.model_copy(update={"status": status}))
     assert info.tasks == (TaskStatus(JobStatus.FAILED),) * 2
 
 
 def test_the_name_is_the_authors() -> None:
     job = make_job("train-lm-ab1d4b91", metadata={"annotations": {"fray.dev/original-name": "train_lm"}})
-    info = describe_frayjob(job.to_manifest())
+    info = describe_frayjob(job)
     assert (info.job_id, info.name) == ("train-lm-ab1d4b91", "train_lm")
 
 
@@ -174,7 +174,7 @@ def test_fields_that_this_version_does_not_know_are_ignored() -> None:
     manifest = make_job().to_manifest()
     manifest["spec"]["novelty"] = 1
     manifest["metadata"]["managedFields"] = []
-    assert describe_frayjob(manifest).status is PENDING
+    assert describe_frayjob(FrayJob.from_manifest(manifest)).status is PENDING
 
 
 @pytest.mark.parametrize(

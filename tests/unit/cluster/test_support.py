@@ -65,7 +65,6 @@ def test_a_plain_job_has_nothing_to_be_told() -> None:
         ({"environment": {"cacheVolume": "cache"}}, "cacheVolume cache"),
         ({"serviceAccountName": "robot"}, "serviceAccountName robot"),
         ({"queue": {"name": "q"}}, "queue q"),
-        ({"ttlSecondsAfterFinished": 5}, "ttlSecondsAfterFinished"),
         ({"podTemplate": {"spec": {"securityContext": {"runAsUser": 1}}}}, "podTemplate (securityContext)"),
         (
             {"podTemplate": {"spec": {"containers": [{"name": "proxy"}, {"name": "main", "lifecycle": {}}]}}},

@@ -9,9 +9,9 @@ from pathlib import Path
 import yaml
 
 from fray.cluster.cluster_spec import KubernetesSpec
+from fray.cluster.findings import Finding, Mark
 from fray.cluster.kubernetes.access import open_access
 from fray.cluster.kubernetes.examination import examine
-from fray.cluster.kubernetes.findings import Finding, Mark
 from fray.errors import ClusterUnreachableError
 from fray.runtime.pool.transport.keys import CERTIFICATE_FILE, PRIVATE_KEY_FILE
 from tests.pool.transport.certificates import write_key

@@ -340,9 +340,11 @@ class MemoryApi:
         labels: str = "",
         fields: str = "",
         limit: int = 500,
+        metadata_only: bool = False,
     ) -> AsyncIterator[Page]:
         select = functools.partial(self._server.select, resource, namespace, labels, fields)
         items, version = await self._call("LIST", resource, "", select)
+        items = [_only_metadata(item) for item in items] if metadata_only else items
         # All pages are of the version of the first.
         yield Page(items[:limit], version)
         for start in range(limit, len(items), limit):
@@ -357,6 +359,7 @@ class MemoryApi:
         namespace: str | None = None,
         labels: str = "",
         fields: str = "",
+        metadata_only: bool = False,
     ) -> AsyncIterator[WatchEvent]:
         selection = Selection(resource, namespace, labels, fields)
         watch = await self._call(
@@ -364,7 +367,7 @@ class MemoryApi:
         )
         try:
             while (event := await watch.events.get()) is not None:
-                yield event
+                yield WatchEvent(event.type, _only_metadata(event.object)) if metadata_only else event
         finally:
             self._server.close_watch(watch)
 
@@ -421,6 +424,10 @@ def _merge(resource: Resource, known: Manifest, body: Manifest, subresource: str
     if new.get("spec") != known.get("spec"):
         new["metadata"]["generation"] = new["metadata"].get("generation", 0) + 1
     return new
+
+
+def _only_metadata(body: Manifest) -> Manifest:
+    return {"kind": "PartialObjectMetadata", "metadata": body["metadata"]}
 
 
 def _place(resource: Resource, name: str, namespace: str | None) -> _Place:

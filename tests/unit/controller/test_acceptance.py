@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from fray.plan.acceptance import derive_unsupported
+from fray.plan.lifecycle import StartAttempt, decide
+from fray.plan.settings import RetryPolicy
+from fray.plan.status import find_condition
+from fray.vocabulary import ConditionType
 from fray.wire.frayjob import FrayJob
+from fray.wire.status import AttemptStatus, FrayJobStatus
+from tests.unit.plan.frayjobs import make_job, with_status
 
 
 def unsupported(**spec: Any) -> tuple[str, str] | None:
     job = FrayJob.from_manifest(
         {"metadata": {"name": "train"}, "spec": {"entrypoint": {"command": ["train"]}, **spec}}
     )
-    found = derive_unsupported(job.spec)
+    found = derive_unsupported(job)
     return None if found is None else (found.reason.value, found.message)
 
 
@@ -45,6 +52,27 @@ def test_what_is_not_is_refused(spec: dict[str, Any], reason: str, told: str) ->
     assert found is not None
     assert found[0] == reason
     assert told in found[1]
+
+
+def test_a_job_that_has_begun_goes_on_when_it_is_scaled() -> None:
+    """`kubectl scale` asks for workers at any time; the next attempt starts all the same."""
+    ended = AttemptStatus(
+        number=1,
+        job_set="train-a1",
+        start_time="2026-01-31T12:00:00Z",
+        end_time="2026-01-31T12:01:00Z",
+        verdict="Preemption",
+        reason="Disrupted",
+        message="its node was taken back",
+    )
+    job = with_status(make_job(workers={"replicas": 1}), FrayJobStatus(attempts=[ended]))
+    now = datetime(2026, 1, 31, 13, 0, tzinfo=UTC)
+    decision = decide(job, None, now=now, policy=RetryPolicy(), unsupported=derive_unsupported(job))
+    assert decision.action == StartAttempt(2)
+    accepted = find_condition(decision.status, ConditionType.ACCEPTED)
+    assert accepted is not None
+    assert accepted.status == "True"
+    assert "spec.workers.replicas is ignored" in accepted.message
 
 
 NAMED = "must be a list of mappings, each with a name"

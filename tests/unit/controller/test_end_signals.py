@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,9 +30,11 @@ class Told:
 
 @pytest.fixture
 def as_before() -> Iterator[None]:
-    """The test process hears signals again after the test."""
+    """The test process hears signals again after the test, and calls no deeper than before."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
+    deepest = sys.getrecursionlimit()
     yield
+    sys.setrecursionlimit(deepest)
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -45,6 +48,7 @@ def test_signals_are_ignored_from_the_end_of_the_work_to_that_of_the_process(
 
     monkeypatch.setattr(entry, "load_configuration", configuration)
     monkeypatch.setattr(entry, "configure_logging", lambda _: None)
+    monkeypatch.setattr(entry, "_give_memory_back", lambda: None)
     monkeypatch.setattr(entry, "OperatorProcess", Told)
     with pytest.raises(SystemExit) as ended:
         entry.main()

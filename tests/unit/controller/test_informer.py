@@ -13,6 +13,7 @@ import pytest
 from fray.kube.api import Manifest, Page, WatchEvent
 from fray.kube.errors import ApiError, ExpiredError, ForbiddenError, ThrottledError, UnreachableError
 from fray.kube.resources import PODS, Resource
+from fray.plan.remains import tells_of_end
 from fray.vocabulary import LABEL_JOB
 from fray_operator.informer import Informer, JobKey, trim_jobset, trim_pod
 from tests.unit.controller.virtual_time import run
@@ -95,6 +96,7 @@ def follow(
             namespace=None,
             on_change=told.append,
             trim=lambda manifest: manifest,
+            outlives=tells_of_end,
         )
         assert informer.silent_seconds == float("inf")
         task = asyncio.create_task(informer.run())
@@ -385,6 +387,10 @@ def test_a_trimmed_pod_holds_what_is_decided_on_and_little_else() -> None:
             "schedulingGates": [{"name": "gate"}],
             "volumes": ["much"],
             "containers": [{"name": "main", "resources": {"limits": {}}, "env": ["much"]}],
+            "initContainers": [
+                {"name": "init"},
+                {"name": "proxy", "restartPolicy": "Always", "env": ["much"]},
+            ],
         },
         "status": {
             "phase": "Failed",
@@ -403,11 +409,8 @@ def test_a_trimmed_pod_holds_what_is_decided_on_and_little_else() -> None:
         "metadata": pod("a")["metadata"],
         "spec": {
             "nodeName": "node",
-            "nodeSelector": {"a": "b"},
-            "tolerations": [{"operator": "Exists"}],
-            "affinity": {"nodeAffinity": {}},
-            "schedulingGates": [{"name": "gate"}],
             "containers": [{"name": "main", "resources": {"limits": {}}}],
+            "initContainers": [{"name": "proxy", "restartPolicy": "Always"}],
         },
         "status": {
             "phase": "Failed",
@@ -419,6 +422,30 @@ def test_a_trimmed_pod_holds_what_is_decided_on_and_little_else() -> None:
             "initContainerStatuses": [{"name": "init", "state": {"terminated": {"exitCode": 1}}}],
         },
     }
+
+
+def test_where_a_pod_may_go_is_kept_until_it_is_there() -> None:
+    where = {
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "schedulingGates": [{"name": "gate"}],
+    }
+    waiting = {**pod("a"), "spec": {**where, "containers": []}}
+    assert trim_pod(waiting)["spec"] == waiting["spec"]
+    assert trim_pod({**waiting, "spec": {**where, "nodeName": "n", "containers": []}})["spec"] == {
+        "nodeName": "n",
+        "containers": [],
+    }
+
+
+def test_labels_and_owners_that_nothing_is_decided_by_are_not_kept() -> None:
+    owners = [{"uid": str(number)} for number in range(1000)] + [{"uid": "c", "controller": True}]
+    metadata = {**pod("a")["metadata"], "ownerReferences": owners}
+    metadata["labels"] = {**metadata["labels"], **{f"app-{number}": "x" * 60 for number in range(1000)}}
+    trimmed = trim_pod({"metadata": metadata})["metadata"]
+    assert trimmed["labels"] == {LABEL_JOB: "train"}
+    assert trimmed["ownerReferences"] == [{"uid": "c", "controller": True}, {"uid": "0"}]
 
 
 def test_a_pod_of_which_nothing_is_known_yet_can_be_trimmed() -> None:
@@ -439,3 +466,43 @@ def test_a_trimmed_jobset_holds_its_end_its_owner_and_whether_it_is_suspended() 
         "status": {"conditions": [{"type": "Failed"}], "terminalState": "Failed"},
     }
     assert trim_jobset({"metadata": metadata})["spec"] == {"suspend": False}
+
+
+# --- what outlives its object -------------------------------------------------------------------------------
+
+
+def marked(name: str, *, uid: str = "1", version: int = 1) -> Manifest:
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    return pod(name, uid=uid, version=version) | {"status": {"conditions": [condition]}}
+
+
+def test_what_a_deleted_pod_showed_last_is_kept_until_it_is_forgotten() -> None:
+    """Its mark and its deletion come in one read: nobody has seen it with its mark."""
+    last = marked("a", version=3)
+    script = Script(
+        [[pod("a"), pod("b", uid="2")]],
+        [
+            event("MODIFIED", marked("a", version=2)),
+            event("DELETED", last),
+            event("DELETED", pod("b", uid="2")),
+        ],
+    )
+
+    def check(informer: Informer, told: list[JobKey]) -> None:
+        assert names(informer) == []
+        assert informer.gone_of_job(TRAIN) == [last]
+        assert told[-1] == TRAIN
+        informer.forget_gone(TRAIN)
+        assert informer.gone_of_job(TRAIN) == []
+
+    follow(script, check)
+
+
+def test_what_a_pod_showed_that_a_list_misses_is_kept() -> None:
+    script = Script([[marked("a")]], [expired()], [[]])
+    follow(script, lambda informer, _: check_kept(informer, marked("a")))
+
+
+def check_kept(informer: Informer, last: Manifest) -> None:
+    assert names(informer) == []
+    assert informer.gone_of_job(TRAIN) == [last]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from fray.kube.api import Manifest
-from fray.kube.resources import JOBSETS
-from fray_operator.informer import JobKey
+from fray.kube.resources import EVENTS, FRAYJOBS, JOBSETS
+from fray.plan.jobset import build_attempt
+from fray.plan.settings import PlanSettings
+from fray.wire.frayjob import FrayJob
+from fray_operator.informer import Informer, JobKey
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, passes, reconcile_for_an_hour
-from tests.unit.controller.memory_server import MemoryServer
+from tests.unit.controller.memory_server import Call, MemoryServer
 
 
 @pytest.mark.parametrize(
@@ -37,7 +40,10 @@ def test_a_job_that_a_newer_version_wrote_is_left_alone_until_it_changes(
     body: Manifest, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def check(server: MemoryServer, metrics: Metrics, queue: WorkQueue[JobKey]) -> None:
-        assert server.writes == []
+        # Why, where there is a status to say it in.
+        status, event = Call("PUT", FRAYJOBS, "newer"), Call("POST", EVENTS, "newer")
+        written = [Call(call.method, call.resource, "newer") for call in server.writes]
+        assert written in ([], [status, event])
         assert (passes(metrics, "unreadable"), passes(metrics, "error")) == (1, 0)
         assert len(queue) == 0
 
@@ -54,3 +60,33 @@ def test_the_other_jobs_go_on() -> None:
         assert passes(metrics, "unreadable") == 1
 
     reconcile_for_an_hour([frayjob("newer", reason="NodeMelted"), frayjob("plain")], check)
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [{"reason": "NodeMelted"}, {"reason": "Completed", "verdict": "Maintenance"}],
+    ids=["reason", "verdict"],
+)
+@pytest.mark.parametrize(("wish", "phase"), [("stopped", "Stopped"), ("suspend", "Suspended")])
+def test_it_can_be_stopped_and_suspended(ended: Manifest, wish: str, phase: str) -> None:
+    """The pod keeps its chips no longer than its user wants."""
+
+    def begin(server: MemoryServer, jobsets: Informer, _: Informer) -> None:
+        job = FrayJob.from_manifest(server.find(FRAYJOBS, "newer") or {})
+        jobset = server.store(JOBSETS, build_attempt(job, attempt=1, settings=PlanSettings()).jobset)
+        jobsets.remember(jobset)
+
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+        left = server.find(JOBSETS, "newer-a1")
+        assert left is None or "deletionTimestamp" in left["metadata"]
+        body = server.find(FRAYJOBS, "newer") or {}
+        if left is None:
+            assert body["status"]["phase"] == phase
+        (readable,) = [c for c in body["status"]["conditions"] if c["type"] == "StatusReadable"]
+        assert readable["status"] == "False"
+        assert body["status"]["attempts"][0]["reason"] == ended["reason"]
+        assert passes(metrics, "error") == 0
+
+    end = {"endTime": LONG_AGO} if "verdict" in ended else {}
+    body = frayjob("newer", spec={wish: True}, **ended, **end)
+    reconcile_for_an_hour([body], check, prepare=begin)

@@ -16,6 +16,7 @@ from typing import Any
 from fray.kube.api import Manifest
 from fray.kube.errors import ExpiredError
 from fray.kube.resources import FRAYJOBS, JOBSETS, LEASES, PODS
+from fray.plan.remains import tells_of_end
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray_operator.act import Actor
 from fray_operator.handlers import FrayJobWatch
@@ -59,7 +60,14 @@ class WatchedLife:
         lease = Lease(api, namespace="default", name="leader", identity="a", seconds=10_000_000)
         await lease.acquire()
         jobsets, pods = (
-            Informer(api, kind, namespace=None, on_change=queue.add, trim=lambda body: body)
+            Informer(
+                api,
+                kind,
+                namespace=None,
+                on_change=queue.add,
+                trim=lambda body: body,
+                outlives=tells_of_end if kind == PODS else lambda _: False,
+            )
             for kind in (JOBSETS, PODS)
         )
         observer = Observer(api, jobsets=lambda _: jobsets, pods=lambda _: pods, read_nodes=False)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fray.plan.observation import OOM_KILLED, START_FAILED, GangObservation, HostObservation, HostPhase
-from fray.plan.verdict import derive_cause, derive_charge
-from fray.vocabulary import Reason, VerdictKind
+from fray.plan.verdict import derive_cause
+from fray.vocabulary import Reason
 
 T0 = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 WHO = "rank 5 (slice 1, host 2)"
@@ -174,32 +174,3 @@ def test_a_line_of_log_is_cut_only_when_it_is_too_long() -> None:
     cause = derive_cause(gang(failed(0, log_tail=("x" * 200, "y" * 201))))
     assert cause is not None
     assert cause.message.splitlines()[1:] == ["x" * 200, "y" * 197 + "..."]
-
-
-# --- who pays ------------------------------------------------------------------------------------------
-
-FREE = {
-    Reason.COMPLETED: VerdictKind.SUCCESS,
-    Reason.STOP_REQUESTED: VerdictKind.STOPPED,
-    Reason.SUSPENDED: VerdictKind.SUSPENDED,
-}
-
-
-@pytest.mark.parametrize(
-    "reason",
-    [
-        Reason.COMPLETED,
-        Reason.STOP_REQUESTED,
-        Reason.SUSPENDED,
-        Reason.NON_ZERO_EXIT,
-        Reason.KILLED_BY_SIGNAL,
-        Reason.OUT_OF_MEMORY,
-        Reason.START_FAILED,
-        Reason.PENDING_TIMEOUT,
-        Reason.ACTIVE_TIMEOUT,
-        Reason.TOTAL_TIMEOUT,
-        Reason.RUNNER_LOST,
-    ],
-)
-def test_every_reason_has_a_verdict(reason: Reason) -> None:
-    assert derive_charge(reason) is FREE.get(reason, VerdictKind.FAILURE)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fray.plan.avoided_nodes import add_avoided, drop_expired
+from fray.plan.evidence import Evidence, EvidenceKind, EvidenceSource
 from fray.plan.jobset import build_attempt
 from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
 from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
-from fray.plan.recorded import UnreadableTimeError
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray.plan.timestamps import format_time, parse_time
 from fray.vocabulary import Reason
@@ -23,6 +23,7 @@ from tests.unit.plan.frayjobs import make_job, with_status
 from tests.unit.plan.jobset_rules import pod_template
 
 T0 = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+SILENT = Evidence(EvidenceKind.NODE_SILENT, EvidenceSource.NODE, "its node node-7 is unreachable")
 HOUR = timedelta(hours=1)
 POLICY = RetryPolicy(initial_seconds=0, cap_seconds=0)
 REFUSED = "UnexpectedAdmissionError"
@@ -134,7 +135,7 @@ def test_a_fault_that_is_seen_only_while_the_attempt_ends_counts_though_its_host
         assert job.look(crashed(0, "node-1"), host(1, "node-7")).action == EndAttempt(
             number, Reason.NON_ZERO_EXIT
         )
-        job.look(crashed(0, "node-1"), host(1, "node-7", disruption="its node node-7 is unreachable"))
+        job.look(crashed(0, "node-1"), host(1, "node-7", evidence=SILENT))
         job.look(None)
     assert job.affinity() == off("node-7")
 
@@ -173,7 +174,7 @@ def test_silent_nodes_are_avoided_unless_the_job_wants_spot_nodes() -> None:
     for spot, avoided in (("Allowed", ["node-7"]), ("Required", [])):
         job = Job(placement={"preemptible": True, "spot": spot})
         for _ in range(2):
-            job.look(host(0, "node-7", disruption="its node is unreachable"), crashed(1, "x"))
+            job.look(host(0, "node-7", evidence=SILENT), crashed(1, "x"))
             job.look(None)
         assert list(job.avoided) == avoided
 
@@ -396,5 +397,6 @@ def test_a_time_that_is_none_is_said_before_anything_is_done() -> None:
     entry = AvoidedNode(node="a", until=format_time(T0), reason="so")
     broken = AvoidedNode(node="b", until="soon", reason="so")
     job: FrayJob = with_status(make_job(), FrayJobStatus(avoided_nodes=[entry, broken]))
-    with pytest.raises(UnreadableTimeError, match=r"status.avoidedNodes\[1\].until is 'soon'"):
-        decide(job, None, now=T0, policy=POLICY)
+    decision = decide(job, None, now=T0, policy=POLICY)
+    assert decision.action is None
+    assert "status.avoidedNodes[1].until is 'soon'" in (decision.unreadable or "")

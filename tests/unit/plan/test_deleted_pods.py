@@ -11,8 +11,9 @@ from fray.plan.gang import derive_gang
 from fray.plan.lifecycle import decide
 from fray.plan.observation import GangObservation
 from fray.plan.pod_observation import derive_gang_observation
+from fray.plan.reasons import REASONS
 from fray.plan.settings import RetryPolicy
-from fray.plan.verdict import derive_cause, derive_charge
+from fray.plan.verdict import derive_cause
 from fray.vocabulary import LABEL_COMPLETION_INDEX, Reason, VerdictKind
 from fray.wire.status import AttemptStatus, FrayJobStatus
 from tests.unit.plan.frayjobs import make_job, with_status
@@ -73,7 +74,7 @@ def test_a_pod_that_is_deleted_is_a_host_taken_away(failed: dict[str, Any], told
         Reason.HOSTS_GONE,
         f"{told}: its pod was deleted from outside",
     )
-    assert derive_charge(cause.reason) is VerdictKind.PREEMPTION
+    assert REASONS[cause.reason].charge is VerdictKind.PREEMPTION
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_a_host_that_ended_by_itself_keeps_its_reason(failed: dict[str, Any], re
     cause = derive_cause(see(failed))
     assert cause is not None
     assert cause.reason is reason
-    assert derive_charge(cause.reason) is VerdictKind.FAILURE
+    assert REASONS[cause.reason].charge is VerdictKind.FAILURE
 
 
 @pytest.mark.parametrize("after", [-5, 0, 5])
@@ -118,13 +119,13 @@ def test_peers_of_a_host_that_failed_are_deleted_too_and_not_the_cause(after: fl
     for hosts in ((crashed, peer), (pod(0, exited(143)), pod(1, exited(1, after=after), deleted=False))):
         cause = derive_cause(see(*hosts))
         assert cause is not None
-        assert derive_charge(cause.reason) is VerdictKind.FAILURE
+        assert REASONS[cause.reason].charge is VerdictKind.FAILURE
 
 
 def test_memory_that_ran_out_on_a_peer_is_no_deletion() -> None:
     cause = derive_cause(see(pod(0, exited(143)), pod(1, exited(137, after=2, reason="OOMKilled"))))
     assert cause is not None
-    assert derive_charge(cause.reason) is VerdictKind.FAILURE
+    assert REASONS[cause.reason].charge is VerdictKind.FAILURE
 
 
 def test_a_container_that_was_lost_tells_no_time_and_is_disrupted() -> None:

@@ -207,6 +207,27 @@ def test_a_job_that_asks_for_the_impossible_is_not_accepted() -> None:
     assert not is_finished(status)
 
 
+def test_a_suspended_job_has_a_condition_that_stays_and_becomes_false() -> None:
+    assert "Suspended" not in conditions(told(Outlook(Stage.LIVE), gang(R, R, R)))
+    suspended = told(Outlook(Stage.SUSPENDED))
+    assert conditions(suspended)["Suspended"] == ("True", "Suspended", "spec.suspend is true")
+    resumed = told(Outlook(Stage.LIVE), gang(R, R, R), job=with_status(JOB, suspended), now=LATER)
+    assert conditions(resumed)["Suspended"][:2] == ("False", "InProgress")
+    ended = told(
+        Outlook(Stage.FINISHED, ending=ENDING), gang(S, S, S), job=with_status(JOB, resumed), now=LATER
+    )
+    assert conditions(ended)["Suspended"][:2] == ("False", "Ended")
+    waiting = Waiting(Reason.QUEUE_DEACTIVATED, "its Workload is deactivated")
+    held = told(Outlook(Stage.DEACTIVATED, waiting=waiting))
+    assert conditions(held)["Suspended"] == ("True", "QueueDeactivated", "its Workload is deactivated")
+
+
+def test_how_many_hosts_run_is_printed_of_all() -> None:
+    assert told(Outlook(Stage.STARTING)).ready == "0/3"
+    assert told(Outlook(Stage.LIVE), gang(R, R, P)).ready == "2/3"
+    assert told(Outlook(Stage.FINISHED, ending=ENDING), gang(S, S, S)).ready == "0/3"
+
+
 def test_hosts_that_are_gone_neither_run_nor_wait() -> None:
     alive = with_status(JOB, told(Outlook(Stage.LIVE), gang(S, R, P)))
     for outlook in (Outlook(Stage.SUSPENDED), Outlook(Stage.FINISHED, ending=ENDING)):

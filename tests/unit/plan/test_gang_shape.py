@@ -35,7 +35,7 @@ def test_shapes(resources: dict[str, Any], replicas: int, shape: tuple[int, int]
     assert gang.hosts == shape[0] * shape[1]
     assert gang.describe() == words
     assert gang.multi_host_slices == (gang.kind is GangKind.TPU and shape[1] > 1)
-    assert gang.multislice == (gang.kind is GangKind.TPU and shape[0] > 1)
+    assert gang.multislice == (gang.kind is GangKind.TPU and shape[0] > 1 and shape[1] > 1)
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,9 @@ def at(seconds: float) -> str:
     return (T0 + timedelta(seconds=seconds)).isoformat()
 
 
-def pod(phase: str, *, created: float, rank: int = 0) -> dict[str, Any]:
-    running = {"name": "main", "state": {"running": {"startedAt": at(created + 1)}}}
+def pod(phase: str, *, created: float, rank: int = 0, clock: float = 0) -> dict[str, Any]:
+    """Return a pod that begins a second after it was made, by its node's clock, which is so far ahead."""
+    running = {"name": "main", "state": {"running": {"startedAt": at(created + 1 + clock)}}}
     labels = {LABEL_COMPLETION_INDEX: str(rank)}
     metadata = {"name": f"pod-{rank}", "labels": labels, "creationTimestamp": at(created)}
     containers = [running] if phase == "Running" else []
@@ -49,9 +50,10 @@ def look(*pods: dict[str, Any], ran: bool = True, jobset: dict[str, Any] = LIVE,
         [pod("Pending", created=1800)],
         [pod("Pending", created=1)],  # its node's clock is ahead
         [pod("Running", created=1800)],
+        [pod("Running", created=30)],
         [pod("Running", created=-10), pod("Pending", created=1800)],
     ],
-    ids=["waits", "waits at once", "runs", "was not yet removed"],
+    ids=["waits", "waits at once", "runs", "runs soon", "was not yet removed"],
 )
 def test_a_host_that_begins_again_ends_the_attempt(pods: list[dict[str, Any]]) -> None:
     decision = look(*pods)
@@ -70,7 +72,7 @@ def test_one_of_many_is_enough() -> None:
     ("pods", "more"),
     [
         ([pod("Running", created=-10)], {}),
-        ([pod("Running", created=30)], {}),
+        ([pod("Running", created=30, clock=-31)], {}),
         ([pod("Pending", created=1800)], {"ran": False}),
         ([], {}),
         ([pod("Running", created=1800)], {"jobset": GOING}),
@@ -83,10 +85,10 @@ def test_others_go_on(pods: list[dict[str, Any]], more: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("state", ["running", "terminated"])
 def test_a_pod_whose_phase_lags_behind_its_container_goes_on(state: str) -> None:
-    states = {"running": {"startedAt": at(1)}, "terminated": {"startedAt": at(1), "exitCode": 0}}
+    states = {"running": {"startedAt": at(0)}, "terminated": {"startedAt": at(0), "exitCode": 0}}
     lagging = pod("Pending", created=0)
     lagging["status"]["containerStatuses"] = [{"name": "main", "state": {state: states[state]}}]
-    other = pod("Running", created=0, rank=1)
+    other = pod("Running", created=-1, rank=1)
     for ran in (True, False):
         assert look(lagging, other, ran=ran, hosts=2).action is None
 

@@ -11,8 +11,9 @@ import pytest
 from fray.plan.gang import derive_gang
 from fray.plan.observation import GangObservation
 from fray.plan.pod_observation import derive_gang_observation
+from fray.plan.reasons import REASONS
 from fray.plan.removal import is_left_to_itself
-from fray.plan.verdict import derive_cause, derive_charge
+from fray.plan.verdict import derive_cause
 from fray.vocabulary import LABEL_COMPLETION_INDEX, Reason, VerdictKind
 from tests.unit.plan.frayjobs import make_job
 
@@ -94,7 +95,7 @@ def test_a_host_that_is_taken_away_is_a_preemption(failed: dict[str, Any], told:
     assert cause is not None
     assert cause.reason is Reason.DISRUPTED
     assert cause.message.splitlines()[0].startswith(f"{WHO} was taken away ({told}")
-    assert derive_charge(cause.reason) is VerdictKind.PREEMPTION
+    assert REASONS[cause.reason].charge is VerdictKind.PREEMPTION
 
 
 def test_that_nobody_saw_its_end_is_told_once_and_is_no_log() -> None:
@@ -117,7 +118,7 @@ def test_a_pod_that_is_evicted_for_its_own_use_is_a_failure(message: str) -> Non
         see(pod(0, "Failed", lost, reason="Evicted", message=message, **target("TerminationByKubelet")))
     )
     assert cause is not None
-    assert derive_charge(cause.reason) is VerdictKind.FAILURE
+    assert REASONS[cause.reason].charge is VerdictKind.FAILURE
 
 
 def test_a_condition_that_does_not_hold_is_no_sign() -> None:

@@ -7,10 +7,17 @@ from typing import Any
 
 import pytest
 
-from fray.plan.kueue import WorkloadSummary, build_workload_summary, derive_queue_waiting, describe_eviction
+from fray.plan.jobset import build_attempt
+from fray.plan.kueue import (
+    WorkloadSummary,
+    build_workload_summary,
+    derive_deactivation,
+    derive_queue_waiting,
+    describe_eviction,
+)
 from fray.plan.lifecycle import EndAttempt, decide
 from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
-from fray.plan.settings import RetryPolicy
+from fray.plan.settings import PlanSettings, RetryPolicy
 from fray.plan.status import find_condition
 from fray.vocabulary import ConditionType, Reason
 from fray.wire.status import AttemptStatus, FrayJobStatus
@@ -53,24 +60,89 @@ CHECKS = [
 ]
 
 
+DEACTIVATED = {"active": False}
+HELP_NEEDED = Reason.QUEUE_INADMISSIBLE
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        # until 0.18
+        ("Pending", Reason.WAITING_FOR_QUEUE),
+        ("Inadmissible", HELP_NEEDED),
+        ("Waiting", Reason.WAITING_FOR_QUEUE),
+        # since 0.19
+        ("WaitingForQuota", Reason.WAITING_FOR_QUEUE),
+        ("WaitingForPreemptedWorkloads", Reason.WAITING_FOR_QUEUE),
+        ("WaitingForPodsReady", Reason.WAITING_FOR_QUEUE),
+        ("PendingEvaluation", Reason.WAITING_FOR_QUEUE),
+        ("TopologyPlacementFailed", Reason.WAITING_FOR_QUEUE),
+        ("Suspended", Reason.WAITING_FOR_QUEUE),
+        ("NoMatchingFlavor", HELP_NEEDED),
+        ("ExceedsMaxQuota", HELP_NEEDED),
+        ("Misconfigured", HELP_NEEDED),
+        # some day
+        ("Unheard", Reason.WAITING_FOR_QUEUE),
+    ],
+)
+def test_kueues_typed_reason_says_whether_waiting_helps(reason: str, expected: Reason) -> None:
+    assert waits(summary(told("QuotaReserved", "False", reason, "words")))[0] is expected
+    assert waits(summary(told("QuotaReserved", "False", reason)))[1].endswith(f"queue team: {reason}")
+
+
+def test_a_deactivated_workload_is_told_before_why_it_was_not_admitted() -> None:
+    workload = summary(told("QuotaReserved", "False", "Inadmissible", "it is deactivated"), spec=DEACTIVATED)
+    assert waits(workload) == (
+        Reason.QUEUE_DEACTIVATED,
+        "Kueue has not admitted it to queue team: "
+        "its Workload jobset-train-a1-1a2b3 is deactivated (spec.active is false)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec", "expected"),
+    [
+        ({}, {}, (None, None)),
+        ({"kueue.x-k8s.io/queue-name": "own"}, {}, ("own", None)),
+        (
+            {"kueue.x-k8s.io/queue-name": "own", "kueue.x-k8s.io/priority-class": "high"},
+            {},
+            ("own", "high"),
+        ),
+        ({"kueue.x-k8s.io/priority-class": "high"}, {}, (None, "high")),
+        ({"kueue.x-k8s.io/queue-name": ""}, {}, (None, None)),
+        # the spec says all of it, or nothing
+        (
+            {"kueue.x-k8s.io/queue-name": "own", "kueue.x-k8s.io/priority-class": "high"},
+            {"queue": {"name": "team"}},
+            ("team", None),
+        ),
+    ],
+)
+def test_a_job_names_its_queue_in_its_spec_or_as_kueues_own_jobs_do(
+    labels: dict[str, str], spec: dict[str, Any], expected: tuple[str | None, str | None]
+) -> None:
+    plan = build_attempt(make_job(metadata={"labels": labels}, **spec), attempt=1, settings=PlanSettings())
+    made = plan.jobset["metadata"]["labels"]
+    names = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class")
+    assert tuple(made.get(name) for name in names) == expected
+    facts = {fact.subject: fact for fact in plan.facts}
+    if expected[0] is not None:
+        fact = facts[f"label {names[0]}"]
+        assert fact.value == expected[0]
+        assert fact.because.endswith(f"{'spec.queue' if spec else 'a label of the FrayJob'} says so")
+
+
 @pytest.mark.parametrize(
     ("workload", "why"),
     [
         (None, ""),
         (summary(), ""),
         (summary(told("QuotaReserved", "False", "Pending", NO_QUOTA)), f": {NO_QUOTA}"),
-        (
-            summary(told("QuotaReserved", "False", "Inadmissible", "LocalQueue team doesn't exist")),
-            ": LocalQueue team doesn't exist",
-        ),
         (summary(told("QuotaReserved", "True")), ""),
         (
             summary(told("QuotaReserved", "True"), admissionChecks=CHECKS),
             ": admission checks are pending: capacity (Waiting for resources), budget",
-        ),
-        (
-            summary(told("QuotaReserved", "False", "Pending", "deactivated"), spec={"active": False}),
-            ": its Workload jobset-train-a1-1a2b3 is deactivated (spec.active is false)",
         ),
         (
             summary(told("QuotaReserved", "False", "Pending", NO_QUOTA), spec={"active": True}),
@@ -104,7 +176,7 @@ def test_a_jobset_that_names_no_queue_is_kueues_only_if_it_has_a_workload() -> N
     assert waiting == Waiting(Reason.SUSPENDED, "its JobSet is suspended, and not by this job's spec.suspend")
     nameless = summary(told("QuotaReserved", "False", "Inadmissible", "no queue"), spec={"queueName": ""})
     waiting = derive_queue_waiting(bare, nameless)
-    assert waiting.reason is Reason.WAITING_FOR_QUEUE
+    assert waiting.reason is Reason.QUEUE_INADMISSIBLE
     assert waiting.message == (
         "Kueue has not admitted it to a queue: the job names none in spec.queue: no queue"
     )
@@ -160,6 +232,58 @@ def test_an_eviction_that_is_seen_after_the_pods_ended_names_kueue_too() -> None
     action, decision = decided(observed, ending)
     assert action == EndAttempt(1, Reason.SUSPENDED)
     assert decision.status.attempts[0].message == why
+
+
+def deactivated(*, suspended: bool = True) -> GangObservation:
+    """Return a gang that Kueue evicted since its Workload was deactivated."""
+    workload = summary(told("Evicted", "True", "Deactivated"), spec=DEACTIVATED)
+    waiting = derive_deactivation(workload)
+    words = describe_eviction(workload)
+    return gang(
+        HostPhase.PENDING,
+        suspended=suspended,
+        held=suspended,
+        suspension=words,
+        waiting=waiting,
+        settled=False,
+    )
+
+
+RAN = ATTEMPT.model_copy(update={"running_time": "2026-01-31T12:01:00.000Z"})
+EVICTED = RAN.model_copy(update={"reason": "Suspended", "message": "Kueue evicted it"})
+
+
+def test_who_deactivates_a_workload_gets_no_next_attempt_and_the_job_says_so() -> None:
+    for attempt in (RAN, EVICTED):
+        action, decision = decided(deactivated(), attempt)
+        assert action is None, "its JobSet stays: it is what can be activated"
+        assert (decision.status.phase, decision.status.reason) == ("Suspended", "QueueDeactivated")
+        condition = find_condition(decision.status, ConditionType.RUNNING)
+        assert condition is not None
+        assert condition.message == (
+            "Kueue evicted it from queue team, and no next attempt starts: "
+            "its Workload jobset-train-a1-1a2b3 is deactivated (spec.active is false)"
+        )
+        (recorded,) = decision.status.attempts
+        assert (recorded.reason, recorded.verdict) == ("Suspended", None)
+
+
+def test_an_attempt_ends_once_its_workload_is_activated_or_its_jobset_runs() -> None:
+    evicted = gang(HostPhase.PENDING, suspended=True, held=True, settled=False)
+    assert decided(evicted, EVICTED)[0] == EndAttempt(1, Reason.SUSPENDED)
+    assert decided(deactivated(suspended=False), EVICTED)[0] == EndAttempt(1, Reason.SUSPENDED)
+
+
+def test_a_deactivated_workload_outlives_neither_a_stop_nor_the_jobs_time() -> None:
+    assert decided(deactivated(), EVICTED, stopped=True)[0] == EndAttempt(1, Reason.SUSPENDED)
+    assert decided(deactivated(), EVICTED, timeouts={"total": "1h"})[0] == EndAttempt(1, Reason.SUSPENDED)
+    action, decision = decided(deactivated(), EVICTED, timeouts={"total": "3h"})
+    assert action is None
+    assert decision.wake_at == START + timedelta(hours=3)
+
+
+def test_a_job_that_was_suspended_too_waits_for_its_workload_all_the_same() -> None:
+    assert decided(deactivated(), EVICTED, suspend=True)[0] is None
 
 
 def test_words_about_an_eviction_are_made_fit_to_be_shown() -> None:

@@ -11,9 +11,10 @@ from fray.plan.gang import derive_gang
 from fray.plan.lifecycle import decide
 from fray.plan.observation import GangObservation
 from fray.plan.pod_observation import derive_gang_observation
+from fray.plan.reasons import REASONS
 from fray.plan.removal import is_left_to_itself
 from fray.plan.settings import RetryPolicy
-from fray.plan.verdict import derive_cause, derive_charge
+from fray.plan.verdict import derive_cause
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX, ConditionType, Reason, VerdictKind
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import FrayJobStatus
@@ -67,7 +68,7 @@ def test_a_misplaced_host_ends_the_attempt_at_no_budgets_charge(pods: list[dict[
     cause = derive_cause(see(*pods))
     assert cause is not None
     assert (cause.reason, cause.message) == (Reason.EXCLUSIVE_PLACEMENT_VIOLATION, TOLD)
-    assert derive_charge(cause.reason) is VerdictKind.MISPLACEMENT
+    assert REASONS[cause.reason].charge is VerdictKind.MISPLACEMENT
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from fray.plan.evidence import Evidence, EvidenceKind, EvidenceSource
 from fray.plan.node_evidence import Nodes, derive_next_look, needs_nodes, with_node_evidence
 from fray.plan.observation import OOM_KILLED, Deletion, GangObservation, HostObservation, HostPhase
 from fray.plan.scheduling import NodeSummary, build_node_summary
@@ -27,6 +28,7 @@ HOST = HostObservation(
 FAILED = HostObservation(0, 0, 0, "pod-0", HostPhase.FAILED, node="node-0", exit_code=1, ended_at=T0)
 OUT = taint("node.kubernetes.io/out-of-service", "NoExecute")
 SHUTDOWN = taint("node.cloudprovider.kubernetes.io/shutdown")
+COLLECTED = Evidence(EvidenceKind.TAKEN, EvidenceSource.POD, "DeletionByPodGC")
 ATTEMPT = AttemptStatus(number=1, job_set="train-a1")
 
 
@@ -102,7 +104,7 @@ def test_a_host_without_a_node_is_left_alone() -> None:
         replace(HOST, phase=HostPhase.SUCCEEDED),
         replace(HOST, phase=HostPhase.FAILED, gone=True),
         replace(HOST, phase=HostPhase.FAILED, reason=OOM_KILLED),
-        replace(HOST, phase=HostPhase.FAILED, disruption="DeletionByPodGC"),
+        replace(HOST, phase=HostPhase.FAILED, evidence=COLLECTED),
     ],
     ids=["success", "gone", "memory", "told already"],
 )
@@ -149,7 +151,7 @@ def needed(gang: GangObservation, seconds: float, **attempt: str) -> bool:
         ((FAILED,), 4, "", False),
         ((FAILED,), 5, "ActiveTimeout", False),
         ((replace(FAILED, reason=OOM_KILLED),), 5, "", False),
-        ((replace(FAILED, disruption="DeletionByPodGC"),), 5, "", False),
+        ((replace(FAILED, evidence=COLLECTED),), 5, "", False),
         ((replace(FAILED, node=None),), 5, "", False),
         ((replace(FAILED, phase=HostPhase.SUCCEEDED),), 5, "", False),
         ((FAILED, HOST), 14, "", False),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fray.plan.evidence import Evidence, EvidenceKind, EvidenceSource
 from fray.plan.gang import derive_gang
 from fray.plan.node_faults import (
     DEVICE_TROUBLE,
@@ -13,8 +14,9 @@ from fray.plan.node_faults import (
     is_infrastructure_fault,
     with_node_pools,
 )
-from fray.plan.observation import GangObservation, HostObservation, HostPhase
+from fray.plan.observation import Deletion, GangObservation, HostObservation, HostPhase
 from fray.plan.pod_observation import derive_gang_observation
+from fray.plan.timestamps import parse_time
 from fray.vocabulary import LABEL_COMPLETION_INDEX
 from tests.unit.plan.frayjobs import make_job
 
@@ -210,41 +212,34 @@ def test_last_words_that_are_nearly_a_fault_are_read_through_once() -> None:
     assert DEVICE_TROUBLE.search("Xid (0000:3b:00) : 113") is not None
 
 
-SILENT = [
-    "DeletionByTaintManager: Taint manager: deleting due to NoExecute taint",
-    "its node node-7 is unreachable",
-    "its node node-7 has been silent since 2026-01-31T12:00:00.000Z",
-    "its node node-7 has not been ready since 2026-01-31T12:00:00.000Z",
-    "its node node-7 has the taint node.kubernetes.io/not-ready",
-    "its node node-7 doesn't answer",
-    "it outlived its deletion, so its node seems not to answer",
-    "its node was given up while it ran: nobody has seen its end",
-]
+def taken(kind: EvidenceKind, *, deletion: Deletion | None = None) -> HostObservation:
+    sign = Evidence(kind, EvidenceSource.NODE, "its node node-7 has been silent, unreachable and given up")
+    return HostObservation(0, 0, 0, "pod", HostPhase.RUNNING, node="node-7", evidence=sign, deletion=deletion)
 
 
-@pytest.mark.parametrize("sign", SILENT)
-def test_a_node_that_falls_silent_is_broken_unless_spot_nodes_are_wanted(sign: str) -> None:
-    host = HostObservation(0, 0, 0, "pod", HostPhase.RUNNING, node="node-7", disruption=sign)
-    assert describe_node_fault(host) == sign
-    assert describe_node_fault(host, spot=True) is None
+BROKEN = {EvidenceKind.NODE_SILENT, EvidenceKind.NODE_LOW, EvidenceKind.CONTAINER_LOST}
+
+
+@pytest.mark.parametrize("kind", EvidenceKind)
+def test_what_took_a_host_tells_by_its_kind_whether_the_node_is_broken(kind: EvidenceKind) -> None:
+    """Whatever its text says."""
+    assert is_infrastructure_fault(taken(kind)) is (kind in BROKEN)
+
+
+def test_a_spot_node_that_falls_silent_is_mostly_taken_back() -> None:
+    assert not is_infrastructure_fault(taken(EvidenceKind.NODE_SILENT), spot=True)
+    assert is_infrastructure_fault(taken(EvidenceKind.NODE_LOW), spot=True)
+
+
+def test_a_container_that_is_lost_as_its_pod_is_deleted_tells_nothing() -> None:
+    """Of one that never ran the kubelet says so too."""
+    moment = parse_time(AT)
+    assert not is_infrastructure_fault(taken(EvidenceKind.CONTAINER_LOST, deletion=Deletion(moment, moment)))
 
 
 def test_a_spot_node_may_be_broken_too() -> None:
     (host,) = see(pod(reason="UnexpectedAdmissionError", message=UNHEALTHY)).hosts
     assert is_infrastructure_fault(host, spot=True)
-
-
-@pytest.mark.parametrize(
-    "sign",
-    [
-        "its node node-7 is gone",
-        "its node node-7 has the taint cloud.google.com/impending-node-termination",
-        "its node node-7 has the taint ToBeDeletedByClusterAutoscaler",
-    ],
-)
-def test_a_node_that_is_removed_is_not_broken(sign: str) -> None:
-    host = HostObservation(0, 0, 0, "pod", HostPhase.RUNNING, node="node-7", disruption=sign)
-    assert describe_node_fault(host) is None
 
 
 def test_a_host_that_still_runs_has_no_last_words() -> None:

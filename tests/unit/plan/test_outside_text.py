@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fray.plan.events import derive_events
+from fray.plan.evidence import Evidence, EvidenceKind, EvidenceSource
 from fray.plan.lifecycle import decide
 from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
 from fray.plan.outside_text import TEXT_LIMIT, clean_text
@@ -65,7 +66,7 @@ def waits(message: str) -> GangObservation:
         failed(exit_code=1, log_tail=("fine", HOSTILE)),
         failed(message=HOSTILE),
         failed(reason=HOSTILE),
-        failed(exit_code=1, disruption=HOSTILE),
+        failed(exit_code=1, evidence=Evidence(EvidenceKind.TAKEN, EvidenceSource.POD, HOSTILE)),
         waits(HOSTILE),
     ],
     ids=["its log", "its message", "its reason", "what took it away", "why it waits"],

@@ -10,8 +10,9 @@ import pytest
 from fray.plan.gang import derive_gang
 from fray.plan.observation import GangObservation
 from fray.plan.pod_observation import derive_gang_observation
+from fray.plan.reasons import REASONS
 from fray.plan.removal import is_left_to_itself
-from fray.plan.verdict import derive_cause, derive_charge
+from fray.plan.verdict import derive_cause
 from fray.vocabulary import LABEL_COMPLETION_INDEX, Reason, VerdictKind
 from tests.unit.plan.frayjobs import make_job
 
@@ -43,7 +44,7 @@ def test_a_pod_that_had_no_more_time_is_a_failure_of_its_own_kind(ended: dict[st
     observed = see(ended)
     cause = derive_cause(observed)
     assert cause is not None
-    assert (cause.reason, derive_charge(cause.reason)) == (Reason.DEADLINE_EXCEEDED, VerdictKind.FAILURE)
+    assert (cause.reason, REASONS[cause.reason].charge) == (Reason.DEADLINE_EXCEEDED, VerdictKind.FAILURE)
     assert cause.message == (
         "rank 0 (slice 0, host 0) ran longer than activeDeadlineSeconds of its podTemplate allows, "
         "and was ended"

@@ -247,6 +247,10 @@ def test_no_overlay_takes_labels_restart_policy_or_identity() -> None:
         "FRAY_NUM_SLICES",
         "FRAY_HOST",
         "FRAY_HOSTS_PER_SLICE",
+        "FRAY_RANK",
+        "FRAY_REPLICA_ID",
+        "FRAY_WORLD_SIZE",
+        "FRAY_REPLICA_COUNT",
         "FRAY_COORDINATOR_ADDRESS",
     ]
     assert find_violations(plan.jobset) == []
@@ -264,7 +268,7 @@ def test_a_sidecar_may_have_variables_of_any_name() -> None:
         }
     }
     plan = plan_with(overlay)
-    (proxy,) = (c for c in pod_template(plan.jobset)["spec"]["containers"] if c["name"] == "proxy")
+    (proxy,) = (c for c in pod_template(plan.jobset)["spec"]["initContainers"] if c["name"] == "proxy")
     assert proxy["env"] == [{"name": "FRAY_HOST", "value": "x"}]
     assert plan.notices == ()
 
@@ -405,3 +409,14 @@ def test_an_overlaid_node_affinity_does_not_lose_the_placement() -> None:
         {"matchExpressions": [*term["matchExpressions"], off_spot]},
         {**other, "matchExpressions": [off_spot]},
     ]
+
+
+@pytest.mark.parametrize("spec", [{}, {"replicas": 3}, {"resources": {"gpu": {"type": "nvidia-l4"}}}])
+def test_scale_down_leaves_the_pods_of_every_gang_alone(spec: dict[str, Any]) -> None:
+    annotation = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+    plan = plan_with({}, **spec)
+    assert pod_template(plan.jobset)["metadata"]["annotations"] == {annotation: "false"}
+    assert f"annotation {annotation}" in {fact.subject for fact in plan.facts}
+    plan = plan_with({"metadata": {"annotations": {annotation: "true"}}}, **spec)
+    assert pod_template(plan.jobset)["metadata"]["annotations"] == {annotation: "true"}
+    assert f"annotation {annotation}" not in {fact.subject for fact in plan.facts}

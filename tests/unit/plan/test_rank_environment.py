@@ -45,6 +45,8 @@ def test_a_host_of_a_multislice() -> None:
         "FRAY_NUM_SLICES": "2",
         "FRAY_HOST": "0",
         "FRAY_HOSTS_PER_SLICE": "2",
+        "FRAY_WORLD_SIZE": "4",
+        "FRAY_REPLICA_COUNT": "4",
         "FRAY_COORDINATOR_ADDRESS": "train-a1-slice-0-0.train-a1:8482",
         "JOBSET_NAME": "train-a1",
         "REPLICATED_JOB_NAME": "slice",
@@ -78,8 +80,51 @@ def test_a_single_host_slice_is_left_to_gkes_device_plugin() -> None:
     assert host["LIBTPU_INIT_ARGS"] == "--xla_tpu_scoped_vmem_limit_kib=98304"
 
 
-def test_single_host_slices_know_each_other_through_megascale_alone() -> None:
-    plan = build_golden("tpu-single-host-slices")
+def slices(shape: str, multislice: str | None) -> AttemptPlan:
+    """Return the plan of a golden job of TPU slices that says whether they work together."""
+    job = read_job(shape).to_manifest()
+    if multislice is not None:
+        job["spec"]["resources"]["tpu"]["multislice"] = multislice
+    return build_attempt(FrayJob.from_manifest(job), attempt=1, settings=PlanSettings())
+
+
+@pytest.mark.parametrize(
+    ("shape", "multislice", "joined", "because"),
+    [
+        ("tpu-multislice", None, True, "several hosts each"),
+        ("tpu-multislice", "Enabled", True, "resources.tpu.multislice says so"),
+        ("tpu-multislice", "Disabled", False, "resources.tpu.multislice says so"),
+        ("tpu-single-host-slices", None, False, "GKE documents multislice for slices of several hosts"),
+        ("tpu-single-host-slices", "Enabled", True, "resources.tpu.multislice says so"),
+        ("tpu-single-host-slices", "Disabled", False, "resources.tpu.multislice says so"),
+    ],
+)
+def test_slices_work_together_where_gke_documents_it_or_the_job_says_so(
+    shape: str, multislice: str | None, joined: bool, because: str
+) -> None:
+    plan = slices(shape, multislice)
+    host = environment_of(plan, slice_index=1, host=0)
+    assert any(name.startswith("MEGASCALE") for name in host) == joined
+    (fact,) = (fact for fact in plan.facts if fact.subject == "multislice")
+    assert fact.value == ("Enabled" if joined else "Disabled")
+    assert because in fact.because
+
+
+def test_one_slice_has_nothing_to_say_about_multislice() -> None:
+    for asked in (None, "Enabled"):
+        plan = slices("tpu-single-slice", asked)
+        assert "multislice" not in {fact.subject for fact in plan.facts}
+        assert not any(name.startswith("MEGASCALE") for name in environment_of(plan, slice_index=0, host=0))
+
+
+def test_where_no_label_has_the_rank_the_formula_is_told() -> None:
+    told = {fact.subject: fact.value for fact in build_golden("tpu-multislice").facts}
+    assert told["rank"] == "FRAY_SLICE x FRAY_HOSTS_PER_SLICE + FRAY_HOST"
+    assert "rank" not in {fact.subject for fact in build_golden("tpu-single-host-slices").facts}
+
+
+def test_single_host_slices_that_are_joined_know_each_other_through_megascale_alone() -> None:
+    plan = slices("tpu-single-host-slices", "Enabled")
     host = environment_of(plan, slice_index=3, host=0)
     assert {name: value for name, value in host.items() if name.startswith(("TPU_", "MEGASCALE"))} == {
         "MEGASCALE_NUM_SLICES": "4",
@@ -109,6 +154,10 @@ def test_a_host_of_a_gpu_gang() -> None:
         "FRAY_NUM_SLICES": "1",
         "FRAY_HOST": "3",
         "FRAY_HOSTS_PER_SLICE": "4",
+        "FRAY_RANK": "3",
+        "FRAY_WORLD_SIZE": "4",
+        "FRAY_REPLICA_ID": "3",
+        "FRAY_REPLICA_COUNT": "4",
         "FRAY_COORDINATOR_ADDRESS": "train-a1-slice-0-0.train-a1:8482",
         "JOBSET_NAME": "train-a1",
         "REPLICATED_JOB_NAME": "slice",
@@ -124,6 +173,11 @@ def test_a_host_of_a_gpu_gang() -> None:
         "NODE_RANK": "3",
         "NNODES": "4",
         "GPUS_PER_NODE": "8",
+        "PET_NNODES": "4",
+        "PET_NODE_RANK": "3",
+        "PET_NPROC_PER_NODE": "8",
+        "PET_MASTER_ADDR": "train-a1-slice-0-0.train-a1",
+        "PET_MASTER_PORT": "29500",
         "NCCL_DEBUG": "WARN",
         "NCCL_SOCKET_IFNAME": "eth0",
     }
@@ -137,7 +191,7 @@ def test_a_copy_of_a_cpu_gang_has_no_gpu_variables() -> None:
         "2",
         "2",
     )
-    assert not any(name.startswith(("NCCL", "GPUS", "TPU_", "MEGASCALE", "LIBTPU")) for name in host)
+    assert not any(name.startswith(("NCCL", "GPUS", "PET_", "TPU_", "MEGASCALE", "LIBTPU")) for name in host)
 
 
 def test_a_users_variables_see_frays_and_win_over_them() -> None:
@@ -264,6 +318,11 @@ def test_every_process_finds_its_identity(job: FrayJob) -> None:
         identity = Identity.from_env(env)
         assert identity.rank == gang.rank(slice_index=slice_index, host=host)
         assert (identity.world_size, identity.attempt, identity.job) == (gang.hosts, 7, job.metadata.name)
+        assert env["FRAY_WORLD_SIZE"] == env["FRAY_REPLICA_COUNT"] == str(gang.hosts)
+        if gang.slices == 1 or gang.hosts_per_slice == 1:
+            assert env["FRAY_RANK"] == env["FRAY_REPLICA_ID"] == str(identity.rank)
+        else:
+            assert "FRAY_RANK" not in env
         if "RANK" in env and not any(v.name == "RANK" for v in job.spec.environment.env):
             assert job.spec.pod_template is not None or env["RANK"] == str(identity.rank)
 

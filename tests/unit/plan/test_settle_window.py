@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fray.plan.evidence import Evidence, EvidenceKind, EvidenceSource
 from fray.plan.lifecycle import Decision, decide
 from fray.plan.observation import OOM_KILLED, GangObservation, HostObservation, HostPhase
 from fray.plan.settings import RetryPolicy
@@ -16,6 +17,7 @@ from tests.unit.plan.frayjobs import make_job, with_status
 from tests.unit.plan.verdict_situations.manifests import T0, at
 
 POLICY = RetryPolicy(10, 360, settle_seconds=5)
+EVICTED = Evidence(EvidenceKind.TAKEN, EvidenceSource.POD, "EvictionByEvictionAPI")
 RUNNING = HostObservation(0, 0, 0, "pod-0", HostPhase.RUNNING)
 
 
@@ -61,9 +63,9 @@ def test_the_window_counts_from_the_first_failure() -> None:
     ("hosts", "expected"),
     [
         ((failed(code=137, reason=OOM_KILLED),), "Failure"),
-        ((failed(code=143, disruption="EvictionByEvictionAPI"),), "Preemption"),
+        ((failed(code=143, evidence=EVICTED),), "Preemption"),
         ((failed(code=143, deleted=True),), "Preemption"),
-        ((failed(), failed(1, 1, 143, disruption="EvictionByEvictionAPI")), "Preemption"),
+        ((failed(), failed(1, 1, 143, evidence=EVICTED)), "Preemption"),
         ((replace(RUNNING, phase=HostPhase.SUCCEEDED, ended_at=T0),), "Success"),
         # nothing tells when it was
         ((failed(None),), "Failure"),
@@ -80,7 +82,7 @@ def test_an_attempt_that_was_ended_for_another_reason_does_not_wait(reason: str)
 
 
 def test_evidence_within_the_window_changes_the_charge() -> None:
-    evidence = failed(1, 1, 143, disruption="DeletionByPodGC")
+    evidence = failed(1, 1, 143, evidence=EVICTED)
     decision = pass_at(3, failed(), evidence, reason="NonZeroExit", message="rank 0 exited with code 1\nlog")
     assert verdict(decision) == "Preemption"
     told = (decision.status.attempts[0].message or "").splitlines()

@@ -7,8 +7,10 @@ on a real cluster (e2e) brings one about, it says which. They pass through what 
 from __future__ import annotations
 
 import copy
+import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -20,16 +22,17 @@ from fray.plan.lifecycle import Decision, EndAttempt, decide
 from fray.plan.node_evidence import Nodes, derive_next_look, needs_nodes, with_node_evidence
 from fray.plan.observation import GangObservation
 from fray.plan.pod_observation import derive_gang_observation
+from fray.plan.remains import tells_of_end
 from fray.plan.removal import is_left_to_itself
 from fray.plan.scheduling import build_node_summary
 from fray.plan.settings import RetryPolicy
-from fray.vocabulary import Reason, VerdictKind
+from fray.vocabulary import LABEL_JOBSET_UID, Reason, VerdictKind
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, FrayJobStatus
 from fray_operator.informer import trim_jobset, trim_pod
 from tests.unit.plan.frayjobs import make_job, with_status
-from tests.unit.plan.verdict_situations import deleted, nodes, own_failures, taken_away
-from tests.unit.plan.verdict_situations.manifests import STARTED, T0, at
+from tests.unit.plan.verdict_situations import deleted, gangs, nodes, own_failures, taken_away, vanished
+from tests.unit.plan.verdict_situations.manifests import STARTED, T0, at, jobset
 from tests.unit.plan.verdict_situations.situation import Scene, Situation
 
 POLICY = RetryPolicy(10, 360, settle_seconds=5, unreachable_seconds=60)
@@ -40,6 +43,8 @@ SITUATIONS = (
     *nodes.SITUATIONS,
     *own_failures.SITUATIONS,
     *deleted.SITUATIONS,
+    *vanished.SITUATIONS,
+    *gangs.SITUATIONS,
 )
 
 
@@ -89,11 +94,12 @@ class Attempt:
         if scene.jobset is None:
             return None, None
         jobset: dict[str, Any] = copy.deepcopy(trim_jobset(scene.jobset))
-        pods = [trim_pod(pod) for pod in scene.pods]
+        pods = [trim_pod(pod) for pod in scene.pods if is_of(pod, jobset)]
         if self.deleted_at is not None:
             jobset["metadata"]["deletionTimestamp"] = at(self.deleted_at)
             pods = [leaving(pod, self.deleted_at) for pod in pods]
-        gang = derive_gang_observation(derive_gang(self.job.spec), jobset, pods)
+        gone = [pod for each in scene.gone if is_of(each, jobset) and tells_of_end(pod := trim_pod(each))]
+        gang = derive_gang_observation(derive_gang(self.job.spec), jobset, pods, gone=gone)
         if is_unexplained(self.status, gang):
             gang = with_job_evidence(gang, scene.jobs)
         if needs_nodes(self.status, gang, now=self.now, settle_seconds=POLICY.settle_seconds):
@@ -101,6 +107,11 @@ class Attempt:
             seen = Nodes.of(listed, unreachable_seconds=POLICY.unreachable_seconds)
             gang = with_node_evidence(gang, seen, now=self.now)
         return gang, jobset
+
+
+def is_of(pod: Mapping[str, Any], jobset: Mapping[str, Any]) -> bool:
+    """Return whether a pod is of this very JobSet, as the operator sorts them."""
+    return bool(pod["metadata"]["labels"][LABEL_JOBSET_UID] == jobset["metadata"]["uid"])
 
 
 def leaving(pod: Mapping[str, Any], since: float) -> dict[str, Any]:
@@ -142,6 +153,22 @@ def test_the_situation_is_judged(situation: Situation) -> None:
         assert words in (ended.message or "")
     assert seconds <= situation.within
     check_counts(attempt.job, situation.verdict)
+
+
+EXITED = [
+    situation
+    for situation in own_failures.SITUATIONS
+    if "finishedAt" in json.dumps(situation.scenes[0].pods) and situation.scenes[0].jobset == jobset("Failed")
+]
+
+
+@pytest.mark.parametrize("situation", EXITED, ids=lambda situation: situation.name)
+def test_the_jobset_of_a_host_that_exited_stays_with_its_logs(situation: Situation) -> None:
+    """JobSet says a moment later than the pod that all is over: until then it isn't deleted."""
+    first = situation.scenes[0]
+    before = replace(first, at=first.at - 1, jobset=jobset())
+    attempt, _ = judge(replace(situation, scenes=(before, *situation.scenes)))
+    assert attempt.deleted_at is None
 
 
 def check_counts(job: FrayJob, verdict: VerdictKind) -> None:

@@ -15,12 +15,13 @@ from fray.runtime.pool.messages import (
     CancelTask,
     CreateActor,
     Deliver,
-    DeliverItem,
+    DeliverItems,
     EndActor,
     Failed,
     FetchFailed,
     Inline,
-    ItemProduced,
+    ItemsProduced,
+    ObjectCopied,
     ObjectsWanted,
     Profile,
     ReclaimTasks,
@@ -158,8 +159,8 @@ class WorkerSide:
             self.take_at(process, command)
         elif isinstance(command, StopWorker):
             process.stopping = True
-        elif isinstance(command, DeliverItem):
-            process.outbox.append(RefsReleased((command.id,)))
+        elif isinstance(command, DeliverItems):
+            process.outbox.append(RefsReleased(tuple(item for item, _ in command.items)))
         else:
             assert isinstance(command, ResumeGenerator), command
 
@@ -174,6 +175,13 @@ class WorkerSide:
             if isinstance(outcome, Stored) and dep not in self.files.get(outcome.host, ()):
                 run.awaits.add(dep)
                 process.outbox.append(FetchFailed(dep, outcome.host, "no such file"))
+            elif isinstance(outcome, Stored) and outcome.host != process.host:
+                if self.rng.random() < 0.2:
+                    run.awaits.add(dep)
+                    process.outbox.append(FetchFailed(dep, outcome.host, "no route"))
+                elif process.host in self.files:
+                    self.files[process.host].add(dep)
+                    process.outbox.append(ObjectCopied(dep, process.host, outcome.size))
         if run.awaits:
             self.block(process, run)
 
@@ -210,7 +218,7 @@ class WorkerSide:
         roll = self.rng.random()
         if not run.failed and spec.streaming and run.items < 4 and roll < 0.7:
             item = process.new_id()
-            process.outbox.append(ItemProduced(spec.id, run.items, item, self.make(process, item)))
+            process.outbox.append(ItemsProduced(spec.id, run.items, ((item, self.make(process, item)),)))
             run.items += 1
         elif not run.failed and roll < 0.1 and len(run.children) < 2 and not spec.actor:
             child = TaskSpec(process.new_id(), b"other", b"()", "child", parent=spec.id)

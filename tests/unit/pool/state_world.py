@@ -15,18 +15,23 @@ from fray.runtime.pool.messages import (
     ActorSpec,
     ActorSubmitted,
     AnswerActor,
+    CheckObject,
     ClientLost,
+    CopyObject,
     Deliver,
-    DeliverItem,
+    DeliverItems,
+    DropTimer,
     FetchFailed,
     FreeObject,
     HostJoined,
     HostLost,
     Inline,
-    ItemProduced,
     ItemsConsumed,
+    ItemsProduced,
     KillActor,
+    ObjectChecked,
     ObjectPut,
+    ObjectRelayed,
     ObjectSpilled,
     ObjectsWanted,
     Profile,
@@ -38,6 +43,7 @@ from fray.runtime.pool.messages import (
     StartWorker,
     StopWorker,
     Stored,
+    TaskBegun,
     TaskCancelled,
     TaskDone,
     TaskSpec,
@@ -94,14 +100,16 @@ class World(WorkerSide):
             # What has nothing to give isn't asked again before it was sent more: it would go on for ever.
             sent = [*self.processes[source].inbox, *commands]
             waiting = any(type(each) is RunTask and each.waits and each.worker == source for each in sent)
+            waiting |= any(type(each) is TaskBegun for each in self.processes[source].outbox)
             asked = any(type(each) is ReclaimTasks and each.worker == source for each in commands)
-            assert waiting or not asked, f"worker {source} is asked again and again"
+            begun = any(type(each) is TaskBegun for each in self.processes[source].outbox)
+            assert waiting or begun or not asked, f"worker {source} is asked again and again"
         for command in commands:
             self.carry_out(command)
 
     def carry_out(self, command: Any) -> None:
-        if isinstance(command, SetTimer):
-            self.timers.append((self.now + command.seconds, command.key))
+        if isinstance(command, SetTimer | DropTimer):
+            self.set_timer(command)
         elif isinstance(command, StartWorker):
             assert command.worker not in self.processes
             self.processes[command.worker] = Process(command.worker, command.host, command.profile)
@@ -115,15 +123,33 @@ class World(WorkerSide):
                 process.inbox.append(command)
         elif isinstance(command, FreeObject):
             self.files[command.host].discard(command.id)
-        elif isinstance(command, SpillObject):
-            self.shell.append(ObjectSpilled(command.id, command.host))
-        elif isinstance(command, Deliver | DeliverItem | AnswerActor):
+        elif isinstance(command, SpillObject | CheckObject | CopyObject):
+            self.shell.append(self.answer(command))
+        elif isinstance(command, Deliver | DeliverItems | AnswerActor):
             if command.client == DRIVER:
                 self.inbox.append(command)
             elif command.client in self.processes:
                 self.processes[command.client].inbox.append(command)
         elif command.worker in self.processes:
             self.processes[command.worker].inbox.append(command)
+
+    def set_timer(self, command: SetTimer | DropTimer) -> None:
+        if isinstance(command, SetTimer):
+            self.timers.append((self.now + command.seconds, command.key))
+        else:
+            self.timers = [timer for timer in self.timers if timer[1] != command.key]
+
+    def answer(self, command: SpillObject | CheckObject | CopyObject) -> Any:
+        if isinstance(command, SpillObject):
+            return ObjectSpilled(command.id, command.host, done=self.rng.random() < 0.8)
+        if isinstance(command, CheckObject):
+            return ObjectChecked(command.id, command.host, command.id in self.files[command.host])
+        # The driver's own host is any one here.
+        host = self.rng.choice(list(self.files))
+        if host == command.host or command.id not in self.files[command.host] or self.rng.random() < 0.3:
+            return ObjectRelayed(command.id, host, 0)
+        self.files[host].add(command.id)
+        return ObjectRelayed(command.id, host, 10)
 
     def add_host(self) -> None:
         self.next_host += 1
@@ -137,8 +163,10 @@ class World(WorkerSide):
         """A process dies: what it said last may still arrive, before or after the news of its death."""
         del self.processes[process.id]
         for event in process.outbox:
-            if isinstance(event, ItemProduced | ObjectPut) and isinstance(event.outcome, Stored):
-                self.untold.add(event.id)
+            items = event.items if isinstance(event, ItemsProduced) else ()
+            if isinstance(event, ObjectPut):
+                items = ((event.id, event.outcome),)
+            self.untold.update(item for item, outcome in items if isinstance(outcome, Stored))
         if self.rng.random() < 0.5:
             while process.outbox:
                 self.shell.append((process.id, process.outbox.popleft()))
@@ -153,7 +181,9 @@ class World(WorkerSide):
         for process in [process for process in self.processes.values() if process.host == host]:
             del self.processes[process.id]
         self.shell = deque(
-            event for event in self.shell if not (isinstance(event, ObjectSpilled) and event.host == host)
+            event
+            for event in self.shell
+            if not (isinstance(event, ObjectSpilled | ObjectChecked) and event.host == host)
         )
         self.tell(DRIVER, HostLost(host, "unplugged"))
 
@@ -316,6 +346,7 @@ class World(WorkerSide):
             deps=deps,
             holds=deps,
             shape=rng.choice(((), (), (("CPU", 1.0),))),
+            isolated=rng.random() < 0.3,
             max_restarts=rng.choice((0, 1, -1)),
             max_task_retries=rng.choice((0, 2)),
             get_if_exists=rng.random() < 0.7,
@@ -343,13 +374,14 @@ class World(WorkerSide):
             if message.error is None and message.actor not in self.refs and message.asked in self.named:
                 self.refs[message.actor] = "actor"
                 self.actors[message.actor] = ActorSpec(message.actor, b"class", b"", "", "Class")
-        elif isinstance(message, DeliverItem):
+        elif isinstance(message, DeliverItems):
+            ((item, _),) = message.items
             if message.task in self.refs:
-                self.items.setdefault(message.task, []).append(message.id)
+                self.items.setdefault(message.task, []).append(item)
                 assert message.position == len(self.items[message.task]) - 1
-                self.refs[message.id] = "item"
+                self.refs[item] = "item"
             else:
-                self.outbox.append(RefsReleased((message.id,)))
+                self.outbox.append(RefsReleased((item,)))
         elif message.id in self.wanted:
             outcome = message.outcome
             if isinstance(outcome, Stored) and message.id not in self.files.get(outcome.host, ()):

@@ -9,16 +9,17 @@ from contextlib import contextmanager
 import pytest
 
 from fray.errors import GetTimeoutError
-from fray.runtime.pool.client.client import PoolClient
+from fray.runtime.pool.client.client import TOLD_TOGETHER, PoolClient
 from fray.runtime.pool.client.waiting import StreamEntry
 from fray.runtime.pool.messages import (
     Deliver,
-    DeliverItem,
+    DeliverItems,
     Event,
     Failed,
     Inline,
     ItemsConsumed,
     RefsReleased,
+    Stored,
     TaskCancelled,
     TaskSpec,
     TaskSubmitted,
@@ -40,8 +41,8 @@ class Stream:
         self.posted.clear()
 
     def produce(self, *indexes: int) -> None:
-        items = [DeliverItem(0, self.entry.id, index, 1000 + index, VALUE) for index in indexes]
-        self.client.deliver(items)
+        items = tuple((1000 + index, VALUE) for index in indexes)
+        self.client.deliver([DeliverItems(0, self.entry.id, indexes[0], items)])
 
     def end(self, outcome: Inline | Failed = VALUE) -> None:
         self.client.deliver([Deliver(0, self.entry.id, outcome)])
@@ -60,7 +61,7 @@ def test_a_stream_is_asked_for_with_its_task() -> None:
     assert len(posted) == 1
 
 
-def test_items_come_in_order_and_each_is_told_as_taken() -> None:
+def test_items_come_in_order_and_are_told_as_taken() -> None:
     stream = Stream()
     with pytest.raises(GetTimeoutError):
         stream.next()
@@ -73,7 +74,20 @@ def test_items_come_in_order_and_each_is_told_as_taken() -> None:
     assert stream.next() == 1002
     assert stream.entry.ready  # ended is ready, too
     assert [stream.next(), stream.next()] == [None, None]
-    assert stream.posted == [ItemsConsumed(stream.entry.id, count) for count in (1, 2, 3)]
+    assert stream.posted == [ItemsConsumed(stream.entry.id, count) for count in (2, 3)]
+
+
+def test_small_items_are_told_as_taken_together_and_large_ones_each() -> None:
+    stream = Stream()
+    stream.produce(*range(TOLD_TOGETHER + 2))
+    for _ in range(TOLD_TOGETHER + 2):
+        stream.next()
+    assert stream.posted == [ItemsConsumed(stream.entry.id, TOLD_TOGETHER + more) for more in (0, 2)]
+    stream.posted.clear()
+    large = tuple((2000 + index, Stored(1, 10**6)) for index in range(2))
+    stream.client.deliver([DeliverItems(0, stream.entry.id, TOLD_TOGETHER + 2, large)])
+    assert [stream.next(), stream.next()] == [2000, 2001]
+    assert stream.posted == [ItemsConsumed(stream.entry.id, TOLD_TOGETHER + more) for more in (3, 4)]
 
 
 def test_two_items_of_one_stream_are_one_that_is_ready() -> None:

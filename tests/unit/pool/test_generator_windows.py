@@ -9,24 +9,29 @@ from typing import Any
 
 import pytest
 
-from fray.runtime.pool.messages import Inline, ItemProduced, TaskSpec
-from fray.runtime.pool.worker.generators import Window, stream
+from fray.runtime.pool.messages import Inline, ItemsProduced, Stored, TaskSpec
+from fray.runtime.pool.worker.generators import SMALL_BYTES, SMALL_ITEMS, Window, stream
 
 SPEC = TaskSpec(1, b"", b"", "numbers", streaming=True)
 
 
 class Sink:
-    def __init__(self) -> None:
-        self.items: list[ItemProduced] = []
+    def __init__(self, *, small: bool = False) -> None:
+        self.items: list[ItemsProduced] = []
+        self.small = small
+        self.flushed = 0
 
     def new_id(self) -> int:
         return 100 + len(self.items)
 
-    def keep(self, _id: int, value: Any, _limit: int) -> Inline:
-        return Inline(str(value).encode())
+    def keep(self, _id: int, value: Any, _limit: int) -> Inline | Stored:
+        return Inline(str(value).encode()) if self.small else Stored(1, value)
 
-    def tell(self, item: ItemProduced) -> None:
+    def tell(self, item: ItemsProduced) -> None:
         self.items.append(item)
+
+    def flush(self) -> None:
+        self.flushed = len(self.items)
 
 
 class Consumer:
@@ -39,6 +44,7 @@ class Consumer:
 
     @contextmanager
     def waiting(self, _wake: Callable[[], None]) -> Iterator[None]:
+        assert self.sink.flushed == len(self.sink.items)
         self.waits.append(len(self.sink.items))
         self.window.consume(self.sink.items[-1].position + 1)
         yield
@@ -51,14 +57,26 @@ def test_it_waits_whenever_its_buffer_is_full(buffered: int, skip: int, waits: l
     made = stream(range(10), SPEC, skip=skip, window=window, sink=sink, waiting=consumer.waiting)
     assert made == 10
     assert [item.position for item in sink.items] == list(range(skip, 10))
-    assert [item.outcome for item in sink.items] == [Inline(str(n).encode()) for n in range(skip, 10)]
+    assert [item.items[0][1] for item in sink.items] == [Stored(1, n) for n in range(skip, 10)]
     assert consumer.waits == waits
+
+
+def test_it_goes_further_with_small_items_until_they_take_much_together() -> None:
+    window, sink = Window(2, 0), Sink(small=True)
+    consumer = Consumer(window, sink)
+    stream(range(1000), SPEC, skip=0, window=window, sink=sink, waiting=consumer.waiting)
+    assert consumer.waits == list(range(2 * SMALL_ITEMS, 1000, 2 * SMALL_ITEMS))
+    window, sink = Window(2, 0), Sink(small=True)
+    consumer = Consumer(window, sink)
+    stream(["x" * (SMALL_BYTES // 4)] * 10, SPEC, skip=0, window=window, sink=sink, waiting=consumer.waiting)
+    assert consumer.waits == [4, 8]
 
 
 def test_news_of_the_past_change_nothing() -> None:
     window = Window(2, 0)
     window.consume(5)
     window.consume(1)
+    window.note(SMALL_BYTES)
 
     @contextmanager
     def never(wake: Callable[[], None]) -> Iterator[None]:
@@ -72,6 +90,7 @@ def test_news_of_the_past_change_nothing() -> None:
 
 def test_a_released_window_is_open() -> None:
     window = Window(1, 0)
+    window.note(SMALL_BYTES)
 
     @contextmanager
     def interrupted(wake: Callable[[], None]) -> Iterator[None]:

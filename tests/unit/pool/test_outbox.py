@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fray.errors import ConnectionLostError, FrameTooLargeError
+from fray.runtime.pool.messages import Inline, ItemsProduced, RefsAdded
 from fray.runtime.pool.outbox import BATCH, Outbox
 
 PATIENCE = 60
@@ -92,6 +93,25 @@ def test_one_that_is_too_large_does_not_take_others_with_it(connection: Connecti
     with pytest.raises(FrameTooLargeError):
         outbox.send("after")
     assert [connection.next(), connection.next()] == [["before"], ["after"]]
+
+
+def test_items_of_a_generator_and_references_that_follow_each_other_are_one_message(
+    connection: Connection,
+) -> None:
+    outbox = Outbox(connection, never)
+    item, other = Inline(b"1"), Inline(b"2")
+    outbox.defer(RefsAdded((1,)))
+    outbox.defer(RefsAdded((2, 3)))
+    outbox.defer(ItemsProduced(7, 0, ((70, item),)))
+    outbox.defer(ItemsProduced(7, 1, ((71, other),)))
+    outbox.defer(ItemsProduced(8, 0, ((80, item),)))
+    outbox.send(RefsAdded((4,)))
+    assert connection.next() == [
+        RefsAdded((1, 2, 3)),
+        ItemsProduced(7, 0, ((70, item), (71, other))),
+        ItemsProduced(8, 0, ((80, item),)),
+        RefsAdded((4,)),
+    ]
 
 
 def test_the_end_of_the_connection_is_told(connection: Connection) -> None:

@@ -13,17 +13,20 @@ from fray.runtime.pool.machine.workers import LONGEST_BACKOFF, MOST_VAIN_STARTS
 from fray.runtime.pool.messages import (
     DRIVER,
     CancelTask,
+    CheckObject,
     ClientLost,
     Deliver,
-    DeliverItem,
+    DeliverItems,
+    DropTimer,
     Failed,
     FetchFailed,
     FreeObject,
     HostJoined,
     HostLost,
     Inline,
-    ItemProduced,
     ItemsConsumed,
+    ItemsProduced,
+    ObjectChecked,
     ObjectPut,
     ObjectsWanted,
     Profile,
@@ -283,7 +286,8 @@ def test_a_put_object_that_cannot_be_read_is_lost() -> None:
     script = Script(1)
     script.tell(DRIVER, ObjectPut(1, Stored(1, 40)))
     lost = Failed(b"", "ObjectLostError", "1", (), (("reason", "it couldn't be read: no such file"),))
-    assert script.tell(DRIVER, FetchFailed(1, 1, "no such file")) == [Deliver(DRIVER, 1, lost)]
+    assert script.tell(DRIVER, FetchFailed(1, 1, "no such file")) == [CheckObject(1, 1)]
+    assert script.tell(DRIVER, ObjectChecked(1, 1, there=False)) == [Deliver(DRIVER, 1, lost)]
 
 
 def test_a_waiting_task_is_cancelled_at_once_and_a_running_one_is_told() -> None:
@@ -320,7 +324,8 @@ def test_a_task_that_runs_too_long_times_out() -> None:
     script.tell(DRIVER, ObjectsWanted((1,)))
     script.now += 2
     assert script.tell(DRIVER, TimerFired(("timeout", 1)))[0] == CancelTask(1, 1)
-    assert script.tell(1, TaskDone(1, Failed(b"interrupted"))) == [Deliver(DRIVER, 1, LATE)]
+    ended = script.tell(1, TaskDone(1, Failed(b"interrupted")))
+    assert ended == [DropTimer(("timeout", 1)), Deliver(DRIVER, 1, LATE)]
 
 
 @pytest.mark.parametrize(("seconds", "outcome"), [(2.5, LATE), (1.5, Inline(b"value"))])
@@ -335,7 +340,7 @@ def test_whether_a_task_was_late_is_its_workers_word_and_not_who_is_heard_first(
         if timer_first:
             script.tell(DRIVER, TimerFired(("timeout", 1)))
         done = TaskDone(1, Inline(b"value"), seconds=seconds)
-        assert script.tell(1, done)[0] == Deliver(DRIVER, 1, outcome)
+        assert script.tell(1, done)[1] == Deliver(DRIVER, 1, outcome)
 
 
 def test_a_file_that_came_too_late_is_freed() -> None:
@@ -343,7 +348,7 @@ def test_a_file_that_came_too_late_is_freed() -> None:
     script.submit(1, timeout=2.0)
     script.tell(DRIVER, ObjectsWanted((1,)))
     commands = script.tell(1, TaskDone(1, Stored(1, 5), seconds=2.5))
-    assert commands[0] == Deliver(DRIVER, 1, LATE)
+    assert commands[1] == Deliver(DRIVER, 1, LATE)
     commands += script.tell(DRIVER, RefsReleased((1,)))
     assert FreeObject(1, 1) in commands
 
@@ -384,14 +389,14 @@ def test_a_generator_goes_on_after_a_retry_where_it_was() -> None:
     script = Script(1)
     script.submit(1, streaming=True)
     item = 1 << 40
-    assert script.tell(1, ItemProduced(1, 0, item, ONE)) == [DeliverItem(DRIVER, 1, 0, item, ONE)]
+    assert script.tell(1, ItemsProduced(1, 0, ((item, ONE),))) == [DeliverItems(DRIVER, 1, 0, ((item, ONE),))]
     assert script.tell(DRIVER, ItemsConsumed(1, 1)) == [ResumeGenerator(1, 1, 1)]
     script.now += 5
     script.tell(DRIVER, WorkerLost(1, "killed"))
     assert script.tell(DRIVER, ClientLost(1)) == []
     again = run(2, 1, blob=b"blob", streaming=True, attempt=2, skip=1)
     assert script.tell(DRIVER, WorkerJoined(2)) == [again, ResumeGenerator(2, 1, 1)]
-    repeated = script.tell(2, ItemProduced(1, 0, item + 1, Stored(1, 40)))
+    repeated = script.tell(2, ItemsProduced(1, 0, ((item + 1, Stored(1, 40)),)))
     assert repeated == [FreeObject(1, item + 1)]
     assert script.tell(DRIVER, RefsReleased((1,))) == [CancelTask(2, 1), SetTimer(5.0, ("kill", 1))]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fray.runtime.pool.machine.places import MOST_VAIN_STARTS
+from fray.runtime.pool.machine.seats import IDLE_SECONDS
 from fray.runtime.pool.messages import (
     DRIVER,
     ActorEnded,
@@ -17,13 +19,16 @@ from fray.runtime.pool.messages import (
     KillActor,
     ObjectsWanted,
     Profile,
+    RefsAdded,
     RefsReleased,
     RunTask,
+    SetTimer,
     StartWorker,
     StopWorker,
     TaskDone,
     TaskSpec,
     TaskSubmitted,
+    TimerFired,
     WorkerJoined,
     WorkerLost,
 )
@@ -63,21 +68,29 @@ def died(reason: str, *story: str) -> Failed:
     return Failed(b"", "ActorDiedError", "Counter", story, (("reason", reason),))
 
 
+OF_ITS_CLASS = Profile(actors=b"c")
+IDLE = SetTimer(IDLE_SECONDS, ("idle", 2))
+KILLED = [EndActor(2, A, 1, False), StopWorker(2, True, "its actor has ended")]
+
+
 def start(script: Script, **more: object) -> None:
+    """Have an actor live in worker 2: worker 1 is for tasks."""
     spec = make_actor(A, **more)
-    create = CreateActor(1, spec, b"blob", (), 1)
-    assert script.tell(DRIVER, ActorSubmitted(spec, b"blob")) == [AnswerActor(DRIVER, A, A), create]
-    assert script.tell(1, ActorReady(A, 1)) == []
+    begin = [AnswerActor(DRIVER, A, A), StartWorker(1, 2, OF_ITS_CLASS)]
+    assert script.tell(DRIVER, ActorSubmitted(spec, b"blob")) == begin
+    assert script.tell(DRIVER, WorkerJoined(2)) == [CreateActor(2, spec, b"blob", (), 1)]
+    assert script.tell(2, ActorReady(A, 1)) == []
 
 
 def test_calls_wait_for_the_constructor_and_go_in_order() -> None:
     script = Script(1)
     script.tell(DRIVER, ActorSubmitted(make_actor(A), b"blob"))
+    script.tell(DRIVER, WorkerJoined(2))
     assert call(script, 1) == call(script, 2) == []
-    assert script.tell(1, ActorReady(A, 1)) == [sent(1, 1), sent(1, 2)]
-    assert call(script, 3) == [sent(1, 3)]
+    assert script.tell(2, ActorReady(A, 1)) == [sent(2, 1), sent(2, 2)]
+    assert call(script, 3) == [sent(2, 3)]
     assert script.tell(DRIVER, ObjectsWanted((1,))) == []
-    assert script.tell(1, TaskDone(1, ONE)) == [Deliver(DRIVER, 1, ONE)]
+    assert script.tell(2, TaskDone(1, ONE)) == [Deliver(DRIVER, 1, ONE)]
 
 
 def test_a_call_that_waits_holds_back_its_callers_only() -> None:
@@ -85,8 +98,8 @@ def test_a_call_that_waits_holds_back_its_callers_only() -> None:
     start(script)
     script.submit(7)
     assert call(script, 1, deps=(7,)) == call(script, 2) == []
-    assert call(script, 3, parent=9) == [sent(1, 3, parent=9)]
-    assert script.tell(1, TaskDone(7, ONE)) == [sent(1, 1, deps=(7,), values=(ONE,)), sent(1, 2)]
+    assert call(script, 3, parent=9) == [sent(2, 3, parent=9)]
+    assert script.tell(1, TaskDone(7, ONE)) == [sent(2, 1, deps=(7,), values=(ONE,)), sent(2, 2)]
 
 
 def test_an_actor_ends_when_nobody_refers_to_it_and_its_calls_are_done() -> None:
@@ -94,8 +107,8 @@ def test_an_actor_ends_when_nobody_refers_to_it_and_its_calls_are_done() -> None
     start(script)
     call(script, 1)
     assert script.tell(DRIVER, RefsReleased((A,))) == []
-    assert script.tell(1, TaskDone(1, ONE)) == [EndActor(1, A, 1, True)]
-    assert script.tell(1, ActorEnded(A, 1)) == []
+    assert script.tell(2, TaskDone(1, ONE)) == [EndActor(2, A, 1, True), IDLE]
+    assert script.tell(2, ActorEnded(A, 1)) == []
     script.tell(DRIVER, RefsReleased((1,)))
     assert script.state.stats().objects == 0
 
@@ -108,7 +121,7 @@ def test_a_named_actor_lives_on_and_is_found_by_its_name() -> None:
     assert script.tell(DRIVER, ActorSubmitted(again, b"blob")) == [AnswerActor(DRIVER, A + 1, A)]
     taken = AnswerActor(DRIVER, A + 2, A + 2, Failed(b"", "ActorExistsError", "stats"))
     assert script.tell(DRIVER, ActorSubmitted(make_actor(A + 2, name="stats"), b"blob")) == [taken]
-    assert script.tell(DRIVER, KillActor(A)) == [EndActor(1, A, 1, False)]
+    assert script.tell(DRIVER, KillActor(A)) == KILLED
     free = script.tell(DRIVER, ActorSubmitted(make_actor(A + 3, name="stats"), b"blob"))
     assert free[0] == AnswerActor(DRIVER, A + 3, A + 3)
 
@@ -116,10 +129,11 @@ def test_a_named_actor_lives_on_and_is_found_by_its_name() -> None:
 def test_a_constructor_that_raises_fails_all_calls_with_its_exception() -> None:
     script = Script(1)
     script.tell(DRIVER, ActorSubmitted(make_actor(A), b"blob"))
+    script.tell(DRIVER, WorkerJoined(2))
     call(script, 1)
     script.tell(DRIVER, ObjectsWanted((1,)))
     raised = Failed(b"raised")
-    assert script.tell(1, ActorEnded(A, 1, raised)) == [Deliver(DRIVER, 1, raised)]
+    assert script.tell(2, ActorEnded(A, 1, raised)) == [IDLE, Deliver(DRIVER, 1, raised)]
     call(script, 2)
     assert script.tell(DRIVER, ObjectsWanted((2,))) == [Deliver(DRIVER, 2, raised)]
 
@@ -130,7 +144,7 @@ def test_a_call_to_an_actor_that_was_killed_or_never_was_fails() -> None:
     call(script, 1)
     script.tell(DRIVER, ObjectsWanted((1,)))
     killed = died("it was killed")
-    assert script.tell(DRIVER, KillActor(A)) == [EndActor(1, A, 1, False), Deliver(DRIVER, 1, killed)]
+    assert script.tell(DRIVER, KillActor(A)) == [*KILLED, Deliver(DRIVER, 1, killed)]
     call(script, 2)
     assert script.tell(DRIVER, ObjectsWanted((2,))) == [Deliver(DRIVER, 2, killed)]
     call(script, 3, actor=777)
@@ -143,7 +157,7 @@ def test_a_call_to_an_actor_that_was_killed_or_never_was_fails() -> None:
 def test_an_actor_with_cpus_has_a_process_and_holds_them() -> None:
     script = Script(2)
     spec = make_actor(A, shape=(("CPU", 2.0),))
-    alone = Profile((), 0, A)
+    alone = Profile(actors=A.to_bytes(8, "big"))
     answer = script.tell(DRIVER, ActorSubmitted(spec, b"blob"))
     assert answer == [AnswerActor(DRIVER, A, A), StartWorker(1, 3, alone)]
     assert script.tell(DRIVER, WorkerJoined(3)) == [CreateActor(3, spec, b"blob", (), 1)]
@@ -164,14 +178,14 @@ def test_an_actor_is_restarted_as_often_as_it_may_and_calls_are_tried_again() ->
     call(script, 2)
     script.tell(DRIVER, ObjectsWanted((1, 2)))
     script.now += 5
-    assert script.tell(DRIVER, WorkerLost(1, "died")) == [StartWorker(1, 2, Profile())]
-    script.tell(DRIVER, ClientLost(1))
-    assert script.tell(DRIVER, WorkerJoined(2)) == [CreateActor(2, spec, b"blob", (), 2)]
-    assert script.tell(2, ActorReady(A, 1)) == []  # a word about an incarnation that is gone
-    assert script.tell(2, ActorReady(A, 2)) == [sent(2, 1, attempt=2), sent(2, 2, attempt=2)]
-    story = tuple(f"incarnation {n} was lost: worker {n} on host-1 died" for n in (1, 2))
+    assert script.tell(DRIVER, WorkerLost(2, "died")) == [StartWorker(1, 3, OF_ITS_CLASS)]
+    script.tell(DRIVER, ClientLost(2))
+    assert script.tell(DRIVER, WorkerJoined(3)) == [CreateActor(3, spec, b"blob", (), 2)]
+    assert script.tell(3, ActorReady(A, 1)) == []  # a word about an incarnation that is gone
+    assert script.tell(3, ActorReady(A, 2)) == [sent(3, 1, attempt=2), sent(3, 2, attempt=2)]
+    story = tuple(f"incarnation {n} was lost: worker {n + 1} on host-1 died" for n in (1, 2))
     script.now += 5
-    commands = script.tell(DRIVER, WorkerLost(2, "died"))
+    commands = script.tell(DRIVER, WorkerLost(3, "died"))
     dead = died("its worker died", *story)
     assert commands[:2] == [Deliver(DRIVER, 1, dead), Deliver(DRIVER, 2, dead)]
 
@@ -182,8 +196,8 @@ def test_a_call_under_way_fails_where_its_actor_is_restarted_without_retries() -
     call(script, 1)
     script.tell(DRIVER, ObjectsWanted((1,)))
     script.now += 5
-    (failed, _) = script.tell(DRIVER, WorkerLost(1, "died"))
-    line = "incarnation 1 was lost: worker 1 on host-1 died"
+    (failed, _) = script.tell(DRIVER, WorkerLost(2, "died"))
+    line = "incarnation 1 was lost: worker 2 on host-1 died"
     assert failed == Deliver(DRIVER, 1, died("its worker died, and it was restarted", line))
     assert call(script, 2) == []
 
@@ -195,3 +209,79 @@ def test_an_actor_that_no_host_can_take_is_refused() -> None:
     refused = Failed(b"", "UnschedulableError", "big", (), details)
     assert script.tell(DRIVER, ActorSubmitted(spec, b"blob")) == [AnswerActor(DRIVER, A, A, refused)]
     assert script.state.stats().objects == 0
+
+
+def test_actors_of_a_class_share_processes_once_there_are_as_many_as_workers() -> None:
+    script = Script(2)
+    begun = [
+        command
+        for number in range(4)
+        for command in script.tell(DRIVER, ActorSubmitted(make_actor(A + number), b"blob"))
+        if isinstance(command, StartWorker)
+    ]
+    assert begun == [StartWorker(1, 3, OF_ITS_CLASS), StartWorker(1, 4, OF_ITS_CLASS)]
+    made = [each for worker in (3, 4) for each in script.tell(DRIVER, WorkerJoined(worker))]
+    places = [(each.worker, each.spec.id) for each in made if isinstance(each, CreateActor)]
+    assert places == [(3, A), (3, A + 2), (4, A + 1), (4, A + 3)]
+    # The processes for tasks are free of actors; another class has processes of its own.
+    other = make_actor(A + 4)._replace(function=b"other")
+    assert script.tell(DRIVER, ActorSubmitted(other, b"x"))[1:] == [
+        StartWorker(1, 5, Profile(actors=b"other"))
+    ]
+    # Whoever is killed beside others leaves them alone.
+    assert script.tell(DRIVER, KillActor(A)) == [EndActor(3, A, 1, False)]
+
+
+def test_an_isolated_actor_has_a_process_to_itself() -> None:
+    script = Script(1)
+    start(script)
+    spec = make_actor(A + 1, isolated=True)
+    own = Profile(actors=(A + 1).to_bytes(8, "big"))
+    assert script.tell(DRIVER, ActorSubmitted(spec, b"blob"))[1:] == [StartWorker(1, 3, own)]
+
+
+def test_an_actor_outlives_a_process_that_never_came_to_construct_it() -> None:
+    script = Script(1)
+    script.tell(DRIVER, ActorSubmitted(make_actor(A), b"blob"))
+    call(script, 1)
+    script.tell(DRIVER, ObjectsWanted((1,)))
+    worker = 2
+    for _ in range(MOST_VAIN_STARTS - 1):
+        (timer,) = script.tell(DRIVER, WorkerLost(worker, "can't be started"))
+        script.tell(DRIVER, ClientLost(worker))
+        assert isinstance(timer, SetTimer)
+        script.now += timer.seconds
+        (begin,) = script.tell(DRIVER, TimerFired(timer.key))
+        worker += 1
+        assert begin == StartWorker(1, worker, OF_ITS_CLASS)
+    told = script.tell(DRIVER, WorkerLost(worker, "can't be started"))
+    (answer,) = [each for each in told if isinstance(each, Deliver)]
+    assert isinstance(answer.outcome, Failed)
+    assert answer.outcome.details == (("reason", "its worker can't be started"),)
+
+
+def test_an_actor_that_only_itself_refers_to_ends() -> None:
+    script = Script(1)
+    start(script)
+    script.tell(DRIVER, TaskSubmitted(make_call(1)._replace(holds=(A,))))
+    script.tell(2, RefsAdded((A,)))
+    assert script.tell(DRIVER, RefsReleased((A,))) == []
+    assert script.tell(2, TaskDone(1, ONE)) == [EndActor(2, A, 1, True), IDLE]
+    script.tell(2, ActorEnded(A, 1))
+    script.tell(2, RefsReleased((A,)))
+    assert script.state.stats().actors == {}
+
+
+def test_actors_of_one_process_that_only_refer_to_each_other_end_together() -> None:
+    script = Script(1)
+    start(script)
+    spec = make_actor(A + 1)
+    script.tell(DRIVER, ActorSubmitted(spec, b"blob"))
+    script.tell(2, ActorReady(A + 1, 1))
+    script.tell(2, RefsAdded((A, A + 1)))
+    assert script.tell(DRIVER, RefsReleased((A,))) == []
+    assert script.tell(DRIVER, RefsReleased((A + 1,))) == [
+        EndActor(2, A + 1, 1, True),
+        EndActor(2, A, 1, True),
+        IDLE,
+    ]

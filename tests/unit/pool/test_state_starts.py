@@ -83,7 +83,7 @@ def test_an_actor_whose_process_ends_at_once_holds_up_no_other_one() -> None:
     [first] = started(script.tell(DRIVER, ActorSubmitted(make_actor(A, shape=shape, max_restarts=-1), b"c")))
     timer = lose(script, first.worker)
     [second] = started(script.tell(DRIVER, ActorSubmitted(make_actor(B, shape=shape), b"c")))
-    assert second.profile.actor == B
+    assert second.profile.actors == B.to_bytes(8, "big")
     script.now += timer.seconds
     [again] = started(script.tell(DRIVER, TimerFired(timer.key)))
-    assert again.profile.actor == A
+    assert again.profile.actors == A.to_bytes(8, "big")

@@ -5,29 +5,48 @@ from __future__ import annotations
 import os
 import secrets
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Self
 
-from fray.cluster.arguments import check_launch
-from fray.cluster.base import Cluster, WhenTaken
+from fray.cluster.arguments import check_job_id, check_launch, check_whole_number
+from fray.cluster.base import Applied, Cluster, WhenTaken
 from fray.cluster.cluster_spec import KubernetesSpec
+from fray.cluster.findings import Finding
 from fray.cluster.kubernetes.access import Access, OpenAccess, open_access
-from fray.cluster.kubernetes.launching import launch_job, prepare_launch
-from fray.cluster.kubernetes.logs import LogReading, prepare_reading, read_logs
-from fray.cluster.kubernetes.results import list_jobs, read_job, read_outcome
+from fray.cluster.kubernetes.applying import apply_job, fill_in
+from fray.cluster.kubernetes.examination import examine
+from fray.cluster.kubernetes.launching import WrittenJob, launch_job, prepare_launch
+from fray.cluster.kubernetes.logs import LogReading, ToldLines, prepare_reading, read_logs
+from fray.cluster.kubernetes.results import describe_place, list_jobs, read_job, read_outcome
+from fray.cluster.kubernetes.retries import persistently
 from fray.cluster.kubernetes.session import Session
 from fray.cluster.kubernetes.stopping import stop_job
 from fray.cluster.kubernetes.waiting import JobWait
 from fray.cluster.manifest import find_parent
-from fray.cluster.progress import describe_frayjob
 from fray.cluster.workspace import Archiver
 from fray.credentials import redacted
+from fray.kube.resources import FRAYJOBS
 from fray.payload.outcome import Outcome, decode_outcome
 from fray.payload.staging import FsspecStorage, Storage
-from fray.types import JobId, JobInfo, JobRequest, LogLine
+from fray.plan.status import is_finished
+from fray.types import JobId, JobRequest, LogLine
+from fray.wire.frayjob import FrayJob
 
-__all__ = ["KubernetesCluster"]
+__all__ = ["KubernetesCluster", "Preview"]
+
+NO_WORD = "0" * 32
+"""Stands for the random word of a launch, so that the same request is shown alike."""
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The FrayJob that a request becomes, and the names of the Secrets that would be made beside it."""
+
+    job: FrayJob
+    secrets: tuple[str, ...]
 
 
 class KubernetesCluster(Cluster):
@@ -103,23 +122,91 @@ class KubernetesCluster(Cluster):
             lambda access: launch_job(access, launch, when_taken=when_taken, numbers=self._numbers)
         )
 
-    def poll(self, job_id: JobId) -> JobInfo:
-        """Return how a job stands now.
+    def preview(self, request: JobRequest) -> Preview:
+        """Return what launching a request would create; nothing is sent or staged.
 
         Raises:
-            JobNotFoundError: There is no such job.
-            SurroundingsError: The cluster can't be asked.
+            RequestError: The request can't be run as it is.
         """
-        return describe_frayjob(self._session.ask(lambda access: read_job(access, job_id)))
+        launch = prepare_launch(
+            request.with_environment(),
+            self._spec,
+            word=NO_WORD,
+            parent=find_parent(self._environ),
+            storage=_NoStorage(),
+            archiver=Archiver(),
+        )
+        built = launch.build(launch.name)
+        names = [part.secret_name for part in launch.parts]
+        if built.secret_variables:
+            names.append(built.secret_name)
+        return Preview(built.job, tuple(dict.fromkeys(names)))
 
-    def list_jobs(self) -> list[JobInfo]:
-        """Return all jobs of the namespace, whoever made them, sorted by id.
+    def examine(self) -> list[Finding]:
+        """Look at what jobs need; see `Cluster.examine`."""
+        return self._session.ask(lambda access: examine(access, self._spec))
 
-        Raises:
-            SurroundingsError: The cluster can't be asked.
+    @property
+    def place(self) -> str:
+        """The namespace and the API server."""
+        return self._session.ask(_describe_place)
+
+    def create(self, job: FrayJob, *, directory: Path | None = None) -> JobId:
+        """Create a FrayJob as it is written, under another name where a finished one has its: `train-2`.
+
+        What the cluster spec says counts where the job leaves it open. `directory` means nothing here.
         """
-        infos = map(describe_frayjob, self._session.ask(list_jobs))
-        return sorted(infos, key=lambda info: info.job_id)
+        del directory
+        launch = WrittenJob(
+            fill_in(job, self._spec, parent=find_parent(self._environ)), secrets.token_hex(16)
+        )
+        return self._session.ask(lambda access: launch_job(access, launch, when_taken="refuse", numbers={}))
+
+    def apply(self, job: FrayJob) -> Applied:
+        """Make a job be as it is written, as `kubectl apply` does; see `Cluster.apply`."""
+        return self._session.ask(lambda access: apply_job(access, job))
+
+    def get(self, job_id: JobId) -> FrayJob:
+        """Return a job as it is now; see `Cluster.get`."""
+        return self._session.ask(lambda access: read_job(access, job_id))
+
+    def get_all(self) -> list[FrayJob]:
+        """Return all jobs of the namespace, whoever made them, sorted by name."""
+        return self._session.ask(list_jobs)
+
+    def watch(self, job_id: JobId) -> Iterator[FrayJob]:
+        """Yield a job as it is now, then after each change, until it has finished; see `Cluster.watch`."""
+        news: SimpleQueue[FrayJob | BaseException | None] = SimpleQueue()
+
+        def tell(job: FrayJob) -> bool:
+            news.put(job)
+            return is_finished(job.status)
+
+        wait = JobWait([check_job_id(job_id)], None, is_over=tell)
+
+        async def follow(access: Access) -> None:
+            await wait(access)
+
+        started = self._session.start(follow, news.put)
+        try:
+            while (item := news.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            started.cancel()
+
+    def delete(self, job_id: JobId) -> None:
+        """Delete a job with its pods, its logs and its Secrets; Kubernetes ends what still runs."""
+
+        async def delete(access: Access) -> None:
+            uid = (await read_job(access, job_id)).metadata.uid
+
+            await persistently(
+                lambda: access.api.delete(FRAYJOBS, job_id, namespace=access.namespace, uid=uid)
+            )
+
+        self._session.ask(delete)
 
     def terminate(self, job_id: JobId) -> None:
         """Set `spec.stopped` of a job: the operator ends its hosts, and the job stays with its status.
@@ -136,7 +223,13 @@ class KubernetesCluster(Cluster):
         self._session.ask(stop)
 
     def logs(
-        self, job_id: JobId, *, follow: bool = False, rank: int | None = None, attempt: int | None = None
+        self,
+        job_id: JobId,
+        *,
+        follow: bool = False,
+        rank: int | Collection[int] | None = None,
+        attempt: int | None = None,
+        tail: int | None = None,
     ) -> Iterator[LogLine]:
         """Return the lines that a job's hosts printed; none comes twice, and what is missing is told.
 
@@ -149,10 +242,23 @@ class KubernetesCluster(Cluster):
             SurroundingsError: The cluster can't be asked; also while iterating, as a `ClusterClosedError`
                 where the object is closed meanwhile.
         """
+        check_whole_number("tail", tail)
         reading = self._session.ask(
             lambda access: prepare_reading(access, job_id, follow=follow, rank=rank, attempt=attempt)
         )
-        return self._iterate(reading)
+        return self._iterate(reading) if tail is None else self._read_tail(reading, tail)
+
+    def _read_tail(self, following: LogReading, tail: int) -> Iterator[LogLine]:
+        """Yield the last lines of the latest or chosen attempt, then what comes after where it follows."""
+        begun = following.job.status.attempts
+        attempt = following.attempt or (begun[-1].number if begun else 0)
+        printed: Iterator[LogLine] = iter(())
+        if begun:
+            printed = self._iterate(following.once(attempt))
+        told = ToldLines(printed, tail)
+        yield from told.last
+        if following.follow:
+            yield from told.skip(line for line in self._iterate(following) if line.attempt >= attempt)
 
     def _iterate(self, reading: LogReading) -> Iterator[LogLine]:
         started = self._session.start(lambda access: read_logs(access, reading), reading.end)
@@ -183,12 +289,12 @@ class KubernetesCluster(Cluster):
         """Close the connections and end the thread; the next call opens them anew."""
         self._session.close()
 
-    def _wait_finished(
-        self, job_ids: Sequence[JobId], timeout: float | None, *, fail_fast: bool
-    ) -> list[JobInfo]:
+    def wait_finished(
+        self, job_ids: Sequence[JobId], timeout: float | None = None, *, fail_fast: bool = False
+    ) -> list[FrayJob]:
+        """Return jobs once all have finished, by one watch for all; see `Cluster.wait_finished`."""
         seen = self._session.ask(JobWait(job_ids, timeout, fail_fast=fail_fast))
-        infos = {name: describe_frayjob(job) for name, job in seen.items()}
-        return [infos[name] for name in job_ids]
+        return [seen[name] for name in job_ids]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_spec, (self._spec,)
@@ -197,9 +303,20 @@ class KubernetesCluster(Cluster):
         return f"KubernetesCluster({redacted(str(self._spec))!r})"
 
 
+class _NoStorage:
+    """Takes what a launch would stage, and keeps nothing."""
+
+    def write(self, url: str, data: bytes) -> None:
+        pass
+
+
 def _opener(spec: KubernetesSpec, environ: Mapping[str, str]) -> OpenAccess:
     # Not a method: the session must not keep the cluster from being collected.
     return lambda: open_access(spec, environ)
+
+
+async def _describe_place(access: Access) -> str:
+    return describe_place(access)
 
 
 async def _name_namespace(access: Access) -> str:

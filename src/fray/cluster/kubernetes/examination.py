@@ -12,11 +12,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from fray.cluster.cluster_spec import KubernetesSpec
+from fray.cluster.findings import Finding, Mark
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.findings import (
     NEEDED,
-    Finding,
-    Mark,
     Right,
     find_default_image,
     find_served_namespaces,

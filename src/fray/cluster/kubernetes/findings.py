@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Any, Final
 
 from fray.accelerators.node_labels import (
@@ -21,14 +20,13 @@ from fray.accelerators.node_labels import (
     LABEL_TPU_TOPOLOGY,
     TPU_RESOURCE,
 )
+from fray.cluster.findings import Finding, Mark
 from fray.errors import AccessDeniedError
 from fray.kube.api import Manifest
 from fray.plan.timestamps import CLOCK_SKEW, parse_time
 
 __all__ = [
     "NEEDED",
-    "Finding",
-    "Mark",
     "Right",
     "find_default_image",
     "find_served_namespaces",
@@ -37,24 +35,6 @@ __all__ = [
     "judge_nodes",
     "judge_rights",
 ]
-
-
-class Mark(StrEnum):
-    """What is thought of an observation."""
-
-    OK = "ok"
-    WRONG = "wrong"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of an examination: what was looked at, what was seen, and what to do where it isn't right."""
-
-    subject: str
-    mark: Mark
-    told: str
-    next_step: str = ""
 
 
 @dataclass(frozen=True)

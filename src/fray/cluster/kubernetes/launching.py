@@ -41,6 +41,7 @@ from fray.types import JobId
 from fray.types.request import CompleteRequest
 from fray.vocabulary import (
     ANNOTATION_LAUNCH,
+    ANNOTATION_ORIGINAL_NAME,
     API_VERSION,
     FRAYJOB_KIND,
     LABEL_JOB,
@@ -50,7 +51,7 @@ from fray.vocabulary import (
 )
 from fray.wire.frayjob import CallableEntrypoint, FrayJob, Parent, Workspace
 
-__all__ = ["STAGING_LIMIT", "Launch", "Launchable", "launch_job", "prepare_launch"]
+__all__ = ["STAGING_LIMIT", "Launch", "Launchable", "WrittenJob", "launch_job", "prepare_launch"]
 
 T = TypeVar("T")
 
@@ -124,6 +125,39 @@ class Launch:
             variables = built.secret_variables.items()
             contents[built.secret_name] = {name: value.encode() for name, value in variables}
         return [_build_secret(name, content, owner) for name, content in contents.items()]
+
+
+@dataclass(frozen=True)
+class WrittenJob:
+    """A FrayJob that is launched as its author wrote it; `word` is of this launch alone."""
+
+    job: FrayJob
+    word: str
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.job.metadata.name
+
+    @property
+    def parent(self) -> Parent | None:
+        """The job that launches it."""
+        return self.job.spec.parent
+
+    def build(self, name: str) -> JobManifest:
+        """Return it under a name; its own is legal, and stays as it is."""
+        metadata = self.job.metadata
+        annotations = {**metadata.annotations, ANNOTATION_LAUNCH: self.word}
+        legal = name if name == self.name else build_object_name(name)
+        if legal != self.name:
+            annotations.setdefault(ANNOTATION_ORIGINAL_NAME, self.name)
+        named = metadata.model_copy(update={"name": legal, "annotations": annotations})
+        job = self.job.model_copy(update={"metadata": named})
+        return JobManifest(job=job, secret_name=f"{legal}-env", secret_variables={})
+
+    def build_secrets(self, built: JobManifest, owner: Manifest) -> list[Manifest]:  # noqa: ARG002
+        """Return none: a file refers to Secrets that are there."""
+        return []
 
 
 def prepare_launch(

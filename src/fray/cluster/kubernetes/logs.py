@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from fray.cluster.kubernetes.access import Access
@@ -21,16 +23,17 @@ from fray.cluster.kubernetes.watching import Subject, list_subject, watch_until_
 from fray.cluster.log_choice import check_log_choice
 from fray.kube.api import Manifest, WatchEvent
 from fray.kube.resources import PODS
-from fray.plan.gang import Gang, GangKind, derive_gang
+from fray.plan.gang import derive_gang
 from fray.plan.status import is_finished
 from fray.types import JobId, LogLine
-from fray.vocabulary import LABEL_ATTEMPT, LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX, LABEL_JOB_UID
+from fray.vocabulary import LABEL_ATTEMPT, LABEL_JOB_UID
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["LogReading", "await_end", "prepare_reading", "read_logs"]
+__all__ = ["LogReading", "ToldLines", "await_end", "prepare_reading", "read_logs"]
 
 MOST_AT_ONCE = 64
 """Logs that are merged by time; of larger gangs the others follow, as these end."""
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
 LAST_SECONDS = 60.0
 """How long the log of a job that has ended may be silent and not end: that of a dead node never ends."""
 
@@ -38,13 +41,13 @@ LAST_SECONDS = 60.0
 class LogReading:
     """What is read of a job's logs, and how far; it is told of pods by lists and watches."""
 
-    def __init__(self, job: FrayJob, *, follow: bool, rank: int | None, attempt: int | None) -> None:
+    def __init__(self, job: FrayJob, *, follow: bool, ranks: frozenset[int], attempt: int | None) -> None:
         self.job_id = JobId(job.metadata.name)
         self.follow, self.attempt = follow, attempt
         self.version: str | None = None
         labels = f"{LABEL_JOB_UID}={job.metadata.uid}"
         self.subject = Subject(PODS, labels if attempt is None else f"{labels},{LABEL_ATTEMPT}={attempt}")
-        self._gang, self._rank = derive_gang(job.spec), rank
+        self._gang, self._ranks = derive_gang(job.spec), ranks
         self.job = job
         """As it was before anything was read."""
         self._logs: dict[str, PodLog] = {}
@@ -52,6 +55,10 @@ class LogReading:
         self._arrived = asyncio.Event()
         self._over = False
         self._error: BaseException | None = None
+
+    def once(self, attempt: int) -> LogReading:
+        """Return a reading of what the same hosts have printed so far in an attempt."""
+        return LogReading(self.job, follow=False, ranks=self._ranks, attempt=attempt)
 
     @property
     def complete(self) -> bool:
@@ -86,7 +93,7 @@ class LogReading:
         gone, as those of a job that was stopped, one line tells so.
         """
         seen = {(log.attempt, log.place[0]) for log in self._logs.values()}
-        ranks = range(self._gang.hosts) if self._rank is None else (self._rank,)
+        ranks = sorted(self._ranks)
         for attempt in job.status.attempts:
             if self.attempt not in (None, attempt.number):
                 continue
@@ -135,8 +142,9 @@ class LogReading:
 
     def _note(self, pod: Manifest) -> None:
         name = pod["metadata"]["name"]
-        place = _find_place(pod, self._gang)
-        if name not in self._logs and place is not None and has_begun(pod) and self._rank in (None, place[0]):
+        found = self._gang.find_place(pod["metadata"].get("labels"))
+        place = None if found is None else (self._gang.rank(slice_index=found[0], host=found[1]), *found)
+        if name not in self._logs and place is not None and has_begun(pod) and place[0] in self._ranks:
             attempt = int(pod["metadata"]["labels"].get(LABEL_ATTEMPT, "1"))
             self._logs[name] = PodLog(name, self.job_id, attempt, place, self._news.set)
             self._arrived.set()
@@ -168,17 +176,46 @@ class LogReading:
         return lines
 
 
+class ToldLines:
+    """Lines that were read before a following began, which reads each log from its beginning again."""
+
+    def __init__(self, lines: Iterable[LogLine], keep: int) -> None:
+        self.last: deque[LogLine] = deque(maxlen=keep)
+        """The last of them, so many as are to be kept."""
+        self._counts: Counter[tuple[int, int]] = Counter()
+        self._until: dict[tuple[int, int], datetime] = {}
+        for line in lines:
+            place = line.attempt, line.rank
+            self.last.append(line)
+            self._counts[place] += 1
+            self._until[place] = max(self._until.get(place, LONG_AGO), line.at or LONG_AGO)
+
+    def skip(self, lines: Iterable[LogLine]) -> Iterator[LogLine]:
+        """Yield the lines that are new: by number, and by time where a log lost its beginning meanwhile."""
+        for line in lines:
+            place = line.attempt, line.rank
+            if self._counts[place] > 0 and (line.at or LONG_AGO) <= self._until[place]:
+                self._counts[place] -= 1
+                continue
+            yield line
+
+
 async def prepare_reading(
-    access: Access, job_id: JobId, *, follow: bool, rank: int | None, attempt: int | None
+    access: Access,
+    job_id: JobId,
+    *,
+    follow: bool,
+    rank: int | Collection[int] | None,
+    attempt: int | None,
 ) -> LogReading:
     """Return a reading of a job's logs, of which nothing is read yet.
 
     Raises `JobNotFoundError`, `LogsNotFoundError` where there is no such rank or attempt, or `ApiError`.
     """
-    job = FrayJob.from_manifest(await read_job(access, job_id))
+    job = await read_job(access, job_id)
     begun = [each.number for each in job.status.attempts]
-    check_log_choice(job, rank=rank, attempt=attempt, kept=begun)
-    return LogReading(job, follow=follow, rank=rank, attempt=attempt)
+    ranks = check_log_choice(job, rank=rank, attempt=attempt, kept=begun)
+    return LogReading(job, follow=follow, ranks=ranks, attempt=attempt)
 
 
 async def read_logs(access: Access, reading: LogReading) -> None:
@@ -227,7 +264,7 @@ async def _follow(access: Access, reading: LogReading) -> None:
         await wait_until_finished(access, roll)
         # What began last may have ended before the watch told of it.
         await persistently(lambda: list_subject(access, reading.subject, reading))
-        reading.tell_of_lost_hosts(FrayJob.from_manifest(roll.seen[reading.job_id]))
+        reading.tell_of_lost_hosts(roll.seen[reading.job_id])
         await asyncio.gather(*(await_end(log) for log in reading.open_logs))
         for helper in helpers:
             helper.cancel()
@@ -260,14 +297,3 @@ def _end_of(attempt: int | None) -> Any:
 def _time(log: PodLog) -> float:
     at = log.lines[0].at
     return 0.0 if at is None else at.timestamp()
-
-
-def _find_place(pod: Mapping[str, Any], gang: Gang) -> tuple[int, int, int] | None:
-    """Return rank, slice and host of a pod; None for one that isn't of the gang."""
-    labels = pod["metadata"].get("labels") or {}
-    slice_index = labels.get(LABEL_JOB_INDEX, "0") if gang.kind is GangKind.TPU else "0"
-    host = labels.get(LABEL_COMPLETION_INDEX, "")
-    if not (slice_index.isdecimal() and host.isdecimal()):
-        return None
-    place = int(slice_index), int(host)
-    return gang.rank(slice_index=place[0], host=place[1]), *place

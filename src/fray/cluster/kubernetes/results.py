@@ -10,7 +10,6 @@ from fray.cluster.arguments import check_job_id
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.retries import persistently
 from fray.errors import JobNotFoundError, OutcomeUnreadableError
-from fray.kube.api import Manifest
 from fray.kube.errors import ApiError, NotFoundError
 from fray.kube.resources import CONFIG_MAPS, FRAYJOBS
 from fray.payload.outcome import encode_value, outcome_name
@@ -37,7 +36,7 @@ def is_possible_name(name: str) -> bool:
     return len(name) <= LONGEST_NAME and re.fullmatch(OBJECT_NAME_PATTERN, name) is not None
 
 
-async def read_job(access: Access, name: JobId) -> Manifest:
+async def read_job(access: Access, name: JobId) -> FrayJob:
     """Return a FrayJob.
 
     Raises `JobNotFoundError`, with names like it, `InvalidRequestError` for what is no text, or `ApiError`.
@@ -45,31 +44,32 @@ async def read_job(access: Access, name: JobId) -> Manifest:
     if not is_possible_name(check_job_id(name)):
         raise await _not_found(access, name)
     try:
-        return await persistently(lambda: access.api.get(FRAYJOBS, name, namespace=access.namespace))
+        found = await persistently(lambda: access.api.get(FRAYJOBS, name, namespace=access.namespace))
     except NotFoundError as missing:
         if not missing.reason:
             raise  # no such kind
         raise await _not_found(access, name) from missing
+    return FrayJob.from_manifest(found)
 
 
-async def list_jobs(access: Access) -> list[Manifest]:
-    """Return all FrayJobs of the namespace."""
+async def list_jobs(access: Access) -> list[FrayJob]:
+    """Return all FrayJobs of the namespace, sorted by name."""
 
-    async def read() -> list[Manifest]:
+    async def read() -> list[FrayJob]:
         pages = access.api.list_pages(FRAYJOBS, namespace=access.namespace)
-        return [job async for page in pages for job in page.items]
+        found = [FrayJob.from_manifest(job) async for page in pages for job in page.items]
+        return sorted(found, key=lambda job: job.metadata.name)
 
     return await persistently(read)
 
 
-async def read_outcome(access: Access, job: Manifest) -> tuple[bytes, str] | None:
+async def read_outcome(access: Access, found: FrayJob) -> tuple[bytes, str] | None:
     """Return the bytes that a finished job's callable left, and the sha256 that its status tells.
 
     None where it left none, or the job was stopped or ended between two attempts.
 
     Raises `OutcomeUnreadableError` where they can't be had.
     """
-    found = FrayJob.from_manifest(job)
     if found.spec.entrypoint.callable is None or not is_finished(found.status) or not found.status.attempts:
         return None
     last = found.status.attempts[-1]

@@ -39,7 +39,7 @@ class Roll:
     ) -> None:
         self._names, self._where, self._is_over = frozenset(names), where, is_over
         self._fail_fast, self._failed = fail_fast, False
-        self.seen: dict[JobId, Manifest] = {}
+        self.seen: dict[JobId, FrayJob] = {}
         """Each job as it was seen last."""
         self.version: str | None = None
         """What to watch from; None before the first list, and where the last version is too old."""
@@ -80,11 +80,10 @@ class Roll:
         name = JobId(job["metadata"]["name"])
         if name in self._finished:
             return  # what comes after its end is its deletion, or another job of its name
-        before = self.seen.get(name)
-        if before is not None and before["metadata"]["uid"] != job["metadata"]["uid"]:
+        before, read = self.seen.get(name), FrayJob.from_manifest(job)
+        if before is not None and before.metadata.uid != read.metadata.uid:
             raise JobDeletedError(name, self._where)
-        self.seen[name] = job
-        read = FrayJob.from_manifest(job)
+        self.seen[name] = read
         if self._is_over(read):
             self._finished.add(name)
             self._failed = self._failed or not has_succeeded(read.status)
@@ -127,7 +126,7 @@ class JobWait:
         self._roll: Roll | None = None
         self._deadline: float | None = None
 
-    async def __call__(self, access: Access) -> dict[JobId, Manifest]:
+    async def __call__(self, access: Access) -> dict[JobId, FrayJob]:
         """Wait on a connection; raises `JobNotFoundError`, `JobDeletedError` or `ApiError`."""
         time = asyncio.get_running_loop().time
         if self._roll is None:

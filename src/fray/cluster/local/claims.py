@@ -1,15 +1,17 @@
 """Ids for jobs that are launched beside each other, and the end of those that have outlived their time.
 
-A folder is made once, by whoever takes the id, so two processes never share one. `fray run` takes its name
-as it is and has rules of its own.
+A folder is made once, by whoever takes the id, so two processes never share one. A FrayJob that somebody
+wrote keeps its name: it takes the place of a job of that name that has ended.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import shutil
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from fray.cluster.local.locks import JobLocks, is_locked
 from fray.cluster.local.store import JobFolder, StateDirectory, state_errors
@@ -18,7 +20,9 @@ from fray.plan.names import build_object_name
 from fray.plan.status import is_finished
 from fray.plan.timestamps import parse_time
 
-__all__ = ["KEPT_SECONDS", "claim_job", "remove_expired"]
+__all__ = ["KEPT_SECONDS", "claim_job", "remove_expired", "take_name"]
+
+logger = logging.getLogger(__name__)
 
 KEPT_SECONDS = 24 * 3600
 """How long a launched job is kept after its end, as on a cluster."""
@@ -37,10 +41,30 @@ def claim_job(state: StateDirectory, name: str) -> tuple[str, JobLocks]:
             try:
                 locks = JobLocks.acquire(folder, name=job_id, waiting=lambda: None)
             except JobRunningError:
-                continue  # `fray run` of the same name, this moment
+                continue  # a FrayJob of the same name, this moment
             locks.publish()
             return job_id, locks
     raise AssertionError  # there are as many names as numbers
+
+
+def take_name(state: StateDirectory, name: str) -> tuple[str, JobLocks]:
+    """Return a name and the locks of its folder, which is emptied of a job that has ended.
+
+    Raises:
+        JobRunningError: a job of this name lives.
+        StateDirectoryError: the folder can't be made, or processes of an earlier run don't end.
+    """
+    folder = state.job(name)
+    folder.create()
+    waiting = partial(logger.info, "%s: waiting for processes of an earlier run to end", name)
+    locks = JobLocks.acquire(folder, name=name, waiting=waiting)
+    try:
+        locks.publish()
+        folder.clear()
+    except BaseException:
+        locks.release()
+        raise
+    return name, locks
 
 
 def remove_expired(state: StateDirectory, now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""The jobs of a state directory as any shell sees them: which there are, how they stand, how to stop one.
+"""The jobs of a state directory as any shell sees them: which there are and how they stand.
 
 A job's file says how it stood when its runner last wrote it. If no runner holds its lock any more and
 the job hasn't finished, the runner was killed, and so were its processes: that is told here, and nowhere
@@ -7,23 +7,20 @@ written, since only runners write.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 
-from fray.cluster.local.locks import is_locked, read_holder
+from fray.cluster.local.locks import is_locked
 from fray.cluster.local.store import JobFolder, StateDirectory
-from fray.errors import JobNotFoundError, JobNotRunningError, JobStillRunningError
+from fray.errors import JobNotFoundError
 from fray.plan.status import Ending, Outlook, Stage, derive_status, is_finished
 from fray.plan.timestamps import format_time
 from fray.vocabulary import ConditionType, Reason, VerdictKind
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import FrayJobStatus, RetryCounts
 
-__all__ = ["derive_failed", "list_jobs", "observe_job", "stop_job"]
+__all__ = ["derive_failed", "list_jobs", "observe_job"]
 
 RUNNER_LOST = "the process that ran the job (`fray run`, or the program that launched it) was killed"
-STOP_POLL_SECONDS = 0.05
 
 
 def list_jobs(state: StateDirectory) -> list[FrayJob]:
@@ -48,40 +45,6 @@ def observe_job(state: StateDirectory, name: str) -> FrayJob:
     if job is None:
         known = [known for known in names if state.job(known).read() is not None]
         raise JobNotFoundError.among(name, f"state directory {state.root}", known)
-    return job
-
-
-def stop_job(
-    state: StateDirectory, name: str, *, timeout: float | None, sleep: Callable[[float], None] = time.sleep
-) -> FrayJob:
-    """Ask a job to stop and return it once it has finished; with `timeout` 0 don't wait for that.
-
-    The request is a file that the job's runner looks for, not a signal: no process id can be mistaken.
-
-    Args:
-        state: The state directory.
-        name: The job's name.
-        timeout: Seconds to wait at most; None waits as long as the processes need.
-        sleep: Replaced in tests.
-
-    Raises:
-        JobNotFoundError: there is none of this name.
-        JobNotRunningError: it has finished already.
-        JobStillRunningError: it hasn't finished within the timeout.
-    """
-    job = observe_job(state, name)
-    if is_finished(job.status):
-        raise JobNotRunningError(name, job.status.phase or "")
-    folder = state.job(name)
-    folder.request_stop()
-    if timeout == 0:
-        return job
-    give_up_at = None if timeout is None else time.monotonic() + timeout
-    while not is_finished(job.status):
-        if give_up_at is not None and time.monotonic() >= give_up_at:
-            raise JobStillRunningError(name, read_holder(folder.runner_lock) or 0)
-        sleep(STOP_POLL_SECONDS)
-        job = observe_job(state, name)
     return job
 
 

@@ -6,7 +6,7 @@ written is handed out once its newline is there, or its host has ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from fray.cluster.local.logs import AttemptLogReader, LogPiece, Place
@@ -23,12 +23,16 @@ __all__ = ["LineReader"]
 
 @dataclass(frozen=True)
 class LineReader:
-    """Reads lines of one job: of all hosts or of one `rank`, of all attempts or of one."""
+    """Reads lines of one job: of all hosts or of one `rank` or several, of all attempts or of one.
+
+    With `tail` the last lines of the latest or chosen attempt, then what follows.
+    """
 
     job_id: JobId
     folder: JobFolder
-    rank: int | None = None
+    rank: int | Collection[int] | None = None
     attempt: int | None = None
+    tail: int | None = None
 
     def check(self, job: FrayJob) -> None:
         """Raise `LogsNotFoundError` where the job has no such rank, or no such attempt."""
@@ -44,19 +48,21 @@ class LineReader:
         job, finished = watch.look()
         gang = derive_gang(job.spec)
         if self.attempt is not None:
-            yield from self._read_attempt(self.attempt, gang, watch, follow=follow)
+            yield from self._read_attempt(self.attempt, gang, watch, tail=self.tail, follow=follow)
             return
         while not job.status.attempt and follow and not finished:
             watch.pause()
             job, finished = watch.look()
         kept = self._kept(job)
-        number = kept[0] if kept else 1
-        if number > 1:
+        tail, number = self.tail, kept[0] if kept else 1
+        if tail is not None:
+            number = job.status.attempt or 1
+        elif number > 1:
             text = f"the lines of attempts 1 to {number - 1} are no longer kept"
             yield LogLine(self.job_id, number, 0, 0, 0, text, gap=True)
         while number <= (job.status.attempt or 0):
-            yield from self._read_attempt(number, gang, watch, follow=follow)
-            number += 1
+            yield from self._read_attempt(number, gang, watch, tail=tail, follow=follow)
+            number, tail = number + 1, None
             job, finished = watch.look()
             while number > (job.status.attempt or 0) and follow and not finished:
                 watch.pause()
@@ -66,10 +72,17 @@ class LineReader:
         numbers = range(1, (job.status.attempt or 0) + 1)
         return [number for number in numbers if self.folder.attempt_logs(number).exists()]
 
-    def _read_attempt(self, number: int, gang: Gang, watch: JobWatch, *, follow: bool) -> Iterator[LogLine]:
+    def _read_attempt(
+        self, number: int, gang: Gang, watch: JobWatch, *, tail: int | None, follow: bool
+    ) -> Iterator[LogLine]:
         lines = _Lines(self.job_id, number, gang)
         reader = AttemptLogReader(self.folder.attempt_logs(number), wanted=self._wanted(gang))
         try:
+            if tail is not None:
+                for piece in reader.skip_to_tail(tail):
+                    yield from lines.take(piece)
+                if not follow:
+                    return
             while True:
                 # Looked at before reading: what was printed before the end is then read before leaving.
                 job, finished = watch.look()
@@ -87,7 +100,8 @@ class LineReader:
     def _wanted(self, gang: Gang) -> Callable[[Place], bool] | None:
         if self.rank is None:
             return None
-        return lambda place: gang.rank(slice_index=place[0], host=place[1]) == self.rank
+        ranks = {self.rank} if isinstance(self.rank, int) else self.rank
+        return lambda place: gang.rank(slice_index=place[0], host=place[1]) in ranks
 
 
 class _Lines:
@@ -109,17 +123,18 @@ class _Lines:
         elif rest:
             *parts, self._unfinished = split_long_line(self._unfinished + rest)
             for data in parts:
-                yield self._line(piece, data)
+                yield self._line(piece, data, goes_on=True)
 
     def _parts(self, piece: LogPiece, part: bytes) -> Iterator[LogLine]:
         """Yield a line that ends with `part`, mostly as one."""
-        parts = split_long_line(self._unfinished + part)
+        *parts, last = split_long_line(self._unfinished + part)
         self._unfinished = b""
         for data in parts:
-            yield self._line(piece, data)
+            yield self._line(piece, data, goes_on=True)
+        yield self._line(piece, last)
 
-    def _line(self, piece: LogPiece, data: bytes) -> LogLine:
+    def _line(self, piece: LogPiece, data: bytes, *, goes_on: bool = False) -> LogLine:
         slice_index, host = piece.place
         rank = self._gang.rank(slice_index=slice_index, host=host)
         text = data.decode(errors="replace").removesuffix("\r")
-        return LogLine(self._job_id, self._attempt, rank, slice_index, host, text, piece.at)
+        return LogLine(self._job_id, self._attempt, rank, slice_index, host, text, piece.at, goes_on=goes_on)

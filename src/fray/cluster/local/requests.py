@@ -1,4 +1,4 @@
-"""What a JobRequest means on this machine: its FrayJob, its payload, and what its processes find.
+"""What a JobRequest or a FrayJob means on this machine: its payload, and what its processes find.
 
 Nothing is written and nothing is started here, so that all that can be refused is refused first.
 """
@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from fray import types
 from fray.cluster.cluster_spec import LocalSpec
@@ -36,7 +35,7 @@ from fray.types import EnvironmentConfig, JobRequest
 from fray.vocabulary import ANNOTATION_ORIGINAL_NAME
 from fray.wire.frayjob import CallableEntrypoint, FrayJob, Parent
 
-__all__ = ["LocalRequest", "is_installed", "prepare_request"]
+__all__ = ["LocalRequest", "is_installed", "prepare_job", "prepare_request"]
 
 PACKAGE_NAME = re.compile(r"\s*([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)")
 UNLIMITED = PayloadLimits(secrets=sys.maxsize)
@@ -69,6 +68,34 @@ class LocalRequest:
             spec = spec.model_copy(update={"environment": environment})
         job = self.job.model_copy(update={"metadata": metadata, "spec": spec})
         return job, replace(self.workplace, payload=payload)
+
+
+def prepare_job(job: FrayJob, environ: Mapping[str, str], directory: Path | None) -> LocalRequest:
+    """Return what a FrayJob means for a process of these variables; `directory` is where its hosts start.
+
+    Raises:
+        RequestError: it can't be run here as it is.
+        OpenFilesError: it has too many hosts.
+    """
+    machine = LocalMachine(socket.gethostname(), uuid.uuid4())
+    plan = _judge(job, machine)
+    working_dir = str((directory or Path.cwd()).absolute())
+    return LocalRequest(
+        job=job,
+        payload=None,
+        workplace=Workplace(machine, derive_base_environment(environ), working_dir=working_dir),
+        notices=build_notices(job, plan),
+        isolated_env=None,
+    )
+
+
+def _judge(job: FrayJob, machine: LocalMachine, *, requested: bool = False) -> AttemptPlan:
+    """Refuse what can't be run here, and return what the job means; `requested` ones have what they need."""
+    plan = build_attempt(job, attempt=1, settings=PLAN_SETTINGS)
+    check_supported(job, plan, has_payload=requested, has_packages=requested)
+    check_open_files(job, plan, allowed=resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    build_local_pods(plan, machine)
+    return plan
 
 
 def prepare_request(
@@ -105,12 +132,9 @@ def prepare_request(
     if isolated_env is None:
         # Not before: one with a password is refused above, by an error that doesn't show it.
         _check_packages(environment)
-    job = FrayJob.from_manifest(_without_secrets(built))
+    job = _without_secrets(built)
     machine = LocalMachine(socket.gethostname(), uuid.uuid4())
-    plan = build_attempt(job, attempt=1, settings=PLAN_SETTINGS)
-    check_supported(job, plan, has_payload=True, has_packages=True)
-    check_open_files(job, plan, allowed=resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    build_local_pods(plan, machine)
+    plan = _judge(job, machine, requested=True)
     kept = job.spec.model_copy(update={"ttl_seconds_after_finished": KEPT_SECONDS})
     return LocalRequest(
         job=job.model_copy(update={"spec": kept}),
@@ -137,12 +161,12 @@ def _describe(payload: Payload | None) -> CallableEntrypoint:
     return CallableEntrypoint(secret_name="payload", sha256=sha256, python=PYTHON)
 
 
-def _without_secrets(built: JobManifest) -> dict[str, Any]:
+def _without_secrets(built: JobManifest) -> FrayJob:
     """Return the FrayJob without the variables that refer to a Secret: processes get them by another way."""
-    spec = built.manifest["spec"]
-    plain = [entry for entry in spec["environment"]["env"] if entry["name"] not in built.secret_variables]
-    environment = {**spec["environment"], "env": plain}
-    return {**built.manifest, "spec": {**spec, "environment": environment}}
+    spec = built.job.spec
+    plain = [entry for entry in spec.environment.env if entry.name not in built.secret_variables]
+    environment = spec.environment.model_copy(update={"env": plain})
+    return built.job.model_copy(update={"spec": spec.model_copy(update={"environment": environment})})
 
 
 def _working_dir(environment: EnvironmentConfig) -> str:

@@ -23,13 +23,14 @@ from fray.errors import FrayError, StateDirectoryError
 from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
 from fray.plan.observation import GangObservation
 from fray.plan.settings import RetryPolicy
-from fray.vocabulary import Reason
+from fray.vocabulary import ANNOTATION_STOPPED_BECAUSE, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import FrayJobStatus
 
 __all__ = ["LocalRunner", "RunListener", "SilentListener", "build_retry_policy"]
 
 BACKOFF_CAP_SECONDS = 360.0
+STOPPED_BECAUSE = "somebody asked for its end"
 STOP_POLL_SECONDS = 0.25
 """How often the request of another shell is looked for."""
 
@@ -95,7 +96,9 @@ class LocalRunner:
     def stop(self) -> None:
         """End the job: SIGTERM to all processes, SIGKILL after their grace. May be called again."""
         spec = self._job.spec.model_copy(update={"stopped": True})
-        self._job = self._job.model_copy(update={"spec": spec})
+        annotations = {**self._job.metadata.annotations, ANNOTATION_STOPPED_BECAUSE: STOPPED_BECAUSE}
+        metadata = self._job.metadata.model_copy(update={"annotations": annotations})
+        self._job = self._job.model_copy(update={"spec": spec, "metadata": metadata})
         self._changed.set()
 
     def kill(self) -> None:

@@ -13,6 +13,7 @@ from fray.cluster.local.pods import pod_template_of
 from fray.errors import OpenFilesError, UnsupportedFeatureError
 from fray.plan.gang import GangKind
 from fray.plan.jobset import AttemptPlan
+from fray.plan.kueue import derive_queue
 from fray.vocabulary import CONTAINER
 from fray.wire.frayjob import FrayJob, Placement
 
@@ -120,10 +121,8 @@ def _notices(job: FrayJob, plan: AttemptPlan) -> Iterator[str]:
         yield f"cacheVolume {spec.environment.cache_volume}: nothing is mounted"
     if spec.service_account_name is not None:
         yield f"serviceAccountName {spec.service_account_name}: processes run as you"
-    if spec.queue is not None:
-        yield f"queue {spec.queue.name}: the job starts at once"
-    if spec.ttl_seconds_after_finished is not None:
-        yield "ttlSecondsAfterFinished: status and logs stay until the next run"
+    if (queue := derive_queue(job).name) is not None:
+        yield f"queue {queue}: the job starts at once"
     references = _optional_references(plan)
     if references:
         yield f"optional references ({', '.join(references)}): left out"

@@ -157,7 +157,9 @@ def _read_rules(path: Path) -> IgnoreRules:
     try:
         return IgnoreRules.parse(path.read_text(encoding="utf-8", errors="surrogateescape"))
     except OSError:
-        return IgnoreRules(())  # a folder of that name, or one that can't be read: git ignores it as well
+        return IgnoreRules.parse(
+            ""
+        )  # a folder of that name, or one that can't be read: git ignores it as well
 
 
 def _is_ignored(path: str, rules: Sequence[tuple[str, IgnoreRules]], *, folder: bool) -> bool:

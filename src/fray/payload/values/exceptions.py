@@ -8,11 +8,11 @@ from __future__ import annotations
 import pickle
 from typing import Any, cast
 
-from fray.errors import RemoteTracebackError, UnpicklableExceptionError
+from fray.errors import RemoteTracebackError, TaskRaisedError, UnpicklableExceptionError
 from fray.payload.values.pickling import NotPicklableError, pickle_value
 from fray.payload.values.texts import TEXT_LIMIT, cut, text_of, traceback_of, type_name
 
-__all__ = ["decode_error", "encode_error"]
+__all__ = ["decode_error", "encode_error", "raisable"]
 
 ERROR_LIMIT = 4 * TEXT_LIMIT
 """Bytes of a pickled exception; a larger one travels as its text."""
@@ -48,6 +48,19 @@ def decode_error(data: bytes) -> BaseException:
     # By the descriptor, since classes may refuse to have attributes set (frozen dataclasses do).
     BaseException.__dict__["__cause__"].__set__(error, RemoteTracebackError(worker, shown))
     return error
+
+
+def raisable(error: BaseException, task: str) -> BaseException:
+    """Return what a task's exception becomes where its result is taken.
+
+    That is the exception itself, or `TaskRaisedError` for one that ends loops or processes there.
+    """
+    if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
+        return error
+    text = ", ".join(cut(text_of(part, show=repr)) for part in error.args)
+    raised = TaskRaisedError(task, type(error).__qualname__, text)
+    raised.__cause__ = error
+    return raised
 
 
 def _surviving(error: BaseException, depth: int = 0) -> bytes:

@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fray.errors.transport import RefusalReason
+from fray.runtime.container import available_memory, thread_limits
 from fray.runtime.pool.client.backpressure import SubmitLimit
 from fray.runtime.pool.head.head import Head
 from fray.runtime.pool.host_config import HostConfig
@@ -82,18 +83,20 @@ class LocalPool:
         self._head = Head(
             Address(path=str(store.directory / "head")),
             key,
-            state=PoolState(),
+            state=PoolState(() if network is None else network.allowed),
             host=HOST,
             store=store,
             limit=SubmitLimit(),
         )
+        offered = _resources(workers, resources or {})
+        cpus = dict(offered)["CPU"]
         self._config = HostConfig(
             token=self.token,
             head="",
             secret=key.secret,
             host=HOST,
             name=socket.gethostname(),
-            resources=_resources(workers, resources or {}),
+            resources=offered,
             workers=workers,
             store=str(store.directory),
             spill=str(store.spill_directory),
@@ -103,13 +106,15 @@ class LocalPool:
             certificate=str(key.certificate or ""),
             private_key=str(key.private_key or ""),
             sys_path=tuple(part or str(Path.cwd()) for part in sys.path),
-            env=_worker_environment(environ),
+            env=_worker_environment(environ, cpus / workers),
         )
         self._starts: list[float] = []
         self._nanny: subprocess.Popen[bytes] | None = None
         self._stopped = False
         self.client = self._head.client
-        self.objects = ObjectReader(HOST, store, PeerFetch(self._head.address_of, key, store))
+        fetch = PeerFetch(self._head.address_of, key, store, self._head.note_copied)
+        self._head.fetch_by(fetch.copy)
+        self.objects = ObjectReader(HOST, store, fetch)
         self.metrics = Address(path=str(store.directory / "metrics"))
         """Where the pool shows what it has and did, as Prometheus text; see `Head.serve_metrics`."""
         self.address: Address | None = None
@@ -236,12 +241,12 @@ def _inherited(descriptor: int) -> int | None:
 
 
 def _resources(workers: int, more: Mapping[str, float]) -> Shape:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     # "head_node" is how older programs ask for the host of the driver.
-    offered = {"CPU": float(workers), "memory": float(memory), "head_node": 1.0, **more}
+    offered = {"CPU": float(workers), "memory": float(available_memory()), "head_node": 1.0, **more}
     return tuple(sorted(offered.items()))
 
 
-def _worker_environment(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _worker_environment(environ: Mapping[str, str], cpus: float) -> tuple[tuple[str, str], ...]:
     # Accelerators belong to the process that trains; a worker that imports JAX must not take them away.
-    return () if "JAX_PLATFORMS" in environ else (("JAX_PLATFORMS", "cpu"),)
+    platforms = () if "JAX_PLATFORMS" in environ else (("JAX_PLATFORMS", "cpu"),)
+    return (*platforms, *thread_limits(cpus, environ))

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 __all__ = [
     "CLIENT_BITS",
     "DEFAULT_SHAPE",
+    "DIGEST_BYTES",
     "DRIVER",
     "PLAIN",
     "ActorEnded",
@@ -25,12 +26,15 @@ __all__ = [
     "ActorSubmitted",
     "AnswerActor",
     "CancelTask",
+    "CheckObject",
     "ClientId",
     "ClientLost",
     "Command",
+    "CopyObject",
     "CreateActor",
     "Deliver",
-    "DeliverItem",
+    "DeliverItems",
+    "DropTimer",
     "EndActor",
     "Event",
     "Failed",
@@ -45,13 +49,16 @@ __all__ = [
     "HostTable",
     "HostWelcome",
     "Inline",
-    "ItemProduced",
     "ItemsConsumed",
+    "ItemsProduced",
     "KillActor",
     "NannyHello",
     "NannyLost",
+    "ObjectChecked",
+    "ObjectCopied",
     "ObjectId",
     "ObjectPut",
+    "ObjectRelayed",
     "ObjectSpilled",
     "ObjectsWanted",
     "Outcome",
@@ -88,6 +95,9 @@ HostId: TypeAlias = int
 ObjectId: TypeAlias = int
 ActorId: TypeAlias = int
 FunctionId: TypeAlias = bytes
+DIGEST_BYTES = 16
+"""Of the digest of an encoded function. A longer one says that it holds references, which whoever has decoded
+it keeps alive: it is forgotten with its last use."""
 
 DRIVER: ClientId = 0
 CLIENT_BITS = 40
@@ -148,8 +158,8 @@ class Profile(NamedTuple):
     """Environment variables, set before the process begins."""
     max_calls: int = 0
     """The process ends after that many tasks; 0: it goes on."""
-    actor: ActorId = 0
-    """The process is for this actor alone (an actor that holds CPUs); 0: it isn't."""
+    actors: bytes = b""
+    """The process is for actors alone: those of this class, or a single one; empty: it is for tasks."""
 
 
 PLAIN = Profile()
@@ -204,8 +214,12 @@ class ActorSpec(NamedTuple):
     deps: tuple[ObjectId, ...] = ()
     holds: tuple[ObjectId, ...] = ()
     shape: Shape = ()
-    """What it holds as long as it lives. Without CPUs it lives in a worker that runs tasks too."""
+    """What it holds as long as it lives; with any, it has a process to itself."""
     profile: Profile = Profile()
+    on_loop: bool = False
+    """Its constructor and its methods, but generators, run in its event loop, async or not."""
+    isolated: bool = False
+    """It has a process to itself; else it may share one with actors of its class."""
     max_concurrency: int = 1
     max_restarts: int = 0
     """-1: without end."""
@@ -287,6 +301,14 @@ class TaskCancelled(NamedTuple):
     force: bool = False
 
 
+class ObjectCopied(NamedTuple):
+    """A client has read an object of another host; a copy lies on its own from now on."""
+
+    id: ObjectId
+    host: HostId
+    size: int
+
+
 class FetchFailed(NamedTuple):
     """A client couldn't read an object where Deliver said that it is; it wants it still."""
 
@@ -338,13 +360,12 @@ class TasksReturned(NamedTuple):
     ids: tuple[ObjectId, ...]
 
 
-class ItemProduced(NamedTuple):
-    """A generator has made an item. `position` counts from 0 over all of its tries."""
+class ItemsProduced(NamedTuple):
+    """A generator has made items. `position`, that of the first, counts from 0 over all of its tries."""
 
     task: ObjectId
     position: int
-    id: ObjectId
-    outcome: Inline | Stored
+    items: tuple[tuple[ObjectId, Inline | Stored], ...]
 
 
 class ActorReady(NamedTuple):
@@ -367,6 +388,24 @@ class ObjectSpilled(NamedTuple):
 
     id: ObjectId
     host: HostId
+    done: bool = True
+    """False: it couldn't, and the object takes memory still."""
+
+
+class ObjectChecked(NamedTuple):
+    """The answer to CheckObject."""
+
+    id: ObjectId
+    host: HostId
+    there: bool
+
+
+class ObjectRelayed(NamedTuple):
+    """The answer to CopyObject: a copy lies on the driver's `host`; no `size`: it couldn't be had."""
+
+    id: ObjectId
+    host: HostId
+    size: int
 
 
 class FilesFound(NamedTuple):
@@ -484,16 +523,19 @@ Event: TypeAlias = (
     | RefsReleased
     | ItemsConsumed
     | TaskCancelled
+    | ObjectCopied
     | FetchFailed
     | TaskDone
     | TaskBegun
     | TaskBlocked
     | TaskUnblocked
     | TasksReturned
-    | ItemProduced
+    | ItemsProduced
     | ActorReady
     | ActorEnded
     | ObjectSpilled
+    | ObjectChecked
+    | ObjectRelayed
     | FilesFound
     | HostJoined
     | HostLost
@@ -585,14 +627,13 @@ class Deliver(NamedTuple):
     outcome: Outcome
 
 
-class DeliverItem(NamedTuple):
-    """The next item, in order, of a generator that the client submitted. The client holds a reference."""
+class DeliverItems(NamedTuple):
+    """The next items, in order, of a generator that the client submitted. It holds a reference to each."""
 
     client: ClientId
     task: ObjectId
     position: int
-    id: ObjectId
-    outcome: Inline | Stored
+    items: tuple[tuple[ObjectId, Inline | Stored], ...]
 
 
 class AnswerActor(NamedTuple):
@@ -642,10 +683,30 @@ class SpillObject(NamedTuple):
     id: ObjectId
 
 
+class CheckObject(NamedTuple):
+    """Say whether an object is there, which is no mere copy from now on; answered by ObjectChecked."""
+
+    host: HostId
+    id: ObjectId
+
+
+class CopyObject(NamedTuple):
+    """Copy an object of that host to the driver's, for others to read; answered by ObjectRelayed."""
+
+    host: HostId
+    id: ObjectId
+
+
 class SetTimer(NamedTuple):
     """Send TimerFired(key) after that many seconds."""
 
     seconds: float
+    key: tuple[str, int]
+
+
+class DropTimer(NamedTuple):
+    """Forget the timer of that key, if one is set: nobody waits for it any more."""
+
     key: tuple[str, int]
 
 
@@ -658,11 +719,14 @@ Command: TypeAlias = (
     | ResumeGenerator
     | ForgetFunctions
     | Deliver
-    | DeliverItem
+    | DeliverItems
     | AnswerActor
     | StartWorker
     | StopWorker
     | FreeObject
     | SpillObject
+    | CheckObject
+    | CopyObject
     | SetTimer
+    | DropTimer
 )

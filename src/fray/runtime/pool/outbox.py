@@ -6,11 +6,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any, Protocol
 
 from fray.errors import ConnectionLostError, FrameTooLargeError
 from fray.runtime.pool.current import shielded
 from fray.runtime.pool.message_codec import MESSAGES, encode_messages
+from fray.runtime.pool.messages import ItemsProduced, RefsAdded
 
 __all__ = ["FrameSender", "Outbox"]
 
@@ -88,7 +90,7 @@ class Outbox:
 
     def _send_batch(self, batch: list[Any]) -> None:
         try:
-            self._connection.send(MESSAGES, encode_messages(batch))
+            self._connection.send(MESSAGES, encode_messages(_joined(batch)))
         except FrameTooLargeError:
             if len(batch) == 1:
                 raise
@@ -112,3 +114,25 @@ class Outbox:
             # First of all: what is appended from here on wakes this thread again.
             self._awake = False
             self.flush()
+
+
+def _joined(batch: list[Any]) -> list[Any]:
+    """Return the messages, with those as one that follow each other and are about more of the same."""
+    joined: list[Any] = []
+    for _, run in groupby(batch, _sameness):
+        parts = list(run)
+        first = parts[0]
+        if len(parts) == 1:
+            joined.append(first)
+        elif type(first) is RefsAdded:
+            joined.append(RefsAdded(tuple(object_id for part in parts for object_id in part.ids)))
+        else:
+            joined.append(first._replace(items=tuple(item for part in parts for item in part.items)))
+    return joined
+
+
+def _sameness(message: Any) -> object:
+    kind = type(message)
+    if kind is RefsAdded:
+        return kind
+    return (kind, message.task) if kind is ItemsProduced else id(message)

@@ -6,11 +6,11 @@ commands, so that any story can be told again in a test.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from fray.runtime.pool.machine import actors, cancelling, lineage, objects, streams, tasks, workers
+from fray.runtime.pool.machine import actors, cancelling, copies, lineage, objects, streams, tasks, workers
 from fray.runtime.pool.machine.invariants import check_tables
 from fray.runtime.pool.machine.message_checks import RefusedMessageError
 from fray.runtime.pool.machine.records import ActorRecord, ObjectRecord
@@ -19,6 +19,7 @@ from fray.runtime.pool.machine.scheduling import schedule
 from fray.runtime.pool.machine.snapshot import PoolStats, count_running, take_snapshot
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.transitions import ACTOR_TRANSITIONS, TASK_TRANSITIONS, Cause, StateName
+from fray.runtime.pool.machine.waits import describe_waits, is_at_work
 from fray.runtime.pool.messages import (
     DRIVER,
     ActorEnded,
@@ -32,16 +33,19 @@ from fray.runtime.pool.messages import (
     FilesFound,
     HostJoined,
     HostLost,
-    ItemProduced,
     ItemsConsumed,
+    ItemsProduced,
     KillActor,
     NannyLost,
+    ObjectChecked,
+    ObjectCopied,
     ObjectPut,
+    ObjectRelayed,
     ObjectSpilled,
     ObjectsWanted,
     RefsAdded,
     RefsReleased,
-    Stored,
+    Shape,
     TaskBegun,
     TaskBlocked,
     TaskCancelled,
@@ -57,16 +61,29 @@ from fray.runtime.pool.messages import (
 __all__ = ["PoolState"]
 
 
+STALL_SECONDS = 10.0
+"""Without any event, and without anything that runs, until somebody is told."""
+
+
 class PoolState:
-    """All tasks, objects, actors, workers and hosts of one pool, and what is to be done about them."""
+    """All tasks, objects, actors, workers and hosts of one pool, and what is to be done about them.
+
+    `allowed`: what each kind of host has that may join later; None: nobody knows. What none of them and no
+    host that is here can have is refused.
+    """
 
     transitions: Mapping[str, Mapping[tuple[StateName, Cause], StateName]] = MappingProxyType(
         {"task": TASK_TRANSITIONS, "actor": ACTOR_TRANSITIONS}
     )
     """The lives of tasks and actors: (state, cause) -> state."""
 
-    def __init__(self) -> None:
+    def __init__(self, allowed: Sequence[Shape] | None = ()) -> None:
         self._tables = Tables()
+        self._told = 0.0
+        if allowed is None:
+            self._tables.allowed = None
+        else:
+            self._tables.allowed = tuple(self._tables.needs_of(shape) for shape in allowed)
 
     def handle(self, source: ClientId, event: Event, now: float) -> list[Command]:
         """Take one event and return what is to be done now, in order.
@@ -90,6 +107,8 @@ class PoolState:
             tables.ignore(f"{kind.__name__}: its client is lost")
             if kind in _WITH_VALUES:
                 objects.discard(tables, event.id, event.outcome)  # type: ignore[union-attr]
+            elif kind is ItemsProduced:
+                streams.discard_items(tables, event)  # type: ignore[arg-type]
             return commands
         handler(tables, source, event)
         if tables.dirty or tables.woken or tables.abandoned or tables.unreferenced:
@@ -105,6 +124,14 @@ class PoolState:
     def homeless(self) -> tuple[str, ...]:
         """What ready tasks or actors need that no host has any more, in words."""
         return tuple(describe_needs(needs) for needs in self._tables.homeless)
+
+    def find_stall(self, now: float) -> tuple[str, ...]:
+        """Return who waits for whom if nothing runs and nothing has happened for 10 s; once each time."""
+        tables = self._tables
+        if now < tables.now + STALL_SECONDS or self._told == tables.now:
+            return ()
+        self._told = tables.now
+        return () if is_at_work(tables) else describe_waits(tables)
 
     @property
     def driver_ended(self) -> tuple[int, int]:
@@ -203,13 +230,6 @@ def _release(tables: Tables, source: ClientId, event: RefsReleased) -> None:
             objects.collect(tables, record)
 
 
-def _refetch(tables: Tables, source: ClientId, event: FetchFailed) -> None:
-    record = tables.objects.get(event.id)
-    if record is not None and type(record.outcome) is Stored and record.outcome.host == event.host:
-        objects.lose(tables, record, f"it couldn't be read: {event.reason}")
-    lineage.deliver(tables, source, event.id)
-
-
 _OF_CLIENTS: dict[type, Callable[[Tables, ClientId, Any], None]] = {
     TaskSubmitted: _submit,
     ActorSubmitted: actors.create,
@@ -220,21 +240,24 @@ _OF_CLIENTS: dict[type, Callable[[Tables, ClientId, Any], None]] = {
     RefsReleased: _release,
     ItemsConsumed: streams.consume,
     TaskCancelled: cancelling.cancel,
-    FetchFailed: _refetch,
+    FetchFailed: copies.refetch,
+    ObjectCopied: copies.note_copied,
     TaskDone: tasks.complete,
     TaskBegun: tasks.note_begun,
     TaskBlocked: tasks.block,
     TaskUnblocked: tasks.unblock,
     TasksReturned: tasks.return_tasks,
-    ItemProduced: streams.produce,
+    ItemsProduced: streams.produce,
     ActorReady: actors.answer_ready,
     ActorEnded: actors.answer_end,
 }
 
-_WITH_VALUES = frozenset((TaskDone, ItemProduced, ObjectPut))
+_WITH_VALUES = frozenset((TaskDone, ObjectPut))
 
 _OF_SHELL: dict[type, Callable[[Tables, ClientId, Any], None]] = {
     ObjectSpilled: workers.note_spilled,
+    ObjectChecked: copies.note_checked,
+    ObjectRelayed: copies.note_relayed,
     FilesFound: workers.free_unknown,
     HostJoined: workers.join_host,
     HostLost: workers.lose_host,

@@ -41,13 +41,15 @@ SLICES: dict[str, Any] = {"replicas": 2, "resources": {"tpu": {"type": "v5p-16"}
 class Scene:
     """What there is from a moment on, in seconds after the first failure.
 
-    `jobset` is None once it is gone, `nodes` None where they may not be read.
+    `jobset` is None once it is gone, `nodes` None where they may not be read. `gone` are pods that aren't
+    there any more, as somebody saw them last.
     """
 
     at: float
     pods: tuple[Manifest, ...]
     jobset: Manifest | None = field(default_factory=lambda: jobset("Failed"))
     jobs: tuple[Manifest, ...] = ()
+    gone: tuple[Manifest, ...] = ()
     nodes: tuple[Manifest, ...] | None = field(default_factory=ready_nodes)
 
 

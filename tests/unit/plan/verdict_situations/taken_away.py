@@ -449,6 +449,8 @@ UNSTARTED = tuple(
         "unable to create new parent process: namespace path: lstat /proc/0/ns/ipc: no such file",
         "nvidia-container-cli: initialization error: nvml error: driver not loaded",
         "write /run/containerd/config.json: no space left on device",
+        "context deadline exceeded",
+        "context canceled",
     )
 )
 

@@ -6,13 +6,14 @@ import functools
 import gc
 import math
 import threading
+import weakref
 from typing import Any
 
 import pytest
 
 from fray.errors import CodeNotFoundError, SerializationError
 from fray.payload.values.references import report_reference
-from fray.runtime.pool.objects import functions
+from fray.runtime.pool.objects import captures, functions
 from fray.runtime.pool.objects.functions import decode_function, encode_function
 from fray.runtime.pool.objects.values import decode, encode
 
@@ -81,6 +82,90 @@ def test_what_holds_state_is_encoded_as_it_is_each_time() -> None:
     assert decode_function(first.blob)() == 1
     assert decode_function(encode_function(counter.__call__).blob)() == 2
     assert decode_function(encode_function(functools.partial(importable, 4)).blob)() == 5
+
+
+CAPTURING = """
+threshold = 1
+options = {"a": [1]}
+class Box:
+    size = 1
+    def area(self):
+        return self.size * threshold
+def inner():
+    return threshold, options["a"], Box().area()
+def outer():
+    return inner()
+def recursive(n):
+    return recursive(n - 1) if n else threshold
+"""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "threshold = 2",
+        "threshold += 0.5",
+        "options['a'].append(2)",
+        "options = {'a': [3]}",
+        "Box.size = 7",
+        "inner = lambda: (9, [9], 9)",
+        "del threshold",
+    ],
+)
+def test_a_function_is_encoded_anew_when_what_it_has_captured_has_changed(change: str) -> None:
+    script: dict[str, Any] = {"__name__": "__main__"}
+    exec(CAPTURING, script)
+    outer = script["outer"]
+    first = encode_function(outer)
+    assert encode_function(outer) is first
+    exec(change, script)
+    now = encode_function(outer)
+    assert now.id != first.id
+    assert encode_function(outer) is now
+    if "del" not in change:
+        assert decode_function(now.blob)() == outer()
+
+
+def test_a_cell_that_changed_and_a_function_that_calls_itself() -> None:
+    count = 0
+
+    def bump() -> None:
+        nonlocal count
+        count += 1
+
+    def read() -> int:
+        return count
+
+    first = encode_function(read)
+    bump()
+    assert decode_function(first.blob)() == 0
+    assert decode_function(encode_function(read).blob)() == 1
+    script: dict[str, Any] = {"__name__": "__main__"}
+    exec(CAPTURING, script)
+    gone = weakref.ref(script["recursive"])
+    encode_function(script["recursive"])
+    script.clear()
+    gc.collect()
+    assert gone() is None
+
+
+def test_large_captured_values_are_looked_at_now_and_then_and_late_changes_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(captures, "CHEAP_SECONDS", -1.0)
+    now = 100.0
+    monkeypatch.setattr(captures.time, "monotonic", lambda: now)
+    large = {"a": 1}
+
+    def read() -> int:
+        return large["a"]
+
+    first = encode_function(read)
+    large["a"] = 2
+    assert encode_function(read) is first
+    now += 3600
+    with pytest.warns(RuntimeWarning, match=r"read has captured large values that have changed"):
+        assert decode_function(encode_function(read).blob)() == 2
 
 
 def test_references_in_a_closure_are_told() -> None:

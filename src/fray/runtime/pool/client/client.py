@@ -23,12 +23,13 @@ from fray.runtime.pool.messages import (
     AnswerActor,
     ClientId,
     Deliver,
-    DeliverItem,
+    DeliverItems,
     Event,
     Failed,
     FetchFailed,
     Inline,
     ItemsConsumed,
+    KillActor,
     ObjectId,
     ObjectPut,
     ObjectsWanted,
@@ -42,6 +43,9 @@ from fray.runtime.pool.messages import (
 )
 
 __all__ = ["PoolClient"]
+
+TOLD_TOGETHER = 64
+"""Small items of a generator that its reader has taken, and that are told to the head at once."""
 
 
 class PoolClient:
@@ -70,10 +74,14 @@ class PoolClient:
         self._limit = limit
         self._eager = eager
         self._defer = defer or post
+        self.post_added = post
+        """Takes news of references that were read. They may wait for the next event: whatever keeps their
+        objects until then is given up by a later one."""
         self._ids = itertools.count((client << CLIENT_BITS) + 1)
         self._lock = threading.Lock()
         self._entries: dict[ObjectId, Entry] = {}
         self._waiters: dict[Waiter, None] = {}
+        self._listeners: dict[Entry, list[Callable[[], None]]] = {}
         self._answers: dict[ActorId, Answer] = {}
         # Handles die at any moment, in any thread, even in one that holds the lock: they are only noted.
         self._dropped: deque[Entry] = deque()
@@ -96,8 +104,8 @@ class PoolClient:
             entry.handles += 1
             return entry
         entry = self._entries[object_id] = Entry(object_id, self._end)
-        # Posted under the lock, so that no release of the same object can overtake it.
-        self._post(RefsAdded((object_id,)))
+        # Under the lock, so that no release of the same object can overtake it. A value may hold many.
+        self.post_added(RefsAdded((object_id,)))
         return entry
 
     def drop(self, entry: Entry) -> None:
@@ -213,6 +221,11 @@ class PoolClient:
         self._check_open()
         self._post(TaskCancelled(entry.id, force))
 
+    def kill_actor(self, entry: Entry) -> None:
+        """Ask for an actor to be ended for good."""
+        self._check_open()
+        self._post(KillActor(entry.id))
+
     @property
     def end(self) -> Failed | None:
         """The outcome of all that hadn't ended when the pool did; None while it goes on."""
@@ -254,6 +267,24 @@ class PoolClient:
             with self._lock:
                 del self._waiters[waiter]
 
+    def subscribe(self, entry: Entry, listener: Callable[[], None]) -> None:
+        """Call `listener` once an entry is ready, or the pool has ended.
+
+        It is called with this object locked: it must only take note.
+        """
+        with self._lock:
+            if not entry.ready and self._end is None:
+                self._listeners.setdefault(entry, []).append(listener)
+                if not entry.wanted:
+                    entry.wanted = True
+                    self._post(ObjectsWanted((entry.id,)))
+                return
+        listener()
+
+    def blocking(self, wake: Callable[[], None]) -> AbstractContextManager[object]:
+        """Return what a thread is within while it waits; `wake` is called, by another thread, to end that."""
+        return self._blocking(wake)
+
     def _wake(self, waiter: Waiter) -> None:
         with self._lock:
             waiter.end()
@@ -293,7 +324,11 @@ class PoolClient:
                     item = stream.items.popleft()
                     stream.consumed += 1
                     stream.ready = bool(stream.items) or stream.outcome is not None
-                    self._post(ItemsConsumed(stream.id, stream.consumed))
+                    # Small ones are told several at once, and before anybody waits for more.
+                    several = stream.consumed - stream.told >= TOLD_TOGETHER
+                    if several or not stream.items or type(item.outcome) is not Inline:
+                        stream.told = stream.consumed
+                        self._post(ItemsConsumed(stream.id, stream.consumed))
                     return item
                 if stream.outcome is not None:
                     return None
@@ -302,15 +337,15 @@ class PoolClient:
 
     # --- what the head says --------------------------------------------------------------------------------
 
-    def deliver(self, news: Sequence[Deliver | DeliverItem | AnswerActor]) -> None:
+    def deliver(self, news: Sequence[Deliver | DeliverItems | AnswerActor]) -> None:
         """Take what the head tells this client; called by one thread, in the head's order."""
         with self._lock:
             for message in news:
                 kind = type(message)
                 if kind is Deliver:
                     self._take(message)  # type: ignore[arg-type]
-                elif kind is DeliverItem:
-                    self._take_item(message)  # type: ignore[arg-type]
+                elif kind is DeliverItems:
+                    self._take_items(message)  # type: ignore[arg-type]
                 else:
                     self._take_answer(message)  # type: ignore[arg-type]
 
@@ -323,13 +358,14 @@ class PoolClient:
         entry.ready = True
         self._note(entry)
 
-    def _take_item(self, message: DeliverItem) -> None:
+    def _take_items(self, message: DeliverItems) -> None:
         stream = self._entries.get(message.task)
         if not isinstance(stream, StreamEntry):
-            self._post(RefsReleased((message.id,)))
+            self._post(RefsReleased(tuple(object_id for object_id, _ in message.items)))
             return
-        item = self._entries[message.id] = Entry(message.id, message.outcome)
-        stream.items.append(item)
+        for object_id, outcome in message.items:
+            item = self._entries[object_id] = Entry(object_id, outcome)
+            stream.items.append(item)
         stream.ready = True
         self._note(stream)
 
@@ -347,6 +383,8 @@ class PoolClient:
     def _note(self, entry: Entry) -> None:
         for waiter in self._waiters:
             waiter.note(entry)
+        for listener in self._listeners.pop(entry, ()):
+            listener()
 
     def close(self, what: str = "the pool") -> None:
         """End all waiting: the head is gone. What is known stays known; what isn't has failed.
@@ -360,6 +398,10 @@ class PoolClient:
                 self._end_entry(entry, self._end)
             for waiter in self._waiters:
                 waiter.end()
+            for listeners in self._listeners.values():
+                for listener in listeners:
+                    listener()
+            self._listeners.clear()
             for waiting in self._answers.values():
                 waiting.arrived.set()
         if self._limit is not None:
@@ -370,6 +412,7 @@ class PoolClient:
         self._lock = threading.Lock()
         self._limit = None
         self._waiters.clear()
+        self._listeners.clear()
         self._answers.clear()
         self.close("the parent process's pool")
 

@@ -33,12 +33,14 @@ class Entry:
 class StreamEntry(Entry):
     """A generator's result: `ready` says that `next` won't block, `outcome` is its end."""
 
-    __slots__ = ("consumed", "items")
+    __slots__ = ("consumed", "items", "told")
 
     def __init__(self, object_id: ObjectId) -> None:
         super().__init__(object_id)
         self.items: deque[Entry] = deque()
         self.consumed = 0
+        self.told = 0
+        """Of `consumed`, what the head knows."""
 
 
 class Waiter:

@@ -7,6 +7,8 @@ value. Where events come from is the business of `inbox` and `membership`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -18,14 +20,21 @@ from fray.runtime.pool.messages import (
     DRIVER,
     AnswerActor,
     CancelTask,
+    CheckObject,
     ClientId,
+    CopyObject,
     CreateActor,
     Deliver,
-    DeliverItem,
+    DeliverItems,
+    DropTimer,
     EndActor,
     Event,
     ForgetFunctions,
     FreeObject,
+    HostId,
+    ObjectChecked,
+    ObjectId,
+    ObjectRelayed,
     ReclaimTasks,
     ResumeGenerator,
     RunTask,
@@ -43,7 +52,7 @@ __all__ = ["Dispatcher", "ToClient"]
 ToWorker: TypeAlias = (
     RunTask | CreateActor | EndActor | CancelTask | ReclaimTasks | ResumeGenerator | ForgetFunctions
 )
-ToClient: TypeAlias = Deliver | DeliverItem | AnswerActor
+ToClient: TypeAlias = Deliver | DeliverItems | AnswerActor
 
 
 class Dispatcher:
@@ -67,13 +76,16 @@ class Dispatcher:
         """Whether the pool has ended: nobody is to bring any event from here on. Any thread may set it."""
         self.on_news: Callable[[list[ToClient]], None] = _nothing
         """Takes what is for the driver's own client."""
+        self.fetch: Callable[[ObjectId, HostId], int] = lambda *_: 0
+        """Copies an object of another host to this one, in a thread; returns its size, or 0 if it can't."""
         self._loop = loop
         self._store = store
         self._peers = peers
         self._limit = limit
         self._news: list[ToClient] = []
+        self._timers: dict[tuple[str, int], asyncio.TimerHandle] = {}
         self._carry_out: dict[type, Callable[[Any], None]] = {
-            **dict.fromkeys((Deliver, DeliverItem, AnswerActor), self._to_client),
+            **dict.fromkeys((Deliver, DeliverItems, AnswerActor), self._to_client),
             **dict.fromkeys(
                 (
                     RunTask,
@@ -89,8 +101,11 @@ class Dispatcher:
             StartWorker: self._start_worker,
             StopWorker: self.stop_worker,
             FreeObject: self._free,
-            SpillObject: self._spill,
+            SpillObject: self._to_nanny,
+            CheckObject: self._check,
+            CopyObject: self._copy,
             SetTimer: self._set_timer,
+            DropTimer: self._drop_timer,
         }
 
     # --- events --------------------------------------------------------------------------------------------
@@ -165,15 +180,48 @@ class Dispatcher:
             self._peers.send_to_nanny(host, command)
 
     def _free(self, command: FreeObject) -> None:
-        self._store.free(command.id)
-        # Readers on other hosts have copies, of which only they know.
-        self._peers.send_to_other_hosts(command)
+        if command.host == self._peers.host:
+            self._store.free(command.id)
+        else:
+            self._to_nanny(command)
 
-    def _spill(self, command: SpillObject) -> None:
+    def _to_nanny(self, command: FreeObject | SpillObject | CheckObject) -> None:
         self._peers.send_to_nanny(command.host, command)
 
+    def _check(self, command: CheckObject) -> None:
+        if command.host != self._peers.host:
+            self._to_nanny(command)
+        else:
+            there = self._store.keep(command.id)
+            self.handle_later(0, DRIVER, ObjectChecked(command.id, command.host, there))
+
+    def _copy(self, command: CopyObject) -> None:
+        # In a thread: it may take long. Of this host's own objects there is nothing to copy.
+        if command.host == self._peers.host:
+            self.handle_later(0, DRIVER, ObjectRelayed(command.id, command.host, 0))
+            return
+        threading.Thread(target=self._relay, args=(command,), name="fray-relay", daemon=True).start()
+
+    def _relay(self, command: CopyObject) -> None:
+        relayed = ObjectRelayed(command.id, self._peers.host, self.fetch(command.id, command.host))
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            self._loop.call_soon_threadsafe(self._handle_now, DRIVER, relayed)
+
     def _set_timer(self, command: SetTimer) -> None:
-        self.handle_later(command.seconds, DRIVER, TimerFired(command.key))
+        timer = self._loop.call_later(command.seconds, self._fire, command.key)
+        if command.key[0] == "timeout":
+            # One for each task, for as long as it takes; of the others there are few, or they are short.
+            self._drop_timer(DropTimer(command.key))
+            self._timers[command.key] = timer
+
+    def _drop_timer(self, command: DropTimer) -> None:
+        timer = self._timers.pop(command.key, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _fire(self, key: tuple[str, int]) -> None:
+        self._timers.pop(key, None)
+        self._handle_now(DRIVER, TimerFired(key))
 
 
 def _nothing(_: list[ToClient]) -> None:

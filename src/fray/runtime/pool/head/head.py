@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ from fray.runtime.pool.head.membership import Membership
 from fray.runtime.pool.head.metrics import CONTENT_TYPE, render_metrics
 from fray.runtime.pool.head.metrics_server import MetricsServer
 from fray.runtime.pool.head.peers import Peers
-from fray.runtime.pool.messages import DRIVER, HostId, HostJoined, HostWelcome
+from fray.runtime.pool.messages import DRIVER, HostId, HostJoined, HostWelcome, ObjectCopied, ObjectId
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.state import PoolState
 from fray.runtime.pool.transport.addresses import Address
@@ -117,6 +118,14 @@ class Head:
         server = MetricsServer(address, self._render_metrics, content_type=CONTENT_TYPE)
         asyncio.run_coroutine_threadsafe(server.start(), self._loop).result()
         self._metrics = server
+
+    def fetch_by(self, fetch: Callable[[ObjectId, HostId], int]) -> None:
+        """Let objects that readers can't reach be copied to the driver's host by this."""
+        self._dispatcher.fetch = fetch
+
+    def note_copied(self, object_id: ObjectId, size: int) -> None:
+        """Take note of a copy on the driver's host, from any thread."""
+        self._inbox.post(ObjectCopied(object_id, self._peers.host, size))
 
     def address_of(self, host: HostId) -> str | None:
         """Return where the objects of a host are read, for any thread; None or empty: they can't be."""
@@ -220,6 +229,8 @@ class Head:
             return
         self.client.flush()
         self._inbox.drain()
+        if waits := self._dispatcher.state.find_stall(time.monotonic()):
+            _log.warning("nothing has run in the pool for a while:\n  %s", "\n  ".join(waits))
         self.on_tick()
         self._loop.call_later(FLUSH_SECONDS, self._tick)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -23,20 +22,19 @@ from fray.runtime.pool.message_codec import decode_messages
 from fray.runtime.pool.messages import (
     DRIVER,
     ClientLost,
-    FetchFailed,
     FilesFound,
     HostId,
     HostJoined,
     HostLost,
     HostWelcome,
+    ItemsProduced,
     NannyHello,
     NannyLost,
+    ObjectChecked,
     ObjectSpilled,
-    ObjectsWanted,
     StopWorker,
     TaskDone,
     WorkerHello,
-    WorkerId,
     WorkerJoined,
     WorkerLost,
 )
@@ -54,10 +52,9 @@ NEWS_OF_DEATH_SECONDS = 2.0
 ANSWER_SECONDS = 30.0
 """How long it waits when it has told the nanny to end that worker: the nanny's word doesn't depend on who is
 quicker, so this is longer than machines stand still."""
-REFETCH_SECONDS = 0.5
-"""Pause before a reader tries again that failed while this host's nanny was being replaced."""
-REPLACED_SECONDS = 30.0
-"""How long after that loss it is taken for the cause."""
+
+
+_CHECKED_LATER = frozenset((TaskDone, ItemsProduced))
 
 
 class Membership:
@@ -87,7 +84,6 @@ class Membership:
         self._store = store
         self._refusals = refusals
         self._numbers = itertools.count(peers.host + 1)
-        self._nanny_lost_at = -REPLACED_SECONDS
 
     def on_connection(self, connection: Connection) -> None:
         """Hear a connection from here on."""
@@ -111,9 +107,10 @@ class Membership:
         try:
             for message in messages:
                 if peer.worker is not None:
-                    # The state looks at ends of tasks itself, where that costs nothing.
-                    if type(message) is TaskDone or self._is_for_state(peer.worker, message):
-                        self._handle(peer.worker, message)
+                    # The state looks at ends of tasks and at items itself, where that costs little.
+                    if type(message) not in _CHECKED_LATER:
+                        check_message(message)
+                    self._handle(peer.worker, message)
                     continue
                 check_message(message)
                 if peer.host is not None:
@@ -124,26 +121,10 @@ class Membership:
             self._cut_off(peer, error)
         self._dispatcher.flush()
 
-    def _is_for_state(self, worker: WorkerId, message: Any) -> bool:
-        """Whether a message is to be handled now. Raises `RefusedMessageError` for what isn't one."""
-        check_message(message)
-        if type(message) is FetchFailed and self._is_still_here(message):
-            self._dispatcher.handle_later(REFETCH_SECONDS, worker, ObjectsWanted((message.id,)))
-            return False
-        return True
-
-    def _is_still_here(self, failed: FetchFailed) -> bool:
-        """Whether a reader failed only since this host's server of objects goes and comes with its nanny."""
-        here = self._peers.host
-        if failed.host != here or not self._store.contains(failed.id):
-            return False
-        replaced = time.monotonic() - self._nanny_lost_at < REPLACED_SECONDS
-        return replaced or (self._peers.has_joined(here) and not self._peers.has_nanny(here))
-
     def _hear_nanny(self, host: HostId, message: Any) -> None:
         if isinstance(message, WorkerLost):
             self._lose_worker(message)
-        elif isinstance(message, ObjectSpilled | FilesFound):
+        elif isinstance(message, ObjectSpilled | ObjectChecked | FilesFound):
             self._handle(DRIVER, message)
         else:
             _log.warning("the nanny of host %s said %s, which only workers may", host, type(message).__name__)
@@ -234,7 +215,6 @@ class Membership:
         self._peers.remove_nanny(host)
         # As one event, so that what ran there isn't sent to another worker of the same host.
         if host == self._peers.host and self.on_nanny_lost():
-            self._nanny_lost_at = time.monotonic()
             self._handle(DRIVER, NannyLost(host, reason))
             return
         self._peers.remove_host(host)

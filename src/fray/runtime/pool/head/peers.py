@@ -67,12 +67,6 @@ class Peers:
         elif host == self.host and host in self._joined:
             self._for_nanny.append(message)
 
-    def send_to_other_hosts(self, message: Any) -> None:
-        """Send to all nannies but that of the driver's own host."""
-        for host, nanny in self._nannies.items():
-            if host != self.host:
-                self.send(nanny, message)
-
     def send_missed(self, nanny: Peer) -> None:
         """Send what was for the driver's own host while it had no nanny."""
         for message in self._for_nanny:

@@ -18,12 +18,12 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fray.errors import FrayError, StoreFullError, TransportError
+from fray.errors import FrayError, SurroundingsError, TransportError
 from fray.runtime.pool.host.oom_kills import count_oom_kills
 from fray.runtime.pool.host.processes import (
     adopt_orphans,
@@ -35,16 +35,19 @@ from fray.runtime.pool.host.processes import (
     reset_signals,
     signal_group,
     stopped_children,
+    watch_end,
 )
 from fray.runtime.pool.host_config import HostConfig
 from fray.runtime.pool.message_codec import MESSAGES, decode_messages, encode_messages
 from fray.runtime.pool.messages import (
     CLIENT_BITS,
+    CheckObject,
     FilesFound,
     FreeObject,
     HostTable,
     HostWelcome,
     NannyHello,
+    ObjectChecked,
     ObjectSpilled,
     SpillObject,
     StartWorker,
@@ -80,8 +83,9 @@ class _Child:
 
 
 class _Nanny:
-    def __init__(self, config: HostConfig) -> None:
+    def __init__(self, config: HostConfig, driver: int = 0) -> None:
         self._config = config
+        self._driver_end = watch_end(driver) if driver else None
         self._store = HostStore(Path(config.store), Path(config.spill), config.store_limit)
         self._store.discard_dead_parts()  # of a nanny before this one, and of its workers
         self._children: dict[int, _Child] = {}
@@ -103,6 +107,7 @@ class _Nanny:
             StopWorker: self._stop_worker,
             FreeObject: lambda command: self._store.free(command.id),
             SpillObject: self._spill,
+            CheckObject: self._check_object,
             HostTable: lambda _: None,
             HostWelcome: self._take_welcome,
         }
@@ -112,14 +117,18 @@ class _Nanny:
         with selectors.DefaultSelector() as selector:
             selector.register(self._signals, selectors.EVENT_READ)
             selector.register(self._connection.fileno(), selectors.EVENT_READ)
+            if self._driver_end is not None:
+                selector.register(self._driver_end, selectors.EVENT_READ)
             while not self._ending:
                 # What the handshake brought along must not wait for more.
                 self._hear()
                 self._note_stopped()
                 self._reap()
                 if not self._ending:
-                    selector.select()
+                    ready = selector.select()
                     self._note_signals()
+                    # A process that the driver has forked may keep the connection open.
+                    self._ending |= any(key.fd == self._driver_end for key, _ in ready)
 
     def close(self) -> None:
         """End all processes, and remove what belongs to the host."""
@@ -150,7 +159,8 @@ class _Nanny:
         try:
             while True:
                 for message in decode_messages(self._connection.receive(0).body):
-                    self._handlers[type(message)](message)
+                    with _reported():
+                        self._handlers[type(message)](message)
         except TimeoutError:
             return
         except TransportError:
@@ -204,12 +214,14 @@ class _Nanny:
 
     def _spill(self, command: SpillObject) -> None:
         try:
-            spilled = self._store.spill(command.id)
-        except StoreFullError as error:
+            if self._store.spill(command.id):
+                self._tell(ObjectSpilled(command.id, command.host))
+        except SurroundingsError as error:
             _log.warning("object %x stays in memory: %s", command.id, error.message)
-            return
-        if spilled:
-            self._tell(ObjectSpilled(command.id, command.host))
+            self._tell(ObjectSpilled(command.id, command.host, done=False))
+
+    def _check_object(self, command: CheckObject) -> None:
+        self._tell(ObjectChecked(command.id, command.host, self._store.keep(command.id)))
 
     def _note_stopped(self) -> None:
         for pid, what in stopped_children():
@@ -233,7 +245,8 @@ class _Nanny:
         os.close(child.leash)
         if self._ending:
             return
-        self._store.discard_dead_parts()
+        with _reported():
+            self._store.discard_dead_parts()
         expected = bool(child.stopping) or os.waitstatus_to_exitcode(status) == EXPECTED_EXIT
         reason = describe_exit(status)
         if child.stopping:
@@ -244,9 +257,10 @@ class _Nanny:
             self._oom_kills = kills
             reason += ": out of memory? The kernel ended a process of this container for that"
         self._tell(WorkerLost(child.worker, reason, expected))
-        written = tuple(each for each in self._store.identities() if each >> CLIENT_BITS == child.worker)
-        if written:
-            self._tell(FilesFound(self._config.host, written))
+        with _reported():
+            written = tuple(each for each in self._store.identities() if each >> CLIENT_BITS == child.worker)
+            if written:
+                self._tell(FilesFound(self._config.host, written))
 
     def _await_workers(self, deadline: float) -> None:
         """Reap until no worker is left or the time has come."""
@@ -314,6 +328,15 @@ class _Nanny:
             return answer.read().decode()
 
 
+@contextlib.contextmanager
+def _reported() -> Iterator[None]:
+    """Log an `OSError` of the block, instead of ending all workers for it."""
+    try:
+        yield
+    except OSError as error:
+        _log.exception("the nanny goes on after this: %s", error)
+
+
 def _replace(*descriptors: int) -> None:
     """Put nothing in the place of the parent's descriptors, whose objects here may still close them."""
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -344,12 +367,14 @@ def _import_attached(config: HostConfig) -> None:
 
 def main() -> int:
     """Be the nanny of the host that stdin describes; return the exit code."""
-    return run_nanny(HostConfig.from_json(sys.stdin.read()))
+    driver = os.getppid()
+    return run_nanny(HostConfig.from_json(sys.stdin.read()), driver)
 
 
-def run_nanny(config: HostConfig) -> int:
+def run_nanny(config: HostConfig, driver: int = 0) -> int:
     """Be the nanny of a host until its head is gone or SIGTERM comes; return the exit code.
 
+    `driver` is the pid of the process that has the head, if it is on this machine: its end is the head's.
     Call it on the only thread of a process that does nothing else.
     """
     os.environ.update(config.env)  # noqa: TID251 - this is where the process begins
@@ -358,7 +383,7 @@ def run_nanny(config: HostConfig) -> int:
     _import_attached(config)
     adopt_orphans()
     try:
-        nanny = _Nanny(config)
+        nanny = _Nanny(config, driver)
     except FrayError as error:
         sys.stderr.write(f"fray: {error}\n")
         return 1

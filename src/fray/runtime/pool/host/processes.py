@@ -20,6 +20,7 @@ __all__ = [
     "reset_signals",
     "signal_group",
     "stopped_children",
+    "watch_end",
 ]
 
 _PR_SET_PDEATHSIG = 1
@@ -93,6 +94,14 @@ def children(parent: int) -> list[int]:
             if int(owner) == parent and state != b"Z":
                 found.append(int(status.parent.name))
     return found
+
+
+def watch_end(pid: int) -> int | None:
+    """Return a descriptor that becomes readable when a process ends; None where there is none (Linux 5.3)."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
 
 
 def adopt_orphans() -> None:

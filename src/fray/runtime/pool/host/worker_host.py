@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fray.errors import FrayError
+from fray.runtime.container import available_cpus, available_memory, thread_limits
 from fray.runtime.pool.host.nanny import run_nanny
 from fray.runtime.pool.host.processes import describe_exit, die_with_parent, reset_signals
 from fray.runtime.pool.host_config import HostConfig
 from fray.runtime.pool.messages import Shape
-from fray.runtime.pool.objects.directories import create_store, machine_memory
+from fray.runtime.pool.objects.directories import create_store
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
@@ -66,6 +67,10 @@ class HostOffer:
             objects=str(self.objects),
             certificate=str(self.key.certificate or ""),
             private_key=str(self.key.private_key or ""),
+            env=thread_limits(
+                dict(self.resources).get("CPU", 1.0) / max(self.workers, 1),
+                os.environ,  # noqa: TID251 - what its workers inherit
+            ),
         )
 
 
@@ -154,13 +159,13 @@ def _parse(arguments: Sequence[str]) -> tuple[HostOffer, float]:
     parser.add_argument("--head", required=True, help="address of the pool's head: tcp:host:port")
     parser.add_argument("--key", required=True, type=Path, help="directory of the pool's key")
     parser.add_argument("--objects", required=True, help="where others reach this host: tcp:host:0")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="worker processes")
+    parser.add_argument("--workers", type=int, default=available_cpus(), help="worker processes")
     parser.add_argument("--resource", action="append", default=[], metavar="NAME=AMOUNT")
     parser.add_argument("--store-limit", type=int, help="bytes of memory for objects")
     parser.add_argument("--name", default=socket.gethostname(), help="the host's name in messages")
     parser.add_argument("--patience", type=float, default=60.0, help="seconds of failing before it ends")
     parsed = parser.parse_args(arguments)
-    offered = {"CPU": float(parsed.workers), "memory": float(machine_memory())}
+    offered = {"CPU": float(parsed.workers), "memory": float(available_memory())}
     for text in parsed.resource:
         name, _, amount = text.partition("=")
         offered[name] = float(amount)

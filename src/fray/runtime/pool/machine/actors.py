@@ -10,7 +10,7 @@ from collections import deque
 from fray.runtime.pool.machine.functions import drop_function, send_function, use_function
 from fray.runtime.pool.machine.lineage import request
 from fray.runtime.pool.machine.objects import add_holder, build_lost, collect, free_later, hold, release_holds
-from fray.runtime.pool.machine.places import may_start, start_process
+from fray.runtime.pool.machine.places import MOST_VAIN_STARTS, may_start, start_process
 from fray.runtime.pool.machine.queues import gather
 from fray.runtime.pool.machine.records import (
     ActorRecord,
@@ -24,11 +24,10 @@ from fray.runtime.pool.machine.records import (
 from fray.runtime.pool.machine.resources import (
     build_unschedulable,
     fits,
-    give,
     is_possible,
     note_homeless,
-    take,
 )
+from fray.runtime.pool.machine.seats import refresh
 from fray.runtime.pool.machine.tables import STORY_LINES, Tables
 from fray.runtime.pool.machine.tasks import accept, finish, wake
 from fray.runtime.pool.machine.transitions import (
@@ -46,7 +45,6 @@ from fray.runtime.pool.machine.transitions import (
     WAITING,
 )
 from fray.runtime.pool.messages import (
-    PLAIN,
     ActorEnded,
     ActorReady,
     ActorSubmitted,
@@ -57,6 +55,7 @@ from fray.runtime.pool.messages import (
     Failed,
     KillActor,
     ObjectId,
+    Profile,
     ResumeGenerator,
     RunTask,
     StopWorker,
@@ -107,9 +106,7 @@ def create(tables: Tables, client: ClientId, event: ActorSubmitted) -> None:
     if failure is not None and spec.name:
         tables.commands.append(AnswerActor(client, spec.id, spec.id, failure))
         return
-    alone = dict(needs).get("CPU", 0) > 0 or spec.profile != PLAIN
-    process = spec.profile._replace(actor=spec.id) if alone else None
-    actor = tables.actors[spec.id] = ActorRecord(spec, client, needs, process)
+    actor = tables.actors[spec.id] = ActorRecord(spec, client, needs)
     record = tables.objects[spec.id] = ObjectRecord(spec.id, None)
     record.maker = actor
     add_holder(tables, record, client)
@@ -143,8 +140,7 @@ def wake_actor(tables: Tables, actor: ActorRecord) -> None:
             _die(tables, actor, needed.outcome)
             return
     if not actor.missing:
-        key = (actor.needs, actor.process is not None)
-        queue = tables.actor_queues.setdefault(key, deque())
+        queue = tables.actor_queues.setdefault(actor.needs, deque())
         if actor not in queue:
             queue.append(actor)
         tables.dirty = True
@@ -152,75 +148,77 @@ def wake_actor(tables: Tables, actor: ActorRecord) -> None:
 
 def place_actors(tables: Tables) -> None:
     """Give a place to each actor that waits for one and finds it, in the order they came."""
-    for key, queue in tuple(tables.actor_queues.items()):
+    for needs, queue in tuple(tables.actor_queues.items()):
         later: list[ActorRecord] = []
         while queue:
             actor = queue[0]
             waits = actor.state in (PENDING, RESTARTING) and actor.worker is None
-            if waits and _is_held_off(tables, actor):
+            if waits and not _place(tables, actor):
+                if not _is_held_off(tables, actor):
+                    note_homeless(tables, needs)
+                    break
                 later.append(actor)
-            elif waits and not _place(tables, actor):
-                note_homeless(tables, actor.needs)
-                break
             queue.popleft()
         queue.extendleft(reversed(later))
         if not queue:
-            del tables.actor_queues[key]
+            del tables.actor_queues[needs]
             tables.dirty = True
 
 
 def give_up(tables: Tables, needs: Needs) -> None:
     """End the actors that need what no host has."""
-    for key, queue in tuple(tables.actor_queues.items()):
-        if key[0] == needs:
-            for actor in tuple(queue):
-                if actor.state in (PENDING, RESTARTING) and actor.worker is None:
-                    name = actor.spec.name or actor.spec.class_name
-                    _die(tables, actor, build_unschedulable(tables, name, actor.spec.shape))
+    for actor in tuple(tables.actor_queues.get(needs, ())):
+        if actor.state in (PENDING, RESTARTING) and actor.worker is None:
+            name = actor.spec.name or actor.spec.class_name
+            _die(tables, actor, build_unschedulable(tables, name, actor.spec.shape))
     tables.dirty = True
 
 
 def _is_held_off(tables: Tables, actor: ActorRecord) -> bool:
     """Whether an actor would have room, but its last processes ended too soon: others needn't wait for it."""
-    if actor.process is None:
-        return False
-    possible = [host for host in tables.hosts.values() if fits(host, actor.needs)]
+    possible = _hosts_for(tables, actor)
     return bool(possible) and not any(may_start(tables, host, actor.process) for host in possible)
 
 
+def _hosts_for(tables: Tables, actor: ActorRecord) -> list[HostRecord]:
+    return [host for host in tables.hosts.values() if host.wanted and fits(host, actor.needs)]
+
+
 def _place(tables: Tables, actor: ActorRecord) -> bool:
-    possible = [host for host in tables.hosts.values() if fits(host, actor.needs)]
-    if actor.process is not None:
-        possible = [host for host in possible if may_start(tables, host, actor.process)]
-        if not possible:
-            return False
-        host = max(possible, key=lambda host: host.free.get("CPU", 0))
-        worker = start_process(tables, host, actor.process, actor.needs)
-        actor.worker = worker
-        worker.actors[actor.spec.id] = actor
-        return True
-    worker_found = min(_plain_workers(possible), key=lambda worker: len(worker.actors), default=None)
-    if worker_found is None:
+    """Find a process for an actor, or start one; return False when there can't be any now.
+
+    Actors that hold nothing share those of their class, once that has as many on a host as it has workers.
+    """
+    hosts = _hosts_for(tables, actor)
+    worker: WorkerRecord | None = None
+    if not actor.alone:
+        shared = [worker for host in hosts for worker in _processes(host, actor.process)]
+        worker = min(shared, key=lambda worker: len(worker.actors), default=None)
+    if worker is None or worker.actors:
+        rooms = [host for host in hosts if may_start(tables, host, actor.process)]
+        rooms = [host for host in rooms if len(_processes(host, actor.process)) < host.wanted]
+        if rooms:
+            host = max(
+                rooms, key=lambda host: (-len(_processes(host, actor.process)), host.free.get("CPU", 0))
+            )
+            worker = start_process(tables, host, actor.process, actor.needs)
+    if worker is None:
         return False
-    take(tables, worker_found.host, actor.needs)
-    actor.worker = worker_found
-    worker_found.actors[actor.spec.id] = actor
-    _construct(tables, actor, worker_found)
+    actor.worker = worker
+    worker.actors[actor.spec.id] = actor
+    if worker.joined:
+        refresh(tables, worker)
+        _construct(tables, actor, worker)
     return True
 
 
-def _plain_workers(hosts: list[HostRecord]) -> list[WorkerRecord]:
-    return [
-        worker
-        for host in hosts
-        if PLAIN in host.teams
-        for worker in host.teams[PLAIN].workers.values()
-        if worker.joined and not worker.closing
-    ]
+def _processes(host: HostRecord, profile: Profile) -> list[WorkerRecord]:
+    team = host.teams.get(profile)
+    return [worker for worker in team.workers.values() if not worker.closing] if team is not None else []
 
 
 def settle_process(tables: Tables, worker: WorkerRecord) -> None:
-    """Construct the actor for which a process has been started and has joined."""
+    """Construct the actors for which a process has been started that has joined."""
     for actor in tuple(worker.actors.values()):
         _construct(tables, actor, worker)
 
@@ -229,9 +227,11 @@ def _construct(tables: Tables, actor: ActorRecord, worker: WorkerRecord) -> None
     values = gather(tables, actor.spec.deps)
     if values is None:
         _leave(tables, actor)
-        if actor.process is not None:
+        if actor.alone:
+            worker.closing = True
             worker.doomed = "its actor waits for its arguments again"
             tables.commands.append(StopWorker(worker.id, True, worker.doomed))
+        refresh(tables, worker)
         tables.woken.append(actor)
         return
     tables.move_actor(actor, PLACED)
@@ -240,17 +240,16 @@ def _construct(tables: Tables, actor: ActorRecord, worker: WorkerRecord) -> None
 
 
 def _leave(tables: Tables, actor: ActorRecord) -> WorkerRecord | None:
-    """Part an actor from its worker; a process of its own keeps what it holds until it has ended."""
+    """Part an actor from its worker; its process keeps what it holds until that has ended."""
     worker = actor.worker
     if worker is None:
         return None
     actor.worker = None
+    actor.waiting.clear()
     worker.actors.pop(actor.spec.id, None)
     if worker.host.id in tables.hosts:
         for task in actor.sent:  # their results may have been written, and never be told of
             free_later(tables, task, worker.host.id)
-    if actor.process is None:
-        give(tables, worker.host, actor.needs)
     return worker
 
 
@@ -294,7 +293,9 @@ def kill(tables: Tables, _source: ClientId, event: KillActor) -> None:
 def drop_unreferenced(tables: Tables, actor: ActorRecord) -> None:
     """End an actor that nobody refers to, unless it has a name; forget a dead one."""
     record = tables.objects.get(actor.spec.id)
-    if record is None or record.holders is not None or record.holds:
+    if record is None or record.holds:
+        return
+    if record.holders is not None and not _is_held_by_itself(tables, actor):
         return
     if actor.state is not DEAD:
         if actor.spec.name:
@@ -305,6 +306,17 @@ def drop_unreferenced(tables: Tables, actor: ActorRecord) -> None:
         return
     del tables.objects[actor.spec.id]
     del tables.actors[actor.spec.id]
+
+
+def _is_held_by_itself(tables: Tables, actor: ActorRecord) -> bool:
+    """Whether a living actor, and all others in its process, are referred to in that process alone."""
+    worker = actor.worker
+    if worker is None or actor.state is not ALIVE:
+        return False
+    records = [(other, tables.objects[key]) for key, other in worker.actors.items()]
+    return all(
+        record.holders == worker.id and not record.holds and not other.spec.name for other, record in records
+    )
 
 
 def _die(tables: Tables, actor: ActorRecord, failure: Failed, *, drain: bool | None = None) -> None:
@@ -318,10 +330,14 @@ def _die(tables: Tables, actor: ActorRecord, failure: Failed, *, drain: bool | N
     if worker is not None and worker.id in tables.workers:
         if drain is not None and state in (STARTING, ALIVE):
             tables.commands.append(EndActor(worker.id, actor.spec.id, actor.incarnation, drain))
-        if actor.process is not None:
+        # Whatever hangs there would stay for ever; but what others do there goes on.
+        if actor.alone or (drain is False and not worker.actors):
             worker.closing = True
             worker.doomed = "its actor has ended"
             tables.commands.append(StopWorker(worker.id, drain is not True, worker.doomed))
+        refresh(tables, worker)
+        if worker.actors:
+            tables.unreferenced.append(next(iter(worker.actors.values())))  # by this one alone, perhaps
     calls = [*actor.sent.values(), *(call for queue in actor.callers.values() for call in queue)]
     actor.sent = {}
     actor.callers = {}
@@ -341,6 +357,10 @@ def lose_actor(tables: Tables, actor: ActorRecord, worker: WorkerRecord, reason:
     line = f"incarnation {actor.incarnation} was lost: worker {worker.id} on {worker.host.name} {reason}"
     actor.story = [*actor.story, line][-STORY_LINES:]
     spec = actor.spec
+    if actor.state in (PENDING, RESTARTING) and worker.team.vain < MOST_VAIN_STARTS:
+        tables.move_actor(actor, LOST)  # nothing of it was there yet
+        tables.woken.append(actor)
+        return
     if 0 <= spec.max_restarts <= actor.restarts:
         _die(tables, actor, _build_died(actor, f"its worker {reason}"))
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fray.runtime.pool.machine.records import TaskRecord, WorkerRecord
-from fray.runtime.pool.machine.seats import refresh
+from fray.runtime.pool.machine.seats import refresh, retake_actor
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.tasks import build_timed_out, finish
 from fray.runtime.pool.machine.transitions import (
@@ -61,7 +61,9 @@ def _decide(tables: Tables, task: TaskRecord, verdict: Failed, *, force: bool) -
         # Its worker has an actor that lives on, so nobody could end a call that doesn't end by itself.
         tables.commands.append(CancelTask(worker.id, task.spec.id))
         task.worker = None
-        tables.actors[task.spec.actor].sent.pop(task.spec.id, None)
+        actor = tables.actors[task.spec.actor]
+        actor.sent.pop(task.spec.id, None)
+        retake_actor(tables, actor, task.spec.id)
         finish(tables, task, verdict)
     elif force and task.state is not SENT:
         stop_by_force(tables, worker, f"{task.spec.name} was cancelled by force")

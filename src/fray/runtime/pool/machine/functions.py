@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fray.runtime.pool.machine.records import Function, WorkerRecord
 from fray.runtime.pool.machine.tables import Tables
-from fray.runtime.pool.messages import ForgetFunctions, FunctionId
+from fray.runtime.pool.messages import DIGEST_BYTES, ForgetFunctions, FunctionId
 
 __all__ = ["MOST_AHEAD", "drop_function", "measure", "send_function", "use_function"]
 
@@ -15,6 +15,8 @@ NEW_SHARE = 0.2
 """How much the last task's seconds count in a function's mean."""
 UNUSED_LIMIT = 256
 """Functions that stay known although no task uses them: most are used again soon."""
+UNUSED_BYTES = 32 * 1024 * 1024
+"""Of such functions, together; each worker that ran them has them, too."""
 
 
 def use_function(tables: Tables, function: FunctionId, blob: bytes) -> bool:
@@ -25,26 +27,37 @@ def use_function(tables: Tables, function: FunctionId, blob: bytes) -> bool:
             return False
         known = tables.functions[function] = Function(blob)
     elif not known.uses:
-        tables.unused_functions.pop(function, None)
+        del tables.unused_functions[function]
+        tables.unused_bytes -= len(known.blob)
     known.uses += 1
     return True
 
 
 def drop_function(tables: Tables, function: FunctionId) -> None:
-    """Count one use less. Functions without use are forgotten, those unused for longest first."""
+    """Count one use less. Functions without use are forgotten, those unused for longest first.
+
+    Those that hold references at once: workers would keep what they refer to.
+    """
     known = tables.functions[function]
     known.uses -= 1
     if known.uses:
         return
-    tables.unused_functions[function] = None
-    if len(tables.unused_functions) <= UNUSED_LIMIT:
-        return
-    oldest, _ = tables.unused_functions.popitem(last=False)
-    del tables.functions[oldest]
+    unused = tables.unused_functions
+    unused[function] = None
+    tables.unused_bytes += len(known.blob)
+    if len(function) > DIGEST_BYTES:
+        _forget(tables, function)
+    while len(unused) > UNUSED_LIMIT or tables.unused_bytes > UNUSED_BYTES:
+        _forget(tables, next(iter(unused)))
+
+
+def _forget(tables: Tables, function: FunctionId) -> None:
+    del tables.unused_functions[function]
+    tables.unused_bytes -= len(tables.functions.pop(function).blob)
     for worker in tables.workers.values():
-        if oldest in worker.functions:
-            worker.functions.discard(oldest)
-            tables.commands.append(ForgetFunctions(worker.id, (oldest,)))
+        if function in worker.functions:
+            worker.functions.discard(function)
+            tables.commands.append(ForgetFunctions(worker.id, (function,)))
 
 
 def send_function(tables: Tables, worker: WorkerRecord, function: FunctionId) -> bytes:

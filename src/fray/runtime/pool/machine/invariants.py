@@ -132,6 +132,8 @@ def _check_tasks(tables: Tables) -> None:
     uses.update(actor.spec.function for actor in tables.actors.values() if actor.state is not DEAD)
     known = {key: function.uses for key, function in tables.functions.items() if function.uses}
     _expect(known == dict(uses), "uses of functions", known, uses)
+    unused = sum(len(tables.functions[key].blob) for key in tables.unused_functions)
+    _expect(tables.unused_bytes == unused, "bytes of unused functions", tables.unused_bytes, unused)
 
 
 def _check_queues(tables: Tables) -> None:
@@ -161,11 +163,14 @@ def _check_workers(tables: Tables) -> None:
         _expect(worker.team.workers.get(worker.id) is worker, "not in its team", worker.id)
         expecting = bool(worker.ahead) and not worker.running
         _expect(worker.expecting == expecting, "expects a lane to open", worker.id)
-        busy = worker.closing or worker.running or worker.ahead or worker.profile.actor
+        busy = worker.closing or worker.running or worker.ahead or worker.actors
         idle = worker.joined and not busy
         _expect(worker.idle == idle == (worker.id in worker.team.idle), "idle", worker.id)
         callers = Counter((task.client, task.spec.parent) for task in worker.ahead.values())
         _expect(worker.ahead_of == dict(callers), "tasks ahead by caller", worker.id)
+        _expect(bool(worker.profile.actors) or not worker.actors, "an actor beside tasks", worker.id)
+        shared = len(worker.actors) > 1
+        _expect(not (shared and any(actor.alone for actor in worker.actors.values())), "not alone", worker.id)
         for state, tasks in ((RUNNING, worker.running), (BLOCKED, worker.blocked), (SENT, worker.ahead)):
             for key, task in tasks.items():
                 _expect(task.state is state and task.worker is worker, "another state", key, task.state)
@@ -185,6 +190,7 @@ def _check_resources(tables: Tables) -> None:
         for name in host.free.keys() | used.keys():
             total = host.total.get(name, 0)
             _expect(host.free.get(name, 0) == total - used[name], "resources", name, host.free, dict(used))
+            _expect(name == "CPU" or used[name] <= total, "more is used than there is", name, host.id)
         _expect((host.id in tables.open_hosts) == (host.free.get("CPU", 0) > 0), "open hosts", host.id)
 
 
@@ -194,9 +200,8 @@ def _add_used(used: Counter[str], worker: WorkerRecord) -> None:
         used.update(dict(DEFAULT_NEEDS))
     for task in worker.running.values():
         used.update(dict(task.demand.needs))  # type: ignore[union-attr]
-    for actor in worker.actors.values():
-        if actor.process is None:
-            used.update(dict(actor.needs))
+    for task in worker.blocked.values():
+        used.update(dict(task.demand.kept))  # type: ignore[union-attr]
 
 
 def _check_actors(tables: Tables) -> None:
@@ -215,6 +220,8 @@ def _check_actors(tables: Tables) -> None:
             _expect(worker is None and not actor.sent and not actor.callers, "dead, but not alone", key)
         limit = actor.spec.max_restarts
         _expect(limit < 0 or actor.restarts <= limit, "restarted too often", key, actor.restarts)
+        waiting = {key for key, call in actor.sent.items() if call.state is BLOCKED}
+        _expect(actor.waiting == waiting, "calls that wait", key, actor.waiting, waiting)
         for call in actor.sent.values():
             _expect(call.worker is worker and call.state in (RUNNING, BLOCKED), "a call elsewhere", key)
 
@@ -226,12 +233,20 @@ def _check_stores(tables: Tables) -> None:
             for key, record in tables.objects.items()
             if type(record.outcome) is Stored and record.outcome.host == host.id
         }
-        _expect({**host.objects, **host.spilling} == stored, "objects of a store", host.id, stored)
+        _expect(
+            {**host.objects, **host.spilling, **host.stuck} == stored, "objects of a store", host.id, stored
+        )
         _expect(host.memory == sum(host.objects.values()), "bytes of a store", host.id)
         _expect(host.memory <= host.store_limit, "more in memory than may be", host.id)
     for record in tables.objects.values():
         if type(record.outcome) is Stored:
             _expect(record.outcome.host in tables.hosts, "stored on a lost host", record.id)
+    for key, copies in tables.copies.items():
+        copied = tables.objects[key].outcome if key in tables.objects else None
+        _expect(type(copied) is Stored and copies, "copies of what isn't stored", key)
+        _expect(copied.host not in copies, "a copy where the object is", key)  # type: ignore[union-attr]
+        _expect(not set(copies) - set(tables.hosts), "copies on lost hosts", key)
+    _expect(not set(tables.doubts) - set(tables.objects), "doubts about freed objects")
     _expect(not set(tables.stale) - set(tables.objects), "files of freed objects are remembered")
 
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from fray.runtime.pool.machine.objects import build_lost, collect, drop_lineage, lineage_cost, settle
+from fray.runtime.pool.machine.objects import (
+    build_lost,
+    collect,
+    drop_lineage,
+    lineage_cost,
+    readable,
+    settle,
+)
 from fray.runtime.pool.machine.records import ObjectRecord, TaskRecord
 from fray.runtime.pool.machine.tables import STORY_LINES, Tables
 from fray.runtime.pool.machine.transitions import KEPT, REBUILT
@@ -25,7 +32,7 @@ def deliver(tables: Tables, client: ClientId, object_id: ObjectId) -> None:
         request(tables, record)
     wanted = record.wanted
     if record.outcome is not None:
-        tables.commands.append(Deliver(client, object_id, record.outcome))
+        tables.commands.append(Deliver(client, object_id, readable(tables, record)))  # type: ignore[arg-type]
     elif wanted is None:
         record.wanted = client
     elif isinstance(wanted, list):

@@ -14,6 +14,7 @@ from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.transitions import FORGOTTEN, KEPT
 from fray.runtime.pool.messages import (
     DRIVER,
+    CheckObject,
     ClientId,
     Deliver,
     Failed,
@@ -30,6 +31,7 @@ __all__ = [
     "build_lost",
     "collect",
     "discard",
+    "drop_copy",
     "drop_holder",
     "drop_lineage",
     "free_later",
@@ -37,6 +39,7 @@ __all__ = [
     "lineage_cost",
     "lose",
     "place",
+    "readable",
     "release_holds",
     "settle",
 ]
@@ -74,6 +77,8 @@ def drop_holder(tables: Tables, record: ObjectRecord, client: ClientId) -> bool:
         return False
     if client != DRIVER and (held := tables.clients.get(client)) is not None:
         held.discard(record.id)
+    if record.holders is not None and type(record.maker) is ActorRecord:
+        tables.unreferenced.append(record.maker)  # by all but itself, perhaps
     return True
 
 
@@ -91,7 +96,7 @@ def hold(tables: Tables, ids: Iterable[ObjectId]) -> None:
 def release_holds(tables: Tables, ids: Iterable[ObjectId]) -> None:
     """Undo `hold`."""
     for record in _unhold(tables, ids):
-        if not record.holds and record.holders is None:
+        if not record.holds and (record.holders is None or type(record.maker) is ActorRecord):
             collect(tables, record)
 
 
@@ -107,11 +112,13 @@ def collect(tables: Tables, record: ObjectRecord) -> None:
     pending = [record]
     while pending:
         record = pending.pop()
-        if record.holders is not None or record.holds or tables.objects.get(record.id) is not record:
+        if record.holds or tables.objects.get(record.id) is not record:
             continue
         maker = record.maker
         if type(maker) is ActorRecord:
-            tables.unreferenced.append(maker)
+            tables.unreferenced.append(maker)  # its own process may hold it still
+        elif record.holders is not None:
+            continue
         elif type(maker) is TaskRecord and maker.state is not KEPT:
             if maker.stream is not None:
                 tables.abandoned.append(maker)
@@ -143,6 +150,8 @@ def _remove(tables: Tables, record: ObjectRecord) -> list[ObjectRecord]:
             _free_file(tables, record.id, outcome.host)
         if outcome.contained:  # type: ignore[union-attr]
             freed = _unhold(tables, outcome.contained)  # type: ignore[union-attr]
+    if tables.doubts:
+        tables.doubts.pop(record.id, None)
     if tables.stale:
         for host in tables.stale.pop(record.id, ()):
             if host in tables.hosts:
@@ -159,6 +168,8 @@ def _free_file(tables: Tables, object_id: ObjectId, host_id: HostId) -> None:
         _take_from(host, object_id)
     if (stale := tables.stale.get(object_id)) is not None:
         stale.discard(host_id)
+    for copied in tables.copies.pop(object_id, ()):
+        tables.commands.append(FreeObject(copied, object_id))
 
 
 def free_later(tables: Tables, object_id: ObjectId, host: HostId) -> None:
@@ -209,10 +220,29 @@ def place(tables: Tables, record: ObjectRecord, outcome: Outcome) -> None:
         if host is None:
             lose(tables, record, "its host was lost before it was told of")
             return
-        host.objects[record.id] = outcome.size
-        host.memory += outcome.size
-        if host.memory > host.store_limit:
-            _spill(tables, host)
+        _keep_on(tables, host, record.id, outcome.size)
+
+
+def readable(tables: Tables, record: ObjectRecord) -> Outcome | None:
+    """Return an object's value, with a place to read it: one of its copies in turn, if there are any."""
+    outcome = record.outcome
+    copies = tables.copies.get(record.id) if tables.copies else None
+    if not copies or type(outcome) is not Stored:
+        return outcome
+    host = next(iter(copies))
+    copies[host] = copies.pop(host)
+    return outcome._replace(host=host)
+
+
+def drop_copy(tables: Tables, object_id: ObjectId, host: HostId) -> None:
+    """Send no reader to a copy any more; a file that is there goes with the object."""
+    copies = tables.copies.get(object_id)
+    if copies is None or copies.pop(host, None) is None:
+        return
+    if not copies:
+        del tables.copies[object_id]
+    if host in tables.hosts:
+        free_later(tables, object_id, host)
 
 
 def settle(tables: Tables, record: ObjectRecord, outcome: Outcome) -> None:
@@ -242,7 +272,7 @@ def build_lost(object_id: ObjectId, reason: str, story: tuple[str, ...] = ()) ->
 
 
 def lose(tables: Tables, record: ObjectRecord, reason: str) -> None:
-    """Note that an object's file is gone. It's made again when somebody needs it, if that's possible."""
+    """Note that an object's file is gone: a copy takes its place, or it's made again when it is needed."""
     outcome = record.outcome
     if type(outcome) is not Stored:
         return
@@ -250,12 +280,28 @@ def lose(tables: Tables, record: ObjectRecord, reason: str) -> None:
     if host is not None:
         _take_from(host, record.id)
         free_later(tables, record.id, host.id)
+    for copied, size in tables.copies.pop(record.id, {}).items():
+        if record.outcome is outcome:
+            record.outcome = outcome._replace(host=copied)
+            tables.commands.append(CheckObject(copied, record.id))
+            _keep_on(tables, tables.hosts[copied], record.id, size)
+        else:
+            tables.copies.setdefault(record.id, {})[copied] = size
+    if record.outcome is not outcome:
+        return
     record.outcome = None if record.maker is not None else build_lost(record.id, reason)
     for contained in _unhold(tables, outcome.contained):
         collect(tables, contained)
 
 
 # --- memory of hosts ---------------------------------------------------------------------------------------
+
+
+def _keep_on(tables: Tables, host: HostRecord, object_id: ObjectId, size: int) -> None:
+    host.objects[object_id] = size
+    host.memory += size
+    if host.memory > host.store_limit:
+        _spill(tables, host)
 
 
 def _spill(tables: Tables, host: HostRecord) -> None:
@@ -273,3 +319,4 @@ def _take_from(host: HostRecord, object_id: ObjectId) -> None:
         host.memory -= size
     else:
         host.spilling.pop(object_id, None)
+        host.stuck.pop(object_id, None)

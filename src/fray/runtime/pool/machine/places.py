@@ -19,10 +19,12 @@ from fray.runtime.pool.messages import (
     Stored,
 )
 
-__all__ = ["choose_worker", "may_start", "start_process", "start_process_for"]
+__all__ = ["MOST_VAIN_STARTS", "choose_worker", "may_start", "start_process", "start_process_for"]
 
 MOST_BESIDE = 128
 """Tasks without CPUs that run in one worker at once; blocked ones don't count."""
+MOST_VAIN_STARTS = 8
+"""Starts in succession, with growing pauses, of which no worker joins, until those who wait are told."""
 
 
 def choose_worker(tables: Tables, demand: Demand, task: TaskRecord) -> WorkerRecord | None:
@@ -50,7 +52,8 @@ def _hosts_by_bytes(tables: Tables, task: TaskRecord) -> list[HostRecord]:
     for object_id in task.spec.deps:
         outcome = tables.objects[object_id].outcome
         if type(outcome) is Stored and outcome.host in tables.hosts:
-            sizes[outcome.host] = sizes.get(outcome.host, 0) + outcome.size
+            for host in (outcome.host, *tables.copies.get(object_id, ())):
+                sizes[host] = sizes.get(host, 0) + outcome.size
     return [tables.hosts[host] for host in sorted(sizes, key=lambda host: -sizes[host])]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fray.runtime.pool.machine.objects import readable
 from fray.runtime.pool.machine.records import (
     Demand,
     TaskRecord,
@@ -130,7 +131,7 @@ def gather(tables: Tables, deps: Iterable[int]) -> tuple[Inline | Stored, ...] |
     """Return the values of all dependencies, or None when one isn't there (or has failed) by now."""
     found: list[Inline | Stored] = []
     for object_id in deps:
-        outcome = tables.objects[object_id].outcome
+        outcome = readable(tables, tables.objects[object_id])
         if type(outcome) is not Inline and type(outcome) is not Stored:
             return None
         found.append(outcome)

@@ -28,6 +28,7 @@ __all__ = [
     "ActorRecord",
     "CallerKey",
     "Demand",
+    "Doubt",
     "Function",
     "HostRecord",
     "Misfortune",
@@ -39,6 +40,7 @@ __all__ = [
     "Team",
     "Turn",
     "WorkerRecord",
+    "without_cpus",
 ]
 
 Needs: TypeAlias = tuple[tuple[str, int], ...]
@@ -46,6 +48,11 @@ Needs: TypeAlias = tuple[tuple[str, int], ...]
 
 CallerKey: TypeAlias = tuple[ClientId, ObjectId]
 """Who takes turns: client and the task in it that submits."""
+
+
+def without_cpus(needs: Needs) -> Needs:
+    """Return what stays held while a task or a call waits: all but its CPUs."""
+    return tuple((name, amount) for name, amount in needs if name != "CPU")
 
 
 class ObjectRecord:
@@ -148,10 +155,29 @@ class Stream:
         self.consumed = 0
 
 
+class Doubt:
+    """Readers that couldn't read a stored object where it is said to be, and why.
+
+    `pending`: an answer about it is on its way. `rounds`: how often they were sent there in vain.
+    """
+
+    __slots__ = ("clients", "pending", "rounds")
+
+    def __init__(self) -> None:
+        self.clients: dict[ClientId, str] = {}
+        self.pending = False
+        self.rounds = 0
+
+
 class ActorRecord:
-    """One actor. `callers` hold the calls that wait at the head, `sent` those at its worker, in order."""
+    """One actor. `callers` hold the calls that wait at the head, `sent` those at its worker, in order.
+
+    `waiting`: calls of those at its worker that wait for objects; meanwhile others use its CPUs.
+    `process`: the profile of processes that it may live in. `alone`: there it is the only one.
+    """
 
     __slots__ = (
+        "alone",
         "callers",
         "client",
         "failure",
@@ -164,14 +190,17 @@ class ActorRecord:
         "spec",
         "state",
         "story",
+        "waiting",
         "worker",
     )
 
-    def __init__(self, spec: ActorSpec, client: ClientId, needs: Needs, process: Profile | None) -> None:
+    def __init__(self, spec: ActorSpec, client: ClientId, needs: Needs) -> None:
         self.spec = spec
         self.client = client
         self.needs = needs
-        self.process = process
+        self.alone = bool(needs) or spec.isolated
+        mates = spec.id.to_bytes(8, "big") if self.alone else spec.function
+        self.process = spec.profile._replace(actors=mates)
         self.state: StateName = PENDING
         self.worker: WorkerRecord | None = None
         self.incarnation = 1
@@ -179,6 +208,7 @@ class ActorRecord:
         self.missing = 0
         self.callers: dict[CallerKey, deque[TaskRecord]] = {}
         self.sent: dict[ObjectId, TaskRecord] = {}
+        self.waiting: set[ObjectId] = set()
         self.failure: Failed | None = None
         self.story: list[str] = []
 
@@ -208,13 +238,15 @@ class Turn:
 class Demand:
     """All ready tasks of one profile and shape. `queued` counts them; `turns` may hold ended ones too.
 
-    `refused`: the count of freed resources at which nothing was found for it. `scarce`: it waits for
+    `refused`: the count of freed resources at which nothing was found for it. `kept`: what its tasks
+    hold even while they wait. `scarce`: it waits for
     CPUs, which others could take from under it. `passed`: tasks of others that began meanwhile.
     """
 
     __slots__ = (
         "callers",
         "cpu",
+        "kept",
         "needs",
         "passed",
         "plain",
@@ -232,6 +264,7 @@ class Demand:
         self.needs = needs
         self.plain = plain
         self.cpu = dict(needs).get("CPU", 0)
+        self.kept = without_cpus(needs)
         self.callers: dict[CallerKey, Turn] = {}
         self.turns: deque[Turn] = deque()
         self.queued = 0
@@ -258,7 +291,11 @@ class Team:
 
 
 class HostRecord:
-    """One host. `free` may be below zero after tasks that were blocked went on."""
+    """One host. `free` may be below zero after tasks that were blocked went on.
+
+    Its objects are in memory (`objects`, `memory` bytes), on disk or on their way there (`spilling`), or in
+    memory since the disk had no room (`stuck`).
+    """
 
     __slots__ = (
         "free",
@@ -268,6 +305,7 @@ class HostRecord:
         "objects",
         "spilling",
         "store_limit",
+        "stuck",
         "teams",
         "total",
         "wanted",
@@ -286,6 +324,7 @@ class HostRecord:
         self.objects: dict[ObjectId, int] = {}
         self.memory = 0
         self.spilling: dict[ObjectId, int] = {}
+        self.stuck: dict[ObjectId, int] = {}
 
 
 class WorkerRecord:

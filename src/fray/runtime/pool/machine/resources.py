@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fray.runtime.pool.machine.records import HostRecord, Needs
 from fray.runtime.pool.machine.tables import UNITS, Tables
 from fray.runtime.pool.messages import Failed, SetTimer, Shape
@@ -12,6 +14,7 @@ __all__ = [
     "describe_needs",
     "fits",
     "give",
+    "has_host",
     "is_possible",
     "note_homeless",
     "take",
@@ -47,20 +50,30 @@ def give(tables: Tables, host: HostRecord, needs: Needs) -> None:
     tables.dirty = True
 
 
+def has_host(tables: Tables, needs: Needs) -> bool:
+    """Whether some host that is here has that much."""
+    return any(_covers(host.total, needs) for host in tables.hosts.values())
+
+
 def is_possible(tables: Tables, needs: Needs) -> bool:
-    """Whether some host could ever satisfy this; before the first host, whatever is asked for might be."""
-    if not tables.hosts:
-        return True
-    return any(
-        all(host.total.get(name, 0) >= amount for name, amount in needs) for host in tables.hosts.values()
-    )
+    """Whether some host, present or to come, could satisfy this; before the first host, anything might."""
+    return not tables.hosts or tables.allowed is None or has_host(tables, needs) or _is_allowed(tables, needs)
 
 
 def note_homeless(tables: Tables, needs: Needs) -> None:
-    """Give a host time to come that has what no host has, from the first time that somebody misses it."""
-    if needs not in tables.homeless and not is_possible(tables, needs):
+    """Note that a host is missed; give it time to come, unless it's known that such a one may."""
+    if needs not in tables.homeless and tables.hosts and not has_host(tables, needs):
         tables.homeless[needs] = tables.now
-        tables.commands.append(SetTimer(HOMELESS_SECONDS, ("homeless", 0)))
+        if not _is_allowed(tables, needs):
+            tables.commands.append(SetTimer(HOMELESS_SECONDS, ("homeless", 0)))
+
+
+def _is_allowed(tables: Tables, needs: Needs) -> bool:
+    return any(_covers(dict(host), needs) for host in tables.allowed or ())
+
+
+def _covers(total: Mapping[str, int], needs: Needs) -> bool:
+    return all(total.get(name, 0) >= amount for name, amount in needs)
 
 
 def build_unschedulable(tables: Tables, name: str, shape: Shape) -> Failed:

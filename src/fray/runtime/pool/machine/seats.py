@@ -9,10 +9,7 @@ from collections.abc import Iterable
 
 from fray.runtime.pool.machine.functions import send_function
 from fray.runtime.pool.machine.queues import enqueue
-from fray.runtime.pool.machine.records import (
-    TaskRecord,
-    WorkerRecord,
-)
+from fray.runtime.pool.machine.records import ActorRecord, TaskRecord, WorkerRecord, without_cpus
 from fray.runtime.pool.machine.resources import give, take
 from fray.runtime.pool.machine.tables import DEFAULT_NEEDS, Tables
 from fray.runtime.pool.machine.transitions import (
@@ -26,13 +23,26 @@ from fray.runtime.pool.machine.transitions import (
 from fray.runtime.pool.messages import (
     PLAIN,
     Inline,
+    ObjectId,
     ResumeGenerator,
     RunTask,
     SetTimer,
     Stored,
 )
 
-__all__ = ["IDLE_SECONDS", "begin", "refresh", "send_ahead", "start", "take_back", "unseat"]
+__all__ = [
+    "IDLE_SECONDS",
+    "begin",
+    "lend",
+    "lend_actor",
+    "refresh",
+    "retake",
+    "retake_actor",
+    "send_ahead",
+    "start",
+    "take_back",
+    "unseat",
+]
 
 IDLE_SECONDS = 1.0
 """How long a process with a profile of its own stays without work."""
@@ -48,7 +58,7 @@ def refresh(tables: Tables, worker: WorkerRecord) -> None:
             take(tables, worker.host, DEFAULT_NEEDS)
         else:
             give(tables, worker.host, DEFAULT_NEEDS)
-    idle = not (running or worker.ahead or worker.closing or worker.profile.actor) and worker.joined
+    idle = not (running or worker.ahead or worker.actors or worker.closing) and worker.joined
     if idle is not worker.idle:
         worker.idle = idle
         if idle:
@@ -89,7 +99,46 @@ def unseat(tables: Tables, task: TaskRecord) -> WorkerRecord:
         leave_ahead(tables, worker, task)
     elif task.state is BLOCKED:
         del worker.blocked[spec.id]
+        give(tables, worker.host, task.demand.kept)  # type: ignore[union-attr]
     return worker
+
+
+def lend(tables: Tables, task: TaskRecord) -> None:
+    """Let others use the CPUs of a task that waits; what else it holds stays its own."""
+    worker = unseat(tables, task)
+    task.worker = worker
+    worker.blocked[task.spec.id] = task
+    take(tables, worker.host, task.demand.kept)  # type: ignore[union-attr]
+
+
+def retake(tables: Tables, task: TaskRecord) -> None:
+    """Give a task that goes on its CPUs back, at once."""
+    worker: WorkerRecord = task.worker  # type: ignore[assignment]
+    del worker.blocked[task.spec.id]
+    worker.running[task.spec.id] = task
+    take(tables, worker.host, (("CPU", task.demand.cpu),))  # type: ignore[union-attr]
+    refresh(tables, worker)
+
+
+def lend_actor(tables: Tables, actor: ActorRecord, call: ObjectId) -> None:
+    """Let others use the CPUs of an actor of which a call waits."""
+    actor.waiting.add(call)
+    worker = actor.worker
+    kept = without_cpus(actor.needs)
+    if worker is not None and worker.held == actor.needs != kept:
+        give(tables, worker.host, actor.needs)
+        take(tables, worker.host, kept)
+        worker.held = kept
+
+
+def retake_actor(tables: Tables, actor: ActorRecord, call: ObjectId) -> None:
+    """Give an actor its CPUs back, at once, unless another of its calls waits."""
+    actor.waiting.discard(call)
+    worker = actor.worker
+    if worker is not None and not actor.waiting and worker.held != actor.needs:
+        cpus = dict(actor.needs).get("CPU", 0)
+        take(tables, worker.host, (("CPU", cpus),))
+        worker.held = actor.needs
 
 
 def begin(tables: Tables, worker: WorkerRecord, task: TaskRecord) -> None:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from fray.runtime.pool.machine.records import HostRecord, Run, TaskRecord
 from fray.runtime.pool.machine.tables import UNITS, Tables
+from fray.runtime.pool.machine.waits import describe_waits
 from fray.runtime.pool.messages import HostId, Shape
 
 __all__ = ["HostStats", "PoolStats", "count_running", "take_snapshot"]
@@ -26,6 +27,8 @@ class HostStats:
     starting: int
     memory: int
     spilled: int
+    copies: int = 0
+    """Bytes of objects of other hosts that were read here; some may have gone for lack of room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class PoolStats:
     ignored: Mapping[str, int]
     """What was told and didn't count, by kind and reason."""
     lineage_bytes: int
+    waits: tuple[str, ...]
+    """Who waits for whom, and why, in words: the first ones."""
     finished: tuple[Run, ...]
     """The last runs, oldest first; bounded."""
 
@@ -52,11 +57,12 @@ def take_snapshot(tables: Tables) -> PoolStats:
     return PoolStats(
         tasks=_count(task.state for task in makers if type(task) is TaskRecord),
         actors=_count(actor.state for actor in tables.actors.values()),
-        hosts=MappingProxyType({host.id: _describe(host) for host in tables.hosts.values()}),
+        hosts=MappingProxyType({host.id: _describe(tables, host) for host in tables.hosts.values()}),
         objects=len(tables.objects),
         counters=MappingProxyType(dict(tables.counters)),
         ignored=MappingProxyType(dict(tables.ignored)),
         lineage_bytes=tables.lineage_bytes,
+        waits=describe_waits(tables),
         finished=tuple(Run(*run) for run in tables.finished),
     )
 
@@ -73,7 +79,7 @@ def _count(states: Iterable[str]) -> Mapping[str, int]:
     return MappingProxyType(dict(Counter(states)))
 
 
-def _describe(host: HostRecord) -> HostStats:
+def _describe(tables: Tables, host: HostRecord) -> HostStats:
     processes = [worker for team in host.teams.values() for worker in team.workers.values()]
     return HostStats(
         name=host.name,
@@ -81,8 +87,9 @@ def _describe(host: HostRecord) -> HostStats:
         free=_shape(host.free),
         workers=sum(worker.joined for worker in processes),
         starting=sum(not worker.joined for worker in processes),
-        memory=host.memory,
+        memory=host.memory + sum(host.stuck.values()),
         spilled=sum(host.spilling.values()),
+        copies=sum(copies.get(host.id, 0) for copies in tables.copies.values()),
     )
 
 

@@ -2,39 +2,76 @@
 
 from __future__ import annotations
 
+from fray.runtime.pool.machine.message_checks import check_message
 from fray.runtime.pool.machine.objects import add_holder, collect, discard, place
 from fray.runtime.pool.machine.records import ObjectRecord, TaskRecord
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.messages import (
+    DRIVER,
     ClientId,
-    DeliverItem,
-    ItemProduced,
+    DeliverItems,
+    Inline,
     ItemsConsumed,
+    ItemsProduced,
     ResumeGenerator,
 )
 
-__all__ = ["consume", "produce"]
+__all__ = ["consume", "discard_items", "produce"]
 
 
-def produce(tables: Tables, source: ClientId, event: ItemProduced) -> None:
-    """Pass a new item on to who submitted the generator. One that was told before is dropped."""
+def produce(tables: Tables, source: ClientId, event: ItemsProduced) -> None:
+    """Pass new items on to who submitted the generator. Those that were told before are dropped."""
+    if not _is_plain(event):
+        check_message(event)
     record = tables.objects.get(event.task)
     task = record.maker if record is not None else None
     ours = type(task) is TaskRecord and task.worker is not None and task.worker.id == source
-    if not ours or task.stream is None or event.position != task.stream.told or event.id in tables.objects:  # type: ignore[union-attr]
-        tables.ignore("ItemProduced: not the next item of its generator")
-        discard(tables, event.id, event.outcome)
+    stream = task.stream if ours else None  # type: ignore[union-attr]
+    known = tables.objects
+    if stream is None or event.position != stream.told or any(id in known for id, _ in event.items):  # noqa: A001
+        tables.ignore("ItemsProduced: not the next items of their generator")
+        discard_items(tables, event)
         return
-    task.stream.told += 1  # type: ignore[union-attr]
-    tables.counters["items"] += 1
+    stream.told += len(event.items)
+    tables.counters["items"] += len(event.items)
     client = task.client  # type: ignore[union-attr]
-    item = tables.objects[event.id] = ObjectRecord(event.id, None)
-    place(tables, item, event.outcome)
-    if client and client not in tables.clients:
-        collect(tables, item)
-        return
-    add_holder(tables, item, client)
-    tables.commands.append(DeliverItem(client, event.task, event.position, event.id, event.outcome))
+    lost = client and client not in tables.clients
+    for object_id, outcome in event.items:
+        item = known[object_id] = ObjectRecord(object_id, None)
+        if type(outcome) is Inline and not outcome.contained:
+            item.outcome = outcome
+        else:
+            place(tables, item, outcome)
+        if lost:
+            collect(tables, item)
+        elif client == DRIVER:
+            item.holders = client
+        else:
+            add_holder(tables, item, client)
+    if not lost:
+        tables.commands.append(DeliverItems(client, event.task, event.position, event.items))
+
+
+def _is_plain(event: ItemsProduced) -> bool:
+    """Whether there is no need to look at each field: items are many, and mostly small."""
+    if type(event.task) is not int or type(event.position) is not int or type(event.items) is not tuple:
+        return False
+    for item in event.items:
+        if type(item) is not tuple or len(item) != _PAIR or type(item[0]) is not int:
+            return False
+        outcome = item[1]
+        if type(outcome) is not Inline or type(outcome.data) is not bytes or outcome.contained != ():
+            return False
+    return True
+
+
+_PAIR = 2
+
+
+def discard_items(tables: Tables, event: ItemsProduced) -> None:
+    """Free what was told of too late."""
+    for object_id, outcome in event.items:
+        discard(tables, object_id, outcome)
 
 
 def consume(tables: Tables, source: ClientId, event: ItemsConsumed) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from fray.runtime.pool.machine.records import (
     ActorRecord,
     Demand,
+    Doubt,
     Function,
     HostRecord,
     Misfortune,
@@ -58,11 +59,14 @@ class Tables:
         "actor_names",
         "actor_queues",
         "actors",
+        "allowed",
         "clients",
         "commands",
+        "copies",
         "counters",
         "demands",
         "dirty",
+        "doubts",
         "driver_ended",
         "driver_ended_bytes",
         "finished",
@@ -86,18 +90,21 @@ class Tables:
         "stale",
         "touched",
         "unreferenced",
+        "unused_bytes",
         "unused_functions",
         "woken",
         "workers",
     )
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # noqa: PLR0915 - a line for each table
         self.now = 0.0
+        self.allowed: tuple[Needs, ...] | None = ()
+        """What hosts may have that aren't here; None: nobody knows."""
         self.commands: list[Command] = []
         self.objects: dict[ObjectId, ObjectRecord] = {}
         self.actors: dict[ActorId, ActorRecord] = {}
         self.actor_names: dict[str, ActorId] = {}
-        self.actor_queues: dict[tuple[Needs, bool], deque[ActorRecord]] = {}
+        self.actor_queues: dict[Needs, deque[ActorRecord]] = {}
         self.hosts: dict[HostId, HostRecord] = {}
         self.open_hosts: dict[HostId, HostRecord] = {}
         """Hosts with free CPUs."""
@@ -106,6 +113,7 @@ class Tables:
         """Workers that may hold references -> to what. The driver's aren't listed: it outlives the pool."""
         self.functions: dict[FunctionId, Function] = {}
         self.unused_functions: OrderedDict[FunctionId, None] = OrderedDict()
+        self.unused_bytes = 0
         self.demands: dict[tuple[Profile, Shape], Demand] = {}
         self.plain: Demand | None = None
         """That of the default profile and shape."""
@@ -116,6 +124,10 @@ class Tables:
         self.lineage_bytes = 0
         self.stale: dict[ObjectId, set[HostId]] = {}
         """Hosts where a file of an object may lie that isn't its place: freed with it."""
+        self.copies: dict[ObjectId, dict[HostId, int]] = {}
+        """Hosts of readers with a copy of a stored object -> its size. It may have gone for lack of room."""
+        self.doubts: dict[ObjectId, Doubt] = {}
+        """Stored objects that readers couldn't read."""
         self.homeless: dict[Needs, float] = {}
         """What ready tasks or actors need that no host has any more -> since when."""
         self.reserved: tuple[Demand, HostRecord] | None = None

@@ -22,8 +22,17 @@ from fray.runtime.pool.machine.objects import (
 )
 from fray.runtime.pool.machine.queues import demand_of, enqueue, withdraw
 from fray.runtime.pool.machine.records import ObjectRecord, Stream, TaskRecord, WorkerRecord
-from fray.runtime.pool.machine.resources import build_unschedulable, is_possible, take
-from fray.runtime.pool.machine.seats import begin, refresh, take_back, unseat
+from fray.runtime.pool.machine.resources import build_unschedulable, is_possible
+from fray.runtime.pool.machine.seats import (
+    begin,
+    lend,
+    lend_actor,
+    refresh,
+    retake,
+    retake_actor,
+    take_back,
+    unseat,
+)
 from fray.runtime.pool.machine.tables import STORY_LINES, Tables
 from fray.runtime.pool.machine.transitions import (
     BLOCKED,
@@ -39,7 +48,9 @@ from fray.runtime.pool.machine.transitions import (
     WAITING,
 )
 from fray.runtime.pool.messages import (
+    DRIVER,
     ClientId,
+    DropTimer,
     Failed,
     Inline,
     StopWorker,
@@ -171,24 +182,29 @@ def finish(tables: Tables, task: TaskRecord, outcome: Stored | Failed | object) 
             _leave_actor(tables, task)
         if spec.holds:
             release_holds(tables, spec.holds)
-    if not task.client:
-        tables.driver_ended += 1
-        tables.driver_ended_bytes += len(spec.args)
-    if kind is not Failed:
-        tables.counters["done"] += 1
-    else:
-        cancelled = outcome.kind == "TaskCancelledError"  # type: ignore[union-attr]
-        tables.counters["cancelled" if cancelled else "failed"] += 1
+    if spec.timeout > 0:
+        tables.commands.append(DropTimer(("timeout", spec.id)))
+    _count_end(tables, task, outcome)
     settle(tables, record, outcome)  # type: ignore[arg-type]
     if record.holders is None and not record.holds:
         collect(tables, record)
+
+
+def _count_end(tables: Tables, task: TaskRecord, outcome: Stored | Failed | object) -> None:
+    if not task.client:
+        tables.driver_ended += 1
+        tables.driver_ended_bytes += len(task.spec.args)
+    if type(outcome) is not Failed:
+        tables.counters["done"] += 1
+    else:
+        tables.counters["cancelled" if outcome.kind == "TaskCancelledError" else "failed"] += 1
 
 
 def _leave_actor(tables: Tables, task: TaskRecord) -> None:
     record = tables.objects.get(task.spec.actor)
     if record is not None:
         record.holds -= 1
-        if not record.holds and record.holders is None:
+        if not record.holds and record.holders != DRIVER:
             collect(tables, record)
 
 
@@ -214,7 +230,10 @@ def complete(tables: Tables, source: ClientId, event: TaskDone) -> None:
     measured = seconds >= 0 and not failed
     if task.demand is None:
         task.worker = None
-        tables.actors[spec.actor].sent.pop(spec.id, None)
+        actor = tables.actors[spec.actor]
+        actor.sent.pop(spec.id, None)
+        if actor.waiting:
+            retake_actor(tables, actor, spec.id)
     else:
         unseat(tables, task)
         if measured:
@@ -299,16 +318,16 @@ def note_begun(tables: Tables, source: ClientId, event: TaskBegun) -> None:
 
 
 def block(tables: Tables, source: ClientId, event: TaskBlocked) -> None:
-    """Give back what a task holds that waits for others."""
+    """Let others use the CPUs of a task that waits."""
     task = _task_of(tables, source, event.id)
     if task is None or task.state not in (RUNNING, SENT):
         tables.ignore("TaskBlocked: not running there")
         return
     worker: WorkerRecord = task.worker  # type: ignore[assignment]
     if task.demand is not None:
-        unseat(tables, task)
-        task.worker = worker
-        worker.blocked[event.id] = task
+        lend(tables, task)
+    else:
+        lend_actor(tables, tables.actors[task.spec.actor], event.id)
     tables.move(task, BLOCKED)
     if event.started:
         _note_started(tables, worker, event.started)
@@ -317,18 +336,16 @@ def block(tables: Tables, source: ClientId, event: TaskBlocked) -> None:
 
 
 def unblock(tables: Tables, source: ClientId, event: TaskUnblocked) -> None:
-    """Take again what a task holds, at once."""
+    """Give a task that goes on its CPUs back, at once."""
     task = _task_of(tables, source, event.id)
     if task is None or task.state is not BLOCKED:
         tables.ignore("TaskUnblocked: not blocked there")
         return
-    worker: WorkerRecord = task.worker  # type: ignore[assignment]
     tables.move(task, UNBLOCKED)
     if task.demand is not None:
-        del worker.blocked[event.id]
-        worker.running[event.id] = task
-        take(tables, worker.host, task.demand.needs)
-        refresh(tables, worker)
+        retake(tables, task)
+    else:
+        retake_actor(tables, tables.actors[task.spec.actor], event.id)
 
 
 def _task_of(tables: Tables, source: ClientId, object_id: int) -> TaskRecord | None:

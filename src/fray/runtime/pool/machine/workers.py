@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from fray.runtime.pool.machine.actors import give_up, lose_actor, settle_process
 from fray.runtime.pool.machine.cancelling import time_out
-from fray.runtime.pool.machine.objects import collect, drop_holder, lose
-from fray.runtime.pool.machine.places import may_start, start_process
+from fray.runtime.pool.machine.copies import try_again
+from fray.runtime.pool.machine.objects import collect, drop_copy, drop_holder, lose
+from fray.runtime.pool.machine.places import MOST_VAIN_STARTS, may_start, start_process
 from fray.runtime.pool.machine.records import Demand, HostRecord, TaskRecord, WorkerRecord
-from fray.runtime.pool.machine.resources import HOMELESS_SECONDS, build_unschedulable, give, is_possible
+from fray.runtime.pool.machine.resources import HOMELESS_SECONDS, build_unschedulable, give, has_host
 from fray.runtime.pool.machine.seats import IDLE_SECONDS, refresh, unseat
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.tasks import finish, lose_task
@@ -25,6 +26,7 @@ from fray.runtime.pool.messages import (
     HostLost,
     NannyLost,
     ObjectSpilled,
+    Profile,
     SetTimer,
     StopWorker,
     Stored,
@@ -47,8 +49,6 @@ __all__ = [
 
 EARLY_SECONDS = 1.0
 """A worker that is lost within that time of its start makes the next start wait."""
-MOST_VAIN_STARTS = 8
-"""Starts in succession, with growing pauses, of which no worker joins, until those who wait are told."""
 FIRST_BACKOFF = 0.1
 LONGEST_BACKOFF = 5.0
 
@@ -65,7 +65,7 @@ def join_host(tables: Tables, _source: ClientId, event: HostJoined) -> None:
     host = HostRecord(event.host, event.name, total, event.workers, event.store_limit)
     tables.hosts[event.host] = host
     for needs in tuple(tables.homeless):
-        if is_possible(tables, needs):
+        if has_host(tables, needs):
             del tables.homeless[needs]
     if total.get("CPU", 0) > 0:
         tables.open_hosts[event.host] = host
@@ -84,9 +84,12 @@ def lose_host(tables: Tables, source: ClientId, event: HostLost) -> None:
     if tables.reserved is not None and tables.reserved[1] is host:
         tables.reserved = None
     reason = f"was lost with its host: {event.reason}"
+    for object_id in tuple(tables.copies):
+        drop_copy(tables, object_id, event.host)
     for record in tuple(tables.objects.values()):
         if type(record.outcome) is Stored and record.outcome.host == event.host:
             lose(tables, record, f"host {host.name} was lost ({event.reason})")
+            try_again(tables, record.id)  # who asked the owner about it gets no answer any more
     _lose_team(tables, source, host, reason)
     for demand in tables.active:
         demand.scarce = False  # the host that had the CPUs it waits for may be this one
@@ -101,6 +104,10 @@ def lose_nanny(tables: Tables, source: ClientId, event: NannyLost) -> None:
         tables.ignore("NannyLost: its host isn't known")
         return
     _lose_team(tables, source, host, f"was lost with its nanny: {event.reason}")
+    for object_id in tuple(tables.doubts):
+        outcome = tables.objects[object_id].outcome
+        if type(outcome) is Stored and outcome.host == event.host:
+            try_again(tables, object_id)  # the nanny was asked about it, and can't answer any more
     _start_missing(tables, host)
     tables.freed += 1
     tables.dirty = True
@@ -133,8 +140,9 @@ def join_worker(tables: Tables, _source: ClientId, event: WorkerJoined) -> None:
     worker.since = tables.now
     worker.team.starting -= 1
     worker.team.vain = 0
-    if worker.profile.actor:
+    if worker.profile.actors:
         settle_process(tables, worker)
+        refresh(tables, worker)
         return
     if worker.held:
         give(tables, worker.host, worker.held)
@@ -169,7 +177,15 @@ def lose_worker(tables: Tables, _source: ClientId, event: WorkerLost) -> None:
     _remove(tables, worker, (worker.doomed and f"was stopped: {worker.doomed}") or event.reason)
     if team.vain >= MOST_VAIN_STARTS:
         _fail_waiting(tables, worker, event.reason)
+    _forget_unused(tables, worker.host, worker.profile)
     _start_missing(tables, worker.host)
+
+
+def _forget_unused(tables: Tables, host: HostRecord, profile: Profile) -> None:
+    """Forget a team of actors without processes: actors come and go, and each may have had its own."""
+    team = host.teams.get(profile)
+    if team is not None and profile.actors and not team.workers and team.retry_at <= tables.now:
+        del host.teams[profile]
 
 
 def _fail_waiting(tables: Tables, last: WorkerRecord, reason: str) -> None:
@@ -260,9 +276,13 @@ def _forget_waiting(wanted: int | list[int] | None, client: ClientId) -> None:
 
 
 def note_spilled(tables: Tables, _source: ClientId, event: ObjectSpilled) -> None:
-    """Note that an object doesn't take memory any more."""
+    """Note that an object doesn't take memory any more, or that it does still."""
     host = tables.hosts.get(event.host)
     if host is None:
+        return
+    if not event.done:
+        if event.id in host.spilling:
+            host.stuck[event.id] = host.spilling.pop(event.id)
         return
     size = host.objects.pop(event.id, None)
     if size is not None:  # the host did it unasked
@@ -283,6 +303,8 @@ def fire(tables: Tables, _source: ClientId, event: TimerFired) -> None:
     kind, number = event.key
     if kind in ("timeout", "kill"):
         time_out(tables, kind, number)
+    elif kind == "refetch":
+        try_again(tables, number)
     elif kind == "idle":
         _end_idle(tables, number)
     elif kind == "start":
@@ -298,9 +320,11 @@ def _start_again(tables: Tables, host_id: int) -> None:
     host = tables.hosts.get(host_id)
     if host is None:
         return
-    for team in host.teams.values():
+    for profile, team in tuple(host.teams.items()):
         if team.retry_at <= tables.now + 0.001:
             team.retry_at = 0.0
+            if not team.vain:
+                _forget_unused(tables, host, profile)
     _start_missing(tables, host)
     tables.freed += 1
     tables.dirty = True

@@ -15,10 +15,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fray.errors import StoreDirectoryError
+from fray.runtime.container import available_memory
 from fray.runtime.pool.objects.files import check_directory
 from fray.runtime.pool.objects.store import HostStore
 
-__all__ = ["OwnedStore", "create_store", "machine_memory", "sweep_stale"]
+__all__ = ["OwnedStore", "create_store", "sweep_stale"]
 
 SHARED_MEMORY = Path("/dev/shm")
 MINIMUM = 256 * 1024**2
@@ -68,7 +69,7 @@ def create_store(
     Raises `StoreDirectoryError` if no directory can be used.
     """
     temporary = Path(tempfile.gettempdir())
-    wanted = int(machine_memory() * MEMORY_SHARE) if limit is None else limit
+    wanted = int(available_memory() * MEMORY_SHARE) if limit is None else limit
     place = shared_memory if _free(shared_memory) >= min(MINIMUM, wanted) else temporary
     try:
         directory, lock = _claim(place)
@@ -153,11 +154,3 @@ def _free(place: Path) -> int:
     except FileNotFoundError:
         return -1
     return status.f_bavail * status.f_frsize
-
-
-def machine_memory() -> int:
-    """Return the bytes of memory that this machine has, or that its control group (version 2) allows."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with contextlib.suppress(OSError, ValueError):
-        memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
-    return memory

@@ -8,10 +8,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
+import math
 import mmap
 import os
 import shutil
 import stat
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,11 +23,15 @@ from fray.errors import StoreDirectoryError, StoreFullError
 from fray.runtime.pool.objects.flat_format import BytesLike
 
 __all__ = [
+    "COPY_MODE",
     "PART",
     "USAGE",
     "check_directory",
     "copy",
+    "evict",
     "is_dead",
+    "list_names",
+    "lock_file",
     "mapped",
     "no_store",
     "opened",
@@ -36,6 +43,9 @@ __all__ = [
 
 PART = ".part"
 USAGE = "usage"
+COPY_MODE = 0o400
+"""Of the file of a copy: what lies on another host too, so that it may go when room is needed."""
+_LOCK_PAUSE = 0.002
 _COPY_BYTES = 4 * 1024**2
 _MAX_PARTS = 1000
 """Of one writev; POSIX systems allow 1024 (IOV_MAX)."""
@@ -71,10 +81,62 @@ def is_dead(pid: int) -> bool:
         return False
 
 
+def list_names(folder: str) -> list[str]:
+    """Return the names of all files in a directory; none if it has vanished."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names alone
+    except FileNotFoundError:
+        return []
+
+
+def lock_file(file: int, seconds: float) -> None:
+    """Lock an open file for this process alone. Raises `TimeoutError` after so many seconds; inf: never."""
+    if seconds == math.inf:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        return
+    give_up_at = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:
+            if time.monotonic() > give_up_at:
+                raise TimeoutError("another process holds the lock") from error
+            time.sleep(_LOCK_PAUSE)
+        else:
+            return
+
+
+def evict(folder: str, needed: int = 0) -> int:
+    """Remove copies, the oldest first, until they have freed `needed` bytes (0: all); return what they had.
+
+    Removes none where all of them are too little.
+    """
+    copies = []
+    for name in list_names(folder):
+        status = status_of(f"{folder}/{name}")
+        if status is not None and status.st_mode & 0o777 == COPY_MODE and not name.endswith(PART):
+            copies.append((status.st_mtime_ns, status.st_size, f"{folder}/{name}"))
+    freed = 0
+    if sum(size for _, size, _ in copies) < needed:
+        return freed
+    for _, size, path in sorted(copies):
+        freed += size if unlink(path) else 0
+        if freed >= needed > 0:
+            break
+    return freed
+
+
 def scan(folder: str, dead: Callable[[int], bool] | None = None) -> int:
-    """Return the bytes of all objects in a directory; parts whose writers are `dead` are removed."""
+    """Return the bytes of all objects in a directory; parts whose writers are `dead` are removed.
+
+    None are in a directory that has vanished.
+    """
     total = 0
-    with os.scandir(folder) as entries:
+    try:
+        found = os.scandir(folder)
+    except FileNotFoundError:
+        return total
+    with found as entries:
         for entry in entries:
             stem, dot, _ = entry.name.rpartition(PART)
             if dot and dead is not None and dead(int(stem.rpartition(".")[2].partition("-")[0])):

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, NamedTuple, cast
 
-from fray.runtime.pool.messages import FunctionId, ObjectId
+from fray.runtime.pool.messages import DIGEST_BYTES, FunctionId, ObjectId
+from fray.runtime.pool.objects.captures import Captures
 from fray.runtime.pool.objects.values import decode, encode
 
 __all__ = ["EncodedFunction", "decode_function", "encode_function"]
@@ -22,34 +23,42 @@ class EncodedFunction(NamedTuple):
     """A function, a class of actors, or anything else that can be called."""
 
     id: FunctionId
-    """Digest of `blob`: BLAKE2b, 16 bytes."""
+    """Digest of `blob`: BLAKE2b, 16 bytes; one more where there are references, see `messages.FunctionId`."""
     blob: bytes
     contained: tuple[ObjectId, ...]
     """References in its closure, which belong into `TaskSpec.holds`."""
 
 
-_encoded_functions: dict[int, tuple[weakref.ref[Any], EncodedFunction]] = {}
+class _Known(NamedTuple):
+    function: weakref.ref[Any]
+    encoded: EncodedFunction
+    captures: Captures
+
+
+_encoded_functions: dict[int, _Known] = {}
 
 
 def encode_function(function: Callable[..., Any]) -> EncodedFunction:
     """Return a function as bytes: importable ones by name, others by value.
 
-    Functions and classes are encoded once, so that a closure is sent as it was then; other callables may
-    change and are encoded each time.
+    Functions and classes are encoded once, and anew when what they have captured has changed; other callables
+    are encoded each time.
 
     Raises `SerializationError`.
     """
     known = _encoded_functions.get(id(function))
-    if known is not None and known[0]() is function:
-        return known[1]
+    if known is not None and known.function() is function and not known.captures.changed():
+        return known.encoded
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     encoded = encode(function, what=f"the function {name!r}", root=name)
     blob = pickle.dumps((name, encoded.to_bytes()), protocol=5)
-    result = EncodedFunction(blake2b(blob, digest_size=16).digest(), blob, encoded.contained)
+    size = DIGEST_BYTES + 1 if encoded.contained else DIGEST_BYTES
+    result = EncodedFunction(blake2b(blob, digest_size=size).digest(), blob, encoded.contained)
     if isinstance(function, types.FunctionType | type):
         key = id(function)
         # The entry goes with the function, before its id can be another's.
-        _encoded_functions[key] = (weakref.ref(function, lambda _: _encoded_functions.pop(key, None)), result)
+        kept = weakref.ref(function, lambda _: _encoded_functions.pop(key, None))
+        _encoded_functions[key] = _Known(kept, result, Captures(function))
     return result
 
 

@@ -9,16 +9,20 @@ may differ from the one before.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import struct
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing
+from functools import partial
+from typing import TypeAlias
 
 from fray.errors import (
     ConnectionLostError,
     ObjectLostError,
     StoreDirectoryError,
     StoreFullError,
+    SurroundingsError,
     TransportError,
 )
 from fray.runtime.pool.messages import HostId, ObjectId
@@ -39,6 +43,7 @@ TRIES = 3
 SILENCE_SECONDS = 30.0
 """A server that sends nothing for that long is taken for gone."""
 
+_Write: TypeAlias = Callable[[memoryview], object]
 _WANTED = 1
 _FOUND = 2
 _MISSING = 3
@@ -121,63 +126,99 @@ def fetch(
     into: HostStore,
     *,
     settings: TransportSettings = DEFAULT_SETTINGS,
-) -> None:
-    """Copy an object from the host whose server is at `address` into this host's store.
+) -> memoryview:
+    """Return an object of the host whose server is at `address`, from a copy in this host's store.
 
-    Several that fetch the same object at once, in any process of this host, share one transfer.
+    Several that fetch the same object at once, in any process of this host, share one transfer. Where neither
+    memory nor disk has room for the copy, the bytes are this process's own.
 
     Raises:
         ObjectLostError: that host hasn't got it.
         ConnectionLostError: the transfer was cut each time it was tried, or isn't what was promised.
         TransportError: no connection to it can be made.
-        StoreFullError: neither memory nor disk has room here.
     """
-    with into.exclusive(identity), closing(into.places()) as places:
-        disk, tries = next(places), 0
-        while not into.contains(identity):
+
+    def receive(room: Callable[[int], AbstractContextManager[_Write]]) -> None:
+        for last in (*(False,) * (TRIES - 1), True):
             try:
                 with closing(BlockingConnection.connect(address, key, settings=settings)) as connection:
-                    _receive(connection, identity, into, disk=disk)
-            except StoreFullError:
-                place = next(places, None)
-                if place is None:
-                    raise
-                disk = place
+                    _receive(connection, identity, room)
             except ConnectionLostError:
-                tries += 1
-                if tries == TRIES:
+                if last:
                     raise
+            else:
+                return
+
+    with contextlib.suppress(StoreFullError), into.exclusive(identity), closing(into.places()) as places:
+        for disk in places:
+            with contextlib.suppress(ObjectLostError):
+                return into.open(identity)
+            with contextlib.suppress(StoreFullError):
+                receive(partial(_room_in, into, identity, disk=disk))
+                return into.open(identity)
+    own = bytearray()
+
+    @contextlib.contextmanager
+    def own_room(_: int) -> Iterator[_Write]:
+        own.clear()
+        yield own.extend
+
+    receive(own_room)
+    return memoryview(own).toreadonly()
 
 
 class PeerFetch:
     """`fetch` by the number of a host.
 
     Parameters: `address_of` gives where a host's objects are read, or nothing for one that is gone; the
-    pool's `key`; the `store` of this host.
+    pool's `key`; the `store` of this host; `on_copied` is told of the copies that lie in it from then on.
     """
 
     def __init__(
-        self, address_of: Callable[[HostId], str | None], key: TransportKey, store: HostStore
+        self,
+        address_of: Callable[[HostId], str | None],
+        key: TransportKey,
+        store: HostStore,
+        on_copied: Callable[[ObjectId, int], None],
     ) -> None:
         self._address_of = address_of
         self._key = key
         self._store = store
+        self._on_copied = on_copied
 
-    def __call__(self, identity: ObjectId, host: HostId) -> None:
-        """Copy an object from another host into this host's store.
+    def __call__(self, identity: ObjectId, host: HostId) -> memoryview:
+        """Return an object that lies on another host, from a copy in this host's store if it has room.
 
-        Raises `ObjectLostError` if it can't be had from there, `StoreFullError` if there is no room here.
+        Raises `ObjectLostError` if it can't be had from there.
         """
+        data = self._fetch(identity, host)
+        if self._store.contains(identity):
+            self._on_copied(identity, len(data))
+        return data
+
+    def copy(self, identity: ObjectId, host: HostId) -> int:
+        """Copy an object into this host's store; return its size, or 0 if that couldn't be done."""
+        try:
+            size = len(self._fetch(identity, host))
+        except (ObjectLostError, SurroundingsError):
+            return 0
+        return size if self._store.contains(identity) else 0
+
+    def _fetch(self, identity: ObjectId, host: HostId) -> memoryview:
         address = self._address_of(host)
         if not address:
             raise ObjectLostError(f"{identity:x}", f"host {host} is gone")
         try:
-            fetch(Address.parse(address), self._key, identity, self._store)
+            return fetch(Address.parse(address), self._key, identity, self._store)
         except TransportError as error:
             raise ObjectLostError(f"{identity:x}", error.message) from error
 
 
-def _receive(connection: BlockingConnection, identity: ObjectId, into: HostStore, *, disk: bool) -> None:
+def _receive(
+    connection: BlockingConnection,
+    identity: ObjectId,
+    room: Callable[[int], AbstractContextManager[_Write]],
+) -> None:
     connection.send(_WANTED, identity.to_bytes(_IDENTITY_BYTES))
     frame = _next_frame(connection)
     if frame.kind == _MISSING:
@@ -185,7 +226,7 @@ def _receive(connection: BlockingConnection, identity: ObjectId, into: HostStore
     if frame.kind != _FOUND or len(frame.body) != _SIZE.size:
         raise ConnectionLostError(connection.peer, f"it answered with a frame of kind {frame.kind}")
     (size,) = _SIZE.unpack(frame.body)
-    with into.receiving(identity, size, disk=disk) as file:
+    with room(size) as write:
         received = 0
         while received < size:
             frame = _next_frame(connection)
@@ -195,8 +236,19 @@ def _receive(connection: BlockingConnection, identity: ObjectId, into: HostStore
                     connection.peer, f"it sent {count} bytes after {received} of {size}"
                 )
             for buffer in frame.buffers:
-                _write(file, buffer)
+                write(buffer)
             received += count
+
+
+@contextlib.contextmanager
+def _room_in(store: HostStore, identity: ObjectId, size: int, *, disk: bool) -> Iterator[_Write]:
+    try:
+        with store.receiving(identity, size, disk=disk, copy=True) as file:
+            yield partial(_write, file)
+    except StoreDirectoryError as error:
+        if not disk:
+            raise
+        raise StoreFullError(size, (str(store.spill_directory),)) from error
 
 
 def _next_frame(connection: BlockingConnection) -> Frame:

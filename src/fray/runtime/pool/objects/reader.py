@@ -14,8 +14,8 @@ from fray.runtime.pool.objects.store import HostStore
 
 __all__ = ["ObjectReader"]
 
-Fetch = Callable[[ObjectId, HostId], None]
-"""Copies an object from another host into this host's store."""
+Fetch = Callable[[ObjectId, HostId], memoryview]
+"""Returns an object of another host."""
 
 
 class ObjectReader:
@@ -36,8 +36,11 @@ class ObjectReader:
     def read(self, object_id: ObjectId, host: HostId) -> memoryview | str:
         """Return the bytes of an object that lies on `host`, or in words why they can't be had."""
         try:
-            if host != self.host and not self._store.contains(object_id):
-                self._fetch(object_id, host)
-            return self._store.open(object_id)
+            try:
+                return self._store.open(object_id)
+            except ObjectLostError:
+                if host == self.host:
+                    raise
+            return self._fetch(object_id, host)
         except (ObjectLostError, SurroundingsError) as error:
             return error.message

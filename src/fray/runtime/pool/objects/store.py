@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import itertools
+import math
 import os
 import re
 import struct
@@ -20,14 +21,18 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fray.errors import ObjectLostError, StoreFullError
+from fray.errors import ObjectLostError, StoreDirectoryError, StoreFullError
 from fray.runtime.pool.messages import ObjectId
 from fray.runtime.pool.objects.files import (
+    COPY_MODE,
     PART,
     USAGE,
     check_directory,
     copy,
+    evict,
     is_dead,
+    list_names,
+    lock_file,
     no_store,
     opened,
     scan,
@@ -44,6 +49,8 @@ _LOCK = ".lock"
 _SPILLING = f"spilling{_LOCK}"
 _COUNT = struct.Struct("<q")
 _IDENTITY = re.compile("[0-9a-f]+")
+_LOCK_SECONDS = 1.0
+"""How long `spill` waits for writers at most: whoever calls it has more to do, and they may stand still."""
 _MAPPED_SHARE = 0.125
 """Of the limit, for objects that one process has mapped while it may not be using them."""
 
@@ -100,6 +107,10 @@ class HostStore:
                         write_all(file, parts)
                 except StoreFullError:
                     continue
+                except StoreDirectoryError:
+                    if not disk:
+                        raise
+                    continue
                 return size
         raise StoreFullError(size, (self._memory, self._disk))
 
@@ -107,17 +118,19 @@ class HostStore:
         """Give where to try to write an object, one place after the other: on `disk` or in memory.
 
         An object that is being spilled takes room in both. If neither has any, both are given again when
-        nothing is on its way, and nothing begins to spill until this iterator is closed.
+        nothing is on its way and copies are gone, and nothing begins to spill until this iterator is closed.
         """
         yield from (False, True)
         with self._held(_SPILLING):
+            evict(self._memory)
+            evict(self._disk)
             yield from (False, True)
 
     @contextlib.contextmanager
-    def receiving(self, identity: ObjectId, size: int, *, disk: bool) -> Iterator[int]:
+    def receiving(self, identity: ObjectId, size: int, *, disk: bool, copy: bool = False) -> Iterator[int]:
         """Give a descriptor for the `size` bytes of an object, which is visible once the block has ended.
 
-        The block does nothing but fill it.
+        The block does nothing but fill it. A `copy` of what lies on another host goes where room is needed.
 
         Raises `StoreFullError` if memory, or the disk, has no room, or `StoreDirectoryError`; nothing is left
         of it then.
@@ -128,6 +141,8 @@ class HostStore:
             file = self._begin(part, size, disk=disk)
             try:
                 yield file
+                if copy:
+                    os.fchmod(file, COPY_MODE)
                 self._publish(part, identity, disk=disk)
             except BaseException:
                 self._discard(part, size, disk=disk)
@@ -158,16 +173,24 @@ class HostStore:
         return any(os.path.lexists(f"{folder}/{identity:x}") for folder in (self._memory, self._disk) * 2)
 
     def free(self, identity: ObjectId) -> None:
-        """Remove an object, if it is here; whoever has it mapped keeps it."""
+        """Remove an object, if it is here; whoever has it mapped keeps it. Waits for nobody."""
+        # Memory first, so that what is being spilled is noticed as freed.
         self._mappings.forget(identity)
-        with self._locked():
-            self._unlink_from_memory(identity)
-            unlink(f"{self._disk}/{identity:x}")
+        unlink(f"{self._memory}/{identity:x}")
+        unlink(f"{self._disk}/{identity:x}")
+
+    def keep(self, identity: ObjectId) -> bool:
+        """Let an object be no copy any more; return whether it is here. Waits for nobody."""
+        for folder in (self._memory, self._disk) * 2:
+            with contextlib.suppress(FileNotFoundError):
+                os.chmod(f"{folder}/{identity:x}", 0o600, follow_symlinks=True)  # noqa: PTH101 - no Path
+                return True
+        return False
 
     def spill(self, identity: ObjectId) -> bool:
         """Move an object from memory to disk; False if it isn't in memory, or was freed meanwhile.
 
-        Raises `StoreFullError`; then it stays in memory.
+        Raises `StoreFullError` or `StoreDirectoryError`; then it stays in memory.
         """
         path = f"{self._memory}/{identity:x}"
         try:
@@ -181,15 +204,17 @@ class HostStore:
     def _spill_to(self, part: str, identity: ObjectId, source: int, seen: os.stat_result) -> bool:
         try:
             copy(source, part)
-            with self._locked():
+            with self._locked(_LOCK_SECONDS):
                 # Only if it is still the same file: it may have been freed, or written again.
                 now = status_of(f"{self._memory}/{identity:x}")
                 if now is None or now.st_ino != seen.st_ino:
                     return False
                 os.rename(part, f"{self._disk}/{identity:x}")  # noqa: PTH104 - no Path on the fast way
-                self._unlink_from_memory(identity)
                 self._mappings.forget(identity)
-                return True
+                if self._unlink_from_memory(identity):
+                    return True
+                unlink(f"{self._disk}/{identity:x}")  # it was freed, which waits for no lock
+                return False
         except OSError as error:
             raise no_store(error, seen.st_size, self._disk) from error
         finally:
@@ -197,20 +222,17 @@ class HostStore:
 
     def usage(self) -> Usage:
         """Return what the objects take."""
-        with self._locked():
-            memory = self._used()
-        return Usage(memory, scan(self._disk))
+        return Usage(scan(self._memory), scan(self._disk))
 
     def identities(self) -> tuple[ObjectId, ...]:
         """Return all objects that are here, in no order."""
-        names = {entry for folder in (self._memory, self._disk) for entry in os.listdir(folder)}  # noqa: PTH208 - names alone
+        names = {name for folder in (self._memory, self._disk) for name in list_names(folder)}
         return tuple(int(name, 16) for name in names if _IDENTITY.fullmatch(name))
 
     def discard_dead_parts(self) -> None:
-        """Remove what processes that are dead by now left half-written."""
-        with self._locked():
-            scan(self._disk, dead=is_dead)
-            self._set_used(scan(self._memory, dead=is_dead))
+        """Remove what processes that are dead by now left half-written. Waits for nobody."""
+        scan(self._disk, dead=is_dead)
+        scan(self._memory, dead=is_dead)
 
     @contextlib.contextmanager
     def exclusive(self, identity: ObjectId) -> Iterator[None]:
@@ -245,8 +267,9 @@ class HostStore:
             finally:
                 os.close(file)
 
-    # Bytes are counted up before a file takes them, and down after it is gone: a process killed in between
-    # leaves the count too high, and whoever finds memory full counts anew.
+    # Bytes are counted up before a file takes them, and not always down when it is gone: so the count may be
+    # too high, and whoever finds memory full counts anew. Who frees needs no lock by that: the head and the
+    # nanny share it with processes of users, which may be stopped while they hold it.
 
     def _begin(self, part: str, size: int, *, disk: bool) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -256,6 +279,8 @@ class HostStore:
             used = self._used()
             if used + size > self.limit:
                 used = scan(self._memory, dead=is_dead)
+                if used + size > self.limit:
+                    used -= evict(self._memory, used + size - self.limit)
                 self._set_used(used)
             if used + size > self.limit:
                 raise StoreFullError(size, (self._memory,))
@@ -287,16 +312,19 @@ class HostStore:
             if unlink(part) and not disk:
                 self._set_used(self._used() - size)
 
-    def _unlink_from_memory(self, identity: ObjectId) -> None:
+    def _unlink_from_memory(self, identity: ObjectId) -> bool:
         path = f"{self._memory}/{identity:x}"
         status = status_of(path)
-        if status is not None and unlink(path):
-            self._set_used(self._used() - status.st_size)
+        if status is None or not unlink(path):
+            return False
+        self._set_used(self._used() - status.st_size)
+        return True
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self, seconds: float = math.inf) -> Iterator[None]:
+        """Count alone within the block. Raises `TimeoutError` where that can't be had in so many seconds."""
         with _threads:
-            fcntl.lockf(self._count, fcntl.LOCK_EX)
+            lock_file(self._count, seconds)
             try:
                 yield
             finally:

@@ -1,7 +1,8 @@
 """The actors that live in a worker: their order of calls, how many run at once, and their end.
 
 An actor with `max_concurrency` 1 has a thread of its own, so that objects bound to a thread work in it.
-Methods that are coroutine functions run on the worker's event loop and need no thread.
+Methods that are coroutine functions run on the actor's event loop and need no thread. One that is `on_loop`
+is constructed there too, and so run all of its methods but generators: no two of its threads meet.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from fray.runtime.pool.current import RunningTask, TaskInterrupt
+from fray.runtime.pool.current import OnWait, RunningTask, TaskInterrupt
 from fray.runtime.pool.messages import (
     ActorEnded,
     ActorId,
@@ -26,9 +27,10 @@ from fray.runtime.pool.messages import (
 )
 from fray.runtime.pool.worker.coroutines import CoroutineLoop
 from fray.runtime.pool.worker.execution import Call, Ended, Execution
+from fray.runtime.pool.worker.failures import no_thread
 from fray.runtime.pool.worker.functions import Function
 from fray.runtime.pool.worker.reception import Inbox, Reception, Work
-from fray.runtime.pool.worker.threads import ElasticThreads
+from fray.runtime.pool.worker.threads import ElasticThreads, start_apart
 
 __all__ = ["ActorHost"]
 
@@ -56,13 +58,12 @@ class _Actor:
         self.ended = False
         self.waiting: deque[Call] = deque()
         self.running: dict[ObjectId, Call] = {}
+        self.loop = CoroutineLoop()
         self._inbox: Inbox | None = None
         if spec.max_concurrency == 1:
             self._inbox = Inbox(shared=False)
-            args = (self._inbox,)
-            threading.Thread(
-                target=self._serve, args=args, name=f"fray-{spec.class_name}", daemon=True
-            ).start()
+            inbox = self._inbox
+            start_apart(lambda: self._serve(inbox), f"fray-{spec.class_name}")
 
     def run(self, work: Work) -> None:
         """Run work of this actor in its own thread, or in any."""
@@ -72,7 +73,8 @@ class _Actor:
             self._threads.run(work)
 
     def close(self) -> None:
-        """Let the actor's thread end after what it has been given."""
+        """Let the actor's threads end after what they have been given."""
+        self.loop.close()
         if self._inbox is not None:
             self._reception.resign(self._inbox)
             self._inbox.work.put(None)
@@ -96,23 +98,24 @@ class _Actor:
 class ActorHost:
     """The actors of one worker.
 
-    Parameters: `execution` of calls; `threads` and `loop` to run them on, `reception` at which threads of
-    actors read; `tell` sends messages; `on_idle` is called when a call or an actor has ended.
+    Parameters: `execution` of calls; `threads` to run them on; `on_wait` is told when a call waits; at
+    `reception` threads of actors read; `tell` sends messages; `on_idle` is called when a call or an actor
+    has ended.
     """
 
     def __init__(
         self,
         execution: Execution,
         threads: ElasticThreads,
-        loop: CoroutineLoop,
         *,
+        on_wait: OnWait,
         reception: Reception,
         tell: TellEnd,
         on_idle: Callable[[], None],
     ) -> None:
         self._execution = execution
         self._threads = threads
-        self._loop = loop
+        self._on_wait = on_wait
         self._reception = reception
         self._tell = tell
         self._on_idle = on_idle
@@ -129,12 +132,22 @@ class ActorHost:
 
     def create(self, command: CreateActor, function: Function) -> None:
         """Begin to construct an actor; ActorReady or ActorEnded tell how that went."""
-        actor = _Actor(command, self._threads, self._reception)
+        spec = command.spec
+        try:
+            actor = _Actor(command, self._threads, self._reception)
+        except RuntimeError as error:
+            failure = no_thread(spec.name or spec.class_name, error)
+            self._tell(ActorEnded(spec.id, command.incarnation, failure))
+            return
         with self._lock:
-            self._actors[command.spec.id] = actor
-        actor.run(lambda: self._construct(actor, command, function))
+            self._actors[spec.id] = actor
+        if command.spec.on_loop:
+            construct = self._construct_on_loop(actor, command, function)
+            actor.loop.start(construct, self._execution.new_context())
+        else:
+            actor.run(lambda: self._construct(actor, command, function))
 
-    def call(self, running: RunningTask, command: RunTask, consume: Callable[[Call, object], object]) -> None:
+    def call(self, command: RunTask, consume: Callable[[Call, object], object]) -> None:
         """Let a call of a method wait for its turn."""
         spec = command.spec
         with self._lock:
@@ -145,7 +158,8 @@ class ActorHost:
             story = (f"actor {spec.actor:x} is not in this worker",)
             self._tell(TaskDone(spec.id, Failed(b"", "ActorDiedError", spec.name, story=story)))
             return
-        call = Call(running, command, lambda: getattr(actor.instance, spec.method), consume)
+        running = RunningTask(spec.id, spec.name, self._on_wait)
+        call = Call(running, command, lambda: getattr(actor.instance, spec.method), consume, actor.loop)
         with actor.lock:
             actor.waiting.append(call)
             self._start_waiting(actor)
@@ -182,7 +196,7 @@ class ActorHost:
             if not command.drain:
                 actor.waiting.clear()
         with self._lock:
-            for call in dropped:
+            for call in (*dropped, *under_way):  # nobody waits for what may hang
                 self._callees.pop(call.running.id, None)
         if command.drain:
             self._check_end(actor)
@@ -191,6 +205,9 @@ class ActorHost:
         for call in under_way:
             call.running.interrupt()
         self._end(actor, None)
+
+    async def _construct_on_loop(self, actor: _Actor, command: CreateActor, function: Function) -> None:
+        self._construct(actor, command, function)
 
     def _construct(self, actor: _Actor, command: CreateActor, function: Function) -> None:
         try:
@@ -214,10 +231,16 @@ class ActorHost:
             call = actor.waiting.popleft()
             spec = call.command.spec
             actor.running[spec.id] = call
-            if not spec.streaming and actor.is_async(spec.method):
-                self._loop.start(self._run_async(actor, call), self._execution.new_context())
-            else:
-                self._run_in_thread(actor, call)
+            try:
+                if not spec.streaming and (actor.spec.on_loop or actor.is_async(spec.method)):
+                    actor.loop.start(self._run_async(actor, call), self._execution.new_context())
+                else:
+                    self._run_in_thread(actor, call)
+            except RuntimeError as error:  # no thread can be started for it: the others may have theirs
+                del actor.running[spec.id]
+                with self._lock:
+                    self._callees.pop(spec.id, None)
+                self._tell(TaskDone(spec.id, no_thread(spec.name, error)))
 
     def _run_in_thread(self, actor: _Actor, call: Call) -> None:
         actor.run(lambda: self._finish(actor, call, self._execution.run(call)))

@@ -1,17 +1,25 @@
-"""The event loop of a worker, in a thread of its own: all coroutines of its tasks and actors run on it."""
+"""Event loops in threads of their own: each async actor has one, and each async task as long as it runs.
+
+None is shared, so that code which blocks its loop, as a `get` does, stops nothing but itself.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any
 
-from fray.runtime.coroutines import RunningCoroutine, iterate
+from fray.runtime.coroutines import RunningCoroutine, iterate, serve_loop
 from fray.runtime.pool.current import RunningTask
+from fray.runtime.pool.worker.threads import start_apart
 
-__all__ = ["CoroutineLoop"]
+__all__ = ["CoroutineLoop", "TaskLoops"]
+
+MOST_IDLE = 8
+"""Loops kept for the next tasks."""
 
 
 class CoroutineLoop:
@@ -47,9 +55,38 @@ class CoroutineLoop:
         """Give the items of an asynchronous generator to a thread."""
         return iterate(source, lambda step: self.result(step, running))
 
+    def close(self) -> None:
+        """Cancel what runs and end the thread; nothing may be started any more."""
+        with self._lock:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="fray-coroutines", daemon=True).start()
+                loop = self._loop
+                start_apart(lambda: serve_loop(loop), "fray-coroutines")
             return self._loop
+
+
+class TaskLoops:
+    """Lends loops to tasks; all threads may use it."""
+
+    def __init__(self) -> None:
+        self._idle: list[CoroutineLoop] = []
+
+    @contextlib.contextmanager
+    def lend(self) -> Iterator[CoroutineLoop]:
+        """Give a loop that nobody else uses within the block."""
+        try:
+            loop = self._idle.pop()
+        except IndexError:
+            loop = CoroutineLoop()
+        try:
+            yield loop
+        finally:
+            if len(self._idle) < MOST_IDLE:
+                self._idle.append(loop)
+            else:
+                loop.close()

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
+import os
+import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -29,7 +33,9 @@ from fray.runtime.pool.messages import (
 from fray.runtime.pool.objects.calls import decode_call
 from fray.runtime.pool.objects.reader import ObjectReader
 from fray.runtime.pool.objects.values import INLINE_LIMIT, decode, encode
+from fray.runtime.pool.worker.coroutines import CoroutineLoop
 from fray.runtime.pool.worker.failures import build_failure
+from fray.runtime.pool.worker.standard_output import flush_output
 
 __all__ = ["Call", "Ended", "Execution", "Invoke", "Session"]
 
@@ -57,6 +63,8 @@ class Call(NamedTuple):
     """Gives what is to be called; may import modules, may raise."""
     consume: Callable[[Call, Any], Any] | None = None
     """Turns what was returned into the value, within the task: for generators and coroutines."""
+    loop: CoroutineLoop | None = None
+    """The actor's event loop; None: a task has one to itself while it runs."""
 
 
 class Ended(NamedTuple):
@@ -77,6 +85,7 @@ class Execution:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._process = os.getpid()
 
     def run(self, call: Call) -> Ended:
         """Run a task in this thread and return how it ended; never raises."""
@@ -92,7 +101,7 @@ class Execution:
         return Ended(outcome, began, time.perf_counter() - start, retry)
 
     async def run_async(self, call: Call) -> Ended:
-        """Run a coroutine method on the running loop and return how it ended; never raises.
+        """Run a method on the running loop, to which it may be async, and return how it ended; never raises.
 
         The caller has made the asyncio task with a context of its own (`new_context`).
         """
@@ -115,7 +124,8 @@ class Execution:
         with call.running.woken_by(lambda: _cancel(loop, this)):
             function = call.resolve()
             args, kwargs = self._arguments(call.command)
-            return await function(*args, **kwargs)
+            value = function(*args, **kwargs)
+            return await value if inspect.isawaitable(value) else value
 
     def new_context(self) -> contextvars.Context:
         """Return a context for code that isn't run by `run`."""
@@ -182,9 +192,29 @@ class Execution:
             value = function(*args, **kwargs)
             if call.consume is not None:
                 value = call.consume(call, value)
+        except BaseException as error:
+            self._end_if_forked(error)
+            raise
         finally:
             running.leave()
+        self._end_if_forked(None)
         return self.keep(running.id, value)
+
+    def _end_if_forked(self, error: BaseException | None) -> None:
+        """End this process if the task has forked it: what follows is the worker's own work."""
+        if os.getpid() == self._process:
+            return
+        code: object = 0
+        if isinstance(error, SystemExit):
+            code = error.code or 0
+        elif error is not None:
+            traceback.print_exception(error)
+            code = 1
+        if not isinstance(code, int):
+            sys.stderr.write(f"{code}\n")
+            code = 1
+        flush_output()
+        os._exit(code & 0xFF)
 
     def _arguments(self, command: RunTask | CreateActor) -> tuple[tuple[Any, ...], dict[str, Any]]:
         spec = command.spec

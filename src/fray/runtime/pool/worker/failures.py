@@ -6,20 +6,27 @@ are encoded is in `payload.values.exceptions`, when something fails is decided b
 
 from __future__ import annotations
 
+import threading
 from dataclasses import MISSING, fields
 from typing import Any
 
 from fray.errors import FrayError, pool
-from fray.payload.values.exceptions import decode_error
+from fray.payload.values.exceptions import decode_error, raisable
 from fray.runtime.pool.messages import Failed
 
-__all__ = ["build_failure"]
+__all__ = ["build_failure", "no_thread"]
+
+
+def no_thread(name: str, error: RuntimeError) -> Failed:
+    """Return what becomes of a task or an actor for which no thread can be started."""
+    details = (("reason", f"{error}; it has {threading.active_count()}"),)
+    return Failed(b"", "ThreadStartError", name, (), details)
 
 
 def build_failure(failed: Failed) -> BaseException:
     """Return the exception to raise for `failed`: a new one each time, since a raise adds a traceback."""
     if failed.data:
-        return decode_error(failed.data)
+        return raisable(decode_error(failed.data), failed.name)
     if failed.kind not in pool.__all__:
         raise LookupError(f"the head tells of a failure of unknown kind {failed.kind!r}")
     kind: type[FrayError] = getattr(pool, failed.kind)

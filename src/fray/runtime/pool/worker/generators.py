@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from fray.runtime.pool.messages import Inline, ItemProduced, ObjectId, Stored, TaskSpec
+from fray.runtime.pool.messages import Inline, ItemsProduced, ObjectId, Stored, TaskSpec
 
 __all__ = ["ITEM_INLINE_LIMIT", "ItemSink", "Window", "stream"]
 
 ITEM_INLINE_LIMIT = 1024
 """Bytes up to which an item passes the head; larger ones lie in the store, so that many don't burden it."""
 
+SMALL_ITEMS = 64
+"""How many times as many items a generator may be ahead, as long as all of them are small ..."""
+SMALL_BYTES = 64 * 1024
+"""... and take no more than that together."""
+
 Waiting = Callable[[Callable[[], None]], AbstractContextManager[object]]
 """Entered while a generator waits, with what wakes it when its task is told to end."""
 
 
 class Window:
-    """How far a generator may go: `buffered` items beyond those that its consumer has taken.
+    """How far a generator may go: `buffered` items beyond those that its consumer has taken; more small ones.
 
     A run that makes items again starts with all those as taken, `skip` of them: so it never waits for a
     message that came to an earlier run.
     """
 
-    __slots__ = ("_buffered", "_changed", "_consumed", "_open")
+    __slots__ = ("_buffered", "_bytes", "_changed", "_consumed", "_open", "_sizes")
 
     def __init__(self, buffered: int, skip: int) -> None:
         self._buffered = max(buffered, 1)
         self._consumed = skip
+        self._sizes: deque[int] = deque()
+        """Of the items that were told and not taken."""
+        self._bytes = 0
         self._changed = threading.Condition()
         self._open = False
 
@@ -37,6 +46,8 @@ class Window:
         """Take note that `count` items in all were taken."""
         with self._changed:
             if count > self._consumed:
+                for _ in range(min(count - self._consumed, len(self._sizes))):
+                    self._bytes -= self._sizes.popleft()
                 self._consumed = count
                 self._changed.notify_all()
 
@@ -46,14 +57,24 @@ class Window:
             self._open = True
             self._changed.notify_all()
 
+    def note(self, size: int) -> None:
+        """Take note of an item that was told, with its bytes."""
+        with self._changed:
+            self._sizes.append(size)
+            self._bytes += size
+
+    def _has_room(self, index: int) -> bool:
+        ahead = index - self._consumed
+        return ahead < self._buffered or (ahead < self._buffered * SMALL_ITEMS and self._bytes < SMALL_BYTES)
+
     def wait(self, index: int, waiting: Waiting) -> None:
         """Return when the item `index`, counted from 0, may be made."""
         # Without the lock: a stale value only leads to the look below.
-        if index < self._consumed + self._buffered:
+        if self._has_room(index):
             return
         # Outside of the lock, since it sends a message, and `consume` must not wait for that.
         with waiting(self.release), self._changed:
-            self._changed.wait_for(lambda: self._open or index < self._consumed + self._buffered)
+            self._changed.wait_for(lambda: self._open or self._has_room(index))
 
 
 class ItemSink(Protocol):
@@ -65,8 +86,11 @@ class ItemSink(Protocol):
     def keep(self, id: ObjectId, value: Any, limit: int, /) -> Inline | Stored:  # noqa: A002
         """Return an item as it is told."""
 
-    def tell(self, item: ItemProduced) -> None:
-        """Send the message."""
+    def tell(self, item: ItemsProduced) -> None:
+        """Send the message, with others that follow closely."""
+
+    def flush(self) -> None:
+        """Send what was told."""
 
 
 def stream(
@@ -77,6 +101,7 @@ def stream(
     Raises what the generator raises, and TypeError if `items` can't be iterated over.
     """
     iterator: Iterator[Any] = iter(items)
+    waiting = _flushing(sink, waiting)
     index = 0
     while True:
         # Before the item is made: it may be large.
@@ -87,6 +112,16 @@ def stream(
             return index
         if index >= skip:
             identity = sink.new_id()
-            sink.tell(ItemProduced(spec.id, index, identity, sink.keep(identity, item, ITEM_INLINE_LIMIT)))
+            kept = sink.keep(identity, item, ITEM_INLINE_LIMIT)
+            window.note(len(kept.data) if type(kept) is Inline else SMALL_BYTES)
+            sink.tell(ItemsProduced(spec.id, index, ((identity, kept),)))
         del item
         index += 1
+
+
+def _flushing(sink: ItemSink, waiting: Waiting) -> Waiting:
+    def wait(wake: Callable[[], None]) -> AbstractContextManager[object]:
+        sink.flush()
+        return waiting(wake)
+
+    return wait

@@ -28,6 +28,8 @@ class LaneTask(NamedTuple):
     """A lane goes on to tasks of the same shape only: it holds no other resources."""
     run: Callable[[], Callable[[ObjectId], None]]
     """Runs it; never raises. Returns what tells its end, given the task that took its place (0: none)."""
+    fail: Callable[[RuntimeError], None]
+    """Tells its end, since no thread can be started for it."""
 
 
 class Lanes:
@@ -53,6 +55,8 @@ class Lanes:
         self._open: dict[Shape, int] = {}
         """Lanes whose task isn't blocked."""
         self._begun: dict[ObjectId, LaneTask] = {}
+        self._lent: set[ObjectId] = set()
+        """Tasks that are blocked: their lanes went on without them."""
 
     @property
     def idle(self) -> bool:
@@ -65,7 +69,7 @@ class Lanes:
         with self._lock:
             self._begin(task)
             self._open[task.shape] = self._open.get(task.shape, 0) + 1
-        self._threads.run(lambda: self._run(task))
+        self._start(task)
 
     def wait(self, task: LaneTask) -> None:
         """Let `task` wait for a lane of its shape; open one if there is none."""
@@ -99,27 +103,69 @@ class Lanes:
         return tuple(taken)
 
     def blocked(self, task: RunningTask) -> None:
-        """Lend the lane of a task that waits for objects to another task, or close it."""
+        """Lend the lane of a task that waits for objects to another task, or close it.
+
+        A thread that has outlived its task has no lane to lend.
+        """
         with self._lock:
-            following = self._following(self._begun[task.id].shape)
+            waiting = self._begun.get(task.id)
+            if waiting is None:
+                return
+            self._lent.add(task.id)
+            following = self._following(waiting.shape)
         # Before the other one begins: its end must not be told before its start.
         self._tell(TaskBlocked(task.id, following.running.id if following else 0))
         if following is not None:
-            run = following
-            self._threads.run(lambda: self._run(run))
+            self._start(following)
 
     def unblocked(self, task: RunningTask) -> None:
         """Open a lane again for a task that goes on; for a while there may be one more than the head gave."""
         with self._lock:
-            self._open[self._begun[task.id].shape] += 1
+            waiting = self._begun.get(task.id)
+            if waiting is None:
+                return
+            self._lent.discard(task.id)
+            self._open[waiting.shape] += 1
         self._tell(TaskUnblocked(task.id))
+
+    def borrow(self) -> RunningTask | None:
+        """Return the task that has run longest of those that don't wait: it lends its lane to others.
+
+        For a thread that waits and isn't known to be of any task.
+        """
+        with self._lock:
+            return next((each.running for key, each in self._begun.items() if key not in self._lent), None)
+
+    def _start(self, task: LaneTask) -> None:
+        """Run a task that has begun in a thread; where none can be started, that costs this task alone."""
+        while True:
+            try:
+                self._threads.run(lambda run=task: self._run(run))  # type: ignore[misc]
+            except RuntimeError as error:
+                task.fail(error)
+            else:
+                return
+            with self._lock:
+                del self._begun[task.running.id]
+                if self._begun:
+                    self._open[task.shape] -= 1  # those that wait go on when one of these has ended
+                    return
+                following = self._following(task.shape)
+            if following is None:
+                self._on_idle()
+                return
+            self._tell_soon(TaskBegun(following.running.id))
+            task = following
 
     def _run(self, task: LaneTask | None) -> None:
         while task is not None:
             tell_end = task.run()
             with self._lock:
                 del self._begun[task.running.id]
-                following = self._following(task.shape)
+                # One that ends while a thread of it waits has lent its lane.
+                lent = task.running.id in self._lent
+                self._lent.discard(task.running.id)
+                following = None if lent else self._following(task.shape)
             tell_end(following.running.id if following else 0)
             task = following
         if self.idle:

@@ -10,7 +10,6 @@ import contextvars
 import importlib
 import os
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import CoroutineType
@@ -26,13 +25,14 @@ from fray.runtime.pool.messages import (
     CancelTask,
     CreateActor,
     Deliver,
-    DeliverItem,
+    DeliverItems,
     EndActor,
     ForgetFunctions,
     HostId,
     HostTable,
     Inline,
-    ItemProduced,
+    ItemsProduced,
+    ObjectCopied,
     ObjectId,
     Profile,
     ReclaimTasks,
@@ -40,8 +40,10 @@ from fray.runtime.pool.messages import (
     RunTask,
     StopWorker,
     Stored,
+    TaskBlocked,
     TaskDone,
     TasksReturned,
+    TaskUnblocked,
     WorkerHello,
     WorkerId,
 )
@@ -52,14 +54,15 @@ from fray.runtime.pool.outbox import Outbox
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.blocking import BlockingConnection
 from fray.runtime.pool.worker.actor_host import ActorHost
-from fray.runtime.pool.worker.coroutines import CoroutineLoop
+from fray.runtime.pool.worker.coroutines import CoroutineLoop, TaskLoops
 from fray.runtime.pool.worker.execution import Call, Execution, Session
+from fray.runtime.pool.worker.failures import no_thread
 from fray.runtime.pool.worker.functions import Functions
 from fray.runtime.pool.worker.generators import Window, stream
 from fray.runtime.pool.worker.lanes import Lanes, LaneTask
 from fray.runtime.pool.worker.reception import Reception
 from fray.runtime.pool.worker.standard_output import flush_output
-from fray.runtime.pool.worker.threads import ElasticThreads
+from fray.runtime.pool.worker.threads import ElasticThreads, let_threads_know_their_task, start_apart
 
 __all__ = ["DRAIN", "EXPECTED_EXIT", "LOST_HEAD_EXIT", "run_worker"]
 
@@ -112,13 +115,14 @@ class _Worker:
         self._draining = False
         self._outbox = Outbox(connection, _end_without_head)
         self._client = PoolClient(worker, self._outbox.send, blocking=self._waiting)
-        fetch = PeerFetch(self._address_of, config.key, store)
+        self._client.post_added = self._outbox.defer
+        fetch = PeerFetch(self._address_of, config.key, store, self._note_copied)
         objects = ObjectReader(config.host, store, fetch)
         session = Session(self._client, objects, contextvars.Context(), f"worker {worker} on {config.name}")
         session.context.run(_attach, config, self._client, objects)
         self._reception = Reception(self._receive)
         self._threads = ElasticThreads("fray-lane", self._reception)
-        self._loop = CoroutineLoop()
+        self._loops = TaskLoops()
         self._execution = Execution(session)
         self._functions = Functions()
         self._windows: dict[ObjectId, Window] = {}
@@ -126,7 +130,7 @@ class _Worker:
         self._actors = ActorHost(
             self._execution,
             self._threads,
-            self._loop,
+            on_wait=_Calls(self._outbox.send),
             reception=self._reception,
             tell=self._tell_end,
             on_idle=self._on_idle,
@@ -138,17 +142,18 @@ class _Worker:
             CancelTask: self._cancel,
             ReclaimTasks: self._reclaim,
             ResumeGenerator: self._resume,
-            ForgetFunctions: lambda command: self._functions.forget(command.functions),
+            ForgetFunctions: self._forget,
             HostTable: self._learn_addresses,
             # From the head itself it comes in order with tasks; from the nanny it may overtake them.
             StopWorker: lambda _: self._drain(),
-            **dict.fromkeys((Deliver, DeliverItem, AnswerActor), lambda news: self._client.deliver((news,))),
+            **dict.fromkeys((Deliver, DeliverItems, AnswerActor), lambda news: self._client.deliver((news,))),
         }
 
     def run(self, leash: int) -> NoReturn:
         os.register_at_fork(after_in_child=self._leave_to_parent)
-        threading.Thread(target=self._watch, args=(leash,), name="fray-leash", daemon=True).start()
-        threading.Thread(target=self._reception.stand_by, name="fray-standby", daemon=True).start()
+        let_threads_know_their_task()
+        start_apart(lambda: self._watch(leash), "fray-leash")
+        start_apart(self._reception.stand_by, "fray-standby")
         # The first task may need the main thread, so it is there before the head hears of this worker.
         self._threads.lend_this_thread(lambda: self._outbox.send(WorkerHello(self._id, os.getpid())))
         raise AssertionError("the main thread was lent for ever")
@@ -198,12 +203,18 @@ class _Worker:
             self._windows[spec.id] = Window(spec.buffered, command.skip)
             consume = self._stream
         if spec.actor:
-            self._actors.call(RunningTask(spec.id, spec.name), command, consume)
+            self._actors.call(command, consume)
             return
         function = self._functions.learn(spec.function, command.blob)
         running = RunningTask(spec.id, spec.name, self._lanes)
         call = Call(running, command, function.resolve, consume)
-        task = LaneTask(running, (command.client, spec.parent), spec.shape, lambda: self._run(call))
+        task = LaneTask(
+            running,
+            (command.client, spec.parent),
+            spec.shape,
+            lambda: self._run(call),
+            lambda e: self._fail(call, e),
+        )
         if command.waits:
             self._lanes.wait(task)
         else:
@@ -215,6 +226,10 @@ class _Worker:
         if self._calls_left > 0:
             self._calls_left -= 1
         return lambda started: self._tell_end(ended.told(identity, started), soon=started != 0)
+
+    def _fail(self, call: Call, error: RuntimeError) -> None:
+        """Tell the end of a task for which no thread can be started."""
+        self._tell_end(TaskDone(call.running.id, no_thread(call.running.name, error)))
 
     def _create_actor(self, command: CreateActor) -> None:
         self._actors.create(command, self._functions.learn(command.spec.function, command.blob))
@@ -237,15 +252,23 @@ class _Worker:
         if window is not None:
             window.consume(command.taken)
 
+    def _forget(self, command: ForgetFunctions) -> None:
+        self._functions.forget(command.functions)
+        # They may have held references.
+        self._client.flush()
+
     def _learn_addresses(self, table: HostTable) -> None:
         self._addresses = dict(table.addresses)
 
     def _address_of(self, host: HostId) -> str | None:
         return self._addresses.get(host)
 
+    def _note_copied(self, object_id: ObjectId, size: int) -> None:
+        self._outbox.defer(ObjectCopied(object_id, self._config.host, size))
+
     def _waiting(self, wake: Callable[[], None]) -> AbstractContextManager[object]:
         self._reception.let_go()
-        task = current_task()
+        task = current_task() or self._lanes.borrow()
         return task.waiting(wake) if task is not None else nullcontext()
 
     # --- what tasks need -----------------------------------------------------------------------------------
@@ -265,7 +288,11 @@ class _Worker:
         if type(value) is not CoroutineType:
             return value
         self._let_others_read()
-        return self._loop.result(value, call.running)
+        with self._loop_of(call) as loop:
+            return loop.result(value, call.running)
+
+    def _loop_of(self, call: Call) -> AbstractContextManager[CoroutineLoop]:
+        return self._loops.lend() if call.loop is None else nullcontext(call.loop)
 
     def _let_others_read(self) -> None:
         with shielded():
@@ -274,11 +301,12 @@ class _Worker:
     def _stream(self, call: Call, value: Any) -> int:
         command, running = call.command, call.running
         self._let_others_read()
-        items = self._loop.items(value, running) if isinstance(value, AsyncIterator) else value
         window = self._windows[running.id]
-        return stream(
-            items, command.spec, skip=command.skip, window=window, sink=self, waiting=running.waiting
-        )
+        with self._loop_of(call) as loop:
+            items = loop.items(value, running) if isinstance(value, AsyncIterator) else value
+            return stream(
+                items, command.spec, skip=command.skip, window=window, sink=self, waiting=running.waiting
+            )
 
     def new_id(self) -> ObjectId:
         """Return an identity for an item of a generator."""
@@ -289,9 +317,28 @@ class _Worker:
         with shielded():
             return self._execution.keep(id, value, limit)
 
-    def tell(self, item: ItemProduced) -> None:
-        """Tell the head of an item."""
-        self._outbox.send(item)
+    def tell(self, item: ItemsProduced) -> None:
+        """Tell the head of an item, with those that follow closely."""
+        self._outbox.send_soon(item)
+
+    def flush(self) -> None:
+        """Send what was told."""
+        self._outbox.flush()
+
+
+class _Calls:
+    """Tells the head that a call of an actor waits: others may use its CPUs, and who waits can be asked."""
+
+    def __init__(self, tell: Callable[[TaskBlocked | TaskUnblocked], None]) -> None:
+        self._tell = tell
+
+    def blocked(self, task: RunningTask) -> None:
+        """See `OnWait`."""
+        self._tell(TaskBlocked(task.id))
+
+    def unblocked(self, task: RunningTask) -> None:
+        """See `OnWait`."""
+        self._tell(TaskUnblocked(task.id))
 
 
 def _attach(config: HostConfig, client: PoolClient, objects: ObjectReader) -> None:

@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+import contextvars
 import queue
 import threading
 from collections.abc import Callable
 
+from fray.runtime.pool.current import current_task, set_current_task
 from fray.runtime.pool.worker.reception import Inbox, Reception, Work
 
-__all__ = ["IDLE_SECONDS", "ElasticThreads"]
+__all__ = ["IDLE_SECONDS", "ElasticThreads", "let_threads_know_their_task", "start_apart"]
 
 IDLE_SECONDS = 10.0
 """How long a thread without work stays."""
+
+
+def start_apart(work: Work, name: str) -> None:
+    """Start a thread that is of no task, whichever task's thread starts it."""
+    contextvars.Context().run(threading.Thread(target=work, name=name, daemon=True).start)
+
+
+def let_threads_know_their_task() -> None:
+    """Let each thread that a task starts be of that task, so that it lends the task's lane when it waits.
+
+    What Python 3.14 calls `thread_inherit_context`, for the running task alone.
+    """
+    start = threading.Thread.start
+
+    def start_with_task(thread: threading.Thread) -> None:
+        task = current_task()
+        if task is not None:
+
+            def run() -> None:
+                del thread.run  # the class's own shows again; and no cycle is left
+                set_current_task(task)
+                thread.run()
+
+            thread.run = run  # type: ignore[method-assign]
+        start(thread)
+
+    threading.Thread.start = start_with_task  # type: ignore[assignment, method-assign]
 
 
 class ElasticThreads:
@@ -33,10 +62,8 @@ class ElasticThreads:
             with self._lock:
                 inbox = self._idle.pop() if self._idle else None
         if inbox is None:
-            inbox = Inbox(shared=True)
-            threading.Thread(
-                target=self._loop, args=(inbox, IDLE_SECONDS), name=self._name, daemon=True
-            ).start()
+            made = inbox = Inbox(shared=True)
+            start_apart(lambda: self._loop(made, IDLE_SECONDS), self._name)
         self._reception.give(inbox, work)
 
     def lend_this_thread(self, ready: Callable[[], None]) -> None:

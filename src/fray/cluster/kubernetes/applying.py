@@ -1,0 +1,66 @@
+"""FrayJobs as their authors wrote them: applied as `kubectl apply` does, and filled in by a cluster spec."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fray.cluster.base import Applied
+from fray.cluster.cluster_spec import KubernetesSpec
+from fray.cluster.kubernetes.access import Access
+from fray.cluster.kubernetes.retries import persistently
+from fray.errors import FieldError, InvalidJobError
+from fray.kube.api import Manifest
+from fray.kube.errors import ConflictError, NotFoundError, RefusedError
+from fray.kube.resources import FRAYJOBS
+from fray.wire.frayjob import FrayJob, Parent, Queue
+
+__all__ = ["apply_job", "fill_in"]
+
+FIELD_MANAGER = "fray"
+"""Who has set fields that `apply` sets, in `metadata.managedFields`."""
+
+
+def fill_in(job: FrayJob, spec: KubernetesSpec, *, parent: Parent | None) -> FrayJob:
+    """Return a FrayJob with what a cluster spec gives to jobs that leave it open, and its parent."""
+    own = job.spec
+    found: dict[str, Any] = {}
+    if spec.image is not None and own.environment.image is None:
+        found["environment"] = own.environment.model_copy(update={"image": spec.image})
+    if spec.service_account is not None and own.service_account_name is None:
+        found["service_account_name"] = spec.service_account
+    if spec.queue is not None and own.queue is None:
+        found["queue"] = Queue(name=spec.queue)
+    if parent is not None and own.parent is None:
+        found["parent"] = parent
+    return job.model_copy(update={"spec": own.model_copy(update=found)}) if found else job
+
+
+async def apply_job(access: Access, job: FrayJob) -> Applied:
+    """Make a job be as it is written, and return what that did.
+
+    Raises `InvalidJobError` where the server refuses it, for what it says or since it would change what a job
+    can't have changed; else `ApiError`.
+    """
+    name, namespace = job.metadata.name, access.namespace
+    try:
+        before = await persistently(lambda: access.api.get(FRAYJOBS, name, namespace=namespace))
+    except NotFoundError as missing:
+        if not missing.reason:
+            raise  # no such kind
+        before = None
+    manifest = job.to_manifest()
+    try:
+        after = await persistently(
+            lambda: access.api.apply(FRAYJOBS, manifest, manager=FIELD_MANAGER, namespace=namespace)
+        )
+    except (ConflictError, RefusedError) as refused:
+        raise InvalidJobError(name, (FieldError("", refused.detail),)) from refused
+    if before is None or before["metadata"]["uid"] != after["metadata"]["uid"]:
+        return Applied.CREATED
+    return Applied.UNCHANGED if _meant(before) == _meant(after) else Applied.CONFIGURED
+
+
+def _meant(job: Manifest) -> tuple[Any, ...]:
+    """What a user says of a job; all else in it is the server's and the operator's."""
+    metadata = job["metadata"]
+    return job["spec"], metadata.get("labels"), metadata.get("annotations")

@@ -1,0 +1,26 @@
+"""An earlier API's name for the client of this machine."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fray.client.client import Client
+from fray.client.handle import JobHandle as LocalJobHandle
+from fray.cluster.local_cluster import LocalCluster
+
+__all__ = ["LocalClient", "LocalJobHandle"]
+
+
+class LocalClient(Client):
+    """Submits jobs to this machine, where each is a process of its own.
+
+    Args:
+        max_threads: Of an earlier API, whose jobs were threads; not used.
+    """
+
+    def __init__(self, max_threads: int = 8) -> None:
+        self.max_threads: Final = max_threads
+        super().__init__(LocalCluster())
+
+    def shutdown(self, wait: bool = True) -> None:  # noqa: FBT001, FBT002 - as the earlier API has it
+        """Do nothing: jobs live on without the client; `JobHandle.terminate` ends one."""

@@ -1,0 +1,61 @@
+"""What this process may use of its machine: the CPUs and the memory that its container leaves it.
+
+The machine's own numbers are wrong in a pod, where a control group gives a part of them. Read here, and
+nowhere else; what is done with it is for the callers to say. Version 2 of control groups only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+__all__ = ["available_cpus", "available_memory", "thread_limits"]
+
+_GROUPS = Path("/sys/fs/cgroup")
+_THREAD_LIMITS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+"""Variables that numerical libraries read; without them, each process takes a thread a CPU of the machine."""
+
+
+def available_cpus(groups: Path = _GROUPS) -> int:
+    """Return how many CPUs this process may use, at least 1: by its affinity and its control group."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for text in _read(groups, "cpu.max"):
+        quota, _, period = text.partition(" ")
+        if quota != "max":
+            allowed = min(allowed, math.ceil(int(quota) / int(period)))
+    return max(allowed, 1)
+
+
+def available_memory(groups: Path = _GROUPS) -> int:
+    """Return the bytes of memory that this process may use: the machine's, or its control group's."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([memory, *(int(text) for text in _read(groups, "memory.max") if text != "max")])
+
+
+def thread_limits(cpus: float, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the variables that keep numerical libraries to so many CPUs a process; none if one is set."""
+    if any(name in environ for name in _THREAD_LIMITS):
+        return ()
+    return tuple((name, str(max(1, int(cpus)))) for name in _THREAD_LIMITS)
+
+
+def _read(groups: Path, name: str) -> Iterator[str]:
+    """Give a setting of this process's control group and of those around it, where there are any."""
+    group = groups
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines():
+            if line.startswith("0::/"):
+                group = groups / line.removeprefix("0::/")
+    for folder in (group, *group.parents):
+        if folder.is_relative_to(groups):
+            with contextlib.suppress(OSError):
+                yield (folder / name).read_text(encoding="ascii").strip()

@@ -1,0 +1,183 @@
+"""What a function that goes by value has captured, and whether that is still what it was.
+
+Cells, globals and defaults are looked at, in the functions and classes that it calls by them too. What can't
+change is compared by identity; the rest by its pickle, which costs as much as the values are large: above a
+millisecond it is looked at now and then only, and a change that was seen late is warned about.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import sys
+import time
+import types
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeAlias
+
+from fray.payload.values.importability import is_importable
+from fray.payload.values.pickling import SCALARS
+from fray.payload.values.references import Reference
+
+__all__ = ["Captures"]
+
+CHEAP_SECONDS = 0.001
+"""A comparison that took no longer is made each time."""
+SHARE = 20
+"""A comparison that took longer is made again after so many times its own time."""
+
+_Look: TypeAlias = Callable[[], Any]
+_MISSING = object()
+
+
+class Captures:
+    """What `function` had captured when this was made. Keeps nothing alive that could refer to it."""
+
+    __slots__ = ("_changing", "_cost", "_fixed", "_name", "_next_look", "_print")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._name = getattr(function, "__qualname__", repr(function))
+        self._fixed: list[tuple[_Look, Callable[[], Any]]] = []
+        """Where it lies, and what gives back what lay there."""
+        self._changing: list[_Look] = []
+        for look in _places(function):
+            value = look()
+            if isinstance(value, types.FunctionType | type):
+                self._fixed.append((look, weakref.ref(value)))
+            elif type(value) in SCALARS or isinstance(value, _FIXED) or value is _MISSING:
+                self._fixed.append((look, partial(_itself, value)))
+            elif isinstance(value, _DESCRIPTORS):
+                self._fixed.append((partial(_id_of, look), partial(_itself, id(value))))
+            else:
+                self._changing.append(look)
+        self._cost = 0.0
+        self._next_look = 0.0
+        self._print = self._take_print()
+
+    def changed(self) -> bool:
+        """Return whether something is another than it was. Unknown counts as changed."""
+        for look, before in self._fixed:
+            now, then = look(), before()
+            if now is not then and (type(now) is not int or now != then):
+                return True
+        if not self._changing or (self._next_look and time.monotonic() < self._next_look):
+            return False
+        late = self._next_look > 0
+        found = self._take_print()
+        if found is not None and found == self._print:
+            return False
+        if late and found is not None:
+            self._warn()
+        return True
+
+    def _take_print(self) -> bytes | None:
+        if not self._changing:
+            return b""
+        start = time.perf_counter()
+        try:
+            taken = pickle.dumps([look() for look in self._changing], 5)
+        except Exception:  # noqa: BLE001 - values decide what their pickling raises
+            taken = None
+        self._cost = time.perf_counter() - start
+        self._next_look = time.monotonic() + SHARE * self._cost if self._cost > CHEAP_SECONDS else 0.0
+        return taken
+
+    def _warn(self) -> None:
+        warnings.warn(
+            f"{self._name} has captured large values that have changed since it was sent: tasks submitted "
+            f"in the last {SHARE * self._cost:.2g} s may have had the old ones. Pass them as arguments.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+_FIXED = (types.ModuleType, types.BuiltinFunctionType, Reference)
+_DESCRIPTORS = (staticmethod, classmethod, property)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _id_of(look: _Look) -> int:
+    return id(look())
+
+
+def _places(function: Callable[..., Any]) -> Iterator[_Look]:
+    """Give where a function and those that it calls by value find what is not their own."""
+    pending: list[Any] = [function]
+    seen = {id(function)}
+    while pending:
+        code = pending.pop()
+        if _goes_by_name(code):
+            continue
+        for look in _own_places(code):
+            yield look
+            # Of a static method, or of a cached function, what it calls.
+            value = inspect.unwrap(look()) if callable(look()) else look()
+            if isinstance(value, types.FunctionType | type) and id(value) not in seen:
+                seen.add(id(value))
+                pending.append(value)
+
+
+def _own_places(code: Any) -> Iterator[_Look]:
+    own = weakref.ref(code)
+    if isinstance(code, type):
+        for name, value in tuple(vars(code).items()):
+            if isinstance(value, _CODE) or (not name.startswith("__") and isinstance(value, _OF_CLASSES)):
+                yield partial(_attribute, own, name)
+        return
+    for index in range(len(code.__closure__ or ())):
+        yield partial(_content, own, index)
+    for name in dict.fromkeys(_names(code.__code__)):
+        if name in code.__globals__:
+            yield partial(_global, own, name)
+    if code.__defaults__ or code.__kwdefaults__:
+        yield partial(_defaults, own)
+
+
+def _goes_by_name(code: Any) -> bool:
+    module = getattr(code, "__module__", None)
+    if not is_importable(module):
+        return False
+    found: Any = sys.modules.get(module or "")
+    for name in getattr(code, "__qualname__", "").split("."):
+        found = getattr(found, name, None)
+    return found is code
+
+
+_CODE: tuple[type, ...] = (types.FunctionType, type, *_DESCRIPTORS)
+_OF_CLASSES: tuple[Any, ...] = (*SCALARS, list, dict, set, tuple)
+
+
+def _attribute(own: weakref.ref[Any], name: str) -> Any:
+    made: Any = own()
+    return _MISSING if made is None else vars(made).get(name, _MISSING)
+
+
+def _content(own: weakref.ref[Any], index: int) -> Any:
+    function: Any = own()
+    try:
+        return _MISSING if function is None else function.__closure__[index].cell_contents
+    except ValueError:  # it's empty
+        return _MISSING
+
+
+def _defaults(own: weakref.ref[Any]) -> Any:
+    function: Any = own()
+    return _MISSING if function is None else (function.__defaults__, function.__kwdefaults__)
+
+
+def _global(own: weakref.ref[Any], name: str) -> Any:
+    function: Any = own()
+    return _MISSING if function is None else function.__globals__.get(name, _MISSING)
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            yield from _names(part)

@@ -1,0 +1,48 @@
+"""Actors that are ended by their users."""
+
+from __future__ import annotations
+
+import pytest
+
+from fray.errors import ActorDiedError
+from fray.job import JobContext
+from tests.behaviour.gates import Gate, Signal
+
+PATIENCE = 120
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.value = 0
+
+    def add(self) -> int:
+        self.value += 1
+        return self.value
+
+    def block(self, gate: Gate, signal: Signal) -> None:
+        signal.send()
+        gate.pass_through()
+
+
+def test_a_killed_actor_is_dead_and_its_name_is_free(ctx: JobContext) -> None:
+    actor = ctx.create_actor(Counter, name="counter")
+    other = ctx.create_actor(Counter)
+    assert actor.add().result(timeout=PATIENCE) == 1
+    ctx.kill(actor)
+    ctx.kill(actor)
+    with pytest.raises(ActorDiedError, match="it was killed"):
+        actor.add().result(timeout=PATIENCE)
+    again = ctx.create_actor(Counter, name="counter")
+    assert again.add().result(timeout=PATIENCE) == 1
+    assert other.add().result(timeout=PATIENCE) == 1
+
+
+@pytest.mark.traits(concurrent=True)
+def test_calls_of_a_killed_actor_fail(ctx: JobContext, gate: Gate, signal: Signal) -> None:
+    actor = ctx.create_actor(Counter)
+    running, waiting = actor.block(gate, signal), actor.add()
+    signal.wait()
+    ctx.kill(actor)
+    for ref in (running, waiting):
+        with pytest.raises(ActorDiedError, match="it was killed"):
+            ref.result(timeout=PATIENCE)

@@ -1,0 +1,84 @@
+"""Stores in trouble: locks that are held, directories that vanish, disks without room. The pool goes on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from fray.errors import WorkerDiedError
+from fray.job import JobContext, TaskOptions
+from fray.runtime.pool.objects.store import HostStore
+from tests.pool.chaos.inspection import pool_of, settles
+from tests.pool.faults import values
+
+MIB = 1024**2
+PATIENCE = 60.0
+HOLD = """
+import fcntl, os, sys
+file = os.open(sys.argv[1], os.O_RDWR)
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self) -> int:
+        self.count += 1
+        return self.count
+
+
+def die() -> None:
+    os._exit(1)
+
+
+def store_of(ctx: JobContext) -> HostStore:
+    return pool_of(ctx).objects._store
+
+
+def test_a_process_that_holds_the_stores_lock_stops_nobody_else(
+    make_pool: Callable[..., JobContext],
+) -> None:
+    ctx = make_pool(1)
+    store = store_of(ctx)
+    ref = ctx.put(bytes(MIB))
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(store.directory / "usage")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        del ref
+        assert settles(lambda: store.usage().memory == 0)
+        assert ctx.get(ctx.run(pow, 2, 5), timeout=PATIENCE) == 32
+        # The nanny finds what it left, and starts another.
+        with pytest.raises(WorkerDiedError):
+            ctx.get(ctx.run(die, options=TaskOptions(retries=0)), timeout=PATIENCE)
+        assert ctx.get(ctx.run(pow, 2, 5), timeout=PATIENCE) == 32
+        holder.communicate()
+    assert len(ctx.get(ctx.put(bytes(MIB)))) == MIB
+
+
+def test_a_spill_directory_that_vanishes_costs_what_lay_there(make_pool: Callable[..., JobContext]) -> None:
+    ctx = make_pool(2, 4 * MIB)
+    actor = ctx.create_actor(Counter)
+    assert ctx.get(actor.add()) == 1
+    made = ctx.run(values.make_bytes, 6 * MIB)
+    ctx.wait([made])
+    kept = ctx.put(bytes(MIB))
+    shutil.rmtree(store_of(ctx).spill_directory)
+    with pytest.raises(WorkerDiedError):
+        ctx.get(ctx.run(die, options=TaskOptions(retries=0)), timeout=PATIENCE)
+    assert ctx.get(ctx.run(pow, 2, 5), timeout=PATIENCE) == 32
+    assert len(ctx.get(kept)) == MIB
+    assert len(ctx.get(ctx.run(values.make_bytes, 2 * MIB), timeout=PATIENCE)) == 2 * MIB
+    assert store_of(ctx).usage().disk == 0

@@ -1,0 +1,115 @@
+"""Import paths and names of earlier APIs lead to what is there now, and to the same objects."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+import fray
+from fray.errors import InvalidRequestError, UnknownAcceleratorError
+from fray.types import CpuConfig, GpuConfig, JobRequest, ResourceConfig, TpuConfig
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now"),
+    [
+        ("fray.v1.cluster", "fray.cluster"),
+        ("fray.v1.cluster.base", "fray.cluster.base"),
+        ("fray.v1.job", "fray.job"),
+        ("fray.v1.job.context", "fray.job.context"),
+        ("fray.v2.client", "fray.client"),
+        ("fray.v2.types", "fray.types"),
+        ("fray.v2.local_backend", "fray.local_backend"),
+    ],
+)
+def test_an_earlier_path_is_the_module_itself(earlier: str, now: str) -> None:
+    module = importlib.import_module(earlier)
+    assert module is importlib.import_module(now)
+    assert module.__spec__ is not None
+    assert module.__spec__.name == now
+
+
+def test_what_is_not_there_now_is_not_there_under_an_earlier_path() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"fray\.v2\.nonsense"):
+        importlib.import_module("fray.v2.nonsense")
+
+
+def test_current_client_is_a_function_and_a_module() -> None:
+    program = """
+from fray.current_client import current_client, set_current_client
+import fray, fray.current_client
+assert type(fray.current_client()) is fray.Client
+assert type(current_client()) is fray.Client
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_names_of_an_earlier_api() -> None:
+    v2 = importlib.import_module("fray.v2")
+    assert v2.ResourceConfig is ResourceConfig
+    assert fray.get_tpu_topology("v5litepod-16") == fray.TpuTopologyInfo("v5litepod-16", 16, 4, 4, 4)
+    assert fray.cluster.ANY_REGION == "*"
+    with pytest.raises(UnknownAcceleratorError):
+        fray.get_tpu_topology("v5litepod-17")
+
+
+def test_the_speed_of_devices() -> None:
+    slices = ResourceConfig.with_tpu("v5litepod-16", slice_count=2)
+    assert slices.total_flops() == slices.device_flops() * 32
+    assert GpuConfig("H100", 8).total_flops() == GpuConfig("H100").device_flops() * 8
+    assert CpuConfig().default_env_vars() == {"JAX_PLATFORMS": "cpu"}
+    assert TpuConfig("v6e-8").default_env_vars() == {"JAX_PLATFORMS": ""}
+    with pytest.raises(InvalidRequestError, match="aren't known"):
+        ResourceConfig().total_flops()
+
+
+def test_resources_are_scaled() -> None:
+    one = ResourceConfig(cpu=4, ram="8g", disk="10g")
+    two = one.scale(2)
+    assert (two.cpu, two.ram, two.disk) == (8, str(16 * 2**30), str(20 * 2**30))
+    half = one.scale(cpu=0.5)
+    assert (half.cpu, half.ram, half.disk) == (2, "8g", "10g")
+    for wrong in ({"ram": 0}, {"cpu": True}, {"disk": float("nan")}):
+        with pytest.raises(InvalidRequestError, match="number above 0"):
+            one.scale(**wrong)
+    with pytest.raises(InvalidRequestError, match="factor for all"):
+        one.scale(2, cpu=3)
+
+
+def test_a_single_zone() -> None:
+    assert ResourceConfig(zone="us-central1-a").zones == ("us-central1-a",)
+    assert ResourceConfig(zones=["us-central1-a"]).zone == "us-central1-a"
+    with pytest.raises(InvalidRequestError, match="both zones and zone"):
+        ResourceConfig(zone="us-central1-a", zones=["us-central1-b"])
+
+
+def test_the_first_of_several_tpu_types_is_taken_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match=r"with_tpu\('v5litepod-8'\)"):
+        chosen = ResourceConfig.with_tpu(["v5litepod-8", "v6e-8"])
+    assert chosen.device == TpuConfig("v5litepod-8")
+    with pytest.raises(InvalidRequestError, match="unequal hosts"):
+        ResourceConfig.with_tpu(["v5litepod-8", "v6e-16"])
+
+
+def test_parts_of_a_request_that_are_not_used_say_what_to_write() -> None:
+    with pytest.warns(UserWarning, match="max_retries_failure=N"):
+        JobRequest(name="a", entrypoint="module", max_task_failures=2)
+    with pytest.warns(UserWarning, match="priority_class"):
+        JobRequest(name="a", entrypoint="module", priority=5)
+    with pytest.raises(InvalidRequestError, match="nproc-per-node"):
+        JobRequest(name="a", entrypoint="module", processes_per_task=8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        JobRequest(name="a", entrypoint="module", max_task_failures=0, priority=0, processes_per_task=1)
+
+
+def test_a_context_by_an_earlier_spelling() -> None:
+    with fray.create_context(context_type="sync") as ctx:
+        assert ctx.get(ctx.run(max, 1, 2)) == 2
+    from fray.job.context import create_job_ctx  # noqa: PLC0415
+
+    assert create_job_ctx is fray.create_job_ctx

@@ -1,0 +1,116 @@
+"""Readers that can't read an object where it is, and the copies on other hosts."""
+
+from __future__ import annotations
+
+from fray.runtime.pool.machine.copies import PAUSE_SECONDS, ROUNDS
+from fray.runtime.pool.messages import (
+    DRIVER,
+    CheckObject,
+    CopyObject,
+    Deliver,
+    Failed,
+    FetchFailed,
+    FreeObject,
+    HostLost,
+    ObjectChecked,
+    ObjectCopied,
+    ObjectPut,
+    ObjectRelayed,
+    ObjectSpilled,
+    ObjectsWanted,
+    RefsReleased,
+    SetTimer,
+    SpillObject,
+    Stored,
+    TaskDone,
+    TimerFired,
+)
+from tests.unit.pool.state_script import Script
+
+
+def test_a_readers_trouble_makes_no_task_run_again() -> None:
+    script = Script(1, 1)
+    script.submit(1)
+    script.tell(1, TaskDone(1, Stored(1, 40)))
+    assert script.tell(2, FetchFailed(1, 1, "no route")) == [CheckObject(1, 1)]
+    assert script.tell(DRIVER, FetchFailed(1, 1, "no route")) == []
+    assert script.tell(DRIVER, ObjectChecked(1, 1, there=True)) == [CopyObject(1, 1)]
+    assert script.tell(DRIVER, ObjectRelayed(1, 2, 40)) == [
+        Deliver(2, 1, Stored(2, 40)),
+        Deliver(DRIVER, 1, Stored(2, 40)),
+    ]
+    assert script.state.stats().counters["rebuilt"] == 0
+    assert script.tell(DRIVER, RefsReleased((1,))) == [FreeObject(1, 1), FreeObject(2, 1)]
+
+
+def test_a_reader_that_finds_no_way_fails_alone() -> None:
+    script = Script(1, 1)
+    script.tell(DRIVER, ObjectPut(1, Stored(1, 40)))
+    for _ in range(ROUNDS - 1):
+        assert script.tell(2, FetchFailed(1, 1, "no route")) == [CheckObject(1, 1)]
+        assert script.tell(DRIVER, ObjectChecked(1, 1, there=True)) == [CopyObject(1, 1)]
+        assert script.tell(DRIVER, ObjectRelayed(1, 2, 0)) == [SetTimer(PAUSE_SECONDS, ("refetch", 1))]
+        script.now += PAUSE_SECONDS
+        assert script.tell(DRIVER, TimerFired(("refetch", 1))) == [Deliver(2, 1, Stored(1, 40))]
+    script.tell(2, FetchFailed(1, 1, "no route"))
+    script.tell(DRIVER, ObjectChecked(1, 1, there=True))
+    details = (("host", "host-1"), ("reason", "no route"))
+    alone = Failed(b"", "ObjectUnreachableError", "1", (), details)
+    assert script.tell(DRIVER, ObjectRelayed(1, 2, 0)) == [Deliver(2, 1, alone)]
+    assert script.tell(DRIVER, ObjectsWanted((1,))) == [Deliver(DRIVER, 1, Stored(1, 40))]
+
+
+def test_readers_take_turns_at_copies_and_one_that_has_gone_is_passed_over() -> None:
+    script = Script(1, 1, 1)
+    script.tell(DRIVER, ObjectPut(1, Stored(1, 40)))
+    assert script.tell(2, ObjectCopied(1, 2, 40)) == []
+    assert script.tell(3, ObjectCopied(1, 3, 40)) == []
+    assert script.tell(3, ObjectCopied(1, 1, 40)) == []  # not its own host
+    assert [script.tell(DRIVER, ObjectsWanted((1,))) for _ in range(3)] == [
+        [Deliver(DRIVER, 1, Stored(2, 40))],
+        [Deliver(DRIVER, 1, Stored(3, 40))],
+        [Deliver(DRIVER, 1, Stored(2, 40))],
+    ]
+    assert {host.copies for host in script.state.stats().hosts.values()} == {0, 40}
+    assert script.tell(DRIVER, FetchFailed(1, 2, "gone")) == [Deliver(DRIVER, 1, Stored(3, 40))]
+    assert script.tell(DRIVER, FetchFailed(1, 3, "gone")) == [Deliver(DRIVER, 1, Stored(1, 40))]
+
+
+def test_a_copy_takes_the_place_of_what_was_lost_with_its_host() -> None:
+    script = Script(1, 1, 1)
+    script.tell(DRIVER, ObjectPut(1, Stored(1, 40)))
+    script.tell(2, ObjectCopied(1, 2, 40))
+    script.tell(3, ObjectCopied(1, 3, 40))
+    assert CheckObject(2, 1) in script.tell(DRIVER, HostLost(1, "unplugged"))
+    assert script.tell(DRIVER, ObjectChecked(1, 2, there=False)) == [CheckObject(3, 1)]
+    assert script.tell(DRIVER, ObjectChecked(1, 3, there=True)) == []
+    assert script.tell(DRIVER, ObjectsWanted((1,))) == [Deliver(DRIVER, 1, Stored(3, 40))]
+
+
+def test_what_cannot_be_spilled_is_not_called_spilled() -> None:
+    script = Script(1)
+    script.tell(DRIVER, ObjectPut(1, Stored(1, 800)))
+    assert script.tell(DRIVER, ObjectPut(2, Stored(1, 800))) == [SpillObject(1, 1)]
+    assert script.tell(DRIVER, ObjectSpilled(1, 1, done=False)) == []
+    host = script.state.stats().hosts[1]
+    assert (host.memory, host.spilled) == (1600, 0)
+    script.tell(DRIVER, RefsReleased((1, 2)))
+    host = script.state.stats().hosts[1]
+    assert (host.memory, host.spilled) == (0, 0)
+
+
+def test_readers_hear_of_an_object_whose_owner_is_lost_before_it_answers() -> None:
+    script = Script(1, 1)
+    script.tell(DRIVER, ObjectPut(1, Stored(2, 40)))
+    assert script.tell(DRIVER, FetchFailed(1, 2, "no route")) == [CheckObject(2, 1)]
+    told = script.tell(DRIVER, HostLost(2, "silent"))
+    lost = Failed(b"", "ObjectLostError", "1", (), (("reason", "host host-2 was lost (silent)"),))
+    assert Deliver(DRIVER, 1, lost) in told
+
+
+def test_readers_go_to_the_copy_when_the_owner_is_lost_before_it_answers() -> None:
+    script = Script(1, 1, 1)
+    script.tell(DRIVER, ObjectPut(1, Stored(2, 40)))
+    assert script.tell(DRIVER, FetchFailed(1, 2, "no route")) == [CheckObject(2, 1)]
+    assert script.tell(3, ObjectCopied(1, 3, 40)) == []
+    assert Deliver(DRIVER, 1, Stored(3, 40)) in script.tell(DRIVER, HostLost(2, "silent"))

@@ -1,0 +1,94 @@
+"""What waits and why: it can be asked for, and a pool that stands still says it by itself, once."""
+
+from __future__ import annotations
+
+import pytest
+
+from fray.runtime.pool.messages import (
+    DRIVER,
+    ActorReady,
+    ActorSubmitted,
+    Deliver,
+    Failed,
+    HostJoined,
+    ObjectsWanted,
+    RunTask,
+    SetTimer,
+    Shape,
+    StartWorker,
+    TaskBlocked,
+    TaskSpec,
+    TaskSubmitted,
+    TaskUnblocked,
+    WorkerJoined,
+)
+from fray.runtime.pool.state import STALL_SECONDS, PoolState
+from tests.unit.pool.state_script import Script, make_actor
+
+TPU: Shape = (("CPU", 1.0), ("tpu", 4.0))
+ACTOR = 50
+
+
+def open_script(*allowed: Shape) -> Script:
+    """Return a script of a pool that hosts with `allowed` may join; without any: whatever hosts."""
+    script = Script()
+    script.state = PoolState(allowed or None)
+    script.join_host(1, 1)
+    return script
+
+
+def join_tpu(script: Script) -> list[object]:
+    joined = script.tell(DRIVER, HostJoined(2, "host-2", (("CPU", 1.0), ("tpu", 4.0)), 1, 1000))
+    (begin,) = joined
+    assert isinstance(begin, StartWorker)
+    return list(script.tell(DRIVER, WorkerJoined(begin.worker)))
+
+
+@pytest.mark.parametrize("allowed", [(), ((("CPU", 8.0), ("tpu", 4.0)),)])
+def test_a_task_waits_for_a_host_that_may_join(allowed: tuple[Shape, ...]) -> None:
+    script = open_script(*allowed)
+    begun = script.submit(1, shape=TPU)
+    assert [type(command) for command in begun] == ([] if allowed else [SetTimer])
+    [line] = script.state.stats().waits
+    needs = "nobody waits for task 1, which needs CPU: 1, tpu: 4"
+    assert line == f"{needs}: no host has that; one that has it may still join"
+    (run,) = join_tpu(script)
+    assert isinstance(run, RunTask)
+    assert script.state.homeless == ()
+
+
+def test_what_no_host_may_have_is_refused_at_once() -> None:
+    script = open_script((("CPU", 8.0),))
+    script.submit(1, shape=TPU)
+    (answer,) = script.tell(DRIVER, ObjectsWanted((1,)))
+    assert isinstance(answer, Deliver)
+    assert isinstance(answer.outcome, Failed)
+    assert answer.outcome.kind == "UnschedulableError"
+
+
+def call(task_id: int) -> TaskSubmitted:
+    return TaskSubmitted(TaskSpec(task_id, b"", b"()", "A.m", shape=(), retries=0, actor=ACTOR, method="m"))
+
+
+def test_a_pool_that_stands_still_tells_who_waits_for_whom_once() -> None:
+    script = Script(1)
+    script.tell(DRIVER, ActorSubmitted(make_actor(ACTOR), b"blob"))
+    script.tell(DRIVER, WorkerJoined(2))
+    script.tell(2, ActorReady(ACTOR, 1))
+    script.tell(DRIVER, call(1))
+    assert script.state.find_stall(script.now + 1000) == ()  # the call runs
+    script.now += 1
+    # It waits for another call of its own actor, which is behind it.
+    own = 2 << 40 | 1
+    script.tell(2, call(own))
+    script.tell(2, ObjectsWanted((own,)))
+    script.tell(2, TaskBlocked(1))
+    assert script.state.find_stall(script.now + STALL_SECONDS - 1) == ()
+    assert script.state.find_stall(script.now + STALL_SECONDS) == (
+        "nobody waits for A.m, which waits itself",
+        "worker 2 (A.m) waits for A.m, which is behind other calls of its actor",
+    )
+    assert script.state.find_stall(script.now + 2 * STALL_SECONDS) == ()
+    script.now += 100
+    script.tell(2, TaskUnblocked(1))
+    assert script.state.find_stall(script.now + STALL_SECONDS) == ()

@@ -1,0 +1,43 @@
+"""What a process may use: by its affinity and by its control group, whichever is less."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fray.runtime.container import available_cpus, available_memory, thread_limits
+
+
+def test_without_a_group_it_is_what_the_affinity_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 9}, raising=False)
+    assert available_cpus(tmp_path) == 3
+
+
+@pytest.mark.parametrize(
+    ("setting", "cpus"), [("max 100000", 3), ("150000 100000", 2), ("200000 100000", 2), ("1000 100000", 1)]
+)
+def test_a_group_leaves_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, cpus: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 9}, raising=False)
+    (tmp_path / "cpu.max").write_text(f"{setting}\n")
+    assert available_cpus(tmp_path) == cpus
+
+
+def test_the_memory_of_the_group_or_of_the_machine(tmp_path: Path) -> None:
+    whole = available_memory(tmp_path)
+    assert whole > 10**8
+    (tmp_path / "memory.max").write_text("max\n")
+    assert available_memory(tmp_path) == whole
+    (tmp_path / "memory.max").write_text("4096\n")
+    assert available_memory(tmp_path) == 4096
+
+
+def test_libraries_get_as_many_threads_as_there_are_cpus_unless_somebody_chose() -> None:
+    assert dict(thread_limits(4.0, {}))["OMP_NUM_THREADS"] == "4"
+    assert dict(thread_limits(0.5, {}))["MKL_NUM_THREADS"] == "1"
+    assert thread_limits(4.0, {"OMP_NUM_THREADS": "7"}) == ()

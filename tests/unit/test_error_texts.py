@@ -1,0 +1,23 @@
+"""How errors make their texts of templates and fields."""
+
+from __future__ import annotations
+
+from fray import errors
+
+
+def test_what_stands_in_a_field_is_never_read_as_a_template() -> None:
+    error = errors.TaskCancelledError("{secret} {0.__class__}")
+    assert error.message == "task '{secret} {0.__class__}' was cancelled"
+
+
+def test_lists_lines_and_sizes_have_one_form_each() -> None:
+    story = ("sent to worker 1", "worker 1 ended")
+    assert str(errors.ObjectLostError("o1", "its host left", story)).startswith(
+        "object o1 is lost: its host left\n  sent to worker 1\n  worker 1 ended\n"
+    )
+    parts = (("data.bin", 8_500_000), ("model.py", 100_000))
+    large = errors.WorkspaceTooLargeError("/work", 9_000_000, 8_000_000, parts, "Secrets")
+    assert large.message == (
+        "workspace /work takes 9.0 MB, more than 8.0 MB for Secrets; "
+        "the largest files: data.bin (8.5 MB), model.py (0.1 MB)"
+    )

@@ -1,0 +1,61 @@
+"""Pages of docs/ that are generated are as the code is now, and leave nothing out."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fray.wire.schema import frayjob_schema
+from tools.generate_docs import ROOT, render_pages
+
+PAGES = render_pages()
+SAME_AS = re.compile(r"\| [*`]+(?P<path>[^`]+)[*`]+ \|.*Its fields are those of `(?P<other>[^`]+)`")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_a_page_is_as_generated(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == PAGES[path], "run `make docs`"
+
+
+def test_every_variable_that_the_code_names_is_told_of() -> None:
+    page = (ROOT / "docs" / "variables.md").read_text(encoding="utf-8")
+    sources = [*(ROOT / "src").rglob("*.py"), *(ROOT / "operator").rglob("*.py")]
+    named = {name for path in sources for name in texts(path) if re.fullmatch(r"FRAY_[A-Z_]+", name)}
+    assert len(named) > 30
+    assert {name for name in named if f"`{name}" not in page} == set()
+
+
+def texts(path: Path) -> Iterator[str]:
+    """Yield all texts in a module."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_every_field_of_a_frayjob_is_told_of() -> None:
+    page = (ROOT / "docs" / "frayjob.md").read_text(encoding="utf-8")
+    for part in ("spec", "status"):
+        for name, schema in frayjob_schema()["properties"][part]["properties"].items():
+            section = page.partition(f"### {part}.{name}\n")[2].partition("\n### ")[0]
+            same = {found["path"] for found in SAME_AS.finditer(section)}
+            for path in fields(schema):
+                told = section if path else page
+                if not any(path.startswith((f"{each}.", f"{each}[].")) for each in same):
+                    last = path.rpartition(".")[2] or name
+                    assert f"`{path}`" in told or f"`{last}`" in told, f"{part}.{name}.{path}"
+
+
+def fields(schema: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the paths of all fields below a node, `""` for one that has none."""
+    below = schema.get("items", schema).get("properties", {})
+    if not below and not prefix:
+        yield ""
+    for name, child in below.items():
+        path = f"{prefix}{name}"
+        yield path
+        yield from fields(child, f"{path}[]." if "items" in child else f"{path}.")

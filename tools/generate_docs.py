@@ -1,0 +1,87 @@
+"""Write the generated parts of docs/ (`make docs`).
+
+docs/failures.md has tables from the rows of src/fray/plan/reasons.py; docs/frayjob.md and docs/variables.md
+are generated as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from fray.plan.reasons import REASONS, ReasonRow
+from fray.vocabulary import ConditionType, VerdictKind
+from tools.frayjob_page import render_frayjob_page
+from tools.variables_page import render_variables_page
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "failures.md"
+BEGIN = "<!-- {}: generated from src/fray/plan/reasons.py by `make docs` -->"
+END = "<!-- end of {} -->"
+BUDGETS = {VerdictKind.FAILURE: "failures", VerdictKind.PREEMPTION: "preemptions"}
+
+
+def render_page(page: str) -> str:
+    """Return the page with its tables as the rows are now."""
+    for name, table in (("waits", _waits()), ("ends", _ends()), ("progress", _progress())):
+        begin, end = BEGIN.format(name), END.format(name)
+        between = re.compile(f"{re.escape(begin)}\n.*?{re.escape(end)}", flags=re.DOTALL)
+        if between.search(page) is None:
+            raise ValueError(f"docs/failures.md lacks the lines {begin!r} and {end!r}")
+        page = between.sub(lambda _, new=f"{begin}\n{table}\n{end}": new, page)  # type: ignore[misc]
+    return page
+
+
+def render_pages() -> dict[Path, str]:
+    """Return all pages that are generated, or have generated tables, as they are now."""
+    return {
+        PAGE: render_page(PAGE.read_text(encoding="utf-8")),
+        PAGE.with_name("frayjob.md"): render_frayjob_page(),
+        PAGE.with_name("variables.md"): render_variables_page(),
+    }
+
+
+def _waits() -> str:
+    rows = [
+        f"| `{reason}` | {row.meaning} | {row.remedy} |"
+        for reason, row in REASONS.items()
+        if row.meaning and not _is_end(row)
+    ]
+    return "\n".join(["| reason | what it means | what to do |", "|---|---|---|", *rows])
+
+
+def _ends() -> str:
+    rows = [
+        f"| `{reason}` | {row.meaning} | {_describe_charge(row)} | {row.remedy} |"
+        for reason, row in REASONS.items()
+        if row.meaning and _is_end(row)
+    ]
+    return "\n".join(["| reason | what happened | charged to | what to do |", "|---|---|---|---|", *rows])
+
+
+def _is_end(row: ReasonRow) -> bool:
+    return ConditionType.FINISHED in row.stands_on
+
+
+def _progress() -> str:
+    *first, last = (f"`{reason}`" for reason, row in REASONS.items() if not row.meaning)
+    return f"{', '.join(first)} and {last} tell how far a job is, and ask nothing of you."
+
+
+def _describe_charge(row: ReasonRow) -> str:
+    if row.charge is None:
+        return "-"
+    final = "ends the job" if row.final else ""
+    return "; ".join(filter(None, [BUDGETS.get(row.charge, "nothing"), final, row.charge_note]))
+
+
+def main() -> None:
+    """Write the pages and say which have changed."""
+    for path, new in render_pages().items():
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        path.write_text(new, encoding="utf-8")
+        print(f"{path.relative_to(ROOT)}: {'unchanged' if new == old else 'written'}")
+
+
+if __name__ == "__main__":
+    main()
