@@ -62,9 +62,12 @@ def build_shell(name: str, script: str, **spec: Any) -> dict[str, Any]:
     return build_job(name, ["sh", "-c", script], **({"environment": {"image": BUSYBOX_IMAGE}} | spec))
 
 
-def until_told(*, exit_code: int = 0) -> str:
-    """A script that runs until the file /tmp/go appears (see `JobNamespace.tell`) or it is terminated."""
-    return f"trap 'exit 143' TERM; until test -e /tmp/go; do sleep 0.1; done; echo told; exit {exit_code}"
+def until_told(*, then: str = "echo told; exit 0") -> str:
+    """A script that runs until `JobNamespace.tell`, and then `then`; TERM ends it with 143."""
+    # The process that wrote the file is waited for: a container that ends takes it along, and its
+    # `kubectl exec` would fail.
+    told = "test -s /tmp/go && ! test -e /proc/$(cat /tmp/go)"
+    return f"trap 'exit 143' TERM; until {told}; do sleep 0.1; done; {then}"
 
 
 def place(pod: dict[str, Any]) -> tuple[int, int]:
@@ -165,9 +168,8 @@ class JobNamespace:
     def tell(self, job: str, *, attempt: int = 1) -> None:
         """End the script `until_told` in every pod of a running attempt."""
         for pod in self.pods(job, attempt=attempt):
-            self.kubectl(
-                "exec", pod["metadata"]["name"], f"--container={CONTAINER}", "--", "touch", "/tmp/go"
-            )
+            name = pod["metadata"]["name"]
+            self.kubectl("exec", name, f"--container={CONTAINER}", "--", "sh", "-c", "echo $$ > /tmp/go")
 
     def describe(self) -> str:
         """Everything there is in the namespace, for people who look for the reason of a failure."""

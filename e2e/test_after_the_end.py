@@ -45,7 +45,7 @@ def test_five_attempts_leave_the_logs_of_three(jobs: JobNamespace) -> None:
 
 def launch(jobs: JobNamespace, parent: str) -> None:
     """Have a parent with a child and a grandchild run."""
-    jobs.submit(build_shell(parent, until_told(exit_code=3)))
+    jobs.submit(build_shell(parent, until_told(then="exit 3")))
     jobs.await_job(parent, "condition=Running")
     jobs.submit(build_shell("child", until_told(), parent={"name": parent, "root": parent}))
     jobs.submit(build_shell("grandchild", until_told(), parent={"name": "child", "root": parent}))

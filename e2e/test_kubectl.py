@@ -30,8 +30,7 @@ def test_get_shows_how_jobs_fare(jobs: JobNamespace) -> None:
 
 def test_describe_tells_the_story_of_a_failure(jobs: JobNamespace) -> None:
     # It ends when it is told to: a shorter life might not be seen to run.
-    script = "until test -e /tmp/go; do sleep 0.1; done; echo no space left >&2; exit 7"
-    jobs.submit(build_shell("broken", script))
+    jobs.submit(build_shell("broken", until_told(then="echo no space left >&2; exit 7")))
     jobs.await_job("broken", "condition=Running")
     jobs.tell("broken")
     jobs.await_end("broken")

@@ -64,7 +64,7 @@ def test_a_failure_that_no_operator_saw_is_retried_when_one_is_back(
     jobs: JobNamespace, release: Release
 ) -> None:
     system = jobs.kubectl.within(release.namespace)
-    script = f'test "$FRAY_ATTEMPT" = 2 && exit 0; {until_told(exit_code=3)}'
+    script = f'test "$FRAY_ATTEMPT" = 2 && exit 0; {until_told(then="exit 3")}'
     jobs.submit(build_shell("retried", script, retries={"failures": 1}))
     jobs.await_job("retried", "condition=Running")
     take_operator_away(system, release)
