@@ -12,8 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fray.plan.evidence import Evidence, EvidenceKind, EvidenceSource
-from fray.plan.observation import KILL_CODES, GangObservation, HostObservation
+from fray.plan.observation import (
+    KILL_CODES,
+    Evidence,
+    EvidenceKind,
+    EvidenceSource,
+    GangObservation,
+    HostObservation,
+)
 from fray.plan.timestamps import parse_time
 from fray.plan.verdict import is_uncertain
 from fray.vocabulary import LABEL_JOB_INDEX

@@ -12,8 +12,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from fray.plan.evidence import Evidence, EvidenceKind, EvidenceSource
-from fray.plan.observation import POD_GONE, Deletion, GangObservation, HostObservation, HostPhase
+from fray.plan.observation import (
+    POD_GONE,
+    Deletion,
+    Evidence,
+    EvidenceKind,
+    EvidenceSource,
+    GangObservation,
+    HostObservation,
+    HostPhase,
+)
 from fray.plan.scheduling import NodeSummary
 from fray.plan.timestamps import CLOCK_SKEW, format_time
 from fray.plan.verdict import derive_settling, find_first_end, is_uncertain, is_uncertain_end

@@ -11,8 +11,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from fray.plan.evidence import EvidenceKind
-from fray.plan.observation import START_FAILED, GangObservation, HostObservation, HostPhase
+from fray.plan.observation import (
+    START_FAILED,
+    EvidenceKind,
+    GangObservation,
+    HostObservation,
+    HostPhase,
+)
 from fray.plan.outside_text import flatten
 from fray.plan.pod_disruption import find_runtime_trouble
 

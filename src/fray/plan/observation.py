@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
-from fray.plan.evidence import Evidence, EvidenceKind
 from fray.plan.outside_text import clean_text
 from fray.vocabulary import Reason
 
@@ -23,6 +23,9 @@ __all__ = [
     "POD_GONE",
     "START_FAILED",
     "Deletion",
+    "Evidence",
+    "EvidenceKind",
+    "EvidenceSource",
     "GangObservation",
     "HostObservation",
     "HostPhase",
@@ -52,6 +55,50 @@ class HostPhase(StrEnum):
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
+
+
+class EvidenceKind(StrEnum):
+    """What took a host, or takes it."""
+
+    TAKEN = "Taken"
+    """Somebody or something wants its room or its node: an eviction, a preemption, a drain, a shutdown."""
+    MISPLACED = "Misplaced"
+    """JobSet removes it, since it stands in another slice's node pool: charged to no budget."""
+    NODE_SILENT = "NodeSilent"
+    """Its node has stopped reporting, or was given up for that."""
+    NODE_LOW = "NodeLow"
+    """Its node was short of what others used."""
+    NODE_LEAVING = "NodeLeaving"
+    """Its node is gone, or about to go."""
+    CONTAINER_LOST = "ContainerLost"
+    """Its node's runtime doesn't know its container any more."""
+    END_UNSEEN = "EndUnseen"
+    """Nobody has seen its container end, as after a reboot."""
+    NOT_STARTED = "NotStarted"
+    """Its node's runtime couldn't start what another might."""
+
+
+class EvidenceSource(StrEnum):
+    """What kind of object it was seen on."""
+
+    POD = "Pod"
+    NODE = "Node"
+    JOB = "Job"
+    STATUS = "Status"
+    """It was seen before, and noted in the FrayJob's status."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One sign: of what, where it was seen, the words to show, and since when it is there if that is told."""
+
+    kind: EvidenceKind
+    source: EvidenceSource
+    text: str
+    at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        _clean(self, "text")
 
 
 @dataclass(frozen=True)
@@ -99,10 +146,7 @@ class HostObservation:
     outcome: str | None = None
 
     def __post_init__(self) -> None:
-        for field in ("reason", "message"):
-            text = getattr(self, field)
-            if text is not None:
-                object.__setattr__(self, field, clean_text(text))
+        _clean(self, "reason", "message")
         object.__setattr__(self, "log_tail", tuple(map(clean_text, self.log_tail)))
 
     @property
@@ -129,7 +173,7 @@ class Waiting:
     message: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "message", clean_text(self.message))
+        _clean(self, "message")
 
 
 @dataclass(frozen=True)
@@ -157,10 +201,7 @@ class GangObservation:
     def __post_init__(self) -> None:
         if not self.hosts:
             raise ValueError("a gang has at least one host; None stands for an attempt without hosts")
-        if self.suspension is not None:
-            object.__setattr__(self, "suspension", clean_text(self.suspension))
-        if self.failing_sidecar is not None:
-            object.__setattr__(self, "failing_sidecar", clean_text(self.failing_sidecar))
+        _clean(self, "suspension", "failing_sidecar")
 
     @property
     def begun(self) -> bool:
@@ -180,3 +221,11 @@ class GangObservation:
     def count(self, phase: HostPhase) -> int:
         """Return the number of hosts in a phase."""
         return sum(host.phase is phase for host in self.hosts)
+
+
+def _clean(record: Any, *fields: str) -> None:
+    """Make the text in some fields of a frozen record fit to be shown; those that are None stay so."""
+    for field in fields:
+        text = getattr(record, field)
+        if text is not None:
+            object.__setattr__(record, field, clean_text(text))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from fray.plan.evidence import Evidence, EvidenceKind, EvidenceSource
+from fray.plan.observation import Evidence, EvidenceKind, EvidenceSource
 from fray.plan.timestamps import parse_time
 
 __all__ = [

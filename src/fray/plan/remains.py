@@ -10,8 +10,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fray.plan.evidence import Evidence, EvidenceKind, EvidenceSource
-from fray.plan.observation import GangObservation, HostObservation
+from fray.plan.observation import (
+    Evidence,
+    EvidenceKind,
+    EvidenceSource,
+    GangObservation,
+    HostObservation,
+)
 from fray.plan.pod_disruption import find_mark
 from fray.plan.reasons import get_row
 from fray.plan.timestamps import format_time

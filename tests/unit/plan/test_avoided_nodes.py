@@ -10,10 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fray.plan.avoided_nodes import add_avoided, drop_expired
-from fray.plan.evidence import Evidence, EvidenceKind, EvidenceSource
 from fray.plan.jobset import build_attempt
 from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
-from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
+from fray.plan.observation import (
+    Evidence,
+    EvidenceKind,
+    EvidenceSource,
+    GangObservation,
+    HostObservation,
+    HostPhase,
+    Waiting,
+)
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray.plan.timestamps import format_time, parse_time
 from fray.vocabulary import Reason

@@ -7,9 +7,17 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from fray.plan.evidence import Evidence, EvidenceKind, EvidenceSource
 from fray.plan.node_evidence import Nodes, derive_next_look, needs_nodes, with_node_evidence
-from fray.plan.observation import OOM_KILLED, Deletion, GangObservation, HostObservation, HostPhase
+from fray.plan.observation import (
+    OOM_KILLED,
+    Deletion,
+    Evidence,
+    EvidenceKind,
+    EvidenceSource,
+    GangObservation,
+    HostObservation,
+    HostPhase,
+)
 from fray.plan.scheduling import NodeSummary, build_node_summary
 from fray.wire.status import AttemptStatus
 from tests.unit.plan.verdict_situations.manifests import T0, node, taint

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from fray.plan.evidence import Evidence, EvidenceKind, EvidenceSource
 from fray.plan.gang import derive_gang
 from fray.plan.node_faults import (
     DEVICE_TROUBLE,
@@ -14,7 +13,15 @@ from fray.plan.node_faults import (
     is_infrastructure_fault,
     with_node_pools,
 )
-from fray.plan.observation import Deletion, GangObservation, HostObservation, HostPhase
+from fray.plan.observation import (
+    Deletion,
+    Evidence,
+    EvidenceKind,
+    EvidenceSource,
+    GangObservation,
+    HostObservation,
+    HostPhase,
+)
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.timestamps import parse_time
 from fray.vocabulary import LABEL_COMPLETION_INDEX

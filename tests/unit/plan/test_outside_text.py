@@ -10,9 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fray.plan.events import derive_events
-from fray.plan.evidence import Evidence, EvidenceKind, EvidenceSource
 from fray.plan.lifecycle import decide
-from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
+from fray.plan.observation import (
+    Evidence,
+    EvidenceKind,
+    EvidenceSource,
+    GangObservation,
+    HostObservation,
+    HostPhase,
+    Waiting,
+)
 from fray.plan.outside_text import TEXT_LIMIT, clean_text
 from fray.plan.settings import RetryPolicy
 from fray.vocabulary import Reason

@@ -8,9 +8,16 @@ from typing import Any
 
 import pytest
 
-from fray.plan.evidence import Evidence, EvidenceKind, EvidenceSource
 from fray.plan.lifecycle import Decision, decide
-from fray.plan.observation import OOM_KILLED, GangObservation, HostObservation, HostPhase
+from fray.plan.observation import (
+    OOM_KILLED,
+    Evidence,
+    EvidenceKind,
+    EvidenceSource,
+    GangObservation,
+    HostObservation,
+    HostPhase,
+)
 from fray.plan.settings import RetryPolicy
 from fray.wire.status import AttemptStatus, FrayJobStatus
 from tests.unit.plan.frayjobs import make_job, with_status
