@@ -6,17 +6,18 @@ by other versions, and nothing but the time is needed of each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+from fray.plan.manifests import Manifest, find_condition
 from fray.plan.timestamps import parse_time
 from fray.vocabulary import ConditionType
 
 __all__ = ["derive_expiry"]
 
 
-def derive_expiry(manifest: Mapping[str, Any]) -> datetime | None:
+def derive_expiry(manifest: Manifest) -> datetime | None:
     """Return when a FrayJob that has finished is to be deleted, None when it is to be kept.
 
     It is kept where nothing in it tells when it ended: what was deleted too early doesn't come back. For the
@@ -33,13 +34,10 @@ def derive_expiry(manifest: Mapping[str, Any]) -> datetime | None:
         return None  # after the year 9999
 
 
-def _tell_ends(manifest: Mapping[str, Any]) -> Iterator[Any]:
+def _tell_ends(manifest: Manifest) -> Iterator[Any]:
     """Yield what tells when the job ended, the best first."""
-    status = manifest.get("status", {})
-    yield status.get("completionTime")
-    for condition in status.get("conditions", []):
-        if condition.get("type") == ConditionType.FINISHED:
-            yield condition.get("lastTransitionTime")
+    yield manifest.get("status", {}).get("completionTime")
+    yield find_condition(manifest, ConditionType.FINISHED).get("lastTransitionTime")
 
 
 def _read_times(texts: Any) -> Iterator[datetime]:

@@ -8,10 +8,10 @@ their Job. Fetching Jobs is the caller's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
+from fray.plan.manifests import Manifest, find_condition
 from fray.plan.observation import (
     KILL_CODES,
     Evidence,
@@ -75,7 +75,7 @@ def is_unexplained(attempt: AttemptStatus, observed: GangObservation) -> bool:
     return judged and any(host.gone for host in observed.hosts) and is_uncertain(attempt, observed)
 
 
-def with_job_evidence(observed: GangObservation, jobs: Iterable[Mapping[str, Any]]) -> GangObservation:
+def with_job_evidence(observed: GangObservation, jobs: Iterable[Manifest]) -> GangObservation:
     """Return the gang with what took away hosts that are gone, as far as their Jobs tell of it."""
     hosts = list(observed.hosts)
     for told in _testimonies(jobs):
@@ -85,21 +85,19 @@ def with_job_evidence(observed: GangObservation, jobs: Iterable[Mapping[str, Any
     return replace(observed, hosts=tuple(hosts))
 
 
-def _testimonies(jobs: Iterable[Mapping[str, Any]]) -> Iterator[_Testimony]:
+def _testimonies(jobs: Iterable[Manifest]) -> Iterator[_Testimony]:
     for job in jobs:
         slice_index = job["metadata"].get("labels", {}).get(LABEL_JOB_INDEX, "0")
-        for condition in job.get("status", {}).get("conditions") or []:
-            if condition["type"] != "Failed" or condition["status"] != "True":
-                continue
-            if condition.get("reason") == POLICY_REASON and slice_index.isdecimal():
-                told = _read(int(slice_index), condition)
-                # What a Job that is being deleted says of an exit code is how its deletion ended its pods.
-                leaving = "deletionTimestamp" in job["metadata"]
-                if told is not None and not (leaving and told.exit_code is not None):
-                    yield told
+        condition = find_condition(job, "Failed", status="True")
+        if condition.get("reason") == POLICY_REASON and slice_index.isdecimal():
+            told = _read(int(slice_index), condition)
+            # What a Job that is being deleted says of an exit code is how its deletion ended its pods.
+            leaving = "deletionTimestamp" in job["metadata"]
+            if told is not None and not (leaving and told.exit_code is not None):
+                yield told
 
 
-def _read(slice_index: int, condition: Mapping[str, Any]) -> _Testimony | None:
+def _read(slice_index: int, condition: Manifest) -> _Testimony | None:
     """Return what the condition of a Job tells, None where it isn't that a host was taken away."""
     message = str(condition.get("message", ""))
     matched = TAKEN.search(message)

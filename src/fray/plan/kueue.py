@@ -7,10 +7,10 @@ the JobSet is suspended, never on what is told here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from fray.plan.manifests import Manifest, find_condition
 from fray.plan.observation import Waiting
 from fray.plan.outside_text import flatten
 from fray.vocabulary import LABEL_KUEUE_PRIORITY, LABEL_KUEUE_QUEUE, Reason
@@ -25,8 +25,6 @@ __all__ = [
     "derive_queue_waiting",
     "describe_eviction",
 ]
-
-Manifest = Mapping[str, Any]
 
 MESSAGE_LENGTH = 400
 HELD = "its JobSet is suspended, and not by this job's spec.suspend"
@@ -78,15 +76,14 @@ def build_workload_summary(workload: Manifest) -> WorkloadSummary | None:
     if not owners:
         return None
     status = workload.get("status", {})
-    conditions = {condition["type"]: condition for condition in status.get("conditions") or []}
-    evicted = conditions.get("Evicted", {})
+    evicted = find_condition(workload, "Evicted", status="True")
     eviction = ": ".join(filter(None, (evicted.get("reason"), evicted.get("message"))))
-    reserved = conditions.get("QuotaReserved", {})
+    reserved = find_condition(workload, "QuotaReserved")
     waits = Reason.WAITING_FOR_QUEUE
     if spec.get("active") is False:
         waits = Reason.QUEUE_DEACTIVATED
         pending: str | None = f"its Workload {metadata['name']} is deactivated (spec.active is false)"
-    elif _holds(reserved):
+    elif reserved.get("status") == "True":
         checks = list(_pending_checks(status))
         pending = f"admission checks are pending: {', '.join(checks)}" if checks else None
     else:
@@ -97,7 +94,7 @@ def build_workload_summary(workload: Manifest) -> WorkloadSummary | None:
         str(spec.get("queueName", "")),
         waits,
         flatten(pending, most=MESSAGE_LENGTH) if pending else None,
-        flatten(eviction, most=MESSAGE_LENGTH) if _holds(evicted) else None,
+        flatten(eviction, most=MESSAGE_LENGTH) if evicted else None,
     )
 
 
@@ -139,10 +136,6 @@ def describe_eviction(workload: WorkloadSummary | None) -> str | None:
     if workload is None or workload.eviction is None:
         return None
     return f"Kueue evicted it from queue {workload.queue} ({workload.eviction})"
-
-
-def _holds(condition: Manifest) -> bool:
-    return bool(condition.get("status") == "True")
 
 
 def _pending_checks(status: Manifest) -> Iterator[str]:

@@ -6,17 +6,14 @@ parent, and not merely one of its name, is told by times: a parent is there befo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
+from fray.plan.manifests import Manifest, find_condition
 from fray.plan.timestamps import parse_time
 from fray.vocabulary import FRAYJOB_KIND, ConditionType
 
 __all__ = ["ParentState", "derive_parents_end", "get_parent_name", "read_parent"]
-
-Manifest = Mapping[str, Any]
 
 SERVER_SKEW = timedelta(seconds=5)
 """How far the clocks of two API servers of a cluster may be apart, which say when their objects were made."""
@@ -44,10 +41,9 @@ def read_parent(manifest: Manifest) -> ParentState:
     made_at = parse_time(metadata["creationTimestamp"])
     if "deletionTimestamp" in metadata:
         return ParentState(metadata["uid"], made_at, "is being deleted")
-    conditions = manifest.get("status", {}).get("conditions", [])
-    held = {condition["type"] for condition in conditions if condition["status"] == "True"}
-    end = next((told for kind, told in ENDS.items() if kind in held), None)
-    return ParentState(metadata["uid"], made_at, end if ConditionType.FINISHED in held else None)
+    ended = find_condition(manifest, ConditionType.FINISHED, status="True")
+    how = find_condition(manifest, *ENDS, status="True") if ended else {}
+    return ParentState(metadata["uid"], made_at, ENDS.get(how.get("type", "")))
 
 
 def derive_parents_end(child: Manifest, parent: ParentState | None) -> str | None:

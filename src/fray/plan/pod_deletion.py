@@ -7,17 +7,16 @@ what follows for the gang is `verdict`'s to say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
 
+from fray.plan.manifests import Manifest
 from fray.plan.observation import KILL_CODES, OOM_KILLED, Deletion
 from fray.plan.timestamps import CLOCK_SKEW, parse_time
 
 __all__ = ["is_ended_by_deletion", "read_deletion"]
 
 
-def is_ended_by_deletion(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> bool:
+def is_ended_by_deletion(pod: Manifest, ended: Manifest) -> bool:
     """Return whether a pod that has failed did so because it was deleted.
 
     `ended` is the state of the container that failed, empty where none has ended. A container that was
@@ -37,7 +36,7 @@ def is_ended_by_deletion(pod: Mapping[str, Any], ended: Mapping[str, Any]) -> bo
     return finished >= deletion.asked - CLOCK_SKEW if killed else finished > deletion.asked
 
 
-def read_deletion(metadata: Mapping[str, Any]) -> Deletion | None:
+def read_deletion(metadata: Manifest) -> Deletion | None:
     """Return since when a pod is being deleted, None while it isn't: its timestamp is when its time is up.
 
     https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/

@@ -8,10 +8,9 @@ which leaves no such sign, is `pod_deletion`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
+from fray.plan.manifests import Manifest, find_condition
 from fray.plan.observation import Evidence, EvidenceKind, EvidenceSource
 from fray.plan.timestamps import parse_time
 
@@ -25,8 +24,6 @@ __all__ = [
     "is_refused",
     "read_evidence",
 ]
-
-Manifest = Mapping[str, Any]
 
 MARKS = ("DisruptionTarget", "TerminationTarget")
 """Conditions of pods that somebody takes away: Kubernetes' own, and Kueue's on pods that it manages singly.
@@ -113,13 +110,9 @@ https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/status/status_
 GIVEN_UP = "its node was given up while it ran: nobody has seen its end"
 
 
-def find_mark(status: Manifest) -> Manifest:
+def find_mark(pod: Manifest) -> Manifest:
     """Return the condition that marks a pod which somebody takes away; empty where it has none."""
-    for condition in status.get("conditions", []):
-        if condition["type"] in MARKS and condition["status"] == "True":
-            mark: Manifest = condition
-            return mark
-    return {}
+    return find_condition(pod, *MARKS, status="True")
 
 
 def is_own_use(status: Manifest) -> bool:
@@ -138,13 +131,14 @@ def is_lost(ended: Manifest) -> bool:
     return ended.get("reason") in LOST_REASONS
 
 
-def read_evidence(status: Manifest, state: Manifest, ended: Manifest) -> Evidence | None:
+def read_evidence(pod: Manifest, state: Manifest, ended: Manifest) -> Evidence | None:
     """Return the sign that a pod is or was taken away from outside, None where it has none.
 
     `state` is that of its main container, `ended` the end of that, or of the init container that failed.
     """
+    status = pod.get("status", {})
     if not is_own_use(status):
-        mark = find_mark(status)
+        mark = find_mark(pod)
         if mark and mark.get("reason") != MISPLACED_REASON:
             return _read_mark(mark)
         if status.get("phase") == "Failed" and _is_nodes_doing(status):

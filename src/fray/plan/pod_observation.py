@@ -7,12 +7,12 @@ is the caller's; why pods wait is `scheduling`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from fray.plan.gang import Gang
+from fray.plan.manifests import Manifest, find_condition
 from fray.plan.observation import (
     DEADLINE_EXCEEDED,
     EVICTED_FOR_USE,
@@ -46,15 +46,10 @@ NEVER_STARTED = "1970-01-01T00:00:00Z"
 LOG_LINES = 20
 SHA256 = re.compile("[0-9a-f]{64}")
 
-Manifest = Mapping[str, Any]
-
 
 def is_jobset_finished(jobset: Manifest) -> str | None:
     """Return `Completed` or `Failed` for a JobSet that has ended, else None."""
-    for condition in jobset.get("status", {}).get("conditions", []):
-        if condition["type"] in ("Completed", "Failed") and condition["status"] == "True":
-            return str(condition["type"])
-    return None
+    return find_condition(jobset, "Completed", "Failed", status="True").get("type")
 
 
 def is_ending(manifest: Manifest) -> bool:
@@ -78,7 +73,7 @@ def derive_gang_observation(
     """
     by_place = _sort(pods, gang)
     end = is_jobset_finished(jobset)
-    told = _find_suspension(jobset)
+    told = find_condition(jobset, "Suspended")
     released_at = _time(told.get("lastTransitionTime")) if told.get("status") == "False" else None
     # Those of before a suspension ended by it.
     remains = _sort((pod for pod in gone if not _is_older(pod, released_at)), gang)
@@ -145,15 +140,6 @@ def _gone_host(last: HostObservation, *, jobset_end: str | None) -> HostObservat
     return replace(last, phase=phase, message=message, deletion=None, unstarted=False, gone=failed)
 
 
-def _find_suspension(jobset: Manifest) -> Manifest:
-    """Return the condition by which JobSet tells that it is, or was, suspended; empty where it never was."""
-    for condition in jobset.get("status", {}).get("conditions", []):
-        if condition["type"] == "Suspended":
-            told: Manifest = condition
-            return told
-    return {}
-
-
 def _has_succeeded(pod: Manifest) -> bool:
     return bool(pod.get("status", {}).get("phase") == "Succeeded")
 
@@ -181,11 +167,9 @@ def _host(
         reason=_reason(status, ended),
         message=message,
         started_at=_time(running.get("startedAt") or _find_start(ended)),
-        ended_at=_time(_find_end(status, ended or init_ended))
-        if phase is HostPhase.FAILED or ended
-        else None,
+        ended_at=_time(_find_end(pod, ended or init_ended)) if phase is HostPhase.FAILED or ended else None,
         log_tail=tuple(log.splitlines()[-LOG_LINES:]),
-        evidence=read_evidence(status, state, ended or init_ended),
+        evidence=read_evidence(pod, state, ended or init_ended),
         deleted=phase is HostPhase.FAILED and is_ended_by_deletion(pod, ended or init_ended),
         deletion=read_deletion(pod["metadata"]),
         created_at=_time(pod["metadata"]["creationTimestamp"]),
@@ -216,15 +200,15 @@ def _find_start(ended: Manifest) -> str | None:
     return None if start == NEVER_STARTED else start
 
 
-def _find_end(status: Manifest, ended: Manifest) -> str | None:
+def _find_end(pod: Manifest, ended: Manifest) -> str | None:
     """Return when a pod ended, as its container or its mark says; None where nothing tells.
 
     One that the kubelet refused has neither: it did so when the pod was placed.
     """
-    end: str | None = ended.get("finishedAt") or find_mark(status).get("lastTransitionTime")
+    status = pod.get("status", {})
+    end: str | None = ended.get("finishedAt") or find_mark(pod).get("lastTransitionTime")
     if end is None and status.get("reason") and not status.get("containerStatuses"):
-        placed = (c for c in status.get("conditions", []) if c["type"] == "PodScheduled")
-        end = next((c.get("lastTransitionTime") for c in placed if c["status"] == "True"), None)
+        return find_condition(pod, "PodScheduled", status="True").get("lastTransitionTime")
     return end
 
 

@@ -6,10 +6,9 @@ A pod may be marked, end and be removed between two looks. What it showed last i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
+from fray.plan.manifests import Manifest, list_containers
 from fray.plan.observation import (
     Evidence,
     EvidenceKind,
@@ -25,13 +24,11 @@ from fray.wire.status import AttemptStatus, Disruption
 __all__ = ["note_disruption", "recall_disruption", "tells_of_end"]
 
 
-def tells_of_end(pod: Mapping[str, Any]) -> bool:
+def tells_of_end(pod: Manifest) -> bool:
     """Return whether the last state of a pod that is gone tells how it ended, or that it was taken away."""
-    status = pod.get("status", {})
-    if status.get("phase") in ("Succeeded", "Failed") or find_mark(status):
+    if pod.get("status", {}).get("phase") in ("Succeeded", "Failed") or find_mark(pod):
         return True
-    containers = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
-    return any("terminated" in container.get("state", {}) for container in containers)
+    return any("terminated" in container.get("state", {}) for container in list_containers(pod))
 
 
 def note_disruption(attempt: AttemptStatus, observed: GangObservation | None) -> AttemptStatus:

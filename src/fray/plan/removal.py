@@ -6,10 +6,9 @@ anew, under a job that has long ended: it is never left behind.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
+from fray.plan.manifests import Manifest
 from fray.plan.observation import GangObservation, HostPhase
 from fray.plan.pod_observation import is_jobset_finished
 from fray.plan.reasons import REASONS
@@ -21,9 +20,7 @@ PATIENCE = timedelta(seconds=60)
 """How long after its hosts ended a JobSet may take to say so; usually it takes less than a second."""
 
 
-def is_left_to_itself(
-    reason: Reason, jobset: Mapping[str, Any], observed: GangObservation, *, now: datetime
-) -> bool:
+def is_left_to_itself(reason: Reason, jobset: Manifest, observed: GangObservation, *, now: datetime) -> bool:
     """Return whether the JobSet of an attempt that is ending has ended, or will without being deleted.
 
     It won't when somebody suspends it, when the host that failed is no longer there (its Job was deleted,

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from fray.accelerators import (
     GPU_RESOURCE,
@@ -23,6 +22,7 @@ from fray.accelerators import (
     TPU_RESOURCE,
 )
 from fray.plan.avoided_nodes import build_avoidance, describe_avoided
+from fray.plan.manifests import Manifest, find_condition, list_containers
 from fray.plan.observation import Waiting
 from fray.plan.outside_text import flatten
 from fray.plan.sidecars import describe_failing_sidecar
@@ -31,8 +31,6 @@ from fray.vocabulary import CONTAINER, Reason
 from fray.wire.status import AvoidedNode
 
 __all__ = ["NodeSummary", "build_node_summary", "derive_refusal", "derive_waiting"]
-
-Manifest = Mapping[str, Any]
 
 IMAGE_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
@@ -89,8 +87,7 @@ def build_node_summary(node: Manifest) -> NodeSummary:
         for taint in spec.get("taints", [])
         if taint["effect"] in ("NoSchedule", "NoExecute")
     )
-    conditions = node.get("status", {}).get("conditions", [])
-    condition: Manifest = next((c for c in conditions if c["type"] == "Ready"), {})
+    condition = find_condition(node, "Ready")
     ready, since = condition.get("status") == "True", condition.get("lastTransitionTime")
     metadata = node["metadata"]
     return NodeSummary(
@@ -145,9 +142,7 @@ def derive_waiting(
 
 
 def _container_trouble(pod: Manifest) -> Waiting | None:
-    status = pod.get("status", {})
-    containers = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
-    for container in containers:
+    for container in list_containers(pod):
         waiting = container.get("state", {}).get("waiting", {})
         reason, message = waiting.get("reason", ""), waiting.get("message", "")
         if reason in IMAGE_REASONS:
@@ -170,10 +165,8 @@ def _unschedulable(pod: Manifest) -> str | None:
     """Return what the scheduler says of a pod that it can't place; one with gates it hasn't tried to."""
     if pod.get("spec", {}).get("schedulingGates"):
         return None
-    for condition in pod.get("status", {}).get("conditions", []):
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return str(condition.get("message") or condition.get("reason") or "")
-    return None
+    condition = find_condition(pod, "PodScheduled", status="False")
+    return str(condition.get("message") or condition.get("reason") or "") if condition else None
 
 
 def _explain_with_avoided(

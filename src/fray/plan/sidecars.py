@@ -12,11 +12,10 @@ from typing import Any
 
 from fray.accelerators import GPU_RESOURCE, TPU_RESOURCE
 from fray.plan.facts import Fact
+from fray.plan.manifests import Manifest
 from fray.vocabulary import CONTAINER
 
 __all__ = ["describe_failing_sidecar", "find_sidecars", "use_native_sidecars"]
-
-Manifest = Mapping[str, Any]
 
 DOCS = "https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/"
 ACCELERATORS = frozenset({TPU_RESOURCE, GPU_RESOURCE})

@@ -7,11 +7,11 @@ nothing at all. Fetching Events is the caller's, and only worth it for pods that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
+from fray.plan.manifests import Manifest, list_containers
 from fray.plan.observation import Waiting
 from fray.plan.outside_text import flatten
 from fray.plan.timestamps import parse_time
@@ -24,8 +24,6 @@ __all__ = [
     "derive_volume_waiting",
     "find_held",
 ]
-
-Manifest = Mapping[str, Any]
 
 VOLUME_REASONS = ("FailedMount", "FailedAttachVolume")
 """Reasons of a pod's events that are about its volumes:
@@ -97,6 +95,5 @@ def _is_held(pod: Manifest, now: datetime) -> bool:
     since = status.get("startTime")
     if since is None or status.get("phase") != "Pending" or now - parse_time(since) < PATIENCE:
         return False
-    containers = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
-    states = [container.get("state", {}) for container in containers]
+    states = [container.get("state", {}) for container in list_containers(pod)]
     return not any("running" in state or "terminated" in state for state in states)
