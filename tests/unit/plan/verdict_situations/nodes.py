@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 from fray.vocabulary import Reason, VerdictKind
+from tests.unit.plan.verdict_situations import situation
 from tests.unit.plan.verdict_situations.manifests import (
     T0,
     exited,
@@ -46,13 +47,8 @@ SILENT = (*ready_nodes(but=(1,)), node(1, "Unknown", *UNREACHABLE, since=45))
 """The control plane calls a kubelet silent 40 to 50 s after its last sign."""
 
 
-def failure(name: str, source: str, *scenes: Scene, says: tuple[str, ...], **more: Any) -> Situation:
-    return Situation(name, source, scenes, Reason.NON_ZERO_EXIT, VerdictKind.FAILURE, says, code=1, **more)
-
-
-def preemption(name: str, source: str, *scenes: Scene, says: tuple[str, ...], **more: Any) -> Situation:
-    more = {"code": 1, **more}
-    return Situation(name, source, scenes, Reason.DISRUPTED, VerdictKind.PREEMPTION, says, **more)
+failure = partial(situation.failure, code=1)
+preemption = partial(situation.preemption, code=1)
 
 
 def ended(*nodes: Manifest, at: float = 1, code: int = 1) -> Scene:

@@ -19,6 +19,8 @@ __all__ = [
     "SLICES",
     "Scene",
     "Situation",
+    "failure",
+    "preemption",
 ]
 
 Manifest = dict[str, Any]
@@ -75,3 +77,13 @@ class Situation:
     pod: bool = True
     within: float = 10
     ran: bool = True
+
+
+def failure(name: str, source: str, *scenes: Scene, says: tuple[str, ...], **more: Any) -> Situation:
+    """Return a situation in which a program fails: charged to failures."""
+    return Situation(name, source, scenes, Reason.NON_ZERO_EXIT, VerdictKind.FAILURE, says, **more)
+
+
+def preemption(name: str, source: str, *scenes: Scene, says: tuple[str, ...], **more: Any) -> Situation:
+    """Return a situation in which a host is taken away: charged to preemptions."""
+    return Situation(name, source, scenes, Reason.DISRUPTED, VerdictKind.PREEMPTION, says, **more)

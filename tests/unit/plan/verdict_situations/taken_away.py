@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fray.vocabulary import Reason, VerdictKind
 from tests.unit.plan.verdict_situations.manifests import (
     T0,
@@ -23,6 +25,7 @@ from tests.unit.plan.verdict_situations.situation import (
     Manifest,
     Scene,
     Situation,
+    preemption,
 )
 
 __all__ = ["SITUATIONS"]
@@ -42,18 +45,9 @@ POD_GC = KUBERNETES + "pkg/controller/podgc/gc_controller.go"
 TERMINATE = KUBERNETES + "pkg/kubelet/status/status_manager.go"
 
 
-def taken(name: str, source: str, *pods: Manifest, says: tuple[str, ...], **more: object) -> Situation:
+def taken(name: str, source: str, *pods: Manifest, says: tuple[str, ...], **more: Any) -> Situation:
     """Return a situation in which hosts are taken away: charged to preemptions, seen at once."""
-    scene = Scene(1, pods)
-    return Situation(
-        name,
-        source,
-        (scene,),
-        Reason.DISRUPTED,
-        VerdictKind.PREEMPTION,
-        says,
-        **more,  # type: ignore[arg-type]
-    )
+    return preemption(name, source, Scene(1, pods), says=says, **more)
 
 
 def refused(name: str, source: str, reason: str, message: str) -> Situation:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fray.vocabulary import Reason, VerdictKind
 from tests.unit.plan.verdict_situations.manifests import (
     at,
@@ -22,6 +20,8 @@ from tests.unit.plan.verdict_situations.situation import (
     Manifest,
     Scene,
     Situation,
+    failure,
+    preemption,
 )
 
 __all__ = ["SITUATIONS"]
@@ -36,14 +36,6 @@ MARKED = (pod(0, "Running", running(), evicted_mark(), deleted=0),)
 WITHDRAWN = mark("EvictionByEvictionAPI", after=120, status="False")
 
 
-def lost(name: str, source: str, *scenes: Scene, says: tuple[str, ...], **more: Any) -> Situation:
-    return Situation(name, source, scenes, Reason.DISRUPTED, VerdictKind.PREEMPTION, says, **more)
-
-
-def failed(name: str, source: str, *scenes: Scene, says: tuple[str, ...], **more: Any) -> Situation:
-    return Situation(name, source, scenes, Reason.NON_ZERO_EXIT, VerdictKind.FAILURE, says, **more)
-
-
 def resumed() -> Manifest:
     """Return a JobSet that somebody suspended and resumed a while ago."""
     lifted = {"type": "Suspended", "status": "False", "reason": "ResumeJobs", "lastTransitionTime": at(60)}
@@ -51,27 +43,27 @@ def resumed() -> Manifest:
 
 
 KEPT = (
-    lost(
+    preemption(
         "a pod is marked, ends and is removed between two looks",
         EVICTION,
         Scene(1, (), gone=(pod(0, "Failed", exited(143), evicted_mark(), deleted=0),)),
         says=("rank 0 (slice 0, host 0) was taken away (EvictionByEvictionAPI: Eviction API: evicting)",),
         code=143,
     ),
-    lost(
+    preemption(
         "a pod is marked and removed by force between two looks: nobody saw it end",
         EVICTION,
         Scene(1, (), gone=MARKED),
         says=("was taken away (EvictionByEvictionAPI",),
     ),
-    lost(
+    preemption(
         "the same while the JobSet doesn't know of it yet",
         EVICTION,
         Scene(1, (), jobset=jobset(), gone=MARKED),
         Scene(2, (), gone=MARKED),
         says=("was taken away (EvictionByEvictionAPI",),
     ),
-    lost(
+    preemption(
         "Kueue takes back the quota of a pod that it manages by itself",
         KUEUE,
         Scene(
@@ -91,14 +83,14 @@ KEPT = (
         says=("was taken away (WorkloadEvictedDueToPreempted: Preempted to accommodate a workload)",),
         code=143,
     ),
-    failed(
+    failure(
         "a pod fails and is removed within a second",
         E2E + "chaos",
         Scene(1, (), gone=(pod(0, "Failed", exited(9, message="Traceback\nValueError: 9")),)),
         says=("rank 0 (slice 0, host 0) exited with code 9", "ValueError: 9"),
         code=9,
     ),
-    failed(
+    failure(
         "a pod fails and is removed within a second, and its peers with it",
         E2E + "chaos",
         Scene(
@@ -148,7 +140,7 @@ KEPT = (
 )
 
 NOTED = (
-    lost(
+    preemption(
         "a mark is seen, and an operator that starts anew finds nothing any more",
         EVICTION,
         Scene(1, MARKED, jobset=jobset()),
@@ -157,7 +149,7 @@ NOTED = (
         within=41,
         pod=False,
     ),
-    lost(
+    preemption(
         "a mark is seen, then its pod is gone and only the peer that crashed is left",
         EVICTION,
         Scene(1, (*MARKED, pod(1, "Running", running())), jobset=jobset()),
@@ -167,7 +159,7 @@ NOTED = (
         code=1,
         shape=PAIR,
     ),
-    failed(
+    failure(
         "an eviction is given up, and the program fails an hour later",
         STALE,
         Scene(1, (pod(0, "Running", running(), evicted_mark()),), jobset=jobset()),
