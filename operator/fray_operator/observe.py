@@ -180,7 +180,7 @@ class Observer:
         if gang.suspended:
             return await self._observe_suspended(job, jobset, gang, now=now)
         looks = [derive_next_look(gang, now=now)]
-        if not gang.count(HostPhase.PENDING):
+        if not any(host.pending for host in gang.hosts):
             looks.append(None if is_labelled(jobset) else UNWATCHED_SECONDS)
             return Observed(jobset, gang, look_again=_earliest(looks))
         # One that was suspended when it ended, or was deleted, makes no pods either.
@@ -190,7 +190,7 @@ class Observer:
         waiting = await self._explain(jobset, pods, job.status.avoided_nodes, ask=ask, now=now)
         if missing or waiting is not None:
             looks.append(min(PATIENCE_CAP_SECONDS, max(PATIENCE_SECONDS, age / 4)))
-        elif any(host.unstarted and host.node for host in gang.hosts):
+        elif any(host.phase is HostPhase.STARTING and host.node for host in gang.hosts):
             # A volume that can't be mounted changes nothing about its pod, so no event brings the next pass.
             # More rarely: most of these only pull their images.
             looks.append(min(PATIENCE_CAP_SECONDS, max(PATIENCE_SECONDS, age / 2)))
@@ -272,7 +272,7 @@ class Observer:
         The caches of JobSets and pods aren't of one moment, and a verdict can't be taken back.
         """
         shape, first = derive_gang(job.spec), attempt.reason is None
-        unseen = [host for host in gang.hosts if host.phase is HostPhase.FAILED and _is_unseen(host)]
+        unseen = [host for host in gang.hosts if _is_unseen(host)]
         if unseen and (first or gang.ended):
             # What seems to be gone, or never to have run, may still run, or tell itself how it has ended.
             pods = await self._list_pods(jobset)
@@ -423,8 +423,8 @@ def _select_pods(pods: Sequence[Manifest], jobset: Manifest) -> list[Manifest]:
 
 
 def _is_unseen(host: HostObservation) -> bool:
-    """Return whether a host's own pod told nothing of its end."""
-    return host.gone or host.unstarted
+    """Return whether a host failed, and its own pod told nothing of it."""
+    return host.failed and host.ended_at is None and host.exit_code is None and host.reason is None
 
 
 def _is_taken(gang: GangObservation) -> bool:

@@ -19,6 +19,7 @@ from fray.plan.observation import (
     EvidenceSource,
     GangObservation,
     HostObservation,
+    HostPhase,
 )
 from fray.plan.timestamps import parse_time
 from fray.plan.verdict import is_uncertain
@@ -63,7 +64,7 @@ class _Testimony:
             told = Evidence(EvidenceKind.TAKEN, EvidenceSource.JOB, self.message, ended_at)
             return replace(host, evidence=told)
         # A pod that failed stays, unless it is deleted: one that was killed and isn't there was deleted.
-        return replace(host, exit_code=self.exit_code, deleted=True)
+        return replace(host, exit_code=self.exit_code, phase=HostPhase.DELETED)
 
 
 def is_unexplained(attempt: AttemptStatus, observed: GangObservation) -> bool:
@@ -72,7 +73,11 @@ def is_unexplained(attempt: AttemptStatus, observed: GangObservation) -> bool:
     It is judged when it is first seen, and again when all hosts have ended.
     """
     judged = observed.ended or attempt.reason is None
-    return judged and any(host.gone for host in observed.hosts) and is_uncertain(attempt, observed)
+    return (
+        judged
+        and any(host.phase is HostPhase.GONE for host in observed.hosts)
+        and is_uncertain(attempt, observed)
+    )
 
 
 def with_job_evidence(observed: GangObservation, jobs: Iterable[Manifest]) -> GangObservation:
@@ -111,7 +116,11 @@ def _read(slice_index: int, condition: Manifest) -> _Testimony | None:
 
 def _find_gone(hosts: list[HostObservation], told: _Testimony) -> int | None:
     """Return where the host of a pod that was taken away stands, None where its pod can speak for itself."""
-    gone = [i for i, host in enumerate(hosts) if host.gone and host.slice_index == told.slice_index]
+    gone = [
+        place
+        for place, host in enumerate(hosts)
+        if host.phase is HostPhase.GONE and host.slice_index == told.slice_index
+    ]
     if told.host is None:
         return gone[0] if gone else None
     return next((i for i in gone if hosts[i].host == told.host), None)

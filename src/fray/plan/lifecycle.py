@@ -20,7 +20,7 @@ from fray.plan.avoided_nodes import add_avoided, drop_expired, find_release, rec
 from fray.plan.deadlines import Deadline, derive_attempt_deadline, derive_total_deadline
 from fray.plan.gang import derive_gang
 from fray.plan.names import build_jobset_name
-from fray.plan.observation import GangObservation, HostObservation, Waiting
+from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
 from fray.plan.outside_text import clean_text
 from fray.plan.reasons import REASONS, get_row
 from fray.plan.recorded import (
@@ -393,7 +393,7 @@ def _find_made_anew(attempt: AttemptStatus, observed: GangObservation | None) ->
         # A container begins once: none of those that ran then can have begun later than the last of them.
         later = host.started_at is not None and host.started_at > began
         made_later = host.created_at is not None and host.created_at > began + CLOCK_SKEW
-        if host.unstarted or later or made_later:
+        if host.phase is HostPhase.STARTING or later or made_later:
             return host
     return None
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from fray.plan.observation import (
-    POD_GONE,
     Deletion,
     Evidence,
     EvidenceKind,
@@ -177,11 +176,11 @@ def _without_pod(host: HostObservation) -> HostObservation:
     """Return a host as ended whose pod is gone; its peers that have one are left as they are."""
     if host.name is not None or host.ended:
         return host
-    return replace(host, phase=HostPhase.FAILED, gone=True, message=POD_GONE)
+    return replace(host, phase=HostPhase.GONE)
 
 
 def _judge(host: HostObservation, nodes: Nodes, first: datetime | None, now: datetime) -> HostObservation:
-    if host.phase is HostPhase.SUCCEEDED or host.gone:
+    if host.phase in (HostPhase.SUCCEEDED, HostPhase.GONE):
         return host
     trouble = nodes.find_trouble(host, now=now)
     explained = host.disruption is not None or (host.ended and not is_uncertain_end(host))

@@ -16,7 +16,6 @@ from fray.plan.observation import (
     EvidenceKind,
     GangObservation,
     HostObservation,
-    HostPhase,
 )
 from fray.plan.outside_text import flatten
 from fray.plan.pod_disruption import find_runtime_trouble
@@ -77,7 +76,7 @@ def _find_fault(host: HostObservation, *, spot: bool) -> str | None:
         return find_runtime_trouble(message)
     if sign is not None:
         return sign.text if _is_broken(sign.kind, host, spot=spot) else None
-    if host.phase is not HostPhase.FAILED:
+    if not host.failed:
         return None
     return next((line.strip() for line in message.splitlines() if DEVICE_TROUBLE.search(line)), None)
 

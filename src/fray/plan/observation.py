@@ -20,7 +20,6 @@ __all__ = [
     "KILL_CODES",
     "NEVER_RAN",
     "OOM_KILLED",
-    "POD_GONE",
     "START_FAILED",
     "Deletion",
     "Evidence",
@@ -42,19 +41,29 @@ OOM_KILLED = "OOMKilled"
 """Container reason of the kubelet: the kernel ended it for its memory."""
 KILL_CODES = (137, 143)
 """Exit codes of SIGKILL and SIGTERM, by which containers end whose pod is deleted; in ascending order."""
-POD_GONE = "its pod is gone, and nothing tells how it ended"
-"""Message of a host that has ended and left nothing."""
 START_FAILED = "StartFailed"
 """The process could not be started at all; the observation's message says why."""
 
 
 class HostPhase(StrEnum):
-    """State of one host, as of a pod that is never restarted in place."""
+    """How far one host is, and how it ended: as of a pod that is never restarted in place."""
 
     PENDING = "Pending"
+    """It doesn't exist, or another container of its pod runs and its own doesn't yet."""
+    STARTING = "Starting"
+    """Its pod exists and has started nothing yet."""
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
+    """It ended badly, and not by a plain deletion of its pod."""
+    DELETED = "Deleted"
+    """It failed since its pod was deleted: from outside, or as the peer of a host that failed."""
+    GONE = "Gone"
+    """It failed, and nothing that is left tells how."""
+
+
+PENDING = frozenset({HostPhase.PENDING, HostPhase.STARTING})
+FAILED = frozenset({HostPhase.FAILED, HostPhase.DELETED, HostPhase.GONE})
 
 
 class EvidenceKind(StrEnum):
@@ -116,12 +125,10 @@ class HostObservation:
     `name` is None for a host that doesn't exist, or never did as far as anybody saw.
     `exit_code` is a shell's (128 + N for signal N). `reason` is the container's reason where it has one.
     Times are aware datetimes. `log_tail` holds the last lines of output of a host that failed.
-    `evidence` says what takes or took the host away, None where there is no sign of that. `gone` is True for
-    a host that has failed and left nothing that tells how, `deleted` for one that ended by its deletion: from
-    outside, or as the peer of a host that failed. `deletion` is set once its pod is being deleted, whoever
-    asked for it. `created_at` is when its pod was made, `unstarted` whether that has started nothing yet.
-    `node_pool` is that of its node, where somebody has looked. `outcome` is the sha256 of what its callable
-    left for the client, as its process tells it.
+    `evidence` says what takes or took the host away, None where there is no sign of that. `deletion` is set
+    once its pod is being deleted, whoever asked for it. `created_at` is when its pod was made. `node_pool` is
+    that of its node, where somebody has looked. `outcome` is the sha256 of what its callable left for the
+    client, as its process tells it.
     """
 
     slice_index: int
@@ -137,11 +144,8 @@ class HostObservation:
     ended_at: datetime | None = None
     log_tail: tuple[str, ...] = ()
     evidence: Evidence | None = None
-    gone: bool = False
-    deleted: bool = False
     deletion: Deletion | None = None
     created_at: datetime | None = None
-    unstarted: bool = False
     node_pool: str | None = None
     outcome: str | None = None
 
@@ -162,7 +166,17 @@ class HostObservation:
     @property
     def ended(self) -> bool:
         """Whether the host will never run again."""
-        return self.phase in (HostPhase.SUCCEEDED, HostPhase.FAILED)
+        return self.failed or self.phase is HostPhase.SUCCEEDED
+
+    @property
+    def failed(self) -> bool:
+        """Whether the host has ended badly."""
+        return self.phase in FAILED
+
+    @property
+    def pending(self) -> bool:
+        """Whether the host has not run yet."""
+        return self.phase in PENDING
 
 
 @dataclass(frozen=True)
@@ -206,7 +220,7 @@ class GangObservation:
     @property
     def begun(self) -> bool:
         """Whether a host has run."""
-        return any(host.phase is not HostPhase.PENDING for host in self.hosts)
+        return any(not host.pending for host in self.hosts)
 
     @property
     def ended(self) -> bool:
@@ -217,10 +231,6 @@ class GangObservation:
     def succeeded(self) -> bool:
         """Whether every host has ended well."""
         return all(host.phase is HostPhase.SUCCEEDED for host in self.hosts)
-
-    def count(self, phase: HostPhase) -> int:
-        """Return the number of hosts in a phase."""
-        return sum(host.phase is phase for host in self.hosts)
 
 
 def _clean(record: Any, *fields: str) -> None:

@@ -18,7 +18,6 @@ from fray.plan.observation import (
     EVICTED_FOR_USE,
     NEVER_RAN,
     OOM_KILLED,
-    POD_GONE,
     START_FAILED,
     GangObservation,
     HostObservation,
@@ -87,12 +86,7 @@ def derive_gang_observation(
             elif (last := remains.get((slice_index, host))) is not None:
                 hosts.append(_gone_host(_host(last, slice_index, host, rank, jobset_end=end), jobset_end=end))
             else:
-                phase = _missing_phase(end)
-                lost = phase is HostPhase.FAILED
-                message = POD_GONE if lost else None
-                hosts.append(
-                    HostObservation(slice_index, host, rank, None, phase, message=message, gone=lost)
-                )
+                hosts.append(HostObservation(slice_index, host, rank, None, _missing_phase(end)))
     ending = is_ending(jobset)
     # A Job that was deleted is created anew, and its pods with it, until the JobSet itself has ended.
     done = len(by_place) == gang.hosts and all(_has_succeeded(pod) for pod in by_place.values())
@@ -127,17 +121,14 @@ def _is_older(pod: Manifest, moment: datetime | None) -> bool:
 
 def _missing_phase(jobset_end: str | None) -> HostPhase:
     """Return the state of a host that has no pod."""
-    return {None: HostPhase.PENDING, "Completed": HostPhase.SUCCEEDED}.get(jobset_end, HostPhase.FAILED)
+    return {None: HostPhase.PENDING, "Completed": HostPhase.SUCCEEDED}.get(jobset_end, HostPhase.GONE)
 
 
 def _gone_host(last: HostObservation, *, jobset_end: str | None) -> HostObservation:
     """Return a host as its pod, which is gone, told last; how it ended isn't known where that hadn't yet."""
     if last.ended:
         return last
-    phase = _missing_phase(jobset_end)
-    failed = phase is HostPhase.FAILED
-    message = POD_GONE if failed else None
-    return replace(last, phase=phase, message=message, deletion=None, unstarted=False, gone=failed)
+    return replace(last, phase=_missing_phase(jobset_end), message=None, deletion=None)
 
 
 def _has_succeeded(pod: Manifest) -> bool:
@@ -153,28 +144,26 @@ def _host(
     phase = _phase(status.get("phase"), running, ended, jobset_end=jobset_end)
     init = _find_failed_init(pod)
     message, log = _last_words(status, ended, phase)
-    if phase is HostPhase.FAILED and not ended and init:
+    failed = phase is HostPhase.FAILED
+    if failed and not ended and init:
         message, log = _describe_init(init)
-    init_ended = init.get("state", {}).get("terminated", {})
+    end = ended or init.get("state", {}).get("terminated", {})
     return HostObservation(
         slice_index=slice_index,
         host=host,
         rank=rank,
         name=pod["metadata"]["name"],
-        phase=phase,
+        phase=HostPhase.DELETED if failed and is_ended_by_deletion(pod, end) else phase,
         node=pod.get("spec", {}).get("nodeName"),
         exit_code=ended.get("exitCode"),
         reason=_reason(status, ended),
         message=message,
         started_at=_time(running.get("startedAt") or _find_start(ended)),
-        ended_at=_time(_find_end(pod, ended or init_ended)) if phase is HostPhase.FAILED or ended else None,
+        ended_at=_time(_find_end(pod, end)) if failed or ended else None,
         log_tail=tuple(log.splitlines()[-LOG_LINES:]),
-        evidence=read_evidence(pod, state, ended or init_ended),
-        deleted=phase is HostPhase.FAILED and is_ended_by_deletion(pod, ended or init_ended),
+        evidence=read_evidence(pod, state, end),
         deletion=read_deletion(pod["metadata"]),
         created_at=_time(pod["metadata"]["creationTimestamp"]),
-        # The phase may lag behind the container's state: a short command has ended while its pod is Pending.
-        unstarted=status.get("phase") == "Pending" and not running and not ended,
         outcome=_find_outcome(ended),
     )
 
@@ -273,15 +262,16 @@ def _phase(phase: str | None, running: Manifest, ended: Manifest, *, jobset_end:
         return HostPhase.SUCCEEDED
     if phase == "Failed":
         return HostPhase.FAILED
+    # The phase may lag behind the container's state: a short command has ended while its pod is Pending.
     if ended:
-        # The container has ended; the pod's phase follows. Another one may keep the pod alive meanwhile.
+        # Another one may keep the pod alive meanwhile.
         return HostPhase.SUCCEEDED if ended.get("exitCode") == 0 else HostPhase.FAILED
     if running:
         return HostPhase.RUNNING
     if jobset_end == "Failed":
         # It never ran, and with its JobSet ended it never will.
         return HostPhase.FAILED
-    return HostPhase.PENDING
+    return HostPhase.STARTING if phase == "Pending" else HostPhase.PENDING
 
 
 def _time(text: str | None) -> datetime | None:

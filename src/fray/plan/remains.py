@@ -15,6 +15,7 @@ from fray.plan.observation import (
     EvidenceSource,
     GangObservation,
     HostObservation,
+    HostPhase,
 )
 from fray.plan.pod_disruption import find_mark
 from fray.plan.reasons import get_row
@@ -80,4 +81,4 @@ def _read(noted: Disruption) -> Evidence:
 def _is_missing(host: HostObservation, noted: Disruption) -> bool:
     if host.rank != noted.rank or host.disruption is not None:
         return False
-    return host.name is None or host.gone
+    return host.name is None or host.phase is HostPhase.GONE

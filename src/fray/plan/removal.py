@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from fray.plan.manifests import Manifest
-from fray.plan.observation import GangObservation, HostPhase
+from fray.plan.observation import GangObservation
 from fray.plan.pod_observation import is_jobset_finished
 from fray.plan.reasons import REASONS
 from fray.vocabulary import Reason
@@ -32,7 +32,7 @@ def is_left_to_itself(reason: Reason, jobset: Manifest, observed: GangObservatio
         return True
     if observed.suspended:
         return False
-    failed = [host.ended_at for host in observed.hosts if host.phase is HostPhase.FAILED and host.ended_at]
+    failed = [host.ended_at for host in observed.hosts if host.failed and host.ended_at]
     if failed:
         return now < min(failed) + PATIENCE
     ends = [host.ended_at for host in observed.hosts if host.ended_at is not None]

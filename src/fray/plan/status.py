@@ -147,10 +147,10 @@ def _count(
     if observed is not None:
         return ReplicaCounts(
             total=len(observed.hosts),
-            pending=observed.count(HostPhase.PENDING),
-            running=observed.count(HostPhase.RUNNING),
-            succeeded=observed.count(HostPhase.SUCCEEDED),
-            failed=observed.count(HostPhase.FAILED),
+            pending=sum(host.pending for host in observed.hosts),
+            running=sum(host.phase is HostPhase.RUNNING for host in observed.hosts),
+            succeeded=sum(host.phase is HostPhase.SUCCEEDED for host in observed.hosts),
+            failed=sum(host.failed for host in observed.hosts),
         )
     if previous.replicas is not None and outlook.stage is not Stage.STARTING:
         # Hosts that were removed before they ended neither run nor wait any more.
@@ -161,7 +161,7 @@ def _count(
 
 
 def _all_started(observed: GangObservation | None) -> bool:
-    return observed is not None and all(host.phase is not HostPhase.PENDING for host in observed.hosts)
+    return observed is not None and not any(host.pending for host in observed.hosts)
 
 
 def _phase(attempts: Sequence[AttemptStatus], outlook: Outlook, *, started: bool) -> Phase:
@@ -276,7 +276,7 @@ def _progress(
 def _count_unplaced(observed: GangObservation | None, replicas: ReplicaCounts) -> int:
     if observed is None:
         return replicas.total
-    return sum(host.node is None and host.phase is HostPhase.PENDING for host in observed.hosts)
+    return sum(host.node is None and host.pending for host in observed.hosts)
 
 
 def _neither(reason: Reason, message: str) -> tuple[_Claim, _Claim]:

@@ -48,6 +48,8 @@ LAST_SIGNAL = 64
 NO_PYTHON = 'exec: "python3": executable file not found'
 """A container runtime's words; python3 starts callables, and what has a workspace or packages."""
 NO_PYTHON_REMEDY = "the image has no python3, which functions need: use one that has"
+UNTOLD = frozenset({HostPhase.DELETED, HostPhase.GONE})
+"""Ends that don't tell whether the host would have failed by itself."""
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -69,7 +71,7 @@ def derive_cause(observed: GangObservation) -> Cause | None:
 
     One failed host is enough: a gang is atomic. So is one that JobSet is about to remove. Success needs all.
     """
-    failed = [host for host in observed.hosts if host.phase is HostPhase.FAILED]
+    failed = [host for host in observed.hosts if host.failed]
     if failed:
         first = min(failed, key=_order)
         reason, sentence = _describe(first)
@@ -115,7 +117,7 @@ def is_uncertain_end(host: HostObservation) -> bool:
 
 def find_first_end(observed: GangObservation) -> datetime | None:
     """Return when the first host failed, None when none has or nothing tells when."""
-    ends = (host.ended_at for host in observed.hosts if host.phase is HostPhase.FAILED)
+    ends = (host.ended_at for host in observed.hosts if host.failed)
     return min((end for end in ends if end is not None), default=None)
 
 
@@ -140,7 +142,7 @@ def _order(host: HostObservation) -> tuple[bool, datetime, bool, int]:
     breaks ties, so that the same observation always names the same host.
     """
     taken = host.disruption is not None
-    follows = not taken and (host.deleted or host.gone)
+    follows = not taken and host.phase in UNTOLD
     unexplained = not taken and is_uncertain_end(host)
     return follows, host.ended_at or NEVER, unexplained, host.rank
 
@@ -162,6 +164,8 @@ def _describe(host: HostObservation) -> tuple[Reason, str]:
     if code is not None and EXIT_SIGNAL_BASE < code <= EXIT_SIGNAL_BASE + LAST_SIGNAL:
         name = _signal_name(code - EXIT_SIGNAL_BASE)
         return Reason.KILLED_BY_SIGNAL, f"{who} was killed by {name} (exit code {code})"
+    if host.phase is HostPhase.GONE:
+        return Reason.NON_ZERO_EXIT, f"{who} failed: its pod is gone, and nothing tells how it ended"
     if not code:
         # A pod can fail although its container exited with 0, as one that is evicted at that moment.
         why = _flat(host.message) or host.reason or f"it left {'no' if code is None else 'a zero'} exit code"
@@ -183,7 +187,8 @@ def _is_taken(failed: Sequence[HostObservation]) -> bool:
     The peers of a host that failed are deleted too, so one that failed by itself is the cause, whenever it
     did: clocks of nodes differ. Of a host that is gone nothing is known.
     """
-    return any(host.deleted for host in failed) and all(host.deleted or host.gone for host in failed)
+    phases = {host.phase for host in failed}
+    return HostPhase.DELETED in phases and phases <= UNTOLD
 
 
 def _deleted(host: HostObservation, sentence: str) -> str:

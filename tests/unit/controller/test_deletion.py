@@ -67,7 +67,9 @@ def run_attempt(server: MemoryServer, jobsets: Informer, pods: Informer) -> None
         told = {c["type"]: c["message"] for c in job["status"]["conditions"]}
         assert told["Running"] == "attempt 1 is ending: the FrayJob is being deleted"
         jobsets.remember(jobset)
-        pods.remember({**pod, "status": {"phase": "Failed"}})
+        killed = {"exitCode": 143, "startedAt": LONG_AGO, "finishedAt": LONG_AGO}
+        ended = [{"name": "main", "state": {"terminated": killed}}]
+        pods.remember({**pod, "status": {"phase": "Failed", "containerStatuses": ended}})
 
     asyncio.get_running_loop().call_later(600, end)
 

@@ -12,6 +12,7 @@ from fray.kube.errors import ForbiddenError
 from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS
 from fray.plan.gang import derive_gang
 from fray.plan.jobset import build_attempt
+from fray.plan.observation import HostPhase
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.settings import PlanSettings
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX, LABEL_JOBSET_UID
@@ -105,7 +106,7 @@ def test_what_the_cache_keeps_of_a_pod_tells_that_it_ended_after_its_deletion() 
     gang = derive_gang(FrayJob.from_manifest(frayjob("train")).spec)
     jobset = {"metadata": {"name": "train-a1"}, "spec": {}}
     (host,) = derive_gang_observation(gang, jobset, [trim_pod(pod)]).hosts
-    assert host.deleted
+    assert host.phase is HostPhase.DELETED
 
 
 def test_a_failure_whose_pod_is_gone_stays_a_failure() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from fray.plan.gang import derive_gang
 from fray.plan.lifecycle import decide
-from fray.plan.observation import GangObservation
+from fray.plan.observation import GangObservation, HostPhase
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.reasons import REASONS
 from fray.plan.settings import RetryPolicy
@@ -25,6 +25,7 @@ JOBSET: dict[str, Any] = {"metadata": {"name": "train-a1"}, "spec": {"suspend": 
 ENDED = JOBSET | {"status": {"conditions": [{"type": "Failed", "status": "True"}]}}
 SUSPENDED = JOBSET | {"spec": {"suspend": True}}
 WHO = "rank 0 (slice 0, host 0)"
+RUNNING = {"running": {"startedAt": "2026-01-31T11:00:00Z"}}
 
 
 def at(seconds: float) -> str:
@@ -178,3 +179,32 @@ def test_an_attempt_names_a_pod_only_if_somebody_saw_it() -> None:
     assert (seen.pod, seen.rank) == ("pod-0", 0)
     assert (gone.pod, gone.rank) == (None, 0)
     assert gone.message == f"{WHO} failed: its pod is gone, and nothing tells how it ended"
+
+
+@pytest.mark.parametrize(
+    ("pods", "gone", "jobset", "phase"),
+    [
+        ([], [], JOBSET, HostPhase.PENDING),
+        ([pod(0, {"waiting": {}}, deleted=False, phase="Pending")], [], JOBSET, HostPhase.STARTING),
+        ([pod(0, {"waiting": {}}, deleted=False, phase="Running")], [], JOBSET, HostPhase.PENDING),
+        ([pod(0, RUNNING, phase="Running")], [], JOBSET, HostPhase.RUNNING),
+        ([pod(0, exited(0), phase="Succeeded")], [], JOBSET, HostPhase.SUCCEEDED),
+        ([pod(0, exited(1), deleted=False)], [], JOBSET, HostPhase.FAILED),
+        ([pod(0, exited(143))], [], JOBSET, HostPhase.DELETED),
+        ([pod(0, {"waiting": {}}, deleted=False, phase="Pending")], [], ENDED, HostPhase.FAILED),
+        ([], [], ENDED, HostPhase.GONE),
+        ([], [pod(0, RUNNING, phase="Running")], JOBSET, HostPhase.PENDING),
+        ([], [pod(0, RUNNING, phase="Running")], ENDED, HostPhase.GONE),
+        ([], [pod(0, exited(143))], ENDED, HostPhase.DELETED),
+    ],
+)
+def test_one_value_tells_how_far_a_host_is_and_how_it_ended(
+    pods: list[dict[str, Any]], gone: list[dict[str, Any]], jobset: dict[str, Any], phase: HostPhase
+) -> None:
+    gang = derive_gang_observation(derive_gang(make_job().spec), jobset, pods, gone=gone)
+    (host,) = gang.hosts
+    assert host.phase is phase
+    assert (host.pending, host.failed) == (
+        phase in (HostPhase.PENDING, HostPhase.STARTING),
+        phase in (HostPhase.FAILED, HostPhase.DELETED, HostPhase.GONE),
+    )

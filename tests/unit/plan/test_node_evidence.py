@@ -110,7 +110,7 @@ def test_a_host_without_a_node_is_left_alone() -> None:
     "host",
     [
         replace(HOST, phase=HostPhase.SUCCEEDED),
-        replace(HOST, phase=HostPhase.FAILED, gone=True),
+        replace(HOST, phase=HostPhase.GONE),
         replace(HOST, phase=HostPhase.FAILED, reason=OOM_KILLED),
         replace(HOST, phase=HostPhase.FAILED, evidence=COLLECTED),
     ],

@@ -71,7 +71,7 @@ def test_the_window_counts_from_the_first_failure() -> None:
     [
         ((failed(code=137, reason=OOM_KILLED),), "Failure"),
         ((failed(code=143, evidence=EVICTED),), "Preemption"),
-        ((failed(code=143, deleted=True),), "Preemption"),
+        ((replace(failed(code=143), phase=HostPhase.DELETED),), "Preemption"),
         ((failed(), failed(1, 1, 143, evidence=EVICTED)), "Preemption"),
         ((replace(RUNNING, phase=HostPhase.SUCCEEDED, ended_at=T0),), "Success"),
         # nothing tells when it was
