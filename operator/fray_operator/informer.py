@@ -21,6 +21,7 @@ from fray.kube.errors import ApiError, ExpiredError, UnreachableError
 from fray.kube.resources import Resource
 from fray.plan.pod_disruption import MARKS
 from fray.vocabulary import FRAYJOB_KIND, LABEL_JOB
+from fray_operator.ownership import find_controller
 
 __all__ = ["PAGE", "Informer", "JobKey", "Place", "place_of", "trim_job", "trim_jobset", "trim_pod"]
 
@@ -313,10 +314,11 @@ def _job_key(manifest: Manifest) -> JobKey:
 
 def _job_name(manifest: Manifest) -> str | None:
     """Return the name of an object's FrayJob: as its label says, or else the FrayJob that controls it."""
-    metadata = manifest["metadata"]
-    owners = metadata.get("ownerReferences", [])
-    named = [o["name"] for o in owners if o.get("controller") and o.get("kind") == FRAYJOB_KIND]
-    name: str | None = metadata.get("labels", {}).get(LABEL_JOB) or next(iter(named), None)
+    label: str | None = manifest["metadata"].get("labels", {}).get(LABEL_JOB)
+    controller = find_controller(manifest)
+    if label or controller is None or controller.get("kind") != FRAYJOB_KIND:
+        return label or None
+    name: str = controller["name"]
     return name
 
 

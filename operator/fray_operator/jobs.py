@@ -17,7 +17,7 @@ from fray.plan.expiry import derive_expiry
 from fray.plan.parentage import ParentState, get_parent_name
 from fray.plan.pod_observation import is_ending
 from fray.vocabulary import ConditionType
-from fray_operator.informer import JobKey
+from fray_operator.informer import JobKey, place_of
 from fray_operator.shared_answer import SharedAnswer
 
 __all__ = ["FinishedJob", "JobStore"]
@@ -89,8 +89,7 @@ class JobStore:
         A version that is known, or older than the one known, changes nothing: it is a watch event that was
         overtaken by the answer to our own write.
         """
-        metadata = manifest["metadata"]
-        key = metadata["namespace"], metadata["name"]
+        metadata, key = manifest["metadata"], place_of(manifest)
         known = self._jobs.get(key)
         if known is not None and not _is_newer(metadata, known["metadata"]):
             return False
@@ -133,8 +132,7 @@ class JobStore:
         self._readers.append(dropped)
         try:
             async for manifest in manifests:
-                metadata = manifest["metadata"]
-                key = metadata["namespace"], metadata["name"]
+                metadata, key = manifest["metadata"], place_of(manifest)
                 if known.get(key) == metadata["uid"]:
                     del known[key]
                 if metadata["uid"] not in dropped and self.put(manifest):
@@ -152,8 +150,7 @@ class JobStore:
         That a finished job is to be deleted is left to the watch to tell: what came before, such as a child
         that the job launched as its last act, is told before.
         """
-        metadata = manifest["metadata"]
-        key = metadata["namespace"], metadata["name"]
+        metadata, key = manifest["metadata"], place_of(manifest)
         known = self._jobs.get(key)
         if known is None or known["metadata"]["uid"] != metadata["uid"]:
             return False

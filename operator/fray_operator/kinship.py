@@ -14,7 +14,7 @@ from fray.plan.parentage import ParentState, derive_parents_end, get_parent_name
 from fray.plan.pod_observation import is_ending
 from fray_operator.act import Actor
 from fray_operator.census import Census
-from fray_operator.informer import JobKey
+from fray_operator.informer import JobKey, place_of
 from fray_operator.jobs import JobStore
 from fray_operator.observe import Observer
 
@@ -45,8 +45,7 @@ class Kinship:
             logger.warning("the job can't be stopped, although %s: %s", end, error)
             return body
         except NotFoundError:
-            metadata = body["metadata"]
-            self._jobs.discard((metadata["namespace"], metadata["name"]), uid=metadata["uid"])
+            self._jobs.discard(place_of(body), uid=body["metadata"]["uid"])
             raise
         self._jobs.update(stopped)
         logger.info("stopped: %s", end)

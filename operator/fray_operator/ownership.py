@@ -36,6 +36,7 @@ from fray.wire.status import AttemptStatus
 __all__ = [
     "Leftovers",
     "describe_foreign",
+    "find_controller",
     "find_leftovers",
     "find_orphans",
     "find_strays",
@@ -62,15 +63,24 @@ class Leftovers:
     waiting: Waiting
 
 
+def find_controller(manifest: Manifest) -> Manifest | None:
+    """Return the reference to an object's controller, None where it has none.
+
+    The API server allows no second one:
+    https://kubernetes.io/docs/concepts/architecture/garbage-collection/#owners-dependents
+    """
+    owners = manifest["metadata"].get("ownerReferences", [])
+    return next((owner for owner in owners if owner.get("controller")), None)
+
+
 def is_owned(manifest: Manifest, job: FrayJob) -> bool:
     """Return whether an object is this very FrayJob's, not that of one of the same name before it.
 
     It is when the FrayJob controls it, or when nobody does and it was made for it: an owner reference that
     somebody took away ends none of its pods.
     """
-    owners = manifest["metadata"].get("ownerReferences", [])
-    controllers = [owner.get("uid") for owner in owners if owner.get("controller")]
-    return job.metadata.uid in controllers if controllers else is_made_for(manifest, job)
+    controller = find_controller(manifest)
+    return is_made_for(manifest, job) if controller is None else controller["uid"] == job.metadata.uid
 
 
 def is_made_for(manifest: Manifest, job: FrayJob) -> bool:

@@ -27,8 +27,9 @@ from fray.vocabulary import (
     LABEL_JOBSET_UID,
 )
 from fray_operator.informer import Informer, JobKey, Place, place_of, trim_pod
+from fray_operator.ownership import find_controller
 
-__all__ = ["PodInformer", "find_controller"]
+__all__ = ["PodInformer"]
 
 logger = logging.getLogger(__name__)
 
@@ -244,12 +245,6 @@ class PodInformer(Informer):
         except NotFoundError:
             return None
         return found if found["metadata"]["uid"] == uid else None
-
-
-def find_controller(manifest: Manifest) -> Manifest | None:
-    """Return the reference to an object's controller, None where it has none."""
-    owners = manifest["metadata"].get("ownerReferences", [])
-    return next((owner for owner in owners if owner.get("controller")), None)
 
 
 def _is_ours(jobset: Manifest) -> bool:
