@@ -10,7 +10,6 @@ e2e/test_kubectl.py (garbage collection).
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -20,6 +19,7 @@ from fray import vocabulary as words
 from fray.kube.api import Manifest
 from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, NODES, PODS, Resource
 from fray.plan.observation import KILL_CODES
+from tests.child_objects import build_job, build_pod
 from tests.unit.controller.memory_server import MemoryServer
 
 __all__ = ["Controllers", "now", "place_of"]
@@ -162,11 +162,11 @@ class Controllers:
         jobs = self._jobs_of(jobset)
         (group,) = jobset["spec"]["replicatedJobs"]
         if not jobs and not self.pods_of(jobset):
-            made = [_build_job(jobset, group, index) for index in range(group["replicas"])]
+            made = [build_job(jobset, index) for index in range(group["replicas"])]
             # Names that Jobs of a deleted JobSet still have are taken.
             if not any(self._find(JOBS, job["metadata"]["name"]) for job in made):
                 for job in made:
-                    self._server.store(JOBS, job)
+                    self._server.store(JOBS, job | {"status": {"conditions": []}})
             return
         for job in jobs:
             if "deletionTimestamp" not in job["metadata"]:
@@ -253,7 +253,7 @@ class Controllers:
     # --- scheduler and kubelet --------------------------------------------------------------------------
 
     def _make_pod(self, jobset: Manifest, job: Manifest, host: int) -> None:
-        pod = self._server.store(PODS, _build_pod(jobset, job, host))
+        pod = self._server.store(PODS, build_pod(job, host) | {"status": {"phase": "Pending"}})
         if jobset["metadata"]["name"] not in self.never_scheduled:
             name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
             self._loop.call_later(
@@ -349,41 +349,6 @@ def _exit_codes(pod: Manifest) -> Iterator[int]:
     for container in pod["status"].get("containerStatuses", []):
         if "terminated" in container["state"]:
             yield container["state"]["terminated"]["exitCode"]
-
-
-def _build_job(jobset: Manifest, group: Manifest, index: int) -> Manifest:
-    metadata = jobset["metadata"]
-    labels = {
-        **group["template"]["metadata"]["labels"],
-        words.LABEL_JOBSET_NAME: metadata["name"],
-        words.LABEL_JOBSET_UID: metadata["uid"],
-        words.LABEL_REPLICATED_JOB: group["name"],
-        words.LABEL_JOB_INDEX: str(index),
-    }
-    name = f"{metadata['name']}-{group['name']}-{index}"
-    owned = {"namespace": metadata["namespace"], "ownerReferences": [_owner("JobSet", jobset)]}
-    body = {"metadata": {"name": name, "labels": labels, **owned}, "status": {"conditions": []}}
-    return {**body, "spec": group["template"]["spec"]}
-
-
-def _build_pod(jobset: Manifest, job: Manifest, host: int) -> Manifest:
-    metadata, template = job["metadata"], job["spec"]["template"]
-    suffix = hashlib.sha256(f"{metadata['uid']}-{host}".encode()).hexdigest()[:5]
-    labels = {
-        **metadata["labels"],
-        **template["metadata"].get("labels", {}),
-        words.LABEL_COMPLETION_INDEX: str(host),
-        LABEL_JOB_NAME: metadata["name"],
-    }
-    owned = {"namespace": metadata["namespace"], "ownerReferences": [_owner("Job", job)]}
-    name = f"{metadata['name']}-{host}-{suffix}"
-    body: Manifest = {"metadata": {"name": name, "labels": labels, **owned}, "status": {"phase": "Pending"}}
-    return {**body, "spec": {"containers": template["spec"]["containers"]}}
-
-
-def _owner(kind: str, owner: Manifest) -> Manifest:
-    metadata = owner["metadata"]
-    return {"kind": kind, "name": metadata["name"], "uid": metadata["uid"], "controller": True}
 
 
 def _condition(body: Manifest, *kinds: str) -> Manifest:

@@ -6,7 +6,6 @@ would leave behind; when to do it is the test's. Objects are addressed by the Fr
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Any
 
 from e2e.cluster.api import Api, Response
 from fray import vocabulary as words
+from tests.child_objects import build_job, build_pod
 
 __all__ = ["DEADLINE_SECONDS", "Hands", "Manifest", "condition", "eventually", "now"]
 
@@ -116,9 +116,9 @@ class Hands:
         for group in jobset["spec"]["replicatedJobs"]:
             job = group["template"]["spec"]
             for index in range(group["replicas"]):
-                owner = self._require_job(jobset, group, index)
+                owner = self._require_job(jobset, index)
                 for host in range(job["completions"]):
-                    pod = _build_pod(jobset, group, index, host, owner=owner)
+                    pod = build_pod(owner, host)
                     pods.append(self._must_exist(self.api.post(f"{self.core}/pods", pod)) or pod)
         return pods
 
@@ -145,16 +145,15 @@ class Hands:
 
     def fail_job(self, jobset: Manifest, message: str, *, index: int = 0) -> None:
         """Report that a rule of its podFailurePolicy ended a Job of a JobSet."""
-        (group,) = jobset["spec"]["replicatedJobs"]
-        name = self._require_job(jobset, group, index)["metadata"]["name"]
+        name = self._require_job(jobset, index)["metadata"]["name"]
         told = {"reason": "PodFailurePolicy", "message": message, "lastTransitionTime": now()}
         ended = [{"type": kind, "status": "True", **told} for kind in ("FailureTarget", "Failed")]
         status = {"startTime": now(), "conditions": ended}
         self._must(self.api.merge(f"{self.batch_jobs}/{name}/status", {"status": status}))
 
-    def _require_job(self, jobset: Manifest, group: Manifest, index: int) -> Manifest:
+    def _require_job(self, jobset: Manifest, index: int) -> Manifest:
         """Return a Job of a JobSet, made if there is none; one of another JobSet of its name goes."""
-        body = _build_job(jobset, group, index)
+        body = build_job(jobset, index)
         path = f"{self.batch_jobs}/{body['metadata']['name']}"
         if (found := self.api.get(path)).ok:
             if found.body["metadata"]["ownerReferences"] == body["metadata"]["ownerReferences"]:
@@ -396,52 +395,3 @@ def rank(pod: Manifest) -> tuple[int, int]:
     """Return slice and host of a pod."""
     labels = pod["metadata"]["labels"]
     return int(labels[words.LABEL_JOB_INDEX]), int(labels[words.LABEL_COMPLETION_INDEX])
-
-
-def _build_job(jobset: Manifest, group: Manifest, index: int) -> Manifest:
-    """Return a Job as JobSet makes it."""
-    metadata = jobset["metadata"]
-    labels = {
-        **group["template"]["metadata"].get("labels", {}),
-        words.LABEL_JOBSET_NAME: metadata["name"],
-        words.LABEL_JOBSET_UID: metadata["uid"],
-        words.LABEL_REPLICATED_JOB: group["name"],
-        words.LABEL_JOB_INDEX: str(index),
-    }
-    name = f"{metadata['name']}-{group['name']}-{index}"
-    owner = _own(words.JOBSET_API_VERSION, "JobSet", jobset)
-    return {
-        "metadata": {"name": name, "labels": labels, "ownerReferences": [owner]},
-        "spec": group["template"]["spec"],
-    }
-
-
-def _own(version: str, kind: str, owner: Manifest) -> Manifest:
-    """Return the reference to the controller of an object."""
-    name, uid = owner["metadata"]["name"], owner["metadata"]["uid"]
-    return {"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": True}
-
-
-def _build_pod(jobset: Manifest, group: Manifest, index: int, host: int, *, owner: Manifest) -> Manifest:
-    """Return a pod as JobSet's template, JobSet's webhook and the Job controller make it together."""
-    metadata, template = jobset["metadata"], group["template"]["spec"]["template"]
-    job = f"{metadata['name']}-{group['name']}-{index}"
-    # Chance in the real thing; here the same for the same host, so that it can't be made twice.
-    suffix = hashlib.sha256(f"{metadata['uid']}-{index}-{host}".encode()).hexdigest()[:5]
-    return {
-        "metadata": {
-            "name": f"{job}-{host}-{suffix}",
-            "labels": {
-                **template["metadata"].get("labels", {}),
-                words.LABEL_JOBSET_NAME: metadata["name"],
-                words.LABEL_JOBSET_UID: metadata["uid"],
-                words.LABEL_REPLICATED_JOB: group["name"],
-                words.LABEL_JOB_INDEX: str(index),
-                words.LABEL_COMPLETION_INDEX: str(host),
-                "batch.kubernetes.io/job-name": job,
-            },
-            "annotations": template["metadata"].get("annotations", {}),
-            "ownerReferences": [_own("batch/v1", "Job", owner)],
-        },
-        "spec": {**template["spec"], "hostname": f"{job}-{host}"},
-    }

@@ -1,7 +1,7 @@
 """How much memory the operator takes among objects that are large, or many: `python -m ... pods`.
 
 A real API server is filled, then the operator is started as the process that it is in a pod. Its peak
-resident memory is printed, once it has been ready and quiet for a while. `pods` are 100 of 1.3 MB with a
+resident memory is printed, once every object is known and no pass is due. `pods` are 100 of 1.3 MB with a
 FrayJob's label in somebody else's namespace, `frayjobs` 100 FrayJobs of 1.3 MB, and `gang` the 2,304 pods of
 one job.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 import secrets
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,8 +27,8 @@ from tests.integration.frayjobs import CRD_COLLECTION, await_served
 CRDS = Path(__file__).parents[3] / "crds"
 COUNT, SIZE = 100, 1_300_000
 GANG = "tpu7x-16x16x36"
-QUIET_SECONDS = 20.0
-"""How long the operator is left to itself after it is ready and its first pass is done."""
+IDLE = "fray_queued_jobs 0.0"
+"""A line of /metrics."""
 OURS, OTHERS = "ours", "others"
 
 
@@ -55,11 +54,10 @@ def main() -> None:
             ):
                 if run == "first":
                     fill(Hands(api, OURS), Hands(api, OTHERS))
-                else:
-                    Hands(api, OURS).submit("last")
-                    Hands(api, OURS).await_jobset("last-a1")
-                eventually(lambda: operator.fetch("/readyz")[0] == 200, told=lambda: operator.log)
-                time.sleep(QUIET_SECONDS)
+                # The last in every list: all others are known when its pass comes.
+                Hands(api, OURS).submit(f"last-{run}")
+                Hands(api, OURS).await_jobset(f"last-{run}-a1")
+                eventually(lambda: IDLE in operator.fetch("/metrics")[1], told=lambda: operator.log)
                 peaks.append(read_peak(operator.process.pid))
                 assert operator.process.poll() is None, operator.log
     print(f"{sys.argv[1]}: peak {peaks[0]:.0f} MiB while they came, {peaks[1]:.0f} MiB after a restart")
