@@ -2,8 +2,9 @@
 
 The order matters and is the same in every pass: the status that announces an action is written before
 it, so a process that dies in between finds its intention in the cluster. Nothing is remembered between
-passes but events that could not be sent yet. Events are never sent twice, but one is lost when the
-process dies before it, or when the answer to the status write is.
+passes but events that could not be sent yet, and when a status was written last: replica counts wait
+(`fray.plan.debounce`). Events are never sent twice, but one is lost when the process dies before it, or
+when the answer to the status write is.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from fray.kube.api import Manifest
 from fray.kube.errors import ConflictError, NotFoundError
 from fray.kube.resources import FRAYJOBS
 from fray.plan.acceptance import derive_unsupported
+from fray.plan.debounce import StatusWrite, derive_write_time, record_write
 from fray.plan.events import EventDraft, derive_events, derive_started
 from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
 from fray.plan.observation import Waiting
@@ -77,6 +79,7 @@ class Reconciler:
         self._strays = Strays(observer, actor, parse=_parse)
         self._unsent: dict[JobKey, list[tuple[FrayJob, EventDraft]]] = {}
         self._starting: dict[JobKey, tuple[FrayJob, EventDraft]] = {}
+        self._writes: dict[JobKey, StatusWrite] = {}
 
     async def reconcile(self, key: JobKey) -> float | None:
         """Bring one job a step further; return seconds after which to look again, None when events will do.
@@ -88,6 +91,7 @@ class Reconciler:
         body = await self._read(key)
         if body is None:
             self._starting.pop(key, None)
+            self._writes.pop(key, None)
             self._observer.forget_gone(key)
             look = await self._retention.expire(key, now=self._clock())
             await self._strays.remove_of_unknown(key)
@@ -104,7 +108,8 @@ class Reconciler:
             self._tell_started(key)  # its creation had no answer
             job = _with_jobset_name(job, observed.jobset)
         decision = self._decide(job, observed, now)
-        told = decision.status.to_manifest() != body.get("status")
+        write_at = self._find_write_time(key, body, decision, now)
+        told = write_at is not None and write_at <= now
         if told:
             await self._tell(key, body, decision)
         await self._act(key, decision, observed, told=told)
@@ -119,7 +124,7 @@ class Reconciler:
         await self._retention.remove_old_attempts(key, decided)
         # Last: a server that takes no events must hold up nothing else.
         await self._send_events(key)
-        return self._next_look(decision, observed, now, told=told)
+        return self._next_look(decision, observed, now, told=told, write_at=write_at)
 
     async def _read(self, key: JobKey) -> Manifest | None:
         """Return a job's manifest, which the server is asked for where it is large."""
@@ -145,6 +150,15 @@ class Reconciler:
             unsupported=derive_unsupported(job),
         )
 
+    def _find_write_time(
+        self, key: JobKey, body: Manifest, decision: Decision, now: datetime
+    ) -> datetime | None:
+        """Return when the status is to be written, None when it is written already."""
+        if decision.status.to_manifest() == body.get("status"):
+            return None
+        before = FrayJob.from_manifest(body).status
+        return derive_write_time(before, decision.status, self._writes.get(key), now=now)
+
     async def _tell(self, key: JobKey, body: Manifest, decision: Decision) -> None:
         """Write the status, then send the events that tell what changed."""
         job = FrayJob.from_manifest(body)
@@ -154,6 +168,9 @@ class Reconciler:
             self._jobs.discard(key, uid=body["metadata"]["uid"])
             raise
         self._jobs.update(written)
+        write = record_write(job.status, decision.status, self._writes.pop(key, None), now=self._clock())
+        if not decision.finished:
+            self._writes[key] = write
         drafts = derive_events(job.status, decision.status)
         self._unsent.setdefault(key, []).extend((job, draft) for draft in drafts)
         self._count(job, decision)
@@ -243,15 +260,20 @@ class Reconciler:
         await self._send_events(key)
 
     def _next_look(
-        self, decision: Decision, observed: Observed, now: datetime, *, told: bool
+        self,
+        decision: Decision,
+        observed: Observed,
+        now: datetime,
+        *,
+        told: bool,
+        write_at: datetime | None,
     ) -> float | None:
-        looks = []
+        due = [at for at in (decision.wake_at, None if told else write_at) if at is not None]
+        # A moment later: a timer may fire a little early, and the pass would find nothing due.
+        looks = [(at - now + timedelta(milliseconds=20)).total_seconds() for at in due]
         if told and isinstance(decision.action, StartAttempt):
             # No event comes when the JobSet was there before and only its name was told now.
             looks.append(0.0)
-        if decision.wake_at is not None:
-            # A moment later: a timer may fire a little early, and the pass would find nothing due.
-            looks.append((decision.wake_at - now + timedelta(milliseconds=20)).total_seconds())
         if observed.look_again is not None:
             looks.append(observed.look_again)
         if isinstance(decision.action, EndAttempt):

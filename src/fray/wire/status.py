@@ -181,9 +181,9 @@ class FrayJobStatus(WireModel):
     ] = []
     """Accepted, Scheduled, Running, Suspended, Finished, and Succeeded, Failed or Stopped."""
     ready: str | None = None
-    """Hosts of the current attempt that run, of all, such as 3/8; for printing."""
+    """Hosts of the current attempt that run, of all, such as 3/8; for printing, and as old as `replicas`."""
     replicas: ReplicaCounts | None = None
-    """Hosts of the current attempt, by state."""
+    """Hosts of the current attempt, by state; up to 30 s old while hosts start or end one by one."""
     workers: WorkerCounts | None = None
     """Workers of the in-job pool."""
     attempts: Annotated[
