@@ -23,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("impatient_operator")
 CRD = "config/components/crd/bases/kueue.x-k8s.io_workloads.yaml"
 NO_QUOTA = "insufficient unused quota for pods in flavor default, 1 more needed"
 HELD = "Kueue has not admitted it to queue team"
+UNCHARGED = {"failuresUsed": 0, "preemptionsUsed": 0}
 
 
 class Kueue:
@@ -148,14 +149,20 @@ def test_a_job_tells_why_it_waits_in_its_queue_and_runs_in_the_same_attempt(
     assert [attempt["number"] for attempt in job["status"]["attempts"]] == [1]
 
 
-def test_an_eviction_names_kueue_and_its_reason_and_the_next_attempt_queues_again_uncharged(
-    hands: Hands, kueue: Kueue
-) -> None:
+def run_in_queue(hands: Hands, kueue: Kueue) -> tuple[Manifest, Manifest]:
+    """Return the JobSet and the only pod of a job that Kueue has admitted and that runs."""
     hands.submit("train", queue={"name": "team"})
     jobset = hands.await_jobset("train-a1")
     kueue.make_workload(jobset)
     (pod,) = hands.run_all(jobset)
     hands.await_phase("train", "Running")
+    return jobset, pod
+
+
+def test_an_eviction_names_kueue_and_its_reason_and_the_next_attempt_queues_again_uncharged(
+    hands: Hands, kueue: Kueue
+) -> None:
+    jobset, pod = run_in_queue(hands, kueue)
     # In Kueue's own order: it is told before the JobSet is suspended.
     kueue.tell(jobset, "Evicted", "True", "Preempted", "Preempted to accommodate a workload")
     kueue.hold(jobset)
@@ -169,15 +176,11 @@ def test_an_eviction_names_kueue_and_its_reason_and_the_next_attempt_queues_agai
     assert attempt["message"] == (
         "Kueue evicted it from queue team (Preempted: Preempted to accommodate a workload)"
     )
-    assert job["status"]["retries"] == {"failuresUsed": 0, "preemptionsUsed": 0}
+    assert job["status"]["retries"] == UNCHARGED
 
 
 def test_pods_that_end_by_an_eviction_before_it_is_seen_are_no_failure(hands: Hands, kueue: Kueue) -> None:
-    hands.submit("train", queue={"name": "team"})
-    jobset = hands.await_jobset("train-a1")
-    kueue.make_workload(jobset)
-    (pod,) = hands.run_all(jobset)
-    hands.await_phase("train", "Running")
+    jobset, pod = run_in_queue(hands, kueue)
     hands.exit(pod, 143)
     hands.await_phase("train", "Stopping")
     kueue.tell(jobset, "Evicted", "True", "ClusterQueueStopped", "The ClusterQueue is stopped")
@@ -188,16 +191,12 @@ def test_pods_that_end_by_an_eviction_before_it_is_seen_are_no_failure(hands: Ha
     assert attempt_of(job, 1)["message"] == (
         "Kueue evicted it from queue team (ClusterQueueStopped: The ClusterQueue is stopped)"
     )
-    assert job["status"]["retries"] == {"failuresUsed": 0, "preemptionsUsed": 0}
+    assert job["status"]["retries"] == UNCHARGED
 
 
 def evict_by_deactivation(hands: Hands, kueue: Kueue) -> Manifest:
     """Return the JobSet of a job whose Workload was deactivated while it ran."""
-    hands.submit("train", queue={"name": "team"})
-    jobset = hands.await_jobset("train-a1")
-    kueue.make_workload(jobset)
-    (pod,) = hands.run_all(jobset)
-    hands.await_phase("train", "Running")
+    jobset, pod = run_in_queue(hands, kueue)
     kueue.set_active(jobset, active=False)
     kueue.tell(jobset, "Evicted", "True", "Deactivated", "The workload is deactivated")
     kueue.hold(jobset)
@@ -218,7 +217,7 @@ def test_a_deactivated_workload_gives_no_next_attempt_until_it_is_activated(
     hands.await_jobset("train-a2")
     job = hands.await_job("train", lambda job: job["status"]["attempt"] == 2)
     assert attempt_of(job, 1)["verdict"] == "Suspended"
-    assert job["status"]["retries"] == {"failuresUsed": 0, "preemptionsUsed": 0}
+    assert job["status"]["retries"] == UNCHARGED
 
 
 def test_a_job_whose_workload_is_deactivated_can_be_stopped(hands: Hands, kueue: Kueue) -> None:
