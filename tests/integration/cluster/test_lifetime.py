@@ -101,6 +101,23 @@ def test_ctrl_c_during_a_launch_leaves_nothing(
     assert frayjobs.api.get(frayjobs.collection).body["items"] == []
 
 
+def test_ctrl_c_that_another_thread_takes_leaves_nothing(
+    proxied: KubernetesCluster, proxy: FaultyProxy, frayjobs: FrayJobs
+) -> None:
+    """The main thread learns of it only when the launch has ended, and nobody gets to know the job."""
+
+    def rule(call: Call) -> Fault | None:
+        if call.what == "POST secrets":
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        return None
+
+    proxied.list_jobs()
+    proxy.rule = rule
+    with pytest.raises(KeyboardInterrupt):
+        proxied.launch(JobRequest(name="train", entrypoint=Entrypoint.from_callable(print)))
+    assert frayjobs.api.get(frayjobs.collection).body["items"] == []
+
+
 def test_ctrl_c_during_a_wait_leaves_no_watch(
     proxied: KubernetesCluster, proxy: FaultyProxy, frayjobs: FrayJobs
 ) -> None:

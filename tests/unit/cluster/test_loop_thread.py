@@ -162,6 +162,32 @@ def test_ctrl_c_cancels_what_was_called_and_waits_for_its_clean_up(loop: LoopThr
     assert loop.run(add(1, 1)) == 2
 
 
+async def interrupt_and_add(first: int, second: int) -> int:
+    """A signal that this thread takes doesn't wake the main thread: that learns of it with the answer."""
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+    return first + second
+
+
+def test_what_ended_just_before_ctrl_c_is_undone(loop: LoopThread) -> None:
+    undone: list[int] = []
+
+    async def undo(value: int) -> None:
+        undone.append(value)
+
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(interrupt_and_add(40, 2), undo)
+    assert undone == [42]
+
+
+def test_ctrl_c_says_what_could_not_be_undone(loop: LoopThread) -> None:
+    async def undo(value: int) -> None:
+        raise ClusterClosedError(f"of {value}")
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        loop.run(interrupt_and_add(40, 2), undo)
+    assert "of 42" in caught.value.__notes__[0]
+
+
 def test_a_fork_has_a_loop_of_its_own(loop: LoopThread) -> None:
     assert loop.run(add(1, 1)) == 2
     child = os.fork()

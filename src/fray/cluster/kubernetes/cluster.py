@@ -18,7 +18,13 @@ from fray.cluster.findings import Finding
 from fray.cluster.kubernetes.access import Access, OpenAccess, open_access
 from fray.cluster.kubernetes.applying import apply_job, fill_in
 from fray.cluster.kubernetes.examination import examine
-from fray.cluster.kubernetes.launching import WrittenJob, launch_job, prepare_launch
+from fray.cluster.kubernetes.launching import (
+    Launchable,
+    WrittenJob,
+    launch_job,
+    prepare_launch,
+    withdraw_job,
+)
 from fray.cluster.kubernetes.logs import LogReading, ToldLines, prepare_reading, read_logs
 from fray.cluster.kubernetes.results import describe_place, list_jobs, read_job, read_outcome
 from fray.cluster.kubernetes.retries import persistently
@@ -118,9 +124,7 @@ class KubernetesCluster(Cluster):
             storage=self._storage,
             archiver=self._archiver,
         )
-        return self._session.ask(
-            lambda access: launch_job(access, launch, when_taken=when_taken, numbers=self._numbers)
-        )
+        return self._launch(launch, when_taken, self._numbers)
 
     def preview(self, request: JobRequest) -> Preview:
         """Return what launching a request would create; nothing is sent or staged.
@@ -160,7 +164,7 @@ class KubernetesCluster(Cluster):
         launch = WrittenJob(
             fill_in(job, self._spec, parent=find_parent(self._environ)), secrets.token_hex(16)
         )
-        return self._session.ask(lambda access: launch_job(access, launch, when_taken="refuse", numbers={}))
+        return self._launch(launch, "refuse", {})
 
     def apply(self, job: FrayJob) -> Applied:
         """Make a job be as it is written, as `kubectl apply` does; see `Cluster.apply`."""
@@ -295,6 +299,12 @@ class KubernetesCluster(Cluster):
         """Return jobs once all have finished, by one watch for all; see `Cluster.wait_finished`."""
         seen = self._session.ask(JobWait(job_ids, timeout, fail_fast=fail_fast))
         return [seen[name] for name in job_ids]
+
+    def _launch(self, launch: Launchable, when_taken: WhenTaken, numbers: dict[str, int]) -> JobId:
+        return self._session.ask(
+            lambda access: launch_job(access, launch, when_taken=when_taken, numbers=numbers),
+            undo=lambda job_id: lambda access: withdraw_job(access, launch, job_id),
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_spec, (self._spec,)

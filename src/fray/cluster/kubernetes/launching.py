@@ -51,7 +51,15 @@ from fray.vocabulary import (
 )
 from fray.wire.frayjob import CallableEntrypoint, FrayJob, Parent, Workspace
 
-__all__ = ["STAGING_LIMIT", "Launch", "Launchable", "WrittenJob", "launch_job", "prepare_launch"]
+__all__ = [
+    "STAGING_LIMIT",
+    "Launch",
+    "Launchable",
+    "WrittenJob",
+    "launch_job",
+    "prepare_launch",
+    "withdraw_job",
+]
 
 T = TypeVar("T")
 
@@ -61,7 +69,8 @@ PART_SIZE = 750_000
 """Bytes of them in a Secret: as base64 in JSON less than the MiB that aiohttp sends in one piece."""
 MOST_OF_A_JOB = 1 << 20
 """Bytes of a FrayJob as JSON: etcd takes 1.5 MiB, of the JobSet that holds the same and more, too."""
-CLEANUP_SECONDS = 10.0
+CLEANUP_SECONDS = 7.0
+"""For a request under way, and again for its removal: both fit into the 15 s of `loop_thread`."""
 
 
 class Launchable(Protocol):
@@ -267,6 +276,17 @@ async def launch_job(
         number += step
         if when_taken == "rename" and number > 2:
             step *= 2  # many that are taken are soon passed; to find one that lives, each is looked at
+
+
+async def withdraw_job(access: Access, launch: Launchable, job_id: JobId) -> None:
+    """Delete what a launch has made, if it made this job; its Secrets go with it.
+
+    For a launch that has ended, but whose caller was interrupted and doesn't know the job.
+
+    Raises:
+        JobLeftBehindError: It could not be deleted.
+    """
+    await _remove(access, launch, job_id, KeyboardInterrupt("the launch was interrupted"))
 
 
 async def _create_job(access: Access, launch: Launchable, built: JobManifest) -> Manifest | None:

@@ -16,7 +16,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from fray.errors import ClusterClosedError
+from fray.errors import ClusterClosedError, FrayError
 
 __all__ = ["LoopThread", "Started"]
 
@@ -54,6 +54,16 @@ class _Call(Generic[T]):
         self.loop: asyncio.AbstractEventLoop | None = None
         """Where it is to run; None before it was handed over."""
         self.result: Future[T] = Future()
+
+    @property
+    def failed(self) -> bool:
+        """Whether the coroutine has ended with an error, or was cancelled."""
+        return self.result.done() and not self.succeeded
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the coroutine has returned a value."""
+        return self.result.done() and not self.result.cancelled() and self.result.exception() is None
 
     def await_answer(self) -> None:
         """Return once `result` is there; for the caller's thread."""
@@ -114,16 +124,21 @@ class LoopThread:
         self._lock = threading.RLock()
         self._running: _Running | None = None
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def run(
+        self,
+        coroutine: Coroutine[Any, Any, T],
+        undo: Callable[[T], Coroutine[Any, Any, None]] | None = None,
+    ) -> T:
         """Run a coroutine on the loop, and return what it returns or raise what it raises.
 
-        When the caller is interrupted meanwhile (Ctrl-C), the coroutine is cancelled, and has some seconds to
-        clean up.
+        When the caller is interrupted (Ctrl-C) while the coroutine runs, it is cancelled, and has some
+        seconds to clean up. Where it had returned before, `undo` is run with its value, which the caller
+        never gets; an error of `undo` becomes a note of the interruption.
 
         Raises:
             ClusterClosedError: Another thread has closed it.
         """
-        return self._run(coroutine)
+        return self._run(coroutine, undo=undo)
 
     def start(
         self, coroutine: Coroutine[Any, Any, Any], end: Callable[[BaseException | None], None]
@@ -160,7 +175,12 @@ class LoopThread:
         if running.thread is not None and running.thread is not threading.current_thread():
             running.thread.join(2 * CLEANUP_SECONDS)
 
-    def _run(self, coroutine: Coroutine[Any, Any, T], running: _Running | None = None) -> T:
+    def _run(
+        self,
+        coroutine: Coroutine[Any, Any, T],
+        running: _Running | None = None,
+        undo: Callable[[T], Coroutine[Any, Any, None]] | None = None,
+    ) -> T:
         """As `run`; on one loop alone, where `running` is given."""
         call = _Call(coroutine)
         try:
@@ -169,16 +189,22 @@ class LoopThread:
             return call.result.result()
         except asyncio.CancelledError:
             raise ClusterClosedError(self._owner) from None
-        except BaseException:
-            if call.result.done():
+        except BaseException as error:
+            if call.failed:
                 raise
-            # An interruption, which may come at any point from the first line on.
+            # An interruption, which may come at any point from the first line on. A signal that another
+            # thread takes is raised here up to `SIGNAL_SECONDS` later, so the coroutine may have ended.
             if call.loop is None:
                 coroutine.close()
                 raise
             with contextlib.suppress(RuntimeError):  # another thread has closed the loop just now
                 call.loop.call_soon_threadsafe(call.cancel)
                 wait([call.result], CLEANUP_SECONDS)
+            if undo is not None and call.succeeded:
+                try:
+                    self._run(undo(call.result.result()))
+                except FrayError as failure:
+                    error.add_note(str(failure))
             raise
         finally:
             del call  # it and the traceback of its error would keep each other

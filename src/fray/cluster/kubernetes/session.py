@@ -50,13 +50,18 @@ class Session:
         self._process = os.getpid()
         self._thread = LoopThread("fray-kubernetes", self._farewell, owner=owner)
 
-    def ask(self, act: Act[T]) -> T:
+    def ask(self, act: Act[T], undo: Callable[[T], Act[None]] | None = None) -> T:
         """Return what `act` returns, which is called on the session's loop.
+
+        `undo` returns what reverses an act that has ended with this value. It is called where the caller was
+        interrupted (Ctrl-C) and never gets the value.
 
         Raises what it raises, an `ApiError` in the words of `explain`, and `ClusterClosedError` where another
         thread closes the session meanwhile.
         """
-        return self._thread.run(self._ask(act))
+        if undo is None:
+            return self._thread.run(self._ask(act))
+        return self._thread.run(self._ask(act), lambda value: self._ask(undo(value)))
 
     def start(self, act: Act[None], end: Callable[[BaseException | None], None]) -> Started:
         """Begin to call `act` as `ask` does, and return at once; `end` is told on the loop how it ended."""
