@@ -1,4 +1,4 @@
-"""`KubeApi` on the official `kubernetes` package: its configuration, credentials and connections.
+"""`KubeApi` on the official `kubernetes` package, for its configuration and credentials, and on aiohttp.
 
 Only transport is here. The generated models aren't used: they cost memory, drop fields they don't know,
 and Fray's own kinds have none.
@@ -7,7 +7,7 @@ and Fray's own kinds have none.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
@@ -46,6 +46,8 @@ LOG_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_SECONDS, so
 """A program may be silent for longer, but so may a dead connection: who follows its log asks again then."""
 LOG_PIECE = 1 << 14
 """Bytes of a log that are handed out at once, at most."""
+LINE_PIECE = 1 << 21
+"""Bytes that are read ahead of others, at most: no line of a watch may be longer than twice this."""
 LIST_PIECE = 1 << 16
 PAGE_BYTES = 1 << 20
 """Of objects that are handed out at once, at most, but for the last of them."""
@@ -100,6 +102,7 @@ class KubernetesApi:
         on_answer: Callable[[str, Resource, int], None] | None = None,
     ) -> None:
         self._client = ApiClient(configuration)
+        self._session: aiohttp.ClientSession | None = None
         self._timeout = aiohttp.ClientTimeout(total=request_seconds)
         self._watch_timeout = aiohttp.ClientTimeout(
             total=WATCH_SECONDS + WATCH_GRACE_SECONDS, sock_read=watch_silence_seconds
@@ -116,6 +119,9 @@ class KubernetesApi:
 
     async def close(self) -> None:
         """Close all connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
         await self._client.close()
 
     async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Manifest:
@@ -316,8 +322,11 @@ class KubernetesApi:
             query["sinceTime"] = since
         if tail_lines is not None:
             query["tailLines"] = str(tail_lines)
-        async with self._request("GET", PODS, path, query=query, timeout=LOG_TIMEOUT) as response:
-            _read_little_ahead(response)
+        # Little is read ahead: many logs are read at once.
+        async with self._request(
+            "GET", PODS, path, query=query, timeout=LOG_TIMEOUT, read_ahead=LOG_PIECE
+        ) as response:
+            _shrink_transport(response)
             async for piece in response.content.iter_chunked(LOG_PIECE):
                 yield piece
 
@@ -362,6 +371,7 @@ class KubernetesApi:
         query: dict[str, str] | None = None,
         accept: str = JSON,
         packed: bool = True,
+        read_ahead: int = LINE_PIECE,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request; raise the typed error of any answer but success."""
         request = f"{method} {path}"
@@ -370,23 +380,20 @@ class KubernetesApi:
         headers = {"Accept": accept, "Content-Type": content}
         if not packed:
             headers["Accept-Encoding"] = "identity"  # a small piece may hold a hundred megabytes
+        headers = await self._authorize(headers, method, resource, path)
         try:
-            # In a pod this reads the token's file, at most once a minute: it may be unreadable, empty
-            # (ConfigException) or no text (incluster_config.py of kubernetes 37).
-            await self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
-        except (config.ConfigException, OSError, UnicodeDecodeError) as unread:
-            self._count(method, resource, 0)
-            raise UnauthorizedError(request, 0, type(unread).__name__, str(unread)) from unread
-        # As client-go does: a token's file may end with a line break, which no header can hold.
-        headers = {key: value.strip() for key, value in headers.items()}
-        url = self._client.configuration.host + path + (f"?{urlencode(query)}" if query else "")
-        try:
-            verb = "GET" if method == "WATCH" else method
-            answer = await self._client.call_api(verb, url, headers, body, _request_timeout=timeout)
+            response = await self._open_session().request(
+                "GET" if method == "WATCH" else method,
+                self._url(path, query),
+                headers=headers,
+                data=None if body is None else json.dumps(body),
+                timeout=timeout,
+                read_bufsize=read_ahead,
+                **self._route(),
+            )
         except (aiohttp.ClientError, OSError, TimeoutError) as lost:
             self._count(method, resource, 0)
             raise UnreachableError(request, 0, type(lost).__name__, str(lost)) from lost
-        response: aiohttp.ClientResponse = answer.response
         self._count(method, resource, response.status)
         try:
             if response.status >= 400:
@@ -396,6 +403,44 @@ class KubernetesApi:
             raise UnreachableError(request, 0, type(cut).__name__, str(cut)) from cut
         finally:
             _end(response)
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        """Return the session of this API, opened by the first request: it belongs to the loop of that."""
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                limit=self._client.configuration.connection_pool_maxsize,
+                ssl=self._client.rest_client.ssl_context,
+            )
+            self._session = aiohttp.ClientSession(connector=connector, trust_env=True)
+        return self._session
+
+    def _url(self, path: str, query: Mapping[str, str] | None) -> str:
+        host: str = self._client.configuration.host
+        return host + path + (f"?{urlencode(query)}" if query else "")
+
+    def _route(self) -> dict[str, Any]:
+        """Return what a kubeconfig says of the way: a proxy, and the name in the server's certificate."""
+        configuration = self._client.configuration
+        known = {
+            "proxy": configuration.proxy,
+            "proxy_headers": configuration.proxy_headers,
+            "server_hostname": configuration.tls_server_name,
+        }
+        return {name: value for name, value in known.items() if value}
+
+    async def _authorize(
+        self, headers: dict[str, str], method: str, resource: Resource, path: str
+    ) -> dict[str, str]:
+        """Return headers with the credentials; raises `UnauthorizedError`."""
+        try:
+            # In a pod this reads the token's file, at most once a minute: it may be unreadable, empty
+            # (ConfigException) or no text (incluster_config.py of kubernetes 37).
+            await self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, None)
+        except (config.ConfigException, OSError, UnicodeDecodeError) as unread:
+            self._count(method, resource, 0)
+            raise UnauthorizedError(f"{method} {path}", 0, type(unread).__name__, str(unread)) from unread
+        # As client-go does: a token's file may end with a line break, which no header can hold.
+        return {key: value.strip() for key, value in headers.items()}
 
     def _count(self, method: str, resource: Resource, status: int) -> None:
         if self._on_answer is not None:
@@ -421,14 +466,8 @@ def _parse_event(line: bytes) -> WatchEvent:
     return WatchEvent(kind, body)
 
 
-def _read_little_ahead(response: aiohttp.ClientResponse) -> None:
-    """Let what has come and wasn't taken yet stay small: many logs are read at once.
-
-    The official client lets each request read 4 MiB ahead (rest.py of kubernetes 37), and aiohttp has no
-    public way to change that for an answer.
-    """
-    content = response.content
-    content._low_water, content._high_water = LOG_PIECE, 2 * LOG_PIECE
+def _shrink_transport(response: aiohttp.ClientResponse) -> None:
+    """Let the buffers of a connection stay small, too, those of TLS included."""
     transport = response.connection.transport if response.connection is not None else None
     if (limit := getattr(transport, "set_read_buffer_limits", None)) is not None:
         limit(high=LOG_PIECE)  # that of TLS alone has it, which holds half a megabyte

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pickle
 from typing import Any
 
 import pytest
 from aiohttp import web
+from kubernetes.aio.client import Configuration
 
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.client import KubernetesApi
@@ -25,7 +27,7 @@ from fray.kube.errors import (
     UnreachableError,
 )
 from fray.kube.resources import LEASES, Resource
-from tests.unit.kube.scripted_server import Handler, answer, ask, hang, status_of
+from tests.unit.kube.scripted_server import Handler, answer, ask, hang, serve, status_of
 
 LEASE: Manifest = {"kind": "Lease", "metadata": {"name": "a", "namespace": "default", "uid": "1"}}
 PATH = "/apis/coordination.k8s.io/v1/namespaces/default/leases/a"
@@ -197,6 +199,21 @@ def test_nobody_there_is_no_answer() -> None:
             await api.get(LEASES, "a", namespace="default")
 
     ask(hang, main)
+
+
+def test_a_proxy_of_the_configuration_is_asked() -> None:
+    async def handle(request: web.Request) -> web.Response:
+        return web.json_response({**LEASE, "asked": request.host})
+
+    async def main() -> None:
+        async with serve(handle) as url:
+            configuration = Configuration(host="http://server.invalid")
+            configuration.proxy = url
+            async with KubernetesApi(configuration) as api:
+                found = await api.get(LEASES, "a", namespace="default")
+        assert found["asked"] == "server.invalid"
+
+    asyncio.run(main())
 
 
 def test_a_client_goes_on_after_each_failure_and_counts_every_answer() -> None:
