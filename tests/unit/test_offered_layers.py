@@ -1,0 +1,38 @@
+"""Import contracts read statements, so each import that `offered_names` does at run time has one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from importlib import import_module
+from types import ModuleType
+
+import grimp
+import pytest
+
+from fray import offered_names
+
+GRAPH = grimp.build_graph("fray")
+OFFERING = sorted(GRAPH.find_modules_that_directly_import("fray.offered_names") - {"fray"})
+"""Without `fray` itself, which is no layer."""
+
+
+@pytest.mark.parametrize("package", OFFERING)
+def test_each_import_at_run_time_stands_in_a_statement_for_type_checkers(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: set[str] = set()
+
+    def note(home: str, package: str, name: str) -> ModuleType:
+        asked.add(home)
+        raise AttributeError(name)
+
+    module = import_module(package)
+    monkeypatch.setattr(offered_names, "_import", note)
+    for names in offered_names.HOMES.values():
+        for name in names:
+            with suppress(AttributeError):
+                module.__getattr__(name)
+    assert asked
+    above = {home for home in asked if package.startswith(f"{home}.")}
+    stated = {home for home in asked if GRAPH.direct_import_exists(importer=package, imported=home)}
+    assert asked - above == stated
