@@ -24,9 +24,8 @@ from fray.job.mapping import ChunkSize, MapCall, Results, check_chunksize, map_i
 from fray.job.options import ActorOptions, Lifetime, TaskOptions
 from fray.job.progress import FutureState, MapWatch, total_of
 from fray.job.progress_board import watching, watching_map
-from fray.job.ready import ReadyRefs
 from fray.job.refs import GeneratorFuture, ObjectRef, check_owned, make_ref, read_ref
-from fray.job.waiting import find_ready, take_out
+from fray.job.waiting import ReadyRefs, find_ready, take_out
 from fray.offered_names import find_offered
 
 __all__ = ["ContextStats", "JobContext", "context_of", "find_context"]

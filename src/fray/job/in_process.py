@@ -18,6 +18,7 @@ from typing import Any
 
 from fray.errors import (
     ActorDiedError,
+    ActorNotFoundError,
     FrayError,
     InvalidOptionError,
     ObjectLostError,
@@ -30,7 +31,6 @@ from fray.job.current import task_variables
 from fray.job.engine import ContextStats
 from fray.job.ledger import Ledger
 from fray.job.local_actors import ActorNames, LocalActor
-from fray.job.local_pickles import reduce_handle, reduce_ref
 from fray.job.options import ActorOptions, TaskOptions
 from fray.job.progress import FutureState
 from fray.job.streams import Stream
@@ -42,6 +42,8 @@ from fray.payload.values.exceptions import raisable
 __all__ = ["InProcessEngine"]
 
 _NOTHING: AbstractContextManager[None] = contextlib.nullcontext()
+_pickled: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+"""Refs and handles that were pickled, for as long as somebody holds them."""
 
 
 class InProcessEngine(ABC):
@@ -172,12 +174,14 @@ class InProcessEngine(ABC):
         raise ObjectLostError(entry.id, "it belongs to another context")
 
     def reduce_ref(self, ref: Any) -> tuple[Any, ...]:
-        """Let the ref come back as itself."""
-        return reduce_ref(ref._entry.id, ref)
+        """Let the ref come back as itself in this process; elsewhere there is no value to read."""
+        _pickled[ref._entry.id] = ref
+        return _revive_ref, (ref._entry.id,)
 
     def reduce_handle(self, handle: Any) -> tuple[Any, ...]:
-        """Let the handle come back as itself."""
-        return reduce_handle(handle._actor.id, handle)
+        """Let the handle come back as itself in this process; elsewhere there is no actor to call."""
+        _pickled[handle._actor.id] = handle
+        return _revive_handle, (handle._actor.id,)
 
     def shielded(self) -> AbstractContextManager[None]:
         """Do nothing: nobody interrupts these threads."""
@@ -280,3 +284,18 @@ def _killed(label: str) -> ActorDiedError:
 
 def _actor_died(label: str) -> ActorDiedError:
     return ActorDiedError(label, "its context was shut down")
+
+
+def _revive_ref(identity: str) -> Any:
+    ref = _pickled.get(identity)
+    if ref is None:
+        reason = "its ref was pickled by another process, or nobody here holds it any more"
+        raise ObjectLostError(identity, reason)
+    return ref
+
+
+def _revive_handle(identity: str) -> Any:
+    handle = _pickled.get(identity)
+    if handle is None:
+        raise ActorNotFoundError(identity)
+    return handle

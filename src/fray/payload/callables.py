@@ -8,7 +8,6 @@ carries them (`chunks`, `staging`), and none is unpickled before their digest is
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import inspect
@@ -100,13 +99,11 @@ def encode_callable(
     kwargs: Mapping[str, Any] | None = None,
     *,
     limits: PayloadLimits = PayloadLimits(),
-    ship_local_modules: bool = True,
 ) -> Payload:
     """Return a callable with its arguments as bytes that another machine with this Python can call.
 
     Functions and classes of `__main__`, of notebooks and of functions go by value, and so do those of modules
-    that are importable here only because of the working directory or an editable install. With
-    `ship_local_modules=False` these go by name: where they are called, they are there (a workspace).
+    that are importable here only because of the working directory or an editable install.
 
     Raises:
         CallArgumentsError: it can't be called so.
@@ -120,7 +117,7 @@ def encode_callable(
     stamp = Stamp.here()
     file = io.BytesIO()
     file.write(MAGIC + stamp.to_json().encode() + b"\n")
-    with local_modules_by_value() if ship_local_modules else contextlib.nullcontext():
+    with local_modules_by_value():
         _dump(call, name, file)
         data = file.getvalue()
         limit = max(limits.secrets, limits.staging)
