@@ -115,6 +115,22 @@ CpuOption = Annotated[str | None, typer.Option("--cpu", help="Cores of a host; w
 MemoryOption = Annotated[
     str | None, typer.Option("--memory", help="Memory of a host, such as 16g; without a file.")
 ]
+DiskOption = Annotated[
+    str | None, typer.Option("--disk", help="Local disk of a host, such as 100g; without a file.")
+]
+SpotOption = Annotated[
+    bool | None,
+    typer.Option("--spot/--no-spot", help="Spot nodes only, or none; any nodes by default; without a file."),
+]
+QueueOption = Annotated[
+    str | None, typer.Option("--queue", metavar="NAME", help="LocalQueue of Kueue; without a file.")
+]
+PipOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pip", metavar="PACKAGE", help="A Python package to install; may be repeated; without a file."
+    ),
+]
 ReplicasOption = Annotated[int | None, typer.Option("--replicas", min=1, help="Slices, or hosts.")]
 ImageOption = Annotated[str | None, typer.Option("--image", help="Container image.")]
 TimeoutOption = Annotated[
@@ -173,6 +189,10 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter for each option
     gpu: GpuOption = None,
     cpu: CpuOption = None,
     memory: MemoryOption = None,
+    disk: DiskOption = None,
+    spot: SpotOption = None,
+    queue: QueueOption = None,
+    pip: PipOption = None,
     replicas: ReplicasOption = None,
     image: ImageOption = None,
     env: EnvOption = None,
@@ -190,7 +210,22 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter for each option
     from fray.cli.named_job import JobOptions
     from fray.cli.run import RunCommand, run_job
 
-    options = JobOptions(name, tpu, gpu, cpu, memory, replicas, image, tuple(env or ()), retries, timeout)
+    options = JobOptions(
+        name,
+        tpu,
+        gpu,
+        cpu,
+        memory,
+        disk,
+        spot,
+        queue,
+        tuple(pip or ()),
+        replicas,
+        image,
+        tuple(env or ()),
+        retries,
+        timeout,
+    )
     command = RunCommand(tuple(words or ()), file, options, cluster, namespace, workdir, detach)
     code = run_job(command, environ=_environ(), stdin=_stdin(), output=_output(), notes=_notes())
     raise typer.Exit(code)
@@ -334,6 +369,10 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option
     gpu: GpuOption = None,
     cpu: CpuOption = None,
     memory: MemoryOption = None,
+    disk: DiskOption = None,
+    spot: SpotOption = None,
+    queue: QueueOption = None,
+    pip: PipOption = None,
     replicas: ReplicasOption = None,
     image: ImageOption = None,
     env: EnvOption = None,
@@ -349,7 +388,22 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option
     from fray.cli.explained_job import ExplainCommand, find_explained
     from fray.cli.named_job import JobOptions
 
-    options = JobOptions(name, tpu, gpu, cpu, memory, replicas, image, tuple(env or ()), retries, timeout)
+    options = JobOptions(
+        name,
+        tpu,
+        gpu,
+        cpu,
+        memory,
+        disk,
+        spot,
+        queue,
+        tuple(pip or ()),
+        replicas,
+        image,
+        tuple(env or ()),
+        retries,
+        timeout,
+    )
     command = ExplainCommand(tuple(words or ()), has_program(context), file, options, cluster, namespace)
     found = find_explained(command, environ=_environ(), stdin=_stdin(), notes=_notes())
     _output().write(explain_job(found.job, ExplainFormat(output), secrets=found.secrets))

@@ -28,10 +28,13 @@ JOB_FILES = (".yaml", ".yml", ".json")
 OPTIONS = {
     "JobRequest.name": "--name",
     "JobRequest.max_retries_failure": "--retries",
+    "JobRequest.queue": "--queue",
     "JobRequest.timeout": "--timeout",
     "ResourceConfig.cpu": "--cpu",
     "ResourceConfig.ram": "--memory",
+    "ResourceConfig.disk": "--disk",
     "ResourceConfig.replicas": "--replicas",
+    "EnvironmentConfig.pip_packages": "--pip",
     "ResourceConfig.image": "--image",
 }
 """What is typed for a part of a request."""
@@ -44,7 +47,7 @@ class JobOptions:
     """The options that describe a job that has no file; what is None is left to the defaults.
 
     `gpu` is a type, or a type and how many of it a host has: `H100:8`. `env` are texts `NAME=VALUE`, or
-    `NAME` for the variable of this process.
+    `NAME` for the variable of this process. `spot` is True for spot nodes only, False for none of them.
     """
 
     name: str | None = None
@@ -52,6 +55,10 @@ class JobOptions:
     gpu: str | None = None
     cpu: str | None = None
     memory: str | None = None
+    disk: str | None = None
+    spot: bool | None = None
+    queue: str | None = None
+    pip: tuple[str, ...] = ()
     replicas: int | None = None
     image: str | None = None
     env: tuple[str, ...] = field(default=(), repr=False)
@@ -61,7 +68,16 @@ class JobOptions:
     @property
     def without_file_only(self) -> tuple[str, ...]:
         """The options that only a job without a file can have, of those that were given."""
-        values = {"--tpu": self.tpu, "--gpu": self.gpu, "--cpu": self.cpu, "--memory": self.memory}
+        values = {
+            "--tpu": self.tpu,
+            "--gpu": self.gpu,
+            "--cpu": self.cpu,
+            "--memory": self.memory,
+            "--disk": self.disk,
+            "--no-spot" if self.spot is False else "--spot": self.spot,
+            "--queue": self.queue,
+            "--pip": self.pip or None,
+        }
         return tuple(name for name, value in values.items() if value is not None)
 
     @property
@@ -96,8 +112,11 @@ def build_request(words: Sequence[str], options: JobOptions, *, environ: dict[st
             name=options.name or _shorten(name),
             entrypoint=entrypoint,
             resources=_resources(options),
-            environment=create_environment(env_vars=read_variables(options.env, environ)),
+            environment=create_environment(
+                env_vars=read_variables(options.env, environ), pip_packages=options.pip
+            ),
             max_retries_failure=options.retries or 0,
+            queue=options.queue,
             timeout=None if options.timeout is None else read_timeout(options.timeout),
         )
 
@@ -108,7 +127,8 @@ def _options_in_errors() -> Iterator[None]:
     try:
         yield
     except InvalidRequestError as error:
-        option = OPTIONS.get(error.field)
+        # One of a list has its number in Python, and is one of several options here.
+        option = OPTIONS.get(error.field.partition("[")[0])
         if option is None:
             raise
         raise InvalidRequestError(option, error.problem, error.remedy) from error
@@ -197,10 +217,16 @@ def _shorten(name: str) -> str:
 def _resources(options: JobOptions) -> ResourceConfig:
     if options.tpu is not None and options.gpu is not None:
         raise InvalidRequestError("--tpu", "excludes --gpu", "Give one of them.")
-    asked: dict[str, Any] = {"cpu": options.cpu, "ram": options.memory, "image": options.image}
+    asked: dict[str, Any] = {
+        "cpu": options.cpu,
+        "ram": options.memory,
+        "disk": options.disk,
+        "image": options.image,
+        "replicas": options.replicas,
+    }
     parts = {name: value for name, value in asked.items() if value is not None}
-    if options.replicas is not None:
-        parts["replicas"] = options.replicas
+    if options.spot is not None:
+        parts["spot" if options.spot else "preemptible"] = options.spot
     if options.tpu is not None:
         tpu = TpuConfig(options.tpu)
         return ResourceConfig(device=tpu, **{**_whole_host(tpu.slice), **parts})

@@ -249,6 +249,8 @@ def _resources(resources: ResourceConfig, cluster: ClusterSpec) -> dict[str, Any
 
 def _placement(resources: ResourceConfig) -> dict[str, Any]:
     placement: dict[str, Any] = {"preemptible": resources.preemptible}
+    if resources.spot:
+        placement["spot"] = "Required"
     regions = [region for region in resources.regions or () if region != ANYWHERE]
     if regions:
         placement["regions"] = regions

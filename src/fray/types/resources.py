@@ -42,6 +42,7 @@ class ResourceConfig:
         replicas: TPU: slices. GPU: hosts of one gang. CPU: copies. Also spelled `count`. All start
             together, and one that fails ends the attempt.
         preemptible: Whether it may run on spot nodes.
+        spot: Whether it may run on spot nodes only.
         regions: Regions that it may run in; None, or "*" alone, for any.
         zones: Zones that it may run in; None for any. Also spelled `zone`, for a single one.
         image: Container image; that of the environment comes first.
@@ -56,6 +57,7 @@ class ResourceConfig:
     device: DeviceConfig
     replicas: int
     preemptible: bool
+    spot: bool
     regions: tuple[str, ...] | None
     zones: tuple[str, ...] | None
     image: str | None
@@ -70,6 +72,7 @@ class ResourceConfig:
         preemptible: bool = True,  # noqa: FBT001, FBT002 - its place in the earlier APIs
         regions: Sequence[str] | None = None,
         *,
+        spot: bool = False,
         zones: Sequence[str] | None = None,
         image: str | None = None,
         count: int | None = None,
@@ -83,6 +86,12 @@ class ResourceConfig:
         if not isinstance(preemptible, bool):
             remedy = "Give True for spot nodes as well, False to keep off them."
             raise InvalidRequestError("ResourceConfig.preemptible", f"is {show_value(preemptible)}", remedy)
+        if not isinstance(spot, bool):
+            remedy = "Give True for spot nodes only, False for any nodes."
+            raise InvalidRequestError("ResourceConfig.spot", f"is {show_value(spot)}", remedy)
+        if spot and not preemptible:
+            remedy = "Leave one out: spot=True is for spot nodes only, preemptible=False for none."
+            raise InvalidRequestError("ResourceConfig.spot", "is True and preemptible is False", remedy)
         if image is not None:
             check_image("ResourceConfig.image", image)
         if zone is not None:
@@ -94,6 +103,7 @@ class ResourceConfig:
             "device": _device(device),
             "replicas": check_count("ResourceConfig.replicas", wanted, least=1, most=MOST_REPLICAS),
             "preemptible": preemptible,
+            "spot": spot,
             "regions": _regions(regions),
             "zones": _places("zones", zones, example="us-central1-a"),
             "image": image,

@@ -131,6 +131,23 @@ def test_a_program_is_explained_as_fray_run_would_launch_it(capfd: pytest.Captur
 
 
 @pytest.mark.usefixtures("here")
+def test_disk_spot_queue_and_packages_are_explained(capfd: pytest.CaptureFixture[str]) -> None:
+    options = ["--disk", "100g", "--spot", "--queue", "research", "--pip", "numpy", "--pip", "jax>=0.7"]
+    frayjob, jobset = yaml.safe_load_all(explain(capfd, *options, "--", "python", "train.py"))
+    spec = frayjob["spec"]
+    assert spec["resources"]["disk"] == "100Gi"
+    assert spec["placement"]["spot"] == "Required"
+    assert spec["queue"] == {"name": "research"}
+    assert spec["environment"]["pipPackages"] == ["numpy", "jax>=0.7"]
+    assert jobset["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "research"
+    pod = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["resources"]["requests"]["ephemeral-storage"] == "100Gi"
+    assert "cloud.google.com/gke-spot" in str(pod)
+    frayjob, _ = yaml.safe_load_all(explain(capfd, "--no-spot", "--", "python", "train.py"))
+    assert frayjob["spec"]["placement"] == {"preemptible": False}
+
+
+@pytest.mark.usefixtures("here")
 def test_one_word_behind_dashes_is_a_program_and_not_a_name(capfd: pytest.CaptureFixture[str]) -> None:
     frayjob, _ = yaml.safe_load_all(explain(capfd, "-o", "yaml", "--", "sleep"))
     assert frayjob["spec"]["entrypoint"]["command"] == ["sleep"]

@@ -88,6 +88,9 @@ def test_variables_are_given_or_taken_from_here() -> None:
         ({"memory": "much"}, "^--memory: "),
         ({"env": ("A B=1",)}, "^--env: names 'A B'"),
         ({"timeout": "soon"}, "^--timeout: is 'soon'"),
+        ({"disk": "much"}, "^--disk: "),
+        ({"queue": ""}, "^--queue: "),
+        ({"pip": ("numpy", " ")}, "^--pip: is empty"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options: dict[str, object], told: str) -> None:
@@ -149,6 +152,14 @@ def test_a_function_that_can_not_be_had_is_told(
         ((), None, {}, {}, "names nothing to run"),
         (("train",), "job.yaml", {}, {}, "has a file and also 'train'"),
         ((), "job.yaml", {"tpu": "v5p-8", "cpu": "2", "retries": 1}, {}, "has a file and also --tpu, --cpu"),
+        (
+            (),
+            "job.yaml",
+            {"disk": "1g", "spot": False, "queue": "q", "pip": ("x",)},
+            {},
+            "has a file and also --disk, --no-spot, --queue, --pip",
+        ),
+        ((), "job.yaml", {"spot": True}, {}, "has a file and also --spot"),
         (("train",), None, {}, {"detach": True}, "needs a cluster"),
         (("train",), None, {}, {"namespace": "ml"}, "has no namespaces"),
         (

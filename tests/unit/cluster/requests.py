@@ -68,13 +68,15 @@ _places = st.none() | st.lists(
 
 @st.composite
 def _resources(draw: st.DrawFn) -> ResourceConfig:
+    preemptible = draw(st.booleans())
     return ResourceConfig(
         cpu=draw(st.sampled_from([1, 0.5, "250m", "8", 96, 0.0001]) | st.floats(0.001, 1000)),
         ram=draw(_sizes),
         disk=draw(_sizes),
         device=draw(_devices()),
         replicas=draw(st.integers(1, 10_000)),
-        preemptible=draw(st.booleans()),
+        preemptible=preemptible,
+        spot=preemptible and draw(st.booleans()),
         regions=draw(st.just(["*"]) | _places),
         zones=draw(_places),
         image=draw(st.none() | st.just("gcr.io/x/y:1")),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fray.errors import UnknownAcceleratorError
+from fray.errors import InvalidRequestError, UnknownAcceleratorError
 from fray.types import CpuConfig, DeviceConfig, GangShape, GpuConfig, ResourceConfig, TpuConfig
 
 
@@ -87,6 +87,14 @@ def test_other_resources_go_through_the_short_forms() -> None:
     resources = ResourceConfig.with_tpu("v5p-8", ram="64g", cpu=32, preemptible=False, regions=["us-east5"])
     assert resources == ResourceConfig(32, "64g", "10g", TpuConfig("v5p-8"), 1, False, ["us-east5"])
     assert resources.regions == ("us-east5",)
+
+
+def test_spot_nodes_only_excludes_no_spot_nodes() -> None:
+    assert ResourceConfig.with_tpu("v5p-8", spot=True).spot
+    with pytest.raises(InvalidRequestError, match="spot: is True and preemptible is False"):
+        ResourceConfig(spot=True, preemptible=False)
+    with pytest.raises(InvalidRequestError, match="spot: is 'yes'"):
+        ResourceConfig(spot="yes")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
