@@ -168,7 +168,8 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter for each option
         list[str] | None,
         typer.Argument(
             metavar="PROGRAM",
-            help="-- PROGRAM ARGS..., or MODULE:FUNCTION ARGS...: what each host runs, instead of -f.",
+            help="-- PROGRAM ARGS..., or MODULE:FUNCTION ARGS...: what each host runs, instead of -f. "
+            "`MODULE:FUNCTION --help` prints what a function takes.",
         ),
     ] = None,
     file: OptionalFileOption = None,
@@ -386,7 +387,7 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option
     """
     from fray.cli.explain import ExplainFormat, explain_job
     from fray.cli.explained_job import ExplainCommand, find_explained
-    from fray.cli.named_job import JobOptions
+    from fray.cli.named_job import JobOptions, find_help
 
     options = JobOptions(
         name,
@@ -405,6 +406,9 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option
         timeout,
     )
     command = ExplainCommand(tuple(words or ()), has_program(context), file, options, cluster, namespace)
+    if has_program(context) and (usage := find_help(command.words)) is not None:
+        _output().write(usage)
+        return
     found = find_explained(command, environ=_environ(), stdin=_stdin(), notes=_notes())
     _output().write(explain_job(found.job, ExplainFormat(output), secrets=found.secrets))
 

@@ -14,11 +14,12 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from fray.accelerators import GpuHost, TpuSlice, lookup_gpu
+from fray.cli.function_arguments import asks_for_help, describe_function, parse_arguments
 from fray.errors import InvalidRequestError
 from fray.types import Entrypoint, GpuConfig, JobRequest, ResourceConfig, TpuConfig, create_environment
 from fray.wire.durations import parse_duration
 
-__all__ = ["JobOptions", "build_request", "read_timeout", "read_variables", "split_target"]
+__all__ = ["JobOptions", "build_request", "find_help", "read_timeout", "read_variables", "split_target"]
 
 TARGET = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 INTERPRETER = re.compile(r"python[0-9.]*")
@@ -97,7 +98,7 @@ def build_request(words: Sequence[str], options: JobOptions, *, environ: dict[st
     """Return the job that words of a command line mean: a program, or a function and its arguments.
 
     Raises:
-        RequestError: An option means nothing, or the function can't be had.
+        RequestError: An option means nothing, the function can't be had, or it takes other arguments.
     """
     target = split_target(words[0])
     if target is None:
@@ -105,7 +106,9 @@ def build_request(words: Sequence[str], options: JobOptions, *, environ: dict[st
         entrypoint = Entrypoint.from_command(list(words))
         name = _name_of_program(words)
     else:
-        entrypoint = Entrypoint.from_callable(_import_function(*target), list(words[1:]))
+        function = _import_function(*target)
+        arguments = parse_arguments(function, words[1:], target=words[0])
+        entrypoint = Entrypoint.from_callable(function, arguments.args, arguments.kwargs)
         name = ".".join(target)
     with _options_in_errors():
         return JobRequest(
@@ -119,6 +122,19 @@ def build_request(words: Sequence[str], options: JobOptions, *, environ: dict[st
             queue=options.queue,
             timeout=None if options.timeout is None else read_timeout(options.timeout),
         )
+
+
+def find_help(words: Sequence[str]) -> str | None:
+    """Return how to call the function, where the words ask for that: `train:main --help`.
+
+    Raises:
+        RequestError: The function can't be had.
+    """
+    target = split_target(words[0]) if words else None
+    if target is None or "--help" not in words:
+        return None
+    function = _import_function(*target)
+    return describe_function(function, target=words[0]) if asks_for_help(function, words[1:]) else None
 
 
 @contextmanager

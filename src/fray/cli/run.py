@@ -20,7 +20,7 @@ from fray.cli.clusters import choose_cluster, open_cluster, patience
 from fray.cli.exit_codes import derive_exit_code
 from fray.cli.follow import Following
 from fray.cli.listing import print_lines
-from fray.cli.named_job import JobOptions, build_request
+from fray.cli.named_job import JobOptions, build_request, find_help
 from fray.cli.overrides import override_job
 from fray.cli.requested_job import load_job
 from fray.cli.screen import open_screen
@@ -69,6 +69,9 @@ def run_job(
     """
     spec = choose_cluster(command.cluster, command.namespace, environ=environ)
     _check(command, spec)
+    if (usage := find_help(command.words)) is not None:
+        output.write(usage)
+        return 0
     with _notices(notes) as tell:
         if command.file is None:
             request = build_request(command.words, command.options, environ=dict(environ))
