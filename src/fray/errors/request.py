@@ -16,6 +16,7 @@ __all__ = [
     "FieldError",
     "InvalidJobError",
     "InvalidRequestError",
+    "InvalidTypeError",
     "JobDeletedError",
     "JobExistsError",
     "JobFileError",
@@ -73,6 +74,11 @@ class InvalidRequestError(RequestError, ValueError):
     field: str
     problem: str
     remedy: str
+
+
+@dataclass(eq=False)
+class InvalidTypeError(InvalidRequestError, TypeError):
+    """A part of a request is of another type than earlier APIs took; programs of theirs catch TypeError."""
 
 
 @dataclass(eq=False)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fray.errors import InvalidRequestError, UnsupportedFeatureError
+from fray.errors import InvalidRequestError, InvalidTypeError, UnsupportedFeatureError
 from fray.types import EnvironmentConfig, ResourceConfig, create_environment
-from fray.types.checks import check_texts
+from fray.types.checks import check_texts, show_value
 
 __all__ = ["Resource", "RuntimeEnv"]
 
@@ -47,6 +47,7 @@ class RuntimeEnv:
         extras: Extras of the project in the current directory.
 
     Raises:
+        InvalidTypeError: A package, or the name or value of a variable, is no text. It is a TypeError.
         InvalidRequestError: A part means nothing.
     """
 
@@ -58,7 +59,8 @@ class RuntimeEnv:
     extras: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        check_texts("RuntimeEnv.package_requirements", self.package_requirements, remedy="Write ['numpy'].")
+        _check_packages(self.package_requirements)
+        _check_variables(self.env)
         minimum, maximum = (
             _amounts(f"RuntimeEnv.{name}", getattr(self, name))
             for name in ("minimum_resources", "maximum_resources")
@@ -96,6 +98,29 @@ class RuntimeEnv:
             if quantity > 0:
                 parts |= {"cpu": quantity} if name == "CPU" else {"ram": int(quantity)}
         return ResourceConfig(**parts)
+
+
+def _check_packages(packages: Any) -> None:
+    field, remedy = "RuntimeEnv.package_requirements", "Write ['numpy']."
+    for index, package in enumerate(packages if isinstance(packages, list | tuple) else ()):
+        if not isinstance(package, str):
+            problem = f"is of type {type(package).__name__}; package requirements must be strings"
+            raise InvalidTypeError(f"{field}[{index}]", problem, remedy)
+        if not package.strip():
+            problem = "is empty; package requirements cannot contain empty strings"
+            raise InvalidRequestError(f"{field}[{index}]", problem, remedy)
+    check_texts(field, packages, remedy=remedy)
+
+
+def _check_variables(variables: Any) -> None:
+    for name, value in variables.items() if isinstance(variables, Mapping) else ():
+        if not isinstance(name, str):
+            problem = f"has the name {show_value(name)}; env keys must be strings"
+            raise InvalidTypeError("RuntimeEnv.env", problem, "Write names as text: {'LEVEL': '1'}.")
+        if not isinstance(value, str):
+            # The value isn't shown: it may be secret.
+            problem = f"is of type {type(value).__name__}, not text; env values must be strings"
+            raise InvalidTypeError(f"RuntimeEnv.env[{name!r}]", problem, "Write it as text: '1'.")
 
 
 def _amounts(field: str, resources: Any) -> dict[str, float]:

@@ -59,6 +59,22 @@ def test_what_means_nothing_is_refused(parts: dict[str, Any], told: str) -> None
     assert caught.value.next_step
 
 
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ({"package_requirements": [7]}, "must be strings"),
+        ({"env": {1: "A"}}, "env keys must be strings"),
+        ({"env": {"A": 1}}, "env values must be strings"),
+    ],
+    ids=str,
+)
+def test_what_is_no_text_is_a_type_error_as_it_was(parts: dict[str, Any], told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        RuntimeEnv(**parts)
+    with pytest.raises(ValueError, match="cannot contain empty strings"):
+        RuntimeEnv([" "])
+
+
 @pytest.mark.parametrize("quantity", [-1, float("nan"), "4", True])
 def test_quantities(quantity: Any) -> None:
     with pytest.raises(InvalidRequestError):
