@@ -19,21 +19,17 @@ import time
 import tracemalloc
 from collections import Counter, deque
 
-from fray.runtime.pool.messages import (
-    DRIVER,
-    Deliver,
+from fray.runtime.pool.messages.commands import Deliver, RunTask, StartWorker
+from fray.runtime.pool.messages.events import (
     Event,
     HostJoined,
-    Inline,
     ObjectsWanted,
     RefsReleased,
-    RunTask,
-    StartWorker,
     TaskDone,
-    TaskSpec,
     TaskSubmitted,
     WorkerJoined,
 )
+from fray.runtime.pool.messages.specs import DRIVER, Inline, TaskSpec
 from fray.runtime.pool.state import PoolState
 
 WORKERS = 2

@@ -38,7 +38,7 @@ from fray.runtime.pool.client.client import PoolClient
 from fray.runtime.pool.client.waiting import Entry, StreamEntry
 from fray.runtime.pool.current import current_task, shielded, uninterrupted
 from fray.runtime.pool.local_pool import LocalPool
-from fray.runtime.pool.messages import ActorSpec, Failed, Inline, Stored, TaskSpec
+from fray.runtime.pool.messages.specs import ActorSpec, Failed, Inline, Stored, TaskSpec
 from fray.runtime.pool.objects.calls import EncodedCall, encode_call
 from fray.runtime.pool.objects.flat_format import Encoded
 from fray.runtime.pool.objects.functions import encode_function

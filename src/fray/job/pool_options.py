@@ -8,7 +8,7 @@ from typing import Any
 from fray.errors import InvalidOptionError
 from fray.job.checks import check_env
 from fray.job.options import ActorOptions, TaskOptions
-from fray.runtime.pool.messages import DEFAULT_SHAPE, PLAIN, Profile, Shape
+from fray.runtime.pool.messages.specs import DEFAULT_SHAPE, PLAIN, Profile, Shape
 from fray.runtime.pool.objects.values import encode
 
 __all__ = ["actor_profile", "actor_shape", "retried_exceptions", "task_profile", "task_shape"]

@@ -78,7 +78,7 @@ class Injector:
             self._let_go(float("inf"))
 
     def _await(self, ended: int) -> bool:
-        """Return at the fault's time, letting go meanwhile what has stood long enough; False: it's over."""
+        """Return at the fault's time, letting go until then what has stood long enough; False: it's over."""
         while True:
             self._let_go(time.monotonic())
             left = self._standing[0][0] - time.monotonic() if self._standing else None
@@ -123,6 +123,6 @@ class Injector:
 
 
 def _send(pid: int, number: int) -> None:
-    # It may have ended meanwhile. Its number isn't another's yet: numbers are given in turn.
+    # It may have ended by now. Its number isn't another's yet: numbers are given in turn.
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)

@@ -1,6 +1,6 @@
 """The mixed load of the chaos: what tasks do in workers, and what must come of it, as pure functions.
 
-Every value follows from a number, so that whoever gets one can say whether it's right. `log` is the path of
+Every value follows from a number, so that its reader can say whether it's right. `log` is the path of
 the run log, `key` the task's number in it.
 """
 

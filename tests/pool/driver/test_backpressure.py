@@ -92,7 +92,9 @@ def test_run_blocks_at_the_limit_until_tasks_have_ended(
     assert ctx.get(result) == [SIZE] * 40
 
 
-def test_shutdown_frees_whoever_waits_to_submit(make_pool: MakePool, gate: Gate, limit: SubmitLimit) -> None:
+def test_shutdown_frees_threads_that_wait_to_submit(
+    make_pool: MakePool, gate: Gate, limit: SubmitLimit
+) -> None:
     ctx = make_pool(1)
     result: list[Any] = []
     thread = threading.Thread(target=submit_all, args=(ctx, 40, (pass_through, gate, b"x" * SIZE), result))

@@ -14,7 +14,9 @@ from fray.errors import AddressError, PoolClosedError
 from fray.job import JobContext
 from fray.runtime.pool.client.backpressure import SubmitLimit
 from fray.runtime.pool.head.head import Head
-from fray.runtime.pool.messages import Command, Event, TaskSpec
+from fray.runtime.pool.messages.commands import Command
+from fray.runtime.pool.messages.events import Event
+from fray.runtime.pool.messages.specs import TaskSpec
 from fray.runtime.pool.objects.directories import create_store
 from fray.runtime.pool.state import PoolState
 from fray.runtime.pool.transport.addresses import Address
@@ -99,7 +101,7 @@ def test_an_address_that_is_taken_is_told_and_leaves_no_thread(make_head: Callab
     assert first.call(lambda state: state.stats()).objects == 0
 
 
-def test_whoever_waits_hears_of_the_end(make_head: Callable[..., Head]) -> None:
+def test_a_thread_that_waits_gets_the_end(make_head: Callable[..., Head]) -> None:
     head = make_head()
     head.start()
     threads = waiting_threads(head)

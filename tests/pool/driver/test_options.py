@@ -108,7 +108,7 @@ def test_an_actor_with_cpus_or_variables_has_a_process_of_its_own(make_pool: Mak
     assert ctx.get(told.variable("OWN_VARIABLE")) == "set"
 
 
-def test_a_generator_method_streams_wherever_its_handle_goes(make_pool: MakePool) -> None:
+def test_a_generator_method_streams_from_any_process_that_has_its_handle(make_pool: MakePool) -> None:
     ctx = make_pool(2)
     actor = ctx.create_actor(Sums, 5)
     assert take_from_here(ctx, actor, 3) == [5, 6, 7]

@@ -9,23 +9,20 @@ from typing import Any
 
 from fray.job import get_job_context
 from fray.runtime.pool.current import current_task
-from fray.runtime.pool.messages import (
-    Failed,
+from fray.runtime.pool.messages.events import (
     FetchFailed,
     FilesFound,
     HostLost,
-    Inline,
     ItemsProduced,
     ObjectPut,
     RefsAdded,
-    Stored,
     TaskBlocked,
     TaskDone,
-    TaskSpec,
     TaskSubmitted,
     TimerFired,
-    WorkerHello,
 )
+from fray.runtime.pool.messages.greetings import WorkerHello
+from fray.runtime.pool.messages.specs import Failed, Inline, Stored, TaskSpec
 from tests.behaviour.gates import append, lines
 
 __all__ = ["MESSAGES", "say"]

@@ -17,7 +17,7 @@ from fray.runtime.pool.head.metrics_server import CLIENT_SECONDS, FRESH_SECONDS,
 from fray.runtime.pool.machine.cancelling import CANCEL_SECONDS
 from fray.runtime.pool.machine.lineage import LINEAGE_LIMIT
 from fray.runtime.pool.machine.tables import REMEMBERED_TASKS
-from fray.runtime.pool.messages import TaskSpec
+from fray.runtime.pool.messages.specs import TaskSpec
 from fray.runtime.pool.objects.directories import MEMORY_SHARE
 from fray.runtime.pool.objects.values import INLINE_LIMIT
 from fray.runtime.pool.state import PoolState

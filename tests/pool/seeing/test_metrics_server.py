@@ -172,7 +172,7 @@ def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
     async def use(path: Path) -> None:
         reader, writer = await asyncio.open_unix_connection(path, limit=1024)
         writer.write(GET)
-        for _ in range(MAX_CLIENTS):  # others have their turn meanwhile
+        for _ in range(MAX_CLIENTS):  # others have their turn in between
             assert (await ask(path, b"GET / HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 404")
         await pass_time_when_served(1)
         received = 0

@@ -5,12 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fray.runtime.pool.machine.records import Run
-from fray.runtime.pool.messages import (
-    DRIVER,
+from fray.runtime.pool.messages.events import (
     ActorReady,
     ActorSubmitted,
-    Failed,
-    Outcome,
     TaskBlocked,
     TaskCancelled,
     TaskDone,
@@ -18,6 +15,7 @@ from fray.runtime.pool.messages import (
     WorkerJoined,
     WorkerLost,
 )
+from fray.runtime.pool.messages.specs import DRIVER, Failed, Outcome
 from tests.unit.pool.state_script import ONE, Script, make_actor, make_task
 
 RAISED = Failed(b"its exception")

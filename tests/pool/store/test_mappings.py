@@ -136,7 +136,7 @@ def test_what_was_dropped_makes_room(mappings: Mappings, tmp_path: Path) -> None
 
 
 def test_closing_ends_the_thread_and_keeps_nothing(tmp_path: Path) -> None:
-    before = set(threading.enumerate())  # some of which may end meanwhile
+    before = set(threading.enumerate())  # some of which may end
     mappings = Mappings(SIZE, seconds=NEVER)
     path = file_of(tmp_path, 1)
     read(mappings, 1, path, times=2)

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from fray.runtime.pool.client.client import PoolClient
-from fray.runtime.pool.messages import Failed, Inline
+from fray.runtime.pool.messages.specs import Failed, Inline
 from fray.runtime.pool.objects.reader import ObjectReader
 from fray.runtime.pool.objects.values import decode
 from fray.runtime.pool.worker.failures import build_failure

@@ -18,20 +18,10 @@ from typing import Any, TypeVar
 
 from fray.runtime.pool.host_config import HostConfig
 from fray.runtime.pool.message_codec import MESSAGES, decode_messages, encode_messages
-from fray.runtime.pool.messages import (
-    ActorSpec,
-    CreateActor,
-    Failed,
-    Inline,
-    NannyHello,
-    Outcome,
-    Profile,
-    RunTask,
-    StartWorker,
-    TaskDone,
-    TaskSpec,
-    WorkerHello,
-)
+from fray.runtime.pool.messages.commands import CreateActor, RunTask, StartWorker
+from fray.runtime.pool.messages.events import TaskDone
+from fray.runtime.pool.messages.greetings import NannyHello, WorkerHello
+from fray.runtime.pool.messages.specs import ActorSpec, Failed, Inline, Outcome, Profile, TaskSpec
 from fray.runtime.pool.objects.calls import encode_call
 from fray.runtime.pool.objects.functions import encode_function
 from fray.runtime.pool.objects.store import HostStore
@@ -240,7 +230,7 @@ class Pool:
         return (self.folder / "stderr").read_text()
 
     def pids(self) -> set[int]:
-        """Return the processes of this pool, whoever started them."""
+        """Return the processes of this pool, no matter which process started them."""
         mark = f"{MARK}={self.token}\0".encode()
         found = set()
         for environ in Path("/proc").glob("[0-9]*/environ"):

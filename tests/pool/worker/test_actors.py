@@ -12,15 +12,8 @@ from typing import Any
 import pytest
 
 from fray.errors import ActorDiedError, TaskCancelledError
-from fray.runtime.pool.messages import (
-    ActorEnded,
-    ActorReady,
-    CancelTask,
-    EndActor,
-    ItemsProduced,
-    RunTask,
-    TaskDone,
-)
+from fray.runtime.pool.messages.commands import CancelTask, EndActor, RunTask
+from fray.runtime.pool.messages.events import ActorEnded, ActorReady, ItemsProduced, TaskDone
 from tests.pool.worker.gates import Gate, arrive
 from tests.pool.worker.scripted_head import Pool
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fray.errors import TaskCancelledError
-from fray.runtime.pool.messages import CancelTask, TaskDone
+from fray.runtime.pool.messages.commands import CancelTask
+from fray.runtime.pool.messages.events import TaskDone
 from tests.pool.worker.gates import Gate, arrive
 from tests.pool.worker.scripted_head import Pool
 

@@ -9,16 +9,9 @@ from typing import Any
 import pytest
 
 from fray.errors import TaskCancelledError
-from fray.runtime.pool.messages import (
-    CancelTask,
-    Inline,
-    ItemsProduced,
-    ResumeGenerator,
-    Stored,
-    TaskBlocked,
-    TaskDone,
-    TaskUnblocked,
-)
+from fray.runtime.pool.messages.commands import CancelTask, ResumeGenerator
+from fray.runtime.pool.messages.events import ItemsProduced, TaskBlocked, TaskDone, TaskUnblocked
+from fray.runtime.pool.messages.specs import Inline, Stored
 from tests.pool.worker.scripted_head import Pool
 
 

@@ -14,16 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from fray.runtime.pool.messages import (
-    FreeObject,
-    ObjectSpilled,
-    Profile,
-    SpillObject,
-    StartWorker,
-    StopWorker,
-    TaskDone,
-    WorkerLost,
-)
+from fray.runtime.pool.messages.commands import FreeObject, SpillObject, StartWorker, StopWorker
+from fray.runtime.pool.messages.events import ObjectSpilled, TaskDone, WorkerLost
+from fray.runtime.pool.messages.specs import Profile
 from fray.runtime.pool.objects.values import encode
 from fray.runtime.pool.worker.process import EXPECTED_EXIT
 from tests.pool.worker.gates import Gate, arrive

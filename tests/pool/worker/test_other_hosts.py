@@ -11,17 +11,10 @@ from pathlib import Path
 import pytest
 
 from fray.errors import ObjectLostError
-from fray.runtime.pool.messages import (
-    Deliver,
-    Failed,
-    FetchFailed,
-    HostTable,
-    Inline,
-    ObjectsWanted,
-    RunTask,
-    Stored,
-    TaskBlocked,
-)
+from fray.runtime.pool.messages.commands import Deliver, RunTask
+from fray.runtime.pool.messages.events import FetchFailed, ObjectsWanted, TaskBlocked
+from fray.runtime.pool.messages.greetings import HostTable
+from fray.runtime.pool.messages.specs import Failed, Inline, Stored
 from fray.runtime.pool.objects.values import encode
 from tests.pool.worker.scripted_head import HOST, PATIENCE, Pool, make_pool
 

@@ -15,7 +15,9 @@ from fray.errors import (
     TaskRaisedError,
     UnpicklableExceptionError,
 )
-from fray.runtime.pool.messages import ForgetFunctions, Inline, Stored, TaskDone
+from fray.runtime.pool.messages.commands import ForgetFunctions
+from fray.runtime.pool.messages.events import TaskDone
+from fray.runtime.pool.messages.specs import Inline, Stored
 from fray.runtime.pool.objects.values import encode
 from tests.pool.worker.scripted_head import HOST, Pool
 

@@ -7,12 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from fray.errors import TaskCancelledError
-from fray.runtime.pool.messages import (
-    CancelTask,
-    Deliver,
-    Inline,
+from fray.runtime.pool.messages.commands import CancelTask, Deliver, ReclaimTasks
+from fray.runtime.pool.messages.events import (
     ObjectsWanted,
-    ReclaimTasks,
     RefsAdded,
     RefsReleased,
     TaskBegun,
@@ -21,6 +18,7 @@ from fray.runtime.pool.messages import (
     TasksReturned,
     TaskUnblocked,
 )
+from fray.runtime.pool.messages.specs import Inline
 from fray.runtime.pool.objects.values import encode
 from tests.pool.worker.attached import ATTACH, get, read_and_change
 from tests.pool.worker.gates import Gate, arrive

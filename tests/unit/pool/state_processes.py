@@ -7,38 +7,34 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from fray.runtime.pool.messages import (
-    CLIENT_BITS,
-    DRIVER,
-    ActorEnded,
-    ActorReady,
+from fray.runtime.pool.messages.commands import (
     CancelTask,
     CreateActor,
     Deliver,
     DeliverItems,
     EndActor,
-    Failed,
-    FetchFailed,
-    Inline,
-    ItemsProduced,
-    ObjectCopied,
-    ObjectsWanted,
-    Profile,
     ReclaimTasks,
-    RefsReleased,
     ResumeGenerator,
     RunTask,
     StopWorker,
-    Stored,
+)
+from fray.runtime.pool.messages.events import (
+    ActorEnded,
+    ActorReady,
+    FetchFailed,
+    ItemsProduced,
+    ObjectCopied,
+    ObjectsWanted,
+    RefsReleased,
     TaskBegun,
     TaskBlocked,
     TaskDone,
-    TaskSpec,
     TasksReturned,
     TaskSubmitted,
     TaskUnblocked,
     WorkerJoined,
 )
+from fray.runtime.pool.messages.specs import CLIENT_BITS, DRIVER, Failed, Inline, Profile, Stored, TaskSpec
 
 RAISED = Failed(b"raised")
 FUNCTIONS = (b"fast", b"slow", b"other")

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fray.runtime.pool.messages import (
-    DRIVER,
-    ActorSpec,
-    Command,
-    HostJoined,
-    Inline,
-    Profile,
-    StartWorker,
-    TaskSpec,
-    TaskSubmitted,
-    WorkerJoined,
-)
+from fray.runtime.pool.messages.commands import Command, StartWorker
+from fray.runtime.pool.messages.events import HostJoined, TaskSubmitted, WorkerJoined
+from fray.runtime.pool.messages.specs import DRIVER, ActorSpec, Inline, Profile, TaskSpec
 from fray.runtime.pool.state import PoolState
 
 ONE = Inline(b"1")

@@ -10,22 +10,27 @@ import random
 from collections import Counter, deque
 from typing import Any
 
-from fray.runtime.pool.messages import (
-    DRIVER,
-    ActorSpec,
-    ActorSubmitted,
+from fray.runtime.pool.messages.commands import (
     AnswerActor,
     CheckObject,
-    ClientLost,
     CopyObject,
     Deliver,
     DeliverItems,
     DropTimer,
-    FetchFailed,
     FreeObject,
+    ReclaimTasks,
+    RunTask,
+    SetTimer,
+    SpillObject,
+    StartWorker,
+    StopWorker,
+)
+from fray.runtime.pool.messages.events import (
+    ActorSubmitted,
+    ClientLost,
+    FetchFailed,
     HostJoined,
     HostLost,
-    Inline,
     ItemsConsumed,
     ItemsProduced,
     KillActor,
@@ -34,24 +39,16 @@ from fray.runtime.pool.messages import (
     ObjectRelayed,
     ObjectSpilled,
     ObjectsWanted,
-    Profile,
-    ReclaimTasks,
     RefsReleased,
-    RunTask,
-    SetTimer,
-    SpillObject,
-    StartWorker,
-    StopWorker,
-    Stored,
     TaskBegun,
     TaskCancelled,
     TaskDone,
-    TaskSpec,
     TasksReturned,
     TaskSubmitted,
     TimerFired,
     WorkerLost,
 )
+from fray.runtime.pool.messages.specs import DRIVER, ActorSpec, Inline, Profile, Stored, TaskSpec
 from fray.runtime.pool.state import PoolState
 from tests.unit.pool.state_processes import (
     FUNCTIONS,

@@ -13,22 +13,17 @@ import pytest
 from fray.errors import GetTimeoutError, PoolClosedError
 from fray.runtime.pool.client.client import PoolClient
 from fray.runtime.pool.client.waiting import Entry
-from fray.runtime.pool.messages import (
-    ActorSpec,
-    AnswerActor,
-    Deliver,
+from fray.runtime.pool.messages.commands import AnswerActor, Deliver
+from fray.runtime.pool.messages.events import (
     Event,
-    Failed,
     FetchFailed,
-    Inline,
     ObjectPut,
     ObjectsWanted,
     RefsAdded,
     RefsReleased,
-    Stored,
-    TaskSpec,
     TaskSubmitted,
 )
+from fray.runtime.pool.messages.specs import ActorSpec, Failed, Inline, Stored, TaskSpec
 
 VALUE = Inline(b"value")
 

@@ -10,7 +10,8 @@ import pytest
 from fray.errors import PoolClosedError
 from fray.runtime.pool.client.backpressure import SubmitLimit
 from fray.runtime.pool.client.client import PoolClient
-from fray.runtime.pool.messages import Event, RefsAdded, TaskSpec
+from fray.runtime.pool.messages.events import Event, RefsAdded
+from fray.runtime.pool.messages.specs import TaskSpec
 
 
 class Bounded:

@@ -11,19 +11,9 @@ import pytest
 from fray.errors import GetTimeoutError
 from fray.runtime.pool.client.client import TOLD_TOGETHER, PoolClient
 from fray.runtime.pool.client.waiting import StreamEntry
-from fray.runtime.pool.messages import (
-    Deliver,
-    DeliverItems,
-    Event,
-    Failed,
-    Inline,
-    ItemsConsumed,
-    RefsReleased,
-    Stored,
-    TaskCancelled,
-    TaskSpec,
-    TaskSubmitted,
-)
+from fray.runtime.pool.messages.commands import Deliver, DeliverItems
+from fray.runtime.pool.messages.events import Event, ItemsConsumed, RefsReleased, TaskCancelled, TaskSubmitted
+from fray.runtime.pool.messages.specs import Failed, Inline, Stored, TaskSpec
 
 VALUE = Inline(b"value")
 

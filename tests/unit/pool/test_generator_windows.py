@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from fray.runtime.pool.messages import Inline, ItemsProduced, Stored, TaskSpec
+from fray.runtime.pool.messages.events import ItemsProduced
+from fray.runtime.pool.messages.specs import Inline, Stored, TaskSpec
 from fray.runtime.pool.worker.generators import SMALL_BYTES, SMALL_ITEMS, Window, stream
 
 SPEC = TaskSpec(1, b"", b"", "numbers", streaming=True)

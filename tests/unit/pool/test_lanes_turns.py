@@ -1,4 +1,4 @@
-"""The queue of a worker: callers take turns, whoever asks more often waits longer."""
+"""The queue of a worker: callers take turns, one that asks more often waits longer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_is_removed_is_passed_over() -> None:
     assert turns.take() is None
 
 
-def test_the_last_that_came_are_taken_first_whoever_they_are_of() -> None:
+def test_the_last_that_came_are_taken_first_of_any_caller() -> None:
     turns = fill((1, "a"), (2, "b"), (3, "a"))
     assert turns.take_last(2) == [3, 2]
     assert turns.take_last(5) == [1]

@@ -14,19 +14,10 @@ from fray.runtime.pool.head.dispatcher import Dispatcher
 from fray.runtime.pool.head.membership import ANSWER_SECONDS, NEWS_OF_DEATH_SECONDS, Membership
 from fray.runtime.pool.head.peers import Peers
 from fray.runtime.pool.message_codec import decode_messages, encode_messages
-from fray.runtime.pool.messages import (
-    DRIVER,
-    Deliver,
-    Failed,
-    HostJoined,
-    NannyHello,
-    RunTask,
-    StartWorker,
-    StopWorker,
-    TaskSubmitted,
-    WorkerHello,
-    WorkerLost,
-)
+from fray.runtime.pool.messages.commands import Deliver, RunTask, StartWorker, StopWorker
+from fray.runtime.pool.messages.events import HostJoined, TaskSubmitted, WorkerLost
+from fray.runtime.pool.messages.greetings import NannyHello, WorkerHello
+from fray.runtime.pool.messages.specs import DRIVER, Failed
 from fray.runtime.pool.state import PoolState
 from fray.runtime.pool.transport.refusals import RefusalCounts
 from tests.unit.pool.state_script import make_task

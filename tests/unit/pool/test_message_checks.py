@@ -9,21 +9,16 @@ import numpy as np
 import pytest
 
 from fray.runtime.pool.machine.message_checks import RefusedMessageError, check_message
-from fray.runtime.pool.messages import (
-    ActorSpec,
+from fray.runtime.pool.messages.events import (
     ActorSubmitted,
-    Failed,
-    Inline,
-    NannyHello,
     ObjectPut,
     ObjectsWanted,
-    Profile,
-    Stored,
     TaskDone,
-    TaskSpec,
     TaskSubmitted,
     WorkerLost,
 )
+from fray.runtime.pool.messages.greetings import NannyHello
+from fray.runtime.pool.messages.specs import ActorSpec, Failed, Inline, Profile, Stored, TaskSpec
 
 SPEC = TaskSpec(1, b"f", b"", "task", deps=(2,), holds=(2, 3), profile=Profile((("A", "1"),)))
 

@@ -5,18 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fray.runtime.pool.message_codec import decode_messages, encode_messages
-from fray.runtime.pool.messages import (
-    PLAIN,
-    Failed,
-    Inline,
-    Profile,
-    ResumeGenerator,
-    RunTask,
-    Stored,
-    TaskBlocked,
-    TaskDone,
-    TaskSpec,
-)
+from fray.runtime.pool.messages.commands import ResumeGenerator, RunTask
+from fray.runtime.pool.messages.events import TaskBlocked, TaskDone
+from fray.runtime.pool.messages.specs import PLAIN, Failed, Inline, Profile, Stored, TaskSpec
 
 SPEC = TaskSpec(1 << 41, b"digest", b"args", "task", 7, (3, 4), (3, 4, 5), retries=1, timeout=2.5)
 MESSAGES = [

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from fray.errors import ConnectionLostError, FrameTooLargeError
-from fray.runtime.pool.messages import Inline, ItemsProduced, RefsAdded
+from fray.runtime.pool.messages.events import ItemsProduced, RefsAdded
+from fray.runtime.pool.messages.specs import Inline
 from fray.runtime.pool.outbox import BATCH, Outbox
 
 PATIENCE = 60

@@ -10,35 +10,32 @@ from fray.runtime.pool.machine.records import TaskRecord
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.transitions import InvalidTransition
 from fray.runtime.pool.machine.workers import LONGEST_BACKOFF, MOST_VAIN_STARTS
-from fray.runtime.pool.messages import (
-    DRIVER,
+from fray.runtime.pool.messages.commands import (
     CancelTask,
     CheckObject,
-    ClientLost,
     Deliver,
     DeliverItems,
     DropTimer,
-    Failed,
-    FetchFailed,
     FreeObject,
-    HostJoined,
-    HostLost,
-    Inline,
-    ItemsConsumed,
-    ItemsProduced,
-    ObjectChecked,
-    ObjectPut,
-    ObjectsWanted,
-    Profile,
     ReclaimTasks,
-    RefsReleased,
     ResumeGenerator,
     RunTask,
     SetTimer,
     SpillObject,
     StartWorker,
     StopWorker,
-    Stored,
+)
+from fray.runtime.pool.messages.events import (
+    ClientLost,
+    FetchFailed,
+    HostJoined,
+    HostLost,
+    ItemsConsumed,
+    ItemsProduced,
+    ObjectChecked,
+    ObjectPut,
+    ObjectsWanted,
+    RefsReleased,
     TaskBegun,
     TaskBlocked,
     TaskCancelled,
@@ -50,6 +47,7 @@ from fray.runtime.pool.messages import (
     WorkerJoined,
     WorkerLost,
 )
+from fray.runtime.pool.messages.specs import DRIVER, Failed, Inline, Profile, Stored
 from tests.unit.pool.state_script import FAST, ONE, Script, make_task
 
 LATE = Failed(b"", "TaskTimeoutError", "task 1", (), (("seconds", 2.0),))

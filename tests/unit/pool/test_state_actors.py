@@ -4,34 +4,33 @@ from __future__ import annotations
 
 from fray.runtime.pool.machine.places import MOST_VAIN_STARTS
 from fray.runtime.pool.machine.seats import IDLE_SECONDS
-from fray.runtime.pool.messages import (
-    DRIVER,
-    ActorEnded,
-    ActorReady,
-    ActorSubmitted,
+from fray.runtime.pool.messages.commands import (
     AnswerActor,
-    ClientLost,
     Command,
     CreateActor,
     Deliver,
     EndActor,
-    Failed,
-    KillActor,
-    ObjectsWanted,
-    Profile,
-    RefsAdded,
-    RefsReleased,
     RunTask,
     SetTimer,
     StartWorker,
     StopWorker,
+)
+from fray.runtime.pool.messages.events import (
+    ActorEnded,
+    ActorReady,
+    ActorSubmitted,
+    ClientLost,
+    KillActor,
+    ObjectsWanted,
+    RefsAdded,
+    RefsReleased,
     TaskDone,
-    TaskSpec,
     TaskSubmitted,
     TimerFired,
     WorkerJoined,
     WorkerLost,
 )
+from fray.runtime.pool.messages.specs import DRIVER, Failed, Profile, TaskSpec
 from tests.unit.pool.state_script import ONE, Script, make_actor
 
 A = 500

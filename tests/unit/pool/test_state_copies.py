@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from fray.runtime.pool.machine.copies import PAUSE_SECONDS, ROUNDS
-from fray.runtime.pool.messages import (
-    DRIVER,
+from fray.runtime.pool.messages.commands import (
     CheckObject,
     CopyObject,
     Deliver,
-    Failed,
-    FetchFailed,
     FreeObject,
+    SetTimer,
+    SpillObject,
+)
+from fray.runtime.pool.messages.events import (
+    FetchFailed,
     HostLost,
     ObjectChecked,
     ObjectCopied,
@@ -19,12 +21,10 @@ from fray.runtime.pool.messages import (
     ObjectSpilled,
     ObjectsWanted,
     RefsReleased,
-    SetTimer,
-    SpillObject,
-    Stored,
     TaskDone,
     TimerFired,
 )
+from fray.runtime.pool.messages.specs import DRIVER, Failed, Stored
 from tests.unit.pool.state_script import Script
 
 

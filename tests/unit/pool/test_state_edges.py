@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from fray.runtime.pool.messages import (
-    DRIVER,
+from fray.runtime.pool.messages.commands import FreeObject, RunTask
+from fray.runtime.pool.messages.events import (
     ClientLost,
     FilesFound,
-    FreeObject,
     HostLost,
     ObjectPut,
     ObjectsWanted,
-    RunTask,
-    Stored,
     TaskDone,
     TimerFired,
     WorkerJoined,
     WorkerLost,
 )
+from fray.runtime.pool.messages.specs import DRIVER, Stored
 from tests.unit.pool.state_script import FAST, ONE, Script
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from fray.runtime.pool.machine import functions
-from fray.runtime.pool.messages import DRIVER, DropTimer, ForgetFunctions, TaskDone, TaskSubmitted
+from fray.runtime.pool.messages.commands import DropTimer, ForgetFunctions
+from fray.runtime.pool.messages.events import TaskDone, TaskSubmitted
+from fray.runtime.pool.messages.specs import DRIVER
 from tests.unit.pool.state_script import ONE, Script, make_task
 
 

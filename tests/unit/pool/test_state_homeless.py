@@ -5,22 +5,18 @@ from __future__ import annotations
 import pytest
 
 from fray.runtime.pool.machine.resources import HOMELESS_SECONDS
-from fray.runtime.pool.messages import (
-    DRIVER,
+from fray.runtime.pool.messages.commands import Command, Deliver, RunTask, SetTimer
+from fray.runtime.pool.messages.events import (
     ActorSubmitted,
-    Command,
-    Deliver,
-    Failed,
     HostJoined,
     HostLost,
     ObjectsWanted,
-    RunTask,
-    SetTimer,
     TaskDone,
     TaskSubmitted,
     TimerFired,
     WorkerJoined,
 )
+from fray.runtime.pool.messages.specs import DRIVER, Failed
 from tests.unit.pool.state_script import ONE, Script, make_actor, make_task
 
 GPU = (("CPU", 1.0), ("GPU", 1.0))

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from fray.runtime.pool.messages import (
-    DRIVER,
-    NannyLost,
-    ObjectsWanted,
-    RunTask,
-    StartWorker,
-    Stored,
-    TaskDone,
-    WorkerJoined,
-)
+from fray.runtime.pool.messages.commands import RunTask, StartWorker
+from fray.runtime.pool.messages.events import NannyLost, ObjectsWanted, TaskDone, WorkerJoined
+from fray.runtime.pool.messages.specs import DRIVER, Stored
 from tests.unit.pool.state_script import Script
 
 

@@ -5,18 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fray.runtime.pool.machine.workers import MOST_VAIN_STARTS
-from fray.runtime.pool.messages import (
-    DRIVER,
-    ActorSubmitted,
-    Command,
-    Profile,
-    SetTimer,
-    StartWorker,
-    TaskDone,
-    TimerFired,
-    WorkerJoined,
-    WorkerLost,
-)
+from fray.runtime.pool.messages.commands import Command, SetTimer, StartWorker
+from fray.runtime.pool.messages.events import ActorSubmitted, TaskDone, TimerFired, WorkerJoined, WorkerLost
+from fray.runtime.pool.messages.specs import DRIVER, Profile
 from tests.unit.pool.state_script import ONE, Script, make_actor
 
 BROKEN = Profile(env=(("LD_PRELOAD", "nothing.so"),))

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from fray.runtime.pool.messages import (
-    DRIVER,
+from fray.runtime.pool.messages.commands import Deliver, RunTask, SetTimer, StartWorker
+from fray.runtime.pool.messages.events import (
     ActorReady,
     ActorSubmitted,
-    Deliver,
-    Failed,
     HostJoined,
     ObjectsWanted,
-    RunTask,
-    SetTimer,
-    Shape,
-    StartWorker,
     TaskBlocked,
-    TaskSpec,
     TaskSubmitted,
     TaskUnblocked,
     WorkerJoined,
 )
+from fray.runtime.pool.messages.specs import DRIVER, Failed, Shape, TaskSpec
 from fray.runtime.pool.state import STALL_SECONDS, PoolState
 from tests.unit.pool.state_script import Script, make_actor
 

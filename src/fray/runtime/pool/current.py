@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import ParamSpec, Protocol, TypeVar
 
-from fray.runtime.pool.messages import ObjectId
+from fray.runtime.pool.messages.specs import ObjectId
 
 __all__ = [
     "OnWait",
@@ -132,7 +132,7 @@ class RunningTask:
     def shielded(self) -> Iterator[None]:
         """Keep interrupts from this thread within the block: it must not be left half done.
 
-        Raises `TaskInterrupt` after the block if the task was told to end meanwhile.
+        Raises `TaskInterrupt` after the block if the task was told to end inside it.
         """
         if self._thread != threading.get_ident():
             yield
@@ -205,7 +205,7 @@ def shielded() -> AbstractContextManager[None]:
 
 
 def uninterrupted(function: Callable[P, R]) -> Callable[P, R]:
-    """Let no interrupt of the running task into a function; one that comes meanwhile is raised at its end.
+    """Defer interrupts of the running task while a function runs; raise them when it returns.
 
     For what tasks call that takes locks or makes references: left half done, it would stop the whole worker.
     """

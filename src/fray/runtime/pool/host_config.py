@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from fray.runtime.pool.messages import HostId, Shape
+from fray.runtime.pool.messages.specs import HostId, Shape
 from fray.runtime.pool.transport.keys import TransportKey
 
 __all__ = ["HostConfig"]

@@ -26,7 +26,9 @@ from fray.runtime.pool.client.backpressure import SubmitLimit
 from fray.runtime.pool.head.head import Head
 from fray.runtime.pool.host_config import HostConfig
 from fray.runtime.pool.machine.snapshot import PoolStats
-from fray.runtime.pool.messages import HostJoined, HostWelcome, Shape
+from fray.runtime.pool.messages.events import HostJoined
+from fray.runtime.pool.messages.greetings import HostWelcome
+from fray.runtime.pool.messages.specs import Shape
 from fray.runtime.pool.network import PoolNetwork
 from fray.runtime.pool.objects.directories import create_store
 from fray.runtime.pool.objects.peers import PeerFetch

@@ -9,7 +9,9 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-from fray.runtime.pool.messages import PLAIN, Inline, RunTask, TaskDone, TaskSpec
+from fray.runtime.pool.messages.commands import RunTask
+from fray.runtime.pool.messages.events import TaskDone
+from fray.runtime.pool.messages.specs import PLAIN, Inline, TaskSpec
 
 __all__ = ["MESSAGES", "decode_messages", "encode_messages"]
 

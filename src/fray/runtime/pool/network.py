@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fray.runtime.pool.messages import Shape
+from fray.runtime.pool.messages.specs import Shape
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
 

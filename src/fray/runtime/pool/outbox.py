@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from fray.errors import ConnectionLostError, FrameTooLargeError
 from fray.runtime.pool.current import shielded
 from fray.runtime.pool.message_codec import MESSAGES, encode_messages
-from fray.runtime.pool.messages import ItemsProduced, RefsAdded
+from fray.runtime.pool.messages.events import ItemsProduced, RefsAdded
 
 __all__ = ["FrameSender", "Outbox"]
 
@@ -30,7 +30,7 @@ class FrameSender(Protocol):
 
 
 class Outbox:
-    """Sends messages in the order in which they were given to it; those that came meanwhile leave together.
+    """Sends messages in the order in which they were given to it; what comes during a send leaves together.
 
     Parameters: `connection` to the head; `on_lost`, called when it has ended.
     """

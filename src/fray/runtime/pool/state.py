@@ -20,14 +20,12 @@ from fray.runtime.pool.machine.snapshot import PoolStats, count_running, take_sn
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.transitions import ACTOR_TRANSITIONS, TASK_TRANSITIONS, Cause, StateName
 from fray.runtime.pool.machine.waits import describe_waits, is_at_work
-from fray.runtime.pool.messages import (
-    DRIVER,
+from fray.runtime.pool.messages.commands import Command
+from fray.runtime.pool.messages.events import (
     ActorEnded,
     ActorReady,
     ActorSubmitted,
-    ClientId,
     ClientLost,
-    Command,
     Event,
     FetchFailed,
     FilesFound,
@@ -45,7 +43,6 @@ from fray.runtime.pool.messages import (
     ObjectsWanted,
     RefsAdded,
     RefsReleased,
-    Shape,
     TaskBegun,
     TaskBlocked,
     TaskCancelled,
@@ -57,6 +54,7 @@ from fray.runtime.pool.messages import (
     WorkerJoined,
     WorkerLost,
 )
+from fray.runtime.pool.messages.specs import DRIVER, ClientId, Shape
 
 __all__ = ["PoolState"]
 

@@ -1,4 +1,4 @@
-"""How much a driver may have submitted that hasn't ended: beyond it, whoever submits more has to wait.
+"""How much a driver may have submitted that hasn't ended: beyond it, threads that submit more wait.
 
 Without a bound, a loop that submits faster than the pool works fills the driver's memory. Workers need none:
 what their tasks submit is bounded by the tasks. Large arguments lie in the store, which spills to disk, and

@@ -15,31 +15,31 @@ from contextlib import AbstractContextManager, nullcontext
 from fray.errors import GetTimeoutError, PoolClosedError
 from fray.runtime.pool.client.backpressure import SubmitLimit
 from fray.runtime.pool.client.waiting import Answer, Entry, StreamEntry, Waiter, acquire
-from fray.runtime.pool.messages import (
+from fray.runtime.pool.messages.commands import AnswerActor, Deliver, DeliverItems
+from fray.runtime.pool.messages.events import (
+    ActorSubmitted,
+    Event,
+    FetchFailed,
+    ItemsConsumed,
+    KillActor,
+    ObjectPut,
+    ObjectsWanted,
+    RefsAdded,
+    RefsReleased,
+    TaskCancelled,
+    TaskSubmitted,
+)
+from fray.runtime.pool.messages.specs import (
     CLIENT_BITS,
     ActorId,
     ActorSpec,
-    ActorSubmitted,
-    AnswerActor,
     ClientId,
-    Deliver,
-    DeliverItems,
-    Event,
     Failed,
-    FetchFailed,
     Inline,
-    ItemsConsumed,
-    KillActor,
     ObjectId,
-    ObjectPut,
-    ObjectsWanted,
     Outcome,
-    RefsAdded,
-    RefsReleased,
     Stored,
-    TaskCancelled,
     TaskSpec,
-    TaskSubmitted,
 )
 
 __all__ = ["PoolClient"]
@@ -52,7 +52,7 @@ class PoolClient:
     """Submits, waits, and counts references for one process. All threads may use it.
 
     `post` takes an event to the head, in order, and doesn't block for long; it may be called by any thread.
-    `blocking` is entered while a thread waits (a worker's task gives its resources back meanwhile), with what
+    `blocking` is entered while a thread waits (a worker's task lends its CPUs), with what
     ends the waiting from another thread. `limit` is that of the driver's submissions. `eager`: results are
     asked for as they are submitted, since it costs nothing where the head is in the same process. `defer`
     takes an event that may wait for the next one.

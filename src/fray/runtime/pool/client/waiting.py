@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 
-from fray.runtime.pool.messages import Failed, ObjectId, Outcome
+from fray.runtime.pool.messages.specs import Failed, ObjectId, Outcome
 
 __all__ = ["Answer", "Entry", "StreamEntry", "Waiter", "acquire"]
 

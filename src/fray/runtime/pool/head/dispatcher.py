@@ -16,25 +16,18 @@ from typing import Any, TypeAlias
 from fray.runtime.pool.client.backpressure import SubmitLimit
 from fray.runtime.pool.head.peers import Peers
 from fray.runtime.pool.machine.message_checks import RefusedMessageError
-from fray.runtime.pool.messages import (
-    DRIVER,
+from fray.runtime.pool.messages.commands import (
     AnswerActor,
     CancelTask,
     CheckObject,
-    ClientId,
     CopyObject,
     CreateActor,
     Deliver,
     DeliverItems,
     DropTimer,
     EndActor,
-    Event,
     ForgetFunctions,
     FreeObject,
-    HostId,
-    ObjectChecked,
-    ObjectId,
-    ObjectRelayed,
     ReclaimTasks,
     ResumeGenerator,
     RunTask,
@@ -42,8 +35,9 @@ from fray.runtime.pool.messages import (
     SpillObject,
     StartWorker,
     StopWorker,
-    TimerFired,
 )
+from fray.runtime.pool.messages.events import Event, ObjectChecked, ObjectRelayed, TimerFired
+from fray.runtime.pool.messages.specs import DRIVER, ClientId, HostId, ObjectId
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.state import PoolState
 
@@ -204,7 +198,7 @@ class Dispatcher:
 
     def _relay(self, command: CopyObject) -> None:
         relayed = ObjectRelayed(command.id, self._peers.host, self.fetch(command.id, command.host))
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+        with contextlib.suppress(RuntimeError):  # the loop has just been closed
             self._loop.call_soon_threadsafe(self._handle_now, DRIVER, relayed)
 
     def _set_timer(self, command: SetTimer) -> None:

@@ -22,7 +22,9 @@ from fray.runtime.pool.head.membership import Membership
 from fray.runtime.pool.head.metrics import CONTENT_TYPE, render_metrics
 from fray.runtime.pool.head.metrics_server import MetricsServer
 from fray.runtime.pool.head.peers import Peers
-from fray.runtime.pool.messages import DRIVER, HostId, HostJoined, HostWelcome, ObjectCopied, ObjectId
+from fray.runtime.pool.messages.events import HostJoined, ObjectCopied
+from fray.runtime.pool.messages.greetings import HostWelcome
+from fray.runtime.pool.messages.specs import DRIVER, HostId, ObjectId
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.state import PoolState
 from fray.runtime.pool.transport.addresses import Address
@@ -144,7 +146,7 @@ class Head:
         self._inbox.post(event)
 
     def call(self, function: Callable[[PoolState], Any]) -> Any:
-        """Return what `function` makes of the state, on the loop's thread, where it can't change meanwhile.
+        """Return what `function` makes of the state, on the loop's thread, where nothing else changes it.
 
         Raises `PoolClosedError` once the head has stopped.
         """
@@ -164,7 +166,7 @@ class Head:
             self._thread.join(STOP_SECONDS)
 
     def fail(self, reason: str) -> None:
-        """End the pool on the loop's thread, since it can't go on; whoever waits hears the reason."""
+        """End the pool on the loop's thread, since it can't go on; those who wait get the reason."""
         _log.error("the pool has ended: %s", reason)
         self.client.close(f"the pool, which has failed ({reason}),")
         self.stop()

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from fray.errors import PoolClosedError
 from fray.runtime.pool.head.dispatcher import Dispatcher
-from fray.runtime.pool.messages import DRIVER, Event
+from fray.runtime.pool.messages.events import Event
+from fray.runtime.pool.messages.specs import DRIVER
 from fray.runtime.pool.state import PoolState
 
 __all__ = ["DriverInbox"]
@@ -72,7 +73,7 @@ class DriverInbox:
             pass  # closed with the loop: nobody is to be told of anything any more
 
     def ask(self, function: Callable[[PoolState], Any]) -> Any:
-        """Return what `function` makes of the state, on the loop's thread, where it can't change meanwhile.
+        """Return what `function` makes of the state, on the loop's thread, where nothing else changes it.
 
         Raises `PoolClosedError` once the inbox is closed.
         """
@@ -122,11 +123,11 @@ class DriverInbox:
     def _answer(self, question: _Question) -> None:
         try:
             question.answer.set_result(question.function(self._dispatcher.state))
-        except Exception as error:  # noqa: BLE001 - whoever asked raises it
+        except Exception as error:  # noqa: BLE001 - the caller raises it
             question.answer.set_exception(error)
 
     def _refuse_questions(self) -> None:
-        # By whoever comes: the loop's thread at its end, and those that ask later.
+        # By two kinds of threads: the loop's thread at its end, and those that ask later.
         with contextlib.suppress(IndexError):
             while True:
                 left = self._inbox.popleft()

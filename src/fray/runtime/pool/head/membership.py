@@ -1,4 +1,4 @@
-"""Who joins and leaves the pool by a connection, and what they say meanwhile, checked before it is believed.
+"""Who joins and leaves the pool by a connection, and what they send, checked before it is believed.
 
 On the loop's thread. What comes of it goes to the `dispatcher` as events; who is connected is in `peers`. One
 that sends what can't be taken is lost, and nothing else.
@@ -19,25 +19,22 @@ from fray.runtime.pool.head.peers import Peer, Peers
 from fray.runtime.pool.machine.message_checks import RefusedMessageError, check_message
 from fray.runtime.pool.machine.resources import HOMELESS_SECONDS
 from fray.runtime.pool.message_codec import decode_messages
-from fray.runtime.pool.messages import (
-    DRIVER,
+from fray.runtime.pool.messages.commands import StopWorker
+from fray.runtime.pool.messages.events import (
     ClientLost,
     FilesFound,
-    HostId,
     HostJoined,
     HostLost,
-    HostWelcome,
     ItemsProduced,
-    NannyHello,
     NannyLost,
     ObjectChecked,
     ObjectSpilled,
-    StopWorker,
     TaskDone,
-    WorkerHello,
     WorkerJoined,
     WorkerLost,
 )
+from fray.runtime.pool.messages.greetings import HostWelcome, NannyHello, WorkerHello
+from fray.runtime.pool.messages.specs import DRIVER, HostId
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.transport.endpoints import Connection
 from fray.runtime.pool.transport.frames import Frame

@@ -11,7 +11,8 @@ from typing import Any
 
 from fray.errors import FrameTooLargeError, TransportError
 from fray.runtime.pool.message_codec import MESSAGES, encode_messages
-from fray.runtime.pool.messages import HostId, HostTable, WorkerId
+from fray.runtime.pool.messages.greetings import HostTable
+from fray.runtime.pool.messages.specs import HostId, WorkerId
 from fray.runtime.pool.transport.endpoints import Connection
 
 __all__ = ["Peer", "Peers"]

@@ -39,22 +39,10 @@ from fray.runtime.pool.host.processes import (
 )
 from fray.runtime.pool.host_config import HostConfig
 from fray.runtime.pool.message_codec import MESSAGES, decode_messages, encode_messages
-from fray.runtime.pool.messages import (
-    CLIENT_BITS,
-    CheckObject,
-    FilesFound,
-    FreeObject,
-    HostTable,
-    HostWelcome,
-    NannyHello,
-    ObjectChecked,
-    ObjectSpilled,
-    SpillObject,
-    StartWorker,
-    StopWorker,
-    WorkerId,
-    WorkerLost,
-)
+from fray.runtime.pool.messages.commands import CheckObject, FreeObject, SpillObject, StartWorker, StopWorker
+from fray.runtime.pool.messages.events import FilesFound, ObjectChecked, ObjectSpilled, WorkerLost
+from fray.runtime.pool.messages.greetings import HostTable, HostWelcome, NannyHello
+from fray.runtime.pool.messages.specs import CLIENT_BITS, WorkerId
 from fray.runtime.pool.objects.peers import run_object_server
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.transport.addresses import Address

@@ -22,7 +22,7 @@ from fray.runtime.container import available_cpus, available_memory, thread_limi
 from fray.runtime.pool.host.nanny import run_nanny
 from fray.runtime.pool.host.processes import describe_exit, die_with_parent, reset_signals
 from fray.runtime.pool.host_config import HostConfig
-from fray.runtime.pool.messages import Shape
+from fray.runtime.pool.messages.specs import Shape
 from fray.runtime.pool.objects.directories import create_store
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.transport.addresses import Address

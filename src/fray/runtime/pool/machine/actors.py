@@ -44,23 +44,16 @@ from fray.runtime.pool.machine.transitions import (
     UNREADY,
     WAITING,
 )
-from fray.runtime.pool.messages import (
-    ActorEnded,
-    ActorReady,
-    ActorSubmitted,
+from fray.runtime.pool.messages.commands import (
     AnswerActor,
-    ClientId,
     CreateActor,
     EndActor,
-    Failed,
-    KillActor,
-    ObjectId,
-    Profile,
     ResumeGenerator,
     RunTask,
     StopWorker,
-    TaskSubmitted,
 )
+from fray.runtime.pool.messages.events import ActorEnded, ActorReady, ActorSubmitted, KillActor, TaskSubmitted
+from fray.runtime.pool.messages.specs import ClientId, Failed, ObjectId, Profile
 
 __all__ = [
     "answer_end",

@@ -11,14 +11,9 @@ from fray.runtime.pool.machine.transitions import (
     KEPT,
     SENT,
 )
-from fray.runtime.pool.messages import (
-    CancelTask,
-    ClientId,
-    Failed,
-    SetTimer,
-    StopWorker,
-    TaskCancelled,
-)
+from fray.runtime.pool.messages.commands import CancelTask, SetTimer, StopWorker
+from fray.runtime.pool.messages.events import TaskCancelled
+from fray.runtime.pool.messages.specs import ClientId, Failed
 
 __all__ = ["abandon", "cancel", "time_out"]
 

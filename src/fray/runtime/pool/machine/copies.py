@@ -10,21 +10,9 @@ from fray.runtime.pool.machine.lineage import deliver
 from fray.runtime.pool.machine.objects import discard, drop_copy, lose
 from fray.runtime.pool.machine.records import Doubt, ObjectRecord
 from fray.runtime.pool.machine.tables import Tables
-from fray.runtime.pool.messages import (
-    DRIVER,
-    CheckObject,
-    ClientId,
-    CopyObject,
-    Deliver,
-    Failed,
-    FetchFailed,
-    ObjectChecked,
-    ObjectCopied,
-    ObjectId,
-    ObjectRelayed,
-    SetTimer,
-    Stored,
-)
+from fray.runtime.pool.messages.commands import CheckObject, CopyObject, Deliver, SetTimer
+from fray.runtime.pool.messages.events import FetchFailed, ObjectChecked, ObjectCopied, ObjectRelayed
+from fray.runtime.pool.messages.specs import DRIVER, ClientId, Failed, ObjectId, Stored
 
 __all__ = ["note_checked", "note_copied", "note_relayed", "refetch", "try_again"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fray.runtime.pool.machine.records import Function, WorkerRecord
 from fray.runtime.pool.machine.tables import Tables
-from fray.runtime.pool.messages import DIGEST_BYTES, ForgetFunctions, FunctionId
+from fray.runtime.pool.messages.commands import ForgetFunctions
+from fray.runtime.pool.messages.specs import DIGEST_BYTES, FunctionId
 
 __all__ = ["MOST_AHEAD", "drop_function", "measure", "send_function", "use_function"]
 

@@ -18,7 +18,7 @@ from fray.runtime.pool.machine.transitions import (
     STARTING,
     WAITING,
 )
-from fray.runtime.pool.messages import PLAIN, Inline, ObjectId, Stored
+from fray.runtime.pool.messages.specs import PLAIN, Inline, ObjectId, Stored
 
 __all__ = ["check_tables"]
 

@@ -13,7 +13,8 @@ from fray.runtime.pool.machine.objects import (
 from fray.runtime.pool.machine.records import ObjectRecord, TaskRecord
 from fray.runtime.pool.machine.tables import STORY_LINES, Tables
 from fray.runtime.pool.machine.transitions import KEPT, REBUILT
-from fray.runtime.pool.messages import ClientId, Deliver, ObjectId
+from fray.runtime.pool.messages.commands import Deliver
+from fray.runtime.pool.messages.specs import ClientId, ObjectId
 
 __all__ = ["LINEAGE_LIMIT", "deliver", "keep_lineage", "request"]
 

@@ -51,7 +51,11 @@ def check_message(message: Any) -> None:
 
 
 def _is_record(kind: type) -> bool:
-    return issubclass(kind, tuple) and hasattr(kind, "_fields") and kind.__module__.endswith(".messages")
+    return (
+        issubclass(kind, tuple)
+        and hasattr(kind, "_fields")
+        and kind.__module__.startswith("fray.runtime.pool.messages.")
+    )
 
 
 @cache

@@ -12,19 +12,8 @@ from fray.runtime.pool.machine.functions import drop_function
 from fray.runtime.pool.machine.records import ActorRecord, HostRecord, ObjectRecord, TaskRecord
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.transitions import FORGOTTEN, KEPT
-from fray.runtime.pool.messages import (
-    DRIVER,
-    CheckObject,
-    ClientId,
-    Deliver,
-    Failed,
-    FreeObject,
-    HostId,
-    ObjectId,
-    Outcome,
-    SpillObject,
-    Stored,
-)
+from fray.runtime.pool.messages.commands import CheckObject, Deliver, FreeObject, SpillObject
+from fray.runtime.pool.messages.specs import DRIVER, ClientId, Failed, HostId, ObjectId, Outcome, Stored
 
 __all__ = [
     "add_holder",

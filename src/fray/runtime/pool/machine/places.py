@@ -12,12 +12,8 @@ from fray.runtime.pool.machine.records import (
 )
 from fray.runtime.pool.machine.resources import fits, take
 from fray.runtime.pool.machine.tables import UNITS, Tables
-from fray.runtime.pool.messages import (
-    PLAIN,
-    Profile,
-    StartWorker,
-    Stored,
-)
+from fray.runtime.pool.messages.commands import StartWorker
+from fray.runtime.pool.messages.specs import PLAIN, Profile, Stored
 
 __all__ = ["MOST_VAIN_STARTS", "choose_worker", "may_start", "start_process", "start_process_for"]
 

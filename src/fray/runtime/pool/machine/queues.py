@@ -18,13 +18,7 @@ from fray.runtime.pool.machine.transitions import (
     READY,
     UNREADY,
 )
-from fray.runtime.pool.messages import (
-    DEFAULT_SHAPE,
-    PLAIN,
-    Inline,
-    Profile,
-    Stored,
-)
+from fray.runtime.pool.messages.specs import DEFAULT_SHAPE, PLAIN, Inline, Profile, Stored
 
 __all__ = ["demand_of", "enqueue", "front", "gather", "pop", "touch_all", "values_of", "withdraw"]
 

@@ -10,7 +10,7 @@ from collections import deque
 from typing import NamedTuple, TypeAlias
 
 from fray.runtime.pool.machine.transitions import PENDING, WAITING, StateName
-from fray.runtime.pool.messages import (
+from fray.runtime.pool.messages.specs import (
     ActorSpec,
     ClientId,
     Failed,
@@ -158,7 +158,7 @@ class Stream:
 class Doubt:
     """Readers that couldn't read a stored object where it is said to be, and why.
 
-    `pending`: an answer about it is on its way. `rounds`: how often they were sent there in vain.
+    `pending`: an answer about it is on its way. `rounds`: how often they were sent there without success.
     """
 
     __slots__ = ("clients", "pending", "rounds")
@@ -172,7 +172,7 @@ class Doubt:
 class ActorRecord:
     """One actor. `callers` hold the calls that wait at the head, `sent` those at its worker, in order.
 
-    `waiting`: calls of those at its worker that wait for objects; meanwhile others use its CPUs.
+    `waiting`: calls of those at its worker that wait for objects; others use its CPUs until then.
     `process`: the profile of processes that it may live in. `alone`: there it is the only one.
     """
 
@@ -240,7 +240,7 @@ class Demand:
 
     `refused`: the count of freed resources at which nothing was found for it. `kept`: what its tasks
     hold even while they wait. `scarce`: it waits for
-    CPUs, which others could take from under it. `passed`: tasks of others that began meanwhile.
+    CPUs, which others could take from under it. `passed`: tasks of others that began since then.
     """
 
     __slots__ = (

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from fray.runtime.pool.machine.records import HostRecord, Needs
 from fray.runtime.pool.machine.tables import UNITS, Tables
-from fray.runtime.pool.messages import Failed, SetTimer, Shape
+from fray.runtime.pool.messages.commands import SetTimer
+from fray.runtime.pool.messages.specs import Failed, Shape
 
 __all__ = [
     "HOMELESS_SECONDS",

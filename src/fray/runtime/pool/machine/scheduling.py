@@ -18,10 +18,8 @@ from fray.runtime.pool.machine.records import (
 from fray.runtime.pool.machine.resources import fits, note_homeless
 from fray.runtime.pool.machine.seats import send_ahead, start
 from fray.runtime.pool.machine.tables import UNITS, Tables
-from fray.runtime.pool.messages import (
-    PLAIN,
-    ReclaimTasks,
-)
+from fray.runtime.pool.messages.commands import ReclaimTasks
+from fray.runtime.pool.messages.specs import PLAIN
 
 __all__ = ["schedule"]
 

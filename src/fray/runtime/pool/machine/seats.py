@@ -20,15 +20,8 @@ from fray.runtime.pool.machine.transitions import (
     SENT_AHEAD,
     STARTED,
 )
-from fray.runtime.pool.messages import (
-    PLAIN,
-    Inline,
-    ObjectId,
-    ResumeGenerator,
-    RunTask,
-    SetTimer,
-    Stored,
-)
+from fray.runtime.pool.messages.commands import ResumeGenerator, RunTask, SetTimer
+from fray.runtime.pool.messages.specs import PLAIN, Inline, ObjectId, Stored
 
 __all__ = [
     "IDLE_SECONDS",

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from fray.runtime.pool.machine.records import HostRecord, Run, TaskRecord
 from fray.runtime.pool.machine.tables import UNITS, Tables
 from fray.runtime.pool.machine.waits import describe_waits
-from fray.runtime.pool.messages import HostId, Shape
+from fray.runtime.pool.messages.specs import HostId, Shape
 
 __all__ = ["HostStats", "PoolStats", "count_running", "take_snapshot"]
 

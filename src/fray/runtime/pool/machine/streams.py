@@ -6,15 +6,9 @@ from fray.runtime.pool.machine.message_checks import check_message
 from fray.runtime.pool.machine.objects import add_holder, collect, discard, place
 from fray.runtime.pool.machine.records import ObjectRecord, TaskRecord
 from fray.runtime.pool.machine.tables import Tables
-from fray.runtime.pool.messages import (
-    DRIVER,
-    ClientId,
-    DeliverItems,
-    Inline,
-    ItemsConsumed,
-    ItemsProduced,
-    ResumeGenerator,
-)
+from fray.runtime.pool.messages.commands import DeliverItems, ResumeGenerator
+from fray.runtime.pool.messages.events import ItemsConsumed, ItemsProduced
+from fray.runtime.pool.messages.specs import DRIVER, ClientId, Inline
 
 __all__ = ["consume", "discard_items", "produce"]
 
@@ -75,7 +69,7 @@ def discard_items(tables: Tables, event: ItemsProduced) -> None:
 
 
 def consume(tables: Tables, source: ClientId, event: ItemsConsumed) -> None:
-    """Let a generator go on, wherever it runs; what it is told again after a retry is kept."""
+    """Let a generator go on, on any worker; what it is told again after a retry is kept."""
     record = tables.objects.get(event.task)
     task = record.maker if record is not None else None
     if type(task) is not TaskRecord or task.stream is None or task.client != source:

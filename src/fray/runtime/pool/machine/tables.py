@@ -28,11 +28,11 @@ from fray.runtime.pool.machine.transitions import (
     Cause,
     InvalidTransition,
 )
-from fray.runtime.pool.messages import (
+from fray.runtime.pool.messages.commands import Command
+from fray.runtime.pool.messages.specs import (
     DEFAULT_SHAPE,
     ActorId,
     ClientId,
-    Command,
     FunctionId,
     HostId,
     ObjectId,

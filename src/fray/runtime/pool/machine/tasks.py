@@ -47,14 +47,8 @@ from fray.runtime.pool.machine.transitions import (
     UNBLOCKED,
     WAITING,
 )
-from fray.runtime.pool.messages import (
-    DRIVER,
-    ClientId,
-    DropTimer,
-    Failed,
-    Inline,
-    StopWorker,
-    Stored,
+from fray.runtime.pool.messages.commands import DropTimer, StopWorker
+from fray.runtime.pool.messages.events import (
     TaskBegun,
     TaskBlocked,
     TaskDone,
@@ -62,6 +56,7 @@ from fray.runtime.pool.messages import (
     TaskSubmitted,
     TaskUnblocked,
 )
+from fray.runtime.pool.messages.specs import DRIVER, ClientId, Failed, Inline, Stored
 
 __all__ = [
     "accept",
@@ -154,7 +149,7 @@ def wake(tables: Tables, task: TaskRecord) -> bool:
 
 
 def finish(tables: Tables, task: TaskRecord, outcome: Stored | Failed | object) -> None:
-    """End a task that has no worker (any more), and give its result to whoever waits."""
+    """End a task that has no worker (any more), and give its result to those who wait."""
     spec = task.spec
     record = tables.objects[spec.id]
     kind = type(outcome)
@@ -304,7 +299,7 @@ def _requeue(tables: Tables, task: TaskRecord, cause: str) -> None:
         tables.woken.append(actor)
 
 
-# --- meanwhile ---------------------------------------------------------------------------------------------
+# --- while tasks run ---------------------------------------------------------------------------------------
 
 
 def note_begun(tables: Tables, source: ClientId, event: TaskBegun) -> None:
@@ -357,7 +352,7 @@ def _task_of(tables: Tables, source: ClientId, object_id: int) -> TaskRecord | N
 
 
 def return_tasks(tables: Tables, source: ClientId, event: TasksReturned) -> None:
-    """Queue again what a worker gave back; what was cancelled meanwhile ends here."""
+    """Queue again what a worker gave back; what has been cancelled ends here."""
     worker = tables.workers.get(source)
     if worker is None:
         tables.ignore("TasksReturned: no such worker")

@@ -6,7 +6,7 @@ from fray.runtime.pool.machine.records import ActorRecord, ObjectRecord, TaskRec
 from fray.runtime.pool.machine.resources import describe_needs, fits, has_host
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.transitions import ALIVE, BLOCKED, DEAD, READY, RUNNING, SENT, WAITING
-from fray.runtime.pool.messages import DRIVER, ClientId
+from fray.runtime.pool.messages.specs import DRIVER, ClientId
 
 __all__ = ["describe_waits", "is_at_work"]
 

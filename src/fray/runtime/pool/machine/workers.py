@@ -13,27 +13,19 @@ from fray.runtime.pool.machine.seats import IDLE_SECONDS, refresh, unseat
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.tasks import finish, lose_task
 from fray.runtime.pool.machine.transitions import READY, WAITING
-from fray.runtime.pool.messages import (
-    CLIENT_BITS,
-    DRIVER,
-    PLAIN,
-    ClientId,
+from fray.runtime.pool.messages.commands import FreeObject, SetTimer, StopWorker
+from fray.runtime.pool.messages.events import (
     ClientLost,
-    Failed,
     FilesFound,
-    FreeObject,
     HostJoined,
     HostLost,
     NannyLost,
     ObjectSpilled,
-    Profile,
-    SetTimer,
-    StopWorker,
-    Stored,
     TimerFired,
     WorkerJoined,
     WorkerLost,
 )
+from fray.runtime.pool.messages.specs import CLIENT_BITS, DRIVER, PLAIN, ClientId, Failed, Profile, Stored
 
 __all__ = [
     "fire",

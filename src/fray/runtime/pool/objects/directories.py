@@ -29,7 +29,7 @@ MEMORY_SHARE = 0.3
 
 
 class OwnedStore:
-    """The store of a pool on this host, for whoever made it: it ends with `close`, or is swept later.
+    """The store of a pool on this host, of the process that made it: it ends with `close`, or is swept later.
 
     Processes that are forked from the owner keep it from being swept as long as they live.
     """
@@ -121,7 +121,7 @@ def _sweep(home: Path) -> list[Path]:
     for directory in sorted(home.iterdir()):
         try:
             lock = _open_directory(directory)
-        except OSError:  # gone meanwhile, or no directory: none of ours
+        except OSError:  # just removed, or no directory: none of ours
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -76,7 +76,7 @@ def is_dead(pid: int) -> bool:
     except ProcessLookupError:
         return True
     except FileNotFoundError:
-        return os.path.exists("/proc/self")  # noqa: PTH110 - it ended meanwhile, unless there is no /proc
+        return os.path.exists("/proc/self")  # noqa: PTH110 - it has just ended, unless there is no /proc
     except PermissionError:
         return False
 

@@ -13,7 +13,7 @@ import struct
 from typing import NamedTuple
 
 from fray.errors import MalformedPayloadError
-from fray.runtime.pool.messages import ObjectId
+from fray.runtime.pool.messages.specs import ObjectId
 
 __all__ = ["ALIGNMENT", "HEADER", "MAGIC", "BytesLike", "Encoded", "split"]
 

@@ -14,7 +14,7 @@ import os
 import threading
 from dataclasses import dataclass, field
 
-from fray.runtime.pool.messages import ObjectId
+from fray.runtime.pool.messages.specs import ObjectId
 from fray.runtime.pool.objects.files import mapped, opened, status_of
 
 __all__ = ["Mappings"]

@@ -2,7 +2,7 @@
 
 Each host has one process for the server, forked by its nanny, which has nothing else to do. A request is an
 identity, one at a time on a connection; the answer is the size and then chunks, or that there is no such
-object. No byte is unpickled here. A transfer that is cut begins anew: an object that was rebuilt meanwhile
+object. No byte is unpickled here. A transfer that is cut begins anew: an object that was rebuilt in between
 may differ from the one before.
 """
 
@@ -25,7 +25,7 @@ from fray.errors import (
     SurroundingsError,
     TransportError,
 )
-from fray.runtime.pool.messages import HostId, ObjectId
+from fray.runtime.pool.messages.specs import HostId, ObjectId
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.blocking import BlockingConnection
@@ -55,7 +55,7 @@ _SIZE = struct.Struct("!Q")
 async def serve_objects(
     address: Address, key: TransportKey, store: HostStore, *, settings: TransportSettings = DEFAULT_SETTINGS
 ) -> Server:
-    """Serve the objects of `store` at `address` to whoever holds `key`, until the server is closed.
+    """Serve the objects of `store` at `address` to peers that hold `key`, until the server is closed.
 
     Raises what `transport.serve` raises.
     """
@@ -116,7 +116,7 @@ async def _answer(connection: Connection, store: HostStore, frame: Frame) -> Non
             # Which returns at once while there is room: others get their turn, and a lost peer is noticed.
             await asyncio.sleep(0)
     except ConnectionLostError:
-        return  # whoever wanted it has gone
+        return  # the reader has gone
 
 
 def fetch(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fray.errors import ObjectLostError, SurroundingsError
-from fray.runtime.pool.messages import HostId, ObjectId
+from fray.runtime.pool.messages.specs import HostId, ObjectId
 from fray.runtime.pool.objects.flat_format import Encoded
 from fray.runtime.pool.objects.store import HostStore
 

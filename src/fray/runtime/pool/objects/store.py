@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fray.errors import ObjectLostError, StoreDirectoryError, StoreFullError
-from fray.runtime.pool.messages import ObjectId
+from fray.runtime.pool.messages.specs import ObjectId
 from fray.runtime.pool.objects.files import (
     COPY_MODE,
     PART,
@@ -50,7 +50,7 @@ _SPILLING = f"spilling{_LOCK}"
 _COUNT = struct.Struct("<q")
 _IDENTITY = re.compile("[0-9a-f]+")
 _LOCK_SECONDS = 1.0
-"""How long `spill` waits for writers at most: whoever calls it has more to do, and they may stand still."""
+"""How long `spill` waits for writers at most: its caller has more to do, and they may stand still."""
 _MAPPED_SHARE = 0.125
 """Of the limit, for objects that one process has mapped while it may not be using them."""
 
@@ -173,7 +173,7 @@ class HostStore:
         return any(os.path.lexists(f"{folder}/{identity:x}") for folder in (self._memory, self._disk) * 2)
 
     def free(self, identity: ObjectId) -> None:
-        """Remove an object, if it is here; whoever has it mapped keeps it. Waits for nobody."""
+        """Remove an object, if it is here; a process that has it mapped keeps it. Waits for nobody."""
         # Memory first, so that what is being spilled is noticed as freed.
         self._mappings.forget(identity)
         unlink(f"{self._memory}/{identity:x}")
@@ -188,7 +188,7 @@ class HostStore:
         return False
 
     def spill(self, identity: ObjectId) -> bool:
-        """Move an object from memory to disk; False if it isn't in memory, or was freed meanwhile.
+        """Move an object from memory to disk; False if it isn't in memory, or was freed first.
 
         Raises `StoreFullError` or `StoreDirectoryError`; then it stays in memory.
         """
@@ -268,7 +268,7 @@ class HostStore:
                 os.close(file)
 
     # Bytes are counted up before a file takes them, and not always down when it is gone: so the count may be
-    # too high, and whoever finds memory full counts anew. Who frees needs no lock by that: the head and the
+    # too high, and a process that finds memory full counts anew. So `free` needs no lock: the head and the
     # nanny share it with processes of users, which may be stopped while they hold it.
 
     def _begin(self, part: str, size: int, *, disk: bool) -> int:
@@ -287,7 +287,7 @@ class HostStore:
             self._set_used(used + size)
             file = os.open(part, flags, 0o600)
             try:
-                # Within the lock, so that whoever counts anew counts it whole.
+                # Within the lock, so that a process that counts anew counts it whole.
                 os.ftruncate(file, size)
             except BaseException:
                 os.close(file)

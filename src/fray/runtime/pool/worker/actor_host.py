@@ -14,17 +14,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fray.runtime.pool.current import OnWait, RunningTask, TaskInterrupt
-from fray.runtime.pool.messages import (
-    ActorEnded,
-    ActorId,
-    ActorReady,
-    CreateActor,
-    EndActor,
-    Failed,
-    ObjectId,
-    RunTask,
-    TaskDone,
-)
+from fray.runtime.pool.messages.commands import CreateActor, EndActor, RunTask
+from fray.runtime.pool.messages.events import ActorEnded, ActorReady, TaskDone
+from fray.runtime.pool.messages.specs import ActorId, Failed, ObjectId
 from fray.runtime.pool.worker.coroutines import CoroutineLoop
 from fray.runtime.pool.worker.execution import Call, Ended, Execution
 from fray.runtime.pool.worker.failures import no_thread
@@ -213,7 +205,7 @@ class ActorHost:
         try:
             instance = self._execution.construct(actor.constructing, command, function.resolve)
         except TaskInterrupt:
-            return  # whoever interrupted it ended the actor
+            return  # the code that interrupted it has ended the actor
         except BaseException as error:  # noqa: BLE001 - whatever the constructor raises is the actor's end
             self._end(actor, self._execution.error(error, command.spec.name or command.spec.class_name))
             return

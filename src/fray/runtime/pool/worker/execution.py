@@ -19,17 +19,9 @@ from typing import Any, NamedTuple
 from fray.payload.values.exceptions import encode_error
 from fray.runtime.pool.client.client import PoolClient
 from fray.runtime.pool.current import RunningTask, TaskInterrupt, set_current_task
-from fray.runtime.pool.messages import (
-    CreateActor,
-    Failed,
-    Inline,
-    ObjectId,
-    Outcome,
-    RunTask,
-    Stored,
-    TaskDone,
-    TaskSpec,
-)
+from fray.runtime.pool.messages.commands import CreateActor, RunTask
+from fray.runtime.pool.messages.events import TaskDone
+from fray.runtime.pool.messages.specs import Failed, Inline, ObjectId, Outcome, Stored, TaskSpec
 from fray.runtime.pool.objects.calls import decode_call
 from fray.runtime.pool.objects.reader import ObjectReader
 from fray.runtime.pool.objects.values import INLINE_LIMIT, decode, encode

@@ -12,7 +12,7 @@ from typing import Any
 
 from fray.errors import FrayError, pool
 from fray.payload.values.exceptions import decode_error, raisable
-from fray.runtime.pool.messages import Failed
+from fray.runtime.pool.messages.specs import Failed
 
 __all__ = ["build_failure", "no_thread"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fray.errors import SerializationError
-from fray.runtime.pool.messages import FunctionId
+from fray.runtime.pool.messages.specs import FunctionId
 from fray.runtime.pool.objects.functions import decode_function
 
 __all__ = ["Function", "Functions"]

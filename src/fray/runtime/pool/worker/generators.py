@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from fray.runtime.pool.messages import Inline, ItemsProduced, ObjectId, Stored, TaskSpec
+from fray.runtime.pool.messages.events import ItemsProduced
+from fray.runtime.pool.messages.specs import Inline, ObjectId, Stored, TaskSpec
 
 __all__ = ["ITEM_INLINE_LIMIT", "ItemSink", "Window", "stream"]
 

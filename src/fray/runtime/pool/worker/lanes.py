@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fray.runtime.pool.current import RunningTask
-from fray.runtime.pool.messages import ClientId, ObjectId, Shape, TaskBegun, TaskBlocked, TaskUnblocked
+from fray.runtime.pool.messages.events import TaskBegun, TaskBlocked, TaskUnblocked
+from fray.runtime.pool.messages.specs import ClientId, ObjectId, Shape
 from fray.runtime.pool.worker.threads import ElasticThreads
 from fray.runtime.pool.worker.turns import Turns
 

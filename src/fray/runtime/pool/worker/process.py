@@ -20,7 +20,7 @@ from fray.runtime.pool.client.client import PoolClient
 from fray.runtime.pool.current import RunningTask, current_task, shielded
 from fray.runtime.pool.host_config import HostConfig
 from fray.runtime.pool.message_codec import decode_messages
-from fray.runtime.pool.messages import (
+from fray.runtime.pool.messages.commands import (
     AnswerActor,
     CancelTask,
     CreateActor,
@@ -28,25 +28,21 @@ from fray.runtime.pool.messages import (
     DeliverItems,
     EndActor,
     ForgetFunctions,
-    HostId,
-    HostTable,
-    Inline,
-    ItemsProduced,
-    ObjectCopied,
-    ObjectId,
-    Profile,
     ReclaimTasks,
     ResumeGenerator,
     RunTask,
     StopWorker,
-    Stored,
+)
+from fray.runtime.pool.messages.events import (
+    ItemsProduced,
+    ObjectCopied,
     TaskBlocked,
     TaskDone,
     TasksReturned,
     TaskUnblocked,
-    WorkerHello,
-    WorkerId,
 )
+from fray.runtime.pool.messages.greetings import HostTable, WorkerHello
+from fray.runtime.pool.messages.specs import HostId, Inline, ObjectId, Profile, Stored, WorkerId
 from fray.runtime.pool.objects.peers import PeerFetch
 from fray.runtime.pool.objects.reader import ObjectReader
 from fray.runtime.pool.objects.store import HostStore

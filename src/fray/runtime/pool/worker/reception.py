@@ -2,7 +2,8 @@
 
 Waking another thread takes longer than a small task. So the thread that a message gave work to reads the
 next message itself, and does what that one is for without any change of threads. A standby looks whether the
-work of the one that is to read takes long; if so, it reads meanwhile. What messages mean isn't known here.
+work of the one that is to read takes long; if so, it reads until that is done. What
+messages mean isn't known here.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class Reception:
         """
         while self._reader is inbox:
             if not self._reading.acquire(timeout=LOOK_SECONDS):
-                # Whoever reads may do so for long, and work may come here from elsewhere meanwhile.
+                # The reading thread may do so for long, and work may come here from elsewhere.
                 self.resign(inbox)
                 return
             try:

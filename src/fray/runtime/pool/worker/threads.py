@@ -97,7 +97,7 @@ class ElasticThreads:
             if inbox in self._idle:
                 self._idle.remove(inbox)
                 return None
-        return inbox.work.get()  # `run` took it from the list meanwhile: work is on its way
+        return inbox.work.get()  # `run` has just taken it from the list: work is on its way
 
 
 def _always() -> bool:

@@ -1,0 +1,1 @@
+"""What head, hosts and workers send each other, and the state machine takes and returns."""
