@@ -45,7 +45,7 @@ def test_the_nanny_says_what_its_host_has(pool: Pool) -> None:
 def test_a_worker_that_dies_is_told_with_the_reason(pool: Pool, function, args, reason) -> None:  # type: ignore[no-untyped-def]
     worker, other = pool.start_worker(), pool.start_worker()
     pool.tell(worker, pool.task(worker, function, *args))
-    assert pool.head.take(WorkerLost) == (worker, reason, False)
+    assert pool.head.take(WorkerLost) == (worker, reason, False, False)
     assert pool.run(other, abs, -1) == 1
 
 
@@ -53,7 +53,7 @@ def test_a_killed_worker_is_told_and_its_children_die(pool: Pool) -> None:
     worker = pool.start_worker()
     child = os.pidfd_open(pool.run(worker, start_child))
     os.kill(pool.run(worker, os.getpid), signal.SIGKILL)
-    assert pool.head.take(WorkerLost) == (worker, "killed by signal 9 (SIGKILL)", False)
+    assert pool.head.take(WorkerLost) == (worker, "killed by signal 9 (SIGKILL)", False, False)
     wait_for_end(child)
 
 
@@ -71,7 +71,12 @@ def test_a_worker_is_stopped_by_force_or_after_what_it_runs(pool: Pool) -> None:
     # On the worker's own connection: through the nanny, it could overtake the task.
     pool.tell(drained, commands[1], StopWorker(drained, False, "idle"))
     pool.head.tell_nanny(StopWorker(forced, True, "it took too long"))
-    assert pool.head.take(WorkerLost) == (forced, "killed by signal 9 (SIGKILL): it took too long", True)
+    assert pool.head.take(WorkerLost) == (
+        forced,
+        "killed by signal 9 (SIGKILL): it took too long",
+        True,
+        False,
+    )
     gates[1].open()
     assert pool.value_of(commands[1]) == "b"
     lost = pool.head.take(WorkerLost)
@@ -96,7 +101,7 @@ def test_a_stop_that_comes_too_late_does_not_hide_how_a_worker_ended(pool: Pool)
     for _ in range(3):
         pool.head.turn()  # it has left by then
     pool.nanny.send_signal(signal.SIGCONT)
-    assert pool.head.take(WorkerLost) == (worker, "exited with code 3", False)
+    assert pool.head.take(WorkerLost) == (worker, "exited with code 3", False, False)
 
 
 def test_profiles_set_the_environment_and_count_calls(pool: Pool) -> None:
@@ -139,14 +144,14 @@ def test_objects_are_freed_and_spilled(pool: Pool) -> None:
 def test_a_worker_that_cannot_be_started_is_told() -> None:
     with make_pool(attach="tests.pool.worker.attached:nothing") as pool:
         pool.head.tell_nanny(StartWorker(HOST, 1, Profile()))
-        assert pool.head.take(WorkerLost) == (1, "exited with code 1", False)
+        assert pool.head.take(WorkerLost) == (1, "exited with code 1", False, False)
         assert "nothing" in pool.complained()
 
 
 def test_a_worker_that_starts_while_its_pool_ends_does_so_in_silence(pool: Pool) -> None:
     Path(pool.config.head.removeprefix("unix:")).unlink()
     pool.head.tell_nanny(StartWorker(HOST, 1, Profile()))
-    assert pool.head.take(WorkerLost) == (1, LOST_HEAD, False)
+    assert pool.head.take(WorkerLost) == (1, LOST_HEAD, False, False)
     assert pool.complained() == ""
 
 
@@ -201,7 +206,7 @@ def test_a_worker_ends_at_once_when_the_head_is_gone_whatever_it_runs(pool: Pool
     pool.tell(worker, pool.task(worker, ignore_sigterm, gate.path))
     gate.open()
     pool.head.cut(pool.head.workers[worker])
-    assert pool.head.take(WorkerLost) == (worker, LOST_HEAD, False)
+    assert pool.head.take(WorkerLost) == (worker, LOST_HEAD, False, False)
 
 
 def test_results_wait_for_a_head_that_does_not_read(pool: Pool) -> None:
@@ -281,5 +286,5 @@ def test_a_worker_whose_output_nobody_takes_ends_in_silence(pool: Pool, spoil: C
     worker = pool.start_worker()
     pool.run(worker, spoil)
     pool.tell(worker, StopWorker(worker, False, "idle"))
-    assert pool.head.take(WorkerLost) == (worker, f"exited with code {EXPECTED_EXIT}", True)
+    assert pool.head.take(WorkerLost) == (worker, f"exited with code {EXPECTED_EXIT}", True, True)
     assert pool.complained() == ""

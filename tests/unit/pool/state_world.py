@@ -167,11 +167,12 @@ class World(WorkerSide):
         if self.rng.random() < 0.5:
             while process.outbox:
                 self.shell.append((process.id, process.outbox.popleft()))
-        self.shell.append(WorkerLost(process.id, reason, expected))
+        retired = expected and self.rng.random() < 0.5
+        self.shell.append(WorkerLost(process.id, reason, expected, retired))
         if self.rng.random() < 0.5:
             while process.outbox:
                 self.shell.append((process.id, process.outbox.popleft()))
-        self.shell.append(ClientLost(process.id))
+        self.shell.append(ClientLost(process.id, retired))
 
     def lose_host(self, host: int) -> None:
         del self.files[host]

@@ -83,6 +83,24 @@ def test_what_a_lost_worker_submitted_and_nobody_else_wants_does_not_begin() -> 
     assert script.state.stats().objects == 1
 
 
+def test_what_a_retired_worker_submitted_begins_and_its_values_go() -> None:
+    script = Script(2)
+    script.submit(1)
+    script.submit(2)
+    child = 1 << 40
+    script.submit(child, client=1, parent=1, deps=(2,), holds=(2,))
+    script.tell(1, ObjectPut(child + 1, Stored(1, 40)))
+    script.tell(1, TaskDone(1, ONE, seconds=1.0))
+    script.now += 5
+    script.tell(DRIVER, WorkerLost(1, "exited with code 86", expected=True, retired=True))
+    assert script.tell(DRIVER, ClientLost(1, retired=True)) == [FreeObject(1, child + 1)]
+    (begun,) = script.tell(2, TaskDone(2, ONE, seconds=1.0))
+    assert isinstance(begun, RunTask)
+    assert begun.spec.id == child
+    script.tell(2, TaskDone(child, ONE, seconds=1.0))
+    assert script.state.stats().objects == 2
+
+
 def test_tasks_of_a_lost_host_go_on_elsewhere() -> None:
     script = Script(1, 1)
     script.submit(1)

@@ -204,7 +204,7 @@ class Membership:
             return
         peer = self._peers.remove_worker(lost.worker)
         self._handle(DRIVER, lost)
-        self._handle(DRIVER, ClientLost(lost.worker))
+        self._handle(DRIVER, ClientLost(lost.worker, lost.retired))
         if peer is not None:
             peer.connection.abort()
 

@@ -235,7 +235,7 @@ class _Nanny:
             return
         with _reported():
             self._store.discard_dead_parts()
-        expected = bool(child.stopping) or os.waitstatus_to_exitcode(status) == EXPECTED_EXIT
+        retired = os.waitstatus_to_exitcode(status) == EXPECTED_EXIT
         reason = describe_exit(status)
         if child.stopping:
             reason += f": {child.stopping}"
@@ -244,7 +244,7 @@ class _Nanny:
         elif status == signal.SIGKILL and (kills := count_oom_kills()) > self._oom_kills:
             self._oom_kills = kills
             reason += ": out of memory? The kernel ended a process of this container for that"
-        self._tell(WorkerLost(child.worker, reason, expected))
+        self._tell(WorkerLost(child.worker, reason, bool(child.stopping) or retired, retired))
         with _reported():
             written = tuple(each for each in self._store.identities() if each >> CLIENT_BITS == child.worker)
             if written:

@@ -242,7 +242,10 @@ def _remove(tables: Tables, worker: WorkerRecord, reason: str) -> None:
 
 
 def lose_client(tables: Tables, _source: ClientId, event: ClientLost) -> None:
-    """Drop all references of a client, and its tasks that haven't begun and that nobody else wants."""
+    """Drop all references of a client.
+
+    Tasks that haven't begun and that nobody else wants are cancelled, unless the client has retired.
+    """
     held = tables.clients.pop(event.client, None)
     if held is None:
         tables.ignore("ClientLost: not known")
@@ -253,7 +256,8 @@ def lose_client(tables: Tables, _source: ClientId, event: ClientLost) -> None:
             continue
         _forget_waiting(record.wanted, event.client)
         task = record.maker
-        if type(task) is TaskRecord and not record.holds and task.state in (WAITING, READY):
+        unwanted = not event.retired and not record.holds
+        if type(task) is TaskRecord and unwanted and task.state in (WAITING, READY):
             finish(tables, task, Failed(b"", "TaskCancelledError", task.spec.name))
         else:
             collect(tables, record)

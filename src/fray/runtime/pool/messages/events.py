@@ -284,13 +284,17 @@ class WorkerLost(NamedTuple):
     worker: WorkerId
     reason: str
     expected: bool = False
-    """StopWorker was the cause."""
+    """StopWorker was the cause, or it has retired."""
+    retired: bool = False
+    """It ended by itself, after all that it ran: as it was told to, or after `max_calls`."""
 
 
 class ClientLost(NamedTuple):
     """What a client referred to, it refers to no more. Follows WorkerLost for a worker."""
 
     client: ClientId
+    retired: bool = False
+    """As in WorkerLost: then the tasks that it submitted go on, as with any reference that is dropped."""
 
 
 class TimerFired(NamedTuple):
