@@ -100,6 +100,20 @@ def test_resources_by_name_bound_tasks_and_actors() -> None:
             ctx.get(ctx.create_actor(Sums, options=ActorOptions(resources={"licence": 2})).pid())
 
 
+def test_accelerators_are_slots_that_processes_see_by_variables() -> None:
+    names = ("CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS")
+    gpu = {"gpu": 1.0}
+    with create_job_ctx("pool", max_workers=2, resources={"gpu": 2}) as ctx:
+        actor = ctx.create_actor(Sums, options=ActorOptions(resources=gpu))
+        held = ctx.get(actor.variable(names[0]), timeout=60)
+        other = ctx.get(ctx.run(variable, names[0], options=TaskOptions(resources=gpu)), timeout=60)
+        assert {held, other} == {"0", "1"}
+        assert ctx.get([ctx.run(variable, name) for name in names]) == ["", "cpu"]
+        own = TaskOptions(resources=gpu, env={names[0]: "GPU-3"})
+        assert ctx.get(ctx.run(variable, names[0], options=own), timeout=60) == "GPU-3"
+        assert ctx.get(ctx.run(variable, names[1], options=own), timeout=60) is None
+
+
 def test_an_actor_with_cpus_or_variables_has_a_process_of_its_own(make_pool: MakePool) -> None:
     ctx = make_pool(2)
     own = ctx.create_actor(Sums, num_cpus=1)

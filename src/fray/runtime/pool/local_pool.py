@@ -108,7 +108,7 @@ class LocalPool:
             certificate=str(key.certificate or ""),
             private_key=str(key.private_key or ""),
             sys_path=tuple(part or str(Path.cwd()) for part in sys.path),
-            env=_worker_environment(environ, cpus / workers),
+            env=thread_limits(cpus / workers, environ),
         )
         self._starts: list[float] = []
         self._nanny: subprocess.Popen[bytes] | None = None
@@ -246,9 +246,3 @@ def _resources(workers: int, more: Mapping[str, float]) -> Shape:
     # "head_node" is how older programs ask for the host of the driver.
     offered = {"CPU": float(workers), "memory": float(available_memory()), "head_node": 1.0, **more}
     return tuple(sorted(offered.items()))
-
-
-def _worker_environment(environ: Mapping[str, str], cpus: float) -> tuple[tuple[str, str], ...]:
-    # Accelerators belong to the process that trains; a worker that imports JAX must not take them away.
-    platforms = () if "JAX_PLATFORMS" in environ else (("JAX_PLATFORMS", "cpu"),)
-    return (*platforms, *thread_limits(cpus, environ))

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fray.errors import FrayError, SurroundingsError, TransportError
+from fray.runtime.pool.host.devices import device_variables
 from fray.runtime.pool.host.oom_kills import count_oom_kills
 from fray.runtime.pool.host.processes import (
     adopt_orphans,
@@ -288,7 +289,9 @@ class _Nanny:
         for child in self._children.values():
             os.close(child.leash)
         _replace(0, self._connection.fileno(), self._signals, self._signals_end, self._lifeline)
-        os.environ.update(command.profile.env)  # noqa: TID251 - this is where the process begins
+        environ = os.environ  # noqa: TID251 - this is where the process begins
+        environ.update(device_variables(dict(command.devices), dict(self._config.resources), environ))
+        environ.update(command.profile.env)
         faulthandler.enable()
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(line_buffering=True)

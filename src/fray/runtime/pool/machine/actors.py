@@ -10,7 +10,7 @@ from collections import deque
 from fray.runtime.pool.machine.functions import drop_function, send_function, use_function
 from fray.runtime.pool.machine.lineage import request
 from fray.runtime.pool.machine.objects import add_holder, build_lost, collect, free_later, hold, release_holds
-from fray.runtime.pool.machine.places import MOST_VAIN_STARTS, may_start, start_process
+from fray.runtime.pool.machine.places import MOST_VAIN_STARTS, free_devices, may_start, start_process
 from fray.runtime.pool.machine.queues import gather
 from fray.runtime.pool.machine.records import (
     ActorRecord,
@@ -190,6 +190,8 @@ def _place(tables: Tables, actor: ActorRecord) -> bool:
     if worker is None or worker.actors:
         rooms = [host for host in hosts if may_start(tables, host, actor.process)]
         rooms = [host for host in rooms if len(_processes(host, actor.process)) < host.wanted]
+        if not rooms:
+            free_devices(tables, actor.needs)
         if rooms:
             host = max(
                 rooms, key=lambda host: (-len(_processes(host, actor.process)), host.free.get("CPU", 0))

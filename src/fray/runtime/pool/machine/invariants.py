@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from fray.runtime.pool.machine.records import ActorRecord, ObjectRecord, TaskRecord, WorkerRecord
+from fray.runtime.pool.machine.devices import build_slots
+from fray.runtime.pool.machine.records import ActorRecord, HostRecord, ObjectRecord, TaskRecord, WorkerRecord
 from fray.runtime.pool.machine.resources import fits
 from fray.runtime.pool.machine.tables import DEFAULT_NEEDS, Tables
 from fray.runtime.pool.machine.transitions import (
@@ -191,7 +192,21 @@ def _check_resources(tables: Tables) -> None:
             total = host.total.get(name, 0)
             _expect(host.free.get(name, 0) == total - used[name], "resources", name, host.free, dict(used))
             _expect(name == "CPU" or used[name] <= total, "more is used than there is", name, host.id)
+        _check_devices(tables, host)
         _expect((host.id in tables.open_hosts) == (host.free.get("CPU", 0) > 0), "open hosts", host.id)
+
+
+def _check_devices(tables: Tables, host: HostRecord) -> None:
+    slots = build_slots(host.total)
+    for worker in tables.workers.values():
+        if worker.host is host:
+            for name, claims in worker.devices.items():
+                held = sum(claims.values())
+                _expect(held == dict(worker.held)[name], "devices of a worker", worker.id, claims)
+                for index, part in claims.items():
+                    slots[name][index] -= part
+    _expect(host.devices == slots, "free devices", host.id, host.devices, slots)
+    _expect(all(part >= 0 for free in slots.values() for part in free), "a device held twice", slots)
 
 
 def _add_used(used: Counter[str], worker: WorkerRecord) -> None:
@@ -199,7 +214,7 @@ def _add_used(used: Counter[str], worker: WorkerRecord) -> None:
     if worker.expecting:
         used.update(dict(DEFAULT_NEEDS))
     for task in worker.running.values():
-        used.update(dict(task.demand.needs))  # type: ignore[union-attr]
+        used.update(dict(task.demand.taken))  # type: ignore[union-attr]
     for task in worker.blocked.values():
         used.update(dict(task.demand.kept))  # type: ignore[union-attr]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fray.runtime.pool.machine.devices import UNITS, split_needs
 from fray.runtime.pool.machine.records import (
     Demand,
     HostRecord,
@@ -10,12 +11,20 @@ from fray.runtime.pool.machine.records import (
     Team,
     WorkerRecord,
 )
-from fray.runtime.pool.machine.resources import fits, take
-from fray.runtime.pool.machine.tables import UNITS, Tables
+from fray.runtime.pool.machine.resources import fits, take, take_devices
+from fray.runtime.pool.machine.seats import retire
+from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.messages.commands import StartWorker
 from fray.runtime.pool.messages.specs import PLAIN, Profile, Stored
 
-__all__ = ["MOST_VAIN_STARTS", "choose_worker", "may_start", "start_process", "start_process_for"]
+__all__ = [
+    "MOST_VAIN_STARTS",
+    "choose_worker",
+    "free_devices",
+    "may_start",
+    "start_process",
+    "start_process_for",
+]
 
 MOST_BESIDE = 128
 """Tasks without CPUs that run in one worker at once; blocked ones don't count."""
@@ -85,11 +94,13 @@ def _worker_on(tables: Tables, host: HostRecord, demand: Demand, task: TaskRecor
     reserved = tables.reserved
     if demand.cpu and reserved is not None and reserved[1] is host and reserved[0] is not demand:
         return None
-    if not fits(host, demand.needs):
+    if not fits(host, demand.taken):
         return None
     team = host.teams.get(demand.profile)
     if team is None:
         return None
+    if demand.devices:  # a task that waits keeps those of its process
+        return next((worker for worker in team.idle.values() if not worker.blocked), None)
     if team.idle:
         return next(iter(team.idle.values()))
     if demand.cpu and demand.profile != PLAIN:
@@ -124,7 +135,9 @@ def start_process(tables: Tables, host: HostRecord, profile: Profile, held: Need
     worker.held = held
     if held:
         take(tables, host, held)
-    tables.commands.append(StartWorker(host.id, worker.id, profile))
+        take_devices(worker)
+    devices = tuple((name, tuple(claims)) for name, claims in worker.devices.items())
+    tables.commands.append(StartWorker(host.id, worker.id, profile, devices))
     return worker
 
 
@@ -144,7 +157,20 @@ def start_process_for(tables: Tables, demand: Demand) -> bool:
             and may_start(tables, host, demand.profile)
         ):
             place = host
-    if place is None or starting >= (demand.queued if demand.cpu else 1):
+    if place is None:
+        free_devices(tables, demand.needs)
+    if place is None or starting >= (demand.queued if demand.cpu or demand.devices else 1):
         return False
     start_process(tables, place, demand.profile, demand.needs)
     return True
+
+
+def free_devices(tables: Tables, needs: Needs) -> None:
+    """Let a process without work end that holds accelerators of such a kind, unless one ends already."""
+    names = [name for name, _ in split_needs(needs)[0]]
+    if not names:
+        return
+    holders = [worker for worker in tables.workers.values() if any(name in worker.devices for name in names)]
+    unused = [worker for worker in holders if worker.idle and not worker.blocked]
+    if unused and not any(worker.closing for worker in holders):
+        retire(tables, unused[0], "others need its accelerators")

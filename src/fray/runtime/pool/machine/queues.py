@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fray.runtime.pool.machine.devices import UNITS, split_needs
 from fray.runtime.pool.machine.objects import readable
 from fray.runtime.pool.machine.records import (
     Demand,
@@ -29,7 +30,11 @@ def demand_of(tables: Tables, profile: Profile, shape: tuple[tuple[str, float], 
     demand = tables.demands.get(key)
     if demand is None:
         plain = profile == PLAIN and shape == DEFAULT_SHAPE
-        demand = tables.demands[key] = Demand(profile, shape, tables.needs_of(shape), plain=plain)
+        needs = tables.needs_of(shape)
+        devices = split_needs(needs)[0]
+        if devices:
+            profile = profile._replace(devices=tuple((name, amount / UNITS) for name, amount in devices))
+        demand = tables.demands[key] = Demand(profile, shape, needs, devices, plain=plain)
         if plain:
             tables.plain = demand
     return demand

@@ -238,14 +238,16 @@ class Turn:
 class Demand:
     """All ready tasks of one profile and shape. `queued` counts them; `turns` may hold ended ones too.
 
-    `refused`: the count of freed resources at which nothing was found for it. `kept`: what its tasks
-    hold even while they wait. `scarce`: it waits for
-    CPUs, which others could take from under it. `passed`: tasks of others that began since then.
+    `taken`: what of its needs each task takes; the rest, its `devices`, is held by their process. `kept`:
+    what its tasks hold even while they wait. `refused`: the count of freed resources at which nothing was
+    found for it. `scarce`: it waits for CPUs, which others could take from under it. `passed`: tasks of
+    others that began since then.
     """
 
     __slots__ = (
         "callers",
         "cpu",
+        "devices",
         "kept",
         "needs",
         "passed",
@@ -255,16 +257,21 @@ class Demand:
         "refused",
         "scarce",
         "shape",
+        "taken",
         "turns",
     )
 
-    def __init__(self, profile: Profile, shape: Shape, needs: Needs, *, plain: bool) -> None:
+    def __init__(
+        self, profile: Profile, shape: Shape, needs: Needs, devices: Needs = (), *, plain: bool
+    ) -> None:
         self.profile = profile
         self.shape = shape
         self.needs = needs
+        self.devices = devices
+        self.taken = tuple(each for each in needs if each not in devices) if devices else needs
         self.plain = plain
         self.cpu = dict(needs).get("CPU", 0)
-        self.kept = without_cpus(needs)
+        self.kept = without_cpus(self.taken)
         self.callers: dict[CallerKey, Turn] = {}
         self.turns: deque[Turn] = deque()
         self.queued = 0
@@ -294,10 +301,11 @@ class HostRecord:
     """One host. `free` may be below zero after tasks that were blocked went on.
 
     Its objects are in memory (`objects`, `memory` bytes), on disk or on their way there (`spilling`), or in
-    memory since the disk had no room (`stuck`).
+    memory since the disk had no room (`stuck`). `devices`: what is free of each accelerator.
     """
 
     __slots__ = (
+        "devices",
         "free",
         "id",
         "memory",
@@ -318,6 +326,7 @@ class HostRecord:
         self.name = name
         self.total = total
         self.free = dict(total)
+        self.devices: dict[str, list[int]] = {}
         self.wanted = workers
         self.store_limit = store_limit
         self.teams: dict[Profile, Team] = {}
@@ -330,8 +339,9 @@ class HostRecord:
 class WorkerRecord:
     """One process. `expecting`: it runs nothing that is known, but will begin the first task sent ahead.
 
-    `held`: resources that the process itself holds (while it starts, or for its actor). `doomed`: why the
-    head ends it by force; tasks lost with it aren't charged. `closing`: it gets nothing new.
+    `held`: resources that the process itself holds: accelerators (`devices`: how much of which), what its
+    actor needs, and what its first task needs, while it starts. `doomed`: why the head ends it by force;
+    tasks lost with it aren't charged. `closing`: it gets nothing new.
     `timed`: a timer will look whether it's idle.
     """
 
@@ -342,6 +352,7 @@ class WorkerRecord:
         "begun",
         "blocked",
         "closing",
+        "devices",
         "doomed",
         "expecting",
         "functions",
@@ -373,6 +384,7 @@ class WorkerRecord:
         self.doomed = ""
         self.begun = 0
         self.held: Needs = ()
+        self.devices: dict[str, dict[int, int]] = {}
         self.running: dict[ObjectId, TaskRecord] = {}
         self.blocked: dict[ObjectId, TaskRecord] = {}
         self.ahead: dict[ObjectId, TaskRecord] = {}

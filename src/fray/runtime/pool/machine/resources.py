@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fray.runtime.pool.machine.records import HostRecord, Needs
-from fray.runtime.pool.machine.tables import UNITS, Tables
+from fray.runtime.pool.machine.devices import UNITS, choose_slots
+from fray.runtime.pool.machine.records import HostRecord, Needs, WorkerRecord
+from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.messages.commands import SetTimer
 from fray.runtime.pool.messages.specs import Failed, Shape
 
@@ -15,10 +16,12 @@ __all__ = [
     "describe_needs",
     "fits",
     "give",
+    "give_devices",
     "has_host",
     "is_possible",
     "note_homeless",
     "take",
+    "take_devices",
 ]
 
 HOMELESS_SECONDS = 600.0
@@ -28,7 +31,10 @@ HOMELESS_SECONDS = 600.0
 def fits(host: HostRecord, needs: Needs) -> bool:
     """Whether a host has that much free."""
     free = host.free
-    return all(free.get(name, 0) >= amount for name, amount in needs)
+    if not all(free.get(name, 0) >= amount for name, amount in needs):
+        return False
+    slots = host.devices
+    return not slots or all(name not in slots or choose_slots(slots[name], amount) for name, amount in needs)
 
 
 def take(tables: Tables, host: HostRecord, needs: Needs) -> None:
@@ -49,6 +55,24 @@ def give(tables: Tables, host: HostRecord, needs: Needs) -> None:
         tables.open_hosts[host.id] = host
     tables.freed += 1
     tables.dirty = True
+
+
+def take_devices(worker: WorkerRecord) -> None:
+    """Choose the accelerators of a process among those of its host, where they fit."""
+    slots = worker.host.devices
+    for name, amount in worker.held:
+        if name in slots:
+            claims = worker.devices[name] = choose_slots(slots[name], amount) or {}
+            for index, part in claims.items():
+                slots[name][index] -= part
+
+
+def give_devices(worker: WorkerRecord) -> None:
+    """Give back what `take_devices` took."""
+    for name, claims in worker.devices.items():
+        for index, part in claims.items():
+            worker.host.devices[name][index] += part
+    worker.devices = {}
 
 
 def has_host(tables: Tables, needs: Needs) -> bool:

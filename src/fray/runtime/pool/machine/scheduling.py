@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from fray.runtime.pool.machine.devices import UNITS
 from fray.runtime.pool.machine.functions import MOST_AHEAD
 from fray.runtime.pool.machine.places import choose_worker, start_process_for
 from fray.runtime.pool.machine.queues import front, pop, values_of
-from fray.runtime.pool.machine.records import (
-    Demand,
-    WorkerRecord,
-)
+from fray.runtime.pool.machine.records import Demand, HostRecord, WorkerRecord, without_cpus
 from fray.runtime.pool.machine.resources import fits, note_homeless
 from fray.runtime.pool.machine.seats import send_ahead, start
-from fray.runtime.pool.machine.tables import UNITS, Tables
+from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.messages.commands import ReclaimTasks
 from fray.runtime.pool.messages.specs import PLAIN
 
@@ -81,12 +79,18 @@ def _note_refusal(tables: Tables, demand: Demand) -> None:
     """Find out whether a demand waits for CPUs alone: then others mustn't take them ahead of it."""
     if demand.scarce and len(demand.needs) == 1:
         return
-    rest = tuple((name, amount) for name, amount in demand.needs if name != "CPU")
     demand.scarce = demand.cpu > 0 and any(
-        fits(host, rest) and host.total.get("CPU", 0) >= demand.cpu for host in tables.hosts.values()
+        _fits_but_for_cpus(host, demand) and host.total.get("CPU", 0) >= demand.cpu
+        for host in tables.hosts.values()
     )
     if not demand.scarce:
         note_homeless(tables, demand.needs)
+
+
+def _fits_but_for_cpus(host: HostRecord, demand: Demand) -> bool:
+    team = host.teams.get(demand.profile)
+    ready = demand.devices and team is not None and team.idle  # its process has the devices
+    return fits(host, without_cpus(demand.taken if ready else demand.needs))
 
 
 def _count_passed(tables: Tables, started: Demand) -> None:

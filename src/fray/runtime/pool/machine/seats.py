@@ -20,7 +20,7 @@ from fray.runtime.pool.machine.transitions import (
     SENT_AHEAD,
     STARTED,
 )
-from fray.runtime.pool.messages.commands import ResumeGenerator, RunTask, SetTimer
+from fray.runtime.pool.messages.commands import ResumeGenerator, RunTask, SetTimer, StopWorker
 from fray.runtime.pool.messages.specs import PLAIN, Inline, ObjectId, Stored
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "refresh",
     "retake",
     "retake_actor",
+    "retire",
     "send_ahead",
     "start",
     "take_back",
@@ -87,13 +88,21 @@ def unseat(tables: Tables, task: TaskRecord) -> WorkerRecord:
     spec = task.spec
     if task.state is RUNNING:
         del worker.running[spec.id]
-        give(tables, worker.host, task.demand.needs)  # type: ignore[union-attr]
+        give(tables, worker.host, task.demand.taken)  # type: ignore[union-attr]
     elif task.state is SENT:
         leave_ahead(tables, worker, task)
     elif task.state is BLOCKED:
         del worker.blocked[spec.id]
         give(tables, worker.host, task.demand.kept)  # type: ignore[union-attr]
     return worker
+
+
+def retire(tables: Tables, worker: WorkerRecord, reason: str) -> None:
+    """End a process that runs nothing."""
+    worker.closing = True
+    worker.doomed = reason
+    refresh(tables, worker)
+    tables.commands.append(StopWorker(worker.id, False, reason))
 
 
 def lend(tables: Tables, task: TaskRecord) -> None:
@@ -139,7 +148,7 @@ def begin(tables: Tables, worker: WorkerRecord, task: TaskRecord) -> None:
     leave_ahead(tables, worker, task)
     tables.move(task, STARTED)
     worker.running[task.spec.id] = task
-    take(tables, worker.host, task.demand.needs)  # type: ignore[union-attr]
+    take(tables, worker.host, task.demand.taken)  # type: ignore[union-attr]
 
 
 def start(
@@ -151,7 +160,7 @@ def start(
     task.worker = worker
     worker.running[spec.id] = task
     worker.begun += 1
-    take(tables, worker.host, task.demand.needs)  # type: ignore[union-attr]
+    take(tables, worker.host, task.demand.taken)  # type: ignore[union-attr]
     limit = worker.profile.max_calls
     if limit and worker.begun >= limit:
         worker.closing = True

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from fray.runtime.pool.machine.devices import UNITS
 from fray.runtime.pool.machine.records import HostRecord, Run, TaskRecord
-from fray.runtime.pool.machine.tables import UNITS, Tables
+from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.waits import describe_waits
 from fray.runtime.pool.messages.specs import HostId, Shape
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import Any
 
+from fray.runtime.pool.machine.devices import UNITS
 from fray.runtime.pool.machine.records import (
     ActorRecord,
     Demand,
@@ -43,7 +44,6 @@ from fray.runtime.pool.messages.specs import (
 
 __all__ = ["DEFAULT_NEEDS", "STORY_LINES", "Tables"]
 
-UNITS = 10_000
 DEFAULT_NEEDS: Needs = (("CPU", UNITS),)
 STORY_LINES = 20
 REMEMBERED_TRANSITIONS = 4_096

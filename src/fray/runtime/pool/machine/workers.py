@@ -5,15 +5,22 @@ from __future__ import annotations
 from fray.runtime.pool.machine.actors import give_up, lose_actor, settle_process
 from fray.runtime.pool.machine.cancelling import time_out
 from fray.runtime.pool.machine.copies import try_again
+from fray.runtime.pool.machine.devices import build_slots, split_needs
 from fray.runtime.pool.machine.objects import collect, drop_copy, drop_holder, lose
 from fray.runtime.pool.machine.places import MOST_VAIN_STARTS, may_start, start_process
 from fray.runtime.pool.machine.records import Demand, HostRecord, TaskRecord, WorkerRecord
-from fray.runtime.pool.machine.resources import HOMELESS_SECONDS, build_unschedulable, give, has_host
-from fray.runtime.pool.machine.seats import IDLE_SECONDS, refresh, unseat
+from fray.runtime.pool.machine.resources import (
+    HOMELESS_SECONDS,
+    build_unschedulable,
+    give,
+    give_devices,
+    has_host,
+)
+from fray.runtime.pool.machine.seats import IDLE_SECONDS, refresh, retire, unseat
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.tasks import finish, lose_task
 from fray.runtime.pool.machine.transitions import READY, WAITING
-from fray.runtime.pool.messages.commands import FreeObject, SetTimer, StopWorker
+from fray.runtime.pool.messages.commands import FreeObject, SetTimer
 from fray.runtime.pool.messages.events import (
     ClientLost,
     FilesFound,
@@ -55,6 +62,7 @@ def join_host(tables: Tables, _source: ClientId, event: HostJoined) -> None:
         return
     total = dict(tables.needs_of(event.resources))
     host = HostRecord(event.host, event.name, total, event.workers, event.store_limit)
+    host.devices = build_slots(total)
     tables.hosts[event.host] = host
     for needs in tuple(tables.homeless):
         if has_host(tables, needs):
@@ -137,8 +145,9 @@ def join_worker(tables: Tables, _source: ClientId, event: WorkerJoined) -> None:
         refresh(tables, worker)
         return
     if worker.held:
-        give(tables, worker.host, worker.held)
-        worker.held = ()
+        devices, rest = split_needs(worker.held)
+        give(tables, worker.host, rest)
+        worker.held = devices
         for demand in tuple(tables.active):
             if demand.profile == worker.profile:
                 tables.active.remove(demand)
@@ -228,6 +237,7 @@ def _remove(tables: Tables, worker: WorkerRecord, reason: str) -> None:
         unseat(tables, task)
     refresh(tables, worker)
     if worker.held:
+        give_devices(worker)
         give(tables, worker.host, worker.held)
         worker.held = ()
     tables.touched.pop(worker.id, None)
@@ -338,7 +348,4 @@ def _end_idle(tables: Tables, number: int) -> None:
         worker.timed = True
         tables.commands.append(SetTimer(left, ("idle", number)))
         return
-    worker.closing = True
-    worker.doomed = "it had no work"
-    refresh(tables, worker)
-    tables.commands.append(StopWorker(worker.id, False, worker.doomed))
+    retire(tables, worker, "it had no work")

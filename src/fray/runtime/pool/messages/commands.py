@@ -155,6 +155,8 @@ class StartWorker(NamedTuple):
     host: HostId
     worker: WorkerId
     profile: Profile
+    devices: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Accelerators that it may use, by their places among the host's: `(("gpu", (0, 1)),)`."""
 
 
 class StopWorker(NamedTuple):

@@ -102,6 +102,8 @@ class Profile(NamedTuple):
     """The process ends after that many tasks; 0: it goes on."""
     actors: bytes = b""
     """The process is for actors alone: those of this class, or a single one; empty: it is for tasks."""
+    devices: Shape = ()
+    """What the process of tasks holds of accelerators from its start to its end; the head fills it in."""
 
 
 PLAIN = Profile()

@@ -1,0 +1,44 @@
+"""Variables that tell CUDA, libtpu and JAX which accelerators of a host a process may use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+__all__ = ["device_variables"]
+
+CUDA_DEVICES = "CUDA_VISIBLE_DEVICES"
+"""Which GPUs, and in which order: numbers or UUIDs. Empty: none (CUDA C++ Programming Guide)."""
+TPU_CHIPS = "TPU_VISIBLE_CHIPS"
+"""Which TPU chips; libtpu then needs to know their shape, too (as Ray and JAX's documentation set it)."""
+_TPU_SHAPES = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1"}
+"""Numbers of chips that a process may use of a host that has more -> their shape."""
+
+
+def device_variables(
+    devices: Mapping[str, Sequence[int]], offered: Mapping[str, float], environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the variables of a process that holds devices of its host, by their places among the host's.
+
+    Parameters: the `devices` by resource ("gpu" and "tpu", in small or capital letters); what the host has
+    `offered`; `environ`, the host's own variables, which may name its devices.
+
+    A process that holds no GPU sees none where the host offers some, and one without any accelerator runs JAX
+    on the CPU: a TPU belongs to the first process that opens it.
+    """
+    kinds = {name.lower(): places for name, places in devices.items()}
+    totals = {name.lower(): amount for name, amount in offered.items()}
+    variables = {}
+    if "gpu" in totals:
+        variables[CUDA_DEVICES] = _named(kinds.get("gpu", ()), environ.get(CUDA_DEVICES, ""))
+    if (chips := kinds.get("tpu", ())) and len(chips) < totals["tpu"]:
+        variables[TPU_CHIPS] = _named(chips, environ.get(TPU_CHIPS, ""))
+        if shape := _TPU_SHAPES.get(len(chips)):
+            variables |= {"TPU_CHIPS_PER_HOST_BOUNDS": shape, "TPU_HOST_BOUNDS": "1,1,1"}
+    if not kinds and not environ.get("JAX_PLATFORMS"):
+        variables["JAX_PLATFORMS"] = "cpu"
+    return variables
+
+
+def _named(places: Sequence[int], own: str) -> str:
+    names = own.split(",") if own else []
+    return ",".join(names[place] if place < len(names) else str(place) for place in places)
