@@ -45,6 +45,8 @@ NAMESPACE_LABEL = "fray.test/e2e=true"
 """On every namespace made by tests: by it, those of a run that was killed are found."""
 FINISH_SECONDS = 180.0
 REMOVE_SECONDS = 180.0
+MADE_BY_CONTROLLERS = ("serviceaccount/default", "configmap/kube-root-ca.crt")
+"""What every namespace gets a moment after it was created."""
 
 
 def build_job(name: str, command: Sequence[str], **spec: Any) -> dict[str, Any]:
@@ -217,6 +219,8 @@ def open_job_namespace(kubectl: Kubectl, release: Release, *, account: bool = Tr
     kubectl("create", "namespace", name)
     kubectl("label", "namespace", name, NAMESPACE_LABEL)
     try:
+        for thing in MADE_BY_CONTROLLERS:
+            space.kubectl.wait(thing, "create", seconds=FINISH_SECONDS)
         if account:
             granted = release.render("jobs-rbac.yaml", f"--set=jobs.namespaces={{{name}}}")
             space.kubectl.apply(*yaml.safe_load_all(granted))
