@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from e2e.cluster.command import await_condition
 from e2e.cluster.layout import Layout
 from e2e.job_namespace import JobNamespace, build_shell
 
@@ -35,6 +36,9 @@ def test_a_program_saves_within_its_grace_and_the_next_attempt_goes_on(
     template = on_one_node(node, f"/tmp/{jobs.name}")
     jobs.submit(build_shell("saving", SAVES, podTemplate=template))
     jobs.await_job("saving", "condition=Running")
+    # It runs before its program has set the handler, and the first process of a container gets no signal
+    # that it has no handler for.
+    await_condition("the handler is set", lambda: jobs.logs("saving") == ["ready\n"], timeout=180)
     if by == "suspension":
         jobs.kubectl("patch", "fj/saving", "--type=merge", '--patch={"spec": {"suspend": true}}')
         jobs.await_job("saving", "jsonpath={.status.phase}=Suspended")
