@@ -21,7 +21,18 @@ def take_operator_away(kubectl: Kubectl, release: Release) -> None:
     """End every replica without any time to say goodbye, and let none come back."""
     kubectl("scale", f"deployment/{release.deployment}", "--replicas=0")
     kubectl("delete", "pods", f"--selector={OPERATOR}", "--force", "--grace-period=0", "--wait=false")
-    kubectl.wait("pods", "delete", seconds=180, selector=OPERATOR)
+    # A ReplicaSet that has not heard of the change yet puts others in their place.
+    await_condition("no replica is left, and none comes", lambda: has_no_replica(kubectl), timeout=180)
+
+
+def has_no_replica(kubectl: Kubectl) -> bool:
+    """Whether the operator has no pod, and all its ReplicaSets have seen that they shall have none."""
+    sets = kubectl.items("replicasets", f"--selector={OPERATOR}")
+    return not kubectl.items("pods", f"--selector={OPERATOR}") and all(
+        each["spec"]["replicas"] == each["status"]["replicas"] == 0
+        and each["status"].get("observedGeneration") == each["metadata"]["generation"]
+        for each in sets
+    )
 
 
 def await_pod_phases(jobs: JobNamespace, job: str, phase: str) -> None:
