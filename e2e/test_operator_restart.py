@@ -12,9 +12,12 @@ TAKEOVER_SECONDS = 180.0
 
 
 def find_leader(kubectl: Kubectl) -> str:
-    """Name of the operator pod that holds the Lease; empty while nobody does."""
-    holder: str = kubectl.get("lease", LEASE)["spec"].get("holderIdentity") or ""
-    return holder.rpartition("_")[0]
+    """Name of the operator pod that holds the Lease; empty while none does that is there."""
+    leases = kubectl.items("leases", f"--field-selector=metadata.name={LEASE}")
+    leaders = [(lease["spec"].get("holderIdentity") or "").rpartition("_")[0] for lease in leases]
+    pods = kubectl.items("pods", f"--selector={OPERATOR}")
+    # The Lease names a replica that was killed until another one takes it.
+    return next((pod["metadata"]["name"] for pod in pods if pod["metadata"]["name"] in leaders), "")
 
 
 def take_operator_away(kubectl: Kubectl, release: Release) -> None:
