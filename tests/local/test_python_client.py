@@ -381,7 +381,7 @@ def test_jobs_that_ended_long_ago_are_told_of_by_their_files(
     monkeypatch.setattr("fray.cluster.local_cluster.KEPT_FINISHED", 2)
     jobs = [shell(cluster, f"train-{number}", f"echo {number}; exit {number}") for number in range(5)]
     infos = cluster.wait(jobs, timeout=PATIENCE)
-    assert len(cluster._launched) == 2
+    wait_for(lambda: len(cluster._launched) == 2, "the others to be forgotten, a moment after their end")
     assert [info.exit_code for info in infos] == list(range(5))
     assert cluster.wait(jobs) == infos == cluster.list_jobs()
     assert [line.text for job in jobs for line in cluster.logs(job, follow=True)] == list("01234")
