@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from e2e.cluster.command import await_condition
 from e2e.cluster.errors import CommandError
 from e2e.job_namespace import JobNamespace, build_shell, open_job_namespace
 from e2e.kubectl import Kubectl
@@ -58,6 +59,15 @@ def kubeconfig_of(account: str, kubectl: Kubectl, folder: Path) -> Path:
     return path
 
 
+def may_all(kubectl: Kubectl) -> bool:
+    """Whether the user of kubectl has every right in its namespace."""
+    try:
+        kubectl("auth", "can-i", "*", "*")
+    except CommandError:
+        return False
+    return True
+
+
 @pytest.fixture(scope="module")
 def tenant(
     kubectl: Kubectl, cluster_wide: Release, tmp_path_factory: pytest.TempPathFactory
@@ -68,6 +78,9 @@ def tenant(
     with open_job_namespace(kubectl, cluster_wide, account=False) as space:
         space.kubectl.apply(*build_rights(space.name))
         kubeconfig = kubeconfig_of(INSTALLER, space.kubectl, tmp_path_factory.mktemp("installer"))
+        installer = replace(space.kubectl, kubeconfig=kubeconfig)
+        # The API server grants what a new RoleBinding says a moment later.
+        await_condition("the installer may do everything", lambda: may_all(installer), timeout=60)
         release = Release(
             replace(cluster_wide.helm, kubeconfig=kubeconfig),
             replace(kubectl, kubeconfig=kubeconfig),
