@@ -18,10 +18,11 @@ def test_a_command_runs_in_an_image_without_python(jobs: JobNamespace) -> None:
 def test_a_name_of_63_characters_runs_and_its_hosts_find_each_other(jobs: JobNamespace) -> None:
     """Names of pods and hosts have to be shorter than that, and are derived from it all the same."""
     name = "n" * LONGEST
-    # Host 1 asks host 0 at the address that both are given.
+    # Host 1 asks host 0 at the address that both are given. From a file: `nc` ends with its caller's input,
+    # which is empty, and would say nothing if its own came later.
     script = """
         address=${FRAY_COORDINATOR_ADDRESS%:*} port=${FRAY_COORDINATOR_ADDRESS##*:}
-        if test "$FRAY_HOST" = 0; then echo hello | nc -l -p "$port"; exit; fi
+        if test "$FRAY_HOST" = 0; then echo hello > /tmp/hello; nc -l -p "$port" < /tmp/hello; exit; fi
         until answer=$(nc "$address" "$port" 2>/dev/null) && test -n "$answer"; do sleep 0.2; done
         echo "$answer"
     """
