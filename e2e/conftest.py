@@ -13,7 +13,7 @@ import pytest
 
 from e2e.cluster import provider
 from e2e.cluster.api import Api
-from e2e.cluster.errors import MachineError
+from e2e.cluster.errors import CommandError, MachineError
 from e2e.cluster.layout import Layout
 from e2e.installation import build_kubectl, build_release, load_images, open_cluster
 from e2e.job_namespace import JobNamespace, open_job_namespace, remove_namespaces
@@ -40,9 +40,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
             if isinstance(fixture, JobNamespace):
                 report.sections.append((f"namespace {name}", fixture.describe()))
         if isinstance(release := fixtures.get("release"), Release):
-            logs = release.kubectl.within(SYSTEM)("logs", f"--selector={OPERATOR}", "--tail=60", "--prefix")
-            report.sections.append(("operator", logs))
+            report.sections.append(("operator", _read_operator_logs(release)))
     return report
+
+
+def _read_operator_logs(release: Release) -> str:
+    try:
+        return release.kubectl.within(SYSTEM)("logs", f"--selector={OPERATOR}", "--tail=60", "--prefix")
+    except CommandError as error:  # no container of it has started yet
+        return str(error)
 
 
 @pytest.fixture(scope="session")
