@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -13,7 +14,7 @@ from fray.job import JobContext, create_job_ctx
 from tests.pool.chaos.injector import Injector
 from tests.pool.chaos.inspection import leftovers, nanny_of, pool_of, settles, short, state_problem
 from tests.pool.chaos.plan import faults, units
-from tests.pool.chaos.run_log import RunLog, counts, out_of_order
+from tests.pool.chaos.run_log import RunLog, counts, lost_states, out_of_order, wrong_tallies
 from tests.pool.chaos.units import PATIENCE, RETRIES, Load, Started
 
 __all__ = ["Campaign", "Outcome", "run_campaign"]
@@ -102,7 +103,7 @@ class _Run:
         self._under_way.clear()
         self._load.drop_actors()
         if not outcome.wrong:
-            self._judge_runs()
+            self._judge_runs(injector.killed)
             self._judge_end()
         return outcome
 
@@ -131,7 +132,7 @@ class _Run:
         if self.outcome.units % CHECK_EVERY == 0 and (problem := state_problem(self._pool)):
             self.outcome.wrong.append(f"after {self.outcome.units} units: {problem}")
 
-    def _judge_runs(self) -> None:
+    def _judge_runs(self, killed: Set[int]) -> None:
         runs = self._log.runs()
         self.outcome.runs = len(runs)
         # What a worker lost that the pool killed on purpose is tried again uncharged.
@@ -141,6 +142,8 @@ class _Run:
             if count > allowed:
                 self.outcome.wrong.append(f"task {key} ran {count} times, {allowed} were allowed")
         self.outcome.wrong += out_of_order(runs)
+        self.outcome.wrong += wrong_tallies(runs, self._load.tallies)
+        self.outcome.wrong += lost_states(runs, killed)
 
     def _judge_end(self) -> None:
         """Say what the pool keeps although nobody refers to anything, once it has settled."""

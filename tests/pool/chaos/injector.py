@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from fray.runtime.pool.host.processes import children
 from tests.pool.chaos.plan import Blow, Fault
@@ -31,6 +32,8 @@ class Injector:
         self.done: Counter[Blow] = Counter()
         self.deaths = 0
         """Workers that were killed from here."""
+        self.killed: set[int] = set()
+        """The pids of all processes that have ended by what was done here."""
         self._schedule = schedule
         self._nanny = nanny
         self._changed = threading.Condition()
@@ -100,7 +103,12 @@ class Injector:
             if time.monotonic() < self._next_nanny:
                 return
             self._next_nanny = time.monotonic() + NANNY_PAUSE
+            # All its workers end with it: it stands, so that these are all.
+            _send(nanny, signal.SIGSTOP)
+            _await_standing(nanny)
+            workers = children(nanny)
             _send(nanny, signal.SIGKILL)
+            self.killed |= {nanny, *workers}
         elif fault.blow is Blow.STOP_NANNY:
             self._hold(nanny, fault.seconds)
         else:
@@ -115,6 +123,7 @@ class Injector:
                 self._hold(pid, fault.seconds)
             else:
                 _send(pid, signal.SIGKILL)
+                self.killed.add(pid)
                 self.deaths += 1
 
     def _hold(self, pid: int, seconds: float) -> None:
@@ -126,3 +135,11 @@ def _send(pid: int, number: int) -> None:
     # It may have ended by now. Its number isn't another's yet: numbers are given in turn.
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def _await_standing(pid: int) -> None:
+    """Return when a process stands still, or has ended."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        # proc_pid_stat(5): the state stands behind the name, which may hold blanks.
+        while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TZX":
+            time.sleep(0.001)

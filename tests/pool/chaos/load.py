@@ -6,31 +6,36 @@ the run log, `key` the task's number in it.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from fray.job import ObjectRef, TaskOptions, get_job_context
-from tests.pool.chaos.run_log import note_run
+from tests.pool.chaos.run_log import add_to_tally, note_run
 
 __all__ = [
     "Adder",
+    "Tally",
     "check",
     "check_inside",
     "die",
     "fail",
     "generate",
+    "hold_the_gil",
     "linger",
     "make_large",
     "mixed",
     "no_op",
     "noise",
     "put_inside",
+    "reading",
     "sizes",
+    "sleep_in_c",
     "split",
     "split_sum",
     "work",
@@ -93,6 +98,23 @@ def put_inside(log: str, key: int, size: int) -> list[ObjectRef]:
     return [get_job_context().put(noise(key, size))]
 
 
+def reading(ref: ObjectRef) -> Callable[[str, int], int]:
+    """Return a function that has captured a ref."""
+
+    def read(log: str, key: int) -> int:
+        note_run(log, key)
+        return zlib.crc32(get_job_context().get(ref))
+
+    return read
+
+
+def hold_the_gil(log: str, key: int, milliseconds: int) -> int:
+    """Hold the GIL in C, as a library may: no other thread of the worker runs."""
+    note_run(log, key)
+    ctypes.PyDLL(None).usleep(milliseconds * 1000)
+    return key
+
+
 def split(log: str, key: int, width: int, depth: int, retries: int) -> int:
     """Sum up `width` children of `width` children..., which note their runs under keys of their own."""
     note_run(log, key)
@@ -134,6 +156,13 @@ def linger(log: str, key: int, seconds: float) -> int:
     return key
 
 
+def sleep_in_c(log: str, key: int, seconds: int) -> int:
+    """Take long where no interrupt of Python's comes through."""
+    note_run(log, key)
+    ctypes.CDLL(None).sleep(seconds)
+    return key
+
+
 def die(log: str, key: int, times: int) -> int:
     """Kill the worker in each of the first `times` runs."""
     note_run(log, key)
@@ -160,3 +189,19 @@ class Adder:
     def add(self, key: int, value: Any) -> int:
         note_run(self._log, key, self._number, self._incarnation)
         return self._base + (zlib.crc32(value) if isinstance(value, bytes) else int(value))
+
+
+class Tally:
+    """An actor with a state: each answer follows from all calls since its process began, in their order."""
+
+    def __init__(self, log: str, number: int) -> None:
+        self._log = log
+        self._number = number
+        self._incarnation = int.from_bytes(os.urandom(7))
+        self._tally = 0
+
+    def add(self, key: int) -> tuple[int, int]:
+        """Return which incarnation this is, and its tally."""
+        note_run(self._log, key, self._number, self._incarnation)
+        self._tally = add_to_tally(self._tally, key)
+        return self._incarnation, self._tally

@@ -22,10 +22,13 @@ class Kind(StrEnum):
     PASSED_ON = auto()
     PUT = auto()
     PUT_INSIDE = auto()
+    CLOSURE = auto()
+    HOLDS_GIL = auto()
     NESTED = auto()
     STREAM = auto()
     LIST_OF_STREAM = auto()
     CALL = auto()
+    TALLY = auto()
     FAILING = auto()
     CANCELLED = auto()
     CANCELLED_BY_FORCE = auto()
@@ -43,13 +46,16 @@ _SHARES = {
     Kind.PASSED_ON: 20,
     Kind.PUT: 20,
     Kind.PUT_INSIDE: 15,
+    Kind.CLOSURE: 15,
+    Kind.HOLDS_GIL: 2,
     Kind.NESTED: 8,
     Kind.STREAM: 8,
     Kind.LIST_OF_STREAM: 4,
     Kind.CALL: 120,
+    Kind.TALLY: 60,
     Kind.FAILING: 20,
     Kind.CANCELLED: 6,
-    Kind.CANCELLED_BY_FORCE: 1,
+    Kind.CANCELLED_BY_FORCE: 2,
     Kind.TOO_LONG: 1,
     Kind.DIES_ONCE: 2,
     Kind.POISONED: 0.5,
@@ -79,7 +85,7 @@ def units(seed: int) -> Iterator[Unit]:
 
 
 def _size(kind: Kind, chance: random.Random) -> int:
-    if kind in (Kind.LARGE, Kind.PASSED_ON, Kind.PUT, Kind.PUT_INSIDE):
+    if kind in (Kind.LARGE, Kind.PASSED_ON, Kind.PUT, Kind.PUT_INSIDE, Kind.CLOSURE):
         return chance.choice((10_000, 70_000, 200_000, 500_000, 3_000_000))
     if kind in (Kind.STREAM, Kind.LIST_OF_STREAM):
         return chance.randrange(0, 60)

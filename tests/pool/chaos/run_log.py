@@ -5,13 +5,23 @@ from __future__ import annotations
 import functools
 import os
 import struct
+import zlib
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Run", "RunLog", "counts", "note_run", "out_of_order"]
+__all__ = [
+    "Run",
+    "RunLog",
+    "add_to_tally",
+    "counts",
+    "lost_states",
+    "note_run",
+    "out_of_order",
+    "wrong_tallies",
+]
 
 _RECORD = struct.Struct("<QQQQ")
 
@@ -70,3 +80,37 @@ def out_of_order(runs: Sequence[Run]) -> list[str]:
             wrong.append(f"actor {run.actor}, pid {run.pid}: call {run.key} began after call {last[life]}")
         last[life] = max(last[life], run.key)
     return wrong
+
+
+def add_to_tally(tally: int, key: int) -> int:
+    """Return the tally of an actor after the call `key`: it tells which calls there were, and their order."""
+    return zlib.crc32(key.to_bytes(8, "little"), tally)
+
+
+def wrong_tallies(runs: Sequence[Run], answers: Mapping[int, tuple[int, int]]) -> list[str]:
+    """Return, in words, each of the `answers` (call -> incarnation and tally) that no runs led to."""
+    tallies: defaultdict[int, int] = defaultdict(int)
+    led_to: dict[tuple[int, int], int] = {}
+    for run in runs:
+        if run.actor:
+            tallies[run.incarnation] = add_to_tally(tallies[run.incarnation], run.key)
+            led_to[run.key, run.incarnation] = tallies[run.incarnation]
+    return [
+        f"call {key} gave the tally {tally}, not {led_to.get((key, incarnation))}"
+        for key, (incarnation, tally) in answers.items()
+        if led_to.get((key, incarnation)) != tally
+    ]
+
+
+def lost_states(runs: Sequence[Run], killed: Set[int]) -> list[str]:
+    """Return, in words, each incarnation of an actor that was followed by another without being `killed`."""
+    lives: defaultdict[int, dict[int, int]] = defaultdict(dict)
+    for run in runs:
+        if run.actor:
+            lives[run.actor].setdefault(run.incarnation, run.pid)
+    return [
+        f"actor {actor} lost its state, though nobody killed process {pid}"
+        for actor, incarnations in lives.items()
+        for pid in list(incarnations.values())[:-1]
+        if pid not in killed
+    ]

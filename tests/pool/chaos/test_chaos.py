@@ -12,7 +12,14 @@ from tests.pool.chaos import load
 from tests.pool.chaos.campaign import Campaign, run_campaign
 from tests.pool.chaos.leaks import belongings
 from tests.pool.chaos.plan import Kind, faults, units
-from tests.pool.chaos.run_log import Run, counts, out_of_order
+from tests.pool.chaos.run_log import (
+    Run,
+    add_to_tally,
+    counts,
+    lost_states,
+    out_of_order,
+    wrong_tallies,
+)
 
 # What 2 CPUs do in a minute is between 30,000 and 50,000 units.
 CAMPAIGN = Campaign(seed=20_240, tasks=50_000, seconds=55.0)
@@ -47,6 +54,16 @@ def test_the_judges_see_what_is_wrong() -> None:
     assert out_of_order([Run(4, 10, 5, 1), Run(3, 11, 5, 2), Run(1, 10, 6, 3)]) == []
     assert load.noise(3, 10_000) != load.noise(4, 10_000)
     assert len(load.noise(3, 10_000)) == 10_000
+
+
+def test_the_judges_see_a_wrong_tally_and_a_lost_state() -> None:
+    runs = [Run(1, 10, 5, 100), Run(2, 10, 6, 200), Run(3, 10, 5, 100), Run(4, 11, 5, 101)]
+    right = {1: (100, add_to_tally(0, 1)), 3: (100, add_to_tally(add_to_tally(0, 1), 3))}
+    assert wrong_tallies(runs, right) == []
+    forgetful = {3: (100, add_to_tally(0, 3)), 4: (100, add_to_tally(0, 4))}
+    assert [line.partition(" gave")[0] for line in wrong_tallies(runs, forgetful)] == ["call 3", "call 4"]
+    assert lost_states(runs, {10}) == []
+    assert lost_states(runs, {11}) == ["actor 5 lost its state, though nobody killed process 10"]
 
 
 def test_what_is_left_behind_is_seen(tmp_path: Path) -> None:

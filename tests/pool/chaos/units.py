@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ PATIENCE = 120.0
 """Seconds after which a value that hasn't come never will."""
 CALLS_OF_AN_ACTOR = 400
 _ACTORS = 6
+_TALLIES = 4
 _TOO_LONG = 0.05
 _SURE = TaskOptions(retries=RETRIES)
 
@@ -60,7 +62,10 @@ class Load:
     """Tasks whose workers the pool itself may have killed: to others there, that is no fault of theirs."""
     deaths: int = 0
     """Workers that tasks have killed."""
+    tallies: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """What calls of actors with a state gave: which incarnation answered, and its tally."""
     _actors: list[_Actor] = field(default_factory=list)
+    _tally_actors: list[ActorHandle] = field(default_factory=list)
     _number: int = 0
 
     def start(self, unit: Unit) -> Started:
@@ -71,6 +76,7 @@ class Load:
     def drop_actors(self) -> None:
         """Let go of all actors."""
         self._actors.clear()
+        self._tally_actors.clear()
 
     def _expect(self, unit: Unit, ref: ObjectRef, expected: Any, *kept: Any) -> Started:
         def verify() -> None:
@@ -114,6 +120,14 @@ class Load:
             assert self.context.get(boxed, timeout=PATIENCE) == load.noise(unit.key, unit.size), unit
 
         return Started(unit, ref, verify)
+
+    def _start_closure(self, unit: Unit) -> Started:
+        value = load.noise(unit.key, unit.size)
+        function = load.reading(self.context.put(value))
+        return self._expect(unit, self._run(function, unit), zlib.crc32(value))
+
+    def _start_holds_gil(self, unit: Unit) -> Started:
+        return self._expect(unit, self._run(load.hold_the_gil, unit, unit.size * 20), unit.key)
 
     def _start_nested(self, unit: Unit) -> Started:
         ref = self._run(load.split, unit, unit.size, 2, RETRIES)
@@ -179,6 +193,23 @@ class Load:
         )
         return _Actor(self._number, made, sure)
 
+    def _start_tally(self, unit: Unit) -> Started:
+        self.most_runs[unit.key] = 1
+        while len(self._tally_actors) < _TALLIES:
+            self._number += 1
+            options = ActorOptions(max_restarts=1_000_000)
+            self._tally_actors.append(
+                self.context.create_actor(load.Tally, self.log, self._number, options=options)
+            )
+        actor = self._tally_actors[unit.key % _TALLIES]
+        ref = actor.add(unit.key)
+
+        def verify() -> None:
+            with contextlib.suppress(ActorDiedError):
+                self.tallies[unit.key] = self.context.get(ref, timeout=PATIENCE)
+
+        return Started(unit, ref, verify, (actor,))
+
     # --- what fails ----------------------------------------------------------------------------------------
 
     def _expect_error(
@@ -204,7 +235,8 @@ class Load:
 
     def _start_cancelled_by_force(self, unit: Unit) -> Started:
         self.forced.add(unit.key)
-        ref = self._run(load.linger, unit, 1.0)
+        # One half of them where only the end of the process helps.
+        ref = self._run(load.sleep_in_c, unit, 1) if unit.size % 2 else self._run(load.linger, unit, 1.0)
         self.context.wait([ref], timeout=unit.size * 0.01)
         self.context.cancel(ref, force=True)
         return self._expect_error(unit, ref, TaskCancelledError, value=unit.key)
