@@ -25,6 +25,7 @@ from fray.plan.names import build_jobset_name
 from fray.plan.node_evidence import Nodes, derive_next_look, needs_nodes, with_node_evidence
 from fray.plan.node_faults import is_infrastructure_fault, with_node_pools
 from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
+from fray.plan.placement import derive_demand
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.reasons import get_row
 from fray.plan.scheduling import NodeSummary, build_node_summary, derive_waiting
@@ -39,7 +40,7 @@ from fray.plan.volume_trouble import (
 )
 from fray.vocabulary import LABEL_JOB, LABEL_JOBSET_UID, REPLICATED_JOB, Reason
 from fray.wire.frayjob import FrayJob
-from fray.wire.status import AttemptStatus, AvoidedNode
+from fray.wire.status import AttemptStatus
 from fray_operator.informer import Informer, JobKey
 from fray_operator.ownership import (
     Leftovers,
@@ -187,7 +188,7 @@ class Observer:
         missing = len(gang.hosts) > len(pods) and not jobset["spec"].get("suspend")
         age = (now - parse_time(jobset["metadata"]["creationTimestamp"])).total_seconds()
         ask = missing and age >= PATIENCE_SECONDS
-        waiting = await self._explain(jobset, pods, job.status.avoided_nodes, ask=ask, now=now)
+        waiting = await self._explain(job, jobset, pods, ask=ask, now=now)
         if missing or waiting is not None:
             looks.append(min(PATIENCE_CAP_SECONDS, max(PATIENCE_SECONDS, age / 4)))
         elif any(host.phase is HostPhase.STARTING and host.node for host in gang.hosts):
@@ -336,24 +337,18 @@ class Observer:
             return []
 
     async def _explain(
-        self,
-        jobset: Manifest,
-        pods: Sequence[Manifest],
-        avoided: Sequence[AvoidedNode],
-        *,
-        ask: bool,
-        now: datetime,
+        self, job: FrayJob, jobset: Manifest, pods: Sequence[Manifest], *, ask: bool, now: datetime
     ) -> Waiting | None:
         """Return why pods wait; the server is asked for nodes only when the scheduler has given up on one.
 
-        `avoided` are the nodes that the pods were made to keep off. `ask` says whether pods are missing for
-        so long that their controllers' complaints are looked at.
+        `ask` says whether pods are missing for so long that their controllers' complaints are looked at.
         """
         waiting = derive_waiting(pods)
         if waiting is not None and waiting.reason is Reason.UNSCHEDULABLE:
             answer = await self._nodes.get() if self._read_nodes else None
             nodes = None if isinstance(answer, ApiError) else answer
-            return derive_waiting(pods, nodes=nodes, avoided=avoided)
+            avoided, demand = job.status.avoided_nodes, derive_demand(job)
+            return derive_waiting(pods, nodes=nodes, avoided=avoided, demand=demand)
         if waiting is None and ask:
             waiting = derive_waiting(pods, create_failures=await self._list_create_failures(jobset))
         if waiting is None and (held := find_held(pods, now=now)):

@@ -18,7 +18,7 @@ from fray.plan.gang import Gang, GangKind, derive_gang
 from fray.plan.kueue import derive_queue
 from fray.plan.names import build_jobset_name
 from fray.plan.observation import KILL_CODES
-from fray.plan.placement import build_placement
+from fray.plan.placement import NodeDemand, build_placement, derive_demand
 from fray.plan.pod import build_pod_template
 from fray.plan.settings import PlanSettings
 from fray.vocabulary import (
@@ -69,11 +69,12 @@ POD_FAILURE_DOCS = "https://kubernetes.io/docs/concepts/workloads/controllers/jo
 class AttemptPlan:
     """What one attempt of a FrayJob becomes.
 
-    `jobset` is the manifest; `facts` say why each part is so; `notices` say what was asked for and isn't
-    done as asked.
+    `demand` is what nodes it needs, `jobset` the manifest; `facts` say why each part is so, `notices` what
+    was asked for and isn't done as asked.
     """
 
     gang: Gang
+    demand: NodeDemand
     jobset: dict[str, Any]
     facts: tuple[Fact, ...]
     notices: tuple[str, ...]
@@ -129,15 +130,17 @@ def build_attempt(
             ],
         },
     }
+    demand = derive_demand(job)
     facts = [
         *_shape_facts(gang),
+        Fact("nodes", demand.describe(), "spec.replicas, spec.resources, spec.placement and spec.queue"),
         *_slices_facts(job, gang),
         *facts,
         *placement.facts,
         *pod.facts,
         *_environment_facts(environment, pod.manifest),
     ]
-    return AttemptPlan(gang, _unshared(jobset), tuple(facts), (*placement.notices, *pod.notices))
+    return AttemptPlan(gang, demand, _unshared(jobset), tuple(facts), (*placement.notices, *pod.notices))
 
 
 def _find_avoided(job: FrayJob) -> list[AvoidedNode]:

@@ -7,8 +7,8 @@ for CPU, memory and chips are `pod`'s.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from fray.accelerators import (
     LABEL_ACCELERATOR_COUNT,
@@ -33,11 +33,12 @@ from fray.accelerators import (
 )
 from fray.plan.avoided_nodes import build_avoidance
 from fray.plan.facts import Fact
-from fray.plan.gang import Gang
-from fray.wire.frayjob import Placement
+from fray.plan.gang import Gang, derive_gang
+from fray.plan.kueue import derive_queue
+from fray.wire.frayjob import FrayJob, Placement
 from fray.wire.status import AvoidedNode
 
-__all__ = ["NodePlacement", "build_placement"]
+__all__ = ["NodeDemand", "NodePlacement", "build_placement", "derive_demand"]
 
 TPU_DOCS = "https://docs.cloud.google.com/kubernetes-engine/docs/how-to/tpus"
 GPU_DOCS = "https://docs.cloud.google.com/kubernetes-engine/docs/how-to/gpus"
@@ -46,6 +47,74 @@ FLEX_DOCS = "https://docs.cloud.google.com/kubernetes-engine/docs/concepts/dws"
 RESERVATION_DOCS = "https://docs.cloud.google.com/kubernetes-engine/docs/how-to/consuming-reservations"
 CLASS_DOCS = "https://docs.cloud.google.com/kubernetes-engine/docs/concepts/about-custom-compute-classes"
 ARM_DOCS = "https://docs.cloud.google.com/kubernetes-engine/docs/concepts/arm-on-gke"
+
+
+@dataclass(frozen=True)
+class NodeDemand:
+    """The nodes that an attempt needs, as data: how many, of what kind, and where.
+
+    `slices` slices of `hosts` hosts each are needed; `own_pools` says whether each slice needs a node pool of
+    its own. `accelerator` is GKE's name of the nodes' TPU or GPU, None where the job asks for none; each host
+    uses `chips` of them, and `topology` is that of a TPU slice. `queue` must admit the attempt first.
+    """
+
+    slices: int
+    hosts: int
+    own_pools: bool = False
+    accelerator: str | None = None
+    chips: int = 0
+    topology: str | None = None
+    spot: Literal["Required", "Allowed", "Refused"] = "Allowed"
+    regions: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
+    reservation: str | None = None
+    queue: str | None = None
+
+    def describe(self) -> str:
+        """Return the demand in one line, such as `2 node pools of 4 nodes with tpu-v5p-slice 2x2x4`."""
+        if self.own_pools:
+            amount = f"{_count(self.slices, 'node pool')} of {_count(self.hosts, 'node')}"
+        elif self.topology is not None:
+            amount = _count(self.slices, "node")
+        else:
+            amount = f"room for {_count(self.hosts, 'pod')}"
+        if self.topology is not None:
+            amount = f"{amount} with {self.accelerator} {self.topology}"
+        elif self.accelerator is not None:
+            amount = f"{amount} with {self.chips} {self.accelerator}"
+        spot = {"Required": "spot only", "Refused": "not spot"}.get(self.spot, "")
+        places = [f"in {' or '.join(names)}" for names in (self.regions, self.zones) if names]
+        reservation = f"of reservation {self.reservation}" if self.reservation is not None else ""
+        queue = f"once queue {self.queue} admits it" if self.queue is not None else ""
+        return ", ".join(filter(None, [amount, spot, *places, reservation, queue]))
+
+
+def derive_demand(job: FrayJob) -> NodeDemand:
+    """Return the nodes that each attempt of a job needs; for errors see `derive_gang`."""
+    asked, gang = job.spec.placement, derive_gang(job.spec)
+    spot: Literal["Required", "Allowed", "Refused"] = "Allowed" if asked.preemptible else "Refused"
+    demand = NodeDemand(
+        gang.slices,
+        gang.hosts_per_slice,
+        own_pools=gang.multi_host_slices,
+        spot="Required" if asked.spot == "Required" else spot,
+        regions=tuple(asked.regions),
+        zones=tuple(asked.zones),
+        reservation=asked.reservation,
+        queue=derive_queue(job).name,
+    )
+    if gang.tpu is not None:
+        tpu = gang.tpu
+        return replace(
+            demand, accelerator=tpu.accelerator_label, chips=tpu.chips_per_host, topology=tpu.topology
+        )
+    if gang.gpu is not None:
+        return replace(demand, accelerator=gang.gpu.type, chips=gang.gpu.count)
+    return demand
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 @dataclass

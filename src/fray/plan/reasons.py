@@ -122,8 +122,8 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
         stands_on=_SUSPENDED,
     ),
     Reason.NO_MATCHING_NODE_POOL: _waits(
-        "no node at this moment has the labels that the job selects; the message names the labels and the "
-        "pools there are",
+        "no node at this moment has the labels that the job selects; the message names the labels, the "
+        "nodes that the job needs, and the pools there are",
         "make [the pool](gke.md#2-node-pools), or correct type, topology or `chipsPerHost`; a pool that "
         "scales from zero, or auto-provisioning, may still bring one",
     ),

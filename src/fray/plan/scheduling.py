@@ -25,6 +25,7 @@ from fray.plan.avoided_nodes import build_avoidance, describe_avoided
 from fray.plan.manifests import Manifest, find_condition, list_containers
 from fray.plan.observation import Waiting
 from fray.plan.outside_text import flatten
+from fray.plan.placement import NodeDemand
 from fray.plan.sidecars import describe_failing_sidecar
 from fray.plan.timestamps import parse_time
 from fray.vocabulary import CONTAINER, Reason
@@ -114,11 +115,13 @@ def derive_waiting(
     create_failures: Iterable[str] = (),
     nodes: Sequence[NodeSummary] | None = None,
     avoided: Sequence[AvoidedNode] = (),
+    demand: NodeDemand | None = None,
 ) -> Waiting | None:
     """Return why pods of an attempt wait; None when nothing is wrong so far.
 
     `create_failures` are messages of the Job controller about pods it could not create; `nodes` is None
-    where nodes can't be read; `avoided` are those that the pods were made to keep off.
+    where nodes can't be read; `avoided` are those that the pods were made to keep off; `demand` is what the
+    attempt needs, to be named where no node has it.
     """
     for pod in pods:
         found = _container_trouble(pod)
@@ -129,7 +132,7 @@ def derive_waiting(
     for pod in pods:
         message = _unschedulable(pod)
         if message is not None:
-            return _explain_with_avoided(pod, message, nodes, avoided)
+            return _explain_with_avoided(pod, message, nodes, avoided, demand)
     for pod in pods:
         gates = [str(gate["name"]) for gate in pod.get("spec", {}).get("schedulingGates") or []]
         if gates:
@@ -170,7 +173,11 @@ def _unschedulable(pod: Manifest) -> str | None:
 
 
 def _explain_with_avoided(
-    pod: Manifest, message: str, nodes: Sequence[NodeSummary] | None, avoided: Sequence[AvoidedNode]
+    pod: Manifest,
+    message: str,
+    nodes: Sequence[NodeSummary] | None,
+    avoided: Sequence[AvoidedNode],
+    demand: NodeDemand | None,
 ) -> Waiting:
     """Return why no node takes a pod; nodes that it was made to keep off are named if they would do else."""
     keeps_off = [
@@ -178,7 +185,7 @@ def _explain_with_avoided(
     ]
     if nodes is None:
         barred = NOT_SELECTED in message and bool(avoided)
-        told = _explain_unschedulable(pod, message, None)
+        told = _explain_unschedulable(pod, message, None, demand)
     else:
         seen = [
             replace(node, avoided=not all(_expression_holds(e, node.labels) for e in keeps_off))
@@ -186,7 +193,7 @@ def _explain_with_avoided(
         ]
         at_large = _without(pod, keeps_off)
         barred = any(node.avoided and _matches(at_large, node) for node in seen)
-        told = _explain_unschedulable(at_large, message, seen)
+        told = _explain_unschedulable(at_large, message, seen, demand)
     if not barred or ABOUT_THE_POD.search(message):
         return told
     whom = f"avoided since hosts failed there: {describe_avoided(avoided)}"
@@ -200,14 +207,18 @@ def _without(pod: Manifest, expressions: Sequence[Manifest]) -> Manifest:
     return {**pod, "spec": {**pod["spec"], "affinity": {"nodeAffinity": required}}}
 
 
-def _explain_unschedulable(pod: Manifest, message: str, nodes: Sequence[NodeSummary] | None) -> Waiting:
+def _explain_unschedulable(
+    pod: Manifest, message: str, nodes: Sequence[NodeSummary] | None, demand: NodeDemand | None
+) -> Waiting:
     words = Waiting(Reason.UNSCHEDULABLE, f"no node takes the pods: {_cut(message)}")
     if nodes is None or ABOUT_THE_POD.search(message):
         return words
     matching = [node for node in nodes if _matches(pod, node)]
     if not matching:
         wanted = _describe_wanted(pod) or "room"
-        return Waiting(Reason.NO_MATCHING_NODE_POOL, f"no node has {wanted}; {_describe_pools(pod, nodes)}")
+        needs = [] if demand is None else [f"the job needs {demand.describe()}"]
+        told = "; ".join([f"no node has {wanted}", *needs, _describe_pools(pod, nodes)])
+        return Waiting(Reason.NO_MATCHING_NODE_POOL, told)
     tolerations = pod["spec"].get("tolerations") or []
     obstacles = [_find_obstacle(node, tolerations) for node in matching]
     if all(obstacles):

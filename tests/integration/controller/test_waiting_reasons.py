@@ -90,6 +90,7 @@ def test_a_missing_node_pool_is_named_with_those_there_are(
     assert scheduled_as(hands, "NoMatchingNodePool") == (
         "no node has cloud.google.com/gke-tpu-accelerator=tpu-v5p-slice, "
         "cloud.google.com/gke-tpu-topology=2x2x1; "
+        "the job needs 1 node with tpu-v5p-slice 2x2x1; "
         "the TPU node pools are v6e (tpu-v6e-slice 2x4, 1 node)"
     )
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fray.plan.gang import derive_gang
-from fray.plan.placement import NodePlacement, build_placement
+from fray.plan.jobset import build_attempt
+from fray.plan.placement import NodeDemand, NodePlacement, build_placement, derive_demand
+from fray.plan.scheduling import build_node_summary, derive_waiting
+from fray.plan.settings import PlanSettings
+from fray.vocabulary import Reason
 from tests.unit.plan.frayjobs import make_job
 
 TPU = {"tpu": {"type": "v5p-16"}}
@@ -163,3 +168,65 @@ def test_tolerations_are_added_once() -> None:
 def test_the_two_machines_of_topology_2x4_are_told_apart(count: int) -> None:
     found = place({}, {"tpu": {"type": "v5litepod-8", "chipsPerHost": count}})
     assert found.selector["cloud.google.com/gke-accelerator-count"] == str(count)
+
+
+RESERVED = {"reservation": "mine", "regions": ["us-east5"]}
+SLICES = {"replicas": 2, "resources": TPU}
+V5P_16 = NodeDemand(2, 2, own_pools=True, accelerator="tpu-v5p-slice", chips=4, topology="2x2x2")
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected", "told"),
+    [
+        (SLICES, V5P_16, "2 node pools of 2 nodes with tpu-v5p-slice 2x2x2"),
+        (
+            SLICES | {"placement": {"spot": "Required"}},
+            replace(V5P_16, spot="Required"),
+            "2 node pools of 2 nodes with tpu-v5p-slice 2x2x2, spot only",
+        ),
+        (
+            SLICES | {"placement": {"preemptible": False, "zones": ["us-east5-a", "us-east5-b"]}},
+            replace(V5P_16, spot="Refused", zones=("us-east5-a", "us-east5-b")),
+            "2 node pools of 2 nodes with tpu-v5p-slice 2x2x2, not spot, in us-east5-a or us-east5-b",
+        ),
+        (
+            SLICES
+            | {"placement": {"reservation": "mine", "regions": ["us-east5"]}, "queue": {"name": "tpus"}},
+            replace(V5P_16, reservation="mine", regions=("us-east5",), queue="tpus"),
+            "2 node pools of 2 nodes with tpu-v5p-slice 2x2x2, in us-east5, of reservation mine, "
+            "once queue tpus admits it",
+        ),
+        (
+            {"replicas": 3, "resources": {"tpu": {"type": "v6e-1"}}},
+            NodeDemand(3, 1, accelerator="tpu-v6e-slice", chips=1, topology="1x1"),
+            "3 nodes with tpu-v6e-slice 1x1",
+        ),
+        (
+            {"replicas": 2, "resources": GPU},
+            NodeDemand(1, 2, accelerator="nvidia-l4", chips=1),
+            "room for 2 pods with 1 nvidia-l4",
+        ),
+        ({}, NodeDemand(1, 1), "room for 1 pod"),
+    ],
+)
+def test_the_demand_says_which_nodes_an_attempt_needs_and_explain_prints_it(
+    spec: dict[str, Any], expected: NodeDemand, told: str
+) -> None:
+    job = make_job(**spec)
+    assert derive_demand(job) == expected
+    plan = build_attempt(job, attempt=1, settings=PlanSettings())
+    assert plan.demand == expected
+    assert [fact.value for fact in plan.facts if fact.subject == "nodes"] == [told]
+
+
+def test_a_node_pool_that_is_missing_is_named_by_the_demand() -> None:
+    job = make_job(**SLICES)
+    jobset = build_attempt(job, attempt=1, settings=PlanSettings()).jobset
+    spec = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    refused = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}
+    pod = {"metadata": {"name": "pod"}, "spec": spec, "status": {"conditions": [refused]}}
+    nodes = [build_node_summary({"metadata": {"name": "cpu-1"}})]
+    waiting = derive_waiting([pod], nodes=nodes, demand=derive_demand(job))
+    assert waiting is not None
+    assert waiting.reason is Reason.NO_MATCHING_NODE_POOL
+    assert "; the job needs 2 node pools of 2 nodes with tpu-v5p-slice 2x2x2; " in waiting.message
