@@ -19,8 +19,9 @@ from fray_operator.health import PortUnavailableError
 from fray_operator.lease import LeaseLostError
 from fray_operator.logs import configure_logging
 from fray_operator.metrics import Metrics
-from fray_operator.process import MissingKindError, OperatorProcess, UnwatchedKindError
+from fray_operator.process import MissingKindError, OperatorProcess
 from fray_operator.settings import OperatorSettings, SettingsError
+from fray_operator.source import UnwatchedKindError
 
 __all__ = ["main"]
 

@@ -6,6 +6,7 @@ by their uid, version and that day. Who is whose child is known of unfinished jo
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -53,9 +54,9 @@ class JobStore:
         self._children: dict[JobKey, set[JobKey]] = {}
         self._parents: dict[JobKey, SharedAnswer[ParentState | None]] = {}
         self._readers: list[set[str]] = []
-        """The uids of jobs that were dropped since, for each reading that goes on."""
-        self.listings = 0
-        """How often the watch has begun anew, by listing all jobs again."""
+        """The uids of jobs that have finished or are gone since, for each reading that goes on."""
+        self.complete = asyncio.Event()
+        """Set while all jobs of the server are known, but for those that a watch is about to report."""
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -89,15 +90,19 @@ class JobStore:
         A version that is known, or older than the one known, changes nothing: it is a watch event that was
         overtaken by the answer to our own write.
         """
+        self._parents.pop(place_of(manifest), None)
+        return self._keep(manifest)
+
+    def _keep(self, manifest: Manifest) -> bool:
         metadata, key = manifest["metadata"], place_of(manifest)
         known = self._jobs.get(key)
         if known is not None and not _is_newer(metadata, known["metadata"]):
             return False
-        self._parents.pop(key, None)
         finished = _has_finished(manifest)
         if finished or is_ending(manifest) or (known and known["metadata"]["uid"] != metadata["uid"]):
             self._tell_children(key)
         if finished:
+            self._note_end(metadata["uid"])
             changed = self._remember_end(key, manifest)
             return self._drop(key) or changed
         if known is not None and get_parent_name(known) != get_parent_name(manifest):
@@ -110,37 +115,38 @@ class JobStore:
             self._children.setdefault((key[0], parent), set()).add(key)
         return True
 
-    def note_listing(self) -> None:
-        """Take note that the watch lists all jobs again, and will never tell of those that are missing.
+    def look_at_relatives(self) -> None:
+        """Have each job looked at again that acts, or doesn't, because of another one.
 
-        Whoever acts, or doesn't, because of another job must look again.
+        That may be gone, without the watch having told of it.
         """
-        self.listings += 1
         self._parents.clear()
         for parent, children in list(self._children.items()):
             for key in (parent, *children):
                 self._on_kin(key)
 
-    async def learn(self, namespace: str, manifests: AsyncIterator[Manifest]) -> None:
-        """Keep what is read of all jobs of a namespace, before any watch told of them; drop what is missing.
+    async def learn(self, namespace: str | None, manifests: AsyncIterator[Manifest]) -> None:
+        """Keep what is read of all jobs of a namespace, or of all, before any watch told of them.
 
-        Nothing is kept of those that have finished, or were deleted, while it was read: it may be older than
-        that, and no event would come any more to say so.
+        What is missing is dropped. Nothing is kept of jobs that have finished, or were deleted, while it was
+        read: it may be older than that, and no event would come any more to say so.
         """
-        dropped: set[str] = set()
-        known = {key: body["metadata"]["uid"] for key, body in self._jobs.items() if key[0] == namespace}
-        self._readers.append(dropped)
+        ended: set[str] = set()
+        known = {
+            key: body["metadata"]["uid"] for key, body in self._jobs.items() if namespace in (None, key[0])
+        }
+        self._readers.append(ended)
         try:
             async for manifest in manifests:
                 metadata, key = manifest["metadata"], place_of(manifest)
                 if known.get(key) == metadata["uid"]:
                     del known[key]
-                if metadata["uid"] not in dropped and self.put(manifest):
+                if metadata["uid"] not in ended and self._keep(manifest):
                     self._on_kin(key)
         finally:
-            self._readers.remove(dropped)
+            self._readers.remove(ended)
         for key, uid in known.items():
-            if uid not in dropped:
+            if uid not in ended:
                 self.discard(key, uid=uid)
                 self._on_kin(key)
 
@@ -155,6 +161,7 @@ class JobStore:
         if known is None or known["metadata"]["uid"] != metadata["uid"]:
             return False
         if _has_finished(manifest):
+            self._note_end(metadata["uid"])
             self._drop(key)
         else:
             self.put(manifest)
@@ -162,6 +169,7 @@ class JobStore:
 
     def discard(self, key: JobKey, *, uid: str) -> None:
         """Drop a job that is gone, but not another one that has taken its name."""
+        self._note_end(uid)
         self._parents.pop(key, None)
         self._tell_children(key)
         self.forget_finished(key, uid=uid)
@@ -204,13 +212,16 @@ class JobStore:
         self._finished[key] = FinishedJob(metadata["uid"], metadata["resourceVersion"], expires_at)
         return True
 
+    def _note_end(self, uid: str) -> None:
+        """Let no reading that goes on bring a job back that has finished or is gone."""
+        for ended in self._readers:
+            ended.add(uid)
+
     def _drop(self, key: JobKey) -> bool:
         """Forget an unfinished job; return whether there was one."""
         manifest = self._jobs.pop(key, None)
         if manifest is None:
             return False
-        for dropped in self._readers:
-            dropped.add(manifest["metadata"]["uid"])
         name = get_parent_name(manifest)
         parent = key[0], name or ""
         children = self._children.get(parent)

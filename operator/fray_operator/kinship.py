@@ -13,7 +13,6 @@ from fray.kube.errors import ForbiddenError, NotFoundError, RefusedError
 from fray.plan.parentage import ParentState, derive_parents_end, get_parent_name, read_parent
 from fray.plan.pod_observation import is_ending
 from fray_operator.act import Actor
-from fray_operator.census import Census
 from fray_operator.informer import JobKey, place_of
 from fray_operator.jobs import JobStore
 from fray_operator.observe import Observer
@@ -26,15 +25,13 @@ logger = logging.getLogger(__name__)
 class Kinship:
     """Stops children."""
 
-    def __init__(self, jobs: JobStore, census: Census, observer: Observer, actor: Actor) -> None:
-        self._jobs, self._census, self._observer, self._actor = jobs, census, observer, actor
+    def __init__(self, jobs: JobStore, observer: Observer, actor: Actor) -> None:
+        self._jobs, self._observer, self._actor = jobs, observer, actor
 
     async def end_with_parent(self, body: Manifest) -> Manifest:
         """Stop an unfinished job if its parent has ended; return it as it is now."""
         if get_parent_name(body) is None or body["spec"].get("stopped") or is_ending(body):
             return body
-        # A parent that is known may have been deleted unheard.
-        await self._census.forget_missing(body["metadata"]["namespace"])
         end = derive_parents_end(body, await self._find_parent(body))
         if end is None:
             return body

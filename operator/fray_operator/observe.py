@@ -9,7 +9,7 @@ should own a JobSet and doesn't. What it means is `fray.plan`'s to say.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -122,12 +122,6 @@ class Observer:
             return await self._api.get(FRAYJOBS, key[1], namespace=key[0])
         except NotFoundError:
             return None
-
-    async def list_jobs(self, namespace: str) -> AsyncIterator[Manifest]:
-        """Ask the server for all FrayJobs of a namespace, in pages."""
-        async for page in self._api.list_pages(FRAYJOBS, namespace=namespace):
-            for manifest in page.items:
-                yield manifest
 
     def list_jobsets(self, key: JobKey) -> list[Manifest]:
         """Return all JobSets that carry a job's name, as the cache knows them."""

@@ -18,7 +18,6 @@ from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, PODS, Resource
 from fray.plan.remains import tells_of_end
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray_operator.act import Actor
-from fray_operator.handlers import FrayJobWatch
 from fray_operator.health import SILENCE_LIMIT_SECONDS, HealthServer
 from fray_operator.informer import Informer, JobKey, trim_job, trim_jobset
 from fray_operator.jobs import JobStore
@@ -31,25 +30,20 @@ from fray_operator.pods import PodInformer
 from fray_operator.queue import WorkQueue
 from fray_operator.reconcile import Reconciler
 from fray_operator.settings import OperatorSettings
+from fray_operator.source import FrayJobSource
 from fray_operator.strays import STRAY_SECONDS
 from fray_operator.worker import work
 
-__all__ = ["MissingKindError", "OperatorProcess", "UnwatchedKindError"]
+__all__ = ["MissingKindError", "OperatorProcess"]
 
 logger = logging.getLogger(__name__)
 
 START_PAUSE_SECONDS = 2.0
 """Between two attempts to reach the server when the process starts."""
-BEGIN_SECONDS = 60.0
-"""How long kopf may take to begin to watch FrayJobs. It looks for their kind once, and never again."""
 
 
 class MissingKindError(Exception):
     """A CRD that the operator needs isn't installed; the message says which and how to install it."""
-
-
-class UnwatchedKindError(Exception):
-    """kopf didn't find FrayJobs when it started, though they are served by now."""
 
 
 class OperatorProcess:
@@ -82,7 +76,7 @@ class OperatorProcess:
         self._jobsets = {each: self._build_informer(JOBSETS, each) for each in namespaces}
         self._child_jobs = {each: self._build_informer(JOBS, each) for each in namespaces}
         self._pods = {each: self._build_pods(each) for each in namespaces}
-        self._watch = FrayJobWatch(self._jobs, self._queue, settings, claim_signals=claim_signals)
+        self._source = FrayJobSource(api, self._jobs, self._queue, settings, claim_signals=claim_signals)
         self._health = HealthServer(
             metrics,
             host=settings.http_host,
@@ -115,7 +109,6 @@ class OperatorProcess:
             # may take its time.
             await parts.end_writers()
             await self._lease.release()
-            # Before the watchers: kopf, when it ends late, cancels every task that is younger than itself.
             await self._health.stop()
             await parts.end_watchers()
 
@@ -137,8 +130,7 @@ class OperatorProcess:
         reconciler = self._build_reconciler()
         for _ in range(self._settings.workers):
             parts.add_writer(work(self._queue, reconciler, self._jobs, self._metrics), name="worker")
-        parts.add_watcher(self._watch.run(), name="watch of FrayJobs")
-        await parts.until(self._await_watch())
+        parts.add_watcher(self._source.run(), name="watch of FrayJobs")
         await parts.run()
 
     def _build_reconciler(self) -> Reconciler:
@@ -177,15 +169,6 @@ class OperatorProcess:
             while (trouble := await self._find_trouble(resource)) is not None:
                 logger.warning("%s can't be read; trying again: %s", resource, trouble)
                 await asyncio.sleep(max(START_PAUSE_SECONDS, trouble.retry_after_seconds or 0.0))
-
-    async def _await_watch(self) -> None:
-        """Wait until kopf watches FrayJobs; raises `UnwatchedKindError` or `MissingKindError`."""
-        try:
-            async with asyncio.timeout(BEGIN_SECONDS):
-                await self._watch.begun.wait()
-        except TimeoutError as error:
-            await self._await_kinds()
-            raise UnwatchedKindError(f"kopf doesn't watch {FRAYJOBS}, which it didn't find") from error
 
     async def _find_trouble(self, resource: Resource) -> ApiError | None:
         namespace = self._settings.namespaces[0] if self._settings.namespaces else None
@@ -245,8 +228,8 @@ class OperatorProcess:
         for informer in (*self._jobsets.values(), *self._child_jobs.values(), *self._pods.values()):
             if informer.synced.is_set() and informer.silent_seconds > SILENCE_LIMIT_SECONDS:
                 return f"a watch has been silent for {informer.silent_seconds:.0f} s"
-        if self._watch.begun.is_set() and self._watch.silent_seconds > SILENCE_LIMIT_SECONDS:
-            return f"a watch has been silent for {self._watch.silent_seconds:.0f} s: that of {FRAYJOBS}"
+        if self._source.silent_seconds > SILENCE_LIMIT_SECONDS:
+            return f"a watch has been silent for {self._source.silent_seconds:.0f} s: that of {FRAYJOBS}"
         return None
 
     def _refresh(self) -> None:

@@ -32,7 +32,6 @@ from fray.vocabulary import ConditionType, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, Condition, FrayJobStatus
 from fray_operator.act import Actor
-from fray_operator.census import Census
 from fray_operator.informer import JobKey
 from fray_operator.jobs import JobStore
 from fray_operator.kinship import Kinship
@@ -73,9 +72,8 @@ class Reconciler:
     ) -> None:
         self._jobs, self._observer, self._actor, self._metrics = jobs, observer, actor, metrics
         self._policy, self._clock = policy, clock
-        census = Census(jobs, observer)
-        self._kinship = Kinship(jobs, census, observer, actor)
-        self._retention = Retention(jobs, census, observer, actor)
+        self._kinship = Kinship(jobs, observer, actor)
+        self._retention = Retention(jobs, observer, actor)
         self._strays = Strays(observer, actor, parse=_parse)
         self._unsent: dict[JobKey, list[tuple[FrayJob, EventDraft]]] = {}
         self._starting: dict[JobKey, tuple[FrayJob, EventDraft]] = {}

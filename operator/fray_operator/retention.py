@@ -17,7 +17,6 @@ from fray.plan.pod_observation import is_ending
 from fray.plan.status import is_finished
 from fray.wire.frayjob import FrayJob
 from fray_operator.act import Actor
-from fray_operator.census import Census
 from fray_operator.informer import JobKey
 from fray_operator.jobs import JobStore
 from fray_operator.observe import Observer
@@ -62,8 +61,8 @@ def find_expendable(job: FrayJob, jobsets: Iterable[Manifest]) -> list[Manifest]
 class Retention:
     """Deletes what is too old to be kept."""
 
-    def __init__(self, jobs: JobStore, census: Census, observer: Observer, actor: Actor) -> None:
-        self._jobs, self._census, self._observer, self._actor = jobs, census, observer, actor
+    def __init__(self, jobs: JobStore, observer: Observer, actor: Actor) -> None:
+        self._jobs, self._observer, self._actor = jobs, observer, actor
         self._removed: dict[JobKey, set[str]] = {}
 
     async def remove_old_attempts(self, key: JobKey, job: FrayJob) -> None:
@@ -92,7 +91,8 @@ class Retention:
             left = max(left, ORDER_SECONDS)
         if left > 0:
             return left + EARLY_SECONDS
-        await self._census.know_all(key[0])
+        # Its children must be known.
+        await self._jobs.complete.wait()
         if self._jobs.get_finished(key) is not finished or self._jobs.has_children(key):
             return None  # there will be an event
         try:

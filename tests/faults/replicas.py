@@ -25,12 +25,12 @@ from fray.kube.errors import (
     UnreachableError,
 )
 from fray.kube.resources import FRAYJOBS
-from fray_operator.handlers import FrayJobWatch
 from fray_operator.lease import LeaseLostError
 from fray_operator.metrics import Metrics
 from fray_operator.process import OperatorProcess
 from fray_operator.reconcile import Reconciler
 from fray_operator.settings import OperatorSettings
+from fray_operator.source import FrayJobSource
 from tests.faults.chaos import Chaos
 from tests.faults.faulty_api import FaultyApi
 from tests.faults.invariants import Invariants
@@ -48,30 +48,36 @@ class WatchGaveUpError(Exception):
     """kopf ends the process: an error that it doesn't try again on, or for the last time."""
 
 
-class _FrayJobWatch(FrayJobWatch):
+class _Source(FrayJobSource):
     """kopf's stream of FrayJobs (kopf/_cogs/clients/watching.py), handed to the operator's own handler.
 
     Objects of a list come without a type, and nothing tells of those that are missing from it.
     """
 
-    api: KubeApi
-
     async def run(self) -> None:
-        while True:
-            with contextlib.suppress(UnreachableError):
-                await self._list_and_watch()
-            await asyncio.sleep(KOPF_RECONNECT_SECONDS)
+        reading = asyncio.create_task(self._read_lists())
+        try:
+            while True:
+                with contextlib.suppress(UnreachableError):
+                    await self._list_and_watch()
+                await asyncio.sleep(KOPF_RECONNECT_SECONDS)
+                assert not reading.done()
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
 
     async def _list_and_watch(self) -> None:
         version = ""
-        for page in await self._tried(self._read_list):
+        pages = await self._tried(self._read_list)
+        self._note_answer(FRAYJOBS.path(), {})
+        for page in pages:
             for body in page.items:
                 await self._on_event({"type": None, "object": body})
             version = page.resource_version
         while True:
-            self._hear()
+            self._note_request(FRAYJOBS.path())
             try:
-                async for event in self.api.watch(FRAYJOBS, resource_version=version):
+                async for event in self._api.watch(FRAYJOBS, resource_version=version):
                     version = event.object["metadata"]["resourceVersion"]
                     if event.type != "BOOKMARK":
                         await self._on_event({"type": event.type, "object": event.object})
@@ -85,8 +91,8 @@ class _FrayJobWatch(FrayJobWatch):
                 raise WatchGaveUpError(str(error)) from error
 
     async def _read_list(self) -> Any:
-        self._hear()
-        return [page async for page in self.api.list_pages(FRAYJOBS)]
+        self._note_request(FRAYJOBS.path())
+        return [page async for page in self._api.list_pages(FRAYJOBS)]
 
     async def _tried(self, read: Callable[[], Any]) -> Any:
         for pause in KOPF_BACKOFFS:
@@ -120,9 +126,8 @@ class _Process(OperatorProcess):
     ) -> None:
         super().__init__(api, settings, metrics)
         self._health: Any = _Health()
-        watch = _FrayJobWatch(self._jobs, self._queue, settings, claim_signals=lambda: None)
-        watch.api = api
-        self._watch, self._wall_clock = watch, clock
+        self._source = _Source(api, self._jobs, self._queue, settings, claim_signals=lambda: None)
+        self._wall_clock = clock
 
     @property
     def identity(self) -> str:

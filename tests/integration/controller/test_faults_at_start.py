@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from e2e.faulty_proxy import Call, Fault, FaultyProxy, Harm
-from fray_operator import handlers, process
+from fray_operator import process, source
 from tests.integration.controller.conftest import SettingsFor
 from tests.integration.controller.hands import Hands, eventually
 from tests.integration.controller.operator_thread import OperatorThread
@@ -74,8 +74,8 @@ def test_an_operator_starts_although_each_of_its_requests_fails_once(  # noqa: P
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process, "START_PAUSE_SECONDS", 0.05)
-    monkeypatch.setattr(handlers, "REQUEST_SECONDS", REQUEST_SECONDS)
-    monkeypatch.setattr(handlers, "WATCH_SILENCE_SECONDS", SILENCE_SECONDS)
+    monkeypatch.setattr(source, "REQUEST_SECONDS", REQUEST_SECONDS)
+    monkeypatch.setattr(source, "WATCH_SILENCE_SECONDS", SILENCE_SECONDS)
     settings = settings_for(hands.namespace, lease_seconds=LEASE_SECONDS)
     rule = proxy.rule = EachOnce(fault)
     failures: list[BaseException | None] = []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from e2e.faulty_proxy import Call, Fault, FaultyProxy, Harm
-from fray_operator import handlers
+from fray_operator import source
 from tests.integration.controller.conftest import SettingsFor
 from tests.integration.controller.hands import Hands, condition, eventually
 from tests.integration.controller.operator_thread import OperatorThread, run_operator
@@ -22,7 +22,7 @@ def operator(
     proxied: Path, hands: Hands, settings_for: SettingsFor, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[OperatorThread]:
     """An operator behind the proxy that gives up on a silent watch soon."""
-    monkeypatch.setattr(handlers, "WATCH_SILENCE_SECONDS", SILENCE_SECONDS)
+    monkeypatch.setattr(source, "WATCH_SILENCE_SECONDS", SILENCE_SECONDS)
     running = OperatorThread(
         proxied, settings_for(hands.namespace), watch_silence_seconds=SILENCE_SECONDS
     ).start()

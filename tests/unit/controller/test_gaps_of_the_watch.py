@@ -56,7 +56,7 @@ def test_nothing_is_stopped_when_nothing_is_missing() -> None:
         life.miss(lambda: life.server.store(NODES, {"metadata": {"name": "node-1"}}))
         await asyncio.sleep(60)
         assert len(life.jobs) == 3
-        # One by the watch, and one by those who have relatives.
+        # One by kopf, and one to see what is missing from it.
         assert life.calls() == {"LIST frayjobs": 2, "LIST jobsets": 1, "LIST pods": 1}
 
     live(story)
@@ -150,11 +150,26 @@ def test_a_job_that_comes_while_all_are_read_is_kept() -> None:
     assert set(store) == {KEY, CHILD}
 
 
+@pytest.mark.parametrize("end", ["finish", "delete"])
+def test_a_job_is_not_brought_back_that_came_and_ended_while_all_are_read(end: str) -> None:
+    store = JobStore()
+
+    async def read() -> Any:
+        if end == "finish":
+            store.put(manifest(7, finished=True))
+        else:
+            store.discard(KEY, uid="1")
+        yield manifest(5)
+
+    asyncio.run(store.learn(None, read()))
+    assert list(store) == []
+
+
 def test_after_a_listing_the_server_is_asked_anew_about_parents() -> None:
     told: list[Any] = []
     store = JobStore(told.append)
     store.put(child(1))
     answer = store.share_parent(KEY, ask)
-    store.note_listing()
+    store.look_at_relatives()
     assert store.share_parent(KEY, ask) is not answer
     assert set(told) == {KEY, CHILD}

@@ -8,18 +8,23 @@ from typing import Any
 import kopf
 import pytest
 
-from fray_operator.handlers import FrayJobWatch
 from fray_operator.jobs import JobStore
 from fray_operator.queue import WorkQueue
 from fray_operator.settings import OperatorSettings
+from fray_operator.source import FrayJobSource
+from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 
 BY_NAME = kopf.ConnectionInfo(server="https://kubernetes.default.svc", ca_path="/ca", token="token")
 
 
+def build_source(settings: OperatorSettings) -> FrayJobSource:
+    api = MemoryApi(MemoryServer())
+    return FrayJobSource(api, JobStore(), WorkQueue(), settings, claim_signals=lambda: None)
+
+
 def log_in(settings: OperatorSettings) -> kopf.ConnectionInfo | None:
     async def run() -> kopf.ConnectionInfo | None:
-        watch = FrayJobWatch(JobStore(), WorkQueue(), settings, claim_signals=lambda: None)
-        return watch._log_in(settings=kopf.OperatorSettings())
+        return build_source(settings)._find_connection(settings=kopf.OperatorSettings())
 
     return asyncio.run(run())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fray_operator.handlers import _build_settings
+from fray_operator.source import _build_settings
 
 
 class Untouchable(Mapping[str, Any]):
@@ -22,7 +22,7 @@ class Untouchable(Mapping[str, Any]):
 
 
 def test_nothing_of_a_job_is_copied_to_find_out_what_has_changed() -> None:
-    persistence = _build_settings(on_request=lambda: None).persistence
+    persistence = _build_settings().persistence
     body: Any = Untouchable()
     assert persistence.diffbase_storage.fetch(body=body) is None
     essence = persistence.diffbase_storage.build(body=body, extra_fields=[])
@@ -30,7 +30,7 @@ def test_nothing_of_a_job_is_copied_to_find_out_what_has_changed() -> None:
 
 
 def test_nothing_is_written_to_a_job_to_remember_it_by() -> None:
-    persistence = _build_settings(on_request=lambda: None).persistence
+    persistence = _build_settings().persistence
     body: Any = Untouchable()
     patch: Any = {}
     persistence.diffbase_storage.store(body=body, patch=patch, essence={})

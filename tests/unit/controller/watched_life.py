@@ -19,7 +19,6 @@ from fray.kube.resources import FRAYJOBS, JOBSETS, LEASES, PODS
 from fray.plan.remains import tells_of_end
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray_operator.act import Actor
-from fray_operator.handlers import FrayJobWatch
 from fray_operator.informer import Informer, JobKey
 from fray_operator.jobs import JobStore
 from fray_operator.lease import Lease
@@ -28,6 +27,7 @@ from fray_operator.observe import Observer
 from fray_operator.queue import WorkQueue
 from fray_operator.reconcile import Reconciler
 from fray_operator.settings import OperatorSettings
+from fray_operator.source import FrayJobSource
 from fray_operator.worker import work
 from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 from tests.unit.controller.virtual_time import run
@@ -74,9 +74,11 @@ class WatchedLife:
         actor = Actor(api, lease, settings=PlanSettings(), remember=jobsets.remember, identity="a")
         policy = RetryPolicy(10, 360)
         reconciler = Reconciler(jobs, observer, actor, metrics, policy=policy, clock=self.now)
-        watch = FrayJobWatch(jobs, queue, OperatorSettings(), claim_signals=lambda: None)
-        self.on_event = watch._on_event
-        parts = [jobsets.run(), pods.run(), self._feed(self._tell)]
+        self._source = source = FrayJobSource(
+            api, jobs, queue, OperatorSettings(), claim_signals=lambda: None
+        )
+        self.on_event = source._on_event
+        parts = [jobsets.run(), pods.run(), source._read_lists(), self._feed(self._tell)]
         parts += [work(queue, reconciler, jobs, metrics) for _ in range(2)]
         self._tasks = [asyncio.create_task(part) for part in parts]
 
@@ -150,7 +152,10 @@ class WatchedLife:
 
     async def _feed(self, handle: Handle) -> None:
         while True:
+            version = ""
             async for page in self.api.list_pages(FRAYJOBS):
+                if not version:
+                    self._source._note_answer(FRAYJOBS.path(), {})
                 for item in page.items:
                     await handle({"type": None, "object": item})
                 version = page.resource_version

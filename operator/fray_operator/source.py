@@ -1,0 +1,277 @@
+"""FrayJobs, as kopf tells of them: the only module that knows kopf.
+
+kopf logs in, lists, watches and connects again. Each event only makes a key due. Nothing else of kopf is
+used: change handlers, daemons and timers would write annotations and finalizers to users' objects.
+
+kopf doesn't report the end of a list. After a watch that was too old to go on, it lists again, and doesn't
+report the objects that are missing from that list. So after each list of kopf's the FrayJobs are listed once
+more here: then all are known, and those that are gone are dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Container, Mapping
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+import kopf
+
+from fray.kube.api import KubeApi, Manifest
+from fray.kube.client import (
+    REQUEST_SECONDS,
+    WATCH_GRACE_SECONDS,
+    WATCH_SECONDS,
+    WATCH_SILENCE_SECONDS,
+)
+from fray.kube.errors import ApiError
+from fray.kube.resources import FRAYJOBS
+from fray.vocabulary import FRAYJOB_PLURAL, GROUP, VERSION
+from fray_operator.informer import PAGE, JobKey, place_of
+from fray_operator.jobs import JobStore
+from fray_operator.queue import WorkQueue
+from fray_operator.settings import OperatorSettings
+
+__all__ = ["FrayJobSource", "UnwatchedKindError"]
+
+logger = logging.getLogger(__name__)
+
+LISTED_AT_ONCE = 10
+"""FrayJobs to a page of kopf's list."""
+BEGIN_SECONDS = 60.0
+"""How long kopf may take to begin to list FrayJobs. It looks for their kind once, and never again."""
+RETRY_SECONDS = 2.0
+"""Between two attempts to read a list."""
+
+
+class UnwatchedKindError(Exception):
+    """kopf didn't find FrayJobs when it started."""
+
+
+class FrayJobSource:
+    """Keeps the store of FrayJobs like the server's, and puts the key of each that changes on the queue.
+
+    `claim_signals` is called once kopf has taken SIGTERM and SIGINT for itself, to take them back.
+    """
+
+    def __init__(
+        self,
+        api: KubeApi,
+        jobs: JobStore,
+        queue: WorkQueue[JobKey],
+        settings: OperatorSettings,
+        *,
+        claim_signals: Callable[[], None],
+    ) -> None:
+        self._api, self._jobs, self._queue, self._settings = api, jobs, queue, settings
+        self._claim_signals = claim_signals
+        self._loop = asyncio.get_running_loop()
+        self._heard_at: float | None = None
+        self._begun = asyncio.Event()
+        """Set once kopf has asked the server for FrayJobs."""
+        self._to_read: asyncio.Queue[str | None] = asyncio.Queue()
+        """Namespaces that kopf has listed, None for all of them, and that weren't read here since."""
+        self._read: set[str | None] = set()
+        """Those that were read at least once."""
+        self._namespaces: tuple[str | None, ...] = settings.namespaces or (None,)
+        self._paths = tuple(FRAYJOBS.path(namespace=each) for each in self._namespaces)
+        self._session: tuple[kopf.ConnectionInfo, kopf.AiohttpSession] | None = None
+        self._registry = kopf.OperatorRegistry()
+        kopf.on.login(registry=self._registry)(self._log_in)
+        kopf.on.event(GROUP, VERSION, FRAYJOB_PLURAL, registry=self._registry)(self._on_event)
+
+    @property
+    def silent_seconds(self) -> float:
+        """How long kopf has neither asked for FrayJobs nor seen one; 0 before it has begun.
+
+        It asks anew whenever a watch ends.
+        """
+        return 0.0 if self._heard_at is None else self._loop.time() - self._heard_at
+
+    async def run(self) -> None:
+        """Watch until cancelled; raises `UnwatchedKindError`, and what kopf gives up on."""
+        logging.getLogger("kopf").setLevel(logging.WARNING)
+        # Or kopf asks the system for the user's name, which a container's user has none of.
+        identity: Any = self._settings.pod_name
+        # Not `kopf.operator`: at its end that cancels every task of the process that began after it.
+        spawned = await kopf.spawn_tasks(
+            registry=self._registry,
+            settings=_build_settings(),
+            identity=identity,
+            standalone=True,
+            clusterwide=not self._settings.namespaces,
+            namespaces=self._settings.namespaces,
+        )
+        self._claim_signals()
+        tasks = [*spawned, asyncio.create_task(self._read_lists())]
+        begun = asyncio.create_task(self._begun.wait())
+        try:
+            await asyncio.wait([begun, *tasks], timeout=BEGIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if not self._begun.is_set() and not any(task.done() for task in tasks):
+                raise UnwatchedKindError(f"kopf doesn't watch {FRAYJOBS}, which it didn't find")
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
+        finally:
+            for task in (begun, *tasks):
+                task.cancel()
+            await asyncio.gather(begun, *tasks, return_exceptions=True)
+
+    async def _on_event(self, event: Mapping[str, Any], **_: Any) -> None:
+        self._heard_at = self._loop.time()
+        manifest = dict(event["object"])
+        key = place_of(manifest)
+        if event["type"] == "DELETED":
+            self._jobs.discard(key, uid=manifest["metadata"]["uid"])
+            self._queue.forget(key)
+            # One more pass, for events of it that could not be sent yet, and for what nobody collects.
+            self._queue.add(key)
+        elif self._jobs.put(manifest):
+            self._queue.add(key)
+
+    # --- lists ------------------------------------------------------------------------------------------
+
+    def _note_request(self, path: str) -> None:
+        """Note that kopf lists or watches; it asks anew whenever a watch ends."""
+        if path.endswith(self._paths):
+            self._heard_at = self._loop.time()
+            self._begun.set()
+
+    def _note_answer(self, path: str, query: Container[str]) -> None:
+        """Note the first page of a list: all its pages are of one version, and kopf watches from there."""
+        if "watch" not in query and "continue" not in query:
+            for listed, namespace in zip(self._paths, self._namespaces, strict=True):
+                if path.endswith(listed):
+                    self._note_list(namespace)
+
+    def _note_list(self, namespace: str | None) -> None:
+        """Note that kopf lists a namespace, or all: it won't report what was deleted before."""
+        self._jobs.complete.clear()
+        self._to_read.put_nowait(namespace)
+
+    async def _read_lists(self) -> None:
+        """List for ever what kopf has listed."""
+        while True:
+            namespace = await self._to_read.get()
+            try:
+                await self._jobs.learn(namespace, self._list(namespace))
+            except ApiError as error:
+                logger.warning("%s can't be listed; trying again: %s", FRAYJOBS, error)
+                await asyncio.sleep(max(RETRY_SECONDS, error.retry_after_seconds or 0.0))
+                self._to_read.put_nowait(namespace)
+                continue
+            if namespace in self._read:
+                self._jobs.look_at_relatives()
+            self._read.add(namespace)
+            if self._to_read.empty() and len(self._read) == len(self._namespaces):
+                self._jobs.complete.set()
+
+    async def _list(self, namespace: str | None) -> AsyncIterator[Manifest]:
+        async for page in self._api.list_pages(FRAYJOBS, namespace=namespace, limit=PAGE):
+            for manifest in page.items:
+                yield manifest
+
+    # --- log-in -----------------------------------------------------------------------------------------
+
+    async def _log_in(self, **kwargs: Any) -> kopf.AiohttpSession | None:
+        """Return a session that notes kopf's requests, which it tells nobody of.
+
+        For the same credentials it is the same: kopf must recognise those that were refused.
+        """
+        found = self._find_connection(**kwargs)
+        if found is None:
+            return None
+        if self._session is None or self._session[0] != found:
+            self._session = found, self._build_session(found)
+        return self._session[1]
+
+    def _find_connection(self, **kwargs: Any) -> kopf.ConnectionInfo | None:
+        """Reach the server where all other requests go: kopf's own address for pods needs DNS."""
+        account = kopf.login_with_service_account(**kwargs)
+        if account is None:
+            return kopf.login_with_kubeconfig(**kwargs)
+        return replace(account, server=self._settings.api_server or account.server)
+
+    def _build_session(self, found: kopf.ConnectionInfo) -> kopf.AiohttpSession:
+        trace = aiohttp.TraceConfig()
+
+        async def note_request(_session: Any, _context: Any, sent: aiohttp.TraceRequestStartParams) -> None:
+            self._note_request(sent.url.path)
+
+        async def note_answer(_session: Any, _context: Any, told: aiohttp.TraceRequestEndParams) -> None:
+            if told.response.ok:
+                self._note_answer(told.url.path, told.url.query)
+
+        trace.on_request_start.append(note_request)
+        trace.on_request_end.append(note_answer)
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=found.as_ssl_context()),
+            headers=found.as_http_headers(),
+            proxy=found.proxy_url,
+            trust_env=found.trust_env,
+            trace_configs=[trace],
+        )
+        return kopf.AiohttpSession(
+            server=found.server,
+            default_namespace=found.default_namespace,
+            priority=found.priority,
+            expiration=found.expiration,
+            aiohttp_session=session,
+        )
+
+
+def _build_settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    # The process exits until the CRD exists, so there is nothing to scan for; scanning needs cluster rights.
+    settings.scanning.disabled = True
+    # Each object seen has a task for so long, which holds it; thousands arrive when the process starts.
+    settings.queueing.idle_timeout = 0.05
+    # kopf reads a page at once, and an object may be as large as etcd takes: 1.5 MiB.
+    settings.watching.chunk_size = LISTED_AT_ONCE
+    # Nobody asks what has changed about a job, and to find out costs as much as all else about an event.
+    settings.persistence.diffbase_storage = _NoDiffs()
+    settings.persistence.progress_storage = _NoProgress()
+    # At the end nothing is worked on any more: what is left of kopf's events needs no time.
+    settings.queueing.exit_timeout = 0.2
+    # kopf would kill the whole process some time after its end; in tests it isn't the whole process.
+    settings.process.ultimate_exiting_timeout = None
+    settings.networking.request_timeout = REQUEST_SECONDS
+    settings.watching.server_timeout = WATCH_SECONDS
+    settings.watching.client_timeout = WATCH_SECONDS + WATCH_GRACE_SECONDS
+    settings.watching.inactivity_timeout = WATCH_SILENCE_SECONDS
+    return settings
+
+
+class _NoDiffs(kopf.DiffBaseStorage):
+    """Takes nothing of an object to compare it by: kopf would copy all of it at each event."""
+
+    def build(self, **_: Any) -> Any:
+        return {}
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        return None
+
+
+class _NoProgress(kopf.ProgressStorage):
+    """Keeps nothing of the progress of handlers: it is told of those of changes only."""
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        return None
+
+    def purge(self, **_: Any) -> None:
+        return None
+
+    def touch(self, **_: Any) -> None:
+        return None
+
+    def clear(self, *, essence: Any) -> Any:
+        return essence

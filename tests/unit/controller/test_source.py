@@ -1,0 +1,139 @@
+"""What kopf doesn't tell of FrayJobs, the end of its lists and what is missing from them, is found out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import kopf
+import pytest
+from aiohttp import web
+
+from fray.kube.errors import UnreachableError
+from fray.kube.resources import FRAYJOBS, JOBSETS
+from fray_operator.informer import JobKey
+from fray_operator.jobs import JobStore
+from fray_operator.queue import WorkQueue
+from fray_operator.settings import OperatorSettings
+from fray_operator.source import FrayJobSource
+from tests.unit.controller.memory_server import Call, MemoryApi, MemoryServer
+from tests.unit.controller.virtual_time import run
+
+ALL, OURS, OTHERS = FRAYJOBS.path(), FRAYJOBS.path(namespace="ours"), FRAYJOBS.path(namespace="others")
+
+
+class Fake:
+    """A source without kopf, whose requests the test sends."""
+
+    def __init__(self, *namespaces: str) -> None:
+        self.server = MemoryServer()
+        self.api = MemoryApi(self.server)
+        self.jobs = JobStore()
+        settings = OperatorSettings(namespaces=namespaces)
+        queue = WorkQueue[JobKey]()
+        self.source = FrayJobSource(self.api, self.jobs, queue, settings, claim_signals=lambda: None)
+        self.task = asyncio.create_task(self.source._read_lists())
+
+    def store(self, name: str, *, namespace: str = "default") -> None:
+        self.server.store(FRAYJOBS, {"metadata": {"name": name, "namespace": namespace}, "spec": {}})
+
+    def lists(self) -> int:
+        return len([call for call in self.server.calls if call.method == "LIST"])
+
+
+def test_all_are_known_once_what_kopf_listed_was_read() -> None:
+    async def story() -> None:
+        fake = Fake()
+        fake.store("train")
+        await asyncio.sleep(60)
+        assert not fake.jobs.complete.is_set()
+        fake.source._note_answer(ALL, {})
+        await fake.jobs.complete.wait()
+        assert list(fake.jobs) == [("default", "train")]
+
+    run(story())
+
+
+@pytest.mark.parametrize("query", [{"watch": "true"}, {"limit": "10", "continue": "abc"}])
+def test_only_the_first_page_of_a_list_has_the_jobs_read(query: dict[str, str]) -> None:
+    async def story() -> None:
+        fake = Fake()
+        fake.source._note_answer(ALL, {"limit": "10"})
+        await fake.jobs.complete.wait()
+        fake.source._note_answer(ALL, query)
+        fake.source._note_answer(JOBSETS.path(), {})
+        await asyncio.sleep(60)
+        assert (fake.jobs.complete.is_set(), fake.lists()) == (True, 1)
+
+    run(story())
+
+
+def test_all_are_known_when_each_namespace_was_read_and_only_its_own_are_dropped() -> None:
+    async def story() -> None:
+        fake = Fake("ours", "others")
+        fake.store("train", namespace="ours")
+        fake.store("train", namespace="others")
+        fake.source._note_answer(f"/prefix{OURS}", {})
+        await asyncio.sleep(1)
+        assert (list(fake.jobs), fake.jobs.complete.is_set()) == ([("ours", "train")], False)
+        fake.source._note_answer(OTHERS, {})
+        await fake.jobs.complete.wait()
+        fake.server.delete(FRAYJOBS, "train", "ours", uid=None, propagation="Background")
+        fake.source._note_answer(OURS, {})
+        await fake.jobs.complete.wait()
+        assert list(fake.jobs) == [("others", "train")]
+
+    run(story())
+
+
+def test_a_list_that_fails_is_read_again_and_until_then_not_all_are_known() -> None:
+    async def story() -> None:
+        async def refuse(_call: Call) -> None:
+            raise UnreachableError("LIST", 0, "ServerDisconnected", "cut")
+
+        async def allow(_call: Call) -> None: ...
+
+        fake = Fake()
+        fake.api.before = refuse
+        fake.source._note_answer(ALL, {})
+        await asyncio.sleep(60)
+        assert not fake.jobs.complete.is_set()
+        fake.api.before = allow
+        async with asyncio.timeout(10):
+            await fake.jobs.complete.wait()
+
+    run(story())
+
+
+def test_requests_of_kopfs_session_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.json_response({})
+
+    async def story() -> None:
+        app = web.Application()
+        app.add_routes([web.get(ALL, answer)])
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        (address,) = runner.addresses
+        found: Any = kopf.ConnectionInfo(server=f"http://127.0.0.1:{address[1]}")
+        monkeypatch.setattr(kopf, "login_with_service_account", lambda **_: None)
+        monkeypatch.setattr(kopf, "login_with_kubeconfig", lambda **_: found)
+        source = Fake().source
+        logged_in = await source._log_in()
+        assert logged_in is not None
+        session = logged_in.aiohttp_session
+        try:
+            await session.get(f"{found.server}{ALL}/elsewhere")
+            assert not source._begun.is_set()
+            await session.get(f"{found.server}{ALL}", params={"limit": "10"})
+            assert source._begun.is_set()
+            async with asyncio.timeout(10):
+                await source._jobs.complete.wait()
+            assert await source._log_in() == logged_in
+        finally:
+            await session.close()
+            await runner.cleanup()
+
+    asyncio.run(story())
