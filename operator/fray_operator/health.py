@@ -23,7 +23,10 @@ class PortUnavailableError(Exception):
 
 
 class HealthServer:
-    """Serves probes and metrics; `trouble` returns what is wrong, or None."""
+    """Serves probes and metrics.
+
+    `trouble` returns what is wrong, `unready` why nothing is served yet; None where all is well.
+    """
 
     def __init__(
         self,
@@ -32,12 +35,12 @@ class HealthServer:
         host: str,
         port: int,
         trouble: Callable[[], str | None],
+        unready: Callable[[], str | None],
         refresh: Callable[[], None],
     ) -> None:
         self._metrics, self._host, self._port = metrics, host, port
-        self._trouble, self._refresh = trouble, refresh
+        self._trouble, self._unready, self._refresh = trouble, unready, refresh
         self._runner: web.AppRunner | None = None
-        self.ready = False
 
     async def start(self) -> None:
         """Listen; raises `PortUnavailableError`."""
@@ -63,12 +66,15 @@ class HealthServer:
             await self._runner.cleanup()
 
     async def _healthz(self, _request: web.Request) -> web.Response:
-        trouble = self._trouble()
-        return web.Response(text=trouble or "ok", status=200 if trouble is None else 503)
+        return _answer(self._trouble())
 
     async def _readyz(self, _request: web.Request) -> web.Response:
-        return web.Response(text="ok" if self.ready else "starting", status=200 if self.ready else 503)
+        return _answer(self._unready())
 
     async def _render(self, _request: web.Request) -> web.Response:
         self._refresh()
         return web.Response(body=self._metrics.render(), content_type="text/plain")
+
+
+def _answer(trouble: str | None) -> web.Response:
+    return web.Response(text=trouble or "ok", status=200 if trouble is None else 503)

@@ -4,6 +4,8 @@ Times are this process's monotonic clock only: wall clocks of different hosts ma
 itself as such until two thirds of the duration after it *sent* its last successful renewal, a successor
 waits for the whole duration after it *saw* the last change; so at no moment two processes lead, even
 when the API server hangs. Nothing here knows what the leader does.
+
+The same Lease is the claim of an installation to what it serves (`fray_operator.scope`).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
 from fray.kube.resources import LEASES
 
-__all__ = ["Lease", "LeaseLostError"]
+__all__ = ["Holders", "Lease", "LeaseLostError"]
 
 logger = logging.getLogger(__name__)
 
@@ -27,10 +29,31 @@ class LeaseLostError(Exception):
     """The process must not write any more: another one may lead already."""
 
 
-class Lease:
-    """The claim of one process to be the leader.
+class Holders:
+    """Tells who holds Leases, as far as was seen from here.
 
-    `identity` is this process, `seconds` the duration after which a silent leader is replaced.
+    A holder that has been silent for its whole duration has lost its Lease; `seconds` is the duration of a
+    Lease that names none. `clock` returns seconds that never go back.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, seconds: float) -> None:
+        self._clock, self._seconds = clock, seconds
+        self._seen: dict[tuple[str, str], tuple[Any, float]] = {}
+
+    def find(self, lease: Manifest) -> str | None:
+        """Return the identity that holds a Lease, None when it is free."""
+        metadata, spec, now = lease["metadata"], _spec(lease), self._clock()
+        key, version = (metadata["namespace"], metadata["name"]), metadata["resourceVersion"]
+        if key not in self._seen or self._seen[key][0] != version:
+            self._seen[key] = version, now
+        run_out = now - self._seen[key][1] >= float(spec.get("leaseDurationSeconds") or self._seconds)
+        return None if run_out else spec.get("holderIdentity") or None
+
+
+class Lease:
+    """The claim of one process to be the leader, or of one installation to what it serves.
+
+    `identity` is this process or installation, `seconds` the duration after which a silent one is replaced.
     """
 
     def __init__(
@@ -43,13 +66,15 @@ class Lease:
         seconds: float,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        self._api, self._namespace, self._name = api, namespace, name
+        self._api, self.namespace, self.name = api, namespace, name
         self._identity, self._seconds = identity, seconds
         self._clock = clock or asyncio.get_running_loop().time
         self._held_until = float("-inf")
         self._claimed = False
         """Whether the server may have a claim of this process: one was sent, and wasn't refused."""
-        self._seen: tuple[Any, float] = (None, self._clock())
+        self._holders = Holders(self._clock, seconds=seconds)
+        self.holder: str | None = None
+        """Who else held the Lease when this process claimed it last."""
         self._written: Manifest | None = None
         """The Lease as this process has written it last, where nothing has gone wrong since."""
         self._call_seconds = seconds / 3
@@ -61,13 +86,31 @@ class Lease:
     def require(self) -> None:
         """Raise `LeaseLostError` unless this process is the leader."""
         if not self.held():
-            raise LeaseLostError(f"{self._identity} no longer holds the lease {self._name}")
+            raise LeaseLostError(f"{self._identity} no longer holds the lease {self.name}")
 
     async def acquire(self) -> None:
         """Wait until this process is the leader."""
-        while not await self._try():  # noqa: ASYNC110 - the lease of another process wakes nobody
+        while not await self.claim():  # noqa: ASYNC110 - the lease of another process wakes nobody
             await asyncio.sleep(self._seconds / 5)
         logger.info("leading as %s", self._identity)
+
+    async def claim(self) -> bool:
+        """Take or renew the lease once; return whether it is ours. Failures leave things as they are."""
+        written, self._written = self._written, None
+        self.holder = None
+        # Before anything is sent: a process that is ended while it waits for the answer may hold the lease.
+        self._claimed = True
+        try:
+            sent = await self._renew(written) if written is not None else await self._take()
+        except ConflictError:
+            logger.info("another process wrote the lease first")
+            return self.held()
+        except (ApiError, TimeoutError) as error:
+            logger.warning("the lease could not be renewed: %s", str(error) or type(error).__name__)
+            return self.held()
+        self._held_until = float("-inf") if sent is None else sent + self._seconds * 2 / 3
+        self._claimed = sent is not None
+        return self._claimed
 
     async def keep(self) -> None:
         """Renew for ever; raises `LeaseLostError` as soon as this process may not lead any more."""
@@ -79,7 +122,7 @@ class Lease:
             # and another one may have led since.
             self.require()
             until = self._held_until
-            await self._try()
+            await self.claim()
             self.require()
             renewed = self._held_until > until
 
@@ -100,23 +143,6 @@ class Lease:
             told = str(error) or type(error).__name__
             logger.warning("the lease was not released; it will run out by itself: %s", told)
 
-    async def _try(self) -> bool:
-        """Take or renew the lease once; return whether it is ours. Failures leave things as they are."""
-        written, self._written = self._written, None
-        # Before anything is sent: a process that is ended while it waits for the answer may hold the lease.
-        self._claimed = True
-        try:
-            sent = await self._renew(written) if written is not None else await self._take()
-        except ConflictError:
-            logger.info("another process wrote the lease first")
-            return self.held()
-        except (ApiError, TimeoutError) as error:
-            logger.warning("the lease could not be renewed: %s", str(error) or type(error).__name__)
-            return self.held()
-        self._held_until = float("-inf") if sent is None else sent + self._seconds * 2 / 3
-        self._claimed = sent is not None
-        return self._claimed
-
     async def _renew(self, written: Manifest) -> float | None:
         """Renew what this process has written; return when that was sent, None when it may not."""
         sent = self._clock()
@@ -134,10 +160,11 @@ class Lease:
         except NotFoundError:
             return await self._create()
         spec = _spec(lease)
-        holder = spec.get("holderIdentity") or ""
-        if holder not in ("", self._identity) and not self._has_run_out(lease):
+        holder = self._holders.find(lease)
+        if holder not in (None, self._identity):
+            self.holder = holder
             return None
-        changes = int(spec.get("leaseTransitions") or 0) + (holder != self._identity)
+        changes = int(spec.get("leaseTransitions") or 0) + (spec.get("holderIdentity") != self._identity)
         sent = self._clock()
         taken = {**lease, "spec": {**spec, **self._claim(), "leaseTransitions": changes}}
         self._written = await self._put(taken)
@@ -147,7 +174,7 @@ class Lease:
         body = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": self._name, "namespace": self._namespace},
+            "metadata": {"name": self.name, "namespace": self.namespace},
             "spec": {**self._claim(), "leaseTransitions": 0},
         }
         sent = self._clock()
@@ -160,7 +187,7 @@ class Lease:
 
     async def _get(self) -> Manifest:
         async with asyncio.timeout(self._call_seconds):
-            return await self._api.get(LEASES, self._name, namespace=self._namespace)
+            return await self._api.get(LEASES, self.name, namespace=self.namespace)
 
     async def _put(self, lease: Manifest) -> Manifest:
         async with asyncio.timeout(self._call_seconds):
@@ -174,15 +201,6 @@ class Lease:
             "acquireTime": now,
             "renewTime": now,
         }
-
-    def _has_run_out(self, lease: Manifest) -> bool:
-        """Return whether the holder has been silent for its whole duration, as far as was seen from here."""
-        version = lease["metadata"]["resourceVersion"]
-        now = self._clock()
-        if version != self._seen[0]:
-            self._seen = (version, now)
-            return False
-        return now - self._seen[1] >= float(_spec(lease).get("leaseDurationSeconds") or self._seconds)
 
 
 def _spec(lease: Manifest) -> Manifest:

@@ -1,4 +1,4 @@
-"""The operator process, assembled: lease first, then caches, then kopf and the workers.
+"""The operator process, assembled: lease and claims first, then caches, then kopf and the workers.
 
 A standby holds no watch: it waits for the lease. A process that loses the lease ends at once, since
 anything it does from then on might be done twice. It also ends when any of its parts does: Kubernetes
@@ -29,6 +29,7 @@ from fray_operator.parts import Parts
 from fray_operator.pods import PodInformer
 from fray_operator.queue import WorkQueue
 from fray_operator.reconcile import Reconciler
+from fray_operator.scope import Scope
 from fray_operator.settings import OperatorSettings
 from fray_operator.source import FrayJobSource
 from fray_operator.strays import STRAY_SECONDS
@@ -40,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 START_PAUSE_SECONDS = 2.0
 """Between two attempts to reach the server when the process starts."""
+CLAIM_DURATION = 4
+"""Duration of a claim to what is served, in durations of the Lease: claims may be many."""
 
 
 class MissingKindError(Exception):
@@ -72,6 +75,13 @@ class OperatorProcess:
             identity=self._identity,
             seconds=settings.lease_seconds,
         )
+        self._scope = Scope(
+            api,
+            namespaces=settings.namespaces,
+            installation=settings.lease_namespace,
+            seconds=CLAIM_DURATION * settings.lease_seconds,
+        )
+        self._started = False
         namespaces: tuple[str | None, ...] = settings.namespaces or (None,)
         self._jobsets = {each: self._build_informer(JOBSETS, each) for each in namespaces}
         self._child_jobs = {each: self._build_informer(JOBS, each) for each in namespaces}
@@ -82,6 +92,7 @@ class OperatorProcess:
             host=settings.http_host,
             port=settings.http_port,
             trouble=self._trouble,
+            unready=self._find_unready,
             refresh=self._refresh,
         )
 
@@ -96,9 +107,12 @@ class OperatorProcess:
         parts.add_watcher(self._raise_when_stopped(), name="stop")
         try:
             await parts.until(self._await_kinds())
-            self._health.ready = True
+            self._started = True
             await parts.until(self._lease.acquire())
             parts.add_writer(self._lease.keep(), name="lease")
+            await parts.until(self._scope.acquire())
+            for claim in self._scope.claims:
+                parts.add_writer(claim.keep(), name="claim")
             # Again: a standby may have waited for long, and the kinds may be gone since.
             await parts.until(self._await_kinds())
             await self._lead(parts)
@@ -108,6 +122,9 @@ class OperatorProcess:
             # In this order: nothing is written any more, the next process may lead, and only then all that
             # may take its time.
             await parts.end_writers()
+            if self._lease.held():
+                # Else another replica may lead, and have taken over the claims.
+                await self._scope.release()
             await self._lease.release()
             await self._health.stop()
             await parts.end_watchers()
@@ -221,6 +238,9 @@ class OperatorProcess:
 
     def _remember(self, jobset: Manifest) -> None:
         self._jobsets_of(jobset["metadata"]["namespace"]).remember(jobset)
+
+    def _find_unready(self) -> str | None:
+        return self._scope.overlap if self._started else "starting"
 
     def _trouble(self) -> str | None:
         if not self._lease.held():

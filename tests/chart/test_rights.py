@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fray.cluster.kubernetes.findings import NEEDED
+from fray_operator import scope
 from tests.chart.rendering import CHART, NAMESPACE, find, kinds, operator_pod, render, rights
 
 SINGLE = {"scope": "namespace"}
@@ -30,10 +31,13 @@ OPERATOR = grants(
         "kueue.x-k8s.io/workloads": "list",
     }
 )
-NODES = grants({"nodes": "list"})
-LEASE = grants({"coordination.k8s.io/leases": "create"}) | grants(
-    {"coordination.k8s.io/leases": "get update"}, "fray-operator"
+LEASES = "coordination.k8s.io/leases"
+CLUSTER = grants({"nodes": "list"}) | grants({LEASES: "list"}, "fray-scope")
+LEASE, NAMESPACE_CLAIM, CLUSTER_CLAIM = (
+    grants({LEASES: "create"}) | grants({LEASES: "get update"}, name)
+    for name in ("fray-operator", "fray-scope", "fray-scope-cluster")
 )
+CLUSTER_CLAIM_NAME = "fray-scope-cluster"
 EDIT = grants(
     {
         "fray.dev/frayjobs": "get list watch create update patch delete deletecollection",
@@ -59,10 +63,25 @@ def subjects(binding: dict[str, Any]) -> list[tuple[str, str]]:
 
 def test_cluster_wide_operator_has_exactly_these_rights() -> None:
     objects = render()
-    assert rights(find(objects, "ClusterRole", "fray-operator")) == OPERATOR | NODES
+    assert rights(find(objects, "ClusterRole", "fray-operator")) == OPERATOR | CLUSTER
     binding = find(objects, "ClusterRoleBinding")
     assert binding["roleRef"]["name"] == "fray-operator"
     assert subjects(binding) == [(NAMESPACE, "fray-operator")]
+
+
+def test_a_cluster_wide_claim_is_kept_by_the_operator_and_read_by_all_accounts() -> None:
+    objects = render()
+    assert rights(find(objects, "Role", "fray-operator-claim", namespace="default")) == CLUSTER_CLAIM
+    assert subjects(find(objects, "RoleBinding", "fray-operator-claim")) == [(NAMESPACE, "fray-operator")]
+    view = find(objects, "Role", "fray-operator-claim-view", namespace="default")
+    assert rights(view) == grants({LEASES: "get"}, CLUSTER_CLAIM_NAME)
+    (group,) = find(objects, "RoleBinding", "fray-operator-claim-view")["subjects"]
+    assert (group["kind"], group["name"]) == ("Group", "system:serviceaccounts")
+
+
+def test_the_chart_names_the_leases_as_the_operator_does() -> None:
+    assert (scope.NAMESPACE_CLAIM, scope.CLUSTER_CLAIM) == ("fray-scope", CLUSTER_CLAIM_NAME)
+    assert scope.CLUSTER_CLAIM_NAMESPACE == "default"
 
 
 def test_lease_is_the_only_right_beyond_what_is_served() -> None:
@@ -74,7 +93,7 @@ def test_lease_is_the_only_right_beyond_what_is_served() -> None:
 
 def test_single_namespace_operator_has_exactly_these_rights_in_its_namespace() -> None:
     objects = render(SINGLE, namespace="team")
-    assert rights(find(objects, "Role", "fray-operator", namespace="team")) == OPERATOR
+    assert rights(find(objects, "Role", "fray-operator", namespace="team")) == OPERATOR | NAMESPACE_CLAIM
     binding = find(objects, "RoleBinding", "fray-operator", namespace="team")
     assert binding["roleRef"] == {
         "apiGroup": "rbac.authorization.k8s.io",
@@ -88,7 +107,8 @@ def test_an_operator_of_some_namespaces_has_its_rights_in_each_and_nowhere_else(
     values = {**SINGLE, "namespaces": ["ml", "research"]}
     objects = render(values)
     for namespace in ("ml", "research"):
-        assert rights(find(objects, "Role", "fray-operator", namespace=namespace)) == OPERATOR
+        role = find(objects, "Role", "fray-operator", namespace=namespace)
+        assert rights(role) == OPERATOR | NAMESPACE_CLAIM
         binding = find(objects, "RoleBinding", "fray-operator", namespace=namespace)
         assert subjects(binding) == [(NAMESPACE, "fray-operator")]
     assert not kinds(objects) & {"ClusterRole", "ClusterRoleBinding"}
@@ -126,7 +146,9 @@ def documented(begin: str, end: str) -> set[tuple[str, str, str]]:
 
 def test_the_readme_says_what_the_operator_may_do_no_less_and_no_more() -> None:
     assert documented("**The operator**", "With `scope=cluster`") == OPERATOR
-    assert documented("With `scope=cluster`", "In its own namespace:") == NODES
+    assert documented("With `scope=cluster`", "and has in the namespace `default`") == CLUSTER
+    assert documented("and has in the namespace `default`", "With `scope=namespace`") == CLUSTER_CLAIM
+    assert documented("With `scope=namespace` it has", "In its own namespace:") == NAMESPACE_CLAIM
     assert documented("In its own namespace:", "**Job pods**") == LEASE
     assert documented("**Job pods**", "**People**") == JOB
 

@@ -42,8 +42,8 @@ class Invariants:
         """Check a request as it leaves a process: only the leader writes."""
         if call.method in ("GET", "LIST", "WATCH") or call.resource == LEASES:
             return
-        leases = self._server.look(LEASES)
-        holder = leases[0]["spec"].get("holderIdentity") if leases else None
+        held = {lease["metadata"]["name"]: lease["spec"] for lease in self._server.look(LEASES)}
+        holder = held.get("fray-operator", {}).get("holderIdentity")
         if holder != sender:
             self.tell(f"{sender} sends {call.method} {call.resource} {call.name}, and {holder} leads")
 

@@ -111,8 +111,6 @@ class _Source(FrayJobSource):
 class _Health:
     """Probes that nobody asks."""
 
-    ready = False
-
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...

@@ -100,6 +100,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 fray-operator
 {{- end }}
 
+{{/* Rights on one Lease. A right to create can't be limited to a name. */}}
+{{- define "fray.leaseRules" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ . }}]
+  verbs: [get, update]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+{{- end }}
+
 {{/* Labels of what is made for jobs: not the operator's name, so that no selector takes one for the other. */}}
 {{- define "fray.jobLabels" -}}
 app.kubernetes.io/name: fray-job

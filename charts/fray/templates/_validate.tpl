@@ -43,6 +43,9 @@
 {{- $own := list (include "fray.serviceAccount" .) (include "fray.name" .) (printf "%s-lease" (include "fray.name" .)) }}
 {{- range (include "fray.jobNamespaces" . | fromJson).names }}
 {{- $taken := eq . $.Release.Namespace | ternary $own (has . $served | ternary (list (include "fray.name" $)) list) }}
+{{- if and (eq . "default") (eq $.Values.scope "cluster") }}
+{{- $taken = concat $taken (list (printf "%s-claim" (include "fray.name" $)) (printf "%s-claim-view" (include "fray.name" $))) }}
+{{- end }}
 {{- if has $.Values.jobs.serviceAccount.name $taken }}
 {{- fail (printf "jobs.serviceAccount.name: %s is the operator's own in namespace %s, where jobs run too; they would get its rights" $.Values.jobs.serviceAccount.name .) }}
 {{- end }}
