@@ -1,4 +1,4 @@
-"""Queues of the real Kueue: who waits, why, who must give way, and that quota is given back at every end."""
+"""Queues of the real Kueue: who waits, why, who must give way and resumes, and that quota is given back."""
 
 from __future__ import annotations
 
@@ -78,13 +78,16 @@ def test_a_gang_waits_for_quota_with_kueues_words_and_runs_after_the_first(
     await_condition("quota is free", lambda: not queues.admitted(), timeout=180)
 
 
-def test_a_job_of_higher_priority_takes_the_place_of_one_that_queues_again_uncharged(
+def test_a_job_of_higher_priority_takes_the_place_of_one_that_keeps_its_place_in_the_queue_uncharged(
     jobs: JobNamespace, queues: QueueMaker
 ) -> None:
     queues.make("team", {"pods": 2})
     urgent = queues.make_priority(1000)
-    submit(jobs, "patient", replicas=2)
+    submit(jobs, "patient", until_told(then='test "$FRAY_ATTEMPT" = 2'), replicas=2)
     jobs.await_job("patient", "condition=Running")
+    jobset = jobs.kubectl.get("jobset", "patient-a1")
+    submit(jobs, "later", replicas=2)
+    await_words(jobs, "later", "insufficient unused quota for pods")
     submit(jobs, "urgent", replicas=2, queue={**QUEUE, "priorityClass": urgent})
     jobs.await_job("urgent", "condition=Running")
     await_words(jobs, "patient", "insufficient unused quota for pods")
@@ -94,15 +97,21 @@ def test_a_job_of_higher_priority_takes_the_place_of_one_that_queues_again_uncha
         "Kueue evicted it from queue team (Preempted: Preempted to accommodate a workload "
     )
     assert "verdict" not in waiting
+    assert evicted["jobSet"] == waiting["jobSet"] == "patient-a1"
     jobs.await_description("patient", evicted["message"])
 
     jobs.tell("urgent")
     jobs.await_job("patient", "condition=Running")
+    assert queues.admitted() == {"patient-a1"}
+    assert jobs.kubectl.get("jobset", "patient-a1")["metadata"]["uid"] == jobset["metadata"]["uid"]
     jobs.tell("patient", attempt=2)
     status = jobs.await_end("patient")
     assert verdicts(status) == ["Suspended", "Success"], status
     assert status["retries"] == UNCHARGED
-    assert verdicts(jobs.await_end("urgent")) == ["Success"]
+    jobs.await_job("later", "condition=Running")
+    jobs.tell("later")
+    for name in ("urgent", "later"):
+        assert verdicts(jobs.await_end(name)) == ["Success"]
 
 
 def test_quota_is_free_again_after_a_stop_a_deletion_a_suspension_and_in_a_pause(

@@ -1,7 +1,8 @@
 """The write side of a pass: status, JobSets and Events, each fenced by the Lease.
 
 Every call is idempotent: a pass that died half-way is simply done again. A JobSet is created once and
-never changed; one that belongs to somebody else is never touched.
+never changed, but for the number of its attempt while Kueue holds it; one that belongs to somebody else is
+never touched.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from fray.kube.resources import EVENTS, FRAYJOBS, JOBSETS
 from fray.plan.events import EventDraft
 from fray.plan.jobset import build_attempt
 from fray.plan.observation import Waiting
+from fray.plan.renumbering import build_renumbered
 from fray.plan.scheduling import derive_refusal
 from fray.plan.settings import PlanSettings
 from fray.vocabulary import (
@@ -91,6 +93,20 @@ class Actor:
             return derive_refusal(refused.reason or str(refused.status), refused.detail)
         self._remember(created)
         return None
+
+    async def renumber(self, jobset: Manifest, number: int) -> None:
+        """Have a suspended JobSet make its pods as those of another attempt, unless it was resumed since.
+
+        Raises `ConflictError` when it changes at the same moment.
+        """
+        metadata = jobset["metadata"]
+        found = await self._api.get(JOBSETS, metadata["name"], namespace=metadata["namespace"])
+        renumbered = build_renumbered(found, number)
+        if renumbered is None or found["metadata"]["uid"] != metadata["uid"]:
+            self._remember(found)
+            return
+        self._lease.require()
+        self._remember(await self._api.replace(JOBSETS, renumbered))
 
     async def fetch(self, job: FrayJob) -> Manifest | None:
         """Return this very job as it is on the server, None when it exists no more."""

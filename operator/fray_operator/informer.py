@@ -20,6 +20,7 @@ from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import ApiError, ExpiredError, UnreachableError
 from fray.kube.resources import Resource
 from fray.plan.pod_disruption import MARKS
+from fray.plan.renumbering import trim_number
 from fray.vocabulary import FRAYJOB_KIND, LABEL_JOB
 from fray_operator.ownership import find_controller
 
@@ -331,7 +332,10 @@ def trim_jobset(manifest: Manifest) -> Manifest:
     """Return what decisions need of a JobSet."""
     return {
         "metadata": _trim_metadata(manifest["metadata"]),
-        "spec": {"suspend": manifest.get("spec", {}).get("suspend", False)},
+        "spec": {
+            "suspend": manifest.get("spec", {}).get("suspend", False),
+            "replicatedJobs": trim_number(manifest),
+        },
         "status": _select(manifest.get("status", {}), ("conditions", "terminalState")),
     }
 

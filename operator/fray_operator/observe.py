@@ -19,7 +19,7 @@ from fray.kube.errors import ApiError, ForbiddenError, NotFoundError
 from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, NODES
 from fray.plan.gang import derive_gang
 from fray.plan.job_evidence import is_unexplained, with_job_evidence
-from fray.plan.kueue import derive_deactivation, derive_queue_waiting, describe_eviction
+from fray.plan.kueue import derive_deactivation, derive_queue_waiting, describe_eviction, is_queued
 from fray.plan.lifecycle import describe_stop
 from fray.plan.names import build_jobset_name
 from fray.plan.node_evidence import Nodes, derive_next_look, needs_nodes, with_node_evidence
@@ -28,6 +28,7 @@ from fray.plan.observation import GangObservation, HostObservation, HostPhase, W
 from fray.plan.placement import derive_demand
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.reasons import get_row
+from fray.plan.renumbering import is_misnumbered
 from fray.plan.scheduling import NodeSummary, build_node_summary, derive_waiting
 from fray.plan.settings import RetryPolicy
 from fray.plan.timestamps import parse_time
@@ -49,6 +50,7 @@ from fray_operator.ownership import (
     find_orphans,
     find_unrecorded,
     get_job_uid,
+    is_inherited,
     is_jobset_of,
     is_labelled,
     is_made_for,
@@ -153,22 +155,18 @@ class Observer:
             self.forget_gone((namespace, job.metadata.name))
             return Observed()
         of_job = self._pods(namespace).of_job((namespace, job.metadata.name))
-        jobset = self._find_jobset(job, attempt)
-        begun = any(is_made_for(pod, job) and is_of_attempt(pod, attempt.number) for pod in of_job)
-        if jobset is None and (begun or _is_final(job, attempt)):
-            jobset = await self.fetch_jobset(namespace, attempt.job_set)
-        elif jobset is not None and not is_labelled(jobset):
-            jobset = await self.fetch_jobset(namespace, jobset["metadata"]["name"])
+        jobset = await self._look_up_jobset(job, attempt, attempt.job_set, pods=of_job)
         if jobset is None:
             return Observed()
         if not is_owned(jobset, job):
             return Observed(foreign=describe_foreign(jobset, job))
-        if not is_jobset_of(jobset, job, attempt.number):
+        if not (is_jobset_of(jobset, job, attempt.number) or is_inherited(jobset, job)):
             return Observed()
         pods = _select_pods(of_job, jobset)
         shape = derive_gang(job.spec)
         gang = derive_gang_observation(shape, jobset, pods, gone=self._gone_of(jobset))
         jobset, gang = await self._make_sure(job, attempt, jobset, gang)
+        gang = replace(gang, misnumbered=is_misnumbered(jobset, attempt.number))
         gang = await self._with_evidence(attempt, gang, now=now)
         if shape.multi_host_slices:
             gang = await self._with_node_pools(gang)
@@ -195,22 +193,30 @@ class Observer:
         self, job: FrayJob, jobset: Manifest, gang: GangObservation, *, now: datetime
     ) -> Observed:
         """Return an attempt whose JobSet somebody else has suspended: in its queue, or sent back into it."""
-        attempt = job.status.attempts[-1]
-        kept = job.status.reason == Reason.QUEUE_DEACTIVATED
-        if attempt.reason is not None and get_row(attempt.reason).certain and not kept:
+        attempt, metadata = job.status.attempts[-1], jobset["metadata"]
+        if attempt.reason not in (None, Reason.SUSPENDED) and get_row(attempt.reason).certain:
             return Observed(jobset, gang)
         if gang.begun or attempt.reason is not None or attempt.running_time is not None:
             workload = await self._workloads.fetch(jobset)
             waiting = derive_deactivation(workload)
-            gang = replace(gang, suspension=describe_eviction(workload), waiting=waiting)
-            # Its activation changes nothing that is watched, unless it is admitted too.
-            return Observed(jobset, gang, look_again=PATIENCE_CAP_SECONDS if waiting is not None else None)
-        metadata = jobset["metadata"]
+            requeued = workload is not None and waiting is None and is_queued(jobset)
+            gang = replace(gang, suspension=describe_eviction(workload), waiting=waiting, requeued=requeued)
+            known = self._pods(metadata["namespace"]).of_job((metadata["namespace"], job.metadata.name))
+            gone = requeued and not _select_pods(known, jobset)
+            if gone and attempt.reason is not None and not await self._list_pods(jobset):
+                # They count no more: what comes now is the next attempt's.
+                self.forget_gone((metadata["namespace"], job.metadata.name))
+                hosts = derive_gang_observation(derive_gang(job.spec), jobset, ()).hosts
+                return Observed(jobset, replace(gang, hosts=hosts))
+            # That it is activated, or removed, changes nothing that is watched.
+            look = None if workload is None else PATIENCE_CAP_SECONDS
+            return Observed(jobset, gang, look_again=0.0 if gone and attempt.reason is None else look)
         age = (now - parse_time(metadata["creationTimestamp"])).total_seconds()
-        known = await self._workloads.get(metadata["namespace"])
-        workload = known.get(metadata["uid"]) if known is not None else None
-        missing = known is not None and workload is None and age >= PATIENCE_SECONDS + WORKLOADS_SECONDS
+        told = await self._workloads.get(metadata["namespace"])
+        workload = told.get(metadata["uid"]) if told is not None else None
+        missing = told is not None and workload is None and age >= PATIENCE_SECONDS + WORKLOADS_SECONDS
         waiting = derive_queue_waiting(jobset, workload, missing=missing)
+        gang = replace(gang, requeued=workload is not None and is_queued(jobset))
         # When it is admitted the JobSet changes, which brings the next pass; what keeps it waiting doesn't.
         look_again = min(PATIENCE_CAP_SECONDS, max(PATIENCE_SECONDS, age / 4))
         return Observed(jobset, replace(gang, waiting=waiting), look_again=look_again)
@@ -246,6 +252,20 @@ class Observer:
             return []
         job = await self.find_job(key)
         return [jobset for jobset in left if job is None or get_job_uid(jobset) != job["metadata"]["uid"]]
+
+    async def _look_up_jobset(
+        self, job: FrayJob, attempt: AttemptStatus, name: str, *, pods: Sequence[Manifest]
+    ) -> Manifest | None:
+        """Return the attempt's JobSet, or what has its name; the server is asked if the cache may be old."""
+        namespace = job.metadata.namespace or ""
+        jobset = self._find_jobset(job, attempt)
+        if jobset is None:
+            begun = any(is_made_for(pod, job) and is_of_attempt(pod, attempt.number) for pod in pods)
+            return await self.fetch_jobset(namespace, name) if begun or _is_final(job, attempt) else None
+        released = not jobset.get("spec", {}).get("suspend")
+        if not is_labelled(jobset) or (released and is_misnumbered(jobset, attempt.number)):
+            return await self.fetch_jobset(namespace, jobset["metadata"]["name"])
+        return jobset
 
     def _find_jobset(self, job: FrayJob, attempt: AttemptStatus) -> Manifest | None:
         """Return the attempt's JobSet as the cache knows it: by its labels, should the status name another.

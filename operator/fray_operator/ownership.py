@@ -42,6 +42,7 @@ __all__ = [
     "find_strays",
     "find_unrecorded",
     "get_job_uid",
+    "is_inherited",
     "is_jobset_of",
     "is_labelled",
     "is_made_for",
@@ -101,6 +102,12 @@ def is_of_attempt(manifest: Manifest, number: int) -> bool:
 def is_jobset_of(jobset: Manifest, job: FrayJob, number: int) -> bool:
     """Return whether a JobSet of the job is that of an attempt: a name can't be changed, a label can."""
     return is_of_attempt(jobset, number) or jobset["metadata"]["name"] == _build_name(job, number)
+
+
+def is_inherited(jobset: Manifest, job: FrayJob) -> bool:
+    """Return whether the status says that the last attempt goes on with this JobSet of the one before."""
+    name = jobset["metadata"]["name"]
+    return len(job.status.attempts) > 1 and all(one.job_set == name for one in job.status.attempts[-2:])
 
 
 def _build_name(job: FrayJob, number: int) -> str:
@@ -202,7 +209,7 @@ def find_strays(job: FrayJob, jobsets: Iterable[Manifest]) -> list[Manifest]:
         if finished:
             return number > 0
         told = last is not None and 0 < number <= last.number
-        return told and not (live and is_jobset_of(jobset, job, live))
+        return told and not (live and (is_jobset_of(jobset, job, live) or is_inherited(jobset, job)))
 
     return [jobset for jobset in jobsets if goes_astray(jobset)]
 

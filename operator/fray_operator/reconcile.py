@@ -21,7 +21,7 @@ from fray.kube.resources import FRAYJOBS
 from fray.plan.acceptance import derive_unsupported
 from fray.plan.debounce import StatusWrite, derive_write_time, record_write
 from fray.plan.events import EventDraft, derive_events, derive_started
-from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
+from fray.plan.lifecycle import Decision, EndAttempt, RenumberHosts, StartAttempt, decide
 from fray.plan.observation import Waiting
 from fray.plan.pod_observation import is_ending
 from fray.plan.reasons import get_row
@@ -198,12 +198,10 @@ class Reconciler:
     async def _act(self, key: JobKey, decision: Decision, observed: Observed, *, told: bool) -> None:
         match decision.action:
             case StartAttempt(number):
-                body = await self._read(key)
-                if body is None or is_ending(body):
-                    return  # it was deleted while its status was written
-                job = FrayJob.from_manifest(body)
-                if not told and not await self._is_current(key, job, body):
+                body = await self._read_current(key, told=told)
+                if body is None:
                     return
+                job = FrayJob.from_manifest(body)
                 refusal = await self._remove_leftovers(job, number)
                 if refusal is None:
                     self._starting[key] = job, derive_started(decision.status.attempts[-1])
@@ -212,11 +210,26 @@ class Reconciler:
                     await self._tell_refusal(key, body, refusal)
                     raise RefusedAttemptError(refusal.message)
                 self._tell_started(key)
+            case RenumberHosts(number) if observed.jobset is not None:
+                body = await self._read_current(key, told=told)
+                if body is None:
+                    return
+                if told:
+                    started = derive_started(decision.status.attempts[-1])
+                    self._starting[key] = FrayJob.from_manifest(body), started
+                await self._actor.renumber(observed.jobset, number)
             case EndAttempt(_, reason) if observed.jobset is not None and observed.gang is not None:
                 if not is_left_to_itself(reason, observed.jobset, observed.gang, now=self._clock()):
                     await self._actor.delete_attempt(observed.jobset)
             case _:
                 return
+
+    async def _read_current(self, key: JobKey, *, told: bool) -> Manifest | None:
+        """Return a job's manifest if its attempt may begin now: it is there, and is what was decided on."""
+        body = await self._read(key)
+        if body is None or is_ending(body):
+            return None  # it was deleted while its status was written
+        return body if told or await self._is_current(key, FrayJob.from_manifest(body), body) else None
 
     async def _is_current(self, key: JobKey, job: FrayJob, body: Manifest) -> bool:
         """Return whether the job exists; raises `ConflictError` when it has changed since `body` was seen.
@@ -269,8 +282,8 @@ class Reconciler:
         due = [at for at in (decision.wake_at, None if told else write_at) if at is not None]
         # A moment later: a timer may fire a little early, and the pass would find nothing due.
         looks = [(at - now + timedelta(milliseconds=20)).total_seconds() for at in due]
-        if told and isinstance(decision.action, StartAttempt):
-            # No event comes when the JobSet was there before and only its name was told now.
+        if told and isinstance(decision.action, StartAttempt | RenumberHosts):
+            # No event comes when the JobSet was there before and only its name or number was told now.
             looks.append(0.0)
         if observed.look_again is not None:
             looks.append(observed.look_again)

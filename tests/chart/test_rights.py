@@ -24,7 +24,7 @@ OPERATOR = grants(
         "fray.dev/frayjobs": "get list watch update delete",
         "fray.dev/frayjobs/status": "update",
         "fray.dev/frayjobs/finalizers": "update",
-        "jobset.x-k8s.io/jobsets": "get list watch create delete",
+        "jobset.x-k8s.io/jobsets": "get list watch create update delete",
         "batch/jobs": "get list watch",
         "pods": "list watch",
         "events": "list create",

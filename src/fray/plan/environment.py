@@ -13,6 +13,7 @@ from typing import Any
 from fray.plan.addresses import Addresses
 from fray.plan.facts import Fact
 from fray.plan.gang import Gang, GangKind
+from fray.plan.kueue import derive_queue
 from fray.vocabulary import (
     ENV_ATTEMPT,
     ENV_COORDINATOR_ADDRESS,
@@ -59,6 +60,7 @@ from fray.vocabulary import (
     ENV_TPU_WORKER_HOSTNAMES,
     ENV_TPU_WORKER_ID,
     ENV_WORLD_SIZE,
+    LABEL_ATTEMPT,
     LABEL_COMPLETION_INDEX,
     LABEL_JOB_INDEX,
     LABEL_JOB_UID,
@@ -139,11 +141,7 @@ def _identity(job: FrayJob, gang: Gang, addresses: Addresses, attempt: int) -> l
     entries = [
         EnvEntry(ENV_JOB_NAME, "names the FrayJob", job.metadata.name),
         EnvEntry(ENV_ROOT_JOB, "names of actors are scoped by the job at the top of the tree", root),
-        EnvEntry(
-            ENV_ATTEMPT,
-            "counts attempts from 1; a program resumes from its checkpoint when > 1",
-            str(attempt),
-        ),
+        _attempt(job, attempt),
         EnvEntry(ENV_SLICE, "index of this host's slice", label=LABEL_JOB_INDEX, source=JOBSET_LABELS)
         if gang.kind is GangKind.TPU
         else EnvEntry(ENV_SLICE, one_slice, "0"),
@@ -163,6 +161,15 @@ def _identity(job: FrayJob, gang: Gang, addresses: Addresses, attempt: int) -> l
         for port in job.spec.ports
     ]
     return entries
+
+
+def _attempt(job: FrayJob, attempt: int) -> EnvEntry:
+    """Return the attempt's number; of a queued job by a label, which can change while Kueue holds it."""
+    why = "counts attempts from 1; a program resumes from its checkpoint when > 1"
+    if derive_queue(job).name is None:
+        return EnvEntry(ENV_ATTEMPT, why, str(attempt))
+    why = f"{why}; Kueue may resume this JobSet as a later attempt"
+    return EnvEntry(ENV_ATTEMPT, why, label=LABEL_ATTEMPT)
 
 
 def _rank(gang: Gang) -> list[EnvEntry]:

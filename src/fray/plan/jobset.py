@@ -1,7 +1,8 @@
 """An attempt of a FrayJob as a JobSet manifest: the one place where shape, pods and policies meet.
 
 The JobSet is created once and never applied again: JobSet and Kueue edit it, and a newer operator must
-not touch a running job. Retries are not JobSet's: each attempt is a JobSet of its own.
+not touch a running job. Retries are not JobSet's: each attempt is a JobSet of its own, but for one that
+Kueue evicted and resumes (`renumbering`).
 """
 
 from __future__ import annotations
@@ -45,19 +46,17 @@ from fray.wire.status import AvoidedNode
 
 __all__ = ["AttemptPlan", "build_attempt"]
 
-POD_FAILURE_POLICY = {
-    "rules": [
-        {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-        {
-            "action": "FailJob",
-            "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": list(KILL_CODES)},
-        },
-    ]
+FAIL_DISRUPTED = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+FAIL_KILLED = {
+    "action": "FailJob",
+    "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": list(KILL_CODES)},
 }
-"""Keeps the evidence in the Job's condition when the pod itself is gone: that it was disrupted, or killed.
+"""Rules that keep the evidence in the Job's condition when the pod itself is gone: disrupted, or killed.
 
 A Job fails with its first pod anyway. A pod that was killed and is gone was deleted. Other exit codes have no
 rule: the one Job condition there is would then tell of a peer that crashed, and not of the disrupted pod.
+Jobs in a queue have no rule for these either: pods that Kueue's suspension ends are killed too, and the Job
+controller fails a suspended Job by its rules (`getFailJobMessage` of Kubernetes 1.34), for good.
 """
 
 JOBSET_DOCS = "https://jobset.sigs.k8s.io/docs/concepts/"
@@ -125,14 +124,14 @@ def build_attempt(
                 {
                     "name": REPLICATED_JOB,
                     "replicas": gang.slices,
-                    "template": {"metadata": {"labels": labels}, "spec": _job_spec(gang, pod.manifest)},
+                    "template": {"metadata": {"labels": labels}, "spec": _job_spec(job, gang, pod.manifest)},
                 }
             ],
         },
     }
     demand = derive_demand(job)
     facts = [
-        *_shape_facts(gang),
+        *_shape_facts(job, gang),
         Fact("nodes", demand.describe(), "spec.replicas, spec.resources, spec.placement and spec.queue"),
         *_slices_facts(job, gang),
         *facts,
@@ -166,14 +165,18 @@ def _unshared(value: Any) -> Any:
     return value
 
 
-def _job_spec(gang: Gang, template: dict[str, Any]) -> dict[str, Any]:
+def _is_queued(job: FrayJob) -> bool:
+    return derive_queue(job).name is not None
+
+
+def _job_spec(job: FrayJob, gang: Gang, template: dict[str, Any]) -> dict[str, Any]:
     return {
         "completionMode": "Indexed",
         "parallelism": gang.hosts_per_slice,
         "completions": gang.hosts_per_slice,
         "backoffLimit": 0,
         "podReplacementPolicy": "Failed",
-        "podFailurePolicy": POD_FAILURE_POLICY,
+        "podFailurePolicy": {"rules": [FAIL_DISRUPTED] if _is_queued(job) else [FAIL_DISRUPTED, FAIL_KILLED]},
         "template": template,
     }
 
@@ -238,7 +241,8 @@ def _slices_facts(job: FrayJob, gang: Gang) -> list[Fact]:
     return facts
 
 
-def _shape_facts(gang: Gang) -> list[Fact]:
+def _shape_facts(job: FrayJob, gang: Gang) -> list[Fact]:
+    codes = "" if _is_queued(job) else ", exit codes 137 and 143"
     if gang.kind is GangKind.TPU:
         jobs = "one child Job per slice: thousands of pods in one Job stall the Job controller"
     else:
@@ -254,7 +258,7 @@ def _shape_facts(gang: Gang) -> list[Fact]:
         Fact("backoffLimit, maxRestarts", "0", "one lost host ends the attempt; Fray starts the next one"),
         Fact(
             "podFailurePolicy",
-            "FailJob on DisruptionTarget, exit codes 137 and 143",
+            f"FailJob on DisruptionTarget{codes}",
             "the Job keeps the evidence of a preemption or deletion after its pod is gone",
             POD_FAILURE_DOCS,
         ),

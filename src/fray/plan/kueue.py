@@ -24,6 +24,7 @@ __all__ = [
     "derive_queue",
     "derive_queue_waiting",
     "describe_eviction",
+    "is_queued",
 ]
 
 MESSAGE_LENGTH = 400
@@ -96,6 +97,11 @@ def build_workload_summary(workload: Manifest) -> WorkloadSummary | None:
         flatten(pending, most=MESSAGE_LENGTH) if pending else None,
         flatten(eviction, most=MESSAGE_LENGTH) if evicted else None,
     )
+
+
+def is_queued(jobset: Manifest) -> bool:
+    """Return whether a JobSet names a queue of Kueue's."""
+    return bool(jobset["metadata"].get("labels", {}).get(LABEL_KUEUE_QUEUE))
 
 
 def derive_queue_waiting(

@@ -46,7 +46,7 @@ from fray.vocabulary import ANNOTATION_STOPPED_BECAUSE, ConditionType, Reason, V
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, AvoidedNode, FrayJobStatus, RetryCounts
 
-__all__ = ["Decision", "EndAttempt", "StartAttempt", "decide", "describe_stop"]
+__all__ = ["Decision", "EndAttempt", "RenumberHosts", "StartAttempt", "decide", "describe_stop"]
 
 KEPT_ATTEMPTS = 10
 PLACEMENT_ADVICE = (
@@ -57,12 +57,20 @@ NO_HELP = "each further attempt would end so too"
 RELEASED = "no node took its hosts, and one that they keep off may be used again"
 GIVEN_UP = "no other node takes them, so the next attempt may use those that this one kept off"
 OTHERS_SUSPENSION = "its JobSet was suspended, and not by this job's spec.suspend"
+RESUMED_EARLY = "its JobSet was resumed before its hosts could be told the number of this attempt"
 OTHERS_RELEASE = "its JobSet was suspended and resumed, and not by this job's spec.suspend"
 
 
 @dataclass(frozen=True)
 class StartAttempt:
     """Create the hosts of this attempt, unless they exist already."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class RenumberHosts:
+    """Have the hosts that a queue will have made, by the JobSet of an earlier attempt, told this number."""
 
     number: int
 
@@ -80,7 +88,7 @@ class Decision:
     """The new status, what to do after it is written, and when to look again if nothing happens before."""
 
     status: FrayJobStatus
-    action: StartAttempt | EndAttempt | None = None
+    action: StartAttempt | RenumberHosts | EndAttempt | None = None
     wake_at: datetime | None = None
     unreadable: str | None = None
     """Why the status can't be judged by, where another version wrote it, and what to do about it."""
@@ -109,7 +117,7 @@ class _Pass:
         self,
         outlook: Outlook,
         *,
-        action: StartAttempt | EndAttempt | None = None,
+        action: StartAttempt | RenumberHosts | EndAttempt | None = None,
         wake_at: datetime | None = None,
     ) -> Decision:
         """Return the decision with the status that tells about it."""
@@ -245,9 +253,11 @@ def _within_attempt(this: _Pass, attempt: AttemptStatus) -> Decision:
         moments = [deadline.at for deadline in deadlines]
         release = _find_release(this, attempt)
         wake_at = min([*moments, release] if release is not None else moments, default=None)
-        return this.conclude(Outlook(Stage.LIVE), wake_at=wake_at)
+        stale = this.observed.misnumbered and this.observed.requeued and this.observed.vacated
+        action = RenumberHosts(attempt.number) if stale else None
+        return this.conclude(Outlook(Stage.LIVE), action=action, wake_at=wake_at)
     if this.observed is not None and not this.observed.ended:
-        return _while_hosts_end(this, this.observed, EndAttempt(attempt.number, reason))
+        return _while_hosts_end(this, this.observed, attempt, reason)
     if this.observed is not None and not REASONS[reason].certain:
         settling = derive_settling(this.observed, now=this.now, seconds=this.policy.settle_seconds)
         if settling is not None:
@@ -255,7 +265,8 @@ def _within_attempt(this: _Pass, attempt: AttemptStatus) -> Decision:
     return _between_attempts(_closed(this, attempt, reason))
 
 
-def _between_attempts(this: _Pass) -> Decision:
+def _between_attempts(this: _Pass, *, kept: str | None = None) -> Decision:
+    """Return what follows the last attempt; `kept` names its JobSet where a queue will resume that."""
     last = this.attempts[-1] if this.attempts else None
     ending = _derive_job_end(this, last)
     if ending is not None:
@@ -271,11 +282,12 @@ def _between_attempts(this: _Pass) -> Decision:
     if this.unsupported is not None:
         return this.conclude(Outlook(Stage.UNSUPPORTED))
     number = last.number + 1 if last else 1
-    name = _jobset_name(this.job, number)
+    name = kept or _jobset_name(this.job, number)
     attempt = AttemptStatus(number=number, job_set=name, start_time=format_time(this.now))
     avoided = drop_expired(this.avoided, this.now) if this.policy.avoid_seconds > 0 else ()
     started = replace(this, attempts=(*this.attempts, attempt), avoided=avoided, observed=None)
-    return started.conclude(Outlook(Stage.STARTING), action=StartAttempt(number))
+    action = StartAttempt(number) if kept is None else RenumberHosts(number)
+    return started.conclude(Outlook(Stage.STARTING), action=action)
 
 
 def _jobset_name(job: FrayJob, number: int) -> str:
@@ -319,6 +331,8 @@ def _derive_end(this: _Pass, attempt: AttemptStatus, deadlines: list[Deadline]) 
     What happened first is the cause: a host that failed before a deadline is named, and one that failed
     after it isn't. A gang that has ended by itself is what it is, even when a stop came meanwhile.
     """
+    if this.observed is not None and this.observed.misnumbered and not this.observed.suspended:
+        return Cause(Reason.SUSPENDED, RESUMED_EARLY, this.now)
     causes = [_derive_timeout(this, d) for d in deadlines if d.at <= this.now]
     if this.observed is not None:
         own = derive_cause(this.observed)
@@ -357,13 +371,24 @@ def _derive_timeout(this: _Pass, deadline: Deadline) -> Cause:
     return Cause(deadline.reason, deadline.message, deadline.at)
 
 
-def _while_hosts_end(this: _Pass, observed: GangObservation, action: EndAttempt) -> Decision:
-    """Return the decision about an attempt whose hosts haven't ended yet; a queue may keep its JobSet."""
-    if _is_deactivated(observed) and describe_stop(this.job) is None:
-        total = derive_total_deadline(this.job.spec.timeouts, this.job.status)
-        if total is None or this.now < total.at:
-            return this.conclude(Outlook(Stage.DEACTIVATED), wake_at=total.at if total else None)
-    return this.conclude(Outlook(Stage.ENDING), action=action)
+def _while_hosts_end(
+    this: _Pass, observed: GangObservation, attempt: AttemptStatus, reason: Reason
+) -> Decision:
+    """Return the decision about an attempt whose hosts haven't ended yet; a queue may keep its JobSet.
+
+    It keeps it while it is deactivated, and when it will resume it: then as the next attempt, once no host of
+    this one is left.
+    """
+    total = derive_total_deadline(this.job.spec.timeouts, this.job.status)
+    if describe_stop(this.job) is None and (total is None or this.now < total.at):
+        wake_at = total.at if total else None
+        if _is_deactivated(observed):
+            return this.conclude(Outlook(Stage.DEACTIVATED), wake_at=wake_at)
+        if observed.requeued and reason is Reason.SUSPENDED and not this.job.spec.suspend:
+            if observed.vacated:
+                return _between_attempts(_closed(this, attempt, reason), kept=attempt.job_set)
+            return this.conclude(Outlook(Stage.ENDING), wake_at=wake_at)
+    return this.conclude(Outlook(Stage.ENDING), action=EndAttempt(attempt.number, reason))
 
 
 def _is_deactivated(observed: GangObservation) -> bool:

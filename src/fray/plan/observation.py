@@ -199,8 +199,10 @@ class GangObservation:
 
     `settled` is False while something may make a host anew that has ended; `suspended` is True while
     somebody else than the FrayJob has the hosts removed, or not made yet: `suspension` says who and why,
-    where that is known. `held` is True until what makes the hosts knows that this is over, which it is since
-    `released_at`. `failing_sidecar` says which sidecar ends again and again.
+    where that is known. `requeued` is True where that is a queue, which will have them made again.
+    `misnumbered` is True where they are, or would be, told the number of another attempt. `held` is True
+    until what makes the hosts knows that this is over, which it is since `released_at`. `failing_sidecar`
+    says which sidecar ends again and again.
     """
 
     hosts: tuple[HostObservation, ...]
@@ -208,6 +210,8 @@ class GangObservation:
     settled: bool = True
     suspended: bool = False
     suspension: str | None = None
+    requeued: bool = False
+    misnumbered: bool = False
     held: bool = False
     released_at: datetime | None = None
     failing_sidecar: str | None = None
@@ -221,6 +225,11 @@ class GangObservation:
     def begun(self) -> bool:
         """Whether a host has run."""
         return any(not host.pending for host in self.hosts)
+
+    @property
+    def vacated(self) -> bool:
+        """Whether there is no host, not even the last traces of one."""
+        return all(host.name is None for host in self.hosts)
 
     @property
     def ended(self) -> bool:

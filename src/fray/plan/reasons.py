@@ -213,8 +213,8 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
     ),
     Reason.SUSPENDED: _waits(
         "`spec.suspend` is true; of an attempt also: somebody else suspended its JobSet, mostly Kueue, "
-        "whose reason the message has then. That is charged to no budget, and the next attempt is created "
-        "at once, to queue again",
+        "whose reason the message has then. That is charged to no budget, and the next attempt queues at "
+        "once, in the place of this one where Kueue keeps its JobSet",
         '`kubectl patch frayjob NAME --type=merge -p \'{"spec":{"suspend":false}}\'`',
         event=None,
         stands_on=_SUSPENDED,

@@ -1,4 +1,4 @@
-"""A JobSet that Kueue suspends: why it waits, that it runs once admitted, that an eviction costs nothing."""
+"""A JobSet that Kueue suspends: why it waits, that it runs once admitted, and as what once it was evicted."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import yaml
 from e2e.cluster.build import module_source
 from e2e.cluster.keep_alive import KeepAliveApi
 from fray.kube.resources import WORKLOADS
-from fray_operator import observe, workloads
+from fray_operator import act, observe, workloads
 from tests.integration.controller.conftest import SettingsFor
-from tests.integration.controller.hands import Hands, Manifest, condition, now
+from tests.integration.controller.hands import Hands, Manifest, condition, eventually, now
 from tests.integration.controller.operator_thread import OperatorThread, run_operator
 from tests.integration.controller.test_transitions import attempt_of, await_deletion
 from tests.integration.frayjobs import CRD_COLLECTION, await_served
@@ -82,6 +82,23 @@ class Kueue:
         self._tell_suspended(jobset, "False")
         admitted: Manifest = self.hands.api.get(path).body
         return admitted
+
+    def evict(self, jobset: Manifest, reason: str, message: str, *, pods: list[Manifest]) -> None:
+        """Send a JobSet back into its queue.
+
+        In Kueue's own order: it is told before the JobSet is suspended, its pod template as it first was.
+        JobSet and the Job controller then have its pods end.
+        """
+        self.tell(jobset, "Evicted", "True", reason, message)
+        path = f"{self.hands.jobsets}/{jobset['metadata']['name']}"
+        replicated = self.hands.api.get(path).body["spec"]["replicatedJobs"]
+        replicated[0]["template"]["spec"]["template"]["metadata"]["labels"]["fray.dev/attempt"] = "1"
+        restored = {"suspend": True, "replicatedJobs": replicated}
+        assert self.hands.api.merge(path, {"spec": restored}).ok
+        self._tell_suspended(jobset, "True")
+        for pod in pods:
+            self.hands.exit(pod, 143)
+            self.hands.delete_pod(pod)
 
     def _tell_suspended(self, jobset: Manifest, status: str) -> None:
         told = {"type": "Suspended", "status": status, "reason": "SuspendedJobs", "message": ""}
@@ -159,23 +176,96 @@ def run_in_queue(hands: Hands, kueue: Kueue) -> tuple[Manifest, Manifest]:
     return jobset, pod
 
 
-def test_an_eviction_names_kueue_and_its_reason_and_the_next_attempt_queues_again_uncharged(
+def number_of_pods(jobset: Manifest) -> str:
+    (replicated,) = jobset["spec"]["replicatedJobs"]
+    number: str = replicated["template"]["spec"]["template"]["metadata"]["labels"]["fray.dev/attempt"]
+    return number
+
+
+def await_number(hands: Hands, number: int) -> Manifest:
+    """Return the job's only JobSet once it is held for this attempt, which waits in its queue."""
+    job = hands.await_job("train", lambda job: job["status"]["attempt"] == number)
+    assert attempt_of(job, number)["jobSet"] == "train-a1"
+    path = f"{hands.jobsets}/train-a1"
+    eventually(lambda: number_of_pods(hands.api.get(path).body) == str(number))
+    (jobset,) = hands.list(hands.jobsets)
+    assert jobset["metadata"]["labels"]["fray.dev/attempt"] == str(number)
+    assert jobset["spec"]["suspend"]
+    hands.await_job("train", lambda job: job["status"]["reason"] == "WaitingForQueue")
+    return jobset
+
+
+def test_an_evicted_jobset_keeps_its_place_and_is_resumed_as_the_next_attempt(
     hands: Hands, kueue: Kueue
 ) -> None:
     jobset, pod = run_in_queue(hands, kueue)
-    # In Kueue's own order: it is told before the JobSet is suspended.
-    kueue.tell(jobset, "Evicted", "True", "Preempted", "Preempted to accommodate a workload")
-    kueue.hold(jobset)
-    hands.exit(pod, 143)
-    hands.finish_deletion(await_deletion(hands, "train-a1"))
-    second = hands.await_jobset("train-a2")
-    assert second["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
-    job = hands.await_job("train", lambda job: job["status"]["attempt"] == 2)
+    uid = jobset["metadata"]["uid"]
+    kueue.evict(jobset, "Preempted", "Preempted to accommodate a workload", pods=[pod])
+    held = await_number(hands, 2)
+    job = hands.job("train")
     attempt = attempt_of(job, 1)
     assert (attempt["verdict"], attempt["reason"]) == ("Suspended", "Suspended")
     assert attempt["message"] == (
         "Kueue evicted it from queue team (Preempted: Preempted to accommodate a workload)"
     )
+    (pod,) = hands.run_all(kueue.admit(held))
+    assert hands.pods_of(held)[0]["metadata"]["labels"]["fray.dev/attempt"] == "2"
+    hands.await_phase("train", "Running")
+    # Evicted once more, its template is as it first was: the number has to be told anew.
+    kueue.evict(held, "Preempted", "again", pods=[pod])
+    (pod,) = hands.run_all(kueue.admit(await_number(hands, 3)))
+    hands.await_phase("train", "Running")
+    hands.exit(pod, 0)
+    hands.complete(jobset)
+    job = hands.await_phase("train", "Succeeded")
+    (last,) = hands.list(hands.jobsets)
+    assert last["metadata"]["uid"] == uid
+    verdicts = [attempt["verdict"] for attempt in job["status"]["attempts"]]
+    assert verdicts == ["Suspended", "Suspended", "Success"]
+    assert job["status"]["retries"] == UNCHARGED
+
+
+def test_an_eviction_before_a_later_attempt_has_run_leaves_it_its_number(hands: Hands, kueue: Kueue) -> None:
+    jobset, pod = run_in_queue(hands, kueue)
+    kueue.evict(jobset, "Preempted", "for another", pods=[pod])
+    pods = hands.create_pods(kueue.admit(await_number(hands, 2)))
+    hands.await_job("train", lambda job: job["status"]["reason"] != "WaitingForQueue")
+    kueue.evict(jobset, "PodsReadyTimeout", "not ready", pods=[])
+    for pod in pods:
+        hands.delete_pod(pod)
+    await_number(hands, 2)
+
+
+def test_a_jobset_that_is_resumed_before_its_hosts_are_gone_is_replaced(hands: Hands, kueue: Kueue) -> None:
+    jobset, pod = run_in_queue(hands, kueue)
+    kueue.evict(jobset, "Preempted", "for another", pods=[])
+    hands.await_phase("train", "Stopping")
+    kueue.admit(jobset)
+    hands.finish_deletion(await_deletion(hands, "train-a1"), [pod])
+    second = hands.await_jobset("train-a2")
+    assert second["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+    assert number_of_pods(second) == "2"
+    job = hands.await_job("train", lambda job: job["status"]["attempt"] == 2)
+    assert attempt_of(job, 1)["verdict"] == "Suspended"
+    assert job["status"]["retries"] == UNCHARGED
+
+
+def test_a_jobset_that_is_resumed_with_an_old_number_is_replaced(
+    hands: Hands, kueue: Kueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(act, "build_renumbered", lambda *_: None)
+    jobset, pod = run_in_queue(hands, kueue)
+    kueue.evict(jobset, "Preempted", "for another", pods=[pod])
+    hands.await_job("train", lambda job: job["status"]["attempt"] == 2)
+    hands.run_all(kueue.admit(jobset))
+    hands.finish_deletion(await_deletion(hands, "train-a1"))
+    assert number_of_pods(hands.await_jobset("train-a3")) == "3"
+    job = hands.await_job("train", lambda job: job["status"]["attempt"] == 3)
+    assert [attempt.get("verdict") for attempt in job["status"]["attempts"]] == [
+        "Suspended",
+        "Suspended",
+        None,
+    ]
     assert job["status"]["retries"] == UNCHARGED
 
 
@@ -183,10 +273,8 @@ def test_pods_that_end_by_an_eviction_before_it_is_seen_are_no_failure(hands: Ha
     jobset, pod = run_in_queue(hands, kueue)
     hands.exit(pod, 143)
     hands.await_phase("train", "Stopping")
-    kueue.tell(jobset, "Evicted", "True", "ClusterQueueStopped", "The ClusterQueue is stopped")
-    kueue.hold(jobset)
-    hands.finish_deletion(await_deletion(hands, "train-a1"))
-    hands.await_jobset("train-a2")
+    kueue.evict(jobset, "ClusterQueueStopped", "The ClusterQueue is stopped", pods=[pod])
+    await_number(hands, 2)
     job = hands.job("train")
     assert attempt_of(job, 1)["message"] == (
         "Kueue evicted it from queue team (ClusterQueueStopped: The ClusterQueue is stopped)"
@@ -198,9 +286,7 @@ def evict_by_deactivation(hands: Hands, kueue: Kueue) -> Manifest:
     """Return the JobSet of a job whose Workload was deactivated while it ran."""
     jobset, pod = run_in_queue(hands, kueue)
     kueue.set_active(jobset, active=False)
-    kueue.tell(jobset, "Evicted", "True", "Deactivated", "The workload is deactivated")
-    kueue.hold(jobset)
-    hands.exit(pod, 143)
+    kueue.evict(jobset, "Deactivated", "The workload is deactivated", pods=[pod])
     job = hands.await_phase("train", "Suspended")
     assert job["status"]["reason"] == "QueueDeactivated"
     assert [attempt["number"] for attempt in job["status"]["attempts"]] == [1]
@@ -213,9 +299,8 @@ def test_a_deactivated_workload_gives_no_next_attempt_until_it_is_activated(
 ) -> None:
     jobset = evict_by_deactivation(hands, kueue)
     kueue.set_active(jobset, active=True)
-    hands.finish_deletion(await_deletion(hands, "train-a1"))
-    hands.await_jobset("train-a2")
-    job = hands.await_job("train", lambda job: job["status"]["attempt"] == 2)
+    await_number(hands, 2)
+    job = hands.job("train")
     assert attempt_of(job, 1)["verdict"] == "Suspended"
     assert job["status"]["retries"] == UNCHARGED
 

@@ -453,19 +453,21 @@ def test_a_pod_of_which_nothing_is_known_yet_can_be_trimmed() -> None:
     assert trimmed["status"] == {"conditions": [], "containerStatuses": [], "initContainerStatuses": []}
 
 
-def test_a_trimmed_jobset_holds_its_end_its_owner_and_whether_it_is_suspended() -> None:
+def test_a_trimmed_jobset_holds_its_end_its_owner_its_number_and_whether_it_is_suspended() -> None:
     metadata = {**pod("a")["metadata"], "ownerReferences": [{"uid": "9"}], "deletionTimestamp": "now"}
+    number = {"template": {"metadata": {"labels": {"fray.dev/attempt": "2"}}}}
+    template = {"metadata": {"labels": {"fray.dev/attempt": "2", "much": "more"}}, "spec": {"much": "more"}}
     full = {
         "metadata": {**metadata, "managedFields": ["much"]},
-        "spec": {"suspend": True, "replicatedJobs": ["much"]},
+        "spec": {"suspend": True, "replicatedJobs": [{"template": {"spec": {"template": template}}}]},
         "status": {"conditions": [{"type": "Failed"}], "terminalState": "Failed", "replicatedJobsStatus": []},
     }
     assert trim_jobset(full) == {
         "metadata": metadata,
-        "spec": {"suspend": True},
+        "spec": {"suspend": True, "replicatedJobs": [{"template": {"spec": number}}]},
         "status": {"conditions": [{"type": "Failed"}], "terminalState": "Failed"},
     }
-    assert trim_jobset({"metadata": metadata})["spec"] == {"suspend": False}
+    assert trim_jobset({"metadata": metadata})["spec"] == {"suspend": False, "replicatedJobs": []}
 
 
 # --- what outlives its object -------------------------------------------------------------------------------

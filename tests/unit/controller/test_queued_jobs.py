@@ -12,6 +12,7 @@ from fray.kube.api import Manifest
 from fray.kube.errors import ForbiddenError, ServerError
 from fray.kube.resources import FRAYJOBS, JOBSETS, WORKLOADS
 from fray.plan.jobset import build_attempt
+from fray.plan.renumbering import is_misnumbered
 from fray.plan.settings import PlanSettings
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOBSET_UID
 from fray.wire.frayjob import FrayJob
@@ -184,22 +185,57 @@ def test_a_job_waits_in_its_queue_without_anybodys_words(
     assert any(record.levelname == "WARNING" for record in caplog.records) == (error is ServerError)
 
 
-def test_an_eviction_is_asked_about_once(serve: Callable[..., None]) -> None:
+def evicted() -> Manifest:
+    return {"type": "Evicted", "status": "True", "reason": "Preempted", "message": "for another"}
+
+
+def test_an_evicted_jobset_whose_hosts_do_not_end_is_kept_and_asked_about_once_a_minute(
+    serve: Callable[..., None],
+) -> None:
     serve(NEW)
-    evicted = {"type": "Evicted", "status": "True", "reason": "Preempted", "message": "for another"}
 
     def prepare(server: MemoryServer, jobsets: Informer, pods: Informer) -> None:
         (jobset,) = hold(server, jobsets, "train")
-        add_workload(server, jobset, evicted)
+        add_workload(server, jobset, evicted())
         add_pod(pods, jobset)
 
     def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
         job = server.find(FRAYJOBS, "train")
         assert job is not None
-        attempt = job["status"]["attempts"][0]
+        (attempt,) = job["status"]["attempts"]
         assert attempt["reason"] == "Suspended"
         assert attempt["message"] == "Kueue evicted it from queue team (Preempted: for another)"
-        assert lists_of_workloads(server) == 1
+        assert server.find(JOBSETS, "train-a1") is not None
+        assert lists_of_workloads(server) <= 61
+
+    reconcile_for_an_hour(
+        [frayjob("train", spec=QUEUED, jobSet="train-a1", runningTime=LONG_AGO)], check, prepare=prepare
+    )
+
+
+def test_an_evicted_jobset_without_hosts_waits_as_that_of_the_next_attempt(
+    serve: Callable[..., None],
+) -> None:
+    serve(NEW)
+
+    def prepare(server: MemoryServer, jobsets: Informer, _: Informer) -> None:
+        (jobset,) = hold(server, jobsets, "train")
+        add_workload(server, jobset, evicted(), pending())
+
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+        job, jobset = server.find(FRAYJOBS, "train"), server.find(JOBSETS, "train-a1")
+        assert job is not None
+        assert jobset is not None
+        told = [(each["number"], each["jobSet"], each.get("verdict")) for each in job["status"]["attempts"]]
+        assert told == [(1, "train-a1", "Suspended"), (2, "train-a1", None)]
+        assert not is_misnumbered(jobset, 2)
+        assert jobset["metadata"]["labels"]["fray.dev/attempt"] == "2"
+        assert scheduled(server) == (
+            "False",
+            "WaitingForQueue",
+            f"Kueue has not admitted it to queue team: {NO_QUOTA}",
+        )
+        assert passes(metrics, "error") == 0
 
     reconcile_for_an_hour(
         [frayjob("train", spec=QUEUED, jobSet="train-a1", runningTime=LONG_AGO)], check, prepare=prepare

@@ -155,11 +155,15 @@ def test_nothing_a_user_writes_takes_a_host_its_identity(job: FrayJob, attempt: 
     jobset = build_attempt(job, attempt=attempt, settings=SETTINGS).jobset
     env = {entry["name"]: entry for entry in main_container(jobset)["env"]}
     assert env["FRAY_JOB_NAME"]["value"] == job.metadata.name
-    assert env["FRAY_ATTEMPT"]["value"] == str(attempt)
+    number = env["FRAY_ATTEMPT"]
+    if job.spec.queue is None:
+        assert number["value"] == str(attempt)
+    else:
+        assert number["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.labels['fray.dev/attempt']"
     host = env["FRAY_HOST"]["valueFrom"]["fieldRef"]["fieldPath"]
     assert host == "metadata.labels['batch.kubernetes.io/job-completion-index']"
     labels = pod_template(jobset)["metadata"]["labels"]
-    assert labels["fray.dev/job"] == job.metadata.name
+    assert (labels["fray.dev/job"], labels["fray.dev/attempt"]) == (job.metadata.name, str(attempt))
     assert pod_template(jobset)["spec"]["restartPolicy"] == "Never"
     if job.spec.placement.spot == "Required":
         assert pod_template(jobset)["spec"]["terminationGracePeriodSeconds"] <= 15

@@ -15,7 +15,7 @@ from fray.plan.kueue import (
     derive_queue_waiting,
     describe_eviction,
 )
-from fray.plan.lifecycle import EndAttempt, decide
+from fray.plan.lifecycle import EndAttempt, RenumberHosts, decide
 from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray.plan.status import find_condition
@@ -280,6 +280,53 @@ def test_a_deactivated_workload_outlives_neither_a_stop_nor_the_jobs_time() -> N
     action, decision = decided(deactivated(), EVICTED, timeouts={"total": "3h"})
     assert action is None
     assert decision.wake_at == START + timedelta(hours=3)
+
+
+def requeued(*, host: str | None = None, misnumbered: bool = False, **rest: Any) -> GangObservation:
+    """Return a gang that Kueue evicted and will resume; without a host, unless it has a name."""
+    hosts = (HostObservation(0, 0, 0, host, HostPhase.PENDING),)
+    held = {"suspended": True, "held": True, "requeued": True, "settled": False} | rest
+    return GangObservation(hosts, misnumbered=misnumbered, **held)
+
+
+def test_an_evicted_jobset_becomes_that_of_the_next_attempt_once_no_host_is_left() -> None:
+    action, decision = decided(requeued(host="pod"), EVICTED)
+    assert action is None, "its JobSet stays: it has the place in the queue"
+    assert [attempt.verdict for attempt in decision.status.attempts] == [None]
+    action, decision = decided(requeued(), EVICTED)
+    assert action == RenumberHosts(2)
+    told = [(each.number, each.job_set, each.verdict) for each in decision.status.attempts]
+    assert told == [(1, "train-a1", "Suspended"), (2, "train-a1", None)]
+    assert decision.status.retries is not None
+    assert decision.status.retries.preemptions_used == decision.status.retries.failures_used == 0
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"stopped": True}, {"suspend": True}, {"timeouts": {"total": "1h"}}],
+    ids=lambda spec: next(iter(spec)),
+)
+def test_an_evicted_jobset_is_deleted_when_the_job_shall_not_go_on(spec: dict[str, Any]) -> None:
+    assert decided(requeued(), EVICTED, **spec)[0] == EndAttempt(1, Reason.SUSPENDED)
+
+
+def test_the_number_is_told_anew_whenever_it_is_not_that_of_the_attempt() -> None:
+    later = ATTEMPT.model_copy(update={"number": 2})
+    assert decided(requeued(misnumbered=True), later)[0] == RenumberHosts(2)
+    assert decided(requeued(misnumbered=True, host="pod"), later)[0] is None, "a host is left"
+    assert decided(requeued(misnumbered=True, requeued=False), later)[0] is None, "it may not be Kueue's"
+    assert decided(requeued(), later)[0] is None
+
+
+def test_hosts_that_were_told_another_number_end_uncharged_whatever_became_of_them() -> None:
+    later = ATTEMPT.model_copy(update={"number": 2})
+    for phase in (HostPhase.RUNNING, HostPhase.FAILED):
+        action, decision = decided(gang(phase, misnumbered=True, settled=False), later)
+        assert action == EndAttempt(2, Reason.SUSPENDED)
+        (attempt,) = decision.status.attempts
+        assert attempt.message == (
+            "its JobSet was resumed before its hosts could be told the number of this attempt"
+        )
 
 
 def test_a_job_that_was_suspended_too_waits_for_its_workload_all_the_same() -> None:

@@ -14,12 +14,13 @@ from fray.runtime.identity import Identity
 from fray.wire.frayjob import FrayJob
 from tests.unit.plan.frayjobs import any_job, make_job
 from tests.unit.plan.golden import build_golden, read_job
-from tests.unit.plan.jobset_rules import main_container
+from tests.unit.plan.jobset_rules import main_container, pod_template
 
 
 def environment_of(plan: AttemptPlan, *, slice_index: int, host: int) -> dict[str, str]:
     """Return what the kubelet gives to one process: fields as JobSet, the Job controller and GKE set them."""
     fields = {
+        **pod_template(plan.jobset)["metadata"]["labels"],
         "spec.nodeName": "node-1",
         "jobset.sigs.k8s.io/jobset-name": plan.name,
         "jobset.sigs.k8s.io/replicatedjob-name": "slice",
