@@ -18,7 +18,8 @@ from fray.cluster import JobId
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes import KubernetesCluster
 from fray.cluster.kubernetes.access import Access
-from fray.kube.client import KubernetesApi, load_configuration
+from fray.kube.client import KubernetesApi
+from fray.kube.configuration import load_configuration
 
 __all__ = ["CountedCluster"]
 

@@ -14,7 +14,8 @@ import sys
 
 from kubernetes.aio.config import ConfigException
 
-from fray.kube.client import KubernetesApi, load_configuration
+from fray.kube.client import KubernetesApi
+from fray.kube.configuration import load_configuration
 from fray_operator.health import PortUnavailableError
 from fray_operator.lease import LeaseLostError
 from fray_operator.logs import configure_logging

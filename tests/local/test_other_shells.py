@@ -64,6 +64,15 @@ def test_stop_ends_a_job_and_waits_for_it(fray: Fray) -> None:
     assert not fray.processes()
 
 
+def test_a_command_in_a_host_needs_a_container(fray: Fray) -> None:
+    fray.run_job(job_manifest("true"))
+    refused = fray.run("exec", "job", "--", "true")
+    assert (refused.code, refused.out) == (2, "")
+    assert "a command in a host of job 'job' is not supported here" in refused.err
+    assert "no job 'jop'" in fray.run("exec", "jop", "--", "true").err
+    assert "standard input is none" in fray.run("shell", "job").err
+
+
 def test_stop_without_waiting_returns_at_once(fray: Fray) -> None:
     gate = fray.folder / "gate"
     deaf = f'trap "" TERM; echo ready; until [ -e {gate} ]; do sleep 0.02; done'

@@ -85,6 +85,7 @@ NameArgument = Annotated[
 NamesArgument = Annotated[
     list[str], typer.Argument(metavar="NAME...", help="Names of jobs.", autocompletion=_complete_names)
 ]
+RankOption = Annotated[int, typer.Option("--rank", min=0, help="Rank of the host.")]
 FormOption = Annotated[_Form, typer.Option("--output", "-o", help="A table, or data for programs.")]
 ClusterOption = Annotated[
     str | None,
@@ -297,6 +298,45 @@ def logs(  # noqa: PLR0913, PLR0917 - one parameter for each option
     with _asking(cluster, namespace) as asked:
         job = _find(name, asked)
     show_logs(request, job, asked, _output())
+
+
+@app.command("exec", short_help="Run a command in a host of a running job.")
+def exec_(
+    name: NameArgument,
+    words: Annotated[list[str], typer.Argument(metavar="-- COMMAND ARGS...", help="What to run.")],
+    rank: RankOption = 0,
+    cluster: ClusterOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Run a command beside a job's program, in the running container of one of its hosts.
+
+    It gets what this command reads on standard input. Exit code: the command's.
+    """
+    from fray.cli.host_command import ThisTerminal, run_in_host
+
+    with _asking(cluster, namespace) as asked:
+        _find(name, asked)
+    streams = ThisTerminal(_stdin().fileno(), _output(), _notes())
+    raise typer.Exit(run_in_host(name, words, rank, cluster=asked, streams=streams))
+
+
+@app.command(short_help="Open a shell in a host of a running job.")
+def shell(
+    name: NameArgument,
+    rank: RankOption = 0,
+    cluster: ClusterOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Open a shell on this terminal in the running container of one of a job's hosts: bash, else sh.
+
+    Exit code: the shell's.
+    """
+    from fray.cli.host_command import ThisTerminal, open_shell
+
+    with _asking(cluster, namespace) as asked:
+        _find(name, asked)
+    streams = ThisTerminal(_stdin().fileno(), _output(), _notes())
+    raise typer.Exit(open_shell(name, rank, cluster=asked, streams=streams))
 
 
 @app.command(short_help="Wait until jobs have ended.")

@@ -29,14 +29,18 @@ class Stream:
         Raises:
             OSError: nobody reads any more (BrokenPipeError), or the disk is full.
         """
-        data = memoryview(text.encode(self.encoding, "replace"))
-        while data:
+        self.write_bytes(text.encode(self.encoding, "replace"))
+        return len(text)
+
+    def write_bytes(self, data: bytes) -> None:
+        """Write all of the bytes, as they are; raises OSError as `write` does."""
+        left = memoryview(data)
+        while left:
             try:
-                data = data[os.write(self._descriptor, data) :]
+                left = left[os.write(self._descriptor, left) :]
             except BlockingIOError:
                 # Somebody who shares the terminal or pipe has made it non-blocking.
                 select.select((), (self._descriptor,), ())
-        return len(text)
 
     @property
     def width(self) -> int | None:

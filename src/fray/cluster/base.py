@@ -19,6 +19,7 @@ from typing import Final, Self, overload
 
 from fray.cluster.arguments import WhenTaken, check_job_ids, check_seconds
 from fray.cluster.cluster_spec import ClusterSpec
+from fray.cluster.command_streams import CommandStreams
 from fray.cluster.findings import Finding
 from fray.cluster.progress import describe_frayjob
 from fray.errors import (
@@ -189,6 +190,30 @@ class Cluster(abc.ABC):
             JobNotFoundError: There is no such job.
             LogsNotFoundError: It has no such rank or attempt.
         """
+
+    def run_command(
+        self, job_id: JobId, command: Sequence[str], *, rank: int = 0, streams: CommandStreams
+    ) -> int:
+        """Run a command beside a job's program, in the running container of one host; return its exit code.
+
+        Args:
+            job_id: The job.
+            command: Program and arguments; a container's own, no shell's.
+            rank: The host.
+            streams: What it reads and writes.
+
+        Raises:
+            JobNotFoundError: There is no such job.
+            LogsNotFoundError: It has no such rank.
+            HostNotRunningError: That host doesn't run.
+            CommandNotRunError: The container can't run the command.
+            UnsupportedFeatureError: Hosts are no containers here.
+        """
+        del command, rank, streams
+        self.get(job_id)
+        reason = "its hosts are processes of this machine, and no containers"
+        alternative = "Start the command in a shell of yours: it sees the same files."
+        raise UnsupportedFeatureError(f"a command in a host of job {job_id!r}", reason, alternative)
 
     @abc.abstractmethod
     def outcome(self, job_id: JobId) -> Outcome | None:

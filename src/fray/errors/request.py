@@ -13,7 +13,9 @@ __all__ = [
     "AcceleratorShapeError",
     "ClusterSpecError",
     "ClusterUnavailableError",
+    "CommandNotRunError",
     "FieldError",
+    "HostNotRunningError",
     "InvalidJobError",
     "InvalidRequestError",
     "InvalidTypeError",
@@ -246,6 +248,31 @@ class JobNotRunningError(RequestError):
 
     name: str
     phase: str
+
+
+@dataclass(eq=False)
+class HostNotRunningError(RequestError):
+    """Something was asked of a running host of a job, and that host doesn't run."""
+
+    message_template = "rank {rank} of job {name!r} doesn't run: {problem}"
+    next_step_template = "`fray status {name}` shows the job, `fray logs {name}` what it printed."
+
+    name: str
+    rank: int
+    problem: str
+
+
+@dataclass(eq=False)
+class CommandNotRunError(RequestError):
+    """The container of a running host couldn't run a command."""
+
+    message_template = "rank {rank} of job {name!r} can't run {program!r}: {problem}"
+    next_step_template = "Name a program that the job's image has; a line of a shell needs `sh -c`."
+
+    name: str
+    rank: int
+    program: str
+    problem: str
 
 
 @dataclass(eq=False)

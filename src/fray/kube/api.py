@@ -6,10 +6,12 @@ the same contract tests. Objects are plain manifests.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
+from fray.kube.commands import RemoteCommand
 from fray.kube.resources import Resource
 
 __all__ = ["KubeApi", "Manifest", "Page", "Propagation", "UserApi", "WatchEvent"]
@@ -137,6 +139,15 @@ class UserApi(KubeApi, Protocol):
 
     async def store(self, resource: Resource, body: Manifest, *, namespace: str | None = None) -> None:
         """Create an object as `create` does, of which nothing comes back: for what is large, and known."""
+        ...
+
+    def run_command(
+        self, pod: str, *, namespace: str, container: str, command: Sequence[str], tty: bool
+    ) -> AbstractAsyncContextManager[RemoteCommand]:
+        """Run a command in a container within the context; with `tty` on a terminal.
+
+        Raises `NotFoundError` where there is no such pod, and `RefusedError` where it can't be asked so.
+        """
         ...
 
     async def discover(self, group: str, version: str = "") -> Manifest:

@@ -6,9 +6,10 @@ and Fray's own kinds have none.
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, urlencode
@@ -18,6 +19,7 @@ from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
 from fray.kube.api import Manifest, Page, Propagation, WatchEvent
+from fray.kube.commands import PROTOCOL, RemoteCommand, open_socket
 from fray.kube.errors import (
     ApiError,
     ConflictError,
@@ -35,7 +37,6 @@ __all__ = [
     "WATCH_SECONDS",
     "WATCH_SILENCE_SECONDS",
     "KubernetesApi",
-    "load_configuration",
 ]
 
 REQUEST_SECONDS = 30.0
@@ -57,34 +58,6 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 WATCH_SILENCE_SECONDS = 90.0
 """A watch that is silent for so long is dead: the server sends a bookmark every minute."""
-
-
-async def load_configuration(*, kubeconfig: str | None = None, context: str | None = None) -> Configuration:
-    """Return how to reach the cluster: in a pod its own account, else the kubeconfig's context.
-
-    Raises `kubernetes.aio.config.ConfigException` when neither is there.
-    """
-    configuration = Configuration()
-    if kubeconfig is None and context is None:
-        with suppress(config.ConfigException):  # no pod
-            config.load_incluster_config(configuration)
-            return configuration
-    loader = await config.load_kube_config(kubeconfig, context=context, client_configuration=configuration)
-    _check_plugin(loader, configuration)
-    return configuration
-
-
-def _check_plugin(loader: Any, configuration: Configuration) -> None:
-    """Raise `ConfigException` where a kubeconfig's program should have given credentials, and gave none.
-
-    The official client only logs that, and goes on as nobody (kube_config.py of kubernetes 37).
-    """
-    plugin = loader._user.value.get("exec") if loader._user else None
-    if plugin is not None and not (configuration.api_key or configuration.cert_file):
-        command = plugin.get("command")
-        raise config.ConfigException(
-            f"the program {command!r} of its user gave no credentials: run it by hand"
-        )
 
 
 class KubernetesApi:
@@ -330,6 +303,41 @@ class KubernetesApi:
             async for piece in response.content.iter_chunked(LOG_PIECE):
                 yield piece
 
+    @asynccontextmanager
+    async def run_command(
+        self, pod: str, *, namespace: str, container: str, command: Sequence[str], tty: bool
+    ) -> AsyncIterator[RemoteCommand]:
+        """Run a command in a container within the context; with `tty` on a terminal.
+
+        Raises `NotFoundError` where there is no such pod, and `RefusedError` where it can't be asked so.
+        """
+        path = PODS.path(namespace=namespace, name=pod, subresource="exec")
+        wanted = {"stdin": True, "stdout": True, "stderr": not tty, "tty": tty}
+        query: dict[str, str | list[str]] = {name: str(value).lower() for name, value in wanted.items()}
+        query |= {"container": container, "command": list(command)}
+        headers = await self._authorize({}, "GET", PODS, path)
+        try:
+            async with asyncio.timeout(self._timeout.total):
+                socket = await open_socket(
+                    self._open_session(), self._url(path, query), headers=headers, **self._route()
+                )
+        except aiohttp.WSServerHandshakeError as refused:
+            # aiohttp drops the answer's text: asked plainly, the server says the same and runs nothing.
+            async with self._request("GET", PODS, path, query=query, timeout=self._timeout):
+                problem = f"its answer to a websocket was {refused.status} {refused.message}"
+            raise UnreachableError(f"GET {path}", 0, "no websocket", problem) from refused
+        except (aiohttp.ClientError, OSError, TimeoutError) as lost:
+            self._count("GET", PODS, 0)
+            raise UnreachableError(f"GET {path}", 0, type(lost).__name__, str(lost)) from lost
+        self._count("GET", PODS, 101)
+        try:
+            if socket.protocol != PROTOCOL:
+                problem = f"the server doesn't speak {PROTOCOL}"
+                raise UnreachableError(f"GET {path}", 0, "no websocket", problem)
+            yield RemoteCommand(f"GET {path}", socket)
+        finally:
+            await socket.close()
+
     async def _create(
         self, resource: Resource, body: Manifest, namespace: str | None, *, accept: str = JSON
     ) -> Manifest:
@@ -368,7 +376,7 @@ class KubernetesApi:
         *,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own, which also bounds silence
         body: Manifest | None = None,
-        query: dict[str, str] | None = None,
+        query: Mapping[str, str | list[str]] | None = None,
         accept: str = JSON,
         packed: bool = True,
         read_ahead: int = LINE_PIECE,
@@ -414,9 +422,9 @@ class KubernetesApi:
             self._session = aiohttp.ClientSession(connector=connector, trust_env=True)
         return self._session
 
-    def _url(self, path: str, query: Mapping[str, str] | None) -> str:
+    def _url(self, path: str, query: Mapping[str, str | list[str]] | None) -> str:
         host: str = self._client.configuration.host
-        return host + path + (f"?{urlencode(query)}" if query else "")
+        return host + path + (f"?{urlencode(query, doseq=True)}" if query else "")
 
     def _route(self) -> dict[str, Any]:
         """Return what a kubeconfig says of the way: a proxy, and the name in the server's certificate."""

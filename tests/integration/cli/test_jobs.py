@@ -139,6 +139,22 @@ def test_a_job_is_stopped(fray: Command, machine: Machine, operator: OperatorThr
     assert fray.run("wait", "train").code == 143
 
 
+def test_a_command_in_a_host_is_asked_of_its_node(
+    fray: Command, machine: Machine, operator: OperatorThread
+) -> None:
+    """A real API server speaks the protocol; this node only has logs, so it can't run anything."""
+    assert fray.run("run", "-d", "--replicas", "2", "python3", "train.py").code == 0
+    early = fray.run("exec", "train", "--", "true")
+    assert early.code == 2
+    assert "rank 0 of job 'train' doesn't run" in early.err
+    machine.start("train-a1")
+    eventually(lambda: machine.hands.job("train")["status"].get("attempts"))
+    refused = fray.run("exec", "train", "--rank", "1", "--", "nvidia-smi", "-L")
+    assert refused.code == 2
+    assert "rank 1 of job 'train' can't run 'nvidia-smi'" in refused.err
+    assert "has no rank 2" in fray.run("exec", "train", "--rank", "2", "--", "true").err
+
+
 def test_a_function_goes_along(fray: Command, hands: Hands) -> None:
     (fray.folder / "training.py").write_text("def main(steps='1'):\n    print(steps)\n", encoding="utf-8")
     started = fray.run("run", "--detach", "training:main", "5")

@@ -16,8 +16,8 @@ from fray.kube.client import (
     REQUEST_SECONDS,
     WATCH_SILENCE_SECONDS,
     KubernetesApi,
-    load_configuration,
 )
+from fray.kube.configuration import load_configuration
 from fray.kube.resources import Resource
 from fray_operator.metrics import Metrics
 from fray_operator.process import OperatorProcess

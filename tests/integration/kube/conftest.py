@@ -15,7 +15,8 @@ from e2e.cluster.api import Api
 from e2e.cluster.controlplane import ControlPlane
 from e2e.loops import run_in_loop
 from fray.kube.api import KubeApi
-from fray.kube.client import KubernetesApi, load_configuration
+from fray.kube.client import KubernetesApi
+from fray.kube.configuration import load_configuration
 from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 
 __all__ = ["Contender"]

@@ -18,7 +18,8 @@ from kubernetes.aio.client import Configuration
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.errors import ClusterConfigError
 from fray.kube.api import UserApi
-from fray.kube.client import KubernetesApi, load_configuration
+from fray.kube.client import KubernetesApi
+from fray.kube.configuration import load_configuration
 
 __all__ = ["Access", "OpenAccess", "open_access"]
 

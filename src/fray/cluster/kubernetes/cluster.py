@@ -14,10 +14,12 @@ from typing import Any, Self
 from fray.cluster.arguments import check_job_id, check_launch, check_whole_number
 from fray.cluster.base import Applied, Cluster, WhenTaken
 from fray.cluster.cluster_spec import KubernetesSpec
+from fray.cluster.command_streams import CommandStreams
 from fray.cluster.findings import Finding
 from fray.cluster.kubernetes.access import Access, OpenAccess, open_access
 from fray.cluster.kubernetes.applying import apply_job, fill_in
 from fray.cluster.kubernetes.examination import examine
+from fray.cluster.kubernetes.executing import run_command
 from fray.cluster.kubernetes.launching import (
     Launchable,
     WrittenJob,
@@ -271,6 +273,14 @@ class KubernetesCluster(Cluster):
                 yield from lines
         finally:
             started.cancel()
+
+    def run_command(
+        self, job_id: JobId, command: Sequence[str], *, rank: int = 0, streams: CommandStreams
+    ) -> int:
+        """Run a command in a running pod of a job, as `kubectl exec` does; see `Cluster.run_command`."""
+        return self._session.ask(
+            lambda access: run_command(access, job_id, command, rank=rank, streams=streams)
+        )
 
     def outcome(self, job_id: JobId) -> Outcome | None:
         """Return what became of a job's callable, from the ConfigMap that its pod left.

@@ -1,0 +1,137 @@
+"""Running a command in a host of a job: which pod that is, and its streams between two threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import CancelledError
+from typing import Any
+
+from fray.cluster.command_streams import CommandStreams
+from fray.cluster.kubernetes.access import Access
+from fray.cluster.kubernetes.results import read_job
+from fray.cluster.kubernetes.retries import persistently
+from fray.cluster.log_choice import check_log_choice
+from fray.errors import CommandNotRunError, HostNotRunningError
+from fray.kube.api import Manifest
+from fray.kube.commands import Channel, RemoteCommand
+from fray.kube.errors import NotFoundError, RefusedError, ServerError
+from fray.kube.resources import PODS
+from fray.plan.gang import derive_gang
+from fray.plan.status import is_finished
+from fray.types import JobId
+from fray.vocabulary import CONTAINER, LABEL_ATTEMPT, LABEL_JOB_UID
+from fray.wire.frayjob import FrayJob
+
+__all__ = ["choose_pod", "run_command"]
+
+
+async def run_command(
+    access: Access, job_id: JobId, command: Sequence[str], *, rank: int, streams: CommandStreams
+) -> int:
+    """Run a command in the running host of a rank, and return its exit code.
+
+    Raises:
+        JobNotFoundError: There is no such job.
+        LogsNotFoundError: It has no such rank.
+        HostNotRunningError: That host doesn't run.
+        CommandNotRunError: The container can't run the command.
+        ApiError: The cluster can't be asked, or the connection ended before the command.
+    """
+    job = await read_job(access, job_id)
+    check_log_choice(job, rank=rank, attempt=None, kept=())
+    pod = choose_pod(job, await _list_pods(access, job), rank)
+    try:
+        async with access.api.run_command(
+            pod, namespace=access.namespace, container=CONTAINER, command=command, tty=streams.is_terminal
+        ) as running:
+            await _carry(running, streams)
+            return running.exit_code
+    except NotFoundError as gone:
+        raise HostNotRunningError(job_id, rank, "its pod is gone") from gone
+    except (RefusedError, ServerError) as refused:
+        raise CommandNotRunError(job_id, rank, command[0], refused.detail) from refused
+
+
+def choose_pod(job: FrayJob, pods: Sequence[Manifest], rank: int) -> str:
+    """Return the name of the pod that runs a rank of the latest attempt; raises `HostNotRunningError`."""
+    name = job.metadata.name
+    if is_finished(job.status):
+        raise HostNotRunningError(name, rank, f"the job has ended ({job.status.phase})")
+    if not job.status.attempts:
+        raise HostNotRunningError(name, rank, "no attempt has begun")
+    latest, gang = str(job.status.attempts[-1].number), derive_gang(job.spec)
+    found = []
+    for pod in pods:
+        labels = pod["metadata"].get("labels") or {}
+        place = gang.find_place(labels)
+        if labels.get(LABEL_ATTEMPT) != latest or place is None:
+            continue
+        if gang.rank(slice_index=place[0], host=place[1]) == rank:
+            found.append(pod)
+    running = [pod for pod in found if "running" in _state(pod)]
+    if running:
+        return str(running[0]["metadata"]["name"])
+    problem = _describe(found[0]) if found else f"it has no pod in attempt {latest} yet"
+    raise HostNotRunningError(name, rank, problem)
+
+
+def _describe(pod: Manifest) -> str:
+    state, phase = _state(pod), pod.get("status", {}).get("phase", "Pending")
+    if (ended := state.get("terminated")) is not None:
+        return f"it has ended with exit code {ended.get('exitCode')}"
+    reason = (state.get("waiting") or {}).get("reason")
+    return f"its pod is {phase}" + (f" ({reason})" if reason else "")
+
+
+def _state(pod: Manifest) -> Mapping[str, Any]:
+    containers = pod.get("status", {}).get("containerStatuses") or []
+    return next((each.get("state") or {} for each in containers if each["name"] == CONTAINER), {})
+
+
+async def _list_pods(access: Access, job: FrayJob) -> list[Manifest]:
+    labels = f"{LABEL_JOB_UID}={job.metadata.uid}"
+
+    async def read() -> list[Manifest]:
+        pages = access.api.list_pages(PODS, namespace=access.namespace, labels=labels)
+        return [pod async for page in pages for pod in page.items]
+
+    return await persistently(read)
+
+
+async def _carry(running: RemoteCommand, streams: CommandStreams) -> None:
+    """Move bytes between a command and its streams, until the command has ended."""
+    loop = asyncio.get_running_loop()
+
+    def run(coroutine: Coroutine[Any, Any, None]) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, loop)
+
+    if streams.is_terminal:
+        # What becomes of it is nobody's matter: a size that comes after the end is none.
+        streams.watch_size(lambda columns, lines: run(running.resize(columns, lines)))
+    # A daemon, and never joined: nothing ends a read of standard input.
+    threading.Thread(target=_pump, args=(running, streams.read, run), name="fray-stdin", daemon=True).start()
+    async for channel, data in running:
+        write = streams.write_error if channel is Channel.ERRORS else streams.write
+        await asyncio.to_thread(write, data)  # which may wait for a slow reader
+
+
+def _pump(
+    running: RemoteCommand, read: Callable[[], bytes], run: Callable[[Coroutine[Any, Any, None]], Any]
+) -> None:
+    """Send standard input, piece after piece, until its end or that of the command."""
+    data = b"-"
+    while data:
+        try:
+            data = read()
+        except OSError:
+            data = b""  # a terminal that is gone
+        sending = running.send(data) if data else running.end_input()
+        try:
+            run(sending).result()
+        except (ConnectionError, CancelledError):
+            return  # the command has ended
+        except RuntimeError:
+            sending.close()  # its loop has ended, too
+            return

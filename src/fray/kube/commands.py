@@ -1,0 +1,130 @@
+"""A command in a container of a pod: its streams, its terminal and its exit code, over one websocket.
+
+The first byte of each message is a channel, as the protocol `v5.channel.k8s.io` has it:
+https://github.com/kubernetes/kubernetes/blob/master/staging/src/k8s.io/apimachinery/pkg/util/remotecommand/constants.go
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from enum import IntEnum
+from typing import Any, Final
+
+import aiohttp
+
+from fray.kube.errors import UnreachableError, build_api_error
+
+__all__ = ["PROTOCOL", "Channel", "RemoteCommand", "open_socket"]
+
+PROTOCOL: Final = "v5.channel.k8s.io"
+"""The first one in which the end of standard input can be told. API servers have it from 1.30 on."""
+HEARTBEAT_SECONDS: Final = 30.0
+"""Between two pings: a load balancer would cut a connection that is silent."""
+CLOSE_SECONDS: Final = 2.0
+NON_ZERO_EXIT: Final = "NonZeroExitCode"
+
+
+class Channel(IntEnum):
+    """What a message belongs to. ENDING holds the `Status` of the command, CLOSE the number of a channel."""
+
+    INPUT = 0
+    OUTPUT = 1
+    ERRORS = 2
+    ENDING = 3
+    SIZE = 4
+    CLOSE = 255
+
+
+async def open_socket(
+    session: aiohttp.ClientSession, url: str, *, headers: Mapping[str, str], **route: Any
+) -> aiohttp.ClientWebSocketResponse:
+    """Open a websocket to a subresource of a pod; whoever calls it closes it, and checks its protocol.
+
+    Raises:
+        aiohttp.WSServerHandshakeError: The server answered in another way.
+        aiohttp.ClientError: No answer came.
+    """
+    socket: aiohttp.ClientWebSocketResponse = await session.ws_connect(
+        url,
+        protocols=(PROTOCOL,),
+        headers=headers,
+        heartbeat=HEARTBEAT_SECONDS,
+        timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
+        max_msg_size=0,
+        **route,
+    )
+    return socket
+
+
+class RemoteCommand:
+    """A command that runs in a container. Iterate over it for what it prints, then ask for `exit_code`.
+
+    Args:
+        request: How errors name it.
+        socket: The open websocket; whoever opened it closes it.
+    """
+
+    def __init__(self, request: str, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._request, self._socket = request, socket
+        self._ending: dict[str, Any] | None = None
+
+    async def send(self, data: bytes) -> None:
+        """Write to its standard input; raises ConnectionError once the command has ended."""
+        await self._send(Channel.INPUT, data)
+
+    async def end_input(self) -> None:
+        """Close its standard input; raises ConnectionError once the command has ended."""
+        await self._send(Channel.CLOSE, bytes([Channel.INPUT]))
+
+    async def resize(self, columns: int, lines: int) -> None:
+        """Tell its terminal how large it is; raises ConnectionError once the command has ended."""
+        await self._send(Channel.SIZE, json.dumps({"Width": columns, "Height": lines}).encode())
+
+    async def __aiter__(self) -> AsyncIterator[tuple[Channel, bytes]]:
+        """Yield what it prints, each piece with OUTPUT or ERRORS, until it has ended.
+
+        Raises:
+            UnreachableError: The connection broke, or somebody else answered.
+        """
+        async for message in self._socket:
+            if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+                raise UnreachableError(self._request, 0, message.type.name, str(message.data))
+            channel, data = message.data[0], message.data[1:]
+            if channel in (Channel.OUTPUT, Channel.ERRORS):
+                if data:
+                    yield Channel(channel), data
+            elif channel == Channel.ENDING:
+                self._ending = self._read_status(data)
+                return
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code, once iteration has ended.
+
+        Raises:
+            UnreachableError: The connection ended before the command did.
+            ApiError: The command could not be run.
+        """
+        if self._ending is None:
+            raise UnreachableError(self._request, 0, "closed", "the connection ended before the command did")
+        if self._ending.get("status") == "Success":
+            return 0
+        if self._ending.get("reason") == NON_ZERO_EXIT:
+            causes = (self._ending.get("details") or {}).get("causes") or []
+            codes = [cause.get("message", "") for cause in causes if cause.get("reason") == "ExitCode"]
+            if codes and codes[0].isdecimal():
+                return int(codes[0])
+        raise build_api_error(self._request, self._ending.get("code") or 500, self._ending)
+
+    async def _send(self, channel: Channel, data: bytes) -> None:
+        await self._socket.send_bytes(bytes([channel]) + data)
+
+    def _read_status(self, data: bytes) -> dict[str, Any]:
+        try:
+            status = json.loads(data)
+        except ValueError as garbled:
+            raise UnreachableError(self._request, 0, "no object", str(garbled)) from garbled
+        if not isinstance(status, dict):
+            raise UnreachableError(self._request, 0, "no object", "the ending of the command is no Status")
+        return status
