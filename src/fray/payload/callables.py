@@ -33,7 +33,12 @@ from fray.errors import (
 from fray.payload.local_modules import local_modules_by_value
 from fray.payload.stamp import PYTHON, Stamp
 from fray.payload.values.caches import is_cached_function
-from fray.payload.values.culprits import find_culprit_among, find_largest
+from fray.payload.values.culprits import (
+    LARGE_CAPTURES,
+    find_culprit_among,
+    find_largest,
+    warn_of_captures,
+)
 from fray.payload.values.pickling import ByValuePickler
 from fray.payload.values.references import collector
 
@@ -125,6 +130,8 @@ def encode_callable(
             parts = find_largest(_named_parts(call, name))
             staged = limits.staging >= limits.secrets
             raise PayloadTooLargeError(name, len(data), limit, parts, staged)
+        if len(data) > LARGE_CAPTURES:
+            warn_of_captures(function, name)
     return Payload(data, hashlib.sha256(data).hexdigest(), stamp, name)
 
 

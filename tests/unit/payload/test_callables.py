@@ -6,6 +6,7 @@ import functools
 import hashlib
 import pickle
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -66,6 +67,15 @@ def test_what_can_be_called_comes_through_with_its_arguments(
     assert result_of(payload) == expected
     assert (payload.size, payload.stamp) == (len(payload.data), Stamp.here())
     assert payload.sha256 == hashlib.sha256(payload.data).hexdigest()
+
+
+def test_only_what_a_closure_captures_warns_for_its_size() -> None:
+    large, limits = bytes(11_000_000), PayloadLimits(staging=1 << 30)
+    with pytest.warns(UserWarning, match=r"captures 11\.0 MB.* -> large \(11\.0 MB\)"):
+        encode_callable(lambda: len(large), limits=limits)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encode_callable(len, [large], limits=limits)
 
 
 def test_functions_of_local_modules_need_no_module_where_they_are_read(

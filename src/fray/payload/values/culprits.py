@@ -1,6 +1,7 @@
 """Which part of a value can't be pickled, or is too large, found by pickling parts: users are told the path.
 
-It only helps an error that there is already: nothing here may fail, nor run where pickling went well.
+It only helps an error or a warning that there is already: nothing here may fail, nor run where a value was
+pickled and is small.
 """
 
 from __future__ import annotations
@@ -8,15 +9,18 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 
 from fray.payload.values.pickling import NotPicklableError, pickle_value
 from fray.payload.values.texts import cut, text_of
 
-__all__ = ["find_culprit", "find_culprit_among", "find_largest"]
+__all__ = ["LARGE_CAPTURES", "find_culprit", "find_culprit_among", "find_largest", "warn_of_captures"]
 
 CULPRIT_TRIALS = 100
 """Parts of a value that are pickled to find the one that can't be, or the largest ones."""
+LARGE_CAPTURES = 10_000_000
+"""Bytes that a function may bring along without a warning."""
 
 
 def find_culprit(value: object, root: str, error: Exception) -> tuple[str, str]:
@@ -54,6 +58,23 @@ def find_largest(parts: Iterable[tuple[str, object]], count: int = 3) -> tuple[t
             within = most
         largest.append((within[1], within[0]))
     return tuple(each for each in largest if each[1] * 20 >= largest[0][1])
+
+
+def warn_of_captures(function: object, name: str) -> None:
+    """Warn with the names of what a function captures if that takes more than `LARGE_CAPTURES`.
+
+    Call it only for a function that may: it is pickled again, whole and in parts.
+    """
+    whole = _sizes([(name, function)], iter(range(1)))
+    if not whole or whole[0][0] <= LARGE_CAPTURES:
+        return
+    largest = find_largest((name + step, part) for step, part in _parts_of(function))
+    parts = ", ".join(f"{path} ({size / 1e6:.1f} MB)" for path, size in largest)
+    warnings.warn(
+        f"{name} captures {whole[0][0] / 1e6:.1f} MB, which are sent with it: {parts or 'its code'}. "
+        "Pass large values as arguments, as refs of `ctx.put`, or read them where it runs.",
+        stacklevel=2,
+    )
 
 
 def _sizes(parts: Iterable[tuple[str, object]], trials: Iterator[int]) -> list[tuple[int, str, object]]:

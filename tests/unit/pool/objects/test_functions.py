@@ -6,6 +6,7 @@ import functools
 import gc
 import math
 import threading
+import warnings
 import weakref
 from typing import Any
 
@@ -47,6 +48,18 @@ def test_importable_functions_and_classes_go_by_name(function: object) -> None:
 
 def test_a_closure_goes_by_value() -> None:
     assert decode_function(encode_function(adder(5)).blob)(2) == 7
+
+
+def test_a_closure_that_captures_much_warns_with_its_name() -> None:
+    large = adder({"weights": bytes(11_000_000), "bias": 1})
+    with pytest.warns(
+        UserWarning, match=r"captures 11\.0 MB.*adder.<locals>.add -> amount\['weights'\] \(11"
+    ):
+        assert decode_function(encode_function(large).blob)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encode_function(large)
+        encode_function(adder(bytes(9_000_000)))
 
 
 def test_one_function_is_encoded_once_and_has_one_digest() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, NamedTuple, cast
 
+from fray.payload.values.culprits import LARGE_CAPTURES, warn_of_captures
 from fray.runtime.pool.messages.specs import DIGEST_BYTES, FunctionId, ObjectId
 from fray.runtime.pool.objects.captures import Captures
 from fray.runtime.pool.objects.values import decode, encode
@@ -52,6 +53,8 @@ def encode_function(function: Callable[..., Any]) -> EncodedFunction:
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     encoded = encode(function, what=f"the function {name!r}", root=name)
     blob = pickle.dumps((name, encoded.to_bytes()), protocol=5)
+    if len(blob) > LARGE_CAPTURES:
+        warn_of_captures(function, name)
     size = DIGEST_BYTES + 1 if encoded.contained else DIGEST_BYTES
     result = EncodedFunction(blake2b(blob, digest_size=size).digest(), blob, encoded.contained)
     if isinstance(function, types.FunctionType | type):
