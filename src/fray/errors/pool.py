@@ -16,6 +16,7 @@ __all__ = [
     "ActorDiedError",
     "ActorExistsError",
     "ActorNotFoundError",
+    "ActorNotSharedError",
     "CodeNotFoundError",
     "ContextUnavailableError",
     "GetTimeoutError",
@@ -278,6 +279,21 @@ class ActorNotFoundError(RequestError, LookupError):
     def next_step(self) -> str:
         """The names that do exist."""
         return f"Known actors: {', '.join(self.known)}." if self.known else "There are no named actors."
+
+
+@dataclass(eq=False)
+class ActorNotSharedError(RequestError):
+    """A named actor was to be shared with other jobs, and this version of Fray keeps it to its own job."""
+
+    message_template = "actor {name!r} would be private to job {job!r}: {reason}"
+    next_step_template = (
+        "Pass lifetime='ephemeral' for an actor that this job alone uses; exchange data between jobs by "
+        "fray.queue or files."
+    )
+
+    name: str
+    job: str
+    reason: str
 
 
 @dataclass(eq=False)

@@ -12,11 +12,14 @@ from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any
 
+from fray.errors import ActorNotSharedError
 from fray.job.options import ActorOptions, Lifetime
+from fray.vocabulary import ENV_JOB_NAME, ENV_ROOT_JOB
 
 __all__ = [
     "Call",
     "actor_options",
+    "check_shared",
     "has_async_methods",
     "is_generator_function",
     "read_call",
@@ -91,6 +94,24 @@ def actor_options(
         lifetime=Lifetime(lifetime) if lifetime is not None else options.lifetime,
         resources=resources or options.resources,
     )
+
+
+def check_shared(options: ActorOptions, *, own: bool, environ: Mapping[str, str]) -> None:
+    """Refuse an actor that other jobs were to share: names are known in one process and its pool.
+
+    `own`: the caller has said that it is this job's alone.
+
+    Raises:
+        ActorNotSharedError: it is to outlive this process's job, or may be one that the job's parent has.
+    """
+    job, root = environ.get(ENV_JOB_NAME), environ.get(ENV_ROOT_JOB)
+    if options.name is None or not job:
+        return
+    if options.lifetime is Lifetime.DETACHED:
+        raise ActorNotSharedError(options.name, job, "actors end with the job that made them")
+    if options.get_if_exists and root and root != job and not own:
+        reason = f"an actor of this name in job {root!r} or its other jobs can't be found from here"
+        raise ActorNotSharedError(options.name, job, reason)
 
 
 def has_async_methods(kind: Callable[..., Any]) -> bool:

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, Self, Typ
 
 from fray.errors import GetTimeoutError, ObjectLostError
 from fray.job.actors import ActorHandle
-from fray.job.calls import Call, actor_options, is_generator_function, read_call, takes_keyword
+from fray.job.calls import (
+    Call,
+    actor_options,
+    check_shared,
+    is_generator_function,
+    read_call,
+    takes_keyword,
+)
 from fray.job.checks import check_count
 from fray.job.engine import ContextStats, Engine, Entry, deadline_after, time_left
 from fray.job.mapping import ChunkSize, MapCall, Results, check_chunksize, map_items
@@ -277,6 +284,8 @@ class JobContext:
 
         Raises:
             ActorExistsError: an actor has the name, and `get_if_exists` is false.
+            ActorNotSharedError: in a job, it is named and detached; or in a job that another job launched,
+                `get_if_exists` may mean an actor of that job, unless `lifetime` is "ephemeral".
         """
         base = options if isinstance(options, ActorOptions) and not takes_keyword(cls, "options") else None
         if options is not None and base is None:
@@ -289,6 +298,8 @@ class JobContext:
             preemptible=preemptible,
             num_cpus=num_cpus,
         )
+        environ = os.environ  # noqa: TID251 - which job a process is of
+        check_shared(chosen, own=lifetime is not None, environ=environ)
         return ActorHandle(self._engine, self._engine.create_actor(read_call(cls, args, kwargs), chosen))
 
     @overload
