@@ -1,8 +1,9 @@
-"""When and where the progress of long calls shows: on a terminal, in a log, or not at all.
+"""When and where the progress of long calls shows: on a terminal, in a notebook, in a log, or not at all.
 
 A call that blocks is watched from a thread of its own, which looks a few times a second: the call itself
 pays for one entry in a list, and nothing per task. One line is shown at a time, that of the call that has
-waited longest. What is counted is in `progress`; how the bar looks is in `progress_bar`, which needs rich.
+waited longest. What is counted is in `progress`; how the bar looks is in `progress_bar`, which needs rich,
+and in `progress_notebook`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeAlias
 
 from fray.errors import SettingError
 from fray.job.progress import MapWatch, Progress, Surveyed, Watch, describe
+from fray.job.progress_notebook import NotebookPainter, is_notebook
 
 if TYPE_CHECKING:
     from fray.job.progress_bar import BarPainter
@@ -33,11 +35,13 @@ SHARE = 20
 LINES_SECONDS = 10.0
 """How often a line is written where no terminal is."""
 
-Mode: TypeAlias = Literal["off", "bar", "lines"]
+Mode: TypeAlias = Literal["off", "bar", "lines", "notebook"]
 
 
-def choose_mode(environ: Mapping[str, str], stream: TextIO | None) -> Mode:
-    """Return what is shown: a bar on a terminal, else nothing; FRAY_PROGRESS=0 for neither, 1 for lines.
+def choose_mode(environ: Mapping[str, str], stream: TextIO | None, *, notebook: bool = False) -> Mode:
+    """Return what is shown: a bar on a terminal or in a notebook, else nothing, or lines.
+
+    FRAY_PROGRESS=0 is for none of them, 1 for lines where there would be nothing.
 
     Raises:
         SettingError: FRAY_PROGRESS is something else.
@@ -45,7 +49,11 @@ def choose_mode(environ: Mapping[str, str], stream: TextIO | None) -> Mode:
     wish = environ.get(VARIABLE, "")
     if wish not in ("", "0", "1"):
         raise SettingError(VARIABLE, f"is {wish!r}; legal are 0 (never) and 1 (lines where no terminal is)")
-    if wish == "0" or stream is None or stream.closed:
+    if wish == "0":
+        return "off"
+    if notebook:
+        return "notebook"
+    if stream is None or stream.closed:
         return "off"
     if stream.isatty():
         return "bar"
@@ -258,7 +266,8 @@ def _find_board() -> Board | None:
     global _board, _known  # noqa: PLW0603 - one terminal a process
     with _lock:
         if not _known:
-            painter = _make_painter(choose_mode(os.environ, sys.stderr))  # noqa: TID251 - read once, here
+            environ = os.environ  # noqa: TID251 - read once, here
+            painter = _make_painter(choose_mode(environ, sys.stderr, notebook=is_notebook()))
             if painter is not None:
                 _board = Board(painter)
                 atexit.register(_board.end)
@@ -269,6 +278,8 @@ def _find_board() -> Board | None:
 def _make_painter(mode: Mode) -> Painter | None:
     if mode == "lines":
         return LinePainter(sys.stderr)
+    if mode == "notebook":
+        return NotebookPainter()
     return LazyBar() if mode == "bar" else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import threading
 from typing import Any
 
@@ -14,6 +15,7 @@ from fray.job import create_job_ctx
 from fray.job.progress import FutureState, MapWatch, Progress, Watch, describe, total_of
 from fray.job.progress_bar import ERASE_LINE, BarPainter
 from fray.job.progress_board import Board, LinePainter, choose_mode
+from fray.job.progress_notebook import NotebookPainter, is_notebook
 
 
 class Clock:
@@ -296,6 +298,11 @@ def test_where_it_shows(wish: str, stream: io.StringIO | None, mode: str) -> Non
     assert choose_mode({"FRAY_PROGRESS": wish} if wish else {}, stream) == mode
 
 
+@pytest.mark.parametrize(("wish", "mode"), [("", "notebook"), ("1", "notebook"), ("0", "off")])
+def test_a_notebook_shows_a_bar_of_its_own(wish: str, mode: str) -> None:
+    assert choose_mode({"FRAY_PROGRESS": wish}, io.StringIO(), notebook=True) == mode
+
+
 def test_a_wish_without_meaning_is_refused() -> None:
     with pytest.raises(SettingError, match="legal are 0"):
         choose_mode({"FRAY_PROGRESS": "yes"}, None)
@@ -351,3 +358,51 @@ def test_a_terminal_without_cursor_control_is_left_alone(monkeypatch: pytest.Mon
     painter.paint(Progress("get", 7, 9, 0, None, 65.0, None))
     painter.clear()
     assert screen.getvalue() == ""
+
+
+class FrontEnd:
+    """Stands for IPython: keeps what each display shows."""
+
+    def __init__(self, *, kernel: object) -> None:
+        self.shown: list[str] = []
+        self.HTML = str
+        self._shell = type("Shell", (), {"kernel": kernel})()
+
+    def get_ipython(self) -> object:
+        return self._shell
+
+    def display(self, content: str, *, display_id: bool) -> FrontEnd.Display:
+        assert display_id
+        self.shown.append(content)
+        return self.Display(self, len(self.shown) - 1)
+
+    class Display:
+        def __init__(self, front_end: FrontEnd, place: int) -> None:
+            self._front_end, self._place = front_end, place
+
+        def update(self, content: str) -> None:
+            self._front_end.shown[self._place] = content
+
+
+def test_in_a_notebook_each_call_has_one_display_which_ends_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    front_end = FrontEnd(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", front_end)
+    monkeypatch.setitem(sys.modules, "IPython.display", front_end)
+    assert is_notebook()
+    painter = NotebookPainter()
+    painter.clear()
+    painter.paint(Progress("<get>", 5, 20, 0, 2, 65.0, 0.5))
+    painter.paint(Progress("<get>", 6, 20, 0, 2, 66.0, 0.5))
+    figures = "6/20  0.5/s  2 running  1:06  0:28 left"
+    bar = '<progress value="6" max="20"></progress>'
+    assert front_end.shown == [f"<code>&lt;get&gt;</code> {bar} <code>{figures}</code>"]
+    painter.clear()
+    painter.paint(Progress("map", 7, None, 0, None, 65.0, None))
+    assert front_end.shown == ["", "<code>map</code> <progress></progress> <code>7  1:05</code>"]
+
+
+def test_a_shell_in_a_terminal_and_no_shell_are_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "IPython", FrontEnd(kernel=None))
+    assert not is_notebook()
+    monkeypatch.setitem(sys.modules, "IPython", None)
+    assert not is_notebook()
