@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fray.errors import ActorDiedError
-from fray.job import JobContext
+from fray.errors import ActorDiedError, ActorNotFoundError, InvalidOptionError
+from fray.job import JobContext, get_job_context
 from tests.behaviour.gates import Gate, Signal
 
 PATIENCE = 120
@@ -35,6 +35,29 @@ def test_a_killed_actor_is_dead_and_its_name_is_free(ctx: JobContext) -> None:
     again = ctx.create_actor(Counter, name="counter")
     assert again.add().result(timeout=PATIENCE) == 1
     assert other.add().result(timeout=PATIENCE) == 1
+
+
+def test_an_actor_is_found_by_its_name_until_it_is_killed(ctx: JobContext) -> None:
+    def add_by_name() -> int:
+        return get_job_context().get_actor("counter").add().result(timeout=PATIENCE)  # type: ignore[no-any-return]
+
+    with pytest.raises(ActorNotFoundError, match="no actor 'counter'"):
+        ctx.get_actor("counter")
+    actor = ctx.create_actor(Counter, name="counter", num_cpus=0)
+    found = ctx.get_actor("counter")
+    assert found == actor
+    assert found.add().result(timeout=PATIENCE) == 1
+    assert ctx.run(add_by_name).result(timeout=PATIENCE) == 2
+    with pytest.raises(InvalidOptionError, match="name is ''"):
+        ctx.get_actor("")
+    with pytest.raises(AttributeError):
+        found.absent  # noqa: B018
+    with pytest.raises(ActorNotFoundError, match="Known actors: counter") as caught:
+        ctx.get_actor("other")
+    assert caught.value.known == ("counter",)
+    ctx.kill(actor)
+    with pytest.raises(ActorNotFoundError):
+        ctx.get_actor("counter")
 
 
 @pytest.mark.traits(concurrent=True)

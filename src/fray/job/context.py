@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, Self, TypeVar, final, overload
 
-from fray.errors import GetTimeoutError, ObjectLostError
+from fray.errors import GetTimeoutError, InvalidOptionError, ObjectLostError
 from fray.job.actors import ActorHandle
 from fray.job.calls import (
     Call,
@@ -301,6 +301,17 @@ class JobContext:
         environ = os.environ  # noqa: TID251 - which job a process is of
         check_shared(chosen, own=lifetime is not None, environ=environ)
         return ActorHandle(self._engine, self._engine.create_actor(read_call(cls, args, kwargs), chosen))
+
+    def get_actor(self, name: str) -> ActorHandle[Any]:
+        """Return the handle of the actor that was created under a name, in any process of the context.
+
+        Raises:
+            ActorNotFoundError: no actor of this context has the name; says which names there are.
+            InvalidOptionError: it is no name.
+        """
+        if not isinstance(name, str) or not name:
+            raise InvalidOptionError("name", repr(name), "the name that an actor was created with")
+        return ActorHandle(self._engine, self._engine.find_actor(name))
 
     @overload
     def map(

@@ -164,6 +164,9 @@ class Engine(Protocol):
     def create_actor(self, call: Call, options: ActorOptions) -> Actor:
         """Start an actor, or find it by its name."""
 
+    def find_actor(self, name: str) -> Actor:
+        """Return the actor that has a name. Raises `ActorNotFoundError`."""
+
     def call_actor(
         self, actor: Any, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, streaming: bool
     ) -> Entry:

@@ -139,6 +139,12 @@ class InProcessEngine(ABC):
         create = partial(self._construct, call, options)
         return self._names.claim(options.name, create, share=options.get_if_exists)
 
+    def find_actor(self, name: str) -> LocalActor:
+        """Return the actor that has a name; see `Engine`."""
+        if self.closed:
+            raise PoolClosedError(self.token)
+        return self._names.find(name)
+
     def call_actor(
         self,
         actor: LocalActor,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, cast
 
-from fray.errors import ActorExistsError
+from fray.errors import ActorExistsError, ActorNotFoundError
 from fray.job.calls import is_generator_function
 from fray.job.cells import Cell
 from fray.job.options import ActorOptions
@@ -101,6 +101,21 @@ class ActorNames:
             if actor is not None:
                 return cast("LocalActor", actor)
             # Its constructor failed, which its creator hears: the name is free again.
+
+    def find(self, name: str) -> LocalActor:
+        """Return the actor of this name, once its constructor has ended.
+
+        Raises:
+            ActorNotFoundError: there is none, or this thread is creating it.
+        """
+        with self._lock:
+            cell, creator = self._taken.get(name, (None, 0))
+            known = tuple(sorted(self._taken))
+        mine = creator == threading.get_ident()
+        actor = cell.take(None) if cell is not None and (cell.ready or not mine) else None
+        if actor is None:
+            raise ActorNotFoundError(name, known)
+        return cast("LocalActor", actor)
 
     def _create(self, name: str, cell: Cell, create: Callable[[], LocalActor]) -> LocalActor:
         actor = None

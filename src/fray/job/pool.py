@@ -13,7 +13,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from fray.errors import ActorDiedError, GetTimeoutError, InvalidOptionError, TaskCancelledError
+from fray.errors import (
+    ActorDiedError,
+    ActorNotFoundError,
+    GetTimeoutError,
+    InvalidOptionError,
+    TaskCancelledError,
+)
 from fray.job.calls import Call, has_async_methods
 from fray.job.checks import check_count, check_resources
 from fray.job.context import JobContext
@@ -288,6 +294,20 @@ class PoolEngine:
             raise build_failure(created)
         entry, found = created
         return PoolActor(self.token, entry, ActorMethods.decode(found) if found else methods)
+
+    @uninterrupted
+    def find_actor(self, name: str) -> PoolActor:
+        """Return the actor that has a name; see `Engine`."""
+        spec = ActorSpec(self.client.new_id(), b"", b"", name, "", get_if_exists=True)
+        found = self.client.create_actor(spec, b"")
+        if isinstance(found, Failed):
+            raise (
+                ActorNotFoundError(name, found.story)
+                if found.kind == ActorNotFoundError.__name__
+                else build_failure(found)
+            )
+        entry, methods = found
+        return PoolActor(self.token, entry, ActorMethods.decode(methods))
 
     @uninterrupted
     def call_actor(

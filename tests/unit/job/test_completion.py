@@ -12,6 +12,7 @@ USERS = {
     "create_task",
     "gather",
     "get",
+    "get_actor",
     "kill",
     "map",
     "metrics_address",

@@ -125,6 +125,18 @@ def test_a_named_actor_lives_on_and_is_found_by_its_name() -> None:
     assert free[0] == AnswerActor(DRIVER, A + 3, A + 3)
 
 
+def test_a_name_can_be_looked_up_without_a_class() -> None:
+    script = Script(1)
+    look = make_actor(A, name="stats", get_if_exists=True)._replace(function=b"")
+    absent = AnswerActor(DRIVER, A, A, Failed(b"", "ActorNotFoundError", "stats"))
+    assert script.tell(DRIVER, ActorSubmitted(look, b"")) == [absent]
+    script.tell(DRIVER, ActorSubmitted(make_actor(A + 1, name="other"), b"blob"))
+    known = absent._replace(error=Failed(b"", "ActorNotFoundError", "stats", ("other",)))
+    assert script.tell(DRIVER, ActorSubmitted(look, b"")) == [known]
+    script.tell(DRIVER, ActorSubmitted(make_actor(A + 2, name="stats"), b"blob"))
+    assert script.tell(DRIVER, ActorSubmitted(look, b"")) == [AnswerActor(DRIVER, A, A + 2)]
+
+
 def test_a_constructor_that_raises_fails_all_calls_with_its_exception() -> None:
     script = Script(1)
     script.tell(DRIVER, ActorSubmitted(make_actor(A), b"blob"))

@@ -75,7 +75,10 @@ __all__ = [
 
 
 def create(tables: Tables, client: ClientId, event: ActorSubmitted) -> None:
-    """Take a new actor, or answer with the living one that has its name."""
+    """Take a new actor, or answer with the living one that has its name.
+
+    Without a class it is none to create: a client looks for the one that has the name.
+    """
     spec = event.spec
     if spec.id in tables.objects:
         tables.ignore("ActorSubmitted: its identity is taken")
@@ -88,6 +91,11 @@ def create(tables: Tables, client: ClientId, event: ActorSubmitted) -> None:
         else:
             exists = Failed(b"", "ActorExistsError", spec.name)
             tables.commands.append(AnswerActor(client, spec.id, spec.id, exists))
+        return
+    if spec.name and not spec.function:
+        known = tuple(sorted(tables.actor_names)[:STORY_LINES])
+        absent = Failed(b"", "ActorNotFoundError", spec.name, known)
+        tables.commands.append(AnswerActor(client, spec.id, spec.id, absent))
         return
     needs = tables.needs_of(spec.shape)
     failure: Failed | None = None
