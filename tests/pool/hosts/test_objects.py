@@ -151,3 +151,26 @@ def test_what_was_copied_survives_the_host_that_made_it(hosts: Hosts) -> None:
     hosts.kill("a")
     hosts.await_host("a", there=False)
     assert np.array_equal(hosts.get(made), make(3))
+
+
+def total_together(array: list[Any], meeting: str, count: int) -> int:
+    """Read an array once so many tasks are at it."""
+    (Path(meeting) / str(os.getpid())).touch()
+    wait_until(lambda: len(list(Path(meeting).iterdir())) == count)
+    return total(get_job_context().get(array[0]))
+
+
+def test_a_value_that_all_hosts_read_at_once_comes_from_one_to_the_other(
+    hosts: Hosts, tmp_path: Path
+) -> None:
+    names = ["a", "b", "c", "d", "e"]
+    for name in names[2:]:
+        hosts.start(name)
+    for name in names:
+        hosts.await_host(name)
+    context = hosts.context
+    array = context.put(make(1))
+    meeting = str(tmp_path)
+    sums = [context.run(total_together, [array], meeting, len(names), options=on(name)) for name in names]
+    assert [hosts.get(each) for each in sums] == [total(make(1))] * len(names)
+    wait_until(lambda: sum(host.copies > 0 for host in hosts.pool.stats().hosts.values()) == len(names))

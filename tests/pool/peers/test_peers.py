@@ -9,7 +9,7 @@ import queue
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -349,3 +349,99 @@ def test_a_fetching_process_that_is_killed_lets_the_next_one_go_on(place: Path, 
     assert here.usage() == (len(data), 0)
     os.close(began)
     os.close(begun)
+
+
+# --- broadcasts --------------------------------------------------------------------------------------------
+
+LARGE = 20_000_000
+"""Bytes: more than what sockets take before their reader reads."""
+
+
+@contextmanager
+def slow_readers(address: Address, identity: int, homes: list[str]) -> Iterator[None]:
+    """Readers with these addresses that take a part of an object, and no more as long as the block runs."""
+    with ExitStack() as stack:
+        for home in homes:
+            connection = stack.enter_context(closing(BlockingConnection.connect(address, KEY)))
+            connection.send(peers._WANTED, identity.to_bytes(16) + home.encode())
+            assert connection.receive(60).kind == peers._FOUND
+        yield
+
+
+def ask(address: Address, identity: int, home: str, kind: int = peers._WANTED) -> tuple[int, bytes]:
+    with closing(BlockingConnection.connect(address, KEY)) as connection:
+        connection.send(kind, identity.to_bytes(16) + home.encode())
+        frame = connection.receive(60)
+        return frame.kind, bytes(frame.body)
+
+
+@contextmanager
+def serving(place: Path, name: str, store: HostStore) -> Iterator[Address]:
+    """A server of a store, in a thread."""
+    ready: queue.Queue[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = queue.Queue()
+    address = Address(path=f"{place}/{name}.s/objects")
+
+    async def run() -> None:
+        ended = asyncio.Event()
+        server = await serve_objects(address, KEY, store)
+        ready.put((asyncio.get_running_loop(), ended))
+        await ended.wait()
+        await server.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    loop, ended = ready.get()
+    yield address
+    loop.call_soon_threadsafe(ended.set)
+    thread.join()
+
+
+def test_later_readers_of_a_large_object_are_sent_to_earlier_ones_in_turn(
+    address: Address, there: HostStore
+) -> None:
+    there.write(1, encode(np.zeros(LARGE, np.uint8)))
+    there.write(2, encode("small" * 20_000))
+    with slow_readers(address, 1, ["unix:/a", "unix:/b"]):
+        sent = [ask(address, 1, f"unix:/{name}") for name in "cde"]
+        assert sent == [(peers._ELSEWHERE, f"unix:/{name}".encode()) for name in "aba"]
+        assert ask(address, 1, "")[0] == peers._FOUND  # nobody could be sent there
+        assert ask(address, 2, "unix:/c")[0] == peers._FOUND
+    wait_until(lambda: ask(address, 1, "unix:/c")[0] == peers._FOUND)
+
+
+def test_a_reader_waits_at_an_earlier_one_until_that_has_the_object(
+    place: Path, address: Address, there: HostStore, here: HostStore
+) -> None:
+    value = encode(np.arange(LARGE // 8))
+    there.write(1, value)
+    between = make_store(place, "between")
+    with serving(place, "between", between) as relay, slow_readers(address, 1, [str(relay)] * 2):
+        assert ask(relay, 1, "", peers._FORWARDED)[0] == peers._MISSING
+        with between.exclusive(1):
+            assert ask(relay, 1, "")[0] == peers._MISSING  # it isn't said to be on its way there
+            assert ask(relay, 1, "", peers._FORWARDED)[0] == peers._COMING
+            reader = threading.Thread(target=fetch, args=(address, KEY, 1, here), kwargs={"home": "unix:/c"})
+            reader.start()
+            between.write(1, value)
+        reader.join()
+    assert bytes(here.open(1)) == value.to_bytes()
+
+
+@pytest.mark.parametrize("home", ["unix:/nobody/listens", "no address"])
+def test_a_reader_that_another_one_fails_turns_to_the_owner(
+    address: Address, there: HostStore, here: HostStore, home: str
+) -> None:
+    there.write(1, encode(np.zeros(LARGE, np.uint8)))
+    with slow_readers(address, 1, [home] * 2):
+        assert len(fetch(address, KEY, 1, here, home="unix:/c")) > LARGE
+
+
+def test_a_reader_does_not_wait_for_ever_for_an_earlier_one_that_stands_still(
+    place: Path, address: Address, there: HostStore, here: HostStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there.write(1, encode(np.zeros(LARGE, np.uint8)))
+    between = make_store(place, "between")
+    with serving(place, "between", between) as relay, slow_readers(address, 1, [str(relay)] * 2):
+        monkeypatch.setattr(peers, "SILENCE_SECONDS", 1.0)
+        with between.exclusive(1):
+            assert len(fetch(address, KEY, 1, here, home="unix:/c")) > LARGE

@@ -114,7 +114,7 @@ class LocalPool:
         self._nanny: subprocess.Popen[bytes] | None = None
         self._stopped = False
         self.client = self._head.client
-        fetch = PeerFetch(self._head.address_of, key, store, self._head.note_copied)
+        fetch = PeerFetch(HOST, self._head.address_of, key, store, self._head.note_copied)
         self._head.fetch_by(fetch.copy)
         self.objects = ObjectReader(HOST, store, fetch)
         self.metrics = Address(path=str(store.directory / "metrics"))

@@ -1,9 +1,10 @@
 """Objects on their way between hosts: a server for those of this host, and `fetch` for those of others.
 
 Each host has one process for the server, forked by its nanny, which has nothing else to do. A request is an
-identity, one at a time on a connection; the answer is the size and then chunks, or that there is no such
-object. No byte is unpickled here. A transfer that is cut begins anew: an object that was rebuilt in between
-may differ from the one before.
+identity and where the reader's own host serves objects, one at a time on a connection. The answer is the size
+and then chunks, or that there is no such object, or the address of an earlier reader to ask instead, which
+lets the reader wait until it has the object itself. No byte is unpickled here. A transfer that is cut begins
+anew, and from the first server: an object that was rebuilt in between may differ from the one before.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import contextlib
 import os
 import struct
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from functools import partial
@@ -26,6 +28,7 @@ from fray.errors import (
     TransportError,
 )
 from fray.runtime.pool.messages.specs import HostId, ObjectId
+from fray.runtime.pool.objects.readers import Readers
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.blocking import BlockingConnection
@@ -43,11 +46,22 @@ TRIES = 3
 SILENCE_SECONDS = 30.0
 """A server that sends nothing for that long is taken for gone."""
 
+SHARED_BYTES = 4 * 1024 * 1024
+"""From that size on, later readers are sent to earlier ones."""
+MAX_HOPS = 32
+"""Readers that a reader asks one after the other. As many as a broadcast to 2**32 hosts would need."""
+PAUSE_SECONDS = 0.02
+"""Between two looks at whether an object has come that is on its way."""
+
 _Write: TypeAlias = Callable[[memoryview], object]
+_Room: TypeAlias = Callable[[int], AbstractContextManager[_Write]]
 _WANTED = 1
 _FOUND = 2
 _MISSING = 3
 _CHUNK = 4
+_FORWARDED = 5
+_ELSEWHERE = 6
+_COMING = 7
 _IDENTITY_BYTES = 16
 _SIZE = struct.Struct("!Q")
 
@@ -60,10 +74,11 @@ async def serve_objects(
     Raises what `transport.serve` raises.
     """
     answers: set[asyncio.Task[None]] = set()
+    readers = Readers()
 
     def begin(connection: Connection) -> None:
         def answer(frame: Frame) -> None:
-            task = asyncio.get_running_loop().create_task(_answer(connection, store, frame))
+            task = asyncio.get_running_loop().create_task(_answer(connection, store, readers, frame))
             answers.add(task)
             task.add_done_callback(answers.discard)
 
@@ -99,24 +114,52 @@ def run_object_server(
     asyncio.run(run())
 
 
-async def _answer(connection: Connection, store: HostStore, frame: Frame) -> None:
-    if frame.kind != _WANTED or len(frame.body) != _IDENTITY_BYTES:
+async def _answer(connection: Connection, store: HostStore, readers: Readers, frame: Frame) -> None:
+    if frame.kind not in (_WANTED, _FORWARDED) or len(frame.body) < _IDENTITY_BYTES:
         connection.abort()
         return
+    identity = int.from_bytes(frame.body[:_IDENTITY_BYTES])
+    reader = frame.body[_IDENTITY_BYTES:].decode(errors="replace")
     try:
-        try:
-            data = store.open(int.from_bytes(frame.body))
-        except (ObjectLostError, StoreDirectoryError):
+        coming, data = _look(store, identity)
+        shared = data is None or len(data) >= SHARED_BYTES
+        if data is None and not (coming and frame.kind == _FORWARDED):
             connection.send(_MISSING, frame.body)
-            return
-        connection.send(_FOUND, _SIZE.pack(len(data)))
-        for start in range(0, len(data), CHUNK):
-            connection.send(_CHUNK, b"", [data[start : start + CHUNK]])
-            await connection.drain()
-            # Which returns at once while there is room: others get their turn, and a lost peer is noticed.
-            await asyncio.sleep(0)
+        elif reader and shared and (other := readers.choose_other(identity, reader)):
+            connection.send(_ELSEWHERE, other.encode())
+        else:
+            with readers.receiving(identity, reader if shared else ""):
+                await _send(connection, store, identity, data)
     except ConnectionLostError:
         return  # the reader has gone
+
+
+def _look(store: HostStore, identity: ObjectId) -> tuple[bool, memoryview | None]:
+    """Return whether an object is on its way to this host, and the object if it's there."""
+    coming = store.is_locked(identity)  # first: it may come before the second look
+    try:
+        return coming, store.open(identity)
+    except (ObjectLostError, StoreDirectoryError):
+        return coming, None
+
+
+async def _send(
+    connection: Connection, store: HostStore, identity: ObjectId, data: memoryview | None
+) -> None:
+    while data is None:
+        connection.send(_COMING, b"")
+        await connection.drain()
+        await asyncio.sleep(PAUSE_SECONDS)
+        coming, data = _look(store, identity)
+        if data is None and not coming:
+            connection.send(_MISSING, b"")
+            return
+    connection.send(_FOUND, _SIZE.pack(len(data)))
+    for start in range(0, len(data), CHUNK):
+        connection.send(_CHUNK, b"", [data[start : start + CHUNK]])
+        await connection.drain()
+        # Which returns at once while there is room: others get their turn, and a lost peer is noticed.
+        await asyncio.sleep(0)
 
 
 def fetch(
@@ -125,12 +168,14 @@ def fetch(
     identity: ObjectId,
     into: HostStore,
     *,
+    home: str = "",
     settings: TransportSettings = DEFAULT_SETTINGS,
 ) -> memoryview:
     """Return an object of the host whose server is at `address`, from a copy in this host's store.
 
-    Several that fetch the same object at once, in any process of this host, share one transfer. Where neither
-    memory nor disk has room for the copy, the bytes are this process's own.
+    `home` is where this host serves its objects: the server may then send this reader to an earlier one, and
+    later ones to this. Several that fetch the same object at once, in any process of this host, share one
+    transfer. Where neither memory nor disk has room for the copy, the bytes are this process's own.
 
     Raises:
         ObjectLostError: that host hasn't got it.
@@ -138,23 +183,22 @@ def fetch(
         TransportError: no connection to it can be made.
     """
 
-    def receive(room: Callable[[int], AbstractContextManager[_Write]]) -> None:
+    def receive(room: _Room, reader: str) -> None:
         for last in (*(False,) * (TRIES - 1), True):
             try:
-                with closing(BlockingConnection.connect(address, key, settings=settings)) as connection:
-                    _receive(connection, identity, room)
+                if _follow(address, key, identity, reader, room, settings):
+                    return
             except ConnectionLostError:
                 if last:
                     raise
-            else:
-                return
+            reader = ""  # from here on this comes from the server itself, whatever others do
 
     with contextlib.suppress(StoreFullError), into.exclusive(identity), closing(into.places()) as places:
         for disk in places:
             with contextlib.suppress(ObjectLostError):
                 return into.open(identity)
             with contextlib.suppress(StoreFullError):
-                receive(partial(_room_in, into, identity, disk=disk))
+                receive(partial(_room_in, into, identity, disk=disk), home)
                 return into.open(identity)
     own = bytearray()
 
@@ -163,24 +207,54 @@ def fetch(
         own.clear()
         yield own.extend
 
-    receive(own_room)
+    receive(own_room, "")
     return memoryview(own).toreadonly()
+
+
+def _follow(
+    address: Address,
+    key: TransportKey,
+    identity: ObjectId,
+    reader: str,
+    room: _Room,
+    settings: TransportSettings,
+) -> bool:
+    """Receive an object from a server, or from the reader it sends this one to; False if that one fails."""
+    earlier = ""
+    for _ in range(MAX_HOPS):
+        kind = _FORWARDED if earlier else _WANTED
+        try:
+            source = Address.parse(earlier) if earlier else address
+            with closing(BlockingConnection.connect(source, key, settings=settings)) as connection:
+                connection.send(kind, identity.to_bytes(_IDENTITY_BYTES) + reader.encode())
+                other = _receive(connection, identity, room)
+        except (ObjectLostError, TransportError):
+            if not earlier:
+                raise
+            return False
+        if not other:
+            return True
+        earlier = other
+    return False
 
 
 class PeerFetch:
     """`fetch` by the number of a host.
 
-    Parameters: `address_of` gives where a host's objects are read, or nothing for one that is gone; the
-    pool's `key`; the `store` of this host; `on_copied` is told of the copies that lie in it from then on.
+    Parameters: the number of this host (`home`); `address_of` gives where a host's objects are read, or
+    nothing for one that is gone; the pool's `key`; the `store` of this host; `on_copied` is told of the
+    copies that lie in it from then on.
     """
 
     def __init__(
         self,
+        home: HostId,
         address_of: Callable[[HostId], str | None],
         key: TransportKey,
         store: HostStore,
         on_copied: Callable[[ObjectId, int], None],
     ) -> None:
+        self._home = home
         self._address_of = address_of
         self._key = key
         self._store = store
@@ -209,7 +283,8 @@ class PeerFetch:
         if not address:
             raise ObjectLostError(f"{identity:x}", f"host {host} is gone")
         try:
-            return fetch(Address.parse(address), self._key, identity, self._store)
+            home = self._address_of(self._home) or ""
+            return fetch(Address.parse(address), self._key, identity, self._store, home=home)
         except TransportError as error:
             raise ObjectLostError(f"{identity:x}", error.message) from error
 
@@ -217,10 +292,15 @@ class PeerFetch:
 def _receive(
     connection: BlockingConnection,
     identity: ObjectId,
-    room: Callable[[int], AbstractContextManager[_Write]],
-) -> None:
-    connection.send(_WANTED, identity.to_bytes(_IDENTITY_BYTES))
-    frame = _next_frame(connection)
+    room: _Room,
+) -> str:
+    """Receive what was asked for; return the address of the reader to ask instead, or nothing."""
+    give_up_at = time.monotonic() + SILENCE_SECONDS
+    while (frame := _next_frame(connection)).kind == _COMING:
+        if time.monotonic() > give_up_at:  # its reader may be stopped, and this one needn't wait for it
+            raise ConnectionLostError(connection.peer, f"it had no object within {SILENCE_SECONDS} s")
+    if frame.kind == _ELSEWHERE:
+        return bytes(frame.body).decode()
     if frame.kind == _MISSING:
         raise ObjectLostError(f"{identity:x}", f"{connection.peer} hasn't got it")
     if frame.kind != _FOUND or len(frame.body) != _SIZE.size:
@@ -238,6 +318,7 @@ def _receive(
             for buffer in frame.buffers:
                 write(buffer)
             received += count
+    return ""
 
 
 @contextlib.contextmanager

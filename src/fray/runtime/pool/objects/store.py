@@ -245,6 +245,20 @@ class HostStore:
         with self._held(f"{identity:x}{_LOCK}"):
             yield
 
+    def is_locked(self, identity: ObjectId) -> bool:
+        """Whether some process is within `exclusive` for an object."""
+        try:
+            file = os.open(f"{self._memory}/{identity:x}{_LOCK}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:  # nobody is
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(file)
+        return False
+
     @contextlib.contextmanager
     def _held(self, lock: str) -> Iterator[None]:
         path = f"{self._memory}/{lock}"

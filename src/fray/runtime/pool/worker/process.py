@@ -112,7 +112,7 @@ class _Worker:
         self._outbox = Outbox(connection, _end_without_head)
         self._client = PoolClient(worker, self._outbox.send, blocking=self._waiting)
         self._client.post_added = self._outbox.defer
-        fetch = PeerFetch(self._address_of, config.key, store, self._note_copied)
+        fetch = PeerFetch(config.host, self._address_of, config.key, store, self._note_copied)
         objects = ObjectReader(config.host, store, fetch)
         session = Session(self._client, objects, contextvars.Context(), f"worker {worker} on {config.name}")
         session.context.run(_attach, config, self._client, objects)
