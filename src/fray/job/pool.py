@@ -105,7 +105,7 @@ class PoolEngine:
 
     def _keep(self, encoded: Encoded) -> Entry:
         object_id = self.client.new_id()
-        if encoded.inline:
+        if encoded.size <= self.client.inline_limit:
             return self.client.put(object_id, Inline(encoded.to_bytes(), encoded.contained))
         size = self._objects.write(object_id, encoded)
         return self.client.put(object_id, Stored(self._objects.host, size, encoded.contained))
@@ -233,7 +233,7 @@ class PoolEngine:
         if GeneratorFuture in map(type, (*args, *kwargs.values())):
             args = tuple(self._listed(part, kept) for part in args)
             kwargs = {name: self._listed(part, kept) for name, part in kwargs.items()}
-        return encode_call(args, dict(kwargs), put=put)
+        return encode_call(args, dict(kwargs), put=put, limit=self.client.inline_limit)
 
     def _listed(self, part: Any, kept: list[Entry]) -> Any:
         """Return the ref of a generator's list of items; of one that failed, the generator, which fails."""

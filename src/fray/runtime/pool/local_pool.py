@@ -41,6 +41,8 @@ __all__ = ["LocalPool"]
 
 SPILL_DIR = "FRAY_SPILL_DIR"
 """Environment variable: where objects go that memory has no room for; else with temporary files."""
+INLINE_SHARE = 4
+"""The head keeps values in messages up to that part of the memory for objects, beside it."""
 HOST = 1
 """The number of this host; others get higher ones."""
 STOP_SECONDS = 20.0
@@ -85,7 +87,9 @@ class LocalPool:
         self._head = Head(
             Address(path=str(store.directory / "head")),
             key,
-            state=PoolState(() if network is None else network.allowed),
+            state=PoolState(
+                () if network is None else network.allowed, inline_limit=store.limit // INLINE_SHARE
+            ),
             host=HOST,
             store=store,
             limit=SubmitLimit(),

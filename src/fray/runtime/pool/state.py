@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fray.runtime.pool.machine import actors, cancelling, copies, lineage, objects, streams, tasks, workers
+from fray.runtime.pool.machine.crowding import note_inline
 from fray.runtime.pool.machine.invariants import check_tables
 from fray.runtime.pool.machine.message_checks import RefusedMessageError
 from fray.runtime.pool.machine.records import ActorRecord, ObjectRecord
@@ -67,7 +68,8 @@ class PoolState:
     """All tasks, objects, actors, workers and hosts of one pool, and what is to be done about them.
 
     `allowed`: what each kind of host has that may join later; None: nobody knows. What none of them and no
-    host that is here can have is refused.
+    host that is here can have is refused. `inline_limit`: bytes of values and arguments in messages that the
+    head keeps before clients put them into stores; None: a gigabyte.
     """
 
     transitions: Mapping[str, Mapping[tuple[StateName, Cause], StateName]] = MappingProxyType(
@@ -75,8 +77,10 @@ class PoolState:
     )
     """The lives of tasks and actors: (state, cause) -> state."""
 
-    def __init__(self, allowed: Sequence[Shape] | None = ()) -> None:
+    def __init__(self, allowed: Sequence[Shape] | None = (), *, inline_limit: int | None = None) -> None:
         self._tables = Tables()
+        if inline_limit is not None:
+            self._tables.inline_limit = inline_limit
         self._told = 0.0
         if allowed is None:
             self._tables.allowed = None
@@ -111,6 +115,8 @@ class PoolState:
         handler(tables, source, event)
         if tables.dirty or tables.woken or tables.abandoned or tables.unreferenced:
             _follow_up(tables)
+        if tables.crowded or tables.inline_bytes > tables.inline_limit:
+            note_inline(tables)
         return commands
 
     def take_decided(self) -> list[Command]:

@@ -1,8 +1,8 @@
 """How much a driver may have submitted that hasn't ended: beyond it, threads that submit more wait.
 
-Without a bound, a loop that submits faster than the pool works fills the driver's memory. Workers need none:
-what their tasks submit is bounded by the tasks. Large arguments lie in the store, which spills to disk, and
-don't count here.
+Without a bound, a loop that submits faster than the pool works fills the driver's memory. Tasks of workers
+don't wait: others may wait for them. Large arguments lie in the store, which spills to disk, and don't count
+here; so do smaller ones of all clients once they are many (`machine.crowding`).
 """
 
 from __future__ import annotations

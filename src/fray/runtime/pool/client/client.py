@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from fray.errors import GetTimeoutError, PoolClosedError
 from fray.runtime.pool.client.backpressure import SubmitLimit
 from fray.runtime.pool.client.waiting import Answer, Entry, StreamEntry, Waiter, acquire
-from fray.runtime.pool.messages.commands import AnswerActor, Deliver, DeliverItems
+from fray.runtime.pool.messages.commands import AnswerActor, Deliver, DeliverItems, LimitInline
 from fray.runtime.pool.messages.events import (
     ActorSubmitted,
     Event,
@@ -41,9 +41,12 @@ from fray.runtime.pool.messages.specs import (
     Stored,
     TaskSpec,
 )
+from fray.runtime.pool.objects.values import INLINE_LIMIT
 
 __all__ = ["PoolClient"]
 
+CROWDED_INLINE_LIMIT = 1024
+"""Of values in messages, in bytes, while the head keeps too many."""
 TOLD_TOGETHER = 64
 """Small items of a generator that its reader has taken, and that are told to the head at once."""
 
@@ -69,6 +72,8 @@ class PoolClient:
         defer: Callable[[Event], None] | None = None,
     ) -> None:
         self.id = client
+        self.inline_limit = INLINE_LIMIT
+        """Bytes up to which an encoded value or the arguments of a call are to travel with messages."""
         self._post = post
         self._blocking = blocking
         self._limit = limit
@@ -337,7 +342,7 @@ class PoolClient:
 
     # --- what the head says --------------------------------------------------------------------------------
 
-    def deliver(self, news: Sequence[Deliver | DeliverItems | AnswerActor]) -> None:
+    def deliver(self, news: Sequence[Deliver | DeliverItems | AnswerActor | LimitInline]) -> None:
         """Take what the head tells this client; called by one thread, in the head's order."""
         with self._lock:
             for message in news:
@@ -346,6 +351,9 @@ class PoolClient:
                     self._take(message)  # type: ignore[arg-type]
                 elif kind is DeliverItems:
                     self._take_items(message)  # type: ignore[arg-type]
+                elif kind is LimitInline:
+                    crowded = message.crowded  # type: ignore[union-attr]
+                    self.inline_limit = CROWDED_INLINE_LIMIT if crowded else INLINE_LIMIT
                 else:
                     self._take_answer(message)  # type: ignore[arg-type]
 

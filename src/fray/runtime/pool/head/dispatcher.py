@@ -28,6 +28,7 @@ from fray.runtime.pool.messages.commands import (
     EndActor,
     ForgetFunctions,
     FreeObject,
+    LimitInline,
     ReclaimTasks,
     ResumeGenerator,
     RunTask,
@@ -46,7 +47,7 @@ __all__ = ["Dispatcher", "ToClient"]
 ToWorker: TypeAlias = (
     RunTask | CreateActor | EndActor | CancelTask | ReclaimTasks | ResumeGenerator | ForgetFunctions
 )
-ToClient: TypeAlias = Deliver | DeliverItems | AnswerActor
+ToClient: TypeAlias = Deliver | DeliverItems | AnswerActor | LimitInline
 
 
 class Dispatcher:
@@ -79,7 +80,7 @@ class Dispatcher:
         self._news: list[ToClient] = []
         self._timers: dict[tuple[str, int], asyncio.TimerHandle] = {}
         self._carry_out: dict[type, Callable[[Any], None]] = {
-            **dict.fromkeys((Deliver, DeliverItems, AnswerActor), self._to_client),
+            **dict.fromkeys((Deliver, DeliverItems, AnswerActor, LimitInline), self._to_client),
             **dict.fromkeys(
                 (
                     RunTask,

@@ -128,6 +128,10 @@ def _check_tasks(tables: Tables) -> None:
                 key for key in dict.fromkeys(spec.deps) if task in (tables.objects[key].dependents or ())
             ]
             _expect(len(waits) == task.missing > 0, "waits for nothing", spec.id, waits, task.missing)
+    inline = sum(len(task.spec.args) for task in _tasks(tables) if task.state is not KEPT)
+    for record in tables.objects.values():
+        inline += len(record.outcome.data) if type(record.outcome) is Inline else 0
+    _expect(tables.inline_bytes == inline, "bytes in messages", tables.inline_bytes, inline)
     _expect(ahead == tables.sent_ahead, "tasks sent ahead", ahead, tables.sent_ahead)
     _expect(tables.lineage_bytes >= cost, "bytes of lineage", tables.lineage_bytes, cost)
     uses.update(actor.spec.function for actor in tables.actors.values() if actor.state is not DEAD)

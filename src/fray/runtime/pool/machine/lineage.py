@@ -57,6 +57,7 @@ def request(tables: Tables, record: ObjectRecord) -> None:
     task.attempt += 1
     tables.tell(task, f"its result was lost: run again (retry {task.charged} of {task.spec.retries})")
     tables.counters["rebuilt"] += 1
+    tables.inline_bytes += len(task.spec.args)
     if not task.client:
         tables.driver_ended -= 1
         tables.driver_ended_bytes -= len(task.spec.args)

@@ -13,7 +13,16 @@ from fray.runtime.pool.machine.records import ActorRecord, HostRecord, ObjectRec
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.transitions import FORGOTTEN, KEPT
 from fray.runtime.pool.messages.commands import CheckObject, Deliver, FreeObject, SpillObject
-from fray.runtime.pool.messages.specs import DRIVER, ClientId, Failed, HostId, ObjectId, Outcome, Stored
+from fray.runtime.pool.messages.specs import (
+    DRIVER,
+    ClientId,
+    Failed,
+    HostId,
+    Inline,
+    ObjectId,
+    Outcome,
+    Stored,
+)
 
 __all__ = [
     "add_holder",
@@ -137,6 +146,8 @@ def _remove(tables: Tables, record: ObjectRecord) -> list[ObjectRecord]:
     if outcome is not None and type(outcome) is not Failed:
         if type(outcome) is Stored:
             _free_file(tables, record.id, outcome.host)
+        else:
+            tables.inline_bytes -= len(outcome.data)  # type: ignore[union-attr]
         if outcome.contained:  # type: ignore[union-attr]
             freed = _unhold(tables, outcome.contained)  # type: ignore[union-attr]
     if tables.doubts:
@@ -204,12 +215,14 @@ def place(tables: Tables, record: ObjectRecord, outcome: Outcome) -> None:
         return
     if outcome.contained:  # type: ignore[union-attr]
         hold(tables, outcome.contained)  # type: ignore[union-attr]
-    if type(outcome) is Stored:
-        host = tables.hosts.get(outcome.host)
+    if type(outcome) is Inline:
+        tables.inline_bytes += len(outcome.data)
+    else:
+        host = tables.hosts.get(outcome.host)  # type: ignore[union-attr]
         if host is None:
             lose(tables, record, "its host was lost before it was told of")
             return
-        _keep_on(tables, host, record.id, outcome.size)
+        _keep_on(tables, host, record.id, outcome.size)  # type: ignore[union-attr]
 
 
 def readable(tables: Tables, record: ObjectRecord) -> Outcome | None:

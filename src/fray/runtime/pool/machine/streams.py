@@ -34,6 +34,7 @@ def produce(tables: Tables, source: ClientId, event: ItemsProduced) -> None:
         item = known[object_id] = ObjectRecord(object_id, None)
         if type(outcome) is Inline and not outcome.contained:
             item.outcome = outcome
+            tables.inline_bytes += len(outcome.data)
         else:
             place(tables, item, outcome)
         if lost:

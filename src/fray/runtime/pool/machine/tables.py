@@ -48,6 +48,7 @@ DEFAULT_NEEDS: Needs = (("CPU", UNITS),)
 STORY_LINES = 20
 REMEMBERED_TRANSITIONS = 4_096
 REMEMBERED_TASKS = 10_000
+INLINE_BYTES = 1024**3
 
 
 class Tables:
@@ -64,6 +65,7 @@ class Tables:
         "commands",
         "copies",
         "counters",
+        "crowded",
         "demands",
         "dirty",
         "doubts",
@@ -75,6 +77,8 @@ class Tables:
         "homeless",
         "hosts",
         "ignored",
+        "inline_bytes",
+        "inline_limit",
         "lineage",
         "lineage_bytes",
         "needs",
@@ -114,6 +118,11 @@ class Tables:
         self.functions: dict[FunctionId, Function] = {}
         self.unused_functions: OrderedDict[FunctionId, None] = OrderedDict()
         self.unused_bytes = 0
+        self.inline_bytes = 0
+        """Of values that came in messages, and of the arguments of tasks that haven't ended."""
+        self.inline_limit = INLINE_BYTES
+        self.crowded = False
+        """Clients were told that these are too many bytes."""
         self.demands: dict[tuple[Profile, Shape], Demand] = {}
         self.plain: Demand | None = None
         """That of the default profile and shape."""

@@ -92,6 +92,7 @@ def accept(tables: Tables, client: ClientId, event: TaskSubmitted) -> TaskRecord
     if spec.holds:
         hold(tables, spec.holds)
     tables.counters["submitted"] += 1
+    tables.inline_bytes += len(spec.args)
     return task
 
 
@@ -186,6 +187,7 @@ def finish(tables: Tables, task: TaskRecord, outcome: Stored | Failed | object) 
 
 
 def _count_end(tables: Tables, task: TaskRecord, outcome: Stored | Failed | object) -> None:
+    tables.inline_bytes -= len(task.spec.args)
     if not task.client:
         tables.driver_ended += 1
         tables.driver_ended_bytes += len(task.spec.args)

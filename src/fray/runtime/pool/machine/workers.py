@@ -5,6 +5,7 @@ from __future__ import annotations
 from fray.runtime.pool.machine.actors import give_up, lose_actor, settle_process
 from fray.runtime.pool.machine.cancelling import time_out
 from fray.runtime.pool.machine.copies import try_again
+from fray.runtime.pool.machine.crowding import tell_limit
 from fray.runtime.pool.machine.devices import build_slots, split_needs
 from fray.runtime.pool.machine.objects import collect, drop_copy, drop_holder, lose
 from fray.runtime.pool.machine.places import MOST_VAIN_STARTS, may_start, start_process
@@ -137,6 +138,8 @@ def join_worker(tables: Tables, _source: ClientId, event: WorkerJoined) -> None:
         tables.ignore("WorkerJoined: not expected")
         return
     worker.joined = True
+    if tables.crowded:
+        tell_limit(tables, worker.id)
     worker.since = tables.now
     worker.team.starting -= 1
     worker.team.vain = 0

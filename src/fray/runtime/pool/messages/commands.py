@@ -36,6 +36,7 @@ __all__ = [
     "EndActor",
     "ForgetFunctions",
     "FreeObject",
+    "LimitInline",
     "ReclaimTasks",
     "ResumeGenerator",
     "RunTask",
@@ -132,6 +133,13 @@ class DeliverItems(NamedTuple):
     items: tuple[tuple[ObjectId, Inline | Stored], ...]
 
 
+class LimitInline(NamedTuple):
+    """The head keeps too much (`crowded`), or not any more: that limits the size of values in messages."""
+
+    client: ClientId
+    crowded: bool
+
+
 class AnswerActor(NamedTuple):
     """The answer to ActorSubmitted: `actor` is the identity to use (another's, with get_if_exists).
 
@@ -219,6 +227,7 @@ Command: TypeAlias = (
     | Deliver
     | DeliverItems
     | AnswerActor
+    | LimitInline
     | StartWorker
     | StopWorker
     | FreeObject

@@ -24,7 +24,7 @@ from fray.runtime.pool.messages.events import TaskDone
 from fray.runtime.pool.messages.specs import Failed, Inline, ObjectId, Outcome, Stored, TaskSpec
 from fray.runtime.pool.objects.calls import decode_call
 from fray.runtime.pool.objects.reader import ObjectReader
-from fray.runtime.pool.objects.values import INLINE_LIMIT, decode, encode
+from fray.runtime.pool.objects.values import decode, encode
 from fray.runtime.pool.worker.coroutines import CoroutineLoop
 from fray.runtime.pool.worker.failures import build_failure
 from fray.runtime.pool.worker.standard_output import flush_output
@@ -143,11 +143,14 @@ class Execution:
 
         return self._session.context.copy().run(build)
 
-    def keep(self, id: ObjectId, value: Any, limit: int = INLINE_LIMIT) -> Inline | Stored:  # noqa: A002
+    def keep(self, id: ObjectId, value: Any, limit: int | None = None) -> Inline | Stored:  # noqa: A002
         """Return a value as it is told: in the message up to `limit` bytes, else from this host's store.
+
+        Without a limit, the client's counts.
 
         Raises `SerializationError` or `StoreFullError`.
         """
+        limit = self._session.client.inline_limit if limit is None else limit
         encoded = encode(value, inline_limit=limit, what="the result")
         if encoded.inline:
             return Inline(encoded.to_bytes(), encoded.contained)

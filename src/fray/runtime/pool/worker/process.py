@@ -28,6 +28,7 @@ from fray.runtime.pool.messages.commands import (
     DeliverItems,
     EndActor,
     ForgetFunctions,
+    LimitInline,
     ReclaimTasks,
     ResumeGenerator,
     RunTask,
@@ -142,7 +143,9 @@ class _Worker:
             HostTable: self._learn_addresses,
             # From the head itself it comes in order with tasks; from the nanny it may overtake them.
             StopWorker: lambda _: self._drain(),
-            **dict.fromkeys((Deliver, DeliverItems, AnswerActor), lambda news: self._client.deliver((news,))),
+            **dict.fromkeys(
+                (Deliver, DeliverItems, AnswerActor, LimitInline), lambda news: self._client.deliver((news,))
+            ),
         }
 
     def run(self, leash: int) -> NoReturn:
