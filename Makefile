@@ -46,7 +46,7 @@ engine: setup ## contexts, worker pool and queues, with real processes that are 
 chaos: setup ## 20 minutes of random faults on the cluster under jobs of all shapes, seed after seed; SECONDS=, SEED=
 	$(BIN)/python -m e2e.chaos --seconds $(or $(SECONDS),1200) --seed $(or $(SEED),1)
 
-chaos-pool: setup ## 20 minutes of random kills in the worker pool under a mixed load; SECONDS=, SEED=
+chaos-pool: setup ## 20 minutes of random kills and full disks in the worker pool under a mixed load; SECONDS=, SEED=
 	$(BIN)/python -m tests.pool.chaos --seconds $(or $(SECONDS),1200) --seed $(or $(SEED),1)
 
 integration: setup ## a real API server: what it refuses, and the operator, killed and lied to at every call

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import gc
+import os
 import time
 from collections import Counter
 from collections.abc import Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from unittest.mock import patch
 
+from fray.errors import StoreFullError
 from fray.job import JobContext, create_job_ctx
+from fray.runtime.pool.local_pool import SPILL_DIR
+from tests.pool.chaos.disk import SmallDisk, small_disk
 from tests.pool.chaos.injector import Injector
 from tests.pool.chaos.inspection import leftovers, nanny_of, pool_of, settles, short, state_problem
-from tests.pool.chaos.plan import faults, units
+from tests.pool.chaos.plan import Unit, faults, units
 from tests.pool.chaos.run_log import RunLog, counts, lost_states, out_of_order, wrong_tallies
 from tests.pool.chaos.units import PATIENCE, RETRIES, Load, Started
 
@@ -23,7 +28,7 @@ WINDOW = 500
 """Units under way at once."""
 CHECK_EVERY = 2_000
 """Units between two checks of the state machine's invariants."""
-MEMORY = 64 * 1024**2
+MEMORY = 24 * 1024**2
 """So little that objects are spilled all the time."""
 
 
@@ -56,6 +61,8 @@ class Outcome:
     kinds: Counter[str] = field(default_factory=Counter)
     runs: int = 0
     seconds: float = 0.0
+    refused: int = 0
+    """Units that had no room for a value while the disk was full."""
     faults: Counter[str] = field(default_factory=Counter)
     workers_killed: int = 0
     counters: dict[str, int] = field(default_factory=dict)
@@ -66,13 +73,15 @@ class Outcome:
         blows = ", ".join(f"{blow} {count}" for blow, count in sorted(self.faults.items()))
         return (
             f"{self.units} units, {self.runs} runs in {self.seconds:.1f} s ({rate:.0f} units/s); "
-            f"{self.workers_killed} workers killed ({blows}); {self.counters}; ignored: {self.ignored}"
+            f"{self.workers_killed} workers killed ({blows}); {self.refused} without room; "
+            f"{self.counters}; ignored: {self.ignored}"
         )
 
 
 class _Run:
-    def __init__(self, campaign: Campaign, log: RunLog, context: JobContext) -> None:
+    def __init__(self, campaign: Campaign, log: RunLog, context: JobContext, disk: SmallDisk | None) -> None:
         self._campaign = campaign
+        self._disk = disk
         self._log = log
         self._pool = pool_of(context)
         self._context = context
@@ -84,11 +93,11 @@ class _Run:
         outcome, campaign = self.outcome, self._campaign
         start = time.monotonic()
         schedule = faults(campaign.seed, every=campaign.fault_every)
-        injector = Injector(schedule, lambda: nanny_of(self._pool))
+        injector = Injector(schedule, lambda: nanny_of(self._pool), self._disk)
         with injector:
             planned = islice(units(campaign.seed), campaign.tasks)
             for unit in planned:
-                self._under_way[unit.key] = self._load.start(unit)
+                self._start(unit)
                 if len(self._under_way) >= WINDOW:
                     self._finish_some(WINDOW // 10)
                     injector.note(outcome.units)
@@ -107,6 +116,19 @@ class _Run:
             self._judge_end()
         return outcome
 
+    def _start(self, unit: Unit) -> None:
+        began = time.monotonic()
+        try:
+            self._under_way[unit.key] = replace(self._load.start(unit), began=began)
+        except StoreFullError as error:
+            self._note_refusal(unit, error, began)
+
+    def _note_refusal(self, unit: Unit, error: StoreFullError, began: float) -> None:
+        if self._disk is not None and self._disk.was_full_since(began):
+            self.outcome.refused += 1
+        else:
+            self.outcome.wrong.append(f"{unit}: {error}, though the disk had room")
+
     def _finish_some(self, number: int) -> None:
         """Verify so many units at least, or say what is wrong."""
         refs = {id(started.ref): started for started in self._under_way.values()}
@@ -124,6 +146,8 @@ class _Run:
     def _finish(self, started: Started) -> None:
         try:
             started.verify()
+        except StoreFullError as error:
+            self._note_refusal(started.unit, error, started.began)
         except Exception as error:  # noqa: BLE001 - whatever isn't expected is the finding
             self.outcome.wrong.append(f"{started.unit}: {type(error).__name__}: {error!s:.2000}")
         del self._under_way[started.unit.key]
@@ -161,9 +185,11 @@ class _Run:
 def run_campaign(campaign: Campaign, folder: Path) -> Outcome:
     """Run a campaign in a pool of its own, with its log in `folder`."""
     log = RunLog.create(folder / "runs")
-    context = create_job_ctx("pool", max_workers=campaign.workers, memory=MEMORY)
-    assert isinstance(context, JobContext)
-    try:
-        return _Run(campaign, log, context).run()
-    finally:
-        context.shutdown()
+    with small_disk(folder / "disk") as disk:
+        with patch.dict(os.environ, {} if disk is None else {SPILL_DIR: str(disk.path)}):
+            context = create_job_ctx("pool", max_workers=campaign.workers, memory=MEMORY)
+        assert isinstance(context, JobContext)
+        try:
+            return _Run(campaign, log, context, disk).run()
+        finally:
+            context.shutdown()

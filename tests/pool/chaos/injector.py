@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import itertools
 import os
 import signal
 import threading
@@ -13,22 +14,25 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fray.runtime.pool.host.processes import children
+from tests.pool.chaos.disk import SmallDisk
 from tests.pool.chaos.plan import Blow, Fault
 
 __all__ = ["Injector"]
 
 NANNY_PAUSE = 20.0
 """Seconds between two kills of the nanny: the pool gives its host up after five within a minute."""
+FULL_FACTOR = 10.0
+"""A disk is full for so many times the seconds that a process stands still."""
 _WORKERS_HIT = {Blow.KILL: 1, Blow.STOP: 1, Blow.KILL_THREE: 3}
 
 
 class Injector:
     """Does each fault once so many units have ended.
 
-    Parameters: the `schedule`; `nanny` gives the pid of the pool's nanny.
+    Parameters: the `schedule`; `nanny` gives the pid of the pool's nanny; `disk` is the one that is filled.
     """
 
-    def __init__(self, schedule: Iterator[Fault], nanny: Callable[[], int]) -> None:
+    def __init__(self, schedule: Iterator[Fault], nanny: Callable[[], int], disk: SmallDisk | None) -> None:
         self.done: Counter[Blow] = Counter()
         self.deaths = 0
         """Workers that were killed from here."""
@@ -36,10 +40,13 @@ class Injector:
         """The pids of all processes that have ended by what was done here."""
         self._schedule = schedule
         self._nanny = nanny
+        self._disk = disk
         self._changed = threading.Condition()
         self._ended = 0
         self._over = False
-        self._standing: list[tuple[float, int]] = []
+        self._order = itertools.count()
+        self._lasting: list[tuple[float, int, Callable[[], None]]] = []
+        """What ends later: when, and by what."""
         self._next_nanny = 0.0
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="chaos")
@@ -81,10 +88,10 @@ class Injector:
             self._let_go(float("inf"))
 
     def _await(self, ended: int) -> bool:
-        """Return at the fault's time, letting go until then what has stood long enough; False: it's over."""
+        """Return at the fault's time, and end what has lasted long enough until then; False: it's over."""
         while True:
             self._let_go(time.monotonic())
-            left = self._standing[0][0] - time.monotonic() if self._standing else None
+            left = self._lasting[0][0] - time.monotonic() if self._lasting else None
             with self._changed:
                 if self._over:
                     return False
@@ -93,9 +100,11 @@ class Injector:
                 self._changed.wait(None if left is None else max(left, 0.0))
 
     def _let_go(self, until: float) -> None:
-        while self._standing and self._standing[0][0] <= until:
-            _, pid = heapq.heappop(self._standing)
-            _send(pid, signal.SIGCONT)
+        while self._lasting and self._lasting[0][0] <= until:
+            heapq.heappop(self._lasting)[2]()
+
+    def _later(self, seconds: float, end: Callable[[], None]) -> None:
+        heapq.heappush(self._lasting, (time.monotonic() + seconds, next(self._order), end))
 
     def _strike(self, fault: Fault) -> None:
         nanny = self._nanny()
@@ -111,6 +120,11 @@ class Injector:
             self.killed |= {nanny, *workers}
         elif fault.blow is Blow.STOP_NANNY:
             self._hold(nanny, fault.seconds)
+        elif fault.blow is Blow.FILL_DISK:
+            if self._disk is None:
+                return
+            self._disk.fill()
+            self._later(FULL_FACTOR * fault.seconds, self._disk.free)
         else:
             self._strike_workers(fault, sorted(children(nanny)))
         self.done[fault.blow] += 1
@@ -128,11 +142,11 @@ class Injector:
 
     def _hold(self, pid: int, seconds: float) -> None:
         _send(pid, signal.SIGSTOP)
-        heapq.heappush(self._standing, (time.monotonic() + seconds, pid))
+        self._later(seconds, lambda: _send(pid, signal.SIGCONT))
 
 
 def _send(pid: int, number: int) -> None:
-    # It may have ended by now. Its number isn't another's yet: numbers are given in turn.
+    # It may have ended. Its number isn't another's yet: numbers are given in turn.
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 

@@ -93,7 +93,7 @@ def _size(kind: Kind, chance: random.Random) -> int:
 
 
 class Blow(StrEnum):
-    """What is done to processes."""
+    """What is done to processes, and to the disk."""
 
     KILL = auto()
     KILL_THREE = auto()
@@ -101,6 +101,7 @@ class Blow(StrEnum):
     STOP = auto()
     KILL_NANNY = auto()
     STOP_NANNY = auto()
+    FILL_DISK = auto()
 
 
 _BLOWS = {
@@ -110,12 +111,13 @@ _BLOWS = {
     Blow.STOP: 25,
     Blow.KILL_NANNY: 2,
     Blow.STOP_NANNY: 5,
+    Blow.FILL_DISK: 5,
 }
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something bad. `after`: units ended; `victim` chooses one of the workers, which stands `seconds`."""
+    """Something bad. `after`: units ended; `victim` chooses a worker; `seconds`: how long it lasts."""
 
     after: int
     blow: Blow

@@ -39,6 +39,8 @@ class Started:
     verify: Callable[[], None]
     kept: tuple[Any, ...] = ()
     """Refs that must live until then."""
+    began: float = 0.0
+    """When it was submitted, on the monotonic clock."""
 
 
 @dataclass
