@@ -25,7 +25,7 @@ from fray.job.calls import (
     read_call,
     takes_keyword,
 )
-from fray.job.checks import check_count
+from fray.job.checks import check_count, check_name
 from fray.job.engine import ContextStats, Engine, Entry, deadline_after, time_left
 from fray.job.mapping import ChunkSize, MapCall, Results, check_chunksize, map_items
 from fray.job.options import ActorOptions, Lifetime, TaskOptions
@@ -309,7 +309,8 @@ class JobContext:
             ActorNotFoundError: no actor of this context has the name; says which names there are.
             InvalidOptionError: it is no name.
         """
-        if not isinstance(name, str) or not name:
+        check_name("name", name)
+        if not name:
             raise InvalidOptionError("name", repr(name), "the name that an actor was created with")
         return ActorHandle(self._engine, self._engine.find_actor(name))
 
