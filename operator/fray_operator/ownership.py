@@ -16,7 +16,7 @@ from fray.plan.gang import derive_gang
 from fray.plan.names import build_jobset_name
 from fray.plan.node_evidence import Nodes, is_late
 from fray.plan.observation import Waiting
-from fray.plan.pod_deletion import read_deletion
+from fray.plan.pod_disruption import read_deletion
 from fray.plan.pod_observation import is_ending, is_jobset_finished
 from fray.plan.status import is_finished
 from fray.plan.timestamps import format_time, parse_time

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fray.errors import FrayError, JobError, RequestError, WaitTimeoutError
-from fray.plan.exit_code import derive_exit_code
+from fray.plan.status import derive_exit_code
 from fray.vocabulary import EXIT_FAILURE, EXIT_TIMEOUT, EXIT_USAGE
 
 __all__ = ["derive_error_exit_code", "derive_exit_code"]

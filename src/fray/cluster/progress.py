@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from fray.errors import RequestError
-from fray.plan.exit_code import derive_exit_code
 from fray.plan.gang import GangKind, derive_gang
-from fray.plan.status import find_condition
+from fray.plan.status import derive_exit_code, find_condition
 from fray.plan.timestamps import parse_time
 from fray.types import JobId, JobInfo, JobStatus, TaskStatus
 from fray.vocabulary import ANNOTATION_ORIGINAL_NAME, ConditionType, Reason

@@ -5,9 +5,9 @@ the same everywhere. Nothing here reads a clock, the environment, a file or the 
 random number: callers pass in what was observed and what time it is.
 
 Building: `gang` (how many slices and hosts), `names`, `addresses`, `environment`, `placement`, `pod`,
-`command` and `injection` (what its container runs, and what is brought into it),
-`overlay` and `overlay_shape` (the user's podTemplate), `jobset`. Deciding: `acceptance` (what can't be
-done at all), `observation` and `pod_observation` (what was seen), `scheduling` (why pods wait), `verdict`
-(why an attempt ended), `retries`, `deadlines`, `lifecycle` (what to do next), `status` and `events` (what
-to tell). `expansion` says what a pod's process will see.
+`command` and `injection` (what its container runs, and what is brought into it), `overlay` (the user's
+podTemplate), `jobset`. Deciding: `acceptance` (what can't be done at all), `observation` and
+`pod_observation` (what was seen), `scheduling` (why pods wait), `verdict` (why an attempt ended), `retries`,
+`deadlines`, `lifecycle` (what to do next), `status` and `events` (what to tell). `expansion` says what a
+pod's process will see.
 """

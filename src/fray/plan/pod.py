@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fray.accelerators import GPU_RESOURCE, TPU_RESOURCE
+from fray.plan.acceptance import check_overlay
 from fray.plan.command import (
     CACHE_MOUNT,
     PAYLOAD_MOUNT,
@@ -30,7 +31,6 @@ from fray.plan.injection import (
     size_injector,
 )
 from fray.plan.overlay import merge_overlay
-from fray.plan.overlay_shape import check_overlay
 from fray.plan.placement import NodePlacement
 from fray.plan.settings import PlanSettings
 from fray.plan.sidecars import use_native_sidecars

@@ -1,27 +1,31 @@
-"""What a pod's status says of who ended it: its node, a controller, somebody's eviction, or its own use.
+"""What a pod says of who ended it: its node, a controller, somebody's eviction or deletion, or its own use.
 
 Kubernetes has one condition for most of it and as many exceptions: what a kubelet refuses has none, and what
-it evicts for its own use may have one. What follows for the gang is `verdict`'s to say; a plain deletion,
-which leaves no such sign, is `pod_deletion`.
+it evicts for its own use may have one. A pod that is deleted, by `kubectl delete pod` for example, has none
+either: only its deletion, which came before its end, tells. Who deleted it doesn't show, since the Job
+controller deletes the peers of a pod that failed in just this way: what follows for the gang is `verdict`'s
+to say.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from fray.plan.manifests import Manifest, find_condition
-from fray.plan.observation import Evidence, EvidenceKind, EvidenceSource
-from fray.plan.timestamps import parse_time
+from fray.plan.observation import KILL_CODES, OOM_KILLED, Deletion, Evidence, EvidenceKind, EvidenceSource
+from fray.plan.timestamps import CLOCK_SKEW, parse_time
 
 __all__ = [
     "MARKS",
     "START_REASONS",
     "find_mark",
     "find_runtime_trouble",
+    "is_ended_by_deletion",
     "is_lost",
     "is_own_use",
     "is_refused",
+    "read_deletion",
     "read_evidence",
 ]
 
@@ -129,6 +133,38 @@ def is_refused(status: Manifest) -> bool:
 def is_lost(ended: Manifest) -> bool:
     """Return whether the state of a container that has ended tells nothing of how it did."""
     return ended.get("reason") in LOST_REASONS
+
+
+def is_ended_by_deletion(pod: Manifest, ended: Manifest) -> bool:
+    """Return whether a pod that has failed did so because it was deleted.
+
+    `ended` is the state of the container that failed, empty where none has ended. A container that was
+    killed ended by the deletion unless that came long after; one that exited by another code, as programs
+    do that catch SIGTERM, only when it did so after it. A pod that the kubelet refused, evicted or ended for
+    its deadline says so, and memory that ran out is no deletion either.
+    """
+    deletion = read_deletion(pod["metadata"])
+    if deletion is None or pod.get("status", {}).get("reason"):
+        return False
+    if not ended:
+        return True
+    if ended.get("reason") == OOM_KILLED or not ended.get("finishedAt"):
+        return False
+    finished = parse_time(ended["finishedAt"])
+    killed = ended.get("exitCode") in KILL_CODES
+    return finished >= deletion.asked - CLOCK_SKEW if killed else finished > deletion.asked
+
+
+def read_deletion(metadata: Manifest) -> Deletion | None:
+    """Return since when a pod is being deleted, None while it isn't: its timestamp is when its time is up.
+
+    https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/
+    """
+    deleted = metadata.get("deletionTimestamp")
+    if deleted is None:
+        return None
+    due = parse_time(deleted)
+    return Deletion(due - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0), due)
 
 
 def read_evidence(pod: Manifest, state: Manifest, ended: Manifest) -> Evidence | None:

@@ -24,13 +24,14 @@ from fray.plan.observation import (
     HostPhase,
     Waiting,
 )
-from fray.plan.pod_deletion import is_ended_by_deletion, read_deletion
 from fray.plan.pod_disruption import (
     START_REASONS,
     find_mark,
+    is_ended_by_deletion,
     is_lost,
     is_own_use,
     is_refused,
+    read_deletion,
     read_evidence,
 )
 from fray.plan.sidecars import describe_failing_sidecar, find_sidecars

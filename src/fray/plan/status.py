@@ -15,9 +15,9 @@ from enum import Enum, auto
 from fray.plan.acceptance import describe_ignored
 from fray.plan.gang import derive_gang
 from fray.plan.observation import GangObservation, HostPhase, Waiting
-from fray.plan.reasons import REASONS
+from fray.plan.reasons import REASONS, get_row
 from fray.plan.timestamps import format_time
-from fray.vocabulary import ConditionType, Phase, Reason
+from fray.vocabulary import EXIT_FAILURE, EXIT_SIGNAL_BASE, EXIT_TIMEOUT, ConditionType, Phase, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, Condition, FrayJobStatus, ReplicaCounts, RetryCounts
 
@@ -25,6 +25,7 @@ __all__ = [
     "Ending",
     "Outlook",
     "Stage",
+    "derive_exit_code",
     "derive_status",
     "find_condition",
     "has_succeeded",
@@ -34,6 +35,8 @@ __all__ = [
 
 
 SUSPENDED = "spec.suspend is true"
+SIGTERM = 15
+"""What hosts get where another shell, or another program, stops a job."""
 
 
 class Stage(Enum):
@@ -93,14 +96,34 @@ def find_condition(status: FrayJobStatus, kind: ConditionType) -> Condition | No
 
 def is_finished(status: FrayJobStatus) -> bool:
     """Return whether the job has ended for good."""
-    condition = find_condition(status, ConditionType.FINISHED)
-    return condition is not None and condition.status == "True"
+    return _holds(status, ConditionType.FINISHED)
 
 
 def has_succeeded(status: FrayJobStatus) -> bool:
     """Return whether the job has ended for good, and well."""
-    succeeded = find_condition(status, ConditionType.SUCCEEDED)
-    return succeeded is not None and succeeded.status == "True"
+    return _holds(status, ConditionType.SUCCEEDED)
+
+
+def derive_exit_code(status: FrayJobStatus, *, signal_number: int | None = None) -> int:
+    """Return the exit code of a finished job, as a shell is told it and its errors hold it.
+
+    0 for success, the first cause's own code for a failure, 124 for a time limit, 128 + N for a signal:
+    `signal_number` is the signal that stopped it, if one did.
+    """
+    if has_succeeded(status):
+        return 0
+    if _holds(status, ConditionType.STOPPED):
+        return EXIT_SIGNAL_BASE + (SIGTERM if signal_number is None else signal_number)
+    if get_row(status.reason).timeout:
+        return EXIT_TIMEOUT
+    code = status.attempts[-1].exit_code if status.attempts else None
+    # A host can't have failed with 0; a file that says so must not turn a failure into a success.
+    return code or EXIT_FAILURE
+
+
+def _holds(status: FrayJobStatus, kind: ConditionType) -> bool:
+    condition = find_condition(status, kind)
+    return condition is not None and condition.status == "True"
 
 
 def derive_status(
