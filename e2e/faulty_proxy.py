@@ -1,6 +1,6 @@
 """A proxy before the API server that does to requests and watches what networks and servers do to them.
 
-It speaks plain HTTP on loopback, or TLS on any address, to whoever asks and TLS to the server, and passes on
+It speaks plain HTTP on loopback, or TLS on any address, to its clients and TLS to the server, and passes on
 who asks. A rule sees every request and may name a fault for it; open watches can be hurt at any time.
 """
 

@@ -29,7 +29,7 @@ def without_account(kubectl: Kubectl, release: Release) -> Iterator[JobNamespace
 
 
 def test_the_notes_of_an_installation_run_a_first_job(release: Release, tmp_path: Path) -> None:
-    """Word by word, by a shell: whoever follows them must see a job succeed."""
+    """Word by word, by a shell: a user who follows them must see a job succeed."""
     notes = release.helm("get", "notes", release.name, f"--namespace={SYSTEM}")
     lines = [line.removeprefix("  ") for line in notes.splitlines() if line.startswith("  ")]
     begin = next(index for index, line in enumerate(lines) if "rollout status" in line)

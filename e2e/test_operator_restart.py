@@ -1,4 +1,4 @@
-"""The operator may die at any time: jobs run on, and whoever leads next tells how they ended."""
+"""The operator may die at any time: jobs run on, and the next leader tells how they ended."""
 
 from __future__ import annotations
 

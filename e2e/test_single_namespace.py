@@ -1,6 +1,6 @@
 """An installation for one namespace, made by somebody who may do everything there and nothing elsewhere.
 
-The cluster-wide installation is away meanwhile: two operators for one namespace would be a mistake.
+The cluster-wide installation is removed for these tests: two operators for one namespace would be a mistake.
 """
 
 from __future__ import annotations

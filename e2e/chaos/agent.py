@@ -160,7 +160,7 @@ class Agent:
             return None
         answer = blow(self._api, self._target.namespace, pod.name, pod.uid)
         if not answer.ok:
-            return None  # it has ended meanwhile
+            return None  # it has ended by now
         hit = Hit(time.time(), pod.job, pod.attempt, pod.uid, pod.node, how)
         self._recorder.records.hits.append(hit)
         return pod.name

@@ -154,7 +154,7 @@ class Blow(StrEnum):
     KILL_KUBELET = auto()
     """SIGKILL, and a start later."""
     DELETE_NODE = auto()
-    """The same, and its Node is deleted meanwhile: the kubelet registers it anew."""
+    """The same, and its Node is deleted while it is down: the kubelet registers it anew."""
     CUT_WATCHES = auto()
     """All watches of the operator end."""
     EXPIRE_WATCHES = auto()

@@ -132,7 +132,7 @@ def _groups_below(top: Path) -> list[Path]:
 def _pids(top: Path) -> list[int]:
     found: list[int] = []
     for group in _groups_below(top):
-        with contextlib.suppress(OSError):  # removed meanwhile, or a threaded group
+        with contextlib.suppress(OSError):  # removed by now, or a threaded group
             found += [int(line) for line in (group / "cgroup.procs").read_text().split()]
     return found
 

@@ -44,7 +44,7 @@ def find_daemon(host: str, daemon: str, program: str) -> int | None:
     `program` is the first word of its command line.
     """
     for pid in cgroups.pids_in(host, daemon):
-        with contextlib.suppress(OSError):  # ended meanwhile
+        with contextlib.suppress(OSError):  # ended by now
             first = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0", 1)[0].decode()
             if Path(first).name == Path(program).name:
                 return pid
@@ -53,7 +53,7 @@ def find_daemon(host: str, daemon: str, program: str) -> int | None:
 
 def is_held(pid: int) -> bool:
     """Whether a process was stopped (SIGSTOP), and not let go on."""
-    with contextlib.suppress(OSError):  # ended meanwhile
+    with contextlib.suppress(OSError):  # ended by now
         # proc_pid_stat(5): the state stands behind the name, which may hold blanks.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
     return False

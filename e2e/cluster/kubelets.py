@@ -1,6 +1,6 @@
 """Take a host's kubelet away without its pods, and give it back: what a crash of one program does to a node.
 
-The pods run on meanwhile. A whole host that crashes is `provider.crash_host`; only the provider `local` can
+The pods run on without it. A whole host that crashes is `provider.crash_host`; only the provider `local` can
 do either of these (fault `kill-program`).
 """
 
@@ -44,7 +44,7 @@ def kill_in_pod(host: Host, uid: str, word: str) -> bool:
     """End, at once, the processes of a pod whose command line has `word`; returns whether there were any."""
     found = []
     for pid in cgroups.pids_in_pod(host.name, uid):
-        with contextlib.suppress(OSError):  # ended meanwhile
+        with contextlib.suppress(OSError):  # ended by now
             if word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)
     _signal(found, signal.SIGKILL)

@@ -110,7 +110,7 @@ def apply_network() -> None:
 def remove_link(name: str) -> None:
     """Remove a network device of the machine; harmless when there is none."""
     if (_DEVICES / name).exists():
-        with contextlib.suppress(CommandError):  # gone meanwhile with its namespace
+        with contextlib.suppress(CommandError):  # gone by now, with its namespace
             run(["ip", "link", "delete", name])
 
 

@@ -1,6 +1,6 @@
 """Read `versions.toml`: which upstream parts exist, at which version, and the programs each one gives.
 
-No second copy of a version may exist anywhere; whoever needs one asks here.
+No second copy of a version may exist anywhere; all code that needs one asks here.
 """
 
 from __future__ import annotations

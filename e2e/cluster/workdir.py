@@ -54,7 +54,7 @@ def remove_leftovers(prefix: str) -> list[Path]:
 def _try_lock(path: Path) -> int | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:  # gone meanwhile, or another user's
+    except OSError:  # gone by now, or another user's
         return None
     try:
         if os.fstat(descriptor).st_uid != os.getuid():

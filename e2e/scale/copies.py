@@ -83,7 +83,7 @@ def _rename(
     name: str,
     later: timedelta = timedelta(),
 ) -> Manifest:
-    """A manifest with other uids, the copy's name and later times, wherever in it they stand."""
+    """A manifest with other uids, the copy's name and later times, in all places where they stand."""
     metadata = {key: manifest["metadata"][key] for key in COPIED_METADATA if key in manifest["metadata"]}
     text = json.dumps({**manifest, "metadata": metadata})
     for old, new in {str(original.job["metadata"]["name"]): name, **uids}.items():

@@ -1,7 +1,7 @@
 """What the leading operator has used: memory and time from its process, the rest from its own metrics.
 
 Requests of kopf, which watches FrayJobs, are not among them: it lists once and then watches. Writes to
-FrayJobs and JobSets, whoever sends them, are counted by the API server too.
+FrayJobs and JobSets, from all clients, are counted by the API server too.
 """
 
 from __future__ import annotations

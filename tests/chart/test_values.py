@@ -119,7 +119,7 @@ def test_null_is_refused_for_every_object_that_has_to_be_there() -> None:
             assert re.search(f"at '{parent}': missing propert.*'{name}'", refusal), path
 
 
-def test_null_is_the_same_as_empty_wherever_a_default_is_empty() -> None:
+def test_null_is_the_same_as_empty_where_a_default_is_empty() -> None:
     values: Values = {}
     for path, value in _walk(VALUES, ""):
         if value in ("", [], {}):

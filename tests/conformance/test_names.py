@@ -1,4 +1,4 @@
-"""Names: jobs of one name are different jobs, unless whoever launches them says otherwise."""
+"""Names: jobs of one name are different jobs, unless their launcher says otherwise."""
 
 from __future__ import annotations
 

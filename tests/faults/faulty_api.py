@@ -1,6 +1,6 @@
 """`KubeApi` over the server in memory, as one process sees it through a network that does what networks do.
 
-A request that was sent arrives although its sender has died or given up meanwhile, and a process that was
+A request that was sent arrives although its sender has died or given up by then, and a process that was
 killed neither sends nor hears anything any more.
 """
 

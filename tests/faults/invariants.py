@@ -18,7 +18,7 @@ __all__ = ["EVENTS_OF_AN_ATTEMPT", "Invariants", "is_current", "is_finished"]
 
 EVENTS_OF_AN_ATTEMPT = 6
 STRAY_SECONDS = 600.0
-"""How long a JobSet may go on that was made too late: operators die meanwhile, and watches are late."""
+"""How long a JobSet may go on that was made too late: operators die first, and watches are late."""
 CHARGES = ("failuresUsed", "preemptionsUsed", "misplacementsUsed")
 
 

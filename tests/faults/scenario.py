@@ -12,7 +12,7 @@ __all__ = ["Act", "Kind", "Plan", "draw_plans"]
 
 
 class Kind(StrEnum):
-    """What is done to an attempt, or to its job meanwhile."""
+    """What is done to an attempt, or to its job while it runs."""
 
     SUCCEED = "all hosts exit with 0"
     CRASH = "a host exits with a code"

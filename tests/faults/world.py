@@ -1,4 +1,4 @@
-"""Those who do things to jobs: their users, their programs, and whoever takes hosts away.
+"""Those who do things to jobs: their users, their programs, and those that take hosts away.
 
 What is done follows the plans, and what there is in the cluster; how far the operator is, is looked at only
 where an act would mean something else otherwise.

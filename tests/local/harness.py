@@ -36,7 +36,7 @@ def wait_for(condition: Callable[[], T], what: str, *, seconds: float = DEADLINE
         if result:
             return result
         if time.monotonic() > give_up_at:
-            raise AssertionError(f"waited {seconds} s in vain for {what}")
+            raise AssertionError(f"waited {seconds} s for {what}, which never came")
         time.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""What processes print arrives whole and in order, whatever it is and whoever reads it."""
+"""What processes print arrives whole and in order, whatever it is and whichever program reads it."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_head_gets_its_line_and_the_pipeline_ends(fray: Fray) -> None:
     fray.wait_gone()
 
 
-def test_whoever_reads_no_more_ends_a_command_as_sigpipe_does(fray: Fray) -> None:
+def test_a_reader_that_reads_no_more_ends_a_command_as_sigpipe_does(fray: Fray) -> None:
     assert fray.run_job(job_manifest("echo a line")).code == 0
     commands = ("logs job", "logs -f job", "status job", "list", "explain job", "doctor", "--help", "logs -h")
     reader, writer = os.pipe()

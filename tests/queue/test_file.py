@@ -133,7 +133,7 @@ def test_death_at_any_change_loses_nothing_and_leaves_nothing(
             return
 
 
-def test_a_claim_of_an_item_that_went_meanwhile_leads_to_the_next_item(
+def test_a_claim_of_an_item_that_is_gone_by_then_leads_to_the_next_item(
     place: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between looking and claiming, another process takes the item and is done with it."""

@@ -1,4 +1,4 @@
-"""Whoever sends what no client sends gets an error or is cut off; the others are served on."""
+"""A peer that sends what no client sends gets an error or is cut off; the others are served on."""
 
 from __future__ import annotations
 

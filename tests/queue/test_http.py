@@ -187,7 +187,7 @@ def test_an_address_that_is_none_is_an_error(host: str, port: int) -> None:
 
 
 def test_no_thread_stays_behind() -> None:
-    before = set(threading.enumerate())  # some of which may end meanwhile
+    before = set(threading.enumerate())  # some of which may end during the test
     with HttpQueueServer(port=0) as server:
         server.new_queue("q").push(1)
     assert set(threading.enumerate()) <= before
@@ -207,7 +207,7 @@ def test_a_client_waits_for_a_server_that_starts_again() -> None:
     with server:
         queue = server.new_queue("q")
         queue.push("before")
-    pushing = threading.Thread(target=queue.push, args=("meanwhile",))
+    pushing = threading.Thread(target=queue.push, args=("pushed late",))
     pushing.start()
     with server:
         pushing.join()

@@ -1,4 +1,4 @@
-"""Whoever uses one queue doesn't load the libraries of the others; older import paths lead to the same."""
+"""A program with one queue doesn't load the libraries of the others; older import paths lead to the same."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def push(queue: Queue[int], log: Log, items: range) -> None:
 
 
 def take(queue: Queue[int], log: Log) -> None:
-    """Take items for ever: whoever started this process ends it."""
+    """Take items for ever: the program that started this process ends it."""
     while True:
         begun = log.now()
         lease = queue.pop(LEASE_SECONDS)

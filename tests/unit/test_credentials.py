@@ -1,4 +1,4 @@
-"""What is secret in a text is hidden, wherever it stands; what isn't can still be read."""
+"""What is secret in a text is hidden, in all places; what isn't can still be read."""
 
 from __future__ import annotations
 

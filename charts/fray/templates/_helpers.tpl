@@ -131,7 +131,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   verbs: [get, update, patch]
 {{- end }}
 
-{{/* Wishes, never demands: on a small cluster the operator runs wherever there is room. */}}
+{{/* Wishes, never demands: on a small cluster the operator runs where there is room. */}}
 {{- define "fray.defaultAffinity" -}}
 nodeAffinity:
   preferredDuringSchedulingIgnoredDuringExecution:

@@ -155,7 +155,7 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
     ),
     Reason.SCHEDULING_GATED: _waits(
         "the pods carry the scheduling gates that the message names, so no scheduler has looked at them",
-        "whoever set the gates must remove them; more nodes don't help",
+        "the program or person that set the gates must remove them; more nodes don't help",
     ),
     Reason.QUOTA_EXCEEDED: _waits(
         "a ResourceQuota of the namespace is used up",
@@ -237,7 +237,7 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
         "the status has a word that this version of the operator doesn't know, or a time that is none; the "
         "condition `StatusReadable` names it. No attempt is judged or started, and what runs, runs on",
         "run the version that wrote it, or a newer one, or correct the status. `spec.stopped`, "
-        "`spec.suspend`, deletion and `ttlSecondsAfterFinished` work meanwhile",
+        "`spec.suspend`, deletion and `ttlSecondsAfterFinished` work until then",
         stands_on=(ConditionType.STATUS_READABLE,),
         event=EventType.WARNING,
     ),
@@ -362,7 +362,7 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
     Reason.STOP_REQUESTED: ReasonRow(
         "somebody set `spec.stopped`, or deleted the FrayJob, which something still holds; or the job that "
         "launched it (`spec.parent`) failed, was stopped or deleted. The message says which",
-        "a finalizer that holds it is removed by whoever set it: `kubectl get frayjob NAME -o "
+        "a finalizer that holds it is removed by the program that set it: `kubectl get frayjob NAME -o "
         "jsonpath='{.metadata.finalizers}'`",
         stands_on=(ConditionType.FINISHED, ConditionType.STOPPED),
         charge=VerdictKind.STOPPED,

@@ -1,4 +1,4 @@
-"""An API server that the chart is installed into, by helm and with the rights of whoever installs.
+"""An API server that the chart is installed into, by helm and with the rights of the user who installs.
 
 No controllers run, so nothing of an installation starts by itself.
 """

@@ -198,7 +198,7 @@ def test_hosts_whose_pods_went_before_they_were_read_leave_gaps(
     assert read(attempt=1, rank=2) == [(True, 1, 2, one)]
 
 
-def test_a_log_that_was_rotated_meanwhile_has_a_gap(
+def test_a_log_that_was_rotated_while_it_was_read_has_a_gap(
     cluster: KubernetesCluster, gang: Gang, kubelet: FakeKubelet, frayjobs: FrayJobs
 ) -> None:
     found: list[LogLine] = []

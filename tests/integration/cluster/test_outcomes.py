@@ -90,7 +90,7 @@ def test_an_outcome_that_is_gone_hides_no_failure(cluster: KubernetesCluster, po
     assert isinstance(caught.value.__cause__, OutcomeUnreadableError)
 
 
-def test_a_failed_job_that_is_gone_meanwhile_has_failed(
+def test_a_failed_job_that_is_gone_by_then_has_failed(
     cluster: KubernetesCluster, pods: Pods, frayjobs: FrayJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its time to live may be over before its outcome is read."""

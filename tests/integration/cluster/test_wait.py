@@ -1,4 +1,4 @@
-"""Waiting for jobs: to their end, whatever becomes of the connection meanwhile."""
+"""Waiting for jobs: to their end, whatever becomes of the connection."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_job_that_is_deleted_ends_the_wait(
 
 
 @pytest.mark.parametrize("harm", [expire, cut])
-def test_a_job_that_is_made_anew_meanwhile_is_another(
+def test_a_job_that_is_made_anew_during_a_wait_is_another(
     proxied: KubernetesCluster, proxy: FaultyProxy, frayjobs: FrayJobs, harm: Callable[[FaultyProxy], None]
 ) -> None:
     job = proxied.launch(command())

@@ -92,7 +92,7 @@ def fetch(port: int, path: str) -> tuple[int, str]:
 
 @contextmanager
 def reserved_port() -> Iterator[int]:
-    """Give a port of loopback that the system hands to nobody else, for one who listens there meanwhile.
+    """Give a port of loopback that the system hands to nobody else, for an operator that listens there.
 
     It stays bound: who asks for it by number, and allows the reuse of addresses as asyncio does, may listen.
     """

@@ -1,4 +1,4 @@
-"""Lives of jobs that play themselves, whatever happens to the operator meanwhile, and how they end.
+"""Lives of jobs that play themselves, whatever happens to the operator, and how they end.
 
 A story moves on only when the operator has reported the last move, so that every life of a story goes
 through the same statuses and ends in the same state.

@@ -1,7 +1,7 @@
 """Each request that an operator makes as it starts fails once: it starts all the same.
 
-An error that may pass never ends the process, whoever made the request. What ends it (answers that kopf
-can't read) must be mended by the restart that follows in a cluster.
+An error that may pass never ends the process, whichever part of it made the request. What ends it (answers
+that kopf can't read) must be mended by the restart that follows in a cluster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Watches that are cut, silenced or expired while a job lives: nothing that happens meanwhile is missed."""
+"""Watches that are cut, silenced or expired while a job lives: nothing that happens in between is missed."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def supervisor(kubeconfig: Path, hands: Hands, settings_for: SettingsFor) -> Ite
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
-def test_a_job_ends_the_same_wherever_the_operator_is_killed(
+def test_a_job_ends_the_same_at_whichever_write_the_operator_is_killed(
     story: Story, moment: Moment, hands: Hands, supervisor: Supervisor
 ) -> None:
     unharmed = Life(hands, "unharmed", story)

@@ -251,7 +251,7 @@ def test_own_options_behind_a_function_are_refused(command: str, words: list[str
     ],
     ids=" ".join,
 )
-def test_other_options_are_for_whoever_they_stand_behind(
+def test_other_options_are_for_the_program_that_they_stand_behind(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     (folder / "told_late.py").write_text("def main(*words):\n    pass\n")

@@ -143,7 +143,7 @@ def test_credentials_are_refused_and_not_shown(text: str) -> None:
     assert caught.value.next_step
 
 
-def test_credentials_are_refused_wherever_a_spec_is_made() -> None:
+def test_credentials_are_refused_however_a_spec_is_made() -> None:
     with pytest.raises(ClusterSpecError, match=r"staging holds a password or a token\n.*secrets=") as caught:
         KubernetesSpec(staging="s3://AKIA:s3cret@bucket")
     assert "s3cret" not in f"{caught.value} {caught.value!r}"

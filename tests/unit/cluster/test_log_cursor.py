@@ -32,7 +32,7 @@ def from_second(log: list[bytes], since: str | None) -> list[bytes]:
     ),
     cuts=st.lists(st.integers(0, 30), max_size=6),
 )
-def test_every_line_comes_once_wherever_the_connection_is_cut(
+def test_every_line_comes_once_at_whichever_byte_the_connection_is_cut(
     steps: list[tuple[float, str]], cuts: list[int]
 ) -> None:
     second, log = 0.0, []

@@ -296,7 +296,7 @@ class AnyWorld(RuleBasedStateMachine):
         assert len(live) <= 1, live
 
     def teardown(self) -> None:
-        """With all nodes back and nobody about, an attempt runs in the end: nothing is waited for in vain."""
+        """With all nodes back and nobody about, an attempt runs in the end: no wait is endless."""
         if not hasattr(self, "world"):
             return
         self.world.silent.clear()

@@ -1,4 +1,4 @@
-"""A watch of FrayJobs that begins anew never tells of those that were deleted meanwhile: others find out."""
+"""A watch of FrayJobs that begins anew never tells of those that were deleted in between: others find out."""
 
 from __future__ import annotations
 

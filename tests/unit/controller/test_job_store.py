@@ -96,7 +96,7 @@ def test_the_deletion_of_a_predecessor_does_not_drop_a_job() -> None:
     assert store.get(KEY) is None
 
 
-def test_an_answer_to_a_write_does_not_bring_a_job_back_that_was_deleted_meanwhile() -> None:
+def test_an_answer_to_a_write_does_not_bring_a_job_back_that_was_deleted_before_it() -> None:
     store = JobStore()
     store.put(manifest(10))
     assert store.update(manifest(11))

@@ -289,7 +289,7 @@ def test_a_lease_that_somebody_took_ends_the_leader() -> None:
 
 
 def test_a_process_that_was_stopped_for_longer_than_it_may_lead_asks_for_nothing_more() -> None:
-    """Nobody has taken the lease meanwhile, so a renewal would be carried out."""
+    """Nobody has taken the lease since, so a renewal would be carried out."""
 
     async def main() -> None:
         server = MemoryServer()

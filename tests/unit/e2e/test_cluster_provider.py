@@ -70,7 +70,7 @@ def test_a_client_without_an_engine_is_no_engine(monkeypatch: pytest.MonkeyPatch
         *("crash_host", "restore_host", "import_images"),
     ],
 )
-def test_every_function_has_one_signature_whoever_provides_it(name: str) -> None:
+def test_every_function_has_the_same_signature_in_all_providers(name: str) -> None:
     signatures = {inspect.signature(getattr(module, name)) for module in (provider, kind, local)}
     assert len(signatures) == 1
 

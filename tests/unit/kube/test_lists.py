@@ -1,4 +1,4 @@
-"""A list that is read piece by piece is the same list, wherever it is cut."""
+"""A list that is read piece by piece is the same list, at whichever item it is cut."""
 
 from __future__ import annotations
 

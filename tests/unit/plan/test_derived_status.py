@@ -90,7 +90,7 @@ def test_a_job_whose_first_attempt_starts() -> None:
         ((R, R, P), True, "True", "False", "Pending"),
         ((R, R, R), True, "True", "True", "Running"),
         ((S, R, R), True, "True", "True", "Running"),
-        # a host that runs is placed, whoever doesn't say where
+        # a host that runs is placed, even if nothing says where
         ((R, R, R), False, "True", "True", "Running"),
     ],
 )

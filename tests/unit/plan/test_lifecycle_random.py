@@ -107,7 +107,7 @@ class AnyLife(RuleBasedStateMachine):
         self.sim.change(suspend=suspend)
 
     def teardown(self) -> None:
-        """From wherever it is, a job that is stopped ends, and says how."""
+        """In every state, a job that is stopped ends, and says how."""
         if not hasattr(self, "sim"):
             return
         self.sim.change(stopped=True)

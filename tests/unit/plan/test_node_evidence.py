@@ -65,7 +65,7 @@ NEVER = 10**6
         (view(summary("Unknown", since=-600)), 0),
         (view(summary("Unknown", OUT, since=5)), 5),
         (view(summary("False", SHUTDOWN, since=-5)), 0),
-        # whoever set the taint was wrong, or the machine is back
+        # the controller that set the taint was wrong, or the machine is back
         (view(summary("True", OUT)), NEVER),
         (view(), GRACE + UNREACHABLE),
         (UNREADABLE, GRACE + 300),

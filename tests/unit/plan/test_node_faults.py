@@ -208,7 +208,7 @@ def test_ends_that_tell_nothing_of_the_node(manifest: dict[str, Any]) -> None:
 
 
 def test_last_words_that_are_nearly_a_fault_are_read_through_once() -> None:
-    # Going through it once for each of its characters would take hours, and hold up all jobs meanwhile.
+    # Going through it once for each of its characters would take hours, and hold up all jobs.
     for nearly in (
         "Xid" + " " * 1_000_000,
         "Xid(" + " " * 1_000_000,

@@ -97,7 +97,7 @@ def test_evidence_within_the_window_changes_the_charge() -> None:
     assert told[1:] == ["log"]
 
 
-def test_hosts_that_have_not_ended_are_ended_meanwhile() -> None:
+def test_hosts_that_have_not_ended_are_ended_in_the_window() -> None:
     decision = pass_at(1, failed(), replace(RUNNING, rank=1, host=1))
     assert decision.action is not None
     assert decision.wake_at is None

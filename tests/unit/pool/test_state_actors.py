@@ -239,7 +239,7 @@ def test_actors_of_a_class_share_processes_once_there_are_as_many_as_workers() -
     assert script.tell(DRIVER, ActorSubmitted(other, b"x"))[1:] == [
         StartWorker(1, 5, Profile(actors=b"other"))
     ]
-    # Whoever is killed beside others leaves them alone.
+    # An actor that is killed leaves others of its process alone.
     assert script.tell(DRIVER, KillActor(A)) == [EndActor(3, A, 1, False)]
 
 

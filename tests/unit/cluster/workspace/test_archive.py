@@ -1,4 +1,4 @@
-"""A workspace becomes the same bytes wherever it lies, and what can't be sent is refused by name."""
+"""A workspace becomes the same bytes in any folder, and what can't be sent is refused by name."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def names(root: Path) -> list[str]:
     return list(members(archive(root)))
 
 
-def test_the_same_files_are_the_same_bytes_whenever_and_wherever_they_were_written(tmp_path: Path) -> None:
+def test_the_same_files_are_the_same_bytes_at_any_time_and_in_any_folder(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     write(first, "b.py", "a/c.py", "run.sh")
     write(second, "run.sh", "a/c.py", "b.py")

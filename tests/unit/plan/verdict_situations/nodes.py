@@ -95,7 +95,7 @@ HANGING = (
         within=65,
     ),
     preemption(
-        "the node of a lone host dies: nothing crashes, and the taint manager asks in vain",
+        "the node of a lone host dies: nothing crashes, and the taint manager's deletion has no effect",
         KUBERNETES + "pkg/controller/tainteviction/taint_eviction.go",
         Scene(
             345,

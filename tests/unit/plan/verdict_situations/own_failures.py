@@ -107,7 +107,7 @@ EXITS = (
     never_ran(118, Reason.PAYLOAD_INVALID, PayloadUnreadableError("TypeError: bad state")),
     code(116, "exited with code 116", Reason.NON_ZERO_EXIT, name="a program's own exit code 116"),
     failed(
-        "the callable never ran, and a peer is drained meanwhile",
+        "the callable never ran, and a peer is drained at the same time",
         RUNNER,
         Reason.IMAGE_MISMATCH,
         pod(0, "Failed", exited(116, message=refusal(PayloadPythonError("3.11", "3.13")))),
