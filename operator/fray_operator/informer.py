@@ -8,31 +8,24 @@ key on the queue; what the change means is nobody's business here.
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
-import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from fray.kube.api import KubeApi, Manifest
-from fray.kube.errors import ApiError, ExpiredError, UnreachableError
 from fray.kube.resources import Resource
 from fray.plan.pod_disruption import MARKS
 from fray.plan.renumbering import trim_number
 from fray.vocabulary import FRAYJOB_KIND, LABEL_JOB
+from fray_operator.list_watch import PAGE, ListWatch, Place, place_of
 from fray_operator.ownership import find_controller
 
-__all__ = ["PAGE", "Informer", "JobKey", "Place", "place_of", "trim_job", "trim_jobset", "trim_pod"]
-
-logger = logging.getLogger(__name__)
+__all__ = ["Informer", "JobKey", "trim_job", "trim_jobset", "trim_pod"]
 
 JobKey = tuple[str, str]
 """Namespace and name of a FrayJob."""
 
-PAGE = 100
-"""Objects to a page of a list. What one takes while it is read, the process doesn't give back."""
 WHERE = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
 METADATA = (
     "name",
@@ -51,15 +44,9 @@ LABELS = (
     "app.kubernetes.io/managed-by",
 )
 """How the labels begin that anything is decided by."""
-RETRY_CAP_SECONDS = 30.0
-SHORT_WATCH_SECONDS = 1.0
-"""A watch that ends sooner was not ended by the server's timeout."""
-
-Place = tuple[str, str]
-"""Namespace and name of any object."""
 
 
-class Informer:
+class Informer(ListWatch):
     """All objects of a resource that carry the label of a FrayJob, in one namespace or in all.
 
     `trim` returns what is kept of an object. With `metadata_only` nothing else is asked for.
@@ -77,25 +64,13 @@ class Informer:
         metadata_only: bool = False,
         outlives: Callable[[Manifest], bool] = lambda _: False,
     ) -> None:
-        self._api, self._resource, self._namespace = api, resource, namespace
+        super().__init__(api, resource, namespace=namespace, labels=LABEL_JOB, metadata_only=metadata_only)
         self._on_change, self._trim, self._outlives = on_change, trim, outlives
-        self._metadata_only = metadata_only
         self._texts: dict[Place, bytes] = {}
         self._by_job: defaultdict[JobKey, set[Place]] = defaultdict(set)
         self._by_uid: dict[str, Place] = {}
         self._gone: defaultdict[JobKey, dict[str, bytes]] = defaultdict(dict)
         """The last states of objects that are gone, by uid."""
-        self._loop = asyncio.get_running_loop()
-        self._heard_at: float | None = None
-        self._failures = 0
-        self._told = ""
-        """The version up to which every change is known."""
-        self.synced = asyncio.Event()
-
-    @property
-    def silent_seconds(self) -> float:
-        """How long nothing, not even a bookmark, was heard from the server."""
-        return float("inf") if self._heard_at is None else self._loop.time() - self._heard_at
 
     def get(self, namespace: str, name: str) -> Manifest | None:
         """Return an object, or None."""
@@ -144,84 +119,16 @@ class Informer:
         )
         return [kept async for page in pages for item in page.items if (kept := self._admit(item))]
 
-    async def run(self) -> None:
-        """List and watch for ever; errors are logged and tried again."""
-        while True:
-            try:
-                version = await self._list()
-                while True:
-                    version = await self._watch(version)
-            except ExpiredError as expired:
-                logger.info("watch of %s is too old; listing again", self._resource)
-                await self._pause(expired.retry_after_seconds)
-            except ApiError as error:
-                # A silent watch is cut by whoever is on the way, or by ourselves: that is routine. Trouble is
-                # what can't be mended by asking again at once.
-                routine = isinstance(error, UnreachableError) and not self._failures
-                level = logging.DEBUG if routine else logging.WARNING
-                logger.log(level, "watch of %s ended; listing again: %s", self._resource, error)
-                await self._pause(error.retry_after_seconds)
+    def _places(self) -> set[Place]:
+        return set(self._texts)
 
-    async def _pause(self, at_least: float | None = None) -> None:
-        """Wait after a failure, longer after each in a row."""
-        self._failures += 1
-        # Spread: after an outage not all watchers must come back in the same instant.
-        pause = min(RETRY_CAP_SECONDS, 0.1 * 2.0 ** min(self._failures, 10)) * random.uniform(0.5, 1.0)
-        await asyncio.sleep(max(pause, at_least or 0.0))
+    def _lose(self, place: Place) -> None:
+        self._bury(self.get(*place))
+        self._forget(place)
 
-    async def _list(self) -> str:
-        # What is written while the list is read may be missing from it, and is not gone.
-        known, seen = set(self._texts), set[Place]()
-        version = ""
-        async for page in self._api.list_pages(
-            self._resource,
-            namespace=self._namespace,
-            labels=LABEL_JOB,
-            limit=PAGE,
-            metadata_only=self._metadata_only,
-        ):
-            for item in page.items:
-                if self._store(item):
-                    seen.add(place_of(item))
-            version = page.resource_version
-            self._heard_at = self._loop.time()
-        for place in sorted(known - seen):
-            self._bury(self.get(*place))
-            self._forget(place)
-        self._told = version
-        self.synced.set()
-        return version
-
-    async def _watch(self, version: str) -> str:
-        """Follow changes until the server ends the watch; return the version to go on from."""
-        events = self._api.watch(
-            self._resource,
-            resource_version=version,
-            namespace=self._namespace,
-            labels=LABEL_JOB,
-            metadata_only=self._metadata_only,
-        )
-        started = self._loop.time()
-        try:
-            async for event in events:
-                self._heard_at = self._loop.time()
-                self._failures = 0
-                version = event.object["metadata"]["resourceVersion"]
-                if event.type == "DELETED":
-                    self._bury(self._admit(event.object))
-                    self._forget(place_of(event.object), uid=event.object["metadata"]["uid"])
-                elif event.type != "BOOKMARK":
-                    self._store(event.object)
-                self._told = version
-        finally:
-            if self._loop.time() - started >= RETRY_CAP_SECONDS:
-                # Nothing to tell, and then cut, as idle connections are: no failure in a row.
-                self._failures = 0
-        if self._loop.time() - started < SHORT_WATCH_SECONDS:
-            # Somebody on the way ends watches at once; asking again at once would be a storm.
-            await self._pause()
-        self._heard_at = self._loop.time()
-        return version
+    def _end(self, last: Manifest) -> None:
+        self._bury(self._admit(last))
+        self._forget(place_of(last), uid=last["metadata"]["uid"])
 
     def _admit(self, manifest: Manifest) -> Manifest | None:
         """Return what is kept of an object, None where it belongs to no FrayJob.
@@ -299,12 +206,6 @@ def _is_newer(manifest: Manifest, other: Manifest) -> bool:
 def _is_version_up_to(metadata: Manifest, told: str) -> bool:
     version = str(metadata.get("resourceVersion"))
     return version.isdecimal() and told.isdecimal() and int(version) <= int(told)
-
-
-def place_of(manifest: Manifest) -> Place:
-    """Return where an object is."""
-    metadata = manifest["metadata"]
-    return metadata["namespace"], metadata["name"]
 
 
 def _job_key(manifest: Manifest) -> JobKey:

@@ -18,7 +18,8 @@ from fray.plan.expiry import derive_expiry
 from fray.plan.parentage import ParentState, get_parent_name
 from fray.plan.pod_observation import is_ending
 from fray.vocabulary import ConditionType
-from fray_operator.informer import JobKey, place_of
+from fray_operator.informer import JobKey
+from fray_operator.list_watch import place_of
 from fray_operator.shared_answer import SharedAnswer
 
 __all__ = ["FinishedJob", "JobStore"]

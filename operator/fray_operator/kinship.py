@@ -13,8 +13,9 @@ from fray.kube.errors import ForbiddenError, NotFoundError, RefusedError
 from fray.plan.parentage import ParentState, derive_parents_end, get_parent_name, read_parent
 from fray.plan.pod_observation import is_ending
 from fray_operator.act import Actor
-from fray_operator.informer import JobKey, place_of
+from fray_operator.informer import JobKey
 from fray_operator.jobs import JobStore
+from fray_operator.list_watch import place_of
 from fray_operator.observe import Observer
 
 __all__ = ["Kinship"]

@@ -1,8 +1,8 @@
 """What there is in the cluster about one FrayJob: the read side of a pass.
 
-Caches answer almost everything. The server is asked only about a job that is stuck: for the nodes there
-are, and for what controllers and kubelets complained about; about one that is suspended: for Kueue's words;
-about one that failed and doesn't tell why: for its Jobs and its nodes; and whether one is there at all that
+Caches answer almost everything. The server is asked only about a job that is stuck: for what controllers and
+kubelets complained about; about one that is suspended: for Kueue's words; about one that failed and doesn't
+tell why: for its Jobs, and for nodes where their cache may be behind; and whether one is there at all that
 should own a JobSet and doesn't. What it means is `fray.plan`'s to say.
 """
 
@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from fray.accelerators import LABEL_NODE_POOL
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import ApiError, ForbiddenError, NotFoundError
-from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, NODES
+from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS
 from fray.plan.gang import derive_gang
 from fray.plan.job_evidence import is_unexplained, with_job_evidence
 from fray.plan.kueue import derive_deactivation, derive_queue_waiting, describe_eviction, is_queued
@@ -29,7 +29,7 @@ from fray.plan.placement import derive_demand
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.reasons import get_row
 from fray.plan.renumbering import is_misnumbered
-from fray.plan.scheduling import NodeSummary, build_node_summary, derive_waiting
+from fray.plan.scheduling import derive_waiting
 from fray.plan.settings import RetryPolicy
 from fray.plan.timestamps import parse_time
 from fray.plan.verdict import derive_cause
@@ -43,6 +43,7 @@ from fray.vocabulary import LABEL_JOB, LABEL_JOBSET_UID, REPLICATED_JOB, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus
 from fray_operator.informer import Informer, JobKey
+from fray_operator.nodes import NodeInformer
 from fray_operator.ownership import (
     Leftovers,
     describe_foreign,
@@ -58,7 +59,6 @@ from fray_operator.ownership import (
     is_overdue,
     is_owned,
 )
-from fray_operator.shared_answer import SharedAnswer
 from fray_operator.shared_events import SharedEvents
 from fray_operator.workloads import SECONDS as WORKLOADS_SECONDS
 from fray_operator.workloads import Workloads
@@ -67,10 +67,6 @@ __all__ = ["Observed", "Observer"]
 
 logger = logging.getLogger(__name__)
 
-NODES_SECONDS = 15.0
-"""How long a list of nodes is good enough to explain with."""
-JUDGING_SECONDS = 5.0
-"""How old one may be by which an attempt is charged."""
 DEFAULT_POLICY = RetryPolicy()
 CREATE_FAILURES = (("Job", "FailedCreate"), ("JobSet", "JobCreationFailed"))
 """Kinds, and reasons of the events by which a controller says that it could not create their parts."""
@@ -103,12 +99,11 @@ class Observer:
         *,
         jobsets: Callable[[str], Informer],
         pods: Callable[[str], Informer],
-        read_nodes: bool,
+        nodes: NodeInformer | None,
         policy: RetryPolicy = DEFAULT_POLICY,
     ) -> None:
         self._api, self._jobsets, self._pods = api, jobsets, pods
-        self._read_nodes, self._policy = read_nodes, policy
-        self._nodes = SharedAnswer(self._list_nodes, seconds=NODES_SECONDS)
+        self._nodes, self._policy = nodes, policy
         self._create_failures = SharedEvents(api, CREATE_FAILURES, read=_read_create_failure)
         self._workloads = Workloads(api)
         self._volume_failures = SharedEvents(api, VOLUME_FAILURES, read=build_volume_complaint)
@@ -328,9 +323,7 @@ class Observer:
 
         Without the right to read them it is done without.
         """
-        answer = None
-        if self._read_nodes:
-            answer = await self._nodes.get(seconds=JUDGING_SECONDS if judging else None)
+        answer = None if self._nodes is None else await self._nodes.get(judging=judging)
         if isinstance(answer, ApiError) and not isinstance(answer, ForbiddenError):
             raise answer
         listed = None if isinstance(answer, ApiError) else answer
@@ -359,7 +352,7 @@ class Observer:
         """
         waiting = derive_waiting(pods)
         if waiting is not None and waiting.reason is Reason.UNSCHEDULABLE:
-            answer = await self._nodes.get() if self._read_nodes else None
+            answer = None if self._nodes is None else await self._nodes.get()
             nodes = None if isinstance(answer, ApiError) else answer
             avoided, demand = job.status.avoided_nodes, derive_demand(job)
             return derive_waiting(pods, nodes=nodes, avoided=avoided, demand=demand)
@@ -372,21 +365,11 @@ class Observer:
 
     async def _with_node_pools(self, gang: GangObservation) -> GangObservation:
         """Return a gang with the node pools of hosts on broken nodes; the server is asked only for those."""
-        if not self._read_nodes or not any(map(is_infrastructure_fault, gang.hosts)):
+        if self._nodes is None or not any(map(is_infrastructure_fault, gang.hosts)):
             return gang
         nodes = await self._nodes.get()
         listed = nodes if isinstance(nodes, Sequence) else ()
         return with_node_pools(gang, {node.name: node.labels.get(LABEL_NODE_POOL) for node in listed})
-
-    async def _list_nodes(self) -> Sequence[NodeSummary] | ApiError:
-        """Return all nodes, or why they can't be read: as good an answer for all who ask at once."""
-        try:
-            pages = self._api.list_pages(NODES)
-            # Page by page: the manifests of thousands of nodes take hundreds of megabytes.
-            return [build_node_summary(node) async for page in pages for node in page.items]
-        except ApiError as error:
-            logger.warning("nodes can't be read; explanations will be less precise: %s", error)
-            return error
 
     async def _list_create_failures(self, jobset: Manifest) -> list[str]:
         """Return what was said about pods and Jobs of a JobSet that could not be created, newest first."""

@@ -26,7 +26,8 @@ from fray.vocabulary import (
     LABEL_JOB_UID,
     LABEL_JOBSET_UID,
 )
-from fray_operator.informer import Informer, JobKey, Place, place_of, trim_pod
+from fray_operator.informer import Informer, JobKey, trim_pod
+from fray_operator.list_watch import Place, place_of
 from fray_operator.ownership import find_controller
 
 __all__ = ["PodInformer"]

@@ -23,6 +23,7 @@ from fray_operator.informer import Informer, JobKey, trim_job, trim_jobset
 from fray_operator.jobs import JobStore
 from fray_operator.lease import Lease
 from fray_operator.metrics import Metrics
+from fray_operator.nodes import NodeInformer
 from fray_operator.observe import Observer
 from fray_operator.ownership import find_orphans, may_be_stray
 from fray_operator.parts import Parts
@@ -86,6 +87,7 @@ class OperatorProcess:
         self._jobsets = {each: self._build_informer(JOBSETS, each) for each in namespaces}
         self._child_jobs = {each: self._build_informer(JOBS, each) for each in namespaces}
         self._pods = {each: self._build_pods(each) for each in namespaces}
+        self._nodes = NodeInformer(api) if settings.read_nodes else None
         self._source = FrayJobSource(api, self._jobs, self._queue, settings, claim_signals=claim_signals)
         self._health = HealthServer(
             metrics,
@@ -144,6 +146,9 @@ class OperatorProcess:
             for informer in informers.values():
                 parts.add_watcher(informer.run(), name="informer")
             await parts.until(_all_synced(informers.values()))
+        if self._nodes is not None:
+            # Not waited for: nodes only make reasons precise, and the right to read them may be missing.
+            parts.add_watcher(self._nodes.run(), name="nodes")
         reconciler = self._build_reconciler()
         for _ in range(self._settings.workers):
             parts.add_writer(work(self._queue, reconciler, self._jobs, self._metrics), name="worker")
@@ -163,7 +168,7 @@ class OperatorProcess:
             self._api,
             jobsets=self._jobsets_of,
             pods=self._pods_of,
-            read_nodes=settings.read_nodes,
+            nodes=self._nodes,
             policy=policy,
         )
         actor = Actor(

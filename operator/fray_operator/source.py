@@ -29,8 +29,9 @@ from fray.kube.client import (
 from fray.kube.errors import ApiError
 from fray.kube.resources import FRAYJOBS
 from fray.vocabulary import FRAYJOB_PLURAL, GROUP, VERSION
-from fray_operator.informer import PAGE, JobKey, place_of
+from fray_operator.informer import JobKey
 from fray_operator.jobs import JobStore
+from fray_operator.list_watch import PAGE, place_of
 from fray_operator.queue import WorkQueue
 from fray_operator.settings import OperatorSettings
 

@@ -32,7 +32,7 @@ OPERATOR = grants(
     }
 )
 LEASES = "coordination.k8s.io/leases"
-CLUSTER = grants({"nodes": "list"}) | grants({LEASES: "list"}, "fray-scope")
+CLUSTER = grants({"nodes": "list watch"}) | grants({LEASES: "list"}, "fray-scope")
 LEASE, NAMESPACE_CLAIM, CLUSTER_CLAIM = (
     grants({LEASES: "create"}) | grants({LEASES: "get update"}, name)
     for name in ("fray-operator", "fray-scope", "fray-scope-cluster")

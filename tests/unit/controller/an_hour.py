@@ -18,6 +18,7 @@ from fray_operator.informer import Informer, JobKey
 from fray_operator.jobs import JobStore
 from fray_operator.lease import Lease
 from fray_operator.metrics import Metrics
+from fray_operator.nodes import NodeInformer
 from fray_operator.observe import Observer
 from fray_operator.queue import WorkQueue
 from fray_operator.reconcile import Reconciler
@@ -67,7 +68,11 @@ def reconcile_for_an_hour(
             for kind in (JOBSETS, PODS)
         )
         observer = Observer(
-            api, jobsets=lambda _: jobsets, pods=lambda _: pods, read_nodes=read_nodes, policy=policy
+            api,
+            jobsets=lambda _: jobsets,
+            pods=lambda _: pods,
+            nodes=NodeInformer(api) if read_nodes else None,
+            policy=policy,
         )
         actor = Actor(api, lease, settings=PlanSettings(), remember=jobsets.remember, identity="a")
         loop, start = asyncio.get_running_loop(), datetime.now(UTC)

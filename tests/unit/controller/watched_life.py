@@ -70,7 +70,7 @@ class WatchedLife:
             )
             for kind in (JOBSETS, PODS)
         )
-        observer = Observer(api, jobsets=lambda _: jobsets, pods=lambda _: pods, read_nodes=False)
+        observer = Observer(api, jobsets=lambda _: jobsets, pods=lambda _: pods, nodes=None)
         actor = Actor(api, lease, settings=PlanSettings(), remember=jobsets.remember, identity="a")
         policy = RetryPolicy(10, 360)
         reconciler = Reconciler(jobs, observer, actor, metrics, policy=policy, clock=self.now)
