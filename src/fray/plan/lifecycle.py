@@ -374,11 +374,7 @@ def _derive_timeout(this: _Pass, deadline: Deadline) -> Cause:
 def _while_hosts_end(
     this: _Pass, observed: GangObservation, attempt: AttemptStatus, reason: Reason
 ) -> Decision:
-    """Return the decision about an attempt whose hosts haven't ended yet; a queue may keep its JobSet.
-
-    It keeps it while it is deactivated, and when it will resume it: then as the next attempt, once no host of
-    this one is left.
-    """
+    """Return what to do until all hosts have ended; a queue may keep their JobSet for the next attempt."""
     total = derive_total_deadline(this.job.spec.timeouts, this.job.status)
     if describe_stop(this.job) is None and (total is None or this.now < total.at):
         wake_at = total.at if total else None

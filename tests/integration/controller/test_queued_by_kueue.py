@@ -36,7 +36,7 @@ class Kueue:
     def hold(self, jobset: Manifest) -> None:
         """Suspend a JobSet; Kueue's webhook does it before anybody has seen the JobSet."""
         self.hands.suspend(jobset)
-        self._tell_suspended(jobset, "True")
+        self._play_jobset(jobset, suspended=True)
 
     def make_workload(self, jobset: Manifest) -> None:
         """Make the Workload of a JobSet."""
@@ -77,10 +77,9 @@ class Kueue:
 
     def admit(self, jobset: Manifest) -> Manifest:
         """Let a JobSet run; returns it as it is now."""
-        path = f"{self.hands.jobsets}/{jobset['metadata']['name']}"
-        assert self.hands.api.merge(path, {"spec": {"suspend": False}}).ok
-        self._tell_suspended(jobset, "False")
-        admitted: Manifest = self.hands.api.get(path).body
+        assert self.hands.api.merge(self._path(jobset), {"spec": {"suspend": False}}).ok
+        self._play_jobset(jobset, suspended=False)
+        admitted: Manifest = self.hands.api.get(self._path(jobset)).body
         return admitted
 
     def evict(self, jobset: Manifest, reason: str, message: str, *, pods: list[Manifest]) -> None:
@@ -90,21 +89,34 @@ class Kueue:
         JobSet and the Job controller then have its pods end.
         """
         self.tell(jobset, "Evicted", "True", reason, message)
-        path = f"{self.hands.jobsets}/{jobset['metadata']['name']}"
-        replicated = self.hands.api.get(path).body["spec"]["replicatedJobs"]
+        replicated = self.hands.api.get(self._path(jobset)).body["spec"]["replicatedJobs"]
         replicated[0]["template"]["spec"]["template"]["metadata"]["labels"]["fray.dev/attempt"] = "1"
         restored = {"suspend": True, "replicatedJobs": replicated}
-        assert self.hands.api.merge(path, {"spec": restored}).ok
-        self._tell_suspended(jobset, "True")
+        assert self.hands.api.merge(self._path(jobset), {"spec": restored}).ok
+        self._play_jobset(jobset, suspended=True)
         for pod in pods:
             self.hands.exit(pod, 143)
             self.hands.delete_pod(pod)
 
-    def _tell_suspended(self, jobset: Manifest, status: str) -> None:
-        told = {"type": "Suspended", "status": status, "reason": "SuspendedJobs", "message": ""}
-        path = f"{self.hands.jobsets}/{jobset['metadata']['name']}/status"
+    def _play_jobset(self, jobset: Manifest, *, suspended: bool) -> None:
+        """Do what JobSet does: its Jobs follow it, with the labels of its pod template once it is resumed."""
+        (replicated,) = self.hands.api.get(self._path(jobset)).body["spec"]["replicatedJobs"]
+        change: Manifest = {"suspend": suspended}
+        if not suspended:
+            labels = replicated["template"]["spec"]["template"]["metadata"]["labels"]
+            change["template"] = {"metadata": {"labels": labels}}
+        for job in self.hands.list(self.hands.batch_jobs):
+            if job["metadata"]["ownerReferences"][0]["uid"] == jobset["metadata"]["uid"]:
+                path = f"{self.hands.batch_jobs}/{job['metadata']['name']}"
+                answer = self.hands.api.merge(path, {"spec": change})
+                assert answer.ok, answer.body
+        told = {"type": "Suspended", "status": str(suspended), "reason": "SuspendedJobs", "message": ""}
         conditions = [told | {"lastTransitionTime": now()}]
-        assert self.hands.api.merge(path, {"status": {"conditions": conditions}}).ok
+        answer = self.hands.api.merge(f"{self._path(jobset)}/status", {"status": {"conditions": conditions}})
+        assert answer.ok, answer.body
+
+    def _path(self, jobset: Manifest) -> str:
+        return f"{self.hands.jobsets}/{jobset['metadata']['name']}"
 
 
 @pytest.fixture(scope="module")
