@@ -6,6 +6,7 @@ Names are looked up where they are written; which exist, and of how many hosts a
 
 from __future__ import annotations
 
+import abc
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -21,13 +22,14 @@ ANY_GPU: Final = "auto"
 """The GPU type that leaves the choice to the machine; a cluster needs to be told one."""
 
 
-class _Accelerator:
+class _Accelerator(abc.ABC):
     """How fast an accelerator is, and what programs on it find in their environment."""
 
     variant: str
 
+    @abc.abstractmethod
     def chip_count(self) -> int:
-        raise NotImplementedError
+        """Return the chips of one host, or of a slice."""
 
     def device_flops(self, dtype: str = "bf16") -> float:
         """Return the dense FLOP/s of one chip at most.

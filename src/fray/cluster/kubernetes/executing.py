@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
 from fray.cluster.command_streams import CommandStreams
 from fray.cluster.kubernetes.access import Access
+from fray.cluster.kubernetes.pod_log import read_state
 from fray.cluster.kubernetes.results import read_job
 from fray.cluster.kubernetes.retries import persistently
 from fray.cluster.log_choice import check_log_choice
@@ -70,7 +71,7 @@ def choose_pod(job: FrayJob, pods: Sequence[Manifest], rank: int) -> str:
             continue
         if gang.rank(slice_index=place[0], host=place[1]) == rank:
             found.append(pod)
-    running = [pod for pod in found if "running" in _state(pod)]
+    running = [pod for pod in found if "running" in read_state(pod)]
     if running:
         return str(running[0]["metadata"]["name"])
     problem = _describe(found[0]) if found else f"it has no pod in attempt {latest} yet"
@@ -78,16 +79,11 @@ def choose_pod(job: FrayJob, pods: Sequence[Manifest], rank: int) -> str:
 
 
 def _describe(pod: Manifest) -> str:
-    state, phase = _state(pod), pod.get("status", {}).get("phase", "Pending")
+    state, phase = read_state(pod), pod.get("status", {}).get("phase", "Pending")
     if (ended := state.get("terminated")) is not None:
         return f"it has ended with exit code {ended.get('exitCode')}"
     reason = (state.get("waiting") or {}).get("reason")
     return f"its pod is {phase}" + (f" ({reason})" if reason else "")
-
-
-def _state(pod: Manifest) -> Mapping[str, Any]:
-    containers = pod.get("status", {}).get("containerStatuses") or []
-    return next((each.get("state") or {} for each in containers if each["name"] == CONTAINER), {})
 
 
 async def _list_pods(access: Access, job: FrayJob) -> list[Manifest]:

@@ -30,7 +30,7 @@ from fray.kube.resources import PODS
 from fray.types import JobId, LogLine
 from fray.vocabulary import CONTAINER
 
-__all__ = ["PodLog", "has_begun"]
+__all__ = ["PodLog", "has_begun", "read_state"]
 
 FULL = 200
 FULL_BYTES = 1 << 15
@@ -42,15 +42,16 @@ WORD_SECONDS = 30.0
 
 def has_begun(pod: Mapping[str, Any]) -> bool:
     """Whether a pod has printed anything, or may have."""
-    state = _state(pod)
+    state = read_state(pod)
     return "running" in state or "terminated" in state
 
 
 def _has_ended(pod: Mapping[str, Any]) -> bool:
-    return "terminated" in _state(pod) or pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    return "terminated" in read_state(pod) or pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
-def _state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+def read_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the state of the container that runs the job's program; empty before it has one."""
     for container in pod.get("status", {}).get("containerStatuses") or []:
         if container["name"] == CONTAINER:
             found: Mapping[str, Any] = container.get("state") or {}
