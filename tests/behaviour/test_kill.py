@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fray.errors import ActorDiedError, ActorNotFoundError, InvalidOptionError
+from fray.errors import ActorDiedError, ActorNotFoundError, InvalidOptionError, TaskTimeoutError
 from fray.job import JobContext, get_job_context
 from tests.behaviour.gates import Gate, Signal
 
@@ -58,6 +58,24 @@ def test_an_actor_is_found_by_its_name_until_it_is_killed(ctx: JobContext) -> No
     ctx.kill(actor)
     with pytest.raises(ActorNotFoundError):
         ctx.get_actor("counter")
+
+
+@pytest.mark.traits(concurrent=True)
+def test_a_call_and_what_waits_behind_it_end_with_their_timeouts(
+    ctx: JobContext, gate: Gate, signal: Signal
+) -> None:
+    actor = ctx.create_actor(Counter, name="counter", num_cpus=0)
+    assert actor.add.options(timeout=PATIENCE).remote().result(timeout=PATIENCE) == 1
+    blocked = actor.block.options(timeout=1)(gate, signal)
+    signal.wait()
+    waiting = actor.add.options(timeout=0.1)()
+    for call in (waiting, blocked):
+        with pytest.raises(TaskTimeoutError, match="counter"):
+            call.result(timeout=PATIENCE)
+    gate.open()
+    assert actor.add().result(timeout=PATIENCE) == 2
+    with pytest.raises(InvalidOptionError, match="timeout is 0"):
+        actor.add.options(timeout=0)
 
 
 @pytest.mark.traits(concurrent=True)

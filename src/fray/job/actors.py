@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar, final
 
+from fray.job.checks import check_seconds
 from fray.job.engine import Actor, Engine
 from fray.job.refs import ObjectRef, make_ref
 
@@ -18,19 +19,32 @@ A_co = TypeVar("A_co", covariant=True)
 class ActorMethod:
     """One method of an actor: calling it, or its `remote`, gives the ref of what the method returns."""
 
-    __slots__ = ("_handle", "_name")
+    __slots__ = ("_handle", "_name", "_timeout")
 
-    def __init__(self, handle: ActorHandle[Any], name: str) -> None:
+    def __init__(self, handle: ActorHandle[Any], name: str, timeout: float | None = None) -> None:
         self._handle = handle
         self._name = name
+        self._timeout = timeout
+
+    def options(self, *, timeout: float | None = None) -> ActorMethod:
+        """Return the same method, whose calls raise `TaskTimeoutError` if they take more seconds than that.
+
+        The wait for the actor's earlier calls counts. The actor lives on, busy until the call has ended.
+
+        Raises:
+            InvalidOptionError: `timeout` isn't above 0.
+        """
+        if timeout is not None:
+            check_seconds("timeout", timeout)
+        return ActorMethod(self._handle, self._name, timeout)
 
     def __call__(self, *args: Any, **kwargs: Any) -> ObjectRef[Any]:
         """Call the method, as `remote` does."""
-        return self._handle._submit(self._name, args, kwargs)
+        return self._handle._submit(self._name, args, kwargs, self._timeout)
 
     def remote(self, *args: Any, **kwargs: Any) -> ObjectRef[Any]:
         """Call the method; return the ref of its result at once."""
-        return self._handle._submit(self._name, args, kwargs)
+        return self._handle._submit(self._name, args, kwargs, self._timeout)
 
     def __repr__(self) -> str:
         return f"{self._handle!r}.{self._name}"
@@ -49,11 +63,13 @@ class ActorHandle(Generic[A_co]):
         self._engine = engine
         self._actor = actor
 
-    def _submit(self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ObjectRef[Any]:
+    def _submit(
+        self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], timeout: float | None
+    ) -> ObjectRef[Any]:
         """Call a method of the actor; return the ref of its result at once."""
         actor = self._actor
         streaming = actor.streams(method)
-        entry = self._engine.call_actor(actor, method, args, kwargs, streaming=streaming)
+        entry = self._engine.call_actor(actor, method, args, kwargs, streaming=streaming, timeout=timeout)
         return make_ref(self._engine, entry, f"{actor.label}.{method}", actor.label, streaming=streaming)
 
     def __getattr__(self, name: str) -> ActorMethod:

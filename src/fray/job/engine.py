@@ -168,9 +168,16 @@ class Engine(Protocol):
         """Return the actor that has a name. Raises `ActorNotFoundError`."""
 
     def call_actor(
-        self, actor: Any, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, streaming: bool
+        self,
+        actor: Any,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        streaming: bool,
+        timeout: float | None,
     ) -> Entry:
-        """Call a method of one of its actors."""
+        """Call a method of one of its actors; `timeout`: its seconds, the wait for its turn included."""
 
     def kill(self, actor: Any) -> None:
         """End one of its actors for good: calls that have not ended fail, and its name is free."""

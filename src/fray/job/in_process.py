@@ -153,6 +153,7 @@ class InProcessEngine(ABC):
         kwargs: Mapping[str, Any],
         *,
         streaming: bool,
+        timeout: float | None,
     ) -> Waitable:
         """Call a method of an actor; see `Engine`."""
         if actor.dead:
@@ -160,7 +161,8 @@ class InProcessEngine(ABC):
             died.fail(_killed(actor.label) if actor.killed else _actor_died(actor.label))
             return died
         call = Call(getattr(actor.instance, method), args, kwargs)
-        return self._submit(call, TaskOptions(), f"{actor.label}.{method}", actor, streaming=streaming)
+        options = TaskOptions(timeout=timeout)
+        return self._submit(call, options, f"{actor.label}.{method}", actor, streaming=streaming)
 
     def kill(self, actor: LocalActor) -> None:
         """End an actor; code of it that runs already goes on, its result is dropped."""

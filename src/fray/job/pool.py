@@ -318,6 +318,7 @@ class PoolEngine:
         kwargs: Mapping[str, Any],
         *,
         streaming: bool,
+        timeout: float | None,
     ) -> Entry:
         """Call a method of an actor; see `Engine`."""
         if self.client.end is not None:
@@ -335,6 +336,7 @@ class PoolEngine:
             deps=encoded.deps,
             holds=encoded.holds,
             shape=(),
+            timeout=timeout or 0.0,
             streaming=streaming,
             buffered=METHOD_ITEMS,
             actor=actor.entry.id,

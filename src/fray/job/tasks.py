@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import AbstractContextManager
 from contextvars import Context
@@ -32,7 +33,8 @@ class Task:
     """A call on its way to its result. `variables` are the context variables that it sees.
 
     `actor` is the name of the actor whose method it calls; `start_coroutine` starts what an async function
-    returns (None: it gets a loop of its own). `slot` is set while it runs, if it may be given up. `submitted`
+    returns (None: it gets a loop of its own). `slot` is set while it runs, if it may be given up. `timer`
+    ends a call of an actor whose time began before it runs, at that time of `time.monotonic`. `submitted`
     and `began` are seconds since the epoch, `row` numbers the thread that it began in: for a timeline.
     """
 
@@ -47,6 +49,7 @@ class Task:
     running_coroutine: RunningCoroutine | None = None
     interrupted: bool = False
     slot: Slot | None = None
+    timer: tuple[threading.Timer, float] | None = None
     submitted: float = 0.0
     began: float = 0.0
     row: int = 0

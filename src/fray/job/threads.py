@@ -50,6 +50,8 @@ class ThreadEngine(InProcessEngine):
 
     def _start(self, task: Task, actor: LocalActor | None) -> None:
         if actor is not None:
+            if task.options.timeout is not None:
+                task.timer = self._start_timer(task, task.options.timeout)
             # Its arguments are waited for in its turn: a later call must not overtake it.
             self._enqueue(task, actor.workers or self._workers)
             return
@@ -81,16 +83,20 @@ class ThreadEngine(InProcessEngine):
         if limit is None:
             yield
             return
-        timer = threading.Timer(limit, self._end, args=(task, TaskTimeoutError(task.name, limit)))
-        timer.daemon = True
-        started = time.monotonic()
-        timer.start()
+        timer, due = task.timer or self._start_timer(task, limit)
         try:
             yield
         finally:
             timer.cancel()
-        if time.monotonic() - started > limit:  # where the timer's thread hasn't had its turn yet
+        if time.monotonic() > due:  # where the timer's thread hasn't had its turn yet
             raise TaskTimeoutError(task.name, limit)
+
+    def _start_timer(self, task: Task, limit: float) -> tuple[threading.Timer, float]:
+        timer = threading.Timer(limit, self._end, args=(task, TaskTimeoutError(task.name, limit)))
+        timer.daemon = True
+        due = time.monotonic() + limit
+        timer.start()
+        return timer, due
 
 
 def ThreadContext(max_workers: int | None = None) -> JobContext:  # noqa: N802 - it was a class

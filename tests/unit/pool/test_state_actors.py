@@ -6,6 +6,7 @@ from fray.runtime.pool.machine.places import MOST_VAIN_STARTS
 from fray.runtime.pool.machine.seats import IDLE_SECONDS
 from fray.runtime.pool.messages.commands import (
     AnswerActor,
+    CancelTask,
     Command,
     CreateActor,
     Deliver,
@@ -135,6 +136,23 @@ def test_a_name_can_be_looked_up_without_a_class() -> None:
     assert script.tell(DRIVER, ActorSubmitted(look, b"")) == [known]
     script.tell(DRIVER, ActorSubmitted(make_actor(A + 2, name="stats"), b"blob"))
     assert script.tell(DRIVER, ActorSubmitted(look, b"")) == [AnswerActor(DRIVER, A, A + 2)]
+
+
+def test_the_time_of_a_call_begins_when_it_is_sent_to_its_actor() -> None:
+    script = Script(1)
+    script.tell(DRIVER, ActorSubmitted(make_actor(A), b"blob"))
+    script.tell(DRIVER, WorkerJoined(2))
+    script.tell(2, ActorReady(A, 1))
+    limited = make_call(1)._replace(timeout=5.0)
+    assert SetTimer(5.0, ("timeout", 1)) in script.tell(DRIVER, TaskSubmitted(limited))
+    script.tell(DRIVER, ObjectsWanted((1,)))
+    script.now += 5
+    ended = script.tell(DRIVER, TimerFired(("timeout", 1)))
+    assert CancelTask(2, 1) in ended
+    (told,) = (each for each in ended if isinstance(each, Deliver))
+    assert isinstance(told.outcome, Failed)
+    assert told.outcome.kind == "TaskTimeoutError"
+    assert script.tell(DRIVER, TaskSubmitted(make_call(3))) == [sent(2, 3)]
 
 
 def test_a_constructor_that_raises_fails_all_calls_with_its_exception() -> None:

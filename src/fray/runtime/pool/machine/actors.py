@@ -27,7 +27,7 @@ from fray.runtime.pool.machine.resources import (
     is_possible,
     note_homeless,
 )
-from fray.runtime.pool.machine.seats import refresh
+from fray.runtime.pool.machine.seats import limit_time, refresh
 from fray.runtime.pool.machine.tables import STORY_LINES, Tables
 from fray.runtime.pool.machine.tasks import accept, finish, wake
 from fray.runtime.pool.machine.transitions import (
@@ -452,3 +452,4 @@ def _send(tables: Tables, actor: ActorRecord, task: TaskRecord, values: tuple[ob
     tables.commands.append(run)
     if stream is not None and stream.consumed:
         tables.commands.append(ResumeGenerator(worker.id, task.spec.id, stream.consumed))
+    limit_time(tables, task)

@@ -28,6 +28,7 @@ __all__ = [
     "begin",
     "lend",
     "lend_actor",
+    "limit_time",
     "refresh",
     "retake",
     "retake_actor",
@@ -170,10 +171,16 @@ def start(
     tables.commands.append(RunTask(worker.id, spec, blob, values, False, task.attempt, skip, task.client))
     if stream is not None and stream.consumed:
         tables.commands.append(ResumeGenerator(worker.id, spec.id, stream.consumed))
-    if spec.timeout > 0:
-        tables.tell(task, "").deadline = tables.now + spec.timeout
-        tables.commands.append(SetTimer(spec.timeout, ("timeout", spec.id)))
+    limit_time(tables, task)
     refresh(tables, worker)
+
+
+def limit_time(tables: Tables, task: TaskRecord) -> None:
+    """Let the time of a task that has just been sent begin, if it has a limit."""
+    limit = task.spec.timeout
+    if limit > 0:
+        tables.tell(task, "").deadline = tables.now + limit
+        tables.commands.append(SetTimer(limit, ("timeout", task.spec.id)))
 
 
 def send_ahead(
