@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["Fray", "Result", "find_processes", "job_manifest", "running_job", "wait_for"]
+__all__ = ["LAUNCHER", "Fray", "Result", "find_processes", "job_manifest", "running_job", "wait_for"]
 
 T = TypeVar("T")
 MARKER = "LOCAL_TEST_RUN"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fray.cluster.local.host import SUPERVISOR
-from tests.local.harness import Fray, job_manifest, running_job, wait_for
+from tests.local.harness import LAUNCHER, Fray, Result, job_manifest, running_job, wait_for
 
 POLITE = 'trap "echo got TERM; exit 0" TERM; echo ready; while :; do sleep 0.02; done'
 DEAF = 'trap "" TERM INT HUP; echo ready; while :; do sleep 0.02; done'
@@ -38,6 +38,56 @@ def test_a_signal_ends_all_processes_with_grace(fray: Fray, number: int, code: i
     assert "job: Stopped after" in result.err
     assert fray.status("job")["status"]["phase"] == "Stopped"
     assert not fray.processes()
+
+
+SIGNALLED = """
+import os, sys
+from fray.cli.__main__ import main
+from fray.cluster import LocalCluster
+
+number, when = int(sys.argv[1]), sys.argv[2]
+create = LocalCluster.create
+
+def create_and_be_signalled(cluster, *args, **options):
+    if when == "before":
+        os.kill(os.getpid(), number)
+    name = create(cluster, *args, **options)
+    next(cluster.logs(name, follow=True))
+    os.kill(os.getpid(), number)
+    return name
+
+LocalCluster.create = create_and_be_signalled
+sys.argv[1:] = sys.argv[3:]
+main()
+"""
+
+
+def run_signalled(fray: Fray, number: int, when: str) -> Result:
+    """Run a job whose command gets a signal before its launch, or when a host runs and it hasn't returned."""
+    path = fray.write_job(manifest(POLITE, replicas=1))
+    command = [sys.executable, "-c", SIGNALLED, str(int(number)), when, "run", "-f", path]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", LAUNCHER, *command], env=fray.environ(), cwd=fray.folder, **pipes
+    )
+    fray.started.append(process)
+    return fray.finish(process)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_that_comes_while_the_launch_returns_ends_the_job_in_order(
+    fray: Fray, number: int, code: int
+) -> None:
+    result = run_signalled(fray, number, "launched")
+    assert (result.code, "[0/0] got TERM" in result.out) == (code, True), result
+    assert fray.status("job")["status"]["phase"] == "Stopped"
+    assert not fray.processes()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
+def test_a_signal_before_the_launch_ends_the_command_alone(fray: Fray, number: int, code: int) -> None:
+    assert run_signalled(fray, number, "before").code == code
+    assert fray.status("job") == {}
 
 
 def test_a_process_that_ignores_the_request_is_killed_after_its_grace(fray: Fray) -> None:

@@ -76,6 +76,7 @@ def run_job(
         if command.file is None:
             request = build_request(command.words, command.options, environ=dict(environ))
             cluster = open_cluster(spec, environ=environ, working_dir=command.working_dir)
+            signals = _note_signals(cluster) if isinstance(spec, LocalSpec) else []
             # A name that was made up gives way to a job that has it.
             rename = command.options.name is None or isinstance(spec, LocalSpec)
             with patience(notes, spec), _closed_after_errors(cluster):
@@ -91,10 +92,11 @@ def run_job(
             for other in others:
                 notes.write(f"{other} in the same file: left out; `kubectl apply` makes it\n")
             cluster = open_cluster(spec, environ=environ, working_dir=command.working_dir)
+            signals = _note_signals(cluster) if isinstance(spec, LocalSpec) else []
             directory = Path.cwd() if command.file == STDIN else Path(command.file).absolute().parent
             with patience(notes, spec), _closed_after_errors(cluster):
                 name = cluster.create(job, directory=directory)
-        session = _Session(cluster, name, output, notes)
+        session = _Session(cluster, name, output, notes, signals)
         tell.told = session.following.say
         if isinstance(spec, LocalSpec):
             return session.run_here()
@@ -145,6 +147,29 @@ def _closed_after_errors(cluster: Cluster) -> Iterator[None]:
         raise
 
 
+def _note_signals(cluster: Cluster) -> list[int]:
+    """Return a list of the signals that ask for the end of this command's job, filled as they come.
+
+    Those that come before it is launched end the command as they always do. They are caught all the same: its
+    hosts may run, and be seen to, before the launch has returned.
+    """
+    noted: list[int] = []
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+
+    def note(number: int, _frame: object) -> None:
+        if cluster.has_launched:
+            noted.append(number)
+            return
+        signal.signal(number, before[signal.Signals(number)])
+        signal.raise_signal(number)
+
+    for number, handler in before.items():
+        # One that is ignored stays so: `nohup`, and `&` in scripts, mean it.
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, note)
+    return noted
+
+
 class _Notices(logging.Handler):
     """What the library tells of its work, as lines for the user."""
 
@@ -175,10 +200,12 @@ def _notices(notes: Stream) -> Iterator[_Notices]:
 class _Session:
     """One run as this process's terminal and signals see it."""
 
-    def __init__(self, cluster: Cluster, name: JobId, output: Stream, notes: Stream) -> None:
+    def __init__(
+        self, cluster: Cluster, name: JobId, output: Stream, notes: Stream, signals: list[int]
+    ) -> None:
         self._cluster, self._name = cluster, name
         self._output, self._notes = output, notes
-        self._signals: list[int] = []
+        self._signals = signals
         self._job: FrayJob | None = None
         self._error: BaseException | None = None
         screen = open_screen(output, notes)
@@ -220,10 +247,6 @@ class _Session:
     def run_here(self) -> int:
         """Show a job that ends with this process, end it when it is asked for, and return the exit code."""
         try:
-            for number in STOP_SIGNALS:
-                # One that is ignored stays so: `nohup`, and `&` in scripts, mean it.
-                if signal.getsignal(number) is not signal.SIG_IGN:
-                    signal.signal(number, lambda number, _: self._signals.append(number))
             self._thread.start()
             self._attend()
             finished = self._cluster.get(self._name)

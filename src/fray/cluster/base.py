@@ -101,6 +101,11 @@ class Cluster(abc.ABC):
     def place(self) -> str:
         """Where its jobs are, in words."""
 
+    @property
+    def has_launched(self) -> bool:
+        """Whether this object has launched jobs that end with it; False where jobs run on without it."""
+        return False
+
     @abc.abstractmethod
     def create(self, job: FrayJob, *, directory: Path | None = None) -> JobId:
         """Start a job as its FrayJob says, and return its id; it must be one that the API server takes.

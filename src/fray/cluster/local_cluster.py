@@ -186,6 +186,11 @@ class LocalCluster(Cluster):
         return self._start(prepared, *take_name(self._state, job.metadata.name))
 
     @property
+    def has_launched(self) -> bool:
+        """Whether this object has launched a job; see `Cluster.has_launched`."""
+        return bool(self._own())
+
+    @property
     def place(self) -> str:
         """The state directory."""
         return str(self._state.root)
