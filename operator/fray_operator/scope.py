@@ -27,6 +27,9 @@ CLUSTER_CLAIM = "fray-scope-cluster"
 CLUSTER_CLAIM_NAMESPACE = "default"
 """Exists in every cluster; an operator without cluster-wide rights knows no other one to look in."""
 
+LOOK_SECONDS = 1.0
+"""Shortest pause between two looks of an installation that waits; the longest is twice that."""
+
 
 class Scope:
     """The claims of one installation to what it serves: all of the cluster where `namespaces` is empty.
@@ -39,7 +42,7 @@ class Scope:
         self, api: KubeApi, *, namespaces: tuple[str, ...], installation: str, seconds: float
     ) -> None:
         self._api, self._namespaces = api, namespaces
-        self._installation, self._seconds = installation, seconds
+        self._installation = installation
         places = [(each, NAMESPACE_CLAIM) for each in namespaces]
         self.claims = [
             Lease(api, namespace=namespace, name=name, identity=installation, seconds=seconds)
@@ -59,7 +62,7 @@ class Scope:
                 logger.error("%s: this installation does nothing while that is so", overlap)
             self.overlap = overlap
             # Two that have seen each other's claims must not meet again.
-            await asyncio.sleep(self._seconds / 10 * (1 + random.random()))
+            await asyncio.sleep(LOOK_SECONDS * (1 + random.random()))
         if self.overlap is not None:
             logger.info("no other installation serves a part of the scope any more")
         self.overlap = None

@@ -201,5 +201,21 @@ def test_without_an_answer_nothing_is_served(namespaces: tuple[str, ...], method
     play(story)
 
 
+def test_a_few_failures_at_the_start_cost_seconds() -> None:
+    async def story(server: MemoryServer) -> None:
+        failures = iter(range(5))
+
+        async def fail(_: Call) -> None:
+            if next(failures, None) is not None:
+                raise ServerError("GET leases", 500, "", "broken")
+
+        installation = Installation(server, "one", ("a",), MemoryApi(server, before=fail))
+        await asyncio.sleep(12)
+        assert installation.serves
+        await installation.end()
+
+    play(story)
+
+
 def now() -> float:
     return asyncio.get_running_loop().time()
