@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import subprocess
 import sys
 
@@ -47,12 +48,13 @@ def test_a_shell_has_a_terminal(jobs: JobNamespace) -> None:
     jobs.await_job("train", "condition=Running")
     words, environ = command(jobs, "shell", "train")
     ours, theirs = pty.openpty()
-    os.set_blocking(ours, True)
     shell = subprocess.Popen(words, env=environ, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     os.write(ours, b"test -t 0 && echo on a ter''minal; exit 3\n")
     shown = b""
     while True:
+        ready, _, _ = select.select([ours], [], [], PATIENCE)
+        assert ready, f"the shell says nothing after {shown!r}"
         try:
             piece = os.read(ours, 4096)
         except OSError:

@@ -71,7 +71,8 @@ class ThisTerminal:
         handler = signal.signal(signal.SIGWINCH, resize)
         self.is_terminal = True
         try:
-            tty.setraw(self._stdin)
+            # What was typed ahead stays: TCSAFLUSH would throw it away.
+            tty.setraw(self._stdin, termios.TCSADRAIN)
             yield
         finally:
             termios.tcsetattr(self._stdin, termios.TCSADRAIN, before)

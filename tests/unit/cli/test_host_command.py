@@ -126,3 +126,13 @@ def test_a_shell_needs_a_terminal(files: list[int]) -> None:
 
     with pytest.raises(InvalidRequestError, match="fray exec train --"):
         open_shell("train", 0, cluster=as_cluster(Hosts(never)), streams=streams_of(*files))
+
+
+def test_a_shell_is_given_what_was_typed_before_it_was_there(
+    terminal: tuple[int, int], files: list[int]
+) -> None:
+    ours, theirs = terminal
+    os.write(ours, b"exit 3\n")
+    hosts = Hosts(lambda streams: int(streams.read().split()[1]))
+    os.set_blocking(theirs, False)  # to wait for what was thrown away would be a hang
+    assert open_shell("train", 0, cluster=as_cluster(hosts), streams=streams_of(theirs, *files[1:])) == 3
