@@ -152,8 +152,11 @@ def _judge(server: MemoryServer, plans: Sequence[Plan], world: World) -> Iterato
     jobs = {job["metadata"]["name"]: job for job in server.all(FRAYJOBS)}
     for plan in plans:
         job = jobs.get(plan.name)
-        interrupted = {attempt for name, attempt in world.interrupted if name == plan.name}
-        ends = predict(plan, interrupted=interrupted)
+        interrupted, outlasted = (
+            {attempt for name, attempt in attempts if name == plan.name}
+            for attempts in (world.interrupted, world.outlasted)
+        )
+        ends = predict(plan, interrupted=interrupted, outlasted=outlasted)
         if not any(_is_end(job, end) for end in ends):
             told = _describe(job) if job is not None else "Deleted"
             yield f"{plan.name} should be one of {ends}, is {told}"

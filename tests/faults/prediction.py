@@ -61,15 +61,16 @@ PLAIN = {
 CODES = {Kind.SIGNAL: (139, "KilledBySignal"), Kind.OUT_OF_MEMORY: (137, "OutOfMemory")}
 
 
-def predict(plan: Plan, *, interrupted: Set[int]) -> tuple[End, ...]:
+def predict(plan: Plan, *, interrupted: Set[int], outlasted: Set[int] = frozenset()) -> tuple[End, ...]:
     """Return the ends that a job may have; one, but for those whose acts race.
 
-    `interrupted` are the attempts after which the user was in time to do something before the next.
+    `interrupted` are the attempts after which the user was in time to do something before the next, and
+    `outlasted` those that may have been over their limit before anything was done to them.
     """
-    return tuple(_walk(plan, interrupted, End("Running")))
+    return tuple(_walk(plan, interrupted, outlasted, End("Running")))
 
 
-def _walk(plan: Plan, interrupted: Set[int], so_far: End) -> Iterator[End]:
+def _walk(plan: Plan, interrupted: Set[int], outlasted: Set[int], so_far: End) -> Iterator[End]:
     number = len(so_far.attempts) + 1
     act = plan.act(number)
     if act.kind in (Kind.DELETE, Kind.DELETE_EARLY):
@@ -79,7 +80,10 @@ def _walk(plan: Plan, interrupted: Set[int], so_far: End) -> Iterator[End]:
         yield End("Stopped")
         yield End("Stopped", (STOPPED,))
         return
-    for ended in _endings(act, plan):
+    endings = list(_endings(act, plan))
+    if number in outlasted and "active" in plan.spec.get("timeouts", {}):
+        endings.append(PLAIN[Kind.RUN_TOO_LONG])
+    for ended in endings:
         after = replace(so_far, attempts=(*so_far.attempts, ended))
         phase = _judge(plan, after)
         between = act.kind if number in interrupted else None
@@ -90,7 +94,7 @@ def _walk(plan: Plan, interrupted: Set[int], so_far: End) -> Iterator[End]:
         elif between is Kind.CRASH_THEN_DELETE:
             yield DELETED
         else:
-            yield from _walk(plan, interrupted, after)
+            yield from _walk(plan, interrupted, outlasted, after)
 
 
 def _endings(act: Act, plan: Plan) -> Sequence[Ended]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -59,6 +60,16 @@ def test_a_user_who_came_too_late_between_two_attempts_did_nothing() -> None:
     assert predict(job, interrupted={1}) == (DELETED,)
     (end,) = predict(job, interrupted=set())
     assert told(end) == ("Succeeded", ["Failure", "Success"])
+
+
+def test_an_attempt_that_nobody_saw_for_long_may_be_over_its_limit() -> None:
+    job = plan(Kind.DELETE_JOBSET)
+    limited = replace(job, spec={**job.spec, "timeouts": {"active": "400s"}})
+    seen = ("Succeeded", ["Preemption", "Success"])
+    assert [told(end) for end in predict(limited, interrupted=set())] == [seen]
+    assert [told(end) for end in predict(job, interrupted=set(), outlasted={1})] == [seen]
+    ends = predict(limited, interrupted=set(), outlasted={1})
+    assert [told(end) for end in ends] == [seen, ("Failed", ["Failure"])]
 
 
 def charge_twice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,8 @@ __all__ = ["World"]
 NAMESPACE = "default"
 PROPAGATIONS: tuple[Propagation, ...] = ("Foreground", "Background")
 LOOK_SECONDS = 0.5
+AWAY_SECONDS = 300.0
+"""An attempt that runs for longer unseen may be over its limit (400 s) once it is seen."""
 PEERS_SECONDS = 2.0
 """After how long the peers of a host that crashed do so too: times in pods have whole seconds."""
 CRASHES = (
@@ -51,6 +53,8 @@ class World:
         self.submitted: set[str] = set()
         self.interrupted: set[tuple[str, int]] = set()
         """Jobs and attempts after which the user was in time to do something before the next one."""
+        self.outlasted: set[tuple[str, int]] = set()
+        """Jobs and attempts that may have run longer than they may, before the operator knew of it."""
         server.listeners.append(self._on_change)
         for plan in plans:
             self._start(self._live(plan))
@@ -141,11 +145,11 @@ class World:
                 for pod in pods:
                     self._loop.call_later(self._rng.uniform(0.0, 3.0), self._controllers.exit, pod, 0)
             case Kind.DELETE_JOBSET:
-                await self._until(lambda: self._knows_running(plan, attempt))
+                await self._until_known(plan, attempt)
                 propagation = self._rng.choice(PROPAGATIONS)
                 self._server.delete(JOBSETS, name, NAMESPACE, uid=None, propagation=propagation)
             case Kind.SUSPEND_JOBSET:
-                await self._until(lambda: self._knows_running(plan, attempt))
+                await self._until_known(plan, attempt)
                 await asyncio.sleep(act.delay)
                 self._suspend_jobset(name)
             case Kind.SUSPEND:
@@ -222,6 +226,15 @@ class World:
     def _backs_off(self, plan: Plan, attempt: int) -> bool:
         status = self._status(plan)
         return status.get("attempt") == attempt and status.get("reason") == "BackOff"
+
+    async def _until_known(self, plan: Plan, attempt: int) -> None:
+        """Wait until the operator knows that an attempt runs, which faults may keep from it for minutes."""
+        try:
+            async with asyncio.timeout(AWAY_SECONDS):
+                await self._until(lambda: self._knows_running(plan, attempt))
+        except TimeoutError:
+            self.outlasted.add((plan.name, attempt))
+            await self._until(lambda: self._knows_running(plan, attempt))
 
     async def _until(self, check: Callable[[], bool]) -> None:
         while not check():  # noqa: ASYNC110 - virtual time costs nothing
