@@ -68,7 +68,11 @@ def test_cluster_wide_operator_may_do_its_work_everywhere_and_no_more(installed:
     lease = "coordination.k8s.io/leases"
     assert allowed(operator, "update", lease, namespace="fray-system", name="fray-operator")
     assert not allowed(operator, "update", lease, namespace="fray-system", name="another")
-    assert not allowed(operator, "create", lease, namespace="default")
+    # It claims the cluster by a Lease that exists in every cluster at the same place.
+    assert allowed(operator, "create", lease, namespace="default")
+    assert allowed(operator, "update", lease, namespace="default", name="fray-scope-cluster")
+    assert not allowed(operator, "update", lease, namespace="default", name="another")
+    assert not allowed(operator, "create", lease, namespace="kube-system")
 
 
 def test_operator_writes_status_and_owned_jobsets_with_its_own_token(installed: Cluster) -> None:
