@@ -21,7 +21,7 @@ from fray.vocabulary import FRAYJOB_KIND, LABEL_JOB
 from fray_operator.list_watch import PAGE, ListWatch, Place, place_of
 from fray_operator.ownership import find_controller
 
-__all__ = ["Informer", "JobKey", "trim_job", "trim_jobset", "trim_pod"]
+__all__ = ["Informer", "JobKey", "job_key_of", "trim_job", "trim_jobset", "trim_pod"]
 
 JobKey = tuple[str, str]
 """Namespace and name of a FrayJob."""
@@ -208,10 +208,16 @@ def _is_version_up_to(metadata: Manifest, told: str) -> bool:
     return version.isdecimal() and told.isdecimal() and int(version) <= int(told)
 
 
-def _job_key(manifest: Manifest) -> JobKey:
+def job_key_of(manifest: Manifest) -> JobKey | None:
+    """Return which FrayJob an object says that it belongs to."""
     name = _job_name(manifest)
-    assert name is not None
-    return manifest["metadata"]["namespace"], name
+    return None if name is None else (manifest["metadata"]["namespace"], name)
+
+
+def _job_key(manifest: Manifest) -> JobKey:
+    key = job_key_of(manifest)
+    assert key is not None
+    return key
 
 
 def _job_name(manifest: Manifest) -> str | None:

@@ -59,6 +59,7 @@ from fray_operator.ownership import (
     is_overdue,
     is_owned,
 )
+from fray_operator.pods import PodInformer
 from fray_operator.shared_events import SharedEvents
 from fray_operator.workloads import SECONDS as WORKLOADS_SECONDS
 from fray_operator.workloads import Workloads
@@ -98,7 +99,7 @@ class Observer:
         api: KubeApi,
         *,
         jobsets: Callable[[str], Informer],
-        pods: Callable[[str], Informer],
+        pods: Callable[[str], PodInformer],
         nodes: NodeInformer | None,
         policy: RetryPolicy = DEFAULT_POLICY,
     ) -> None:
@@ -231,7 +232,8 @@ class Observer:
             if not is_labelled(jobset):
                 # No watch tells of its end.
                 await self.fetch_jobset(namespace, jobset["metadata"]["name"])
-        jobsets, pods = self._jobsets(namespace).of_job(key), self._pods(namespace).of_job(key)
+        jobsets, known = self._jobsets(namespace).of_job(key), self._pods(namespace)
+        pods = known.of_job(key) + known.held_of_job(key)
         overdue = any(is_overdue(pod, now=now) for pod in pods)
         nodes = await self._view_nodes(judging=True) if overdue else Nodes()
         return find_leftovers(job, number, jobsets=jobsets, pods=pods, now=now, nodes=nodes)

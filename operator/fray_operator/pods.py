@@ -4,6 +4,10 @@ Labels only say which pods to look at: anybody can set them. A pod counts when i
 that Fray made, or by a Job of one, all in its namespace; its labels are then taken from that JobSet.
 What isn't ours is dropped while it is read, so that memory is bounded by what is. Who may create pods in a
 namespace can still name one of its Jobs as the controller of any pod: that is the Job controller's to see.
+
+A pod may outlive its owners: where a JobSet is deleted in the background, the garbage collector takes the
+JobSet first and its pods last. One that wasn't known before then is held until it is gone. It is no host of
+any attempt, but no attempt starts beside it.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from fray.vocabulary import (
     LABEL_JOB_UID,
     LABEL_JOBSET_UID,
 )
-from fray_operator.informer import Informer, JobKey, trim_pod
+from fray_operator.informer import Informer, JobKey, job_key_of, trim_pod
 from fray_operator.list_watch import Place, place_of
 from fray_operator.ownership import find_controller
 
@@ -54,9 +58,15 @@ class _Held:
     """Pods of a Job that isn't known, or whose JobSet isn't: by place, newest state last."""
 
     namespace: str
-    job: str
+    controller: Manifest
     since: float
     pods: dict[Place, Manifest] = field(default_factory=dict)
+    outlived: bool = False
+    """Whether the server has said that the Job, or its JobSet, is no more."""
+
+
+class _OutlivedError(Exception):
+    """The Job of a pod, or the JobSet of that, is no more."""
 
 
 class PodInformer(Informer):
@@ -92,6 +102,11 @@ class PodInformer(Informer):
         async with asyncio.TaskGroup() as group:
             group.create_task(super().run())
             group.create_task(self._settle_held())
+
+    def held_of_job(self, key: JobKey) -> list[Manifest]:
+        """Return the pods that may be a FrayJob's: their owners aren't known, or are no more."""
+        pods = (pod for held in self._held.values() for pod in held.pods.values())
+        return [pod for pod in pods if job_key_of(pod) == key]
 
     async def read(self, *, namespace: str, labels: str) -> list[Manifest]:
         """Return those by these labels whose Jobs are of a known JobSet; raises `ApiError`.
@@ -162,7 +177,7 @@ class PodInformer(Informer):
         ):
             return
         kept = self._trim(manifest)
-        fresh = _Held(namespace, controller["name"], self._loop.time())
+        fresh = _Held(namespace, controller, self._loop.time())
         held = self._held.setdefault(controller["uid"], fresh)
         held.pods[place_of(kept)] = kept
         size = len(str(kept))
@@ -178,9 +193,14 @@ class PodInformer(Informer):
         if held is not None:
             uid, size = held
             self._held_bytes -= size
-            del self._held[uid].pods[place]
+            self._tell_of(self._held[uid].pods.pop(place))
             if not self._held[uid].pods:
                 del self._held[uid]
+
+    def _tell_of(self, pod: Manifest) -> None:
+        """Have a pass look again at the job that a held pod was in the way of."""
+        if (key := job_key_of(pod)) is not None:
+            self._on_change(key)
 
     def _drop_held(self, job: str) -> list[Manifest]:
         """Hold the pods of a Job no longer; return them."""
@@ -205,7 +225,8 @@ class PodInformer(Informer):
                 if jobset is not None:
                     self._adopt(uid, jobset)
             now = self._loop.time()
-            due = (uid for uid, held in self._held.items() if now - held.since >= ASK_SECONDS)
+            unknown = ((uid, held) for uid, held in self._held.items() if not held.outlived)
+            due = (uid for uid, held in unknown if now - held.since >= ASK_SECONDS)
             if (first := next(due, None)) is not None:
                 await self._ask(first, self._held[first])
 
@@ -213,6 +234,9 @@ class PodInformer(Informer):
         """Ask the server whose a Job is; once, unless it doesn't answer."""
         try:
             jobset = await self._look_up(uid, held)
+        except _OutlivedError:
+            held.outlived = True
+            return
         except ApiError as error:
             logger.warning("a pod's Job can't be read; trying again: %s", error)
             held.since = self._loop.time()
@@ -222,30 +246,36 @@ class PodInformer(Informer):
         if jobset is not None:
             self._adopt(uid, jobset)
             return
-        self._drop_held(uid)
+        for pod in self._drop_held(uid):
+            self._tell_of(pod)
         self._foreign[uid] = None
         if len(self._foreign) > FOREIGN_JOBS:
             self._foreign.popitem(last=False)
 
     async def _look_up(self, uid: str, held: _Held) -> Manifest | None:
-        """Return the JobSet of a Job as the server has both, None where they aren't Fray's."""
-        job = await self._get(JOBS, uid, held.job, held.namespace)
-        controller = find_controller(job) if job is not None else None
-        if controller is None:
-            return None
-        jobset = self._jobsets.find(controller["uid"], namespace=held.namespace)
-        if jobset is None:
-            jobset = await self._get(JOBSETS, controller["uid"], controller["name"], held.namespace)
-            if jobset is not None:
-                self._jobsets.remember(jobset)
-        return jobset if jobset is not None and _is_ours(jobset) else None
+        """Return the JobSet of a Job as the server has both, None where they aren't Fray's.
 
-    async def _get(self, resource: Resource, uid: str, name: str, namespace: str) -> Manifest | None:
+        Raises `_OutlivedError` and `ApiError`.
+        """
+        above: Manifest | None = held.controller
+        if held.controller["kind"] == "Job":
+            above = find_controller(await self._get(JOBS, uid, held.controller["name"], held.namespace))
+        if above is None or above.get("kind") != "JobSet":
+            return None
+        jobset = self._jobsets.find(above["uid"], namespace=held.namespace)
+        if jobset is None:
+            jobset = await self._get(JOBSETS, above["uid"], above["name"], held.namespace)
+            self._jobsets.remember(jobset)
+        return jobset if _is_ours(jobset) else None
+
+    async def _get(self, resource: Resource, uid: str, name: str, namespace: str) -> Manifest:
         try:
             found = await self._api.get(resource, name, namespace=namespace)
-        except NotFoundError:
-            return None
-        return found if found["metadata"]["uid"] == uid else None
+        except NotFoundError as error:
+            raise _OutlivedError from error
+        if found["metadata"]["uid"] != uid:
+            raise _OutlivedError
+        return found
 
 
 def _is_ours(jobset: Manifest) -> bool:

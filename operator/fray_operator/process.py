@@ -230,7 +230,7 @@ class OperatorProcess:
     def _jobsets_of(self, namespace: str) -> Informer:
         return self._jobsets[namespace if self._settings.namespaces else None]
 
-    def _pods_of(self, namespace: str) -> Informer:
+    def _pods_of(self, namespace: str) -> PodInformer:
         return self._pods[namespace if self._settings.namespaces else None]
 
     def _due(self, key: JobKey) -> None:

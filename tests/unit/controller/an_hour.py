@@ -25,6 +25,7 @@ from fray_operator.reconcile import Reconciler
 from fray_operator.worker import work
 from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 from tests.unit.controller.virtual_time import run
+from tests.unit.controller.watched_life import LabelledPods
 
 __all__ = ["LONG_AGO", "Check", "frayjob", "passes", "reconcile_for_an_hour"]
 
@@ -64,8 +65,8 @@ def reconcile_for_an_hour(
         lease = Lease(api, namespace="default", name="leader", identity="a", seconds=36_000)
         await lease.acquire()
         jobsets, pods = (
-            Informer(api, kind, namespace=None, on_change=queue.add, trim=lambda body: body)
-            for kind in (JOBSETS, PODS)
+            kept(api, kind, namespace=None, on_change=queue.add, trim=lambda body: body)
+            for kept, kind in ((Informer, JOBSETS), (LabelledPods, PODS))
         )
         observer = Observer(
             api,

@@ -73,6 +73,9 @@ class Cluster:
     def kept(self, key: JobKey = TRAIN) -> list[str]:
         return [pod["metadata"]["name"] for pod in self.pods.of_job(key)]
 
+    def held(self, key: JobKey = TRAIN) -> list[str]:
+        return sorted(pod["metadata"]["name"] for pod in self.pods.held_of_job(key))
+
     def asked(self) -> list[Call]:
         return [call for call in self.server.calls if call.method == "GET"]
 
@@ -232,6 +235,49 @@ def test_a_pod_outlives_its_owners() -> None:
     follow(story)
 
 
+@pytest.mark.parametrize("left", [True, False], ids=["job-is-left", "job-is-gone"])
+def test_a_pod_that_is_seen_first_after_its_owners_went_is_in_the_way_until_it_has_gone(
+    *, left: bool
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        jobset = cluster.jobset()
+        job = cluster.job(jobset)
+        cluster.pod("a", own("Job", job))
+        cluster.server.remove(JOBSETS, jobset["metadata"]["name"])
+        if not left:
+            cluster.server.remove(JOBS, job["metadata"]["name"])
+        await cluster.start()
+        for _ in range(2):
+            assert cluster.held() == ["a"]
+            await asyncio.sleep(60)
+        assert cluster.kept() == []
+        assert len(cluster.asked()) == (2 if left else 1)
+        assert cluster.told == []
+        cluster.server.remove(PODS, "a")
+        await asyncio.sleep(1)
+        assert cluster.held() == []
+        assert cluster.told == [TRAIN]
+
+    follow(story)
+
+
+def test_pods_of_others_are_in_the_way_of_nothing_once_the_server_has_told_whose_they_are() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.start()
+        by_cron = [{"kind": "CronJob", "name": "nightly", "uid": "c1", "controller": True}]
+        nightly = cluster.server.store(JOBS, {"metadata": {"name": "nightly-1", "ownerReferences": by_cron}})
+        jobset = cluster.server.store(JOBSETS, {"metadata": {"name": "other", "labels": {}}})
+        cluster.pod("of-a-cron-job", own("Job", nightly))
+        cluster.pod("of-another-jobset", own("JobSet", jobset))
+        await asyncio.sleep(0.5)
+        assert cluster.held() == ["of-a-cron-job", "of-another-jobset"]
+        await asyncio.sleep(60)
+        assert (cluster.held(), cluster.kept()) == ([], [])
+        assert cluster.told == [TRAIN, TRAIN]
+
+    follow(story)
+
+
 def test_at_most_two_pods_of_an_index_are_kept_the_latest() -> None:
     async def story(cluster: Cluster) -> None:
         job = cluster.job(cluster.jobset())
@@ -279,6 +325,10 @@ def test_so_many_pods_are_held_at_most() -> None:
         await asyncio.sleep(0.05)
         assert 0 < cluster.pods._held_bytes <= 8 << 20
         await asyncio.sleep(60)
+        assert 0 < cluster.pods._held_bytes <= 8 << 20
+        for number in range(40):
+            cluster.server.remove(PODS, f"p{number}")
+        await asyncio.sleep(1)
         assert (cluster.pods._held, cluster.pods._held_bytes) == ({}, 0)
 
     follow(story)

@@ -32,9 +32,17 @@ from fray_operator.worker import work
 from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 from tests.unit.controller.virtual_time import run
 
-__all__ = ["WatchedLife", "live"]
+__all__ = ["LabelledPods", "WatchedLife", "live"]
 
 Handle = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class LabelledPods(Informer):
+    """Pods by their labels alone, where a test plays no Jobs."""
+
+    def held_of_job(self, key: JobKey) -> list[Manifest]:
+        del key
+        return []
 
 
 class WatchedLife:
@@ -59,16 +67,9 @@ class WatchedLife:
         self.jobs = jobs = JobStore(queue.add)
         lease = Lease(api, namespace="default", name="leader", identity="a", seconds=10_000_000)
         await lease.acquire()
-        jobsets, pods = (
-            Informer(
-                api,
-                kind,
-                namespace=None,
-                on_change=queue.add,
-                trim=lambda body: body,
-                outlives=tells_of_end if kind == PODS else lambda _: False,
-            )
-            for kind in (JOBSETS, PODS)
+        jobsets = Informer(api, JOBSETS, namespace=None, on_change=queue.add, trim=lambda body: body)
+        pods = LabelledPods(
+            api, PODS, namespace=None, on_change=queue.add, trim=lambda body: body, outlives=tells_of_end
         )
         observer = Observer(api, jobsets=lambda _: jobsets, pods=lambda _: pods, nodes=None)
         actor = Actor(api, lease, settings=PlanSettings(), remember=jobsets.remember, identity="a")
