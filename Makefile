@@ -88,7 +88,7 @@ images: setup ## build the container images; REGISTRY=HOST/PATH pushes them, BAS
 crds: setup ## generate crds/ from src/fray/wire/
 	$(BIN)/python tools/generate_crds.py
 
-docs: setup ## generate docs/frayjob.md, docs/variables.md and the tables of docs/failures.md
+docs: setup ## generate docs/exit-codes.md, docs/frayjob.md, docs/variables.md and the tables of docs/failures.md
 	$(BIN)/python -m tools.generate_docs
 
 lock: setup ## choose newer versions within pyproject.toml and pin them in requirements.lock

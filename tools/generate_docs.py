@@ -1,7 +1,7 @@
 """Write the generated parts of docs/ (`make docs`).
 
-docs/failures.md has tables from the rows of src/fray/plan/reasons.py; docs/frayjob.md and docs/variables.md
-are generated as a whole.
+docs/failures.md has tables from the rows of src/fray/plan/reasons.py; docs/exit-codes.md, docs/frayjob.md and
+docs/variables.md are generated as a whole.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fray.plan.reasons import REASONS, ReasonRow
 from fray.vocabulary import ConditionType, VerdictKind
+from tools.exit_codes_page import render_exit_codes_page
 from tools.frayjob_page import render_frayjob_page
 from tools.variables_page import render_variables_page
 
@@ -36,6 +37,7 @@ def render_pages() -> dict[Path, str]:
     """Return all pages that are generated, or have generated tables, as they are now."""
     return {
         PAGE: render_page(PAGE.read_text(encoding="utf-8")),
+        PAGE.with_name("exit-codes.md"): render_exit_codes_page(),
         PAGE.with_name("frayjob.md"): render_frayjob_page(),
         PAGE.with_name("variables.md"): render_variables_page(),
     }

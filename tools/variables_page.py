@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import fray.settings
 import fray.vocabulary
@@ -114,7 +115,7 @@ def _of_jobs() -> Iterator[tuple[str, str, str]]:
     for kind, resources in KINDS.items():
         for name in _planned(resources, replicas=2 if kind == "slices" else 1):
             kinds.setdefault(name, set()).add(kind)
-    meanings = dict(_documented(Path(fray.vocabulary.__file__), prefix="ENV_"))
+    meanings = dict(read_constants(Path(fray.vocabulary.__file__), prefix="ENV_"))
     if unknown := kinds.keys() - meanings.keys():
         raise ValueError(f"src/fray/vocabulary.py doesn't say what these are: {', '.join(sorted(unknown))}")
     for name, meaning in meanings.items():
@@ -132,8 +133,11 @@ def _planned(resources: Mapping[str, object], *, replicas: int) -> list[str]:
     return [entry.name for entry in entries]
 
 
-def _documented(path: Path, *, prefix: str) -> Iterator[tuple[str, str]]:
-    """Yield the text of each constant of a module whose name begins so, with its docstring."""
+def read_constants(path: Path, *, prefix: str) -> Iterator[tuple[Any, str]]:
+    """Yield the value of each constant of a module whose name begins so, with its docstring.
+
+    Raises `ValueError` for one that has no docstring.
+    """
     body = ast.parse(path.read_text(encoding="utf-8")).body
     for node, after in zip(body, [*body[1:], None], strict=True):
         if isinstance(node, ast.AnnAssign) and node.value and ast.unparse(node.target).startswith(prefix):

@@ -270,28 +270,45 @@ class VerdictKind(StrEnum):
     STOPPED = "Stopped"
 
 
-# --- exit codes of `fray run`, and of shells ---------------------------------------------------------------
+# --- exit codes: docs/exit-codes.md has these texts --------------------------------------------------------
 
 EXIT_FAILURE: Final = 1
+"""The machine or the cluster doesn't let the command do what was asked. In a job: the callable raised an
+exception, or a `setup` command failed with this code."""
 EXIT_USAGE: Final = 2
+"""The request must be changed: an unknown option, a file or a job that doesn't exist, a value that is
+refused."""
+EXIT_WORKER_ENDED: Final = 86
+"""A worker ended because its pool asked it to, or after `max_calls`."""
+EXIT_WORKER_LOST_HEAD: Final = 87
+"""A worker couldn't connect to the head of its pool, or lost the head or its host's nanny."""
+# 112 to 118: the job's entrypoint never ran. Shells, timeout(1), sysexits.h (64-78), xargs(1) (123-127) and
+# test runners use none of these; a program that does is told apart by its termination message.
 EXIT_WORKSPACE: Final = 112
-"""112 to 118: the job's entrypoint never ran. Shells, timeout(1), sysexits.h (64-78), xargs(1) (123-127) and
-test runners use none of these; a program that does is told apart by its termination message."""
+"""The job's workspace can't be read or unpacked."""
 EXIT_PACKAGES: Final = 113
+"""`pipPackages` or `extras` can't be installed."""
 EXIT_PAYLOAD_MISSING: Final = 114
-"""114 to 118: its callable couldn't be read."""
+"""The callable isn't in its Secrets or at its staging URL, or the URL can't be read."""
 EXIT_PAYLOAD_CHANGED: Final = 115
+"""The callable isn't the one that was launched: its sha256 differs."""
 EXIT_PAYLOAD_PYTHON: Final = 116
-"""The image has another minor version of Python than the one that pickled the callable."""
+"""The image has another minor version of Python than the one that pickled the callable, or one before
+3.11."""
 EXIT_PAYLOAD_CODE: Final = 117
 """The image lacks a module that the callable needs."""
 EXIT_PAYLOAD_UNREADABLE: Final = 118
+"""The callable can't be unpickled, or a module that it imports ended the process."""
 EXIT_TIMEOUT: Final = 124
-"""As `timeout(1)`."""
+"""A time limit was reached: the job's, or that of `fray wait --timeout`. As `timeout(1)`."""
 EXIT_NOT_EXECUTABLE: Final = 126
+"""The program can't be executed, as in a shell."""
 EXIT_NOT_FOUND: Final = 127
+"""The program doesn't exist, as in a shell."""
 EXIT_SIGNAL_BASE: Final = 128
-"""A process ended by signal N counts as exit code 128 + N, as in a shell."""
+"""Plus the number of a signal: that signal ended the process, as in a shell. 137 is SIGKILL, also for want
+of memory; 143 is SIGTERM, and a job that was stopped."""
 EXIT_INTERRUPTED: Final = 130
+"""Ctrl-C (SIGINT)."""
 EXIT_BROKEN_PIPE: Final = 141
-"""As of a process that SIGPIPE ended: nobody reads what it prints."""
+"""The program that read the command's output ended, as `head` does (SIGPIPE)."""

@@ -30,6 +30,30 @@ def test_every_variable_that_the_code_names_is_told_of() -> None:
     assert {name for name in named if f"`{name}" not in page} == set()
 
 
+def test_every_exit_code_is_a_constant_of_the_vocabulary_and_told_of() -> None:
+    page = (ROOT / "docs" / "exit-codes.md").read_text(encoding="utf-8")
+    vocabulary = ROOT / "src" / "fray" / "vocabulary.py"
+    codes = dict(exit_codes(vocabulary))
+    assert len(codes) > 15
+    assert {
+        name for name, code in codes.items() if not re.search(rf"^\| {code}( \+ N)? \|", page, re.M)
+    } == set()
+    # Runs before anything can be imported; a test of its own holds its value true.
+    alone = ROOT / "src" / "fray" / "runtime" / "start.py"
+    sources = {*(ROOT / "src").rglob("*.py"), *(ROOT / "operator").rglob("*.py")} - {vocabulary, alone}
+    assert [(path.name, name) for path in sources for name, _ in exit_codes(path)] == []
+
+
+def exit_codes(path: Path) -> Iterator[tuple[str, int]]:
+    """Yield the names and values of a module's own constants for exit codes."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        if isinstance(target, ast.Name) and "EXIT" in target.id.split("_"):
+            value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+            if isinstance(value, ast.Constant) and isinstance(value.value, int):
+                yield target.id, value.value
+
+
 def texts(path: Path) -> Iterator[str]:
     """Yield all texts in a module."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

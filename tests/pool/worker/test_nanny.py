@@ -18,7 +18,7 @@ from fray.runtime.pool.messages.commands import FreeObject, SpillObject, StartWo
 from fray.runtime.pool.messages.events import ObjectSpilled, TaskDone, WorkerLost
 from fray.runtime.pool.messages.specs import Profile
 from fray.runtime.pool.objects.values import encode
-from fray.runtime.pool.worker.process import EXPECTED_EXIT
+from fray.vocabulary import EXIT_WORKER_ENDED
 from tests.pool.worker.gates import Gate, arrive
 from tests.pool.worker.scripted_head import HOST, MARK, PATIENCE, Pool, make_pool
 
@@ -286,5 +286,5 @@ def test_a_worker_whose_output_nobody_takes_ends_in_silence(pool: Pool, spoil: C
     worker = pool.start_worker()
     pool.run(worker, spoil)
     pool.tell(worker, StopWorker(worker, False, "idle"))
-    assert pool.head.take(WorkerLost) == (worker, f"exited with code {EXPECTED_EXIT}", True, True)
+    assert pool.head.take(WorkerLost) == (worker, f"exited with code {EXIT_WORKER_ENDED}", True, True)
     assert pool.complained() == ""

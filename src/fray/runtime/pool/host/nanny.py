@@ -48,8 +48,9 @@ from fray.runtime.pool.objects.peers import run_object_server
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.blocking import BlockingConnection
-from fray.runtime.pool.worker.process import DRAIN, EXPECTED_EXIT, LOST_HEAD_EXIT, run_worker
+from fray.runtime.pool.worker.process import DRAIN, run_worker
 from fray.runtime.pool.worker.standard_output import flush_output
+from fray.vocabulary import EXIT_WORKER_ENDED, EXIT_WORKER_LOST_HEAD
 
 __all__ = ["main", "run_nanny"]
 
@@ -236,11 +237,11 @@ class _Nanny:
             return
         with _reported():
             self._store.discard_dead_parts()
-        retired = os.waitstatus_to_exitcode(status) == EXPECTED_EXIT
+        retired = os.waitstatus_to_exitcode(status) == EXIT_WORKER_ENDED
         reason = describe_exit(status)
         if child.stopping:
             reason += f": {child.stopping}"
-        elif os.waitstatus_to_exitcode(status) == LOST_HEAD_EXIT:
+        elif os.waitstatus_to_exitcode(status) == EXIT_WORKER_LOST_HEAD:
             reason += ": it couldn't connect to the head, or lost it"
         elif status == signal.SIGKILL and (kills := count_oom_kills()) > self._oom_kills:
             self._oom_kills = kills

@@ -60,15 +60,12 @@ from fray.runtime.pool.worker.lanes import Lanes, LaneTask
 from fray.runtime.pool.worker.reception import Reception
 from fray.runtime.pool.worker.standard_output import flush_output
 from fray.runtime.pool.worker.threads import ElasticThreads, let_threads_know_their_task, start_apart
+from fray.vocabulary import EXIT_WORKER_ENDED, EXIT_WORKER_LOST_HEAD
 
-__all__ = ["DRAIN", "EXPECTED_EXIT", "LOST_HEAD_EXIT", "run_worker"]
+__all__ = ["DRAIN", "run_worker"]
 
 DRAIN = b"d"
 """Written to a worker's leash: it ends when it has ended what it runs."""
-EXPECTED_EXIT = 86
-"""Exit code of a worker that ended because it was told to, or after `max_calls`; no code of the system's."""
-LOST_HEAD_EXIT = 87
-"""Exit code of a worker that didn't reach its head, or whose head or nanny is gone."""
 
 
 def run_worker(
@@ -191,7 +188,7 @@ class _Worker:
             self._client.flush()
             self._outbox.flush()
             flush_output()
-            os._exit(EXPECTED_EXIT)
+            os._exit(EXIT_WORKER_ENDED)
 
     # --- what the head says --------------------------------------------------------------------------------
 
@@ -347,7 +344,7 @@ def _attach(config: HostConfig, client: PoolClient, objects: ObjectReader) -> No
 
 
 def _end_without_head() -> NoReturn:
-    os._exit(LOST_HEAD_EXIT)
+    os._exit(EXIT_WORKER_LOST_HEAD)
 
 
 def _cover(descriptor: int) -> None:
