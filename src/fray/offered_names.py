@@ -11,7 +11,7 @@ from importlib import import_module
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
-__all__ = ["HOMES", "find_offered", "list_offered", "list_users_names"]
+__all__ = ["HOMES", "find_offered", "import_home", "list_offered", "list_users_names"]
 
 ERRORS: Final = "fray.errors"
 HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -99,11 +99,11 @@ def find_offered(package: str, name: str, homes: tuple[str, ...]) -> Any:
 
     `homes` are the modules that it offers the names of.
 
-    Raises `AttributeError`.
+    Raises `AttributeError`, and `PackageMissingError` where the name needs a package that isn't here.
     """
     for home in homes:
         if name in HOMES.get(home, ()) or (home == ERRORS and _may_be_error(name)):
-            return getattr(_import(home, package, name), name)
+            return getattr(import_home(home, f"{package}.{name}"), name)
     if name == "__all__":
         return list_offered(homes)
     raise AttributeError(f"module {package!r} has no attribute {name!r}")
@@ -123,17 +123,20 @@ def list_users_names() -> list[str]:
     return sorted(name for name in names - EARLIER_NAMES if not _may_be_error(name))
 
 
-def _import(home: str, package: str, name: str) -> ModuleType:
+def import_home(home: str, part: str) -> ModuleType:
+    """Return the module that has a part of Fray.
+
+    Raises `PackageMissingError` where a package that it needs isn't installed.
+    """
     try:
         return import_module(home)
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if missing.partition(".")[0] == "fray":
             raise
-        # The copy of Fray that pods of callables get comes without what only the client needs.
-        told = f"{package}.{name} needs {missing}, which isn't installed here. "
-        told += "Install Fray itself: name fray in pip_packages, or use an image that has it."
-        raise ModuleNotFoundError(told, name="fray") from error
+        from fray.errors import PackageMissingError  # noqa: PLC0415 - takes longer than all the rest
+
+        raise PackageMissingError(part, missing) from error
 
 
 def _may_be_error(name: str) -> bool:

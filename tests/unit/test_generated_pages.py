@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from fray import errors
+from fray.vocabulary import Reason
 from fray.wire.schema import frayjob_schema
 from tools.generate_docs import ROOT, render_pages
 
@@ -52,6 +54,17 @@ def exit_codes(path: Path) -> Iterator[tuple[str, int]]:
             value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
             if isinstance(value, ast.Constant) and isinstance(value.value, int):
                 yield target.id, value.value
+
+
+def test_what_images_lack_is_told_by_reasons_and_errors_that_exist() -> None:
+    page = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
+    table = page.partition("## Images\n")[2].partition("\n\nAn init container")[0]
+    told = {word for line in table.splitlines()[3:] for word in re.findall(r"`(\w+)`", line.split("|")[3])}
+    assert len(told) > 8
+    assert {word for word in told if not hasattr(errors, word) and word not in {*Reason}} == {
+        "setup",
+        "ModuleNotFoundError",
+    }
 
 
 def texts(path: Path) -> Iterator[str]:

@@ -22,16 +22,17 @@ def test_each_import_at_run_time_stands_in_a_statement_for_type_checkers(
 ) -> None:
     asked: set[str] = set()
 
-    def note(home: str, package: str, name: str) -> ModuleType:
+    def note(home: str, part: str) -> ModuleType:
         asked.add(home)
-        raise AttributeError(name)
+        raise AttributeError(part)
 
     module = import_module(package)
-    monkeypatch.setattr(offered_names, "_import", note)
-    for names in offered_names.HOMES.values():
-        for name in names:
-            with suppress(AttributeError):
-                module.__getattr__(name)
+    monkeypatch.setattr(offered_names, "import_home", note)
+    monkeypatch.setattr(module, "import_home", note, raising=False)
+    names = {name for names in offered_names.HOMES.values() for name in names}
+    for name in sorted(names.union(module.__dir__())):
+        with suppress(AttributeError):
+            module.__getattr__(name)
     assert asked
     above = {home for home in asked if package.startswith(f"{home}.")}
     stated = {home for home in asked if GRAPH.direct_import_exists(importer=package, imported=home)}

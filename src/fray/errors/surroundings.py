@@ -10,6 +10,7 @@ __all__ = [
     "MachineMismatchError",
     "OpenFilesError",
     "OutputError",
+    "PackageMissingError",
     "PortsExhaustedError",
     "SettingError",
     "StateDirectoryError",
@@ -65,6 +66,25 @@ class OpenFilesError(SurroundingsError):
     hosts: int
     needed: int
     allowed: int
+
+
+@dataclass(eq=False)
+class PackageMissingError(SurroundingsError, ModuleNotFoundError):
+    """A part of Fray needs a package that isn't installed here.
+
+    Pods of callables whose image has no Fray get a copy of it without the packages that it depends on.
+    """
+
+    message_template = "{part} needs {package}, which isn't installed here"
+    next_step_template = (
+        "Install Fray itself, which brings it: name fray in pip_packages, or use an image that has it."
+    )
+
+    part: str
+    package: str
+
+    def __post_init__(self) -> None:
+        self.name = "fray"  # the package to install, for readers of any ModuleNotFoundError
 
 
 @dataclass(eq=False)

@@ -7,8 +7,9 @@ queue doesn't pay for the libraries of the others. Nothing is defined here.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from fray.offered_names import import_home
 
 if TYPE_CHECKING:
     from fray.queue.base import Lease, Queue
@@ -43,7 +44,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_home(_HOMES[name], f"{__name__}.{name}"), name)
 
 
 def __dir__() -> list[str]:

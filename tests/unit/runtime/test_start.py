@@ -11,6 +11,7 @@ import cloudpickle  # type: ignore[import-untyped]
 import pytest
 
 import fray
+from fray.errors import PackageMissingError
 from fray.payload.callables import encode_callable
 from fray.payload.stamp import PYTHON
 from fray.runtime import start
@@ -76,10 +77,31 @@ def test_what_needs_all_of_fray_says_so(pod: Pod) -> None:
 
     ended = pod.call(launch)
     assert ended.code == 1
-    with pytest.raises(
-        ModuleNotFoundError, match=r"needs \w+, which isn't installed here. Install Fray itself"
-    ):
+    with pytest.raises(PackageMissingError, match="Install Fray itself") as raised:
         ended.outcome.result()
+    assert isinstance(raised.value, ModuleNotFoundError)
+    assert (raised.value.part, raised.value.name) == ("fray.cluster.current_cluster", "fray")
+
+
+@pytest.mark.parametrize("name", ["FileQueue", "HttpQueue", "HttpQueueServer"])
+def test_queues_that_need_more_packages_say_so(pod: Pod, name: str) -> None:
+    def use() -> None:
+        import fray.queue  # noqa: PLC0415
+
+        getattr(fray.queue, name)
+
+    ended = pod.call(use)
+    with pytest.raises(PackageMissingError, match=f"fray.queue.{name} needs"):
+        ended.outcome.result()
+
+
+def test_a_queue_in_memory_needs_nothing_more(pod: Pod) -> None:
+    def use() -> str:
+        from fray.queue import MemoryQueue  # noqa: PLC0415
+
+        return MemoryQueue.__name__
+
+    assert pod.call(use).outcome.result() == "MemoryQueue"
 
 
 def test_the_images_own_fray_is_used_where_it_has_one(pod: Pod, injected: Path, tmp_path: Path) -> None:
