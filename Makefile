@@ -69,7 +69,7 @@ scale: setup ## 500 FrayJobs against the same JobSets, restarts of the operator 
 	$(BIN)/python -m e2e.scale $(PARTS)
 
 bench: setup ## the worker pool beside Ray, Dask and ProcessPoolExecutor; prints a table
-	$(BIN)/python tools/peers.py
+	$(BIN)/python -m tools.peers
 	$(BIN)/python -m benchmarks.pool
 
 prepare: setup ## build ahead what suites on a cluster need: its programs and the images, about 20 minutes
@@ -88,11 +88,12 @@ images: setup ## build the container images; REGISTRY=HOST/PATH pushes them, BAS
 crds: setup ## generate crds/ from src/fray/wire/
 	$(BIN)/python tools/generate_crds.py
 
-docs: setup ## generate docs/exit-codes.md, docs/frayjob.md, docs/variables.md and the tables of docs/failures.md
+docs: setup ## generate docs/exit-codes.md, docs/frayjob.md, docs/variables.md and the tables of docs/failures.md; build the site in .site/html
 	$(BIN)/python -m tools.generate_docs
+	$(BIN)/python -m tools.build_site
 
-lock: setup ## choose newer versions within pyproject.toml and pin them in requirements.lock
+lock: setup ## choose newer versions within pyproject.toml and pin them in requirements.lock and docs/requirements.lock
 	@PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/python tools/lock.py
 
 clean: ## remove what was installed into the checkout
-	rm -rf .venv .tools .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .tools .bench .site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

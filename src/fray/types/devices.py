@@ -18,6 +18,7 @@ from fray.types.checks import check_count, check_text, choose_spelling, show_val
 __all__ = ["ANY_GPU", "CpuConfig", "DeviceConfig", "DeviceKind", "GpuConfig", "TpuConfig"]
 
 DeviceKind: TypeAlias = Literal["cpu", "gpu", "tpu"]
+"""What a job computes on."""
 ANY_GPU: Final = "auto"
 """The GPU type that leaves the choice to the machine; a cluster needs to be told one."""
 
@@ -218,3 +219,4 @@ class TpuConfig(_Accelerator):
 
 
 DeviceConfig: TypeAlias = CpuConfig | GpuConfig | TpuConfig
+"""The device of a job, of any kind."""
