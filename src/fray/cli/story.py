@@ -92,10 +92,16 @@ def describe_change(before: FrayJobStatus, after: FrayJobStatus, *, name: str, r
 
 
 def describe_waiting(before: FrayJob | None, after: FrayJob) -> list[Line]:
-    """Return why a job's hosts don't run, where that is for another reason than before."""
+    """Return why a job's hosts don't run, where that is for another reason than before.
+
+    Of a new attempt `describe_change` says that its hosts are starting.
+    """
     told = None if before is None else find_waiting(before)
     waiting = find_waiting(after)
     if waiting is None or (told is not None and told.reason == waiting.reason):
+        return []
+    is_new = before is None or before.status.attempt != after.status.attempt
+    if is_new and waiting.reason == Reason.HOSTS_STARTING:
         return []
     message = _first_line(waiting.message) or waiting.reason
     return [Line(f"{after.metadata.name}: waiting: {message}", Tone.QUIET)]

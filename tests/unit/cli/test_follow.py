@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,9 +15,10 @@ from fray.cli.screen import LiveScreen, Screen, build_status_line
 from fray.cli.story import Line, describe_waiting
 from fray.errors import AccessDeniedError, JobDeletedError
 from fray.plan.lifecycle import decide
-from fray.plan.observation import GangObservation, HostPhase
+from fray.plan.observation import GangObservation, HostPhase, Waiting
 from fray.plan.settings import RetryPolicy
 from fray.types import JobId, LogLine
+from fray.vocabulary import Reason
 from fray.wire.frayjob import FrayJob
 from tests.unit.cli.test_screen import Recorder
 from tests.unit.cli.test_words import at, gang
@@ -158,13 +160,26 @@ def test_a_reader_who_leaves_ends_it_and_its_threads() -> None:
 
 
 def test_why_it_waits_is_told_once() -> None:
-    first = seen(frayjob(), None, 0)
+    started = seen(frayjob(), None, 0)
+    refused = replace(gang(HostPhase.PENDING), waiting=Waiting(Reason.UNSCHEDULABLE, "no node fits"))
+    first = seen(started, refused, 2)
     again = first.model_copy(deep=True)
-    told = describe_waiting(None, first)
-    assert len(told) == 1
-    assert told[0].text.startswith("job: waiting: ")
+    for before in (None, started):
+        assert [each.text for each in describe_waiting(before, first)] == ["job: waiting: no node fits"]
     assert describe_waiting(first, again) == []
     assert describe_waiting(first, ended()[1]) == []
+
+
+def test_hosts_that_start_are_told_once() -> None:
+    paper = Paper()
+    follow_job(Source(ended(), []), paper, terminal=False, color=False)
+    assert [each for each in paper.told if "starting" in each] == ["job: attempt 1: starting 1 host"]
+    waits = replace(gang(HostPhase.PENDING), waiting=Waiting(Reason.UNSCHEDULABLE, "no node fits"))
+    waiting = seen(seen(frayjob(), None, 0), waits, 2)
+    going_on = seen(waiting, gang(HostPhase.PENDING), 4)
+    assert [each.text for each in describe_waiting(waiting, going_on)] == [
+        "job: waiting: 1 of 1 hosts are starting"
+    ]
 
 
 def test_the_live_line_tells_hosts_without_an_observation() -> None:
