@@ -261,7 +261,7 @@ class ActorExistsError(RequestError, ValueError):
     """An actor was to be created under a name that a living actor has."""
 
     message_template = "Actor {name!r} already exists"
-    next_step_template = "Choose another name, or pass get_if_exists=True to use the one that exists."
+    next_step_template = "Choose another name, or use the one that exists: get_actor({name!r}) finds it."
 
     name: str
 

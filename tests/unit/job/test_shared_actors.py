@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fray.errors import ActorNotSharedError
+from fray.errors import ActorExistsError, ActorNotSharedError
 from fray.job import ActorOptions, Lifetime, SyncContext
 
 NAMED = {"name": "stats", "get_if_exists": True}
@@ -51,3 +51,13 @@ def test_a_job_does_not_find_those_of_the_job_that_launched_it(in_job: pytest.Mo
     make(**NAMED, lifetime="ephemeral")
     make(name="stats")
     make(lifetime="detached")
+
+
+def test_what_the_refusal_of_a_taken_name_advises_works_in_a_child_job(in_job: pytest.MonkeyPatch) -> None:
+    in_job.setenv("FRAY_ROOT_JOB", "sweep")
+    with SyncContext() as ctx:
+        actor = ctx.create_actor(list, name="stats")
+        with pytest.raises(ActorExistsError) as caught:
+            ctx.create_actor(list, name="stats")
+        assert caught.value.next_step.endswith("get_actor('stats') finds it.")
+        assert ctx.get_actor("stats") == actor
