@@ -18,7 +18,7 @@ import yaml
 from e2e.cluster.command import await_condition
 from e2e.cluster.errors import CommandError
 from e2e.cluster.images import BUSYBOX_IMAGE
-from e2e.kubectl import Kubectl
+from e2e.kubectl import REMOVE_SECONDS, Kubectl
 from e2e.release import Release
 from fray.vocabulary import (
     API_VERSION,
@@ -44,7 +44,6 @@ __all__ = [
 NAMESPACE_LABEL = "fray.test/e2e=true"
 """On every namespace made by tests: by it, those of a run that was killed are found."""
 FINISH_SECONDS = 180.0
-REMOVE_SECONDS = 180.0
 MADE_BY_CONTROLLERS = ("serviceaccount/default", "configmap/kube-root-ca.crt")
 """What every namespace gets a moment after it was created."""
 

@@ -17,10 +17,12 @@ from e2e.cluster.command import run
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.kubeconfig import CONTEXT
 
-__all__ = ["ForeignClusterError", "Kubectl", "require_test_cluster"]
+__all__ = ["REMOVE_SECONDS", "ForeignClusterError", "Kubectl", "require_test_cluster"]
 
 Manifest = Mapping[str, Any]
 COMMAND_SECONDS = 60.0
+REMOVE_SECONDS = 180.0
+"""How long things may take to be gone, where controllers end pods first."""
 
 
 class ForeignClusterError(ClusterError):
@@ -96,6 +98,10 @@ class Kubectl:
         # A little longer than kubectl itself, so that its own words are the error.
         self(*words, seconds=seconds + COMMAND_SECONDS)
 
-    def remove(self, *words: str, seconds: float = COMMAND_SECONDS) -> None:
-        """Delete things and wait until they are gone; harmless when they are not there."""
-        self("delete", *words, "--ignore-not-found", f"--timeout={seconds:.0f}s", seconds=seconds + 10)
+    def remove(self, *words: str) -> None:
+        """Delete things and wait until they are gone; harmless when they are not there.
+
+        Raises CommandError.
+        """
+        timeout = f"--timeout={REMOVE_SECONDS:.0f}s"
+        self("delete", *words, "--ignore-not-found", timeout, seconds=REMOVE_SECONDS + COMMAND_SECONDS)
