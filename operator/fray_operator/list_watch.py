@@ -81,12 +81,15 @@ class ListWatch(ABC):
                 logger.info("watch of %s is too old; listing again", self._resource)
                 await self._pause(expired.retry_after_seconds)
             except ApiError as error:
-                # A silent watch is cut by whoever is on the way, or by ourselves: that is routine. Trouble is
-                # what can't be mended by asking again at once.
-                routine = isinstance(error, UnreachableError) and not self._failures
-                level = logging.DEBUG if routine else logging.WARNING
-                logger.log(level, "watch of %s ended; listing again: %s", self._resource, error)
+                self._log_end(error)
                 await self._pause(error.retry_after_seconds)
+
+    def _log_end(self, error: ApiError) -> None:
+        # A silent watch is cut by a proxy on the way, or by this process: that is routine. A warning is for
+        # what asking again at once doesn't mend.
+        routine = isinstance(error, UnreachableError) and not self._failures
+        level = logging.DEBUG if routine else logging.WARNING
+        logger.log(level, "watch of %s ended; listing again: %s", self._resource, error)
 
     async def _pause(self, at_least: float | None = None) -> None:
         """Wait after a failure, longer after each in a row."""

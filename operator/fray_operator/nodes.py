@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from fray.kube.api import KubeApi, Manifest
-from fray.kube.errors import ApiError
+from fray.kube.errors import ApiError, ForbiddenError
 from fray.kube.resources import NODES
 from fray.plan.scheduling import NodeSummary, build_node_summary
 from fray_operator.list_watch import ListWatch, Place
@@ -31,6 +31,8 @@ class NodeInformer(ListWatch):
 
     def __init__(self, api: KubeApi) -> None:
         super().__init__(api, NODES)
+        self.refused = False
+        """Whether this account may not read nodes, as far as the last answers say."""
         self._nodes: dict[str, NodeSummary] = {}
         self._listed = SharedAnswer(self._read, seconds=LISTED_SECONDS)
 
@@ -51,9 +53,25 @@ class NodeInformer(ListWatch):
             pages = self._api.list_pages(NODES)
             # Page by page: the manifests of thousands of nodes take hundreds of megabytes.
             return [build_node_summary(node) async for page in pages for node in page.items]
+        except ForbiddenError as error:
+            return error  # the watch logs it
         except ApiError as error:
             logger.warning("nodes can't be read; explanations will be less precise: %s", error)
             return error
+
+    def _log_end(self, error: ApiError) -> None:
+        if not isinstance(error, ForbiddenError):
+            super()._log_end(error)
+            return
+        # Once: an installation may do without, and is refused every 30 s.
+        if not self.refused:
+            logger.warning("nodes may not be read; explanations will be less precise: %s", error)
+        self.refused = True
+
+    async def _watch(self, version: str) -> str:
+        version = await super()._watch(version)
+        self.refused = False
+        return version
 
     def _places(self) -> set[Place]:
         return {("", name) for name in self._nodes}

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import ApiError, NotFoundError
-from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, PODS, Resource
+from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, NODES, PODS, Resource
 from fray.plan.remains import tells_of_end
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray_operator.act import Actor
@@ -22,6 +22,7 @@ from fray_operator.health import SILENCE_LIMIT_SECONDS, HealthServer
 from fray_operator.informer import Informer, JobKey, trim_job, trim_jobset
 from fray_operator.jobs import JobStore
 from fray_operator.lease import Lease
+from fray_operator.list_watch import ListWatch
 from fray_operator.metrics import Metrics
 from fray_operator.nodes import NodeInformer
 from fray_operator.observe import Observer
@@ -250,22 +251,34 @@ class OperatorProcess:
     def _trouble(self) -> str | None:
         if not self._lease.held():
             return None
-        for informer in (*self._jobsets.values(), *self._child_jobs.values(), *self._pods.values()):
-            if informer.synced.is_set() and informer.silent_seconds > SILENCE_LIMIT_SECONDS:
-                return f"a watch has been silent for {informer.silent_seconds:.0f} s"
-        if self._source.silent_seconds > SILENCE_LIMIT_SECONDS:
-            return f"a watch has been silent for {self._source.silent_seconds:.0f} s: that of {FRAYJOBS}"
+        for resource, seconds in self._silent_seconds().items():
+            if seconds > SILENCE_LIMIT_SECONDS:
+                return f"a watch has been silent for {seconds:.0f} s: that of {resource}"
         return None
+
+    def _silent_seconds(self) -> dict[Resource, float]:
+        """Return how long the watches of each resource have been silent at most.
+
+        0 before they are synced, and for nodes that may not be read: a restart would not help.
+        """
+        watches: dict[Resource, Iterable[ListWatch]] = {
+            JOBSETS: self._jobsets.values(),
+            JOBS: self._child_jobs.values(),
+            PODS: self._pods.values(),
+            NODES: () if self._nodes is None or self._nodes.refused else (self._nodes,),
+        }
+        silent = {
+            resource: max((each.silent_seconds for each in found if each.synced.is_set()), default=0.0)
+            for resource, found in watches.items()
+        }
+        return {FRAYJOBS: self._source.silent_seconds, **silent}
 
     def _refresh(self) -> None:
         self._metrics.leading.set(1 if self._lease.held() else 0)
         self._metrics.jobs.set(len(self._jobs))
         self._metrics.queued.set(len(self._queue))
-        caches: list[tuple[Resource, Mapping[str | None, Informer]]]
-        caches = [(JOBSETS, self._jobsets), (JOBS, self._child_jobs), (PODS, self._pods)]
-        for resource, informers in caches:
-            heard = [i.silent_seconds for i in informers.values() if i.synced.is_set()]
-            self._metrics.silent_seconds.labels(str(resource)).set(max(heard, default=0.0))
+        for resource, seconds in self._silent_seconds().items():
+            self._metrics.silent_seconds.labels(str(resource)).set(seconds)
 
 
 class _StoppedError(Exception):

@@ -67,11 +67,40 @@ def test_a_leader_for_which_kopf_no_longer_watches_frayjobs_is_not_healthy(
         hands.submit("train")
         hands.await_jobset("train-a1")
         assert fetch(port, "/healthz") == (200, "ok")
-        monkeypatch.setattr(process.Informer, "silent_seconds", 0.0)
+        monkeypatch.setattr(process.ListWatch, "silent_seconds", 0.0)
         monkeypatch.setattr(process, "SILENCE_LIMIT_SECONDS", 0.5)
         assert await_illness(port).endswith(": that of frayjobs.fray.dev")
         monkeypatch.setattr(process, "SILENCE_LIMIT_SECONDS", 300.0)
         assert fetch(port, "/healthz") == (200, "ok")
+    finally:
+        operator.stop()
+
+
+def test_the_watch_of_nodes_counts_as_long_as_they_may_be_read(
+    proxy: FaultyProxy,
+    proxied: Path,
+    hands: Hands,
+    settings_for: SettingsFor,
+    monkeypatch: pytest.MonkeyPatch,
+    new_port: Callable[[], int],
+) -> None:
+    def forbid_nodes(call: Call) -> Fault | None:
+        return Fault(Harm.ANSWER, 403, "Forbidden") if call.path.endswith("/nodes") else None
+
+    port = new_port()
+    metric = 'fray_watch_silent_seconds{resource="nodes"} '
+    operator = OperatorThread(proxied, settings_for(hands.namespace, http_port=port)).start()
+    try:
+        hands.submit("train")
+        hands.await_jobset("train-a1")
+        monkeypatch.setattr(process.NodeInformer, "silent_seconds", 1000.0)
+        assert await_illness(port) == "a watch has been silent for 1000 s: that of nodes"
+        assert f"{metric}1000.0" in fetch(port, "/metrics")[1]
+        proxy.rule = forbid_nodes
+        eventually(lambda: proxy.cut_watches("nodes"))
+        eventually(lambda: fetch(port, "/healthz") == (200, "ok"))
+        assert f"{metric}0.0" in fetch(port, "/metrics")[1]
+        assert operator.alive, operator.failure
     finally:
         operator.stop()
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import pytest
+
 from fray.kube.errors import ApiError, ForbiddenError, UnreachableError
 from fray.kube.resources import NODES
 from fray_operator.nodes import NodeInformer
@@ -120,15 +122,40 @@ def test_nobody_judges_by_what_was_known_before_the_server_was_lost() -> None:
     follow(story)
 
 
-def test_without_the_right_to_list_them_that_is_the_answer() -> None:
+def test_without_the_right_to_list_them_that_is_the_answer(caplog: pytest.LogCaptureFixture) -> None:
     async def story(watched: Watched) -> None:
         async def forbid(_call: Call) -> None:
             raise ForbiddenError("LIST", 403, "Forbidden", "no right to")
 
         watched.api.before = forbid
         watched.task = asyncio.create_task(watched.nodes.run())
-        await asyncio.sleep(60)
+        await asyncio.sleep(600)
         assert isinstance(await watched.nodes.get(), ForbiddenError)
+        assert watched.nodes.refused
         assert not watched.task.done()
 
     follow(story)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_a_right_to_read_them_that_is_given_or_taken_later_counts(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(watched: Watched) -> None:
+        async def forbid(_call: Call) -> None:
+            raise ForbiddenError("LIST", 403, "Forbidden", "no right to")
+
+        async def permit(_call: Call) -> None:
+            pass
+
+        refused = []
+        watched.store("left")
+        watched.task = asyncio.create_task(watched.nodes.run())
+        for answer in (forbid, permit, forbid):
+            watched.api.before = answer
+            await asyncio.sleep(300)
+            watched.server.end_watches()
+            await asyncio.sleep(300)
+            refused.append(watched.nodes.refused)
+        assert refused == [True, False, True]
+
+    follow(story)
+    assert len([record for record in caplog.records if "nodes may not be read" in record.message]) == 2
