@@ -38,8 +38,8 @@ __all__ = [
     "describe_foreign",
     "find_controller",
     "find_leftovers",
+    "find_obsolete",
     "find_orphans",
-    "find_strays",
     "find_unrecorded",
     "get_job_uid",
     "is_inherited",
@@ -49,7 +49,7 @@ __all__ = [
     "is_of_attempt",
     "is_overdue",
     "is_owned",
-    "may_be_stray",
+    "may_be_obsolete",
     "read_attempt_label",
 ]
 
@@ -191,18 +191,18 @@ def find_unrecorded(job: FrayJob, jobsets: Iterable[Manifest]) -> AttemptStatus 
     return AttemptStatus(number=number, job_set=metadata["name"], start_time=started)
 
 
-def find_strays(job: FrayJob, jobsets: Iterable[Manifest]) -> list[Manifest]:
-    """Return which of these JobSets go on although their attempt has ended, or the job has.
+def find_obsolete(job: FrayJob, jobsets: Iterable[Manifest]) -> list[Manifest]:
+    """Return which of these JobSets still run although their attempt has ended, or the job has.
 
-    A request to create one may be carried out long after its sender gave up on it: what has become of the
-    attempt meanwhile, the server doesn't ask. Never that of an attempt without a verdict, unless the job has
+    A request to create one may be carried out long after its sender gave up on it, and the server doesn't
+    check what has become of the attempt. Never that of an attempt without a verdict, unless the job has
     ended; and one of a later attempt than the status tells of is `find_unrecorded`'s to judge.
     """
     last = job.status.attempts[-1] if job.status.attempts else None
     live = last.number if last is not None and last.verdict is None else 0
     finished = is_finished(job.status)
 
-    def goes_astray(jobset: Manifest) -> bool:
+    def is_obsolete(jobset: Manifest) -> bool:
         if not (is_made_for(jobset, job) and is_owned(jobset, job) and _goes_on(jobset)):
             return False
         number = read_attempt_label(jobset)
@@ -211,11 +211,11 @@ def find_strays(job: FrayJob, jobsets: Iterable[Manifest]) -> list[Manifest]:
         told = last is not None and 0 < number <= last.number
         return told and not (live and (is_jobset_of(jobset, job, live) or is_inherited(jobset, job)))
 
-    return [jobset for jobset in jobsets if goes_astray(jobset)]
+    return [jobset for jobset in jobsets if is_obsolete(jobset)]
 
 
-def may_be_stray(jobset: Manifest) -> bool:
-    """Return whether a JobSet would be astray if its job had ended: Fray made it, and it goes on."""
+def may_be_obsolete(jobset: Manifest) -> bool:
+    """Return whether a JobSet would be obsolete if its job had ended: Fray made it, and it goes on."""
     return get_job_uid(jobset) is not None and read_attempt_label(jobset) > 0 and _goes_on(jobset)
 
 

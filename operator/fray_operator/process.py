@@ -26,7 +26,8 @@ from fray_operator.list_watch import ListWatch
 from fray_operator.metrics import Metrics
 from fray_operator.nodes import NodeInformer
 from fray_operator.observe import Observer
-from fray_operator.ownership import find_orphans, may_be_stray
+from fray_operator.obsolete import UNKNOWN_JOB_SECONDS
+from fray_operator.ownership import find_orphans, may_be_obsolete
 from fray_operator.parts import Parts
 from fray_operator.pods import PodInformer
 from fray_operator.queue import WorkQueue
@@ -34,7 +35,6 @@ from fray_operator.reconcile import Reconciler
 from fray_operator.scope import Scope
 from fray_operator.settings import OperatorSettings
 from fray_operator.source import FrayJobSource
-from fray_operator.strays import STRAY_SECONDS
 from fray_operator.worker import work
 
 __all__ = ["MissingKindError", "OperatorProcess"]
@@ -239,8 +239,8 @@ class OperatorProcess:
         jobsets = self._jobsets_of(key[0]).of_job(key)
         if self._jobs.get(key) is not None or find_orphans(jobsets, living=self._jobs.knows):
             self._queue.add(key)
-        elif any(map(may_be_stray, jobsets)):
-            self._queue.add_after(key, STRAY_SECONDS)
+        elif any(map(may_be_obsolete, jobsets)):
+            self._queue.add_after(key, UNKNOWN_JOB_SECONDS)
 
     def _remember(self, jobset: Manifest) -> None:
         self._jobsets_of(jobset["metadata"]["namespace"]).remember(jobset)

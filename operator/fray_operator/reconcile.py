@@ -32,14 +32,14 @@ from fray.vocabulary import ConditionType, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, Condition, FrayJobStatus
 from fray_operator.act import Actor
+from fray_operator.cascade import OwnerCascade
 from fray_operator.informer import JobKey
 from fray_operator.jobs import JobStore
-from fray_operator.kinship import Kinship
 from fray_operator.logs import job_context
 from fray_operator.metrics import Metrics
 from fray_operator.observe import Observed, Observer
+from fray_operator.obsolete import ObsoleteJobSets
 from fray_operator.retention import Retention
-from fray_operator.strays import Strays
 
 __all__ = ["Reconciler", "RefusedAttemptError", "UnreadableJobError"]
 
@@ -72,9 +72,9 @@ class Reconciler:
     ) -> None:
         self._jobs, self._observer, self._actor, self._metrics = jobs, observer, actor, metrics
         self._policy, self._clock = policy, clock
-        self._kinship = Kinship(jobs, observer, actor)
+        self._cascade = OwnerCascade(jobs, observer, actor)
         self._retention = Retention(jobs, observer, actor)
-        self._strays = Strays(observer, actor, parse=_parse)
+        self._obsolete = ObsoleteJobSets(observer, actor, parse=_parse)
         self._unsent: dict[JobKey, list[tuple[FrayJob, EventDraft]]] = {}
         self._starting: dict[JobKey, tuple[FrayJob, EventDraft]] = {}
         self._writes: dict[JobKey, StatusWrite] = {}
@@ -92,10 +92,10 @@ class Reconciler:
             self._writes.pop(key, None)
             self._observer.forget_gone(key)
             look = await self._retention.expire(key, now=self._clock())
-            await self._strays.remove_of_unknown(key)
+            await self._obsolete.remove_of_unknown(key)
             await self._send_events(key)
             return look
-        body = await self._kinship.end_with_parent(body)
+        body = await self._cascade.end_with_parent(body)
         job = _parse(body)
         now = self._clock()
         unrecorded = self._observer.find_unrecorded(job)
@@ -118,7 +118,7 @@ class Reconciler:
                 raise UnreadableJobError(decision.unreadable)
             return None
         decided = job.model_copy(update={"status": decision.status})
-        await self._strays.remove(key, decided)
+        await self._obsolete.remove(key, decided)
         await self._retention.remove_old_attempts(key, decided)
         # Last: a server that takes no events must hold up nothing else.
         await self._send_events(key)

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 
 from tests.faults.life import live
-from tests.faults.tally import describe_strays
+from tests.faults.tally import describe_obsolete
 
 
 def main() -> int:
@@ -20,11 +20,11 @@ def main() -> int:
     parser.add_argument("--keep-going", action="store_true", help="don't end at the first that is wrong")
     arguments = parser.parse_args()
     faults, kills, endings = Counter[str](), Counter[str](), Counter[str]()
-    strays: list[float] = []
+    obsolete: list[float] = []
     wrong, begun = 0, time.process_time()
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         outcome = live(seed)
-        strays += outcome.strays
+        obsolete += outcome.obsolete
         faults, kills, endings = faults + outcome.faults, kills + outcome.kills, endings + outcome.endings
         if outcome.wrong or arguments.story:
             print(
@@ -35,7 +35,7 @@ def main() -> int:
             break
     for title, counts in (("faults", faults), ("kills", kills), ("endings of processes", endings)):
         print(f"{counts.total()} {title}: {dict(counts.most_common())}")
-    print(describe_strays(strays))
+    print(describe_obsolete(obsolete))
     print(f"{wrong} wrong ends, {time.process_time() - begun:.1f} s of processor time")
     return 1 if wrong else 0
 

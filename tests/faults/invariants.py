@@ -17,7 +17,7 @@ from tests.unit.controller.memory_server import Call, MemoryServer
 __all__ = ["EVENTS_OF_AN_ATTEMPT", "Invariants", "is_current", "is_finished"]
 
 EVENTS_OF_AN_ATTEMPT = 6
-STRAY_SECONDS = 600.0
+OBSOLETE_SECONDS = 600.0
 """How long a JobSet may go on that was made too late: operators die first, and watches are late."""
 CHARGES = ("failuresUsed", "preemptionsUsed", "misplacementsUsed")
 
@@ -32,8 +32,8 @@ class Invariants:
         self._events: defaultdict[str, set[str]] = defaultdict(set)
         self._carries_out_late = False
         self._late: set[str] = set()
-        self._strays: dict[str, float] = {}
-        self.strays: list[float] = []
+        self._obsolete: dict[str, float] = {}
+        self.obsolete: list[float] = []
         """Of each JobSet that was made after its attempt had ended: how many seconds it went on."""
         self.broken: list[str] = []
         server.listeners.append(self._on_change)
@@ -84,18 +84,18 @@ class Invariants:
         if self._carries_out_late:
             self._late.add(metadata["uid"])
             if not is_current(self._server, jobset):
-                self._strays[metadata["uid"]] = self._clock()
+                self._obsolete[metadata["uid"]] = self._clock()
             return
         made.add(metadata["uid"])
         if len(made) > 1:
             self.tell(f"{len(made)} JobSets were made of {metadata['name']}")
 
     def _on_deleted_jobset(self, jobset: Manifest) -> None:
-        since = self._strays.pop(jobset["metadata"]["uid"], None)
+        since = self._obsolete.pop(jobset["metadata"]["uid"], None)
         if since is not None:
-            self.strays.append(self._clock() - since)
-            if self.strays[-1] > STRAY_SECONDS:
-                self.tell(f"{jobset['metadata']['name']} went on for {self.strays[-1]:.0f} s after its end")
+            self.obsolete.append(self._clock() - since)
+            if self.obsolete[-1] > OBSOLETE_SECONDS:
+                self.tell(f"{jobset['metadata']['name']} went on for {self.obsolete[-1]:.0f} s after its end")
 
     def _on_pod(self, old: Manifest | None, new: Manifest | None) -> None:
         pod = new or old

@@ -45,7 +45,7 @@ class Outcome:
     seconds: float
     wrong: list[str] = field(default_factory=list)
     story: list[str] = field(default_factory=list)
-    strays: list[float] = field(default_factory=list)
+    obsolete: list[float] = field(default_factory=list)
     """How many seconds each JobSet went on that was made after its attempt's end."""
     fingerprint: str = ""
     """Of all requests in their order: a life that is lived again has the same."""
@@ -122,7 +122,7 @@ async def _live(seed: int) -> Outcome:
         seconds,
         wrong,
         world.story,
-        invariants.strays,
+        invariants.obsolete,
         told,
     )
 

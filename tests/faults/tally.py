@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.faults.life import Outcome
 
-__all__ = ["TALLY", "Tally", "describe_strays"]
+__all__ = ["TALLY", "Tally", "describe_obsolete"]
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Tally:
     faults: Counter[str] = field(default_factory=Counter)
     kills: Counter[str] = field(default_factory=Counter)
     endings: Counter[str] = field(default_factory=Counter)
-    strays: list[float] = field(default_factory=list)
+    obsolete: list[float] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
         """Count a life."""
@@ -33,7 +33,7 @@ class Tally:
         self.faults += outcome.faults
         self.kills += outcome.kills
         self.endings += outcome.endings
-        self.strays += outcome.strays
+        self.obsolete += outcome.obsolete
 
     def describe(self) -> list[str]:
         """Return the sums, and the kinds of what was done."""
@@ -42,15 +42,15 @@ class Tally:
         return [
             f"{self.lives} lives of {self.jobs} jobs, {self.wrong} wrong",
             f"{self.faults_met} faults beside those of the Lease",
-            describe_strays(self.strays),
+            describe_obsolete(self.obsolete),
             *(f"{counts.total()} {title}: {_list(counts)}" for title, counts in (*counted, others)),
         ]
 
 
-def describe_strays(strays: Sequence[float]) -> str:
+def describe_obsolete(obsolete: Sequence[float]) -> str:
     """Return how long JobSets went on that were made after their attempts' ends."""
-    longest = f", the longest for {max(strays):.0f} s" if strays else ""
-    return f"{len(strays)} JobSets were made after their attempt's end, and deleted{longest}"
+    longest = f", the longest for {max(obsolete):.0f} s" if obsolete else ""
+    return f"{len(obsolete)} JobSets were made after their attempt's end, and deleted{longest}"
 
 
 def _list(counts: Counter[str]) -> str:

@@ -151,16 +151,16 @@ def test_a_second_jobset_and_pods_of_two_attempts_are_seen(scene: Scene) -> None
     scene.submit(replace(SUCCEEDS, lane=LANES[0]))
     jobset, _ = scene.attempt(1)
     labels = {**jobset["metadata"]["labels"], "fray.dev/attempt": "2"}
-    stray = {**jobset, "metadata": {**jobset["metadata"], "name": "train-a2", "labels": labels}}
+    late = {**jobset, "metadata": {**jobset["metadata"], "name": "train-a2", "labels": labels}}
     for field in ("resourceVersion", "uid"):
-        stray["metadata"].pop(field)
+        late["metadata"].pop(field)
     first = {"name": "again", "labels": jobset["metadata"]["labels"]}
-    again = {**stray, "metadata": {**stray["metadata"], **first}}
-    for manifest in (stray, again):
+    again = {**late, "metadata": {**late["metadata"], **first}}
+    for manifest in (late, again):
         created = scene.api.post(scene.hands.jobsets, manifest)
         assert created.ok, created.body
     (pod,) = scene.hands.pods_of(jobset)
-    metadata = {"name": "stray", "labels": {**pod["metadata"]["labels"], "fray.dev/attempt": "2"}}
+    metadata = {"name": "late", "labels": {**pod["metadata"]["labels"], "fray.dev/attempt": "2"}}
     assert scene.api.post(f"{scene.hands.core}/pods", {"metadata": metadata, "spec": pod["spec"]}).ok
     scene.until(lambda: len(scene.recorder.living_pods()) == 2)
     scene.until(lambda: len({one.uid for one in scene.recorder.records.jobsets}) == 3)

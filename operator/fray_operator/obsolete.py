@@ -1,9 +1,9 @@
-"""JobSets that run for nothing: their attempt has a verdict, or their job has ended, and they go on.
+"""Obsolete JobSets: their attempt has a verdict, or their job has ended, and they still run.
 
 A request to create a JobSet that had no answer may be carried out minutes later, when its attempt was
 stopped, ended or replaced long ago; nothing on the server fences it. Such a JobSet is deleted when it is
-seen. Which one is astray is `ownership`'s to say, and it says so twice: by what is known, then by the job and
-the JobSet as the server has them.
+seen. `ownership` decides twice which one is obsolete: by what is known, then by the job and the JobSet as the
+server has them.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from fray.wire.frayjob import FrayJob
 from fray_operator.act import Actor
 from fray_operator.informer import JobKey
 from fray_operator.observe import Observer
-from fray_operator.ownership import find_strays, may_be_stray
+from fray_operator.ownership import find_obsolete, may_be_obsolete
 
-__all__ = ["STRAY_SECONDS", "Strays"]
+__all__ = ["UNKNOWN_JOB_SECONDS", "ObsoleteJobSets"]
 
 logger = logging.getLogger(__name__)
 
-STRAY_SECONDS = 10.0
+UNKNOWN_JOB_SECONDS = 10.0
 """How long a JobSet that goes on, whose job isn't known, is left alone: the watch may yet tell of its job."""
 
 
-class Strays:
-    """Deletes JobSets that run for nothing. `parse` reads a FrayJob, or raises `UnreadableJobError`."""
+class ObsoleteJobSets:
+    """Deletes obsolete JobSets. `parse` reads a FrayJob, or raises `UnreadableJobError`."""
 
     def __init__(self, observer: Observer, actor: Actor, *, parse: Callable[[Manifest], FrayJob]) -> None:
         self._observer, self._actor, self._parse = observer, actor, parse
 
     async def remove(self, key: JobKey, job: FrayJob) -> None:
         """Delete those of a job that is known, whose status is the one written last."""
-        await self._remove(key, find_strays(job, self._observer.list_jobsets(key)))
+        await self._remove(key, find_obsolete(job, self._observer.list_jobsets(key)))
 
     async def remove_of_unknown(self, key: JobKey) -> None:
         """Delete those of a job that isn't known to go on: finished, gone, or not yet told of."""
-        await self._remove(key, list(filter(may_be_stray, self._observer.list_jobsets(key))))
+        await self._remove(key, list(filter(may_be_obsolete, self._observer.list_jobsets(key))))
 
     async def _remove(self, key: JobKey, suspects: list[Manifest]) -> None:
         # One whose hosts have all ended well holds nothing, and JobSet is about to say that it is completed.
@@ -52,10 +52,10 @@ class Strays:
         if body is None:
             return  # what it owned is the garbage collector's
         job = self._parse(body)
-        for suspect in find_strays(job, suspects):
+        for suspect in find_obsolete(job, suspects):
             name, uid = suspect["metadata"]["name"], suspect["metadata"]["uid"]
             jobset = await self._observer.fetch_jobset(key[0], name)
-            if jobset is None or jobset["metadata"]["uid"] != uid or not find_strays(job, [jobset]):
+            if jobset is None or jobset["metadata"]["uid"] != uid or not find_obsolete(job, [jobset]):
                 continue
             attempt = jobset["metadata"]["labels"][LABEL_ATTEMPT]
             logger.info("JobSet %s goes on, and attempt %s has ended: deleting it", name, attempt)

@@ -18,13 +18,13 @@ from fray_operator.jobs import JobStore
 from fray_operator.list_watch import place_of
 from fray_operator.observe import Observer
 
-__all__ = ["Kinship"]
+__all__ = ["OwnerCascade"]
 
 logger = logging.getLogger(__name__)
 
 
-class Kinship:
-    """Stops children."""
+class OwnerCascade:
+    """Stops child jobs whose parent has ended."""
 
     def __init__(self, jobs: JobStore, observer: Observer, actor: Actor) -> None:
         self._jobs, self._observer, self._actor = jobs, observer, actor

@@ -14,7 +14,7 @@ from fray.plan.settings import PlanSettings
 from fray.vocabulary import LABEL_ATTEMPT, LABEL_JOB, LABEL_JOB_UID, LABEL_JOBSET_UID
 from fray.wire.frayjob import FrayJob
 from fray_operator.informer import Informer
-from fray_operator.ownership import find_strays, may_be_stray
+from fray_operator.ownership import find_obsolete, may_be_obsolete
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, reconcile_for_an_hour
 from tests.unit.controller.memory_server import Call, MemoryServer
 from tests.unit.controller.watched_life import WatchedLife, live
@@ -51,7 +51,7 @@ OTHERS = [{"kind": "FrayJob", "name": "train", "uid": "v", "controller": True}]
 
 
 @pytest.mark.parametrize(
-    ("job", "astray"),
+    ("job", "obsolete"),
     [
         (job_of(), []),
         (job_of(None), []),
@@ -63,9 +63,9 @@ OTHERS = [{"kind": "FrayJob", "name": "train", "uid": "v", "controller": True}]
         (job_of(**FINISHED), ["train-a1", "train-a2", "train-a3"]),
     ],
 )
-def test_what_goes_on_after_its_end_is_astray(job: FrayJob, astray: list[str]) -> None:
-    found = find_strays(job, [jobset_of(number) for number in (1, 2, 3)])
-    assert [jobset["metadata"]["name"] for jobset in found] == astray
+def test_what_goes_on_after_its_end_is_obsolete(job: FrayJob, obsolete: list[str]) -> None:
+    found = find_obsolete(job, [jobset_of(number) for number in (1, 2, 3)])
+    assert [jobset["metadata"]["name"] for jobset in found] == obsolete
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ def test_what_goes_on_after_its_end_is_astray(job: FrayJob, astray: list[str]) -
     ids=["ended", "going", "another's", "not made for it", "no number", "the current one by its name"],
 )
 def test_no_other_is(jobset: Manifest) -> None:
-    assert find_strays(job_of("Failure", None), [jobset]) == []
+    assert find_obsolete(job_of("Failure", None), [jobset]) == []
 
 
-def test_only_what_fray_made_and_goes_on_may_be_astray() -> None:
-    assert may_be_stray(jobset_of(1))
-    assert not may_be_stray(jobset_of(1, status=ENDS))
-    assert not may_be_stray(jobset_of(1, deletionTimestamp=LONG_AGO))
-    assert not may_be_stray(jobset_of(1, labels={LABEL_JOB: "train", LABEL_ATTEMPT: "1"}))
+def test_only_what_fray_made_and_goes_on_may_be_obsolete() -> None:
+    assert may_be_obsolete(jobset_of(1))
+    assert not may_be_obsolete(jobset_of(1, status=ENDS))
+    assert not may_be_obsolete(jobset_of(1, deletionTimestamp=LONG_AGO))
+    assert not may_be_obsolete(jobset_of(1, labels={LABEL_JOB: "train", LABEL_ATTEMPT: "1"}))
 
 
 # --- what is done ---------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def test_a_finished_jobs_jobset_that_is_about_to_be_completed_keeps_its_logs(
     reconcile_for_an_hour([job], check, prepare=lambda *seen: run_on(*seen, phase=phase))
 
 
-def test_what_the_cache_takes_for_astray_is_judged_by_the_job_as_it_is() -> None:
+def test_what_the_cache_takes_for_obsolete_is_judged_by_the_job_as_it_is() -> None:
     """A new leader whose watch is late knows of the first attempt only, and sees the second one's JobSet."""
 
     def prepare(server: MemoryServer, jobsets: Informer, pods: Informer) -> None:
