@@ -1,7 +1,7 @@
 """Write `requirements.lock` and `docs/requirements.lock`: exact versions and hashes, for all platforms.
 
 The locks name no index, so that they serve behind any mirror; uv resolves with the index of the
-machine's own configuration. Hashes make the packages the same wherever they come from.
+machine's own configuration. Hashes make the packages the same from every mirror.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One engine in a process of its own: `python -m benchmarks.pool.peer ENGINE ...`, for `rounds.py` to start.
 
-Prints JSON lines, one a measurement; a last line tells the versions. Whoever started it ends it, with its
+Prints JSON lines, one a measurement; a last line tells the versions. Its parent ends it, with its
 whole process group: some measurements leave workers busy for good.
 """
 

@@ -1,4 +1,4 @@
-"""Launch the digits example from Python, wherever FRAY_CLUSTER_SPEC says: this machine, or a cluster.
+"""Launch the digits example from Python, where FRAY_CLUSTER_SPEC says: this machine, or a cluster.
 
     python examples/digits/launch.py --epochs 5
 

@@ -38,7 +38,7 @@ def render_curve(losses: Sequence[float]) -> str:
 
     The losses must be finite.
     """
-    plotext.terminal.limit(width=False, height=False)  # the same picture whoever's terminal reads the log
+    plotext.terminal.limit(width=False, height=False)  # the same picture in every terminal
     figure = plotext.figure.clear()
     figure.theme("colorless")
     figure.plot_size(WIDTH, HEIGHT)

@@ -60,7 +60,7 @@ def train(options: Options) -> float:
     try:
         training = run_host(options)
     except Exception:
-        # As in `main`, but whoever runs this function shall still tell of the exception: the process lets
+        # As in `main`, but the caller of this function must still report the exception: the process lets
         # go once it exits, before JAX does what it has registered for that moment.
         atexit.register(os._exit, EXIT_FAILURE)
         raise

@@ -108,7 +108,7 @@ class Informer(ListWatch):
         self._store(manifest)
 
     def forget(self, known: Manifest) -> None:
-        """Drop an object that no watch tells of and that is gone, unless it has changed meanwhile."""
+        """Drop an object that no watch tells of and that is gone, unless it has changed since."""
         if self.get(*place_of(known)) == known:
             self._forget(place_of(known))
 

@@ -152,7 +152,7 @@ class JobStore:
                 self._on_kin(key)
 
     def update(self, manifest: Manifest) -> bool:
-        """Keep the answer to our own write; return False when the job was dropped meanwhile.
+        """Keep the answer to our own write; return False when the job was dropped since.
 
         That a finished job is to be deleted is left to the watch to tell: what came before, such as a child
         that the job launched as its last act, is told before.

@@ -118,7 +118,7 @@ class Lease:
         while True:
             # After a renewal that was never answered there is time for one more, if it follows soon.
             await asyncio.sleep(self._seconds / (6 if renewed else 30))
-            # A process that was stopped meanwhile must not lead again: its workers have been refused writes,
+            # A process that was stopped in between must not lead again: its workers have been refused writes,
             # and another one may have led since.
             self.require()
             until = self._held_until

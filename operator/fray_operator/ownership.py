@@ -85,7 +85,7 @@ def is_owned(manifest: Manifest, job: FrayJob) -> bool:
 
 
 def is_made_for(manifest: Manifest, job: FrayJob) -> bool:
-    """Return whether an object carries the uid of this very FrayJob, whoever controls it now."""
+    """Return whether an object carries the uid of this very FrayJob, whatever controls it now."""
     uid = manifest["metadata"].get("labels", {}).get(LABEL_JOB_UID)
     return uid is not None and uid == job.metadata.uid
 

@@ -242,7 +242,7 @@ class PodInformer(Informer):
             held.since = self._loop.time()
             return
         if uid not in self._held:
-            return  # its pods have gone meanwhile
+            return  # its pods have gone since
         if jobset is not None:
             self._adopt(uid, jobset)
             return

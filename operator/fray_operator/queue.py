@@ -91,7 +91,7 @@ class WorkQueue(Generic[Key]):
         count = self._failures.get(key, 0) + 1
         self._failures[key] = count
         pause = max(at_least, min(self._cap, self._initial * 2.0 ** min(count - 1, 30)))
-        # A change seen meanwhile must not skip the pause: the failure may be the server's plea for one.
+        # A change seen in between must not skip the pause: the failure may be the server's plea for one.
         self._again.discard(key)
         self._release(key)
         self.add_after(key, pause)

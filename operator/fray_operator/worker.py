@@ -43,7 +43,7 @@ async def _pass(queue: WorkQueue[JobKey], reconciler: Reconciler, key: JobKey) -
     except ConflictError:
         # The cache was behind; the event that brings it up to date comes by itself, this is for safety.
         pause = queue.failed(key)
-        logger.debug("the job has changed meanwhile; trying again in %.1f s", pause)
+        logger.debug("the job has changed since; trying again in %.1f s", pause)
         return "conflict"
     except RefusedAttemptError as refused:
         pause = queue.failed(key, at_least=1.0)
@@ -57,7 +57,7 @@ async def _pass(queue: WorkQueue[JobKey], reconciler: Reconciler, key: JobKey) -
         return "unreadable"
     except ApiError as error:
         pause = queue.failed(key, at_least=error.retry_after_seconds or 0.0)
-        # A job or namespace that was deleted meanwhile, and a server that is busy, are nobody's trouble.
+        # A job or namespace that was deleted since, and a server that is busy, need nobody's attention.
         level = logging.INFO if isinstance(error, NotFoundError | ThrottledError) else logging.WARNING
         logger.log(level, "the pass failed; trying again in %.1f s: %s", pause, error)
         return "api_error"

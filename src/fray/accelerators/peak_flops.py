@@ -1,7 +1,7 @@
 """How fast accelerators are at most: dense FLOP/s of one chip by type, for shares of the peak (MFU).
 
 The figures that programs of earlier APIs compare themselves with, from data sheets. GPUs that GKE doesn't
-have are here as well, since programs measure themselves wherever they run.
+have are here as well, since programs measure themselves on any machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`fray run`, whatever it runs and wherever: a job is created, shown until its end, and tells the exit code.
+"""`fray run`, whatever and where it runs: a job is created, shown until its end, and tells the exit code.
 
 Everything that can be refused is refused before anything starts. A job of this machine ends with this
 command: the first signal ends it with grace, the second at once. A job of a cluster runs on.

@@ -1,6 +1,6 @@
 """What happened to a job, in words: pure functions from its resource to lines of text.
 
-Colours are named here (`Tone`) and chosen by whoever prints. Nothing here decides anything: reasons and
+Colours are named here (`Tone`) and chosen by the code that prints. Nothing here decides anything: reasons and
 messages are those of the status.
 """
 

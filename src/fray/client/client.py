@@ -44,7 +44,7 @@ class Client:
 
         Args:
             request: What to run.
-            adopt_existing: Where a job of this name lives: True returns its handle, whoever launched it,
+            adopt_existing: Where a job of this name lives: True returns its handle, whatever launched it,
                 and False raises. By default (None) only a launcher that is a job itself, and that was
                 started anew, gets the handle of a job that it launched before; else the new job is another
                 one, whose id has a number.

@@ -146,7 +146,7 @@ class Cluster(abc.ABC):
         """Yield a job as it is now, then after each change, until it has finished.
 
         Raises:
-            JobNotFoundError: There is no such job, or it was deleted meanwhile.
+            JobNotFoundError: There is no such job, or it was just deleted.
         """
 
     @abc.abstractmethod
@@ -242,7 +242,7 @@ class Cluster(abc.ABC):
         `fail_fast` it also returns once one of them has ended in anything but success.
 
         Raises:
-            JobNotFoundError: There is no such job, or it was deleted meanwhile.
+            JobNotFoundError: There is no such job, or it was just deleted.
         """
 
     @abc.abstractmethod

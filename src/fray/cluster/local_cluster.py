@@ -160,7 +160,7 @@ class LocalCluster(Cluster):
                 policy=build_retry_policy(self._settings.backoff_seconds),
                 finished=self._tell_finished,
             )
-            # Whoever looks for a living job of its name must find it from now on.
+            # A search for a living job of its name must find it from now on.
             folder.write(launched.job)
         except BaseException:
             folder.remove()
@@ -328,7 +328,7 @@ class LocalCluster(Cluster):
         threading.Thread(target=_remove_expired, args=(self._state,), name="fray-expiry", daemon=True).start()
 
     def _own(self) -> Mapping[str, LaunchedJob]:
-        # A copy: other threads may launch meanwhile.
+        # A copy: other threads may launch at the same time.
         return dict(self._launched) if self._loop.belongs_here else {}
 
     def _watch(self, job_id: str) -> JobWatch:
@@ -375,7 +375,7 @@ def _attach(spec: LocalSpec, settings: Mapping[str, str], machine: str) -> Local
 def _end_jobs(loop: LoopThread, launched: Mapping[str, LaunchedJob], finished: threading.Condition) -> None:
     if not loop.belongs_here:
         return
-    # A copy: other threads may launch meanwhile.
+    # A copy: other threads may launch at the same time.
     living = [job for job in list(launched.values()) if not job.finished]
     for end, seconds in ((LaunchedJob.stop, CLOSE_GRACE_SECONDS), (LaunchedJob.kill, CLOSE_SECONDS)):
         for job in living:

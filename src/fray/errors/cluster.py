@@ -1,4 +1,4 @@
-"""A Kubernetes cluster can't be reached or used: whoever runs or configures it acts."""
+"""A Kubernetes cluster can't be reached or used: its administrator acts, or its user."""
 
 from __future__ import annotations
 

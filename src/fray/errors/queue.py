@@ -1,4 +1,4 @@
-"""A lease queue can't do what was asked: its user acts, or whoever runs its storage or server."""
+"""A lease queue can't do what was asked: its user acts, or the administrator of its storage or server."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class QueueUnreachableError(SurroundingsError):
 
     message_template = "no answer from the queue server at {address}: {problem}"
     next_step_template = (
-        "See that the server runs and can be reached; a lease that was handed out meanwhile expires."
+        "See that the server runs and can be reached; a lease that was handed out in the call expires."
     )
 
     address: str

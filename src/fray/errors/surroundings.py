@@ -1,4 +1,4 @@
-"""The surroundings are wrong: whoever runs the machine or the cluster acts."""
+"""The surroundings are wrong: the administrator of the machine or cluster acts."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class WorkspaceUnreadableError(WorkspaceError):
 
     message_template = "workspace {place}: {problem}"
     next_step_template = (
-        "It must be readable for whoever launches the job, and in the pod a tar that nobody changed."
+        "It must be readable for the user who launches the job, and in the pod a tar that nobody changed."
     )
 
     place: str

@@ -1,4 +1,4 @@
-"""What code inside a job calls: tasks, values and actors, the same wherever they run.
+"""What code inside a job calls: tasks, values and actors, the same on every engine.
 
     ctx = get_default_job_ctx()
     refs = [ctx.run(score, shard) for shard in shards]

@@ -1,4 +1,4 @@
-"""Values that come later, in this process: a cell is settled once, by whoever is first.
+"""Values that come later, in this process: a cell is settled once, by the first that tries.
 
 Listeners are called once each, outside all locks. Nothing here knows tasks or refs.
 """

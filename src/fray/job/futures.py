@@ -29,7 +29,7 @@ def read_later(
         if future.set_running_or_notify_cancel():
             try:
                 future.set_result(read())
-            except BaseException as error:  # noqa: BLE001 - whatever it is belongs to whoever has the future
+            except BaseException as error:  # noqa: BLE001 - whatever it is belongs to the holder of the future
                 future.set_exception(error)
 
     subscribe(lambda: jobs.put(run))

@@ -16,7 +16,7 @@ __all__ = ["LocalOwner", "PoolOwner"]
 
 
 class PoolOwner(Protocol):
-    """What `PoolEngine` needs of whoever started the pool. After `stop`, counts raise `PoolClosedError`."""
+    """What `PoolEngine` needs of the starter of the pool. After `stop`, counts raise `PoolClosedError`."""
 
     @property
     def metrics_address(self) -> str:
@@ -67,7 +67,7 @@ class LocalOwner:
         self._pool.stop()
 
     def abandon(self) -> None:
-        """See `PoolOwner`; warns, since whoever forgot the context may still count on its tasks."""
+        """See `PoolOwner`; warns, since its user may still count on its tasks."""
         if self._pool.stopped:
             return
         # The collector comes in any thread, the head's own too, with any lock held: another one waits.

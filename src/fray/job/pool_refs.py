@@ -33,7 +33,7 @@ __all__ = [
 
 
 class ActorMethods(NamedTuple):
-    """What a handle knows of its actor: so much goes wherever the handle goes."""
+    """What a handle knows of its actor: it travels with the handle."""
 
     label: str
     """The actor's name, or that of its class: for people."""
@@ -112,7 +112,7 @@ def register_engine(engine: PoolSide) -> None:
 
 
 def reduce_ref(engine: PoolSide, ref: ObjectRef[Any]) -> tuple[Any, ...]:
-    """Report the reference to whoever encodes the value; return what pickle makes the ref again from."""
+    """Report the reference to the encoder of the value; return what pickle makes the ref again from."""
     if isinstance(ref, GeneratorFuture):
         raise TypeError(
             "a generator's items are taken where it was submitted: pass on the refs that `next` gives"

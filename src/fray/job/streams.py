@@ -1,4 +1,4 @@
-"""The items of a generator on their way to whoever takes them, in this process.
+"""The items of a generator on their way to their reader, in this process.
 
 A `BufferedStream` is filled by a thread that pauses while enough items wait; a `LazyStream` runs the
 generator when an item is asked for. Both end once: with the generator, with its exception, or from outside.

@@ -70,7 +70,7 @@ def run_task(task: Task, limit: TimeLimit) -> tuple[Any, BaseException | None]:
     """Run the task; return its value and None, or None and its exception. Items go to its stream."""
     try:
         return task.variables.run(_attempt, task, limit), None
-    except BaseException as error:  # noqa: BLE001 - whatever it is belongs to whoever gets the result
+    except BaseException as error:  # noqa: BLE001 - whatever it is belongs to the reader of the result
         return None, error
 
 

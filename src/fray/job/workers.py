@@ -132,7 +132,7 @@ class ThreadWorkers:
             if inbox in self._parked:
                 self._parked.remove(inbox)
                 return None
-        return inbox.get()  # taken from the parked ones meanwhile: work is on its way
+        return inbox.get()  # just taken from the parked ones: work is on its way
 
 
 class Slot:

@@ -215,7 +215,7 @@ class KubernetesApi:
     async def apply(
         self, resource: Resource, body: Manifest, *, manager: str, namespace: str | None = None
     ) -> Manifest:
-        """Make an object be as `body` says, whoever set its fields before; strictly checked.
+        """Make an object be as `body` says, no matter who set its fields before; strictly checked.
 
         It is a server-side apply of `manager`: what that has set before and `body` lacks is taken away.
         """

@@ -39,7 +39,7 @@ class Channel(IntEnum):
 async def open_socket(
     session: aiohttp.ClientSession, url: str, *, headers: Mapping[str, str], **route: Any
 ) -> aiohttp.ClientWebSocketResponse:
-    """Open a websocket to a subresource of a pod; whoever calls it closes it, and checks its protocol.
+    """Open a websocket to a subresource of a pod; the caller closes it, and checks its protocol.
 
     Raises:
         aiohttp.WSServerHandshakeError: The server answered in another way.
@@ -62,7 +62,7 @@ class RemoteCommand:
 
     Args:
         request: How errors name it.
-        socket: The open websocket; whoever opened it closes it.
+        socket: The open websocket; its opener closes it.
     """
 
     def __init__(self, request: str, socket: aiohttp.ClientWebSocketResponse) -> None:

@@ -2,7 +2,7 @@ r"""A callable with its arguments becomes bytes that another machine can check, 
 
     fray callable 1\n | stamp, a line of JSON | pickle of the call | pickle of the names of `__main__`
 
-Both pickles come from one pickler, so that a class is one class in both. The bytes are opaque to whoever
+Both pickles come from one pickler, so that a class is one class in both. The bytes are opaque to what
 carries them (`chunks`, `staging`), and none is unpickled before their digest is right, since that runs code.
 """
 

@@ -1,6 +1,6 @@
 """A payload in parts that fit into Secrets, and put together again from where they are mounted.
 
-Names and contents only: Secrets are made by whoever talks to the API server. A payload of several Secrets is
+Names and contents only: Secrets are made by the client of the API server. A payload of several Secrets is
 mounted into one directory, so the keys differ. Whether the parts are the right ones is seen by their digest.
 """
 

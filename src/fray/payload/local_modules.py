@@ -2,7 +2,7 @@
 
 The scripts and packages of a working directory, of PYTHONPATH and of editable installs are local; what lies
 in the standard library or among installed packages goes by name, and has to be in the image. Which functions
-and classes go by value wherever they are read is for `values.importability` to say.
+and classes go by value to every reader is for `values.importability` to say.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["is_local", "local_modules_by_value"]
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _STANDARD_LIBRARY = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
 _RUNTIME = frozenset({"fray", "cloudpickle"})
-"""Packages that are beside every callable, wherever it runs."""
+"""Packages that are beside every callable that runs."""
 
 _lock = threading.Lock()
 
@@ -52,7 +52,7 @@ def _is_installed(place: str) -> bool:
 def local_modules_by_value() -> Iterator[None]:
     """Let cloudpickle send what is in local modules by value, and leave it afterwards as it was.
 
-    One thread at a time; what others pickle meanwhile may go by value too, which reads as well.
+    One thread at a time; what others pickle at that time may go by value too, which reads as well.
     """
     with _lock:
         before = cloudpickle.list_registry_pickle_by_value()

@@ -33,7 +33,7 @@ CACHE_MOUNT: Final = "/var/cache/fray"
 def build_command(job: FrayJob, *, injected: bool) -> list[str]:
     """Return the container's command; `injected` says whether Fray's runtime is brought into the pod.
 
-    Where it isn't, whoever runs the command has installed what the job asks for.
+    Where it isn't, the user of the command has installed what the job asks for.
     """
     command = _setup(job.spec.environment, _entrypoint(job, injected=injected))
     if not injected or not is_prepared(job.spec):

@@ -329,7 +329,7 @@ def _derive_end(this: _Pass, attempt: AttemptStatus, deadlines: list[Deadline]) 
     """Return why the live attempt ends, if it does.
 
     What happened first is the cause: a host that failed before a deadline is named, and one that failed
-    after it isn't. A gang that has ended by itself is what it is, even when a stop came meanwhile.
+    after it isn't. A gang that has ended by itself is what it is, even when a stop came in between.
     """
     if this.observed is not None and this.observed.misnumbered and not this.observed.suspended:
         return Cause(Reason.SUSPENDED, RESUMED_EARLY, this.now)

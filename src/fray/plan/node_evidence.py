@@ -1,6 +1,6 @@
 """What nodes tell of an attempt's hosts: that one is taken away, or can't be ended any more.
 
-A machine that dies says nothing, and Kubernetes takes minutes to give up its pods. Meanwhile the other hosts
+A machine that dies says nothing, and Kubernetes takes minutes to give up its pods. Until then the other hosts
 of the gang crash, as if it were their fault, and what was running there can't be told to end. Its node shows
 both. Fetching nodes is the caller's; without the right to, only how long a pod has outlived its deletion
 tells, which is less precise.

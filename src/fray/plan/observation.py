@@ -126,7 +126,7 @@ class HostObservation:
     `exit_code` is a shell's (128 + N for signal N). `reason` is the container's reason where it has one.
     Times are aware datetimes. `log_tail` holds the last lines of output of a host that failed.
     `evidence` says what takes or took the host away, None where there is no sign of that. `deletion` is set
-    once its pod is being deleted, whoever asked for it. `created_at` is when its pod was made. `node_pool` is
+    once its pod is being deleted, for any reason. `created_at` is when its pod was made. `node_pool` is
     that of its node, where somebody has looked. `outcome` is the sha256 of what its callable left for the
     client, as its process tells it.
     """

@@ -28,7 +28,7 @@ def clean_text(text: str) -> str:
     characters are kept.
     """
     if not text.isprintable():
-        # Before it is gone through: whoever writes megabytes must not hold up everybody else.
+        # Before it is gone through: a writer of megabytes must not hold up others.
         shown = SEQUENCE.sub("", text[:MOST_READ]).replace("\r\n", "\n")
         text = "".join(map(_clean_character, shown))
     return text if len(text) <= TEXT_LIMIT else text[: TEXT_LIMIT - 3] + "..."

@@ -265,7 +265,7 @@ def _phase(phase: str | None, running: Manifest, ended: Manifest, *, jobset_end:
         return HostPhase.FAILED
     # The phase may lag behind the container's state: a short command has ended while its pod is Pending.
     if ended:
-        # Another one may keep the pod alive meanwhile.
+        # Another one may still keep the pod alive.
         return HostPhase.SUCCEEDED if ended.get("exitCode") == 0 else HostPhase.FAILED
     if running:
         return HostPhase.RUNNING

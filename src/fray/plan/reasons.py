@@ -1,6 +1,6 @@
 """What each reason means: one row with everything that anything asks of it.
 
-Whoever adds a reason adds its word in `fray.vocabulary` and its row here; docs/failures.md is generated from
+To add a reason, add its word in `fray.vocabulary` and its row here; docs/failures.md is generated from
 the rows (`make docs`).
 """
 

@@ -1,7 +1,7 @@
 """What was seen of hosts and isn't any more: it counts until their attempt's verdict.
 
-A pod may be marked, end and be removed between two looks. What it showed last is kept by whoever watches it
-(`tells_of_end`), and a mark that was seen once stands in the status, for whoever looks after that.
+A pod may be marked, end and be removed between two looks. What it showed last is kept by its watcher
+(`tells_of_end`), and a mark that was seen once stands in the status, for later looks.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An item is a file that is never changed. Beside it stand numbered claims, each created by exactly one
 process; the one with the highest number says what the item is: held until a time, released, or done.
-To change that, a process creates the next number, and whoever fails to has lost the race. So one
+To change that, a process creates the next number, and one that fails to has lost the race. So one
 creation decides at a time, and a process may die before or after any of its calls:
 
 - no claim is deleted before its item is: a number can't be had twice by somebody who saw an older state;

@@ -180,7 +180,7 @@ class FileQueue(Generic[T]):
                 yield _Seen(name, number, State.WAITING)
                 continue
             claim = self._read_claim(store, name, number)
-            # One that is gone was followed by another meanwhile: somebody is at work on this item.
+            # One that is gone has been followed by another: somebody is at work on this item.
             if claim is not None:
                 yield _Seen(name, number, state_of(claim, self._clock()))
 

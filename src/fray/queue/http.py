@@ -56,7 +56,7 @@ CONNECT_SECONDS = 5.0
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 2.0
 
-# Whoever answers these without a proof is a server, or a proxy before it, that asks for another try.
+# Without a proof, these come from a server, or a proxy before it, that asks for another try.
 _TRY_AGAIN = frozenset({408, 429, 502, 503, 504})
 
 

@@ -139,7 +139,7 @@ class QueueService:
             queue.table.renew(lease, until=until, now=request.now)
             return _item(held)
         if queue.was_applied(_lease_key(lease)):
-            # A late repetition: whoever sent it has long ended this lease.
+            # A late repetition: its sender has long ended this lease.
             raise LeaseLostError(lease)
         return _item(queue.table.pop(lease, until=until, now=request.now))
 

@@ -177,7 +177,7 @@ class KubernetesCluster(Cluster):
         return self._session.ask(lambda access: read_job(access, job_id))
 
     def get_all(self) -> list[FrayJob]:
-        """Return all jobs of the namespace, whoever made them, sorted by name."""
+        """Return all jobs of the namespace, no matter who made them, sorted by name."""
         return self._session.ask(list_jobs)
 
     def watch(self, job_id: JobId) -> Iterator[FrayJob]:
@@ -246,7 +246,7 @@ class KubernetesCluster(Cluster):
             JobNotFoundError: There is no such job.
             LogsNotFoundError: It has no such rank or attempt.
             SurroundingsError: The cluster can't be asked; also while iterating, as a `ClusterClosedError`
-                where the object is closed meanwhile.
+                where the object is closed during that.
         """
         check_whole_number("tail", tail)
         reading = self._session.ask(

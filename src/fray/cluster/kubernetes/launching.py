@@ -245,7 +245,7 @@ async def launch_job(
     """Create the job's objects, and return its id.
 
     `numbers` holds what further jobs of a name begin to be numbered with: `train` is 1, `train-2` is 2. What
-    has a lower number was launched or resumed by whoever holds them, or wasn't to be had.
+    has a lower number was launched or resumed by its holder, or wasn't to be had.
 
     Raises:
         JobExistsError: A job of this name lives, and `when_taken` is `refuse`.
@@ -348,7 +348,7 @@ async def _create_secret(access: Access, secret: Manifest) -> None:
 
 
 async def _unhurried(request: Coroutine[Any, Any, T]) -> T:
-    """Like the request; a caller who is interrupted meanwhile first learns how it ended."""
+    """Like the request; a caller who is interrupted during it first learns how it ended."""
     task = asyncio.ensure_future(request)
     try:
         return await asyncio.shield(task)

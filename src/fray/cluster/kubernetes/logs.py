@@ -191,7 +191,7 @@ class ToldLines:
             self._until[place] = max(self._until.get(place, LONG_AGO), line.at or LONG_AGO)
 
     def skip(self, lines: Iterable[LogLine]) -> Iterator[LogLine]:
-        """Yield the lines that are new: by number, and by time where a log lost its beginning meanwhile."""
+        """Yield the lines that are new: by number, and by time where a log lost its beginning since."""
         for line in lines:
             place = line.attempt, line.rank
             if self._counts[place] > 0 and (line.at or LONG_AGO) <= self._until[place]:
@@ -219,7 +219,7 @@ async def prepare_reading(
 
 
 async def read_logs(access: Access, reading: LogReading) -> None:
-    """Read what was asked for to its end; `reading` hands the lines out meanwhile. Raises `ApiError`."""
+    """Read what was asked for to its end; `reading` hands the lines out as they come. Raises `ApiError`."""
     reading.forget_readers()
     reading.version = None
     try:

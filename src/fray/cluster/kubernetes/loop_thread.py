@@ -114,7 +114,7 @@ class LoopThread:
     Args:
         name: Of the thread.
         farewell: Called on the loop at its end, to close what lives on it. A loop that begins anew may run
-            meanwhile.
+            at the same time.
         owner: What is closed with it, as errors name it.
     """
 

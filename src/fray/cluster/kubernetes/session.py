@@ -57,7 +57,7 @@ class Session:
         interrupted (Ctrl-C) and never gets the value.
 
         Raises what it raises, an `ApiError` in the words of `explain`, and `ClusterClosedError` where another
-        thread closes the session meanwhile.
+        thread closes the session during that.
         """
         if undo is None:
             return self._thread.run(self._ask(act))
@@ -111,7 +111,7 @@ class Session:
         connections = self._connections.pop(asyncio.get_running_loop(), _Connections())
         access, connections.current = connections.current, None
         if access is not None:
-            await access.close()  # whoever uses it still was cancelled, and had time
+            await access.close()  # a call that still uses it was cancelled, and had time
 
 
 async def _use(connections: _Connections, access: Access, act: Act[T]) -> T:

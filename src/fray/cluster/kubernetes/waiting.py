@@ -106,7 +106,7 @@ async def wait_until_finished(access: Access, roll: Roll) -> None:
 
 
 class JobWait:
-    """A call that waits for jobs: it goes on where it was when credentials were read anew meanwhile.
+    """A call that waits for jobs: when credentials are read anew, it goes on where it was.
 
     It returns each job as it was seen last, once all are over (with `fail_fast` one in
     anything but success), or `timeout` seconds have passed. Whatever

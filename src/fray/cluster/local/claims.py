@@ -1,6 +1,6 @@
 """Ids for jobs that are launched beside each other, and the end of those that have outlived their time.
 
-A folder is made once, by whoever takes the id, so two processes never share one. A FrayJob that somebody
+A folder is made once, by the taker of the id, so two processes never share one. A FrayJob that somebody
 wrote keeps its name: it takes the place of a job of that name that has ended.
 """
 

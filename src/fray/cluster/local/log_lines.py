@@ -42,7 +42,7 @@ class LineReader:
         """Yield the lines; with `follow` until the job, or the chosen attempt, has ended.
 
         Raises:
-            JobNotFoundError: the job was removed meanwhile.
+            JobNotFoundError: the job was just removed.
             StateDirectoryError: its files can't be read.
         """
         job, finished = watch.look()

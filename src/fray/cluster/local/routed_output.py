@@ -1,4 +1,4 @@
-"""What a thread prints goes where it always did, and to whoever listens to that thread as well.
+"""What a thread prints goes where it always did, and to the listener of that thread as well.
 
 `sys.stdout` and `sys.stderr` are replaced while somebody listens, and then put back. Threads that a
 listened-to thread starts, and what extension modules print, go where they always did, and nowhere else.
@@ -61,7 +61,7 @@ def routed_output(listener: Callable[[str], object]) -> Iterator[None]:
             _listeners -= 1
             if not _listeners:
                 for name, (stream, tee) in _replaced.items():
-                    # Somebody else may have put theirs there meanwhile.
+                    # Somebody else may have put theirs there since.
                     if getattr(sys, name) is tee:
                         setattr(sys, name, stream)
                 _replaced.clear()

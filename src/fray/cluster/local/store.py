@@ -160,7 +160,7 @@ class JobFolder:
         return True
 
     def clear(self) -> None:
-        """Remove what an earlier run left, but for the locks: they are held by whoever calls this."""
+        """Remove what an earlier run left, but for the locks: the caller holds them."""
         with state_errors(self.path):
             for name in (RESOURCE_FILE, STOP_FILE):
                 (self.path / name).unlink(missing_ok=True)

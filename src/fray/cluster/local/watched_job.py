@@ -1,7 +1,7 @@
 """A local job as somebody watches it: how it stands, and a pause until that, or its output, has changed.
 
 A job of this process tells of each change; one that another process runs has to be looked at again and
-again. What is read of it meanwhile is `log_lines`; who started it is `launched`.
+again. Its output is read by `log_lines`; who started it is `launched`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The archive of a workspace: the same files give the same bytes, whenever and wherever they lie.
+"""The archive of a workspace: the same files give the same bytes, at any time and in any directory.
 
 A gzipped tar of files and links, sorted, with fixed times and owners; only another zlib packs it in other
 bytes. Where it goes is for others to say.

@@ -1,4 +1,4 @@
-"""One value, function or exception as a pickle: what goes by name and what by value, wherever it is read.
+"""One value, function or exception as a pickle: what goes by name and what by value, for any reader.
 
 The pool and the callables of jobs both pickle by it. What surrounds a pickle is theirs.
 """

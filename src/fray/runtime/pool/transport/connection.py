@@ -217,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
         self._flush()
 
     def _authenticate(self, data: memoryview) -> None:
-        # Whoever waits for the future may have given up (deadline): then the peer comes too late.
+        # The one that waits for the future may have given up (deadline): then the peer comes too late.
         if self._transport is None or self.authenticated.done():
             return
         try:

@@ -36,7 +36,7 @@ class Inbox:
 class Reception:
     """Has one thread at a time read; `read` takes one frame and handles its messages, in that thread.
 
-    Whoever handles a message gives the work that follows from it to `give`.
+    The handler of a message gives the work that follows from it to `give`.
     """
 
     def __init__(self, read: Callable[[], None]) -> None:
