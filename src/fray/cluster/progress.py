@@ -92,14 +92,14 @@ def _tasks(job: FrayJob, status: JobStatus, ending: Condition | None) -> tuple[T
     last = job.status.attempts[-1] if job.status.attempts else None
     if status is JobStatus.FAILED and last is not None and ending is not None:
         # A time limit that came between two attempts is nobody's fault.
-        culprit = _find_culprit(job, last) if last.reason == ending.reason else None
-        if culprit is not None:
+        failed_replica = _find_failed_replica(job, last) if last.reason == ending.reason else None
+        if failed_replica is not None:
             failed, stopped = TaskStatus(status, last.message), TaskStatus(JobStatus.STOPPED)
-            return tuple(failed if index == culprit else stopped for index in range(job.spec.replicas))
+            return tuple(failed if index == failed_replica else stopped for index in range(job.spec.replicas))
     return (TaskStatus(status),) * job.spec.replicas
 
 
-def _find_culprit(job: FrayJob, attempt: AttemptStatus) -> int | None:
+def _find_failed_replica(job: FrayJob, attempt: AttemptStatus) -> int | None:
     """The replica that ended an attempt, where that is known."""
     if attempt.rank is None:
         return None

@@ -33,14 +33,14 @@ from fray.errors import (
 from fray.payload.local_modules import local_modules_by_value
 from fray.payload.stamp import PYTHON, Stamp
 from fray.payload.values.caches import is_cached_function
-from fray.payload.values.culprits import (
-    LARGE_CAPTURES,
-    find_culprit_among,
-    find_largest,
-    warn_of_captures,
-)
 from fray.payload.values.pickling import ByValuePickler
 from fray.payload.values.references import collector
+from fray.payload.values.unpicklable import (
+    LARGE_CAPTURES,
+    find_largest,
+    find_unpicklable_part_among,
+    warn_of_captures,
+)
 
 __all__ = [
     "Call",
@@ -207,7 +207,7 @@ def _dump(call: _Parts, name: str, file: io.BytesIO) -> None:
     except MemoryError:
         raise
     except Exception as error:
-        path, problem = find_culprit_among(_named_parts(call, name), error)
+        path, problem = find_unpicklable_part_among(_named_parts(call, name), error)
         raise SerializationError(f"the callable {name!r}", path, problem) from error
     finally:
         collector.found = outer

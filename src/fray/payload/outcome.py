@@ -18,10 +18,10 @@ from typing import Any
 
 from fray.errors import OutcomeUnreadableError, RemoteTracebackError, UnpicklableExceptionError
 from fray.payload.stamp import PYTHON, Stamp
-from fray.payload.values.culprits import find_culprit
 from fray.payload.values.exceptions import decode_error, encode_error
 from fray.payload.values.pickling import NotPicklableError, pickle_value
 from fray.payload.values.texts import cut, text_of, traceback_of, type_name
+from fray.payload.values.unpicklable import find_unpicklable_part
 
 __all__ = [
     "OUTCOME_LIMIT",
@@ -88,7 +88,7 @@ def encode_value(value: object, *, limit: int = OUTCOME_LIMIT) -> EncodedOutcome
     try:
         body, found = pickle_value(value, None)
     except NotPicklableError as error:
-        path, problem = find_culprit(value, "result", error.cause)
+        path, problem = find_unpicklable_part(value, "result", error.cause)
         return _without(told, f"{path} can't be pickled: {problem}")
     if found:
         return _without(told, "it holds a reference to an object or actor of the job's own pool")

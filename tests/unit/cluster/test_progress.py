@@ -119,7 +119,7 @@ def test_a_job_that_was_stopped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "rank", "culprit"),
+    ("spec", "rank", "failed_replica"),
     [
         ({"replicas": 3}, 1, 1),
         ({"replicas": 3}, 0, 0),
@@ -131,7 +131,7 @@ def test_a_job_that_was_stopped() -> None:
     ],
 )
 def test_a_job_that_failed_names_who_ended_it(
-    spec: dict[str, Any], rank: int | None, culprit: int | None
+    spec: dict[str, Any], rank: int | None, failed_replica: int | None
 ) -> None:
     message = "rank exited with code 3\nTraceback"
     attempt = FIRST.model_copy(
@@ -142,9 +142,9 @@ def test_a_job_that_failed_names_who_ended_it(
     assert (info.status, info.reason) == (JobStatus.FAILED, "NonZeroExit")
     assert info.error_message == f"{message} in attempt 1"
     expected = [TaskStatus(JobStatus.FAILED)] * 3
-    if culprit is not None:
+    if failed_replica is not None:
         expected = [TaskStatus(JobStatus.STOPPED)] * 3
-        expected[culprit] = TaskStatus(JobStatus.FAILED, message)
+        expected[failed_replica] = TaskStatus(JobStatus.FAILED, message)
     assert list(info.tasks) == expected
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, NamedTuple, cast
 
-from fray.payload.values.culprits import LARGE_CAPTURES, warn_of_captures
+from fray.payload.values.unpicklable import LARGE_CAPTURES, warn_of_captures
 from fray.runtime.pool.messages.specs import DIGEST_BYTES, FunctionId, ObjectId
 from fray.runtime.pool.objects.captures import Captures
 from fray.runtime.pool.objects.values import decode, encode

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from fray.errors import CodeNotFoundError, SerializationError
-from fray.payload.values.culprits import find_culprit
 from fray.payload.values.pickling import SCALARS, NotPicklableError, pickle_value
+from fray.payload.values.unpicklable import find_unpicklable_part
 from fray.runtime.pool.objects.flat_format import HEADER, BytesLike, Encoded, split
 
 __all__ = ["INLINE_LIMIT", "decode", "encode"]
@@ -42,7 +42,7 @@ def encode(
     try:
         body, found = pickle_value(value, buffers)
     except NotPicklableError as error:
-        path, problem = find_culprit(value, root, error.cause)
+        path, problem = find_unpicklable_part(value, root, error.cause)
         raise SerializationError(what, path, problem) from error.cause
     encoded = Encoded(body, buffers, tuple(dict.fromkeys(found)), inline=False)
     return encoded._replace(inline=True) if encoded.size <= inline_limit else encoded

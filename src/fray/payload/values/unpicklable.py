@@ -15,15 +15,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from fray.payload.values.pickling import NotPicklableError, pickle_value
 from fray.payload.values.texts import cut, text_of
 
-__all__ = ["LARGE_CAPTURES", "find_culprit", "find_culprit_among", "find_largest", "warn_of_captures"]
+__all__ = [
+    "LARGE_CAPTURES",
+    "find_largest",
+    "find_unpicklable_part",
+    "find_unpicklable_part_among",
+    "warn_of_captures",
+]
 
-CULPRIT_TRIALS = 100
+MOST_TRIALS = 100
 """Parts of a value that are pickled to find the one that can't be, or the largest ones."""
 LARGE_CAPTURES = 10_000_000
 """Bytes that a function may bring along without a warning."""
 
 
-def find_culprit(value: object, root: str, error: Exception) -> tuple[str, str]:
+def find_unpicklable_part(value: object, root: str, error: Exception) -> tuple[str, str]:
     """Return the path to the innermost part that can't be pickled, and what it is."""
     try:
         path, value = _innermost(value, root)
@@ -33,11 +39,11 @@ def find_culprit(value: object, root: str, error: Exception) -> tuple[str, str]:
     return path, f"it is a {kind.__module__}.{kind.__qualname__} ({cut(text_of(error), 1000)})"
 
 
-def find_culprit_among(parts: Iterable[tuple[str, object]], error: Exception) -> tuple[str, str]:
+def find_unpicklable_part_among(parts: Iterable[tuple[str, object]], error: Exception) -> tuple[str, str]:
     """Return the same for several values, each with its path; the path is empty if all can be pickled."""
     for root, part in parts:
         if not _can_pickle(part):
-            return find_culprit(part, root, error)
+            return find_unpicklable_part(part, root, error)
     return "", cut(text_of(error), 1000)
 
 
@@ -46,7 +52,7 @@ def find_largest(parts: Iterable[tuple[str, object]], count: int = 3) -> tuple[t
 
     What is small beside the largest isn't told. A part that mostly is one part of itself gives way to that.
     """
-    trials = iter(range(CULPRIT_TRIALS))
+    trials = iter(range(MOST_TRIALS))
     sizes = _sizes(parts, trials)
     largest = []
     for size, path, found in sorted(sizes, key=lambda each: each[0], reverse=True)[:count]:
@@ -91,7 +97,7 @@ def _sizes(parts: Iterable[tuple[str, object]], trials: Iterator[int]) -> list[t
 
 
 def _innermost(value: object, path: str) -> tuple[str, object]:
-    trials = CULPRIT_TRIALS
+    trials = MOST_TRIALS
     while True:
         for step, part in _parts_of(value):
             trials -= 1
