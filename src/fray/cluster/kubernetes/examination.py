@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.findings import Finding, Mark
 from fray.cluster.kubernetes.access import Access
+from fray.cluster.kubernetes.api_errors import explain
 from fray.cluster.kubernetes.findings import (
     NEEDED,
     Right,
@@ -24,7 +25,6 @@ from fray.cluster.kubernetes.findings import (
     judge_nodes,
     judge_rights,
 )
-from fray.cluster.kubernetes.troubles import explain
 from fray.errors import FrayNotInstalledError, NamespaceNotFoundError
 from fray.kube.api import Manifest
 from fray.kube.errors import ApiError, ForbiddenError, NotFoundError, UnauthorizedError

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from fray.cluster.kubernetes.access import Access, OpenAccess
+from fray.cluster.kubernetes.api_errors import explain
 from fray.cluster.kubernetes.loop_thread import LoopThread, Started
-from fray.cluster.kubernetes.troubles import explain
 from fray.kube.errors import ApiError, UnauthorizedError
 
 __all__ = ["Act", "Session"]
