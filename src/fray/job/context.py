@@ -30,7 +30,7 @@ from fray.job.engine import ContextStats, Engine, Entry, deadline_after, time_le
 from fray.job.mapping import ChunkSize, MapCall, Results, check_chunksize, map_items
 from fray.job.options import ActorOptions, Lifetime, TaskOptions
 from fray.job.progress import FutureState, MapWatch, total_of
-from fray.job.progress_board import watching, watching_map
+from fray.job.progress_display import watching, watching_map
 from fray.job.refs import GeneratorFuture, ObjectRef, check_owned, make_ref, read_ref
 from fray.job.waiting import ReadyRefs, find_ready, take_out
 from fray.offered_names import find_offered

@@ -1,6 +1,6 @@
 """How far a long `get`, `wait` or `map` is: what is counted, and how it reads.
 
-When and where it shows is in `progress_board`; nothing here knows threads or terminals.
+When and where it shows is in `progress_display`; nothing here knows threads or terminals.
 """
 
 from __future__ import annotations

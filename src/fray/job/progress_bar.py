@@ -1,6 +1,6 @@
 """The bar itself, drawn with rich on standard error: one line, which goes when the call has ended.
 
-Only `progress_board` imports this, where a terminal is. rich's own live display moves the cursor up when it
+Only `progress_display` imports this, where a terminal is. rich's own live display moves the cursor up when it
 ends, and would erase a line that a worker process prints at that moment: here the cursor never leaves its
 line, and each drawing is one write.
 """

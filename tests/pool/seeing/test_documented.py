@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fray.errors import pool as pool_errors
-from fray.job import progress_board
+from fray.job import progress_display
 from fray.job.ledger import REMEMBERED_RUNS
 from fray.job.pool_stats import PoolContextStats
 from fray.runtime.pool.client.backpressure import MAX_BYTES, MAX_TASKS
@@ -40,8 +40,8 @@ MIB = 1024**2
         ),
         ("the last 10,000 runs", REMEMBERED_RUNS == REMEMBERED_TASKS == 10_000),
         ("ended after 5 seconds", CANCEL_SECONDS == 5),
-        ("longer than a second shows", progress_board.LazyBar.delay == 1.0),
-        ("a line every 10 seconds", progress_board.LINES_SECONDS == 10.0),
+        ("longer than a second shows", progress_display.LazyBar.delay == 1.0),
+        ("a line every 10 seconds", progress_display.LINES_SECONDS == 10.0),
         ("Requests above 8 KiB are refused", MAX_REQUEST == 8 * 1024),
         ("longer than 5 seconds is cut off", CLIENT_SECONDS == 5.0),
         ("at most once a second", FRESH_SECONDS == 1.0),

@@ -14,7 +14,7 @@ from fray.errors import PoolClosedError, SettingError
 from fray.job import create_job_ctx
 from fray.job.progress import FutureState, MapWatch, Progress, Watch, describe, total_of
 from fray.job.progress_bar import ERASE_LINE, BarPainter
-from fray.job.progress_board import Board, LinePainter, choose_mode
+from fray.job.progress_display import LinePainter, ProgressDisplay, choose_mode
 from fray.job.progress_notebook import NotebookPainter, is_notebook
 
 
@@ -179,16 +179,16 @@ def endless() -> Any:
 
 def test_a_call_shows_once_it_has_waited_long_enough_and_goes_at_its_end() -> None:
     clock, painter = Clock(), Painted()
-    board = Board(painter, clock=clock)
-    with board.show(Watch("get", Scripted(), range(3), began=clock.now)):
-        board.refresh()
+    display = ProgressDisplay(painter, clock=clock)
+    with display.show(Watch("get", Scripted(), range(3), began=clock.now)):
+        display.refresh()
         assert not painter.shown
         clock.now += 1.0
-        board.refresh()
+        display.refresh()
         (shown,) = painter.shown
         assert (shown.done, shown.total, shown.rate) == (0, 3, 0.0)
     assert not painter.shown
-    board.end()
+    display.end()
 
 
 def test_a_look_counts_by_what_it_works_not_by_what_it_waits() -> None:
@@ -200,64 +200,64 @@ def test_a_look_counts_by_what_it_works_not_by_what_it_waits() -> None:
             work.now += 0.25
             return super().count_running()
 
-    board = Board(Painted(), clock=clock, work_clock=work)
-    with board.show(Watch("get", Slow(), range(3), began=clock.now - 5)):
-        assert board.refresh() == pytest.approx(0.25)
-    board.end()
+    display = ProgressDisplay(Painted(), clock=clock, work_clock=work)
+    with display.show(Watch("get", Slow(), range(3), began=clock.now - 5)):
+        assert display.refresh() == pytest.approx(0.25)
+    display.end()
 
 
 def test_what_has_waited_longest_shows_alone() -> None:
     clock, painter = Clock(), Painted()
-    board = Board(painter, clock=clock)
-    with board.show(Watch("get", Scripted(), range(3), began=clock.now)):
-        with board.show(Watch("wait", Scripted(), range(3), began=clock.now)):
+    display = ProgressDisplay(painter, clock=clock)
+    with display.show(Watch("get", Scripted(), range(3), began=clock.now)):
+        with display.show(Watch("wait", Scripted(), range(3), began=clock.now)):
             clock.now += 5
-            board.refresh()
+            display.refresh()
             assert [progress.what for progress in painter.shown] == ["get"]
         assert painter.shown  # the end of the other doesn't change that
     assert not painter.shown
-    board.end()
+    display.end()
 
 
 def test_an_exception_leaves_nothing_on_the_screen() -> None:
     clock, painter = Clock(), Painted()
-    board = Board(painter, clock=clock)
+    display = ProgressDisplay(painter, clock=clock)
     seen: list[Progress] = []
 
     def interrupt() -> None:
-        board.refresh()
+        display.refresh()
         seen.extend(painter.shown)
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), board.show(Watch("get", Scripted(), range(3), began=0.0)):
+    with pytest.raises(KeyboardInterrupt), display.show(Watch("get", Scripted(), range(3), began=0.0)):
         interrupt()
     assert seen
     assert not painter.shown
-    board.refresh()
+    display.refresh()
     assert not painter.shown
-    board.end()
+    display.end()
 
 
 def test_a_map_hides_while_its_caller_is_at_an_item(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, painter = Clock(), Painted()
     monkeypatch.setattr("fray.job.progress.time.monotonic", clock)
-    board = Board(painter, clock=clock)
+    display = ProgressDisplay(painter, clock=clock)
     watch = MapWatch(Scripted(), 3)
-    with board.show(watch):
+    with display.show(watch):
         clock.now += 2
-        board.refresh()
+        display.refresh()
         assert painter.shown
         watch.hand_out(0)
         clock.now += 0.5
-        board.refresh()
+        display.refresh()
         assert painter.shown
         clock.now += 1
-        board.refresh()
+        display.refresh()
         assert not painter.shown
         watch.resume()
-        board.refresh()
+        display.refresh()
         assert painter.shown
-    board.end()
+    display.end()
 
 
 def test_a_terminal_that_is_gone_ends_the_showing_and_nothing_else() -> None:
@@ -267,19 +267,19 @@ def test_a_terminal_that_is_gone_ends_the_showing_and_nothing_else() -> None:
             raise OSError(5, "Input/output error")
 
     painter = Gone()
-    board = Board(painter, clock=Clock())
-    with board.show(Watch("get", Scripted(), range(3), began=0.0)):
-        board.refresh()
-        board.refresh()
+    display = ProgressDisplay(painter, clock=Clock())
+    with display.show(Watch("get", Scripted(), range(3), began=0.0)):
+        display.refresh()
+        display.refresh()
         assert len(painter.shown) == 1
 
 
 def test_the_thread_ends_with_the_board() -> None:
     before = threading.enumerate()
-    board = Board(Painted())
-    with board.show(Watch("get", Scripted(), range(3))):
+    display = ProgressDisplay(Painted())
+    with display.show(Watch("get", Scripted(), range(3))):
         (thread,) = [each for each in threading.enumerate() if each not in before]
-    board.end()
+    display.end()
     thread.join()
 
 

@@ -21,7 +21,7 @@ from fray.job import get_job_context
 from fray.job.pool import start_pool
 from fray.job.progress import Progress
 from fray.job.progress_bar import ERASE_LINE
-from fray.job.progress_board import LazyBar, watching
+from fray.job.progress_display import LazyBar, watching
 from tests.behaviour.gates import Gate
 from tests.pool.seeing.watched_program import LINES
 

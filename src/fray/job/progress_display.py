@@ -25,7 +25,7 @@ from fray.job.progress_notebook import NotebookPainter, is_notebook
 if TYPE_CHECKING:
     from fray.job.progress_bar import BarPainter
 
-__all__ = ["Board", "Mode", "Painter", "choose_mode", "turn_off", "watching", "watching_map"]
+__all__ = ["Mode", "Painter", "ProgressDisplay", "choose_mode", "turn_off", "watching", "watching_map"]
 
 VARIABLE = "FRAY_PROGRESS"
 IDLE_SECONDS = 5.0
@@ -123,7 +123,7 @@ class LazyBar:
             self._bar.clear()
 
 
-class Board:
+class ProgressDisplay:
     """The calls of this process that wait, and the thread that shows the longest one.
 
     `painter` is what shows it; `clock` is monotonic; `work_clock` counts what this thread works, not what it
@@ -227,12 +227,12 @@ class Board:
             pause = max(self._painter.interval, self.refresh() * SHARE)
 
 
-# --- the board of this process -----------------------------------------------------------------------------
+# --- the display of this process ---------------------------------------------------------------------------
 
 _lock = threading.Lock()
-_board: Board | None = None
+_display: ProgressDisplay | None = None
 _known = False
-"""Whether `_board` is what it will be: None then means that nothing is shown in this process."""
+"""Whether `_display` is what it will be: None then means that nothing is shown in this process."""
 
 
 def watching(
@@ -243,36 +243,36 @@ def watching(
     Raises:
         SettingError: FRAY_PROGRESS is something that it can't mean.
     """
-    board = _board if _known else _find_board()
-    return _NOTHING if board is None else board.show(Watch(what, context, futures, needed))
+    display = _display if _known else _find_display()
+    return _NOTHING if display is None else display.show(Watch(what, context, futures, needed))
 
 
 def watching_map(watch: MapWatch) -> contextlib.AbstractContextManager[None]:
     """Return what surrounds a `map` from its first item to its last; see `watching`."""
-    board = _board if _known else _find_board()
-    return _NOTHING if board is None else board.show(watch)
+    display = _display if _known else _find_display()
+    return _NOTHING if display is None else display.show(watch)
 
 
 def turn_off() -> None:
     """Show nothing in this process: it is a worker, and its output is another's."""
-    global _board, _known
+    global _display, _known
     with _lock:
-        if _board is not None:
-            _board.end()
-        _board, _known = None, True
+        if _display is not None:
+            _display.end()
+        _display, _known = None, True
 
 
-def _find_board() -> Board | None:
-    global _board, _known  # noqa: PLW0603 - one terminal a process
+def _find_display() -> ProgressDisplay | None:
+    global _display, _known  # noqa: PLW0603 - one terminal a process
     with _lock:
         if not _known:
             environ = os.environ  # noqa: TID251 - read once, here
             painter = _make_painter(choose_mode(environ, sys.stderr, notebook=is_notebook()))
             if painter is not None:
-                _board = Board(painter)
-                atexit.register(_board.end)
+                _display = ProgressDisplay(painter)
+                atexit.register(_display.end)
             _known = True
-        return _board
+        return _display
 
 
 def _make_painter(mode: Mode) -> Painter | None:
@@ -284,10 +284,10 @@ def _make_painter(mode: Mode) -> Painter | None:
 
 
 def _forget() -> None:
-    global _board, _known, _lock
-    if _board is not None:
-        _board.abandon()
-    _board, _known, _lock = None, False, threading.Lock()
+    global _display, _known, _lock
+    if _display is not None:
+        _display.abandon()
+    _display, _known, _lock = None, False, threading.Lock()
 
 
 os.register_at_fork(after_in_child=_forget)
