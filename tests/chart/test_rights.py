@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fray.cluster.kubernetes.findings import NEEDED
+from fray.cluster.kubernetes.check_results import NEEDED
 from fray_operator import scope
 from tests.chart.rendering import CHART, NAMESPACE, find, kinds, operator_pod, render, rights
 

@@ -10,12 +10,12 @@ from fray.cli.explain import format_manifest
 from fray.cli.listing import DataFormat, print_lines
 from fray.cli.story import Line, Tone
 from fray.cli.streams import Stream
+from fray.cluster.base import CheckResult, Mark
 from fray.cluster.cluster_spec import ClusterSpec
-from fray.cluster.findings import Finding, Mark
 from fray.errors import FrayError
 from fray.vocabulary import EXIT_FAILURE
 
-__all__ = ["describe_findings", "diagnose"]
+__all__ = ["describe_check_results", "diagnose"]
 
 TONES = {Mark.OK: Tone.GOOD, Mark.WRONG: Tone.BAD, Mark.UNKNOWN: Tone.BUSY}
 
@@ -26,33 +26,33 @@ def diagnose(
     """Print what is found, as a table or as data; return 1 if anything is wrong."""
     try:
         with open_cluster(spec, environ=environ) as cluster:
-            findings = cluster.examine()
+            results = cluster.examine()
     except FrayError as error:
         # No configuration, or credentials that aren't accepted: nothing else can be asked.
-        findings = [Finding("access", Mark.WRONG, error.message, error.next_step)]
+        results = [CheckResult("access", Mark.WRONG, error.message, error.next_step)]
     if form is None:
-        print_lines(describe_findings(findings), output)
+        print_lines(describe_check_results(results), output)
     else:
-        output.write(format_manifest({"checks": [_to_data(finding) for finding in findings]}, form))
-    return EXIT_FAILURE if any(finding.mark is Mark.WRONG for finding in findings) else 0
+        output.write(format_manifest({"checks": [_to_data(result) for result in results]}, form))
+    return EXIT_FAILURE if any(result.mark is Mark.WRONG for result in results) else 0
 
 
-def describe_findings(findings: Sequence[Finding]) -> list[Line]:
+def describe_check_results(results: Sequence[CheckResult]) -> list[Line]:
     """Return a table, with the next step below each line that isn't in order."""
-    rows = format_columns([(each.mark, each.subject, each.told) for each in findings])
+    rows = format_columns([(each.mark, each.subject, each.told) for each in results])
     lines = []
-    for finding, row in zip(findings, rows, strict=True):
-        lines.append(Line(row, TONES[finding.mark]))
-        if finding.next_step:
-            lines.append(Line(f"          {finding.next_step}"))
-    wrong = sum(finding.mark is Mark.WRONG for finding in findings)
-    unknown = sum(finding.mark is Mark.UNKNOWN for finding in findings)
+    for result, row in zip(results, rows, strict=True):
+        lines.append(Line(row, TONES[result.mark]))
+        if result.next_step:
+            lines.append(Line(f"          {result.next_step}"))
+    wrong = sum(result.mark is Mark.WRONG for result in results)
+    unknown = sum(result.mark is Mark.UNKNOWN for result in results)
     summary = f"{wrong} wrong" if wrong else "nothing is wrong"
     if unknown:
         summary += f", {unknown} can't be seen"
     return [*lines, Line(""), Line(summary, Tone.BAD if wrong else Tone.GOOD)]
 
 
-def _to_data(finding: Finding) -> dict[str, str]:
-    data = {"subject": finding.subject, "mark": finding.mark.value, "told": finding.told}
-    return data | ({"nextStep": finding.next_step} if finding.next_step else {})
+def _to_data(result: CheckResult) -> dict[str, str]:
+    data = {"subject": result.subject, "mark": result.mark.value, "told": result.told}
+    return data | ({"nextStep": result.next_step} if result.next_step else {})

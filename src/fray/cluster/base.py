@@ -11,7 +11,7 @@ import abc
 import logging
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,6 @@ from typing import Final, Self, overload
 from fray.cluster.arguments import WhenTaken, check_job_ids, check_seconds
 from fray.cluster.cluster_spec import ClusterSpec
 from fray.cluster.command_streams import CommandStreams
-from fray.cluster.findings import Finding
 from fray.cluster.progress import describe_frayjob
 from fray.errors import (
     JobError,
@@ -38,7 +37,7 @@ from fray.types import JobId, JobInfo, JobRequest, JobStatus, LogLine, Monitored
 from fray.vocabulary import EXIT_FAILURE, Reason
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["MONITORED_LINES", "Applied", "Cluster", "WhenTaken"]
+__all__ = ["MONITORED_LINES", "Applied", "CheckResult", "Cluster", "Mark", "WhenTaken"]
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +51,24 @@ class Applied(StrEnum):
     CREATED = "created"
     CONFIGURED = "configured"
     UNCHANGED = "unchanged"
+
+
+class Mark(StrEnum):
+    """How a check went; `UNKNOWN` where this account can't see it."""
+
+    OK = "ok"
+    WRONG = "wrong"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One line of `Cluster.examine`: what was checked, what was seen, and what to do if it isn't right."""
+
+    subject: str
+    mark: Mark
+    told: str
+    next_step: str = ""
 
 
 class Cluster(abc.ABC):
@@ -246,8 +263,8 @@ class Cluster(abc.ABC):
         """
 
     @abc.abstractmethod
-    def examine(self) -> list[Finding]:
-        """Look at what jobs need, and return what was found; each finding that is wrong says what to do."""
+    def examine(self) -> list[CheckResult]:
+        """Look at what jobs need, and return what was found; each result that is wrong says what to do."""
 
     def close(self) -> None:  # noqa: B027 - most backends hold nothing
         """Let go of what this object holds; jobs of other processes are left alone. May be called again."""

@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from fray.cluster.arguments import check_job_id, check_launch, check_whole_number
-from fray.cluster.base import Cluster, WhenTaken
+from fray.cluster.base import CheckResult, Cluster, Mark, WhenTaken
 from fray.cluster.cluster_spec import LocalSpec
 from fray.cluster.current import set_current_cluster
-from fray.cluster.findings import Finding, Mark
 from fray.cluster.local.callables import read_outcome, write_payload
 from fray.cluster.local.claims import claim_job, remove_expired, take_name
 from fray.cluster.local.jobs import list_jobs, observe_job
@@ -267,22 +266,22 @@ class LocalCluster(Cluster):
         job, _ = self._watch(job_id).look()
         return read_outcome(self._state.job(job_id), job, describe_frayjob(job).status)
 
-    def examine(self) -> list[Finding]:
+    def examine(self) -> list[CheckResult]:
         """Look at what jobs need; see `Cluster.examine`."""
         python = f"{sys.version_info.major}.{sys.version_info.minor} at {sys.executable}"
-        findings = [Finding("Python", Mark.OK, python)]
+        results = [CheckResult("Python", Mark.OK, python)]
         root = self._state.root
         try:
             names = self._state.job_names()
             existing = next((each for each in (root, *root.parents) if each.exists()), root)
         except FrayError as error:
-            return [*findings, Finding("state directory", Mark.WRONG, error.message, error.next_step)]
+            return [*results, CheckResult("state directory", Mark.WRONG, error.message, error.next_step)]
         if not os.access(existing, os.W_OK | os.X_OK):
             step = "Make it writable, or choose another with FRAY_STATE_DIR."
             told = f"{existing} can't be written"
-            return [*findings, Finding("state directory", Mark.WRONG, told, step)]
+            return [*results, CheckResult("state directory", Mark.WRONG, told, step)]
         told = f"{root}, {len(names)} job{'' if len(names) == 1 else 's'}"
-        return [*findings, Finding("state directory", Mark.OK, told)]
+        return [*results, CheckResult("state directory", Mark.OK, told)]
 
     def close(self) -> None:
         """End the jobs that this object launched and that still live, and wait for that; at most 25 s."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import yaml
 
+from fray.cluster.base import CheckResult, Mark
 from fray.cluster.cluster_spec import KubernetesSpec
-from fray.cluster.findings import Finding, Mark
 from fray.cluster.kubernetes.access import open_access
 from fray.cluster.kubernetes.examination import examine
 from fray.errors import ClusterUnreachableError
@@ -21,7 +21,7 @@ async def end(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.close()
 
 
-async def examine_untrusted(folder: Path) -> list[Finding]:
+async def examine_untrusted(folder: Path) -> list[CheckResult]:
     served, known = write_key(folder / "served"), write_key(folder / "known")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(served / CERTIFICATE_FILE, served / PRIVATE_KEY_FILE)

@@ -12,10 +12,9 @@ from queue import SimpleQueue
 from typing import Any, Self
 
 from fray.cluster.arguments import check_job_id, check_launch, check_whole_number
-from fray.cluster.base import Applied, Cluster, WhenTaken
+from fray.cluster.base import Applied, CheckResult, Cluster, WhenTaken
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.command_streams import CommandStreams
-from fray.cluster.findings import Finding
 from fray.cluster.kubernetes.access import Access, OpenAccess, open_access
 from fray.cluster.kubernetes.applying import apply_job, fill_in
 from fray.cluster.kubernetes.examination import examine
@@ -148,7 +147,7 @@ class KubernetesCluster(Cluster):
             names.append(built.secret_name)
         return Preview(built.job, tuple(dict.fromkeys(names)))
 
-    def examine(self) -> list[Finding]:
+    def examine(self) -> list[CheckResult]:
         """Look at what jobs need; see `Cluster.examine`."""
         return self._session.ask(lambda access: examine(access, self._spec))
 

@@ -1,7 +1,7 @@
 """Examining a cluster for `fray doctor`: whether it can be reached and has what jobs need.
 
 Questions only: nothing is written, but for the reviews by which the API server tells of an account. What the
-answers mean is `findings`.
+answers mean is `check_results`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from fray.cluster.base import CheckResult, Mark
 from fray.cluster.cluster_spec import KubernetesSpec
-from fray.cluster.findings import Finding, Mark
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.api_errors import explain
-from fray.cluster.kubernetes.findings import (
+from fray.cluster.kubernetes.check_results import (
     NEEDED,
     Right,
     find_default_image,
@@ -65,7 +65,7 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-async def examine(access: Access, spec: KubernetesSpec, *, clock: Clock = _utc_now) -> list[Finding]:
+async def examine(access: Access, spec: KubernetesSpec, *, clock: Clock = _utc_now) -> list[CheckResult]:
     """Return what is found of a cluster, in the order in which it is worth mending.
 
     Raises `UnauthorizedError` where the credentials aren't accepted.
@@ -82,10 +82,10 @@ async def examine(access: Access, spec: KubernetesSpec, *, clock: Clock = _utc_n
         examination.check_rights(),
         examination.check_accelerators(),
     )
-    return [*first, *(finding for part in parts for finding in part)]
+    return [*first, *(result for part in parts for result in part)]
 
 
-async def _ask_server(access: Access, clock: Clock) -> tuple[list[Finding], str | None, timedelta]:
+async def _ask_server(access: Access, clock: Clock) -> tuple[list[CheckResult], str | None, timedelta]:
     """Return whether the server answers, as whom it knows the caller, and how far our clock is ahead."""
     subject = "API server"
     sent = clock()
@@ -96,23 +96,23 @@ async def _ask_server(access: Access, clock: Clock) -> tuple[list[Finding], str 
         raise
     except NotFoundError:
         told = f"{access.server} answers, and is too old to tell as whom"
-        return [Finding(subject, Mark.OK, told)], "this account", timedelta()
+        return [CheckResult(subject, Mark.OK, told)], "this account", timedelta()
     except ApiError as error:
         explained = explain(error, server=access.server, namespace=access.namespace)
-        return [Finding(subject, Mark.WRONG, explained.message, explained.next_step)], None, timedelta()
+        return [CheckResult(subject, Mark.WRONG, explained.message, explained.next_step)], None, timedelta()
     except TimeoutError:
         told = f"{access.server} takes the connection, and is silent for {ANSWER_SECONDS:.0f} s"
         step = "Look at the network between here and there (VPN, proxy), and at the server itself."
-        return [Finding(subject, Mark.WRONG, told, step)], None, timedelta()
+        return [CheckResult(subject, Mark.WRONG, told, step)], None, timedelta()
     account = str((review.get("status") or {}).get("userInfo", {}).get("username") or "this account")
-    findings = [Finding(subject, Mark.OK, f"{access.server}, as {account}")]
+    results = [CheckResult(subject, Mark.OK, f"{access.server}, as {account}")]
     stamp = review["metadata"].get("creationTimestamp")
     if not stamp:
-        return findings, account, timedelta()
+        return results, account, timedelta()
     ours = sent + (clock() - sent) / 2
     servers = parse_time(stamp)
-    findings.append(judge_clock(ours, servers))
-    return findings, account, ours - servers
+    results.append(judge_clock(ours, servers))
+    return results, account, ours - servers
 
 
 class _Examination:
@@ -122,53 +122,53 @@ class _Examination:
         self._access, self._spec, self._account = access, spec, account
         self._api, self._namespace, self._now = access.api, access.namespace, now
 
-    async def check_kinds(self) -> list[Finding]:
+    async def check_kinds(self) -> list[CheckResult]:
         """Look for Fray's own kinds."""
         return [
             await self._check_kind("Fray's CRDs", FRAYJOBS, ("frayjobs", "frayjobs/status"), FRAY_INSTALL)
         ]
 
-    async def check_jobset(self) -> list[Finding]:
+    async def check_jobset(self) -> list[CheckResult]:
         """Look for JobSet."""
         return [await self._check_kind("JobSet", JOBSETS, ("jobsets",), JOBSET_INSTALL)]
 
     async def _check_kind(
         self, subject: str, resource: Resource, needed: tuple[str, ...], install: str
-    ) -> Finding:
+    ) -> CheckResult:
         wanted = f"{resource.group}/{resource.version}"
         try:
             group = await _soon(self._api.discover(resource.group))
             versions = [each["version"] for each in group.get("versions") or []]
             if resource.version not in versions:
                 told = f"the cluster has {resource.group} in {', '.join(versions)}, not in {resource.version}"
-                return Finding(subject, Mark.WRONG, told, f"Install the release that has it. {install}")
+                return CheckResult(subject, Mark.WRONG, told, f"Install the release that has it. {install}")
             served = await _soon(self._api.discover(resource.group, resource.version))
         except NotFoundError:
-            return Finding(subject, Mark.WRONG, f"the cluster has no {resource}", install)
+            return CheckResult(subject, Mark.WRONG, f"the cluster has no {resource}", install)
         except (ApiError, TimeoutError) as error:
             return self._unseen(subject, error)
         kinds = {each["name"] for each in served.get("resources") or []}
         missing = [name for name in needed if name not in kinds]
         if missing:
-            return Finding(subject, Mark.WRONG, f"{wanted} lacks {', '.join(missing)}", install)
-        return Finding(subject, Mark.OK, f"{wanted} is served")
+            return CheckResult(subject, Mark.WRONG, f"{wanted} lacks {', '.join(missing)}", install)
+        return CheckResult(subject, Mark.OK, f"{wanted} is served")
 
-    async def check_operator(self) -> list[Finding]:
+    async def check_operator(self) -> list[CheckResult]:
         """Look whether an operator leads, which namespaces it serves, and what jobs get by default."""
         leases, deployments = await asyncio.gather(self._find_leases(), self._find_deployments())
         if isinstance(leases, Exception):
-            findings = [self._unseen("operator", leases)]
+            results = [self._unseen("operator", leases)]
         else:
-            findings = [judge_leases(leases, now=self._now())]
+            results = [judge_leases(leases, now=self._now())]
         image, account = find_default_image(deployments or [])
         served = find_served_namespaces(deployments or [])
         if served and self._namespace not in served:
             told = f"it serves namespace {', '.join(served)}, and not {self._namespace}"
             step = f"Use `-n {served[0]}`, or install an operator for {self._namespace}."
-            findings.append(Finding("namespaces of the operator", Mark.WRONG, told, step))
-        findings.append(self._judge_image(image, known=deployments is not None))
-        findings.append(await self._check_service_account(account))
-        return findings
+            results.append(CheckResult("namespaces of the operator", Mark.WRONG, told, step))
+        results.append(self._judge_image(image, known=deployments is not None))
+        results.append(await self._check_service_account(account))
+        return results
 
     async def _find_leases(self) -> list[Manifest] | ApiError | TimeoutError:
         found = await self._see(self._list(LEASES, fields=f"metadata.name={LEASE_NAME}"))
@@ -185,45 +185,45 @@ class _Examination:
         found = await self._see(self._list(DEPLOYMENTS, labels=OPERATORS))
         return found if isinstance(found, list) else None
 
-    def _judge_image(self, image: str | None, *, known: bool) -> Finding:
+    def _judge_image(self, image: str | None, *, known: bool) -> CheckResult:
         subject = "default image"
         if self._spec.image is not None:
-            return Finding(subject, Mark.OK, f"{self._spec.image}, by the cluster spec")
+            return CheckResult(subject, Mark.OK, f"{self._spec.image}, by the cluster spec")
         if image is not None:
-            return Finding(subject, Mark.OK, f"{image}, by the operator")
+            return CheckResult(subject, Mark.OK, f"{image}, by the operator")
         why = "no operator's Deployment is there" if known else "this account may not see Deployments"
-        return Finding(subject, Mark.UNKNOWN, why, "Name one in jobs, or in the spec: `k8s?image=IMAGE`.")
+        return CheckResult(subject, Mark.UNKNOWN, why, "Name one in jobs, or in the spec: `k8s?image=IMAGE`.")
 
-    async def _check_service_account(self, default: str | None) -> Finding:
+    async def _check_service_account(self, default: str | None) -> CheckResult:
         subject = "service account of jobs"
         name = self._spec.service_account or default or PlanSettings().service_account
         found = await self._see(self._api.get(SERVICE_ACCOUNTS, name, namespace=self._namespace))
         if isinstance(found, dict):
-            return Finding(subject, Mark.OK, f"{name} in namespace {self._namespace}")
+            return CheckResult(subject, Mark.OK, f"{name} in namespace {self._namespace}")
         if isinstance(found, NotFoundError):
             told = f"namespace {self._namespace} has no ServiceAccount {name}: no pod of a job starts"
             step = (
                 "Let the chart make it: `helm upgrade fray charts/fray -n fray-system --reuse-values "
                 f"--set 'jobs.namespaces={{{self._namespace}}}'` (with the other namespaces)."
             )
-            return Finding(subject, Mark.WRONG, told, step)
+            return CheckResult(subject, Mark.WRONG, told, step)
         return self._unseen(subject, found)
 
-    async def check_namespace(self) -> list[Finding]:
+    async def check_namespace(self) -> list[CheckResult]:
         """Look for the namespace."""
         name = self._namespace
         found = await self._see(self._api.get(NAMESPACES, name))
         if isinstance(found, dict):
             if (found.get("status") or {}).get("phase") == "Terminating":
                 step = "Name another: `-n NAME`."
-                return [Finding("namespace", Mark.WRONG, f"{name} is being deleted", step)]
-            return [Finding("namespace", Mark.OK, name)]
+                return [CheckResult("namespace", Mark.WRONG, f"{name} is being deleted", step)]
+            return [CheckResult("namespace", Mark.OK, name)]
         if isinstance(found, NotFoundError):
             missing = NamespaceNotFoundError(name, self._access.server)
-            return [Finding("namespace", Mark.WRONG, missing.message, missing.next_step)]
+            return [CheckResult("namespace", Mark.WRONG, missing.message, missing.next_step)]
         return [self._unseen("namespace", found)]
 
-    async def check_rights(self) -> list[Finding]:
+    async def check_rights(self) -> list[CheckResult]:
         """Ask for each right that a client needs whether this account has it."""
         try:
             answers = await asyncio.gather(*(_soon(self._ask_right(right)) for right in NEEDED))
@@ -254,7 +254,7 @@ class _Examination:
         review = await self._api.create(ACCESS_REVIEWS, body)
         return bool((review.get("status") or {}).get("allowed"))
 
-    async def check_accelerators(self) -> list[Finding]:
+    async def check_accelerators(self) -> list[CheckResult]:
         """Look at the nodes."""
         nodes = await self._see(self._list(NODES))
         return [judge_nodes(nodes) if isinstance(nodes, list) else self._unseen("accelerators", nodes)]
@@ -271,16 +271,16 @@ class _Examination:
         except (ApiError, TimeoutError) as error:
             return error
 
-    def _unseen(self, subject: str, error: object) -> Finding:
+    def _unseen(self, subject: str, error: object) -> CheckResult:
         """What an account may not see is left open; a server that fails is in the way of all else."""
         if isinstance(error, ForbiddenError):
             told = explain(error, server=self._access.server, namespace=self._namespace).message
-            return Finding(subject, Mark.UNKNOWN, told, "Ask an administrator, if jobs don't start.")
+            return CheckResult(subject, Mark.UNKNOWN, told, "Ask an administrator, if jobs don't start.")
         if isinstance(error, ApiError):
             explained = explain(error, server=self._access.server, namespace=self._namespace)
-            return Finding(subject, Mark.WRONG, explained.message, explained.next_step)
+            return CheckResult(subject, Mark.WRONG, explained.message, explained.next_step)
         told = f"no answer within {ANSWER_SECONDS:.0f} s"
-        return Finding(subject, Mark.WRONG, told, "Try again; if it stays so, look at the API server.")
+        return CheckResult(subject, Mark.WRONG, told, "Try again; if it stays so, look at the API server.")
 
 
 async def _soon(question: Awaitable[T]) -> T:

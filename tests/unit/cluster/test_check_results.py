@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fray.cli.doctor import describe_findings
-from fray.cluster.findings import Finding, Mark
-from fray.cluster.kubernetes.findings import (
+from fray.cli.doctor import describe_check_results
+from fray.cluster.base import CheckResult, Mark
+from fray.cluster.kubernetes.check_results import (
     NEEDED,
     find_default_image,
     find_served_namespaces,
@@ -32,8 +32,8 @@ NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
     ],
 )
 def test_clocks(ahead: int, mark: Mark, told: str) -> None:
-    finding = judge_clock(NOW + timedelta(seconds=ahead), NOW)
-    assert (finding.mark, told in finding.told) == (mark, True)
+    result = judge_clock(NOW + timedelta(seconds=ahead), NOW)
+    assert (result.mark, told in result.told) == (mark, True)
 
 
 def lease(holder: str, age: float, namespace: str = "fray-system") -> dict[str, Any]:
@@ -54,15 +54,15 @@ def lease(holder: str, age: float, namespace: str = "fray-system") -> dict[str, 
     ],
 )
 def test_operators(leases: list[dict[str, Any]], mark: Mark, told: str) -> None:
-    finding = judge_leases(leases, now=NOW)
-    assert (finding.mark, told in finding.told) == (mark, True), finding
-    assert bool(finding.next_step) == (mark is Mark.WRONG)
+    result = judge_leases(leases, now=NOW)
+    assert (result.mark, told in result.told) == (mark, True), result
+    assert bool(result.next_step) == (mark is Mark.WRONG)
 
 
 def test_rights_are_told_by_resource() -> None:
     answers = {right: right.verb != "create" for right in NEEDED}
     found = {each.subject: each for each in judge_rights(answers, account="me", namespace="ml", server="s")}
-    assert found["may use pods"] == Finding("may use pods", Mark.OK, "list, watch")
+    assert found["may use pods"] == CheckResult("may use pods", Mark.OK, "list, watch")
     jobs = found["may use frayjobs.fray.dev"]
     assert (jobs.mark, jobs.told) == (Mark.WRONG, "me may not create in namespace ml")
     assert "kubectl create rolebinding" in jobs.next_step
@@ -108,12 +108,12 @@ def test_what_the_operators_deployment_tells() -> None:
 
 
 def test_each_line_that_is_not_in_order_says_the_next_step() -> None:
-    findings = [
-        Finding("clock", Mark.OK, "right"),
-        Finding("JobSet", Mark.WRONG, "not there", "Install it."),
-        Finding("nodes", Mark.UNKNOWN, "may not be seen", "Ask."),
+    results = [
+        CheckResult("clock", Mark.OK, "right"),
+        CheckResult("JobSet", Mark.WRONG, "not there", "Install it."),
+        CheckResult("nodes", Mark.UNKNOWN, "may not be seen", "Ask."),
     ]
-    lines = [line.text for line in describe_findings(findings)]
+    lines = [line.text for line in describe_check_results(results)]
     assert lines[0] == "ok        clock    right"
     assert (lines[1].split()[0], lines[2].strip()) == ("wrong", "Install it.")
     assert lines[-1] == "1 wrong, 1 can't be seen"

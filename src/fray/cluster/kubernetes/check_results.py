@@ -1,6 +1,6 @@
 """What an examination of a cluster finds, and how single observations are judged: pure.
 
-Each finding that isn't in order says what to do next. What can't be seen by the account that asks is neither
+Each result that isn't in order says what to do next. What can't be seen by the account that asks is neither
 right nor wrong.
 """
 
@@ -20,7 +20,7 @@ from fray.accelerators.node_labels import (
     LABEL_TPU_TOPOLOGY,
     TPU_RESOURCE,
 )
-from fray.cluster.findings import Finding, Mark
+from fray.cluster.base import CheckResult, Mark
 from fray.errors import AccessDeniedError
 from fray.kube.api import Manifest
 from fray.plan.timestamps import CLOCK_SKEW, parse_time
@@ -68,27 +68,29 @@ LEASE_SLACK: Final = timedelta(seconds=30)
 """How far the clock of the operator's node may be behind the API server's, with the time of a renewal."""
 
 
-def judge_clock(ours: datetime, servers: datetime) -> Finding:
+def judge_clock(ours: datetime, servers: datetime) -> CheckResult:
     """Judge this machine's clock by the API server's."""
     ahead = ours - servers
     if abs(ahead) <= CLOCK_SKEW:
         # The server tells whole seconds.
-        return Finding("clock", Mark.OK, f"within {max(abs(ahead).total_seconds(), 1):.0f} s of the server's")
+        return CheckResult(
+            "clock", Mark.OK, f"within {max(abs(ahead).total_seconds(), 1):.0f} s of the server's"
+        )
     way = "ahead of" if ahead > timedelta() else "behind"
     told = f"{abs(ahead).total_seconds():.0f} s {way} the API server's"
-    return Finding("clock", Mark.WRONG, told, "Set this machine's clock: `timedatectl set-ntp true`.")
+    return CheckResult("clock", Mark.WRONG, told, "Set this machine's clock: `timedatectl set-ntp true`.")
 
 
-def judge_leases(leases: Sequence[Manifest], *, now: datetime) -> Finding:
+def judge_leases(leases: Sequence[Manifest], *, now: datetime) -> CheckResult:
     """Judge whether an operator leads, by the Leases of operators; `now` is the API server's time."""
     subject = "operator"
     pods = "kubectl get pods -A -l app.kubernetes.io/name=fray-operator"
     install = f"Look at `{pods}`, or install Fray's chart."
     if not leases:
-        return Finding(subject, Mark.WRONG, "no operator has ever held its Lease", install)
+        return CheckResult(subject, Mark.WRONG, "no operator has ever held its Lease", install)
     holding = [lease for lease in leases if (lease.get("spec") or {}).get("holderIdentity")]
     if not holding:
-        return Finding(subject, Mark.WRONG, "no operator runs: the last one has ended", install)
+        return CheckResult(subject, Mark.WRONG, "no operator runs: the last one has ended", install)
     lease = max(holding, key=_renewed)
     spec, namespace = lease["spec"], lease["metadata"]["namespace"]
     # The identity is the pod's name with a word of the process.
@@ -98,8 +100,8 @@ def judge_leases(leases: Sequence[Manifest], *, now: datetime) -> Finding:
     if age > duration + LEASE_SLACK:
         told = f"silent for {age.total_seconds():.0f} s: {who}"
         step = f"Look at `kubectl logs -n {namespace} {pod}`."
-        return Finding(subject, Mark.WRONG, told, step)
-    return Finding(subject, Mark.OK, f"{who} leads, and told so {max(age.total_seconds(), 0):.0f} s ago")
+        return CheckResult(subject, Mark.WRONG, told, step)
+    return CheckResult(subject, Mark.OK, f"{who} leads, and told so {max(age.total_seconds(), 0):.0f} s ago")
 
 
 def find_served_namespaces(deployments: Iterable[Manifest]) -> tuple[str, ...] | None:
@@ -123,30 +125,30 @@ def find_default_image(deployments: Iterable[Manifest]) -> tuple[str | None, str
 
 def judge_rights(
     answers: Mapping[Right, bool], *, account: str, namespace: str, server: str
-) -> list[Finding]:
-    """Judge what an account may do: a finding for each resource."""
-    findings = []
+) -> list[CheckResult]:
+    """Judge what an account may do: a result for each resource."""
+    results = []
     for resource in dict.fromkeys(right.of for right in answers):
         subject = f"may use {resource}"
         verbs = {right.verb: allowed for right, allowed in answers.items() if right.of == resource}
         missing = [verb for verb, allowed in verbs.items() if not allowed]
         if not missing:
-            findings.append(Finding(subject, Mark.OK, ", ".join(verbs)))
+            results.append(CheckResult(subject, Mark.OK, ", ".join(verbs)))
             continue
         denied = AccessDeniedError(account, ", ".join(missing), resource, namespace, server)
         told = f"{account} may not {', '.join(missing)} in namespace {namespace}"
-        findings.append(Finding(subject, Mark.WRONG, told, denied.next_step))
-    return findings
+        results.append(CheckResult(subject, Mark.WRONG, told, denied.next_step))
+    return results
 
 
-def judge_nodes(nodes: Iterable[Manifest]) -> Finding:
+def judge_nodes(nodes: Iterable[Manifest]) -> CheckResult:
     """Tell which accelerators the nodes have that are there now. None is no fault: pools may be empty."""
     kinds = Counter(kind for node in nodes if (kind := _accelerator(node)) is not None)
     if not kinds:
         told = "no node has TPUs or GPUs now; node pools that scale from zero show only when they are used"
-        return Finding("accelerators", Mark.OK, told)
+        return CheckResult("accelerators", Mark.OK, told)
     shown = [f"{kind}: {count} node{'' if count == 1 else 's'}" for kind, count in sorted(kinds.items())]
-    return Finding("accelerators", Mark.OK, "; ".join(shown))
+    return CheckResult("accelerators", Mark.OK, "; ".join(shown))
 
 
 def _accelerator(node: Manifest) -> str | None:
