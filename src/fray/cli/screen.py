@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from fray.cli.columns import format_duration
-from fray.cli.story import Line, format_hosts
+from fray.cli.story import Line
 from fray.cli.streams import Stream
 from fray.cluster.progress import find_waiting
+from fray.plan.counts import format_count
 from fray.plan.timestamps import parse_time
 from fray.wire.frayjob import FrayJob
 
@@ -139,7 +140,7 @@ def build_status_line(job: FrayJob, *, now: datetime, unicode: bool) -> Text:
         text.append(f"  attempt {status.attempt}")
     text.append(f"  {format_duration((now - started).total_seconds())}", style="dim")
     if (counts := status.replicas) is not None:
-        text.append(f"  {counts.running}/{format_hosts(counts.total)} running")
+        text.append(f"  {counts.running}/{format_count(counts.total, 'host')} running")
         if 0 < counts.total <= MAX_MARKS:
             text.append("  ")
             for what, mark, ascii_mark, style in MARKS:

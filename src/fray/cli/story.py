@@ -13,6 +13,7 @@ from enum import Enum
 
 from fray.cli.columns import format_age, format_columns, format_duration
 from fray.cluster.progress import find_waiting
+from fray.plan.counts import format_count
 from fray.plan.gang import derive_gang
 from fray.plan.status import find_condition, is_finished
 from fray.plan.timestamps import parse_time
@@ -27,7 +28,6 @@ __all__ = [
     "describe_end",
     "describe_job",
     "describe_waiting",
-    "format_hosts",
     "format_job_table",
     "tone_of_phase",
 ]
@@ -58,11 +58,6 @@ def tone_of_phase(phase: str | None) -> Tone:
     return next((tone for known, tone in tones.items() if known == phase), Tone.BUSY)
 
 
-def format_hosts(count: int) -> str:
-    """Return `1 host` or `4 hosts`."""
-    return f"{count} host{'' if count == 1 else 's'}"
-
-
 def describe_change(before: FrayJobStatus, after: FrayJobStatus, *, name: str, retries: int) -> list[Line]:
     """Return what is worth telling while a job runs, now that its status has changed; mostly nothing.
 
@@ -78,7 +73,7 @@ def describe_change(before: FrayJobStatus, after: FrayJobStatus, *, name: str, r
         earlier = told.get(attempt.number)
         who = f"{name}: attempt {attempt.number}"
         if earlier is None:
-            lines.append(Line(f"{who}: starting {format_hosts(replicas.total)}"))
+            lines.append(Line(f"{who}: starting {format_count(replicas.total, 'host')}"))
         started = replicas.pending == 0 and replicas.running > 0 and attempt.reason is None
         if started and (earlier is None or before.replicas is None or before.replicas.pending > 0):
             lines.append(Line(f"{who}: {replicas.running}/{replicas.total} hosts running", Tone.GOOD))
@@ -109,7 +104,7 @@ def describe_waiting(before: FrayJob | None, after: FrayJob) -> list[Line]:
 
 def _describe_ending(who: str, attempt: AttemptStatus, replicas: ReplicaCounts) -> Line:
     left = replicas.running + replicas.pending
-    rest = f"; ending {format_hosts(left)}" if left and attempt.verdict is None else ""
+    rest = f"; ending {format_count(left, 'host')}" if left and attempt.verdict is None else ""
     return Line(f"{who}: {_first_line(attempt.message)}{rest}", Tone.BAD)
 
 

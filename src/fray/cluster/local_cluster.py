@@ -41,6 +41,7 @@ from fray.cluster.progress import describe_frayjob
 from fray.cluster.resuming import is_resumable
 from fray.errors import FrayError, JobExistsError, MachineMismatchError, StateDirectoryError
 from fray.payload.outcome import Outcome
+from fray.plan.counts import format_count
 from fray.plan.status import has_succeeded, is_finished
 from fray.runtime.identity import current_identity
 from fray.settings import Settings
@@ -280,7 +281,7 @@ class LocalCluster(Cluster):
             step = "Make it writable, or choose another with FRAY_STATE_DIR."
             told = f"{existing} can't be written"
             return [*results, CheckResult("state directory", Mark.WRONG, told, step)]
-        told = f"{root}, {len(names)} job{'' if len(names) == 1 else 's'}"
+        told = f"{root}, {format_count(len(names), 'job')}"
         return [*results, CheckResult("state directory", Mark.OK, told)]
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fray.accelerators import GpuHost, TpuSlice, lookup_gpu, lookup_tpu
+from fray.plan.counts import format_count
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX
 from fray.wire.frayjob import FrayJobSpec
 
@@ -65,13 +66,11 @@ class Gang:
     def describe(self) -> str:
         """Return the shape in a few words, such as `2 slices of v5p-16 (2 hosts x 4 chips each)`."""
         if self.tpu is not None:
-            slices = f"{self.slices} slice{'s' if self.slices > 1 else ''}"
-            hosts = f"{self.hosts_per_slice} host{'s' if self.hosts_per_slice > 1 else ''}"
+            slices, hosts = format_count(self.slices, "slice"), format_count(self.hosts_per_slice, "host")
             return f"{slices} of {self.tpu.type} ({hosts} x {self.tpu.chips_per_host} chips each)"
-        hosts = f"{self.hosts} host{'s' if self.hosts > 1 else ''}"
         if self.gpu is not None:
-            return f"{hosts} with {self.gpu.count} {self.gpu.type} each"
-        return f"{self.hosts} {'copies' if self.hosts > 1 else 'copy'} on CPU"
+            return f"{format_count(self.hosts, 'host')} with {self.gpu.count} {self.gpu.type} each"
+        return f"{format_count(self.hosts, 'copy', 'copies')} on CPU"
 
 
 def derive_gang(spec: FrayJobSpec) -> Gang:

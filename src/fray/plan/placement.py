@@ -32,6 +32,7 @@ from fray.accelerators import (
     TAINT_TPU,
 )
 from fray.plan.avoided_nodes import build_avoidance
+from fray.plan.counts import format_count
 from fray.plan.facts import Fact
 from fray.plan.gang import Gang, derive_gang
 from fray.plan.kueue import derive_queue
@@ -73,11 +74,11 @@ class NodeDemand:
     def describe(self) -> str:
         """Return the demand in one line, such as `2 node pools of 4 nodes with tpu-v5p-slice 2x2x4`."""
         if self.own_pools:
-            amount = f"{_count(self.slices, 'node pool')} of {_count(self.hosts, 'node')}"
+            amount = f"{format_count(self.slices, 'node pool')} of {format_count(self.hosts, 'node')}"
         elif self.topology is not None:
-            amount = _count(self.slices, "node")
+            amount = format_count(self.slices, "node")
         else:
-            amount = f"room for {_count(self.hosts, 'pod')}"
+            amount = f"room for {format_count(self.hosts, 'pod')}"
         if self.topology is not None:
             amount = f"{amount} with {self.accelerator} {self.topology}"
         elif self.accelerator is not None:
@@ -111,10 +112,6 @@ def derive_demand(job: FrayJob) -> NodeDemand:
     if gang.gpu is not None:
         return replace(demand, accelerator=gang.gpu.type, chips=gang.gpu.count)
     return demand
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 @dataclass

@@ -22,6 +22,7 @@ from fray.accelerators import (
     TPU_RESOURCE,
 )
 from fray.plan.avoided_nodes import build_avoidance, describe_avoided
+from fray.plan.counts import format_count
 from fray.plan.manifests import Manifest, find_condition, list_containers
 from fray.plan.observation import Waiting
 from fray.plan.outside_text import flatten
@@ -336,7 +337,7 @@ def _describe_pools(pod: Manifest, nodes: Sequence[NodeSummary]) -> str:
     elif GPU_RESOURCE in limits:
         keys, what = [LABEL_GPU_ACCELERATOR], "GPU"
     else:
-        return f"the cluster has {_nodes(len(nodes))}"
+        return f"the cluster has {format_count(len(nodes), 'node')}"
     pools: dict[tuple[str, str], int] = {}
     for node in nodes:
         if keys[0] in node.labels:
@@ -346,14 +347,11 @@ def _describe_pools(pod: Manifest, nodes: Sequence[NodeSummary]) -> str:
     if not pools:
         return f"the cluster has no {what} nodes at this moment (a pool scaled to zero can't be seen)"
     listed = [
-        f"{name} ({kind}, {_nodes(count)})" for (name, kind), count in sorted(pools.items())[:MOST_POOLS]
+        f"{name} ({kind}, {format_count(count, 'node')})"
+        for (name, kind), count in sorted(pools.items())[:MOST_POOLS]
     ]
     more = f" and {len(pools) - MOST_POOLS} more" if len(pools) > MOST_POOLS else ""
     return f"the {what} node pools are {', '.join(listed)}{more}"
-
-
-def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count} nodes"
 
 
 def _describe_requests(pod: Manifest) -> str:

@@ -23,6 +23,7 @@ from fray.accelerators.node_labels import (
 from fray.cluster.base import CheckResult, Mark
 from fray.errors import AccessDeniedError
 from fray.kube.api import Manifest
+from fray.plan.counts import format_count
 from fray.plan.timestamps import CLOCK_SKEW, parse_time
 
 __all__ = [
@@ -147,7 +148,7 @@ def judge_nodes(nodes: Iterable[Manifest]) -> CheckResult:
     if not kinds:
         told = "no node has TPUs or GPUs now; node pools that scale from zero show only when they are used"
         return CheckResult("accelerators", Mark.OK, told)
-    shown = [f"{kind}: {count} node{'' if count == 1 else 's'}" for kind, count in sorted(kinds.items())]
+    shown = [f"{kind}: {format_count(count, 'node')}" for kind, count in sorted(kinds.items())]
     return CheckResult("accelerators", Mark.OK, "; ".join(shown))
 
 
