@@ -16,7 +16,6 @@ from fray.plan.observation import (
     KILL_CODES,
     Evidence,
     EvidenceKind,
-    EvidenceSource,
     GangObservation,
     HostObservation,
     HostPhase,
@@ -61,7 +60,7 @@ class _Testimony:
         ended_at = parse_time(self.at) if self.at else None
         host = replace(host, name=self.pod, ended_at=ended_at)
         if self.exit_code is None:
-            told = Evidence(EvidenceKind.TAKEN, EvidenceSource.JOB, self.message, ended_at)
+            told = Evidence(EvidenceKind.TAKEN, self.message, ended_at)
             return replace(host, evidence=told)
         # A pod that failed stays, unless it is deleted: one that was killed and isn't there was deleted.
         return replace(host, exit_code=self.exit_code, phase=HostPhase.DELETED)

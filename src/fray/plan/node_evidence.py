@@ -16,7 +16,6 @@ from fray.plan.observation import (
     Deletion,
     Evidence,
     EvidenceKind,
-    EvidenceSource,
     GangObservation,
     HostObservation,
     HostPhase,
@@ -207,11 +206,11 @@ def is_late(deletion: Deletion | None, *, now: datetime) -> bool:
 
 
 def _silent(text: str, since: datetime | None) -> Evidence:
-    return Evidence(EvidenceKind.NODE_SILENT, EvidenceSource.NODE, text, since)
+    return Evidence(EvidenceKind.NODE_SILENT, text, since)
 
 
 def _leaving(text: str, since: datetime | None = None) -> Evidence:
-    return Evidence(EvidenceKind.NODE_LEAVING, EvidenceSource.NODE, text, since)
+    return Evidence(EvidenceKind.NODE_LEAVING, text, since)
 
 
 def _is_unix_time(key: str, value: str) -> bool:

@@ -24,7 +24,6 @@ __all__ = [
     "Deletion",
     "Evidence",
     "EvidenceKind",
-    "EvidenceSource",
     "GangObservation",
     "HostObservation",
     "HostPhase",
@@ -87,22 +86,11 @@ class EvidenceKind(StrEnum):
     """Its node's runtime couldn't start what another might."""
 
 
-class EvidenceSource(StrEnum):
-    """What kind of object it was seen on."""
-
-    POD = "Pod"
-    NODE = "Node"
-    JOB = "Job"
-    STATUS = "Status"
-    """It was seen before, and noted in the FrayJob's status."""
-
-
 @dataclass(frozen=True)
 class Evidence:
-    """One sign: of what, where it was seen, the words to show, and since when it is there if that is told."""
+    """One sign: of what, the words to show, and since when it is there if that is told."""
 
     kind: EvidenceKind
-    source: EvidenceSource
     text: str
     at: datetime | None = None
 

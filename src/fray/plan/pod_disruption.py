@@ -13,7 +13,7 @@ import re
 from datetime import datetime, timedelta
 
 from fray.plan.manifests import Manifest, find_condition
-from fray.plan.observation import KILL_CODES, OOM_KILLED, Deletion, Evidence, EvidenceKind, EvidenceSource
+from fray.plan.observation import KILL_CODES, OOM_KILLED, Deletion, Evidence, EvidenceKind
 from fray.plan.timestamps import CLOCK_SKEW, parse_time
 
 __all__ = [
@@ -202,7 +202,7 @@ def _read_mark(mark: Manifest) -> Evidence:
 
 def _of_pod(kind: EvidenceKind, text: str, at: datetime | None = None) -> Evidence:
     kind = EvidenceKind.NODE_LOW if NODE_IS_LOW in text else kind
-    return Evidence(kind, EvidenceSource.POD, text, at)
+    return Evidence(kind, text, at)
 
 
 def find_runtime_trouble(message: str) -> str | None:

@@ -12,7 +12,6 @@ from fray.plan.manifests import Manifest, list_containers
 from fray.plan.observation import (
     Evidence,
     EvidenceKind,
-    EvidenceSource,
     GangObservation,
     HostObservation,
     HostPhase,
@@ -75,7 +74,7 @@ def _write(host: HostObservation, sign: Evidence) -> Disruption:
 def _read(noted: Disruption) -> Evidence:
     """Return a sign that stands in the status; a kind that another version wrote is the most general one."""
     kind = EvidenceKind(noted.kind) if noted.kind in list(EvidenceKind) else EvidenceKind.TAKEN
-    return Evidence(kind, EvidenceSource.STATUS, noted.message)
+    return Evidence(kind, noted.message)
 
 
 def _is_missing(host: HostObservation, noted: Disruption) -> bool:

@@ -15,7 +15,6 @@ from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
 from fray.plan.observation import (
     Evidence,
     EvidenceKind,
-    EvidenceSource,
     GangObservation,
     HostObservation,
     HostPhase,
@@ -30,7 +29,7 @@ from tests.unit.plan.frayjobs import make_job, with_status
 from tests.unit.plan.jobset_rules import pod_template
 
 T0 = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
-SILENT = Evidence(EvidenceKind.NODE_SILENT, EvidenceSource.NODE, "its node node-7 is unreachable")
+SILENT = Evidence(EvidenceKind.NODE_SILENT, "its node node-7 is unreachable")
 HOUR = timedelta(hours=1)
 POLICY = RetryPolicy(initial_seconds=0, cap_seconds=0)
 REFUSED = "UnexpectedAdmissionError"

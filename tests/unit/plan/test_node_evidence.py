@@ -13,7 +13,6 @@ from fray.plan.observation import (
     Deletion,
     Evidence,
     EvidenceKind,
-    EvidenceSource,
     GangObservation,
     HostObservation,
     HostPhase,
@@ -36,7 +35,7 @@ HOST = HostObservation(
 FAILED = HostObservation(0, 0, 0, "pod-0", HostPhase.FAILED, node="node-0", exit_code=1, ended_at=T0)
 OUT = taint("node.kubernetes.io/out-of-service", "NoExecute")
 SHUTDOWN = taint("node.cloudprovider.kubernetes.io/shutdown")
-COLLECTED = Evidence(EvidenceKind.TAKEN, EvidenceSource.POD, "DeletionByPodGC")
+COLLECTED = Evidence(EvidenceKind.TAKEN, "DeletionByPodGC")
 ATTEMPT = AttemptStatus(number=1, job_set="train-a1")
 
 

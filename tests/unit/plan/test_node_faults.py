@@ -17,7 +17,6 @@ from fray.plan.observation import (
     Deletion,
     Evidence,
     EvidenceKind,
-    EvidenceSource,
     GangObservation,
     HostObservation,
     HostPhase,
@@ -220,7 +219,7 @@ def test_last_words_that_are_nearly_a_fault_are_read_through_once() -> None:
 
 
 def taken(kind: EvidenceKind, *, deletion: Deletion | None = None) -> HostObservation:
-    sign = Evidence(kind, EvidenceSource.NODE, "its node node-7 has been silent, unreachable and given up")
+    sign = Evidence(kind, "its node node-7 has been silent, unreachable and given up")
     return HostObservation(0, 0, 0, "pod", HostPhase.RUNNING, node="node-7", evidence=sign, deletion=deletion)
 
 

@@ -14,7 +14,6 @@ from fray.plan.lifecycle import decide
 from fray.plan.observation import (
     Evidence,
     EvidenceKind,
-    EvidenceSource,
     GangObservation,
     HostObservation,
     HostPhase,
@@ -73,7 +72,7 @@ def waits(message: str) -> GangObservation:
         failed(exit_code=1, log_tail=("fine", HOSTILE)),
         failed(message=HOSTILE),
         failed(reason=HOSTILE),
-        failed(exit_code=1, evidence=Evidence(EvidenceKind.TAKEN, EvidenceSource.POD, HOSTILE)),
+        failed(exit_code=1, evidence=Evidence(EvidenceKind.TAKEN, HOSTILE)),
         waits(HOSTILE),
     ],
     ids=["its log", "its message", "its reason", "what took it away", "why it waits"],

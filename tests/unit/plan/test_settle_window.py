@@ -13,7 +13,6 @@ from fray.plan.observation import (
     OOM_KILLED,
     Evidence,
     EvidenceKind,
-    EvidenceSource,
     GangObservation,
     HostObservation,
     HostPhase,
@@ -24,7 +23,7 @@ from tests.unit.plan.frayjobs import make_job, with_status
 from tests.unit.plan.verdict_situations.manifests import T0, at
 
 POLICY = RetryPolicy(10, 360, settle_seconds=5)
-EVICTED = Evidence(EvidenceKind.TAKEN, EvidenceSource.POD, "EvictionByEvictionAPI")
+EVICTED = Evidence(EvidenceKind.TAKEN, "EvictionByEvictionAPI")
 RUNNING = HostObservation(0, 0, 0, "pod-0", HostPhase.RUNNING)
 
 
