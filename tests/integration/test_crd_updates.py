@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-from fray.errors import InvalidJobError
-from fray.wire.frayjob import FrayJob
-from fray.wire.validation import validate_update
 from tests.integration.frayjobs import Cause, FrayJobs, causes_of
 from tests.manifests.corpus import good_manifests
 
@@ -43,20 +40,11 @@ def changed(job: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     return copied
 
 
-def refused_in_python(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    try:
-        validate_update(FrayJob.from_manifest(old), FrayJob.from_manifest(new))
-    except InvalidJobError as error:
-        return [f"{problem.path}: {problem.message}" for problem in error.problems]
-    return []
-
-
 @pytest.mark.parametrize("path", CHANGES)
 def test_a_field_that_is_set_cannot_change(path: str, frayjobs: FrayJobs) -> None:
     stored = frayjobs.created({**GOOD["maximal"], "metadata": {"name": "job"}})
     new = changed(stored, CHANGES[path])
     assert causes_of(frayjobs.replace(new)) == [Cause(path, IMMUTABLE)]
-    assert refused_in_python(stored, new) == [f"{path}: {IMMUTABLE.removeprefix('Forbidden: ')}"]
 
 
 def test_every_other_field_can_change(frayjobs: FrayJobs) -> None:
@@ -71,7 +59,6 @@ def test_every_other_field_can_change(frayjobs: FrayJobs) -> None:
         "queue": {"name": stored["spec"]["queue"]["name"], "priorityClass": "other"},
     }
     new = changed(stored, change)
-    assert refused_in_python(stored, new) == []
     response = frayjobs.replace(new)
     assert response.status == 200, response.body
     assert set(stored["spec"]) - {path.split(".")[1] for path in CHANGES} == {
@@ -91,7 +78,6 @@ def test_a_field_that_is_unset_cannot_be_added(field: str, frayjobs: FrayJobs) -
     stored = frayjobs.created(GOOD["minimal"])
     new = changed(stored, {field: GOOD["maximal"]["spec"][field]})
     assert causes_of(frayjobs.replace(new)) == [Cause(f"spec.{field}", IMMUTABLE)]
-    assert refused_in_python(stored, new) == [f"spec.{field}: {IMMUTABLE.removeprefix('Forbidden: ')}"]
 
 
 def test_stopped_never_goes_back(frayjobs: FrayJobs) -> None:
@@ -101,7 +87,6 @@ def test_stopped_never_goes_back(frayjobs: FrayJobs) -> None:
     new = changed(stopped.body, {"stopped": False})
     text = "must stay true: a stopped FrayJob doesn't run again"
     assert causes_of(frayjobs.replace(new)) == [Cause("spec.stopped", f"Forbidden: {text}")]
-    assert refused_in_python(stopped.body, new) == [f"spec.stopped: {text}"]
     removed = changed(stopped.body, {"stopped": None})
     assert causes_of(frayjobs.replace(removed)) == [Cause("spec.stopped", f"Forbidden: {text}")]
 
@@ -128,7 +113,6 @@ def test_an_overlay_with_as_many_but_other_keys_is_another_one(case: str, frayjo
     stored = frayjobs.created(manifest)
     new = changed(stored, {"podTemplate": OVERLAY_CHANGES[case]})
     assert causes_of(frayjobs.replace(new)) == [Cause("spec.podTemplate", IMMUTABLE)]
-    assert refused_in_python(stored, new) != []
 
 
 def test_another_source_of_a_variable_is_another_environment(frayjobs: FrayJobs) -> None:
@@ -139,7 +123,6 @@ def test_another_source_of_a_variable_is_another_environment(frayjobs: FrayJobs)
     other = {"env": [{"name": "A", "valueFrom": {"configMapKeyRef": reference}}]}
     new = changed(stored, {"environment": {**stored["spec"]["environment"], **other}})
     assert causes_of(frayjobs.replace(new)) == [Cause("spec.environment", IMMUTABLE)]
-    assert refused_in_python(stored, new) != []
 
 
 def test_the_order_of_variables_and_ports_is_no_change(frayjobs: FrayJobs) -> None:
@@ -149,7 +132,6 @@ def test_the_order_of_variables_and_ports_is_no_change(frayjobs: FrayJobs) -> No
     new = copy.deepcopy(stored)
     new["spec"]["ports"].reverse()
     new["spec"]["environment"]["env"].reverse()
-    assert refused_in_python(stored, new) == []
     assert frayjobs.replace(new).status == 200
 
 
@@ -193,4 +175,3 @@ def test_workers_cannot_be_added_or_removed(frayjobs: FrayJobs) -> None:
         stored = frayjobs.created(GOOD[name])
         new = changed(stored, {"workers": workers})
         assert causes_of(frayjobs.replace(new)) == [Cause("spec.workers", f"Forbidden: {text}")]
-        assert refused_in_python(stored, new) == [f"spec.workers: {text}"]

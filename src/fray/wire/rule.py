@@ -62,19 +62,17 @@ class Rule(Generic[Value]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpdateRule(Generic[Value]):
-    """What must hold between a value and the one that it replaces; otherwise as `Rule`.
+class UpdateRule:
+    """What must hold between a value and the one that it replaces: only the API server sees both.
 
     Attributes:
         cel: The CEL expression; `self` is the new value, `oldSelf` the old one.
-        holds: Its twin, called with the new value and the old one.
         message: What is legal.
         field: The field of the value (camelCase) that is to blame; the value itself when empty.
         reason: The kind of refusal.
     """
 
     cel: str
-    holds: Callable[[Value, Value], bool]
     message: str
     field: str = ""
     reason: Reason = "FieldValueForbidden"

@@ -1,9 +1,9 @@
 """What a FrayJob may not say beyond the types of its fields, each rule once.
 
 `RULES` judge an object, `UPDATE_RULES` a change of one; both become `x-kubernetes-validations` in the
-CRD (`fray.wire.schema`) and run in Python (`fray.wire.validation`). Rules made of TPU and GPU facts are
-generated in `fray.wire.accelerator_rules`. Types, lengths and ranges stand on the models, and what a
-legal FrayJob means in `fray.plan`.
+CRD (`fray.wire.schema`), and `RULES` run in Python too (`fray.wire.validation`). Rules made of TPU and
+GPU facts are generated in `fray.wire.accelerator_rules`. Types, lengths and ranges stand on the models,
+and what a legal FrayJob means in `fray.plan`.
 
 CEL is kept to what API servers since 1.29 know and can bound the cost of. A pattern is valid in RE2 and
 in Python, and has no backslash, which CEL would need doubled.
@@ -304,20 +304,10 @@ RULES: Final[Mapping[Target, tuple[Rule[Any], ...]]] = MappingProxyType(
 """What must hold of every FrayJob, by the value it is judged on."""
 
 
-def _is_same(new: Any, old: Any) -> bool:
-    """CEL's equality: lists whose items have keys (`x-kubernetes-list-type: map`) have no order."""
-    if isinstance(new, WireModel) and isinstance(old, WireModel):
-        fields = type(new).model_fields
-        return type(new) is type(old) and all(_is_same(getattr(new, f), getattr(old, f)) for f in fields)
-    if isinstance(new, list) and new and isinstance(new[0], EnvVar | ContainerPort):
-        return len(new) == len(old) and all(item in old for item in new)
-    return bool(new == old)
-
-
 IMMUTABLE: Final = "is immutable: delete the FrayJob, or make another"
 
 
-def _immutable_fields(model: type[WireModel], *, but: frozenset[str]) -> tuple[UpdateRule[Any], ...]:
+def _immutable_fields(model: type[WireModel], *, but: frozenset[str]) -> tuple[UpdateRule, ...]:
     return tuple(
         _immutable(name, optional=field.default is None)
         for name, field in model.model_fields.items()
@@ -325,14 +315,13 @@ def _immutable_fields(model: type[WireModel], *, but: frozenset[str]) -> tuple[U
     )
 
 
-def _immutable(name: str, *, optional: bool) -> UpdateRule[Any]:
+def _immutable(name: str, *, optional: bool) -> UpdateRule:
     field = to_camel(name)
     cel = f"self.{field} == oldSelf.{field}"
     if optional:  # one with a default is always there: the API server fills it in
         cel = f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || {cel})"
     return UpdateRule(
         cel=cel,
-        holds=lambda new, old: _is_same(getattr(new, name), getattr(old, name)),
         message=IMMUTABLE,
         field=field,
     )
@@ -341,28 +330,25 @@ def _immutable(name: str, *, optional: bool) -> UpdateRule[Any]:
 MUTABLE: Final = frozenset({"suspend", "stopped", "ttl_seconds_after_finished", "retries", "timeouts"})
 """Fields of a spec that may change while a job lives: every pass reads them anew."""
 
-UPDATE_RULES: Final[Mapping[Target, tuple[UpdateRule[Any], ...]]] = MappingProxyType(
+UPDATE_RULES: Final[Mapping[Target, tuple[UpdateRule, ...]]] = MappingProxyType(
     {
         (FrayJobSpec, ""): (
             *_immutable_fields(FrayJobSpec, but=MUTABLE | {"workers", "queue"}),
-            UpdateRule[FrayJobSpec](
+            UpdateRule(
                 cel="has(self.queue) == has(oldSelf.queue)",
-                holds=lambda new, old: (new.queue is None) == (old.queue is None),
                 message=IMMUTABLE,
                 field="queue",
             ),
-            UpdateRule[FrayJobSpec](
+            UpdateRule(
                 # Without it, `kubectl scale` would give workers to a job that has none.
                 cel="has(self.workers) == has(oldSelf.workers)",
-                holds=lambda new, old: (new.workers is None) == (old.workers is None),
                 message="can't be added to a FrayJob or taken from it later",
                 field="workers",
             ),
         ),
         (FrayJobSpec, "stopped"): (
-            UpdateRule[bool](
+            UpdateRule(
                 cel="self || !oldSelf",
-                holds=lambda new, old: new or not old,
                 message="must stay true: a stopped FrayJob doesn't run again",
             ),
         ),

@@ -140,7 +140,7 @@ def _without_defaults(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _attach_rules(schema: dict[str, Any], *, model: str) -> None:
     """Put the rules of a model and of its fields into its schema."""
-    tables: tuple[Mapping[Target, tuple[Rule[Any] | UpdateRule[Any], ...]], ...] = (RULES, UPDATE_RULES)
+    tables: tuple[Mapping[Target, tuple[Rule[Any] | UpdateRule, ...]], ...] = (RULES, UPDATE_RULES)
     for table in tables:
         for (owner, field), rules in table.items():
             if owner.__name__ == model:
@@ -149,7 +149,7 @@ def _attach_rules(schema: dict[str, Any], *, model: str) -> None:
                 judged.setdefault("x-kubernetes-validations", []).extend(map(_validation, rules))
 
 
-def _validation(rule: Rule[Any] | UpdateRule[Any]) -> dict[str, str]:
+def _validation(rule: Rule[Any] | UpdateRule) -> dict[str, str]:
     validation = {"rule": rule.cel}
     if isinstance(rule, Rule) and rule.message_cel:
         validation |= {"message": rule.fallback} if rule.fallback else {}

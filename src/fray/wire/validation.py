@@ -17,11 +17,11 @@ from fray import vocabulary
 from fray.errors import FieldError, InvalidJobError
 from fray.wire.frayjob import FrayJob
 from fray.wire.model import WireModel
-from fray.wire.rules import RULES, UPDATE_RULES
+from fray.wire.rules import RULES
 from fray.wire.schema import frayjob_schema
 from fray.wire.structure import find_structure_problems
 
-__all__ = ["validate_manifest", "validate_update"]
+__all__ = ["validate_manifest"]
 
 
 def validate_manifest(manifest: Mapping[str, Any]) -> FrayJob:
@@ -57,20 +57,6 @@ def validate_manifest(manifest: Mapping[str, Any]) -> FrayJob:
     if broken := tuple(_broken_rules(job, "")):
         raise InvalidJobError(name, broken)
     return job
-
-
-def validate_update(old: FrayJob, new: FrayJob) -> None:
-    """Check that one FrayJob may take the place of another, as the API server does on every update.
-
-    Args:
-        old: The job as it stands.
-        new: The same job as it is wanted, already judged by itself (`validate_manifest`).
-
-    Raises:
-        InvalidJobError: Every field that must not change, and does.
-    """
-    if broken := tuple(_broken_update_rules(new, old, "")):
-        raise InvalidJobError(new.metadata.name, broken)
 
 
 # --- what every Kubernetes object has -------------------------------------------------------------------
@@ -164,27 +150,6 @@ def _judge(model: type[WireModel], field: str, value: Any, path: str) -> Iterato
     for rule in RULES.get((model, field), ()):
         if not rule.holds(value):
             yield FieldError(_join(path, rule.field), rule.explain(value))
-
-
-def _broken_update_rules(new: WireModel, old: WireModel, path: str) -> Iterator[FieldError]:
-    """Judge a change; what is new or gone has no counterpart, which is its parent's matter."""
-    yield from _judge_update(type(new), "", (new, old), path)
-    for field, info in type(new).model_fields.items():
-        pair = (getattr(new, field), getattr(old, field))
-        if None in pair:
-            continue
-        below = _join(path, info.alias or field)
-        yield from _judge_update(type(new), field, pair, below)
-        if isinstance(pair[0], WireModel) and isinstance(pair[1], WireModel):
-            yield from _broken_update_rules(pair[0], pair[1], below)
-
-
-def _judge_update(
-    model: type[WireModel], field: str, pair: tuple[Any, Any], path: str
-) -> Iterator[FieldError]:
-    for rule in UPDATE_RULES.get((model, field), ()):
-        if not rule.holds(*pair):
-            yield FieldError(_join(path, rule.field), rule.message)
 
 
 # --- paths ----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A manifest is judged as the API server judges it: corpus, metadata, updates, hostile input."""
+"""A manifest is judged as the API server judges it: corpus, metadata, hostile input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fray.errors import FieldError, InvalidJobError
 from fray.wire.frayjob import FrayJob
-from fray.wire.validation import validate_manifest, validate_update
+from fray.wire.validation import validate_manifest
 from tests.manifests.corpus import BadManifest, GoodManifest, bad_manifests, good_manifests
 
 GOOD = {case.name: case.manifest for case in good_manifests()}
@@ -116,53 +116,6 @@ def test_metadata_of_another_type_is_told() -> None:
     )
     for metadata in wrong:
         assert problems_of({**GOOD["minimal"], "metadata": metadata}), metadata
-
-
-# --- updates ---------------------------------------------------------------------------------------------
-
-
-def updated(**spec: Any) -> FrayJob:
-    manifest = copy.deepcopy(GOOD["maximal"])
-    manifest["spec"].update(spec)
-    return FrayJob.from_manifest(manifest)
-
-
-MAXIMAL = updated()
-WORKERS = GOOD["maximal"]["spec"]["workers"]
-
-
-def test_what_controls_a_job_may_change() -> None:
-    validate_update(
-        MAXIMAL, updated(suspend=False, ttlSecondsAfterFinished=1, workers={**WORKERS, "replicas": 2})
-    )
-    validate_update(MAXIMAL, MAXIMAL)
-
-
-@pytest.mark.parametrize(
-    ("new", "paths"),
-    [
-        (updated(replicas=9), ["spec.replicas"]),
-        (updated(resources={}, ports=[]), ["spec.resources", "spec.ports"]),
-        (updated(queue=None), ["spec.queue"]),
-        (updated(podTemplate={"spec": {"affinity": {}}}), ["spec.podTemplate"]),
-        (updated(workers=None), ["spec.workers"]),
-        (updated(workers={**WORKERS, "engine": "ray", "maxReplicas": 99}), ["maxReplicas", "engine"]),
-        (updated(stopped=False), ["spec.stopped"]),
-    ],
-)
-def test_everything_else_stays(new: FrayJob, paths: list[str]) -> None:
-    with pytest.raises(InvalidJobError) as error:
-        validate_update(MAXIMAL, new)
-    found = [problem.path.removeprefix("spec.workers.") for problem in error.value.problems]
-    assert found == paths
-
-
-def test_keyed_lists_have_no_order_and_other_lists_have() -> None:
-    env = MAXIMAL.to_manifest()["spec"]["environment"]
-    turned = updated(environment={**env, "env": env["env"][::-1]})
-    validate_update(MAXIMAL, turned)
-    with pytest.raises(InvalidJobError):
-        validate_update(MAXIMAL, updated(entrypoint={"command": ["-m", "python", "train"]}))
 
 
 # --- hostile input -----------------------------------------------------------------------------------------
