@@ -14,15 +14,19 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Final
 
-__all__ = ["offer_below"]
+__all__ = ["offer_package"]
 
 NEW: Final = "fray"
 
 
-def offer_below(package: str) -> None:
-    """Let what stands below `fray` be imported below `package` as well; once is enough."""
+def offer_package(package: str) -> None:
+    """Let the names and modules of `fray` be found in `package` as well; once is enough."""
     if not any(isinstance(each, _Finder) and each.package == package for each in sys.meta_path):
         sys.meta_path.insert(0, _Finder(package))
+    # https://peps.python.org/pep-0562/
+    vars(sys.modules[package]).update(
+        __getattr__=lambda name: getattr(import_module(NEW), name), __dir__=lambda: dir(import_module(NEW))
+    )
 
 
 class _Finder(MetaPathFinder):
