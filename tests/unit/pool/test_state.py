@@ -316,6 +316,19 @@ def test_who_dies_with_a_cancelled_task_is_not_charged() -> None:
     assert script.tell(DRIVER, WorkerJoined(2)) == [run(2, 2, blob=b"blob", attempt=2, shape=(), retries=0)]
 
 
+def test_a_worker_that_has_no_thread_for_a_task_alone_there_is_replaced() -> None:
+    script = Script(1)
+    script.submit(1)
+    script.submit(2, shape=())
+    no_thread = Failed(b"", "ThreadStartError", "task", (), (("reason", "can't start new thread; it has 3"),))
+    assert not [each for each in script.tell(1, TaskDone(1, no_thread)) if isinstance(each, StopWorker)]
+    ended = script.tell(1, TaskDone(2, no_thread))
+    assert StopWorker(1, False, "it could start no thread") in ended
+    script.submit(3)
+    script.tell(DRIVER, WorkerLost(1, "ended", expected=True))
+    assert run(2, 3, blob=b"blob", attempt=1) in script.tell(DRIVER, WorkerJoined(2))
+
+
 def test_a_task_that_runs_too_long_times_out() -> None:
     script = Script(1)
     assert script.submit(1, timeout=2.0)[1:] == [SetTimer(2.0, ("timeout", 1))]

@@ -30,6 +30,7 @@ from fray.runtime.pool.machine.seats import (
     refresh,
     retake,
     retake_actor,
+    retire,
     take_back,
     unseat,
 )
@@ -261,9 +262,18 @@ def complete(tables: Tables, source: ClientId, event: TaskDone) -> None:
         _requeue(tables, task, RETRIED)
     else:
         finish(tables, task, outcome)
-    if worker.closing and not worker.running and not worker.blocked and not worker.doomed:
+    if (worker.closing or failed) and not (worker.running or worker.blocked or worker.doomed):
+        _end_worker(tables, worker, outcome)
+
+
+def _end_worker(tables: Tables, worker: WorkerRecord, last: Inline | Stored | Failed) -> None:
+    """Have a worker end whose last task, for now, has ended, if it is to run no other."""
+    if worker.closing:
         worker.doomed = "it has done its number of tasks"
         tables.commands.append(StopWorker(worker.id, False, worker.doomed))
+    elif type(last) is Failed and last.kind == "ThreadStartError" and not (worker.ahead or worker.actors):
+        # Nothing is left there that may end and make room, so whatever came next would fail, too.
+        retire(tables, worker, "it could start no thread")
 
 
 def _end_of(task: TaskRecord, failed: Failed) -> str:
