@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -68,6 +69,24 @@ def test_who_was_given_work_reads_what_follows_and_does_it(unwatched: None, peer
     assert peer.hear() is lane
     assert [peer.run_one() for _ in range(3)] == [lane] * 3
     assert peer.readers[1:] == [lane] * 4
+
+
+class Held:
+    """What some work refers to."""
+
+    def use(self) -> None: ...
+
+
+def test_a_thread_rests_when_it_refers_to_none_of_its_work_any_more(unwatched: None, peer: Peer) -> None:
+    held, gone = Held(), queue.SimpleQueue[bool]()
+    seen = weakref.ref(held)
+    peer.run_one()
+    peer.reception.rest = lambda: gone.put(seen() is None)
+    peer.say(peer.run(held.use))
+    del held
+    # It may also have been about to rest after the work before.
+    while not gone.get(timeout=PATIENCE):
+        pass
 
 
 def test_others_read_while_work_takes_long(peer: Peer) -> None:

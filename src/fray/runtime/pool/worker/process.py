@@ -114,7 +114,8 @@ class _Worker:
         objects = ObjectReader(config.host, store, fetch)
         session = Session(self._client, objects, contextvars.Context(), f"worker {worker} on {config.name}")
         session.context.run(_attach, config, self._client, objects)
-        self._reception = Reception(self._receive)
+        # The last reference to an object may go with the work itself, after its end was told.
+        self._reception = Reception(self._receive, rest=self._client.flush)
         self._threads = ElasticThreads("fray-lane", self._reception)
         self._loops = TaskLoops()
         self._execution = Execution(session)

@@ -36,11 +36,12 @@ class Inbox:
 class Reception:
     """Has one thread at a time read; `read` takes one frame and handles its messages, in that thread.
 
-    The handler of a message gives the work that follows from it to `give`.
+    The handler of a message gives the work that follows from it to `give`. `rest` is called by each thread
+    that has done its work and refers to none of it any more.
     """
 
-    def __init__(self, read: Callable[[], None]) -> None:
-        self._read = read
+    def __init__(self, read: Callable[[], None], rest: Callable[[], None] = lambda: None) -> None:
+        self._read, self.rest = read, rest
         self._reading = threading.Lock()
         """Held from a frame's first byte to the end of its last message, so that they stay in order."""
         self._lock = threading.Lock()
@@ -119,6 +120,7 @@ class Reception:
             if work is not None:
                 work()
                 work = None  # what it refers to must not live on while this thread reads
+                self.rest()
 
     def stand_by(self) -> None:
         """Read when nobody else does; for ever, in a thread of its own."""

@@ -83,6 +83,7 @@ class ElasticThreads:
         while work is not None:
             work()
             work = None  # what it refers to must not live on while this thread idles
+            self._reception.rest()
             self._reception.serve(inbox, _always)
             with self._lock:
                 self._idle.append(inbox)
