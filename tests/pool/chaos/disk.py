@@ -53,13 +53,13 @@ class SmallDisk:
 
 
 @contextlib.contextmanager
-def small_disk(path: Path) -> Iterator[SmallDisk | None]:
-    """Mount a disk at `path` for the length of a `with` block; None where this process may not."""
+def small_disk(path: Path, *, size: int = SIZE) -> Iterator[SmallDisk | None]:
+    """Mount a disk of `size` bytes at `path` for a `with` block; None where this process may not."""
     if os.geteuid() != 0 or sys.platform != "linux":
         yield None
         return
     path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", path]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path]
     subprocess.run(mount, check=True, timeout=MOUNT_SECONDS)
     try:
         yield SmallDisk(path)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +20,7 @@ from fray.errors import (
 )
 from fray.job import JobContext, TaskOptions
 from fray.runtime.pool.host.processes import children
+from tests.pool.chaos.disk import small_disk
 from tests.pool.chaos.inspection import nanny_of, pool_of, settles
 from tests.pool.faults import values
 
@@ -100,26 +98,22 @@ def test_results_that_are_together_larger_than_the_store(make_pool: Callable[...
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def full_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A directory for temporary files that has room for 8 MiB."""
-    if os.geteuid() != 0 or sys.platform != "linux":
-        pytest.skip("mounting a file system needs root")
-    mounted = tmp_path / "small"
-    mounted.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", mounted], check=True, timeout=60)
-    monkeypatch.setattr(tempfile, "tempdir", str(mounted))
-    yield mounted
-    gc.collect()
-    subprocess.run(["umount", mounted], check=True, timeout=60)
+    with small_disk(tmp_path / "small", size=8 * MIB) as disk:
+        if disk is None:
+            pytest.skip("mounting a file system needs root")
+        monkeypatch.setattr(tempfile, "tempdir", str(disk.path))
+        yield disk.path
 
 
 def test_a_full_store_is_told_and_has_room_again_later(
-    small_disk: Path, make_pool: Callable[..., JobContext]
+    full_soon: Path, make_pool: Callable[..., JobContext]
 ) -> None:
     ctx = make_pool(2, 4 * MIB)
     kept = [ctx.run(values.make_bytes, 3 * MIB + n) for n in range(3)]
     assert ctx.wait(kept, 3)[1] == []
-    with pytest.raises(StoreFullError, match=str(small_disk)):
+    with pytest.raises(StoreFullError, match=str(full_soon)):
         ctx.get(ctx.run(values.make_bytes, 5 * MIB))
     with pytest.raises(StoreFullError):
         ctx.put(bytes(5 * MIB))
