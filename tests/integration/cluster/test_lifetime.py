@@ -8,6 +8,7 @@ import pickle
 import signal
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,31 +85,24 @@ def test_it_is_made_by_its_spec_and_can_be_pickled(
             assert other.spec == cluster.spec
 
 
+def interrupt_process() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def interrupt_this_thread() -> None:
+    """The main thread learns of it only when the launch has ended, and nobody gets to know the job."""
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("interrupt", [interrupt_process, interrupt_this_thread])
 def test_ctrl_c_during_a_launch_leaves_nothing(
-    proxied: KubernetesCluster, proxy: FaultyProxy, frayjobs: FrayJobs
+    proxied: KubernetesCluster, proxy: FaultyProxy, frayjobs: FrayJobs, interrupt: Callable[[], None]
 ) -> None:
     """It comes while the FrayJob is there and its Secret is on its way."""
 
     def rule(call: Call) -> Fault | None:
         if call.what == "POST secrets":
-            os.kill(os.getpid(), signal.SIGINT)
-        return None
-
-    proxied.list_jobs()
-    proxy.rule = rule
-    with pytest.raises(KeyboardInterrupt):
-        proxied.launch(JobRequest(name="train", entrypoint=Entrypoint.from_callable(print)))
-    assert frayjobs.api.get(frayjobs.collection).body["items"] == []
-
-
-def test_ctrl_c_that_another_thread_takes_leaves_nothing(
-    proxied: KubernetesCluster, proxy: FaultyProxy, frayjobs: FrayJobs
-) -> None:
-    """The main thread learns of it only when the launch has ended, and nobody gets to know the job."""
-
-    def rule(call: Call) -> Fault | None:
-        if call.what == "POST secrets":
-            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+            interrupt()
         return None
 
     proxied.list_jobs()

@@ -134,15 +134,20 @@ def test_it_is_deleted_by_the_next_operator_too() -> None:
     live(story)
 
 
+async def suspend_after_an_attempt(life: WatchedLife) -> None:
+    """Start a job, and suspend it; nothing is left of its attempt."""
+    life.submit("train")
+    await life.start()
+    await asyncio.sleep(60)
+    life.edit("train", suspend=True)
+    await asyncio.sleep(60)
+    life.server.remove(JOBSETS, "train-a1")
+    await asyncio.sleep(60)
+
+
 def test_it_is_deleted_while_the_next_attempt_runs_which_goes_on() -> None:
     async def story(life: WatchedLife) -> None:
-        life.submit("train")
-        await life.start()
-        await asyncio.sleep(60)
-        life.edit("train", suspend=True)
-        await asyncio.sleep(60)
-        life.server.remove(JOBSETS, "train-a1")
-        await asyncio.sleep(60)
+        await suspend_after_an_attempt(life)
         life.edit("train", suspend=False)
         await asyncio.sleep(60)
         assert is_going(life, "train-a2")
@@ -156,13 +161,7 @@ def test_it_is_deleted_while_the_next_attempt_runs_which_goes_on() -> None:
 
 def test_it_is_deleted_between_two_attempts() -> None:
     async def story(life: WatchedLife) -> None:
-        life.submit("train")
-        await life.start()
-        await asyncio.sleep(60)
-        life.edit("train", suspend=True)
-        await asyncio.sleep(60)
-        life.server.remove(JOBSETS, "train-a1")
-        await asyncio.sleep(60)
+        await suspend_after_an_attempt(life)
         assert life.require("train")["status"]["phase"] == "Suspended"
         come_late(life, 1)
         await asyncio.sleep(60)
