@@ -48,7 +48,7 @@ from fray.runtime.pool.machine.transitions import (
     UNBLOCKED,
     WAITING,
 )
-from fray.runtime.pool.messages.commands import DropTimer, StopWorker
+from fray.runtime.pool.messages.commands import DropTimer
 from fray.runtime.pool.messages.events import (
     TaskBegun,
     TaskBlocked,
@@ -269,8 +269,7 @@ def complete(tables: Tables, source: ClientId, event: TaskDone) -> None:
 def _end_worker(tables: Tables, worker: WorkerRecord, last: Inline | Stored | Failed) -> None:
     """Have a worker end whose last task, for now, has ended, if it is to run no other."""
     if worker.closing:
-        worker.doomed = "it has done its number of tasks"
-        tables.commands.append(StopWorker(worker.id, False, worker.doomed))
+        retire(tables, worker, "it has done its number of tasks")
     elif type(last) is Failed and last.kind == "ThreadStartError" and not (worker.ahead or worker.actors):
         # Nothing is left there that may end and make room, so whatever came next would fail, too.
         retire(tables, worker, "it could start no thread")
