@@ -232,8 +232,8 @@ def _construct(tables: Tables, actor: ActorRecord, worker: WorkerRecord) -> None
         _leave(tables, actor)
         if actor.alone:
             worker.closing = True
-            worker.doomed = "its actor waits for its arguments again"
-            tables.commands.append(StopWorker(worker.id, True, worker.doomed))
+            worker.end_reason = "its actor waits for its arguments again"
+            tables.commands.append(StopWorker(worker.id, True, worker.end_reason))
         refresh(tables, worker)
         tables.woken.append(actor)
         return
@@ -336,8 +336,8 @@ def _die(tables: Tables, actor: ActorRecord, failure: Failed, *, drain: bool | N
         # Whatever hangs there would stay for ever; but what others do there goes on.
         if actor.alone or (drain is False and not worker.actors):
             worker.closing = True
-            worker.doomed = "its actor has ended"
-            tables.commands.append(StopWorker(worker.id, drain is not True, worker.doomed))
+            worker.end_reason = "its actor has ended"
+            tables.commands.append(StopWorker(worker.id, drain is not True, worker.end_reason))
         refresh(tables, worker)
         if worker.actors:
             tables.unreferenced.append(next(iter(worker.actors.values())))  # by this one alone, perhaps

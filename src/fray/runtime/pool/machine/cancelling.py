@@ -70,9 +70,9 @@ def _decide(tables: Tables, task: TaskRecord, verdict: Failed, *, force: bool) -
 
 def stop_by_force(tables: Tables, worker: WorkerRecord, reason: str) -> None:
     """Kill a worker; what else it runs is tried again uncharged."""
-    if worker.doomed and worker.closing:
+    if worker.end_reason and worker.closing:
         return
-    worker.doomed = reason
+    worker.end_reason = reason
     worker.closing = True
     tables.commands.append(StopWorker(worker.id, True, reason))
     refresh(tables, worker)

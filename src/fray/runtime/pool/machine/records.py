@@ -340,7 +340,7 @@ class WorkerRecord:
     """One process. `expecting`: it runs nothing that is known, but will begin the first task sent ahead.
 
     `held`: resources that the process itself holds: accelerators (`devices`: how much of which), what its
-    actor needs, and what its first task needs, while it starts. `doomed`: why the head ends it by force;
+    actor needs, and what its first task needs, while it starts. `end_reason`: why the head has it end;
     tasks lost with it aren't charged. `closing`: it gets nothing new.
     `timed`: a timer will look whether it's idle.
     """
@@ -353,7 +353,7 @@ class WorkerRecord:
         "blocked",
         "closing",
         "devices",
-        "doomed",
+        "end_reason",
         "expecting",
         "functions",
         "held",
@@ -381,7 +381,7 @@ class WorkerRecord:
         self.closing = False
         self.expecting = False
         self.timed = False
-        self.doomed = ""
+        self.end_reason = ""
         self.begun = 0
         self.held: Needs = ()
         self.devices: dict[str, dict[int, int]] = {}

@@ -101,7 +101,7 @@ def unseat(tables: Tables, task: TaskRecord) -> WorkerRecord:
 def retire(tables: Tables, worker: WorkerRecord, reason: str) -> None:
     """End a process that runs nothing."""
     worker.closing = True
-    worker.doomed = reason
+    worker.end_reason = reason
     refresh(tables, worker)
     tables.commands.append(StopWorker(worker.id, False, reason))
 

@@ -262,7 +262,7 @@ def complete(tables: Tables, source: ClientId, event: TaskDone) -> None:
         _requeue(tables, task, RETRIED)
     else:
         finish(tables, task, outcome)
-    if (worker.closing or failed) and not (worker.running or worker.blocked or worker.doomed):
+    if (worker.closing or failed) and not (worker.running or worker.blocked or worker.end_reason):
         _end_worker(tables, worker, outcome)
 
 
@@ -389,7 +389,7 @@ def lose_task(tables: Tables, task: TaskRecord, worker: WorkerRecord, reason: st
     if misfortune.verdict is not None:
         finish(tables, task, misfortune.verdict)
         return
-    if not worker.doomed:
+    if not worker.end_reason:
         if task.charged >= task.spec.retries:
             finish(tables, task, build_died(task, worker))
             return

@@ -166,10 +166,10 @@ def lose_worker(tables: Tables, _source: ClientId, event: WorkerLost) -> None:
     if worker is None:
         tables.ignore("WorkerLost: not known")
         return
-    if event.expected and not worker.doomed:
-        worker.doomed = event.reason
+    if event.expected and not worker.end_reason:
+        worker.end_reason = event.reason
     team = worker.team
-    early = not worker.doomed and (not worker.joined or tables.now - worker.since < EARLY_SECONDS)
+    early = not worker.end_reason and (not worker.joined or tables.now - worker.since < EARLY_SECONDS)
     early = early and not worker.begun
     if early and team.retry_at <= tables.now:  # those started together count once
         team.vain += not worker.joined
@@ -178,7 +178,7 @@ def lose_worker(tables: Tables, _source: ClientId, event: WorkerLost) -> None:
         tables.commands.append(SetTimer(team.backoff, ("start", worker.host.id)))
     elif team.retry_at <= tables.now:
         team.backoff = 0.0
-    _remove(tables, worker, (worker.doomed and f"was stopped: {worker.doomed}") or event.reason)
+    _remove(tables, worker, (worker.end_reason and f"was stopped: {worker.end_reason}") or event.reason)
     if team.vain >= MOST_VAIN_STARTS:
         _fail_waiting(tables, worker, event.reason)
     _forget_unused(tables, worker.host, worker.profile)
