@@ -21,6 +21,7 @@ def main() -> None:
         "all packages of the workspace",
         "--all-packages",
         "--all-groups",
+        "--all-extras",
         "--no-group=site",
     )
     _export("docs/requirements.lock", "what builds the site of `make docs`", "--only-group=site")
