@@ -196,8 +196,8 @@ class OutcomeUnreadableError(SurroundingsError):
     """What became of a callable can't be read here, so that only its text is known."""
 
     next_step_template = (
-        "Read the job's logs for what it printed. What can be pickled in less than 1 MB comes back; the "
-        "callable can write anything else to storage."
+        "Read the job's logs for what it printed. What can be pickled in less than 1 MB comes back, "
+        "and more where the cluster spec has staging=gs://BUCKET/PATH; write anything else to storage."
     )
 
     problem: str

@@ -1,9 +1,9 @@
-"""Payloads and workspaces too large for Secrets: objects behind an fsspec URL, named by their digest.
+"""What is too large for objects of Kubernetes: objects behind an fsspec URL, named by their digest.
 
-Each is written once. Credentials aren't part of the URL: file systems find those of the account that a pod
-runs as, or take them from variables. fsspec is imported when it is needed: an image needs it, and the package
-of the URL's scheme, only for these. Nothing deletes staged payloads: a lifecycle rule of the bucket does,
-after the longest time a job may take.
+They are payloads, workspaces and outcomes. Each is written once. Credentials aren't part of the URL: file
+systems find those of the account that a pod runs as, or take them from variables. fsspec is imported when it
+is needed: an image needs it, and the package of the URL's scheme, only for these. Nothing deletes them: a
+lifecycle rule of the bucket does, after the longest time a job may take.
 """
 
 from __future__ import annotations
@@ -13,14 +13,33 @@ from typing import Any, Protocol
 from fray.credentials import redacted
 from fray.errors import PayloadMissingError, PayloadStorageError
 
-__all__ = ["FsspecStorage", "Storage", "staged_url", "staged_workspace_url"]
+__all__ = [
+    "STAGING_LIMIT",
+    "FsspecStorage",
+    "Storage",
+    "WritableStorage",
+    "staged_outcome_url",
+    "staged_url",
+    "staged_workspace_url",
+]
+
+STAGING_LIMIT = 1 << 30
+"""Bytes of a staged object: who reads it reads it into memory."""
 
 
-class Storage(Protocol):
-    """Where a launcher keeps objects under URLs."""
+class WritableStorage(Protocol):
+    """Where objects are put under URLs."""
 
     def write(self, url: str, data: bytes) -> None:
         """Keep an object, unless one of this size is there. Raises `PayloadStorageError`."""
+        ...
+
+
+class Storage(WritableStorage, Protocol):
+    """Where objects are put under URLs, and found again."""
+
+    def read(self, url: str) -> bytes:
+        """Return an object. Raises `PayloadMissingError` or `PayloadStorageError`."""
         ...
 
 
@@ -32,6 +51,11 @@ def staged_url(base: str, sha256: str) -> str:
 def staged_workspace_url(base: str, sha256: str) -> str:
     """Return where the archive of a workspace with this digest lies behind a staging URL."""
     return f"{base.rstrip('/')}/workspaces/{sha256}.tar.gz"
+
+
+def staged_outcome_url(base: str, sha256: str) -> str:
+    """Return where the outcome with this digest lies behind a staging URL."""
+    return f"{base.rstrip('/')}/outcomes/{sha256}"
 
 
 class FsspecStorage:

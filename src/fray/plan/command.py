@@ -61,6 +61,8 @@ def _entrypoint(job: FrayJob, *, injected: bool) -> list[str]:
         return list(entrypoint.command)
     assert entrypoint.callable is not None
     expected = ["--sha256", entrypoint.callable.sha256, "--python", entrypoint.callable.python]
+    if entrypoint.callable.results_url is not None:
+        expected += ["--results", escape_text(entrypoint.callable.results_url)]
     place = escape_text(entrypoint.callable.url or PAYLOAD_MOUNT)
     runner = build_start("call", []) if injected else ["python3", "-m", "fray.runtime.callable_runner"]
     return [*runner, place, *expected]

@@ -69,6 +69,7 @@ class _Options:
     sha256: str
     python: str
     outcome: Path | None
+    results: str | None
     termination_log: Path
 
 
@@ -80,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parse(arguments)
     sys.argv[1:] = []  # a callable that parses arguments must not find ours
-    reporter = Reporter(options.outcome, options.termination_log)
+    reporter = Reporter(options.outcome, options.termination_log, results=options.results)
     runner = os.getpid()
     with exit_on_termination() as termination:
         try:
@@ -121,6 +122,7 @@ def _parse(arguments: Sequence[str] | None) -> _Options:
     parser.add_argument("--sha256", required=True)
     parser.add_argument("--python", required=True)
     parser.add_argument("--outcome", type=Path, help="file for the outcome; else it goes to the API server")
+    parser.add_argument("--results", help="fsspec URL for what a ConfigMap can't hold")
     parser.add_argument("--termination-log", type=Path, default=Path(TERMINATION_LOG))
     return _Options(**vars(parser.parse_args(arguments)))
 

@@ -12,8 +12,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from fray.errors import FrayError
-from fray.payload.outcome import EncodedOutcome, encode_exception, encode_value, outcome_name
+from fray.errors import FrayError, PayloadStorageError
+from fray.payload.outcome import (
+    OUTCOME_LIMIT,
+    EncodedOutcome,
+    encode_exception,
+    encode_value,
+    outcome_name,
+)
+from fray.payload.staging import STAGING_LIMIT, FsspecStorage, staged_outcome_url
 from fray.payload.values.texts import cut, text_of, traceback_of, type_name
 from fray.runtime.identity import Identity, IdentityError, current_identity
 from fray.runtime.outcome_upload import ApiAccess, OutcomePlace, upload_outcome
@@ -29,11 +36,13 @@ class Reporter:
     Args:
         outcome: file for the outcome; None: it goes to the API server, if this is a pod.
         termination_log: file for the operator's words; nothing is made where it isn't, as outside of pods.
+        results: fsspec URL of a directory for a value that the API server has no room for.
     """
 
-    def __init__(self, outcome: Path | None, termination_log: Path) -> None:
+    def __init__(self, outcome: Path | None, termination_log: Path, *, results: str | None = None) -> None:
         self._outcome = outcome
         self._log = termination_log
+        self._results = results
 
     def never_ran(self, error: FrayError) -> None:
         """Tell that the payload couldn't be run."""
@@ -49,7 +58,7 @@ class Reporter:
         self._tell(told)
         identity = _identity()
         if identity is not None and identity.is_leader:
-            self._keep(told, lambda: encode_value(value), identity)
+            self._keep(told, lambda: self._encode(value), identity)
 
     def raised(self, error: BaseException, *, function: str) -> None:
         """Tell that the callable raised; the exception is kept."""
@@ -75,8 +84,23 @@ class Reporter:
             return
         self._tell(TerminationMessage(told.ending, told.type, told.message, told.traceback, outcome.sha256))
 
+    def _encode(self, value: object) -> EncodedOutcome:
+        """Return a value as bytes; what only the staging URL has room for is put there."""
+        if self._results is None:
+            return encode_value(value)
+        outcome = encode_value(value, limit=STAGING_LIMIT)
+        if len(outcome.data) > OUTCOME_LIMIT:
+            try:
+                FsspecStorage().write(staged_outcome_url(self._results, outcome.sha256), outcome.data)
+            except PayloadStorageError as error:
+                _warn(str(error))
+                return encode_value(value)
+        return outcome
+
     def _store(self, data: bytes, identity: Identity) -> bool:
         """Whether there is a place for the outcome. Raises `OSError`, `ValueError`, `OutcomeUploadError`."""
+        if len(data) > OUTCOME_LIMIT:
+            return True  # staged
         if self._outcome is not None:
             self._outcome.write_bytes(data)
             return True

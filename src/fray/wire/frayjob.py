@@ -48,6 +48,8 @@ class CallableEntrypoint(WireModel):
     """Digest of the payload, checked in the pod before anything is unpickled."""
     python: Annotated[str, Field(max_length=8, pattern=r"^3\.(1[1-9]|[2-9][0-9])$")]
     """Python minor version that pickled it, such as "3.11"; the image must have the same."""
+    results_url: Annotated[str | None, Field(min_length=1, max_length=2048)] = None
+    """Directory, in storage that fsspec can write, for a returned value of more than 1 MB."""
 
 
 class Entrypoint(WireModel):

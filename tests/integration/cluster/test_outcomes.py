@@ -12,9 +12,11 @@ from e2e.cluster.controlplane import ControlPlane
 from fray.cluster.kubernetes import KubernetesCluster
 from fray.errors import JobFailedError, JobNotFoundError, OutcomeUnreadableError, RemoteTracebackError
 from fray.payload.outcome import EncodedOutcome, encode_exception, encode_value, outcome_name
+from fray.payload.staging import STAGING_LIMIT, FsspecStorage, staged_outcome_url
 from fray.runtime.outcome_upload import ApiAccess, OutcomePlace, upload_outcome
 from fray.types import Entrypoint, JobId, JobRequest
 from fray.wire.frayjob import FrayJob
+from tests.integration.cluster.conftest import NewCluster
 from tests.integration.cluster.jobs import command, finish
 from tests.integration.frayjobs import FrayJobs
 
@@ -70,6 +72,26 @@ def test_a_value_of_rank_0_comes_back(cluster: KubernetesCluster, pods: Pods) ->
     outcome = cluster.outcome(pods.job)
     assert outcome is not None
     assert outcome.result() == {"loss": 0.25}
+
+
+def test_a_value_behind_the_staging_url_comes_back(
+    new_cluster: NewCluster, frayjobs: FrayJobs, tmp_path: Path
+) -> None:
+    staging = (tmp_path / "staging").as_uri()
+    cluster = new_cluster(staging=staging)
+    job = cluster.launch(JobRequest(name="train", entrypoint=Entrypoint.from_callable(print)))
+    kept = encode_value(b"x" * 2_000_000, limit=STAGING_LIMIT)
+    finish(frayjobs, job, "Succeeded", outcome=kept.sha256, **DONE)
+    with pytest.raises(OutcomeUnreadableError, match="no payload is there"):
+        cluster.outcome(job)
+    url = staged_outcome_url(staging, kept.sha256)
+    FsspecStorage().write(url, kept.data)
+    outcome = cluster.outcome(job)
+    assert outcome is not None
+    assert outcome.result() == b"x" * 2_000_000
+    (tmp_path / "staging" / "outcomes" / kept.sha256).write_bytes(b"another")
+    with pytest.raises(OutcomeUnreadableError, match="sha256"):
+        cluster.outcome(job)
 
 
 def test_bytes_that_the_status_does_not_vouch_for_are_not_unpickled(

@@ -45,6 +45,7 @@ class Pod:
     """The places that a pod's process knows, in a directory; `environ` is all of its environment.
 
     `runner` is what its Python runs. `kubelet`: somebody waits for a termination message.
+    `results`: the staging URL for large outcomes.
     """
 
     directory: Path
@@ -52,6 +53,7 @@ class Pod:
     flags: tuple[str, ...] = ()
     runner: tuple[str, ...] = ("-m", RUNNER)
     kubelet: bool = True
+    results: str = ""
     environ: dict[str, str] = field(default_factory=lambda: dict(os.environ))
 
     def mount(self, payload: Payload, *, size: int = 1000) -> None:
@@ -69,6 +71,7 @@ class Pod:
             *("--sha256", sha256, "--python", python),
             *("--outcome", str(self.directory / "outcome")),
             *("--termination-log", str(self.directory / "termination-log")),
+            *(("--results", self.results) if self.results else ()),
         ]
         return subprocess.Popen(
             command,

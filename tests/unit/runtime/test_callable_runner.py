@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from fray.errors import RemoteTracebackError
+from fray.errors import OutcomeUnreadableError, RemoteTracebackError
 from fray.payload.callables import MAGIC, Payload, encode_callable
-from fray.payload.outcome import Outcome
-from fray.payload.staging import FsspecStorage, staged_url
+from fray.payload.outcome import OUTCOME_LIMIT, Outcome, decode_outcome
+from fray.payload.staging import FsspecStorage, staged_outcome_url, staged_url
 from fray.payload.stamp import Stamp
 from fray.runtime.identity import current_identity
 from fray.runtime.outcome_report import Reporter
@@ -82,6 +82,35 @@ def test_an_exception_comes_back_with_its_type_and_the_traceback_is_the_users_ow
     assert ended.message.type.endswith("BoomError")
     assert ended.message.message == "no way"
     assert ended.message.traceback.rstrip() == ended.err.rstrip()
+
+
+def make_large(size: int) -> bytes:
+    return b"x" * size
+
+
+def test_a_value_beyond_the_limit_goes_behind_the_staging_url(pod: Pod, tmp_path: Path) -> None:
+    pod.results = (tmp_path / "staging").as_uri()
+    ended = pod.call(make_large, OUTCOME_LIMIT + 1)
+    assert (ended.code, ended.err, ended.outcome_data) == (0, "", None)
+    assert ended.message is not None
+    data = FsspecStorage().read(staged_outcome_url(pod.results, ended.message.sha256))
+    assert decode_outcome(data, sha256=ended.message.sha256).result() == make_large(OUTCOME_LIMIT + 1)
+
+
+def test_a_small_value_stays_where_it_was(pod: Pod, tmp_path: Path) -> None:
+    pod.results = (tmp_path / "staging").as_uri()
+    assert pod.call(add, 2, right=3).outcome.result() == 5
+    assert not (tmp_path / "staging").exists()
+
+
+def test_a_staging_url_that_takes_nothing_costs_the_value_and_no_more(pod: Pod, tmp_path: Path) -> None:
+    (tmp_path / "staging").touch()
+    pod.results = (tmp_path / "staging").as_uri()
+    ended = pod.call(make_large, OUTCOME_LIMIT + 1)
+    assert ended.code == 0
+    assert "fray: payload at file://" in ended.err
+    with pytest.raises(OutcomeUnreadableError, match="1,000,000 fit"):
+        ended.outcome.result()
 
 
 def leave(code: Any) -> None:

@@ -27,7 +27,7 @@ from fray.cluster.kubernetes.launching import (
     withdraw_job,
 )
 from fray.cluster.kubernetes.logs import LogReading, ToldLines, prepare_reading, read_logs
-from fray.cluster.kubernetes.results import describe_place, list_jobs, read_job, read_outcome
+from fray.cluster.kubernetes.results import KeptOutcome, describe_place, list_jobs, read_job, read_outcome
 from fray.cluster.kubernetes.retries import persistently
 from fray.cluster.kubernetes.session import Session
 from fray.cluster.kubernetes.stopping import stop_job
@@ -35,6 +35,7 @@ from fray.cluster.kubernetes.waiting import JobWait
 from fray.cluster.manifest import find_parent
 from fray.cluster.workspace import Archiver
 from fray.credentials import redacted
+from fray.errors import OutcomeUnreadableError, PayloadMissingError, PayloadStorageError
 from fray.kube.resources import FRAYJOBS
 from fray.payload.outcome import Outcome, decode_outcome
 from fray.payload.staging import FsspecStorage, Storage
@@ -282,7 +283,7 @@ class KubernetesCluster(Cluster):
         )
 
     def outcome(self, job_id: JobId) -> Outcome | None:
-        """Return what became of a job's callable, from the ConfigMap that its pod left.
+        """Return what became of a job's callable, from what its pod left: a ConfigMap, or a staged object.
 
         None where nothing is kept: for a program, a job that has not finished, was stopped, or was ended by a
         time limit.
@@ -292,11 +293,17 @@ class KubernetesCluster(Cluster):
             OutcomeUnreadableError: It was kept and can't be had, or isn't what the job's status tells of.
         """
 
-        async def read(access: Access) -> tuple[bytes, str] | None:
+        async def read(access: Access) -> KeptOutcome | None:
             return await read_outcome(access, await read_job(access, job_id))
 
         kept = self._session.ask(read)
-        return None if kept is None else decode_outcome(kept[0], sha256=kept[1])
+        if kept is None:
+            return None
+        try:
+            data = self._storage.read(kept.url) if kept.url else kept.data
+        except (PayloadMissingError, PayloadStorageError) as error:
+            raise OutcomeUnreadableError(str(error), kept.story) from error
+        return decode_outcome(data, sha256=kept.sha256)
 
     def close(self) -> None:
         """Close the connections and end the thread; the next call opens them anew."""

@@ -34,7 +34,7 @@ from fray.kube.errors import (
 from fray.kube.resources import FRAYJOBS, SECRETS
 from fray.payload.callables import PayloadLimits, encode_callable
 from fray.payload.chunks import SecretPart, split_payload
-from fray.payload.staging import Storage, staged_url, staged_workspace_url
+from fray.payload.staging import STAGING_LIMIT, WritableStorage, staged_url, staged_workspace_url
 from fray.plan.names import build_object_name
 from fray.plan.status import is_finished
 from fray.types import JobId
@@ -52,7 +52,6 @@ from fray.vocabulary import (
 from fray.wire.frayjob import CallableEntrypoint, FrayJob, Parent, Workspace
 
 __all__ = [
-    "STAGING_LIMIT",
     "Launch",
     "Launchable",
     "WrittenJob",
@@ -63,8 +62,6 @@ __all__ = [
 
 T = TypeVar("T")
 
-STAGING_LIMIT = 1 << 30
-"""Bytes of a payload or a workspace behind a staging URL: each host reads it into memory."""
 PART_SIZE = 750_000
 """Bytes of them in a Secret: as base64 in JSON less than the MiB that aiohttp sends in one piece."""
 MOST_OF_A_JOB = 1 << 20
@@ -175,7 +172,7 @@ def prepare_launch(
     *,
     word: str,
     parent: Parent | None,
-    storage: Storage,
+    storage: WritableStorage,
     archiver: Archiver,
 ) -> Launch:
     """Return a launch of a request; of the cluster nothing is asked.
@@ -199,7 +196,7 @@ class _Uploading:
     name: str
     digits: str
     staging: str | None
-    storage: Storage
+    storage: WritableStorage
     parts: list[SecretPart] = field(default_factory=list)
 
     def upload_payload(self, request: CompleteRequest) -> CallableEntrypoint | None:
@@ -212,10 +209,14 @@ class _Uploading:
         if self.staging is not None and not limits.fits_secrets(payload):
             url = staged_url(self.staging, payload.sha256)
             self.storage.write(url, payload.data)
-            return CallableEntrypoint(url=url, sha256=payload.sha256, python=python)
+            return CallableEntrypoint(url=url, sha256=payload.sha256, python=python, results_url=self.staging)
         names = self._split("payload", payload.data)
         return CallableEntrypoint(
-            secret_name=names[0], more_secrets=names[1:], sha256=payload.sha256, python=python
+            secret_name=names[0],
+            more_secrets=names[1:],
+            sha256=payload.sha256,
+            python=python,
+            results_url=self.staging,
         )
 
     def upload_workspace(self, request: CompleteRequest, archiver: Archiver) -> Workspace | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from dataclasses import dataclass
 
 from fray.cluster.arguments import check_job_id
 from fray.cluster.kubernetes.access import Access
@@ -13,13 +14,14 @@ from fray.errors import JobNotFoundError, OutcomeUnreadableError
 from fray.kube.errors import ApiError, NotFoundError
 from fray.kube.resources import CONFIG_MAPS, FRAYJOBS
 from fray.payload.outcome import encode_value, outcome_name
+from fray.payload.staging import staged_outcome_url
 from fray.plan.status import find_condition, is_finished
 from fray.types import JobId
 from fray.vocabulary import OUTCOME_KEY, ConditionType, VerdictKind
 from fray.wire.frayjob import FrayJob
 from fray.wire.model import OBJECT_NAME_PATTERN
 
-__all__ = ["describe_place", "is_possible_name", "list_jobs", "read_job", "read_outcome"]
+__all__ = ["KeptOutcome", "describe_place", "is_possible_name", "list_jobs", "read_job", "read_outcome"]
 
 NOTHING = encode_value(None)
 LONGEST_NAME = 253
@@ -63,12 +65,25 @@ async def list_jobs(access: Access) -> list[FrayJob]:
     return await persistently(read)
 
 
-async def read_outcome(access: Access, found: FrayJob) -> tuple[bytes, str] | None:
-    """Return the bytes that a finished job's callable left, and the sha256 that its status tells.
+@dataclass(frozen=True)
+class KeptOutcome:
+    """Where the outcome of a job's callable is: `data` itself, or its `url`.
+
+    `sha256` is what the job's status tells, `story` what it says of the attempt's end.
+    """
+
+    sha256: str
+    data: bytes = b""
+    url: str = ""
+    story: str = ""
+
+
+async def read_outcome(access: Access, found: FrayJob) -> KeptOutcome | None:
+    """Return what a finished job's callable left, or where it lies behind the job's staging URL.
 
     None where it left none, or the job was stopped or ended between two attempts.
 
-    Raises `OutcomeUnreadableError` where they can't be had.
+    Raises `OutcomeUnreadableError` where it can't be had.
     """
     if found.spec.entrypoint.callable is None or not is_finished(found.status) or not found.status.attempts:
         return None
@@ -76,11 +91,18 @@ async def read_outcome(access: Access, found: FrayJob) -> tuple[bytes, str] | No
     if last.outcome is None or found.metadata.uid is None or not _is_of_the_end(found):
         return None
     if last.outcome == NOTHING.sha256:
-        return NOTHING.data, NOTHING.sha256
+        return KeptOutcome(NOTHING.sha256, NOTHING.data)
     name = outcome_name(job_uid=found.metadata.uid, attempt=last.number, rank=last.rank or 0)
     try:
         kept = await persistently(lambda: access.api.get(CONFIG_MAPS, name, namespace=access.namespace))
-        return base64.b64decode(kept["binaryData"][OUTCOME_KEY], validate=True), last.outcome
+        return KeptOutcome(last.outcome, base64.b64decode(kept["binaryData"][OUTCOME_KEY], validate=True))
+    except NotFoundError as missing:
+        results = found.spec.entrypoint.callable.results_url
+        if results is None:
+            raise OutcomeUnreadableError(str(missing), last.message or "") from missing
+        return KeptOutcome(
+            last.outcome, url=staged_outcome_url(results, last.outcome), story=last.message or ""
+        )
     except (ApiError, KeyError, binascii.Error) as error:
         problem = f"ConfigMap {name} has none" if isinstance(error, KeyError) else str(error)
         raise OutcomeUnreadableError(problem, last.message or "") from error
