@@ -13,7 +13,7 @@ from types import ModuleType
 
 __all__ = ["PACKAGES", "public_names", "render_python_pages"]
 
-PACKAGES = ("fray.errors", "fray.job", "fray.queue", "fray.client", "fray")
+PACKAGES = ("fray.errors", "fray.job", "fray.queue", "fray.client", "fray.testing", "fray")
 """What an earlier page documents is a link on later pages."""
 
 

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from fray import testing
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.executing import choose_pod, run_command
 from fray.errors import CommandNotRunError, HostNotRunningError, LogsNotFoundError
 from fray.kube.api import Manifest
 from fray.kube.commands import Channel
 from fray.kube.resources import FRAYJOBS
+from fray.testing import build_frayjob
 from fray.types import JobId
-from fray.vocabulary import LABEL_ATTEMPT, LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX
 from fray.wire.frayjob import FrayJob
 from tests.unit.kube.scripted_server import connect, status_of
 from tests.unit.kube.test_commands import SUCCESS, Container, failure
@@ -27,31 +28,19 @@ NOW = "2026-01-01T00:00:00Z"
 
 
 def build_job(*, attempts: int = 1, **status: Any) -> Manifest:
-    return {
-        "apiVersion": "fray.dev/v1alpha1",
-        "kind": "FrayJob",
-        "metadata": {"name": "train", "namespace": "ml", "uid": "u-1"},
-        "spec": {
-            "entrypoint": {"command": ["train"]},
-            "replicas": 2,
-            "resources": {"tpu": {"type": "v5p-16"}},
-        },
-        "status": {"attempts": [{"number": number + 1} for number in range(attempts)], **status},
-    }
+    told = {"attempts": [{"number": number + 1} for number in range(attempts)], **status}
+    where = {"namespace": "ml", "uid": "u-1"}
+    resources = {"tpu": {"type": "v5p-16"}}
+    return build_frayjob(metadata=where, status=told, replicas=2, resources=resources).to_manifest()
 
 
 def build_pod(
     rank: int, state: dict[str, Any] | None, *, attempt: int = 1, phase: str = "Running"
 ) -> Manifest:
-    slice_index, host = divmod(rank, 2)
-    labels = {
-        LABEL_ATTEMPT: str(attempt),
-        LABEL_JOB_INDEX: str(slice_index),
-        LABEL_COMPLETION_INDEX: str(host),
-    }
-    statuses = [] if state is None else [{"name": "main", "state": state}]
-    status = {"phase": phase, "containerStatuses": [{"name": "proxy", "state": RUNNING}, *statuses]}
-    return {"metadata": {"name": f"pod-{attempt}-{rank}", "labels": labels}, "status": status}
+    name = f"pod-{attempt}-{rank}"
+    pod = testing.build_pod(rank, phase, state, name=name, hosts=2, attempt=attempt)
+    pod["status"].setdefault("containerStatuses", []).insert(0, {"name": "proxy", "state": RUNNING})
+    return pod
 
 
 def choose(pods: Sequence[Manifest], rank: int, **job: Any) -> str:

@@ -15,6 +15,7 @@ from fray.plan.jobset import build_attempt
 from fray.plan.node_evidence import Nodes
 from fray.plan.scheduling import build_node_summary
 from fray.plan.settings import PlanSettings
+from fray.testing import build_jobset, build_pod
 from fray.vocabulary import (
     LABEL_ATTEMPT,
     LABEL_COMPLETION_INDEX,
@@ -41,18 +42,13 @@ Change = Callable[[Manifest], None]
 
 
 def pod(phase: str, *, attempt: int = 1, uid: str = "u-2", deleted: datetime | None = None) -> Manifest:
-    labels = {LABEL_JOB: "train", LABEL_JOB_UID: uid, LABEL_ATTEMPT: str(attempt)}
-    metadata: dict[str, Any] = {"name": f"pod-{attempt}", "labels": labels}
-    if deleted is not None:
-        metadata |= {"deletionTimestamp": deleted.isoformat(), "deletionGracePeriodSeconds": 30}
-    return {"metadata": metadata, "status": {"phase": phase}}
+    until = None if deleted is None else deleted.isoformat()
+    return build_pod(0, phase, name=f"pod-{attempt}", job_uid=uid, attempt=attempt, deleted=until)
 
 
-def jobset(*, attempt: int, uid: str = "u-2", end: str | None = None) -> Manifest:
+def jobset(*, attempt: int, uid: str = "u-2", end: str = "") -> Manifest:
     labels = {LABEL_JOB: "train", LABEL_JOB_UID: uid, LABEL_ATTEMPT: str(attempt)}
-    conditions = [] if end is None else [{"type": end, "status": "True"}]
-    metadata = {"name": f"train-a{attempt}", "labels": labels}
-    return {"metadata": metadata, "status": {"conditions": conditions}}
+    return build_jobset(f"train-a{attempt}", labels=labels, end=end)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fray import testing
 from fray.plan.gang import derive_gang
 from fray.plan.lifecycle import decide
 from fray.plan.observation import GangObservation, HostPhase
@@ -14,18 +15,19 @@ from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.reasons import REASONS
 from fray.plan.settings import RetryPolicy
 from fray.plan.verdict import derive_cause
-from fray.vocabulary import LABEL_COMPLETION_INDEX, Reason, VerdictKind
+from fray.testing import build_jobset, build_pod, running
+from fray.vocabulary import Reason, VerdictKind
 from fray.wire.status import AttemptStatus, FrayJobStatus
 from tests.unit.plan.frayjobs import make_job, with_status
 
 ASKED = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 """When the deletion was asked for."""
 GRACE = 30
-JOBSET: dict[str, Any] = {"metadata": {"name": "train-a1"}, "spec": {"suspend": False}}
-ENDED = JOBSET | {"status": {"conditions": [{"type": "Failed", "status": "True"}]}}
-SUSPENDED = JOBSET | {"spec": {"suspend": True}}
+JOBSET = build_jobset()
+ENDED = build_jobset(end="Failed")
+SUSPENDED = build_jobset(suspended=True)
 WHO = "rank 0 (slice 0, host 0)"
-RUNNING = {"running": {"startedAt": "2026-01-31T11:00:00Z"}}
+RUNNING = running("2026-01-31T11:00:00Z")
 
 
 def at(seconds: float) -> str:
@@ -34,21 +36,15 @@ def at(seconds: float) -> str:
 
 def exited(code: int, *, after: float = 1, **more: Any) -> dict[str, Any]:
     """Return the state of a container that ended so many seconds after the deletion was asked for."""
-    started = {"startedAt": at(-3600)}
-    return {"terminated": {"exitCode": code, "finishedAt": at(after), **started, **more}}
+    return testing.exited(code, at=at(after), startedAt=at(-3600), **more)
 
 
 def pod(
     rank: int, state: dict[str, Any] | None, *, deleted: bool = True, init: bool = False, **status: Any
 ) -> dict[str, Any]:
     """Return a pod that has failed and, as a rule, was deleted: its time is up 30 s after that was asked."""
-    metadata = {"name": f"pod-{rank}", "labels": {LABEL_COMPLETION_INDEX: str(rank)}}
-    metadata["creationTimestamp"] = at(-3700)
-    if deleted:
-        metadata |= {"deletionTimestamp": at(GRACE), "deletionGracePeriodSeconds": GRACE}
-    containers = [] if state is None else [{"name": "fetch" if init else "main", "state": state}]
-    kind = "initContainerStatuses" if init else "containerStatuses"
-    return {"metadata": metadata, "status": {"phase": "Failed", kind: containers, **status}}
+    parts = {"phase": "Failed", "init" if init else "state": state, **status}
+    return build_pod(rank, created=at(-3700), deleted=at(GRACE) if deleted else None, **parts)
 
 
 def see(*pods: dict[str, Any], jobset: dict[str, Any] = JOBSET, replicas: int = 0) -> GangObservation:

@@ -12,13 +12,14 @@ from fray.plan.lifecycle import Decision, EndAttempt, decide
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.removal import is_left_to_itself
 from fray.plan.settings import RetryPolicy
-from fray.vocabulary import LABEL_COMPLETION_INDEX, Reason
+from fray.testing import build_jobset, build_pod, running
+from fray.vocabulary import Reason
 from fray.wire.status import AttemptStatus, FrayJobStatus
 from tests.unit.plan.frayjobs import make_job, with_status
 
 T0 = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
-LIVE: dict[str, Any] = {"metadata": {"name": "train-a1"}, "spec": {"suspend": False}}
-SUSPENDED = LIVE | {"spec": {"suspend": True}}
+LIVE = build_jobset()
+SUSPENDED = build_jobset(suspended=True)
 GOING = LIVE | {"metadata": {"name": "train-a1", "deletionTimestamp": "2026-01-31T13:00:00Z"}}
 
 
@@ -28,11 +29,8 @@ def at(seconds: float) -> str:
 
 def pod(phase: str, *, created: float, rank: int = 0, clock: float = 0) -> dict[str, Any]:
     """Return a pod that begins a second after it was made, by its node's clock, which is so far ahead."""
-    running = {"name": "main", "state": {"running": {"startedAt": at(created + 1 + clock)}}}
-    labels = {LABEL_COMPLETION_INDEX: str(rank)}
-    metadata = {"name": f"pod-{rank}", "labels": labels, "creationTimestamp": at(created)}
-    containers = [running] if phase == "Running" else []
-    return {"metadata": metadata, "status": {"phase": phase, "containerStatuses": containers}}
+    state = running(at(created + 1 + clock)) if phase == "Running" else None
+    return build_pod(rank, phase, state, created=at(created))
 
 
 def look(*pods: dict[str, Any], ran: bool = True, jobset: dict[str, Any] = LIVE, hosts: int = 1) -> Decision:

@@ -8,22 +8,24 @@ from typing import Any
 
 import pytest
 
+from fray import testing
 from fray.plan.gang import derive_gang
 from fray.plan.observation import GangObservation
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.reasons import REASONS
 from fray.plan.removal import is_left_to_itself
 from fray.plan.verdict import derive_cause
-from fray.vocabulary import LABEL_COMPLETION_INDEX, Reason, VerdictKind
+from fray.testing import build_disruption_mark, build_jobset, build_pod, running
+from fray.vocabulary import Reason, VerdictKind
 from tests.unit.plan.frayjobs import make_job
 
 T0 = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
-LIVE: dict[str, Any] = {"metadata": {"name": "train-a1"}, "spec": {"suspend": False}}
-ENDED = LIVE | {"status": {"conditions": [{"type": "Failed", "status": "True"}]}}
+LIVE = build_jobset()
+ENDED = build_jobset(end="Failed")
 LEAVING = {"metadata": {"name": "train-a1", "deletionTimestamp": "2026-01-31T12:00:00Z"}, "spec": {}}
-SUSPENDED = LIVE | {"spec": {"suspend": True}}
+SUSPENDED = build_jobset(suspended=True)
 LOST = "The container could not be located when the pod was terminated"
-RUNNING: dict[str, Any] = {"running": {"startedAt": "2026-01-31T11:00:00Z"}}
+RUNNING = running("2026-01-31T11:00:00Z")
 
 
 def at(seconds: float) -> str:
@@ -31,24 +33,15 @@ def at(seconds: float) -> str:
 
 
 def exited(code: int, *, after: float = 0.0, **more: Any) -> dict[str, Any]:
-    return {"terminated": {"exitCode": code, "finishedAt": at(after), **more}}
+    return testing.exited(code, at=at(after), **more)
 
 
-def pod(rank: int, phase: str, state: Mapping[str, Any] | None, **status: Any) -> dict[str, Any]:
-    containers = [] if state is None else [{"name": "main", "state": state}]
-    return {
-        "metadata": {
-            "name": f"pod-{rank}",
-            "labels": {LABEL_COMPLETION_INDEX: str(rank)},
-            "creationTimestamp": at(-100),
-        },
-        "status": {"phase": phase, "containerStatuses": containers, **status},
-    }
+def pod(rank: int, phase: str, state: dict[str, Any] | None, **status: Any) -> dict[str, Any]:
+    return build_pod(rank, phase, state, created=at(-100), **status)
 
 
 def target(reason: str, message: str = "") -> dict[str, Any]:
-    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "lastTransitionTime": at(-1)}
-    return {"conditions": [condition | ({"message": message} if message else {})]}
+    return {"marks": [build_disruption_mark(reason, message, at=at(-1))]}
 
 
 def see(*pods: dict[str, Any], jobset: Mapping[str, Any] = LIVE) -> GangObservation:
@@ -123,7 +116,7 @@ def test_a_pod_that_is_evicted_for_its_own_use_is_a_failure(message: str) -> Non
 
 def test_a_condition_that_does_not_hold_is_no_sign() -> None:
     status = target("EvictionByEvictionAPI")
-    status["conditions"][0]["status"] = "False"
+    status["marks"][0]["status"] = "False"
     cause = derive_cause(see(pod(0, "Failed", exited(1), **status)))
     assert cause is not None
     assert cause.reason is Reason.NON_ZERO_EXIT

@@ -12,7 +12,7 @@ from fray.plan.lifecycle import decide
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.retries import RetryPolicy
 from fray.termination import Ending, TerminationMessage
-from fray.vocabulary import LABEL_COMPLETION_INDEX
+from fray.testing import build_jobset, build_pod, exited
 from fray.wire.status import AttemptStatus, FrayJobStatus
 from tests.unit.plan.frayjobs import make_job, with_status
 
@@ -29,17 +29,12 @@ def told(ending: Ending, sha256: str | None) -> str:
 
 
 def pod(rank: int, code: int, message: str, *, second: int = 5) -> dict[str, Any]:
-    labels = {LABEL_COMPLETION_INDEX: str(rank)}
-    ended = {"exitCode": code, "startedAt": AT.format(1), "finishedAt": AT.format(second), "message": message}
-    phase = "Failed" if code else "Succeeded"
-    status = {"phase": phase, "containerStatuses": [{"name": "main", "state": {"terminated": ended}}]}
-    metadata = {"name": f"pod-{rank}", "creationTimestamp": AT.format(0), "labels": labels}
-    return {"metadata": metadata, "spec": {}, "status": status}
+    ended = exited(code, at=AT.format(second), startedAt=AT.format(1), message=message)
+    return build_pod(rank, "Failed" if code else "Succeeded", ended, created=AT.format(0))
 
 
 def outcome_of(*pods: dict[str, Any]) -> str | None:
-    jobset = {"metadata": {"name": "train-a1"}, "spec": {}}
-    observed = derive_gang_observation(derive_gang(JOB.spec), jobset, pods)
+    observed = derive_gang_observation(derive_gang(JOB.spec), build_jobset(), pods)
     (attempt,) = decide(JOB, observed, now=NOW, policy=RetryPolicy()).status.attempts
     assert attempt.reason is not None
     return attempt.outcome

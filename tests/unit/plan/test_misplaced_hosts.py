@@ -15,33 +15,24 @@ from fray.plan.reasons import REASONS
 from fray.plan.removal import is_left_to_itself
 from fray.plan.settings import RetryPolicy
 from fray.plan.verdict import derive_cause
-from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX, ConditionType, Reason, VerdictKind
+from fray.testing import MOMENT, build_disruption_mark, build_jobset, build_pod, exited
+from fray.vocabulary import ConditionType, Reason, VerdictKind
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import FrayJobStatus
 from tests.unit.plan.frayjobs import make_job, with_status
 
-AT = "2026-01-31T12:00:00Z"
 T0 = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 TWO_SLICES = {"replicas": 2, "resources": {"tpu": {"type": "v5p-16"}}}
 JOB = make_job(**TWO_SLICES)
-LIVE: dict[str, Any] = {"metadata": {"name": "train-a1"}, "spec": {}}
-LEAVING = {"metadata": {"name": "train-a1", "deletionTimestamp": AT}, "spec": {}}
+LIVE = build_jobset()
+LEAVING = {"metadata": {"name": "train-a1", "deletionTimestamp": MOMENT}, "spec": {}}
 POLICY = RetryPolicy(initial_seconds=10, cap_seconds=40)
 
 
 def pod(rank: int, phase: str, *, mark: str | None = None, code: int | None = None, why: str = "") -> Any:
-    labels = {LABEL_JOB_INDEX: str(rank // 2), LABEL_COMPLETION_INDEX: str(rank % 2)}
-    marked = {"type": "DisruptionTarget", "status": "True", "reason": mark, "lastTransitionTime": AT}
-    ended = {"terminated": {"exitCode": code, "finishedAt": AT, "reason": why}}
-    return {
-        "metadata": {"name": f"pod-{rank}", "labels": labels, "creationTimestamp": AT},
-        "spec": {"nodeName": f"node-{rank}"},
-        "status": {
-            "phase": phase,
-            "conditions": [marked] if mark else [],
-            "containerStatuses": [] if code is None else [{"name": "main", "state": ended}],
-        },
-    }
+    marks = [build_disruption_mark(mark)] if mark else []
+    state = None if code is None else exited(code, reason=why)
+    return build_pod(rank, phase, state, hosts=2, node=f"node-{rank}", marks=marks)
 
 
 def see(*pods: dict[str, Any], jobset: dict[str, Any] = LIVE) -> GangObservation:

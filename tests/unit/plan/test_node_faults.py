@@ -23,11 +23,10 @@ from fray.plan.observation import (
 )
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.timestamps import parse_time
-from fray.vocabulary import LABEL_COMPLETION_INDEX
+from fray.testing import MOMENT, build_disruption_mark, build_jobset, build_pod, exited
 from tests.unit.plan.frayjobs import make_job
 
-AT = "2026-01-31T12:00:00Z"
-LIVE: dict[str, Any] = {"metadata": {"name": "train-a1"}, "spec": {"suspend": False}}
+LIVE = build_jobset()
 UNHEALTHY = (
     "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "
     "google.com/tpu, which is unexpected"
@@ -44,24 +43,16 @@ RUNC = (
 
 
 def pod(*, mark: tuple[str, str] | None = None, leaving: bool = False, **status: Any) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"name": "pod-0", "labels": {LABEL_COMPLETION_INDEX: "0"}}
-    metadata["creationTimestamp"] = AT
-    if leaving:
-        metadata |= {"deletionTimestamp": AT, "deletionGracePeriodSeconds": 30}
-    if mark is not None:
-        condition = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": AT}
-        status["conditions"] = [condition | {"reason": mark[0], "message": mark[1]}]
-    return {"metadata": metadata, "spec": {"nodeName": "node-7"}, "status": {"phase": "Failed", **status}}
+    marks = [] if mark is None else [build_disruption_mark(*mark)]
+    return build_pod(0, "Failed", node="node-7", deleted=MOMENT if leaving else None, marks=marks, **status)
 
 
 def ended(code: int, message: str = "", *, reason: str = "Error", **more: Any) -> dict[str, Any]:
-    state = {"terminated": {"exitCode": code, "reason": reason, "message": message, "finishedAt": AT}}
-    return pod(containerStatuses=[{"name": "main", "state": state}], **more)
+    return pod(state=exited(code, reason=reason, message=message), **more)
 
 
 def lost(**more: Any) -> dict[str, Any]:
-    state = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": LOST}}
-    return pod(containerStatuses=[{"name": "main", "state": state}], **more)
+    return pod(state=exited(137, reason="ContainerStatusUnknown", message=LOST), **more)
 
 
 def see(manifest: dict[str, Any]) -> GangObservation:
@@ -239,7 +230,7 @@ def test_a_spot_node_that_falls_silent_is_mostly_taken_back() -> None:
 
 def test_a_container_that_is_lost_as_its_pod_is_deleted_tells_nothing() -> None:
     """Of one that never ran the kubelet says so too."""
-    moment = parse_time(AT)
+    moment = parse_time(MOMENT)
     assert not is_infrastructure_fault(taken(EvidenceKind.CONTAINER_LOST, deletion=Deletion(moment, moment)))
 
 

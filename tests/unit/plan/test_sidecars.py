@@ -14,12 +14,12 @@ from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.scheduling import derive_waiting
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray.plan.status import find_condition
-from fray.vocabulary import LABEL_COMPLETION_INDEX, ConditionType
+from fray.testing import MOMENT, build_jobset, build_pod, exited, running, waiting
+from fray.vocabulary import ConditionType
 from fray.wire.status import AttemptStatus, FrayJobStatus
 from tests.unit.plan.frayjobs import make_job, with_status
 from tests.unit.plan.jobset_rules import find_violations, pod_template
 
-AT = "2026-01-31T12:00:00Z"
 PROXY = {"name": "proxy", "image": "p:1"}
 CALLABLE = {"callable": {"secretName": "p", "sha256": "ab" * 32, "python": "3.12"}}
 
@@ -72,42 +72,26 @@ def test_without_further_containers_a_pod_has_no_init_containers() -> None:
 
 def pod(main: dict[str, Any], *, restarts: int, phase: str = "Running", crash: int = 3) -> dict[str, Any]:
     """Return a pod whose sidecar was restarted so often; `crash` is its last exit code."""
-    ended = {"terminated": {"exitCode": crash, "finishedAt": AT}}
     proxy = {
         "name": "proxy",
-        "state": {"waiting": {"reason": "CrashLoopBackOff"}} if restarts else {"running": {"startedAt": AT}},
-        "lastState": ended if restarts else {},
+        "state": waiting("CrashLoopBackOff") if restarts else running(),
+        "lastState": exited(crash) if restarts else {},
         "restartCount": restarts,
     }
-    return {
-        "metadata": {
-            "name": "train-a1-slice-0-0-x",
-            "creationTimestamp": AT,
-            "labels": {LABEL_COMPLETION_INDEX: "0"},
-        },
-        "spec": {
-            "nodeName": "node",
-            "containers": [{"name": "main"}],
-            "initContainers": [{"name": "proxy", "restartPolicy": "Always"}],
-        },
-        "status": {
-            "phase": phase,
-            "initContainerStatuses": [proxy],
-            "containerStatuses": [{"name": "main", "state": main}],
-        },
-    }
+    sidecars = {"initContainers": [{"name": "proxy", "restartPolicy": "Always"}]}
+    states = {"initContainerStatuses": [proxy]}
+    return build_pod(0, phase, main, name="train-a1-slice-0-0-x", node="node", spec=sidecars, **states)
 
 
-RUNS = {"running": {"startedAt": AT}}
+RUNS = running()
 TOLD = "sidecar 'proxy' of pod train-a1-slice-0-0-x ends again and again with exit code 3"
 
 
 def condition(pods: list[dict[str, Any]]) -> tuple[str, str, str]:
     """Return the condition Running: status, reason, message."""
-    attempt = AttemptStatus(number=1, job_set="train-a1", start_time=AT)
+    attempt = AttemptStatus(number=1, job_set="train-a1", start_time=MOMENT)
     job = with_status(make_job(), FrayJobStatus(attempts=[attempt]))
-    jobset: dict[str, Any] = {"metadata": {"name": "train-a1"}, "spec": {}}
-    gang = derive_gang_observation(derive_gang(job.spec), jobset, pods, waiting=derive_waiting(pods))
+    gang = derive_gang_observation(derive_gang(job.spec), build_jobset(), pods, waiting=derive_waiting(pods))
     status = decide(job, gang, now=datetime(2026, 1, 31, 12, 1, tzinfo=UTC), policy=RetryPolicy()).status
     found = find_condition(status, ConditionType.RUNNING)
     assert found is not None
@@ -131,16 +115,15 @@ def test_a_sidecar_that_was_restarted_once_is_not_told() -> None:
 
 
 def test_a_sidecar_that_keeps_main_from_starting_is_why_the_job_waits() -> None:
-    held = pod({"waiting": {"reason": "PodInitializing"}}, restarts=4, phase="Pending")
+    held = pod(waiting("PodInitializing"), restarts=4, phase="Pending")
     assert condition([held]) == ("False", "SidecarFailing", TOLD)
 
 
 def test_how_a_sidecar_ended_is_not_how_its_pod_did() -> None:
     """It gets SIGTERM with its pod, as when that is evicted before `main` began."""
-    evicted = pod({"waiting": {"reason": "PodInitializing"}}, restarts=0, phase="Failed")
+    evicted = pod(waiting("PodInitializing"), restarts=0, phase="Failed")
     evicted["status"]["message"] = "The node had condition: [DiskPressure]."
     (sidecar,) = evicted["status"]["initContainerStatuses"]
-    sidecar["state"] = {"terminated": {"exitCode": 143, "finishedAt": AT}}
-    jobset: dict[str, Any] = {"metadata": {"name": "train-a1"}, "spec": {}}
-    (host,) = derive_gang_observation(derive_gang(make_job().spec), jobset, [evicted]).hosts
+    sidecar["state"] = {"terminated": {"exitCode": 143, "finishedAt": MOMENT}}
+    (host,) = derive_gang_observation(derive_gang(make_job().spec), build_jobset(), [evicted]).hosts
     assert host.message == "The node had condition: [DiskPressure]."

@@ -13,12 +13,13 @@ from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
 from fray.plan.timestamps import format_time
 from fray.plan.volume_trouble import build_volume_complaint, derive_volume_waiting, find_held
+from fray.testing import build_pod, waiting
 from fray.vocabulary import ConditionType, Reason
 from fray.wire.status import AttemptStatus, FrayJobStatus
 from tests.unit.plan.frayjobs import make_job, with_status
 
 START = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
-CREATING: dict[str, Any] = {"waiting": {"reason": "ContainerCreating"}}
+CREATING = waiting()
 MISSING = 'MountVolume.SetUp failed for volume "config" : configmap "absent" not found'
 SUMMARY = (
     "Unable to attach or mount volumes: unmounted volumes=[config], unattached volumes=[], "
@@ -35,14 +36,10 @@ def pod(
     uid: str = "1", *, phase: str = "Pending", state: Any = None, init: Any = None, begun: bool = True
 ) -> Any:
     """Return a pod that the kubelet took at the start."""
-    status: dict[str, Any] = {"phase": phase, "containerStatuses": [{"name": "main", "state": CREATING}]}
-    if begun:
-        status["startTime"] = format_time(START)
-    if state is not None:
-        status["containerStatuses"] = [{"name": "main", "state": state}]
-    if init is not None:
-        status["initContainerStatuses"] = [{"name": "init", "state": init}]
-    return {"metadata": {"name": f"pod-{uid}", "uid": uid}, "status": status}
+    taken = {"startTime": format_time(START)} if begun else {}
+    made = build_pod(0, phase, state or CREATING, name=f"pod-{uid}", init=init, **taken)
+    made["metadata"]["uid"] = uid
+    return made
 
 
 def event(message: str, first: float, last: float, *, uid: str = "1") -> dict[str, Any]:

@@ -13,11 +13,11 @@ from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.scheduling import NodeSummary, derive_waiting
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
-from fray.vocabulary import LABEL_COMPLETION_INDEX, ConditionType, Reason
+from fray.testing import MOMENT, build_jobset, build_pod, waiting
+from fray.vocabulary import ConditionType, Reason
 from fray.wire.status import AttemptStatus, FrayJobStatus
 from tests.unit.plan.frayjobs import make_job, with_status
 
-AT = "2026-01-31T12:00:00Z"
 NODE = NodeSummary("node-1", {}, (), ready=True)
 GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
@@ -27,21 +27,9 @@ def pod(
     rank: int, *conditions: dict[str, Any], node: str = "", held: str = "", gates: tuple[str, ...] = ()
 ) -> Any:
     """Return a pod that waits; `held` is why its container does."""
-    waiting = {"name": "main", "image": "image", "state": {"waiting": {"reason": held, "message": "why"}}}
-    metadata = {"name": f"pod-{rank}", "creationTimestamp": AT, "labels": {LABEL_COMPLETION_INDEX: str(rank)}}
-    return {
-        "metadata": metadata,
-        "spec": {
-            "containers": [{"name": "main"}],
-            **({"nodeName": node} if node else {}),
-            **({"schedulingGates": [{"name": gate} for gate in gates]} if gates else {}),
-        },
-        "status": {
-            "phase": "Pending",
-            "conditions": list(conditions),
-            "containerStatuses": [waiting] if held else [],
-        },
-    }
+    gated = {"schedulingGates": [{"name": gate} for gate in gates]} if gates else {}
+    state = waiting(held, "why") if held else None
+    return build_pod(rank, "Pending", state, node=node, marks=conditions, spec=gated)
 
 
 @pytest.mark.parametrize("nodes", [None, [], [NODE]], ids=["unknown nodes", "no nodes", "a node with room"])
@@ -63,10 +51,9 @@ def test_a_pod_that_the_scheduler_could_not_place_is_told_before_one_that_is_hel
 def conditions_of(*pods: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """Return the conditions Scheduled and Running of a job with these pods: status and reason."""
     job = make_job(replicas=len(pods))
-    attempt = AttemptStatus(number=1, job_set="train-a1", start_time=AT)
+    attempt = AttemptStatus(number=1, job_set="train-a1", start_time=MOMENT)
     job = with_status(job, FrayJobStatus(attempts=[attempt]))
-    jobset: dict[str, Any] = {"metadata": {"name": "train-a1"}, "spec": {}}
-    gang = derive_gang_observation(derive_gang(job.spec), jobset, pods, waiting=derive_waiting(pods))
+    gang = derive_gang_observation(derive_gang(job.spec), build_jobset(), pods, waiting=derive_waiting(pods))
     status = decide(job, gang, now=datetime(2026, 1, 31, 12, 1, tzinfo=UTC), policy=RetryPolicy()).status
     found = {kind: find_condition(status, kind) for kind in (ConditionType.SCHEDULED, ConditionType.RUNNING)}
     return {kind: (told.status, told.reason) for kind, told in found.items() if told is not None}
