@@ -1,15 +1,16 @@
-"""The write side of a pass: status, JobSets and Events, each fenced by the Lease.
+"""The write side of a pass: status, children and Events, each fenced by the Lease.
 
-Every call is idempotent: a pass that died half-way is simply done again. A JobSet is created once and
-never changed, but for the number of its attempt while Kueue holds it; one that belongs to somebody else is
+Every call is idempotent: a pass that died half-way is simply done again. A child is created once; a JobSet
+is never changed, but for the number of its attempt while Kueue holds it. What belongs to somebody else is
 never touched.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import Final
 
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import (
@@ -19,9 +20,9 @@ from fray.kube.errors import (
     RefusedError,
     ServerError,
 )
-from fray.kube.resources import EVENTS, FRAYJOBS, JOBSETS
+from fray.kube.resources import EVENTS, FRAYJOBS, JOBSETS, Resource
+from fray.plan.children import Child, build_children, read_role
 from fray.plan.events import EventDraft
-from fray.plan.jobset import build_attempt
 from fray.plan.observation import Waiting
 from fray.plan.renumbering import build_renumbered
 from fray.plan.scheduling import derive_refusal
@@ -33,6 +34,7 @@ from fray.vocabulary import (
     LABEL_JOB,
     LABEL_MANAGED_BY,
     MANAGED_BY,
+    Role,
 )
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import FrayJobStatus
@@ -45,6 +47,8 @@ __all__ = ["Actor"]
 
 logger = logging.getLogger(__name__)
 
+RESOURCES: Final[Mapping[Role, Resource]] = {Role.HOST: JOBSETS}
+"""Where the children of each role live."""
 NAME_LIMIT = 253
 WEBHOOK_FAILED = "failed calling webhook"
 """In the API server's message when a webhook it must ask gives no answer; it says 500 then."""
@@ -77,21 +81,29 @@ class Actor:
         return await self._api.replace(FRAYJOBS, manifest, subresource="status")
 
     async def create_attempt(self, job: FrayJob, number: int) -> Waiting | None:
-        """Create the JobSet of an attempt, or adopt it if it is this job's; return why it was refused."""
-        manifest = build_attempt(job, attempt=number, settings=self._settings).jobset
+        """Create the children of an attempt; return why one was refused, and those after it not tried."""
+        for child in build_children(job, attempt=number, settings=self._settings):
+            refusal = await self._create_child(job, child)
+            if refusal is not None:
+                return refusal
+        return None
+
+    async def _create_child(self, job: FrayJob, child: Child) -> Waiting | None:
+        """Create a child, or adopt it if it is this job's; return why it was refused."""
+        resource = RESOURCES[child.role]
         self._lease.require()
         try:
-            created = await self._api.create(JOBSETS, manifest)
+            created = await self._api.create(resource, child.manifest)
         except AlreadyExistsError:
-            name = manifest["metadata"]["name"]
-            created = await self._api.get(JOBSETS, name, namespace=job.metadata.namespace)
+            created = await self._api.get(resource, child.name, namespace=job.metadata.namespace)
             if not is_owned(created, job):
-                return describe_foreign(created, job)
+                return describe_foreign(created, job, kind=child.row.kind)
         except (ForbiddenError, RefusedError, ServerError) as refused:
             if isinstance(refused, ServerError) and WEBHOOK_FAILED not in refused.detail:
                 raise
             return derive_refusal(refused.reason or str(refused.status), refused.detail)
-        self._remember(created)
+        if child.role is Role.HOST:
+            self._remember(created)
         return None
 
     async def renumber(self, jobset: Manifest, number: int) -> None:
@@ -116,14 +128,14 @@ class Actor:
             return None
         return found if found["metadata"]["uid"] == job.metadata.uid else None
 
-    async def delete_attempt(self, jobset: Manifest) -> None:
-        """Delete an attempt's JobSet; it disappears when the last of its pods has ended."""
-        metadata = jobset["metadata"]
+    async def delete_child(self, child: Manifest) -> None:
+        """Delete a child; one that has pods disappears when the last of them has ended."""
+        metadata = child["metadata"]
         if "deletionTimestamp" in metadata:
             return
         self._lease.require()
         await self._api.delete(
-            JOBSETS,
+            RESOURCES[read_role(child)],
             metadata["name"],
             namespace=metadata["namespace"],
             uid=metadata["uid"],

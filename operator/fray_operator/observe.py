@@ -90,6 +90,11 @@ class Observed:
     look_again: float | None = None
     """Seconds after which to observe again although nothing changed."""
 
+    @property
+    def children(self) -> tuple[Manifest, ...]:
+        """All that there is of the attempt."""
+        return () if self.jobset is None else (self.jobset,)
+
 
 class Observer:
     """Reads about FrayJobs from the caches, and from the server where they can't answer."""
@@ -121,8 +126,8 @@ class Observer:
         except NotFoundError:
             return None
 
-    def list_jobsets(self, key: JobKey) -> list[Manifest]:
-        """Return all JobSets that carry a job's name, as the cache knows them."""
+    def list_children(self, key: JobKey) -> list[Manifest]:
+        """Return all children that carry a job's name, as the cache knows them."""
         return self._jobsets(key[0]).of_job(key)
 
     def has_succeeded(self, key: JobKey, jobset: Manifest) -> bool:
@@ -244,7 +249,7 @@ class Observer:
         `living` says whether a FrayJob of a uid is known to exist. Others may: that of a finished job isn't
         remembered. So the server is asked, when there is such a JobSet at all.
         """
-        left = find_orphans(self.list_jobsets(key), living=living)
+        left = find_orphans(self.list_children(key), living=living)
         if not left:
             return []
         job = await self.find_job(key)

@@ -35,11 +35,11 @@ class ObsoleteJobSets:
 
     async def remove(self, key: JobKey, job: FrayJob) -> None:
         """Delete those of a job that is known, whose status is the one written last."""
-        await self._remove(key, find_obsolete(job, self._observer.list_jobsets(key)))
+        await self._remove(key, find_obsolete(job, self._observer.list_children(key)))
 
     async def remove_of_unknown(self, key: JobKey) -> None:
         """Delete those of a job that isn't known to go on: finished, gone, or not yet told of."""
-        await self._remove(key, list(filter(may_be_obsolete, self._observer.list_jobsets(key))))
+        await self._remove(key, list(filter(may_be_obsolete, self._observer.list_children(key))))
 
     async def _remove(self, key: JobKey, suspects: list[Manifest]) -> None:
         # One whose hosts have all ended well holds nothing, and JobSet is about to say that it is completed.
@@ -59,4 +59,4 @@ class ObsoleteJobSets:
                 continue
             attempt = jobset["metadata"]["labels"][LABEL_ATTEMPT]
             logger.info("JobSet %s goes on, and attempt %s has ended: deleting it", name, attempt)
-            await self._actor.delete_attempt(jobset)
+            await self._actor.delete_child(jobset)

@@ -119,17 +119,17 @@ def is_labelled(manifest: Manifest) -> bool:
     return LABEL_JOB in manifest["metadata"].get("labels", {})
 
 
-def describe_foreign(manifest: Manifest, job: FrayJob) -> Waiting:
-    """Return that a JobSet of somebody else's has the name that the job's, and its Service, should have."""
+def describe_foreign(manifest: Manifest, job: FrayJob, *, kind: str = "JobSet") -> Waiting:
+    """Return that an object of somebody else's has the name that a child of the job should have."""
     name = manifest["metadata"]["name"]
     owners = manifest["metadata"].get("ownerReferences", [])
     others = [owner["name"] for owner in owners if owner.get("kind") == FRAYJOB_KIND]
     if others and others[0] != job.metadata.name:
         # Names that are too long are cut and hashed, and another job may be called just that.
-        message = f"JobSet {name} is that of FrayJob {others[0]}: this job needs another name"
+        message = f"{kind} {name} is that of FrayJob {others[0]}: this job needs another name"
         return Waiting(Reason.NAME_TAKEN, message)
     whose = f"{owners[0].get('kind')} {owners[0].get('name')}" if owners else "nobody"
-    message = f"JobSet {name} exists and is owned by {whose} (another object, or one that is being deleted)"
+    message = f"{kind} {name} exists and is owned by {whose} (another object, or one that is being deleted)"
     return Waiting(Reason.NAME_TAKEN, message)
 
 

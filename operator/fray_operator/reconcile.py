@@ -25,7 +25,7 @@ from fray.plan.lifecycle import Decision, EndAttempt, RenumberHosts, StartAttemp
 from fray.plan.observation import Waiting
 from fray.plan.pod_observation import is_ending
 from fray.plan.reasons import get_row
-from fray.plan.removal import is_left_to_itself
+from fray.plan.removal import find_removed
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
 from fray.vocabulary import ConditionType, Reason
@@ -218,9 +218,9 @@ class Reconciler:
                     started = derive_started(decision.status.attempts[-1])
                     self._starting[key] = FrayJob.from_manifest(body), started
                 await self._actor.renumber(observed.jobset, number)
-            case EndAttempt(_, reason) if observed.jobset is not None and observed.gang is not None:
-                if not is_left_to_itself(reason, observed.jobset, observed.gang, now=self._clock()):
-                    await self._actor.delete_attempt(observed.jobset)
+            case EndAttempt(_, reason):
+                for child in find_removed(reason, observed.children, observed.gang, now=self._clock()):
+                    await self._actor.delete_child(child)
             case _:
                 return
 
@@ -252,7 +252,7 @@ class Reconciler:
         """Delete what the garbage collector passes by of deleted jobs of this name."""
         for jobset in await self._observer.find_orphans(key, living=self._jobs.knows):
             logger.info("JobSet %s is left of a deleted job: deleting it", jobset["metadata"]["name"])
-            await self._actor.delete_attempt(jobset)
+            await self._actor.delete_child(jobset)
 
     async def _remove_leftovers(self, job: FrayJob, number: int) -> Waiting | None:
         """Delete what is left of other attempts; return what has to be gone first, None when nothing has."""
@@ -260,7 +260,7 @@ class Reconciler:
         if left is None:
             return None
         for jobset in left.jobsets:
-            await self._actor.delete_attempt(jobset)
+            await self._actor.delete_child(jobset)
         return left.waiting
 
     async def _tell_refusal(self, key: JobKey, body: Manifest, refusal: Waiting) -> None:

@@ -67,11 +67,11 @@ class Retention:
 
     async def remove_old_attempts(self, key: JobKey, job: FrayJob) -> None:
         """Delete the JobSets of all but the last attempts of a job; each once, for the cache is behind."""
-        for jobset in find_expendable(job, self._observer.list_jobsets(key)):
+        for jobset in find_expendable(job, self._observer.list_children(key)):
             uid = jobset["metadata"]["uid"]
             removed = self._removed.setdefault(key, set())
             if uid not in removed:
-                await self._actor.delete_attempt(jobset)
+                await self._actor.delete_child(jobset)
                 removed.add(uid)
         if is_finished(job.status):
             self._removed.pop(key, None)

@@ -27,6 +27,8 @@ LABEL_JOB_UID: Final = f"{GROUP}/job-uid"
 """On every object made for a FrayJob in a cluster: its uid, which tells whose it is without an owner."""
 LABEL_ATTEMPT: Final = f"{GROUP}/attempt"
 """On every object of an attempt: its number, from 1."""
+LABEL_ROLE: Final = f"{GROUP}/role"
+"""On every object of an attempt, and its pods: what they are to the job (`Role`)."""
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGED_BY: Final = "fray"
 ANNOTATION_ORIGINAL_NAME: Final = f"{GROUP}/original-name"
@@ -36,6 +38,14 @@ ANNOTATION_LAUNCH: Final = f"{GROUP}/launch"
 when the answer to its request was lost."""
 ANNOTATION_STOPPED_BECAUSE: Final = f"{GROUP}/stopped-because"
 """On a FrayJob that the operator stopped (`spec.stopped`): why, in the words of its conditions."""
+
+
+class Role(StrEnum):
+    """What an object made for a FrayJob is to it."""
+
+    HOST = "host"
+    """Its gang: the hosts that run the entrypoint."""
+
 
 # --- JobSet and Job (gke.md 4.4): names that these controllers own ---------------------------------------
 

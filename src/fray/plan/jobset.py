@@ -38,8 +38,10 @@ from fray.vocabulary import (
     LABEL_KUEUE_PRIORITY,
     LABEL_KUEUE_QUEUE,
     LABEL_MANAGED_BY,
+    LABEL_ROLE,
     MANAGED_BY,
     REPLICATED_JOB,
+    Role,
 )
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AvoidedNode
@@ -98,7 +100,12 @@ def build_attempt(
     gang = derive_gang(job.spec)
     name = build_jobset_name(job.metadata.name, attempt=attempt, gang=gang)
     addresses = addresses or build_cluster_addresses(name)
-    labels = {LABEL_JOB: job.metadata.name, LABEL_ATTEMPT: str(attempt), LABEL_MANAGED_BY: MANAGED_BY}
+    labels = {
+        LABEL_JOB: job.metadata.name,
+        LABEL_ATTEMPT: str(attempt),
+        LABEL_ROLE: Role.HOST.value,
+        LABEL_MANAGED_BY: MANAGED_BY,
+    }
     if job.metadata.uid is not None:
         labels[LABEL_JOB_UID] = job.metadata.uid
     environment = build_environment(

@@ -234,6 +234,7 @@ def test_no_overlay_takes_labels_restart_policy_or_identity() -> None:
     assert template["metadata"]["labels"] == {
         "fray.dev/job": "train",
         "fray.dev/attempt": "1",
+        "fray.dev/role": "host",
         "app.kubernetes.io/managed-by": "fray",
         "team": "y",
     }
