@@ -20,7 +20,7 @@ from fray.kube.errors import (
     RefusedError,
     ServerError,
 )
-from fray.kube.resources import EVENTS, FRAYJOBS, JOBSETS, Resource
+from fray.kube.resources import EVENTS, FRAYJOBS, JOBS, JOBSETS, Resource
 from fray.plan.children import Child, build_children, read_role
 from fray.plan.events import EventDraft
 from fray.plan.observation import Waiting
@@ -47,7 +47,7 @@ __all__ = ["Actor"]
 
 logger = logging.getLogger(__name__)
 
-RESOURCES: Final[Mapping[Role, Resource]] = {Role.HOST: JOBSETS}
+RESOURCES: Final[Mapping[Role, Resource]] = {Role.HOST: JOBSETS, Role.WORKER: JOBS}
 """Where the children of each role live."""
 NAME_LIMIT = 253
 WEBHOOK_FAILED = "failed calling webhook"

@@ -45,6 +45,8 @@ class Role(StrEnum):
 
     HOST = "host"
     """Its gang: the hosts that run the entrypoint."""
+    WORKER = "worker"
+    """Its pool: pods that run tasks and actors beside the gang."""
 
 
 # --- JobSet and Job (gke.md 4.4): names that these controllers own ---------------------------------------

@@ -80,7 +80,7 @@ def test_status_is_written_only_through_its_subresource(frayjobs: FrayJobs) -> N
             }
         ],
         "replicas": {"total": 4, "running": 4},
-        "workers": {"replicas": 2, "ready": 1, "selector": "fray.dev/job=minimal"},
+        "workers": {"desired": 3, "replicas": 2, "ready": 1, "selector": "fray.dev/job=minimal"},
         "attempts": [{"number": 1, "verdict": "Preemption", "exitCode": 143}, {"number": 2}],
         "avoidedNodes": [{"node": "n1", "until": "2026-01-01T01:00:00Z", "reason": "Spot"}],
         "retries": {"preemptionsUsed": 1},

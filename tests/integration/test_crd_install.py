@@ -54,15 +54,16 @@ def test_kubectl_get_shows_phase_hosts_attempt_and_reason(
 ) -> None:
     minimal = next(case.manifest for case in good_manifests() if case.name == "minimal")
     stored = frayjobs.created(minimal)
-    status = {"phase": "Running", "attempt": 2, "reason": "AllHostsRunning", "ready": "3/4"}
+    status: dict[str, Any] = {"phase": "Running", "attempt": 2, "reason": "AllHostsRunning", "ready": "3/4"}
+    status["workers"] = {"desired": 5, "ready": 1}
     assert frayjobs.api.put(frayjobs.path("minimal", "status"), {**stored, "status": status}).ok
 
     table = get_table(control_plane, frayjobs.collection)
     wide = [column["name"] for column in table["columnDefinitions"] if column["priority"] > 0]
     shown = dict(zip((c["name"] for c in table["columnDefinitions"]), table["rows"][0]["cells"], strict=True))
-    assert wide == []
-    assert list(shown) == ["Name", "Phase", "Ready", "Attempt", "Reason", "Age"]
-    assert list(shown.values())[:5] == ["minimal", "Running", "3/4", 2, "AllHostsRunning"]
+    assert wide == ["Workers", "Workers-Ready"]
+    assert list(shown) == ["Name", "Phase", "Ready", "Attempt", "Reason", *wide, "Age"]
+    assert list(shown.values())[:7] == ["minimal", "Running", "3/4", 2, "AllHostsRunning", 5, 1]
 
 
 def test_kubectl_explain_says_something_about_every_field(api: Api) -> None:

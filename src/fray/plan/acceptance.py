@@ -13,6 +13,7 @@ from typing import Any
 
 from fray.errors import FieldError, InvalidJobError
 from fray.plan.observation import Waiting
+from fray.plan.workers import WORKERS_SUPPORTED, derive_wanted
 from fray.vocabulary import Reason
 from fray.wire.frayjob import FrayJob, FrayJobSpec
 
@@ -30,8 +31,8 @@ def derive_unsupported(job: FrayJob) -> Waiting | None:
     What can change while a job lives, such as by `kubectl scale`, doesn't keep one from going on that has
     begun: see `describe_ignored`.
     """
-    if _wants_workers(job.spec) and not job.status.attempts:
-        message = "worker pods don't exist yet: set spec.workers.replicas to 0"
+    if _is_without_workers(job.spec) and not job.status.attempts:
+        message = "worker pods don't exist yet: set spec.workers.replicas and minReplicas to 0"
         return Waiting(Reason.WORKERS_NOT_SUPPORTED, message)
     problems = [str(problem) for problem in _find_overlay_problems(job.spec.pod_template or {})]
     if problems:
@@ -42,13 +43,14 @@ def derive_unsupported(job: FrayJob) -> Waiting | None:
 
 def describe_ignored(spec: FrayJobSpec) -> str | None:
     """Return what a job that has begun was given since and has no effect, or None."""
-    if not _wants_workers(spec):
+    if not _is_without_workers(spec):
         return None
     return "worker pods don't exist yet, so spec.workers.replicas is ignored"
 
 
-def _wants_workers(spec: FrayJobSpec) -> bool:
-    return spec.workers is not None and spec.workers.replicas > 0
+def _is_without_workers(spec: FrayJobSpec) -> bool:
+    """Return whether a job wants workers and won't get them."""
+    return derive_wanted(spec) > 0 and not WORKERS_SUPPORTED
 
 
 def check_overlay(job_name: str, overlay: Mapping[str, Any]) -> None:

@@ -31,6 +31,7 @@ class RoleRow:
 
 ROLES: Final[Mapping[Role, RoleRow]] = {
     Role.HOST: RoleRow("JobSet"),
+    Role.WORKER: RoleRow("Job"),
 }
 
 

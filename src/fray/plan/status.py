@@ -17,6 +17,7 @@ from fray.plan.gang import derive_gang
 from fray.plan.observation import GangObservation, HostPhase, Waiting
 from fray.plan.reasons import REASONS, get_row
 from fray.plan.timestamps import format_time
+from fray.plan.workers import derive_worker_counts
 from fray.vocabulary import EXIT_FAILURE, EXIT_SIGNAL_BASE, EXIT_TIMEOUT, ConditionType, Phase, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, Condition, FrayJobStatus, ReplicaCounts, RetryCounts
@@ -149,7 +150,7 @@ def derive_status(
         conditions=_with_history(claims, previous, job.metadata.generation, now),
         ready=f"{replicas.running}/{replicas.total}",
         replicas=replicas,
-        workers=previous.workers,
+        workers=derive_worker_counts(job),
         attempts=list(attempts),
         avoided_nodes=previous.avoided_nodes,
         retries=counts,

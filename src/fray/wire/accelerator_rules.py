@@ -12,9 +12,16 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from fray.accelerators import TorusRule, TpuGeneration, generations, legal_gpu_counts, legal_gpu_types
+from fray.accelerators import (
+    TorusRule,
+    TpuGeneration,
+    generations,
+    legal_gpu_counts,
+    legal_gpu_types,
+    lookup_tpu,
+)
 from fray.accelerators.tpu_generations import generations_by_spelling, topology_dimensions
-from fray.wire.frayjob import FrayJobSpec
+from fray.wire.frayjob import FrayJobSpec, Workers
 from fray.wire.resources import Gpu, Tpu
 from fray.wire.rule import Rule, cel_string, cel_strings
 
@@ -22,6 +29,7 @@ __all__ = [
     "GPU_COUNT",
     "GPU_TYPE",
     "MULTISLICE",
+    "SINGLE_HOST_WORKERS",
     "TPU_CHIPS_PER_HOST",
     "TPU_NAMED_TOPOLOGY",
     "TPU_SIZE_TOPOLOGY",
@@ -281,6 +289,48 @@ MULTISLICE: Final = Rule[FrayJobSpec](
     holds=_may_have_replicas,
     message=f"{', '.join(_SINGLE_SLICE)} slices can't work together: replicas must be 1",
     field="replicas",
+)
+
+
+# --- TPU: workers ---------------------------------------------------------------------------------------
+
+
+def _single_host_names(*, choice: bool) -> str:
+    """A pattern of the types that are one host; with a choice, only of those that chipsPerHost may divide."""
+
+    def is_one(generation: TpuGeneration, rest: str) -> bool:
+        name = f"{generation.name}-{rest}"
+        return lookup_tpu(name).hosts == 1 and (not choice or len(_legal_chips_per_host(name)) > 1)
+
+    found = [
+        (g, [rest for rest in (*map(str, g.sizes), *g.topologies) if is_one(g, rest)]) for g in _GENERATIONS
+    ]
+    return _names_pattern((generation, rests) for generation, rests in found if rests)
+
+
+_ONE_HOST: Final = _single_host_names(choice=False)
+_ONE_HOST_OF_SEVERAL: Final = _single_host_names(choice=True)
+
+
+def _is_one_host(workers: Workers) -> bool:
+    tpu = workers.resources.tpu
+    if tpu is None:
+        return True
+    if re.search(_ONE_HOST, tpu.type) is None:
+        return False
+    divided = re.search(_ONE_HOST_OF_SEVERAL, tpu.type) is not None
+    return not divided or tpu.chips_per_host in (None, _legal_chips_per_host(tpu.type)[0])
+
+
+SINGLE_HOST_WORKERS: Final = Rule[Workers](
+    cel="!has(self.resources.tpu)"
+    f" || (self.resources.tpu.type.matches('{_ONE_HOST}')"
+    f" && (!self.resources.tpu.type.matches('{_ONE_HOST_OF_SEVERAL}')"
+    " || !has(self.resources.tpu.chipsPerHost)"
+    f" || self.resources.tpu.chipsPerHost == {max(max(chips) for chips in _UNUSUAL_CHIPS)}))",
+    holds=_is_one_host,
+    message="must be a slice of one host: for a slice of several, launch a job of its own from the code",
+    field="resources.tpu",
 )
 
 

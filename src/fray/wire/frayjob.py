@@ -6,7 +6,7 @@ These models are the source of `crds/frayjobs.fray.dev.yaml`. What a FrayJob mea
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, WithJsonSchema
 
@@ -135,15 +135,27 @@ class Workers(WireModel):
     """The in-job pool: pods beside the gang that run tasks and actors of the job."""
 
     replicas: Annotated[int, Field(ge=0, le=100000)] = 0
-    """Worker pods wanted now; what `kubectl scale` changes."""
+    """Worker pods asked for; what `kubectl scale` changes, or the job's own head where maxReplicas is set.
+
+    There are as many, but no fewer than minReplicas and no more than maxReplicas.
+    """
     min_replicas: Annotated[int, Field(ge=0, le=100000)] = 0
     """Least number of workers."""
-    max_replicas: Annotated[int | None, Field(ge=1, le=100000)] = None
+    max_replicas: Annotated[int | None, Field(ge=0, le=100000)] = None
     """Largest number of workers; unlimited when unset."""
     engine: Literal["fray", "ray", "dask"] = "fray"
     """What runs on the workers."""
     resources: Resources = Resources()
     """Resources of one worker pod."""
+    placement: Placement | None = None
+    """Where the worker pods may run; nothing is taken over from the job's."""
+    environment: Environment | None = None
+    """What differs from the job's environment: fields that are set win, and so do variables of a name."""
+    pod_template: Annotated[dict[str, Any], WithJsonSchema(POD_TEMPLATE)] | None = None
+    """Overlay on the worker pods' template, as the job's own, which they don't have."""
+
+
+NO_WORKERS: Final = Workers(max_replicas=0)
 
 
 class Retries(WireModel):
@@ -209,8 +221,8 @@ class FrayJobSpec(WireModel):
     """The image, variables and packages of the job's processes."""
     service_account_name: ObjectName | None = None
     """ServiceAccount of the job's pods; the operator's default when unset."""
-    workers: Workers | None = None
-    """The in-job pool."""
+    workers: Workers = NO_WORKERS
+    """The in-job pool; without one, maxReplicas is 0."""
     retries: Retries = Retries()
     """How often the job is tried again."""
     timeouts: Timeouts = Timeouts()

@@ -22,6 +22,7 @@ from fray.wire.accelerator_rules import (
     GPU_COUNT,
     GPU_TYPE,
     MULTISLICE,
+    SINGLE_HOST_WORKERS,
     TPU_CHIPS_PER_HOST,
     TPU_NAMED_TOPOLOGY,
     TPU_SIZE_TOPOLOGY,
@@ -130,23 +131,6 @@ def _ports_differ(ports: list[ContainerPort]) -> bool:
     return len({port.port for port in ports}) == len(ports)
 
 
-_ENOUGH_REPLICAS: Final = Rule[Workers](
-    # Scaling a job that has no workers makes them without defaults, and is refused by an update rule.
-    cel="!has(self.minReplicas) || self.replicas >= self.minReplicas",
-    holds=lambda workers: workers.replicas >= workers.min_replicas,
-    message="must be at least minReplicas, %d",
-    arguments=lambda workers: (workers.min_replicas,),
-    arguments_cel=("self.minReplicas",),
-    field="replicas",
-)
-_NOT_TOO_MANY_REPLICAS: Final = Rule[Workers](
-    cel="!has(self.maxReplicas) || self.replicas <= self.maxReplicas",
-    holds=lambda workers: workers.max_replicas is None or workers.replicas <= workers.max_replicas,
-    message="must be at most maxReplicas, %d",
-    arguments=lambda workers: (workers.max_replicas or 0,),
-    arguments_cel=("self.maxReplicas",),
-    field="replicas",
-)
 _ORDERED_RANGE: Final = Rule[Workers](
     cel="!has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
     holds=lambda workers: workers.max_replicas is None or workers.min_replicas <= workers.max_replicas,
@@ -283,7 +267,8 @@ RULES: Final[Mapping[Target, tuple[Rule[Any], ...]]] = MappingProxyType(
         (Timeouts, "pending"): (_DURATION,),
         (Timeouts, "active"): (_DURATION,),
         (Timeouts, "total"): (_DURATION,),
-        (Workers, ""): (_ORDERED_RANGE, _ENOUGH_REPLICAS, _NOT_TOO_MANY_REPLICAS),
+        (Workers, ""): (_ORDERED_RANGE, SINGLE_HOST_WORKERS),
+        (Workers, "pod_template"): _pod_template_rules(),
         (Workspace, ""): (_exactly_one("secretName", "url"), _more_secrets()),
         (ContainerPort, "name"): (_PORT_NAME,),
         (EnvFromSource, ""): (_exactly_one("configMapRef", "secretRef"),),
@@ -338,12 +323,6 @@ UPDATE_RULES: Final[Mapping[Target, tuple[UpdateRule, ...]]] = MappingProxyType(
                 cel="has(self.queue) == has(oldSelf.queue)",
                 message=IMMUTABLE,
                 field="queue",
-            ),
-            UpdateRule(
-                # Without it, `kubectl scale` would give workers to a job that has none.
-                cel="has(self.workers) == has(oldSelf.workers)",
-                message="can't be added to a FrayJob or taken from it later",
-                field="workers",
             ),
         ),
         (FrayJobSpec, "stopped"): (

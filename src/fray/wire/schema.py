@@ -189,6 +189,20 @@ _COLUMNS: Final[list[dict[str, Any]]] = [
         "jsonPath": ".status.reason",
         "description": "Why the job is in this phase.",
     },
+    {
+        "name": "Workers",
+        "type": "integer",
+        "jsonPath": ".status.workers.desired",
+        "description": "Worker pods that there are to be.",
+        "priority": 1,
+    },
+    {
+        "name": "Workers-Ready",
+        "type": "integer",
+        "jsonPath": ".status.workers.ready",
+        "description": "Worker pods that take tasks.",
+        "priority": 1,
+    },
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
 ]
 

@@ -62,10 +62,16 @@ class ReplicaCounts(WireModel):
 class WorkerCounts(WireModel):
     """Workers of the in-job pool."""
 
+    demand: Count = 0
+    """Worker pods that spec.workers.replicas asks for."""
+    desired: Count = 0
+    """Worker pods that there are to be: that many, within minReplicas and maxReplicas."""
     replicas: Count = 0
-    """Worker pods that exist."""
+    """Worker pods that exist, but for those that are leaving."""
     ready: Count = 0
     """Worker pods that take tasks."""
+    draining: Count = 0
+    """Worker pods that are leaving: they take no more tasks and hand over what they have."""
     selector: str = ""
     """Label selector of the worker pods, for autoscalers."""
 
@@ -185,7 +191,7 @@ class FrayJobStatus(WireModel):
     replicas: ReplicaCounts | None = None
     """Hosts of the current attempt, by state; up to 30 s old while hosts start or end one by one."""
     workers: WorkerCounts | None = None
-    """Workers of the in-job pool."""
+    """Workers of the in-job pool; unset in a job that can't have any."""
     attempts: Annotated[
         list[AttemptStatus],
         Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["number"]}),

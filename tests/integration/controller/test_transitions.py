@@ -230,7 +230,7 @@ def test_a_job_whose_hosts_dont_run_in_time_is_ended_and_charged(hands: Hands) -
 def test_workers_are_refused_until_they_are_scaled_to_zero(hands: Hands) -> None:
     hands.submit("train", workers={"replicas": 2})
     refused = hands.await_condition("train", "Accepted", status="False", reason="WorkersNotSupported")
-    assert refused["message"] == "worker pods don't exist yet: set spec.workers.replicas to 0"
+    assert refused["message"] == "worker pods don't exist yet: set spec.workers.replicas and minReplicas to 0"
     assert hands.list(hands.jobsets) == []
     hands.edit("train", workers={"replicas": 0})
     hands.await_condition("train", "Accepted", status="True", reason="Valid")

@@ -31,6 +31,7 @@ def unsupported(**spec: Any) -> tuple[str, str] | None:
         {},
         {"workers": {"replicas": 0}},
         {"workers": {"maxReplicas": 4}},
+        {"workers": {"replicas": 4, "maxReplicas": 0}},
         {"environment": {"image": "image", "env": [{"name": "A", "value": "b"}], "setup": ["true"]}},
         {"environment": {"pipPackages": ["a"], "extras": ["tpu"]}},
         {"environment": {"workspace": {"secretName": "code", "sha256": "0" * 64}}},
@@ -44,7 +45,12 @@ def test_what_is_built_is_accepted(spec: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("spec", "reason", "told"),
     [
-        ({"workers": {"replicas": 1}}, "WorkersNotSupported", "set spec.workers.replicas to 0"),
+        (
+            {"workers": {"replicas": 1}},
+            "WorkersNotSupported",
+            "set spec.workers.replicas and minReplicas to 0",
+        ),
+        ({"workers": {"minReplicas": 1}}, "WorkersNotSupported", "minReplicas to 0"),
     ],
 )
 def test_what_is_not_is_refused(spec: dict[str, Any], reason: str, told: str) -> None:

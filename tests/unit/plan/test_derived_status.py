@@ -18,7 +18,6 @@ from fray.wire.status import (
     FrayJobStatus,
     ReplicaCounts,
     RetryCounts,
-    WorkerCounts,
 )
 from tests.unit.plan.frayjobs import make_job, with_spec, with_status
 
@@ -273,13 +272,36 @@ def test_conditions_say_which_spec_they_are_about() -> None:
     assert {condition.observed_generation for condition in status.conditions} == {2}
 
 
+@pytest.mark.parametrize(
+    ("workers", "demand", "desired"),
+    [
+        ({}, 0, 0),
+        ({"replicas": 3}, 3, 3),
+        ({"replicas": 3, "minReplicas": 5}, 3, 5),
+        ({"replicas": 9, "minReplicas": 1, "maxReplicas": 4}, 9, 4),
+        ({"minReplicas": 2, "maxReplicas": 2}, 0, 2),
+    ],
+)
+def test_it_is_told_how_many_workers_there_are_to_be(
+    workers: dict[str, int], demand: int, desired: int
+) -> None:
+    counts = told(Outlook(Stage.LIVE), gang(R, R, R), job=make_job(workers=workers)).workers
+    assert counts is not None
+    assert (counts.demand, counts.desired, counts.ready) == (demand, desired, 0)
+    assert counts.selector == "fray.dev/job=train,fray.dev/role=worker"
+
+
+@pytest.mark.parametrize("workers", [{"maxReplicas": 0}, {"replicas": 3, "maxReplicas": 0}])
+def test_a_job_without_workers_tells_of_none(workers: dict[str, int]) -> None:
+    assert told(Outlook(Stage.LIVE), gang(R, R, R), job=make_job(workers=workers)).workers is None
+    assert told(Outlook(Stage.LIVE), gang(R, R, R), job=make_job()).workers is None
+
+
 def test_what_others_wrote_stays() -> None:
     theirs = FrayJobStatus(
-        workers=WorkerCounts(replicas=4, ready=3, selector="a=b"),
         avoided_nodes=[AvoidedNode(node="n", until=START, reason="bad")],
     )
     status = told(Outlook(Stage.LIVE), gang(R, R, R), job=with_status(JOB, theirs))
-    assert status.workers == theirs.workers
     assert status.avoided_nodes == theirs.avoided_nodes
 
 

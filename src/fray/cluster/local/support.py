@@ -14,6 +14,7 @@ from fray.errors import OpenFilesError, UnsupportedFeatureError
 from fray.plan.gang import GangKind
 from fray.plan.jobset import AttemptPlan
 from fray.plan.kueue import derive_queue
+from fray.plan.workers import has_workers
 from fray.vocabulary import CONTAINER
 from fray.wire.frayjob import FrayJob, Placement
 
@@ -64,7 +65,7 @@ def check_supported(
             "the archive lies in a Secret or in object storage",
             "Remove the field: processes start in the folder of the job file, or in --workdir DIR.",
         )
-    if spec.workers is not None:
+    if has_workers(spec):
         raise UnsupportedFeatureError(
             "spec.workers", "the in-job pool needs pods", "Remove the field, or run the job on a cluster."
         )
