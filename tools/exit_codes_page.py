@@ -10,6 +10,7 @@ from pathlib import Path
 import fray.vocabulary
 from fray.plan.reasons import find_unrun
 from fray.vocabulary import (
+    EXIT_ATTEMPT_OVER,
     EXIT_BROKEN_PIPE,
     EXIT_SIGNAL_BASE,
     EXIT_TIMEOUT,
@@ -45,7 +46,7 @@ itself isn't confused with it, since Fray also writes a termination message.
 installed, a port that is taken, its lease lost). Its log has the cause, and Kubernetes starts it again.
 """
 COMMANDS_ONLY = (EXIT_USAGE, EXIT_TIMEOUT, EXIT_BROKEN_PIPE)
-WORKERS = (EXIT_WORKER_ENDED, EXIT_WORKER_LOST_HEAD)
+WORKERS = (EXIT_WORKER_ENDED, EXIT_WORKER_LOST_HEAD, EXIT_ATTEMPT_OVER)
 
 
 def render_exit_codes_page() -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from fray.errors import FieldError, InvalidJobError
 from fray.plan.observation import Waiting
-from fray.plan.workers import WORKERS_SUPPORTED, derive_wanted
+from fray.plan.workers import can_have_workers, derive_wanted
 from fray.vocabulary import Reason
 from fray.wire.frayjob import FrayJob, FrayJobSpec
 
@@ -34,7 +34,12 @@ def derive_unsupported(job: FrayJob) -> Waiting | None:
     if _is_without_workers(job.spec) and not job.status.attempts:
         message = "worker pods don't exist yet: set spec.workers.replicas and minReplicas to 0"
         return Waiting(Reason.WORKERS_NOT_SUPPORTED, message)
-    problems = [str(problem) for problem in _find_overlay_problems(job.spec.pod_template or {})]
+    overlays = {ROOT: job.spec.pod_template, "spec.workers.podTemplate": job.spec.workers.pod_template}
+    problems = [
+        str(problem)
+        for root, overlay in overlays.items()
+        for problem in _find_overlay_problems(overlay or {}, root=root)
+    ]
     if problems:
         more = [f"and {len(problems) - MOST_PROBLEMS} more"] if len(problems) > MOST_PROBLEMS else []
         return Waiting(Reason.POD_TEMPLATE_INVALID, "; ".join([*problems[:MOST_PROBLEMS], *more]))
@@ -50,7 +55,7 @@ def describe_ignored(spec: FrayJobSpec) -> str | None:
 
 def _is_without_workers(spec: FrayJobSpec) -> bool:
     """Return whether a job wants workers and won't get them."""
-    return derive_wanted(spec) > 0 and not WORKERS_SUPPORTED
+    return derive_wanted(spec) > 0 and not can_have_workers(spec)
 
 
 def check_overlay(job_name: str, overlay: Mapping[str, Any]) -> None:
@@ -63,15 +68,15 @@ def check_overlay(job_name: str, overlay: Mapping[str, Any]) -> None:
         raise InvalidJobError(job_name, problems)
 
 
-def _find_overlay_problems(overlay: Mapping[str, Any]) -> Iterator[FieldError]:
+def _find_overlay_problems(overlay: Mapping[str, Any], *, root: str = ROOT) -> Iterator[FieldError]:
     """Yield every field that keeps an overlay from being merged by identity."""
     for part in ("metadata", "spec"):
         if part in overlay and not isinstance(overlay[part], Mapping):
-            yield FieldError(f"{ROOT}.{part}", "must be a mapping")
+            yield FieldError(f"{root}.{part}", "must be a mapping")
     spec = overlay.get("spec")
     if not isinstance(spec, Mapping):
         return
-    path = f"{ROOT}.spec"
+    path = f"{root}.spec"
     for key in NAMED_LISTS:
         yield from _unnamed(spec.get(key), f"{path}.{key}")
     if "containers" in spec and spec["containers"] is None:

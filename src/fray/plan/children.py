@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fray.plan.jobset import build_attempt
+from fray.plan.kueue import derive_queue
 from fray.plan.manifests import Manifest
 from fray.plan.settings import PlanSettings
+from fray.plan.worker_job import build_worker_job
+from fray.plan.workers import StartWorkers, can_have_workers, derive_wanted
 from fray.vocabulary import LABEL_ROLE, Role
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["ROLES", "Child", "RoleRow", "build_children", "read_role"]
+__all__ = ["ROLES", "Child", "RoleRow", "build_children", "build_workers", "read_role"]
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,24 @@ class Child:
 
 
 def build_children(job: FrayJob, *, attempt: int, settings: PlanSettings) -> tuple[Child, ...]:
-    """Return the objects that attempt number `attempt` needs, in the order in which they are created.
+    """Return the objects that attempt number `attempt` begins with, in the order in which they are created.
 
-    Raises what `build_attempt` raises.
+    Workers of a job that waits in a queue are made once its gang is out of it. Raises what `build_attempt`
+    raises.
     """
-    plan = build_attempt(job, attempt=attempt, settings=settings)
-    return (Child(Role.HOST, plan.jobset),)
+    hosts = Child(Role.HOST, build_attempt(job, attempt=attempt, settings=settings).jobset)
+    wanted = derive_wanted(job.spec)
+    if not wanted or not can_have_workers(job.spec) or derive_queue(job).name is not None:
+        return (hosts,)
+    return hosts, build_workers(job, StartWorkers(1, wanted), attempt=attempt, settings=settings)
+
+
+def build_workers(job: FrayJob, step: StartWorkers, *, attempt: int, settings: PlanSettings) -> Child:
+    """Return the Job of workers that is to be started."""
+    manifest = build_worker_job(
+        job, attempt=attempt, generation=step.generation, count=step.count, settings=settings
+    )
+    return Child(Role.WORKER, manifest)
 
 
 def read_role(manifest: Manifest) -> Role:

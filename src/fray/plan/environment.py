@@ -70,7 +70,14 @@ from fray.vocabulary import (
 )
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["MULTISLICE", "PROTECTED_PREFIX", "EnvEntry", "build_environment", "port_variable"]
+__all__ = [
+    "MULTISLICE",
+    "PROTECTED_PREFIX",
+    "EnvEntry",
+    "build_environment",
+    "build_worker_environment",
+    "port_variable",
+]
 
 PROTECTED_PREFIX = "FRAY_"
 """Variables a user can't override: the runtime and `fray.runtime.identity` rely on them."""
@@ -134,13 +141,33 @@ def build_environment(
     return entries
 
 
-def _identity(job: FrayJob, gang: Gang, addresses: Addresses, attempt: int) -> list[EnvEntry]:
+def build_worker_environment(
+    job: FrayJob, gang: Gang, *, attempt: int, metadata_server: bool
+) -> list[EnvEntry]:
+    """Return the variables of a worker: whose it is, and what its own accelerators need; it has no rank."""
+    entries = [
+        *_job(job),
+        _attempt(job, attempt),
+        EnvEntry(ENV_JOB_UID, "by it the worker finds the head of its pool", label=LABEL_JOB_UID),
+    ]
+    if gang.kind is GangKind.TPU:
+        entries += _tpu(gang, Addresses(""), metadata_server=metadata_server)
+    return entries
+
+
+def _job(job: FrayJob) -> list[EnvEntry]:
     root = job.spec.parent.root if job.spec.parent else job.metadata.name
+    return [
+        EnvEntry(ENV_JOB_NAME, "names the FrayJob", job.metadata.name),
+        EnvEntry(ENV_ROOT_JOB, "names of actors are scoped by the job at the top of the tree", root),
+    ]
+
+
+def _identity(job: FrayJob, gang: Gang, addresses: Addresses, attempt: int) -> list[EnvEntry]:
     coordinator = f"{addresses.host(slice_index=0, host=0)}:{addresses.ports.coordinator}"
     one_slice = "GPU and CPU gangs are one slice"
     entries = [
-        EnvEntry(ENV_JOB_NAME, "names the FrayJob", job.metadata.name),
-        EnvEntry(ENV_ROOT_JOB, "names of actors are scoped by the job at the top of the tree", root),
+        *_job(job),
         _attempt(job, attempt),
         EnvEntry(ENV_SLICE, "index of this host's slice", label=LABEL_JOB_INDEX, source=JOBSET_LABELS)
         if gang.kind is GangKind.TPU

@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 RUNTIME_MOUNT: Final = "/var/run/fray/runtime"
+START: Final = ["python3", f"{RUNTIME_MOUNT}/fray/runtime/start.py"]
 INJECTOR: Final = "fray-runtime"
 """Name of the init container, and of the volume that it fills."""
 PACKAGES: Final = "/opt/fray-injected/packages"
@@ -41,12 +42,13 @@ def is_prepared(spec: FrayJobSpec) -> bool:
 
 def needs_runtime(spec: FrayJobSpec) -> bool:
     """Return whether a job's container runs anything of Fray's."""
-    return spec.entrypoint.callable is not None or is_prepared(spec)
+    command = spec.entrypoint.command or []
+    return spec.entrypoint.callable is not None or is_prepared(spec) or command[:2] == START
 
 
 def build_start(task: str, arguments: Sequence[str]) -> list[str]:
     """Return the command that runs a task of the runtime: see `fray.runtime.start`."""
-    return ["python3", f"{RUNTIME_MOUNT}/fray/runtime/start.py", task, *arguments]
+    return [*START, task, *arguments]
 
 
 def build_injector(spec: FrayJobSpec, image: str) -> tuple[dict[str, Any], dict[str, Any], Fact]:

@@ -19,27 +19,20 @@ from fray.plan.gang import Gang, GangKind, derive_gang
 from fray.plan.kueue import derive_queue
 from fray.plan.names import build_jobset_name
 from fray.plan.observation import KILL_CODES
+from fray.plan.ownership import build_labels, build_owner_references
 from fray.plan.placement import NodeDemand, build_placement, derive_demand
 from fray.plan.pod import build_pod_template
 from fray.plan.settings import PlanSettings
 from fray.vocabulary import (
     ANNOTATION_EXCLUSIVE_TOPOLOGY,
-    API_VERSION,
     CONTAINER,
     ENV_FRAY_RANK,
     ENV_HOST,
     ENV_HOSTS_PER_SLICE,
     ENV_SLICE,
-    FRAYJOB_KIND,
     JOBSET_API_VERSION,
-    LABEL_ATTEMPT,
-    LABEL_JOB,
-    LABEL_JOB_UID,
     LABEL_KUEUE_PRIORITY,
     LABEL_KUEUE_QUEUE,
-    LABEL_MANAGED_BY,
-    LABEL_ROLE,
-    MANAGED_BY,
     REPLICATED_JOB,
     Role,
 )
@@ -100,14 +93,7 @@ def build_attempt(
     gang = derive_gang(job.spec)
     name = build_jobset_name(job.metadata.name, attempt=attempt, gang=gang)
     addresses = addresses or build_cluster_addresses(name)
-    labels = {
-        LABEL_JOB: job.metadata.name,
-        LABEL_ATTEMPT: str(attempt),
-        LABEL_ROLE: Role.HOST.value,
-        LABEL_MANAGED_BY: MANAGED_BY,
-    }
-    if job.metadata.uid is not None:
-        labels[LABEL_JOB_UID] = job.metadata.uid
+    labels = build_labels(job, attempt=attempt, role=Role.HOST)
     environment = build_environment(
         job, gang, addresses, attempt=attempt, metadata_server=settings.metadata_server
     )
@@ -208,18 +194,7 @@ def _metadata(
         facts.append(
             Fact(f"annotation {ANNOTATION_EXCLUSIVE_TOPOLOGY}", LABEL_NODE_POOL, why, EXCLUSIVE_DOCS)
         )
-    if job.metadata.uid is not None:
-        metadata["ownerReferences"] = [
-            {
-                "apiVersion": API_VERSION,
-                "kind": FRAYJOB_KIND,
-                "name": job.metadata.name,
-                "uid": job.metadata.uid,
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
-        ]
-    return metadata, facts
+    return {**metadata, **build_owner_references(job)}, facts
 
 
 def _slices_facts(job: FrayJob, gang: Gang) -> list[Fact]:

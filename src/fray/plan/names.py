@@ -13,10 +13,19 @@ import re
 from fray.plan.gang import Gang
 from fray.vocabulary import REPLICATED_JOB
 
-__all__ = ["MAX_ENV_VALUE", "build_jobset_name", "build_object_name", "jobset_name_limit"]
+__all__ = [
+    "MAX_ENV_VALUE",
+    "build_jobset_name",
+    "build_object_name",
+    "build_worker_job_name",
+    "jobset_name_limit",
+    "read_generation",
+]
 
 LABEL_LIMIT = 63
 HASH_LENGTH = 8
+WORKER_SUFFIX = len("-99999-abcde")
+"""What names of a worker Job's pods add to its own."""
 POD_SUFFIX = 9
 """JobSet's webhook refuses names with fewer than 9 characters to spare: three dashes and `-abcde`."""
 MAX_ENV_VALUE = 120_000
@@ -26,6 +35,17 @@ MAX_ENV_VALUE = 120_000
 def build_jobset_name(job_name: str, *, attempt: int, gang: Gang) -> str:
     """Return the name of an attempt's JobSet: `<job>-a<attempt>`, cut and hashed where it must be."""
     return _fit(job_name, suffix=f"-a{attempt}", limit=jobset_name_limit(gang))
+
+
+def build_worker_job_name(job_name: str, *, attempt: int, generation: int) -> str:
+    """Return the name of a Job of an attempt's workers: `<job>-a<attempt>-w<generation>`, cut as others."""
+    return _fit(job_name, suffix=f"-a{attempt}-w{generation}", limit=LABEL_LIMIT - WORKER_SUFFIX)
+
+
+def read_generation(worker_job: str) -> int:
+    """Return which Job of an attempt's workers has this name, from 1; 0 where it is no such name."""
+    found = re.search(r"-w([1-9][0-9]{0,8})$", worker_job)
+    return int(found[1]) if found else 0
 
 
 def jobset_name_limit(gang: Gang) -> int:

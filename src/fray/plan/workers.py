@@ -1,22 +1,107 @@
-"""How many workers the pool of a job is to have."""
+"""How many workers the pool of a job has: what is wanted, what there is, and the next step between them.
+
+The Job controller gives each worker an index. One that exits with 0 because it was asked to, by the head or
+by a node that takes it away, hands over what it has, and its index is complete for ever. So a Job of workers
+has as many indexes as are complete plus as many workers as are wanted. An index that is given up is the
+highest, whatever its worker does: those that run tasks are left to the head, which ends idle ones first.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from fray.vocabulary import LABEL_JOB, LABEL_ROLE, Role
+from fray.plan.kueue import derive_queue
+from fray.plan.manifests import Manifest, find_condition
+from fray.plan.names import read_generation
+from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOB, LABEL_ROLE, Role
 from fray.wire.frayjob import FrayJob, FrayJobSpec
 from fray.wire.status import WorkerCounts
 
-__all__ = ["WORKERS_SUPPORTED", "derive_wanted", "derive_worker_counts", "has_workers"]
+__all__ = [
+    "WORKERS_SUPPORTED",
+    "RemoveWorkers",
+    "ResizeWorkers",
+    "StartWorkers",
+    "WorkerJob",
+    "WorkerStep",
+    "can_have_workers",
+    "decide_workers",
+    "derive_wanted",
+    "derive_worker_counts",
+    "has_workers",
+    "read_worker_job",
+]
 
 WORKERS_SUPPORTED: Final = False
 """Whether worker pods are made. Until they can run tasks, a job that wants some is refused."""
 
 
+@dataclass(frozen=True)
+class StartWorkers:
+    """Create a Job of workers."""
+
+    generation: int
+    count: int
+
+
+@dataclass(frozen=True)
+class ResizeWorkers:
+    """Give a Job of workers another number of indexes."""
+
+    name: str
+    completions: int
+
+
+@dataclass(frozen=True)
+class RemoveWorkers:
+    """Delete a Job of workers that another one has followed."""
+
+    name: str
+
+
+WorkerStep = StartWorkers | ResizeWorkers | RemoveWorkers
+
+
+@dataclass(frozen=True)
+class WorkerJob:
+    """A Job of an attempt's workers, as it is.
+
+    `succeeded` counts the indexes that are `complete`, and `active` the pods that run, or wait to. `ready`
+    are the indexes whose pods take tasks; None where no pods were looked at.
+    """
+
+    name: str
+    completions: int
+    succeeded: int = 0
+    active: int = 0
+    ready_count: int = 0
+    terminating: int = 0
+    failed: int = 0
+    complete: frozenset[int] = frozenset()
+    ready: frozenset[int] | None = None
+    completed: bool = False
+    """Whether it has ended because all of its indexes are complete."""
+    ended: bool = False
+    """Whether it has ended, however; its pods have ended before."""
+    leaving: bool = False
+    """Whether it is being deleted."""
+
+    @property
+    def generation(self) -> int:
+        """Which one it is of its attempt's, from 1."""
+        return read_generation(self.name)
+
+
 def has_workers(spec: FrayJobSpec) -> bool:
     """Return whether a job may ever have workers."""
     return spec.workers.max_replicas != 0
+
+
+def can_have_workers(spec: FrayJobSpec) -> bool:
+    """Return whether a job may ever have workers, and this version of Fray makes any."""
+    return WORKERS_SUPPORTED and has_workers(spec)
 
 
 def derive_wanted(spec: FrayJobSpec) -> int:
@@ -26,15 +111,89 @@ def derive_wanted(spec: FrayJobSpec) -> int:
     return wanted if workers.max_replicas is None else min(wanted, workers.max_replicas)
 
 
-def derive_worker_counts(job: FrayJob) -> WorkerCounts | None:
+def decide_workers(job: FrayJob, jobs: Sequence[WorkerJob]) -> WorkerStep | None:
+    """Return the next step towards the workers that a running attempt is to have, None when there is none.
+
+    `jobs` are all Jobs of its workers. A Job that has failed stays: its head has ended it, or it can't run.
+    One that Kueue has admitted keeps its size: older versions would evict it.
+    """
+    wanted = derive_wanted(job.spec)
+    newest = max(jobs, key=lambda one: one.generation, default=None)
+    if newest is None:
+        return StartWorkers(1, wanted) if wanted else None
+    if newest.leaving:
+        return None
+    for older in jobs:
+        if older.generation < newest.generation and not older.leaving:
+            return RemoveWorkers(older.name)
+    if newest.ended:
+        return StartWorkers(newest.generation + 1, wanted) if newest.completed and wanted else None
+    completions = _derive_completions(newest, wanted)
+    if completions == newest.completions or derive_queue(job).name is not None:
+        return None
+    return ResizeWorkers(newest.name, completions)
+
+
+def _derive_completions(job: WorkerJob, wanted: int) -> int:
+    """Return how many indexes a Job of workers is to have: no fewer than those that are ready leave."""
+    surplus = job.completions - job.succeeded - wanted
+    if surplus <= 0:
+        return job.succeeded + wanted
+    completions = job.completions
+    for index in range(job.completions - 1, -1, -1):
+        if not surplus or job.ready is None or index in job.ready:
+            break
+        if index not in job.complete:
+            completions, surplus = index, surplus - 1
+    return completions
+
+
+def read_worker_job(manifest: Manifest, pods: Iterable[Manifest] | None = None) -> WorkerJob:
+    """Return what a Job of workers, and its pods where they were looked at, tell."""
+    metadata, spec = manifest["metadata"], manifest.get("spec") or {}
+    status = manifest.get("status") or {}
+    completed = bool(find_condition(manifest, "Complete", status="True"))
+    return WorkerJob(
+        metadata["name"],
+        spec.get("completions") or 0,
+        succeeded=status.get("succeeded") or 0,
+        active=status.get("active") or 0,
+        ready_count=status.get("ready") or 0,
+        terminating=status.get("terminating") or 0,
+        failed=status.get("failed") or 0,
+        complete=_read_indexes(status.get("completedIndexes") or ""),
+        ready=None if pods is None else frozenset(_list_ready(pods)),
+        completed=completed,
+        ended=completed or bool(find_condition(manifest, "Failed", status="True")),
+        leaving="deletionTimestamp" in metadata,
+    )
+
+
+def _read_indexes(text: str) -> frozenset[int]:
+    """Return the indexes in a text such as `0,2-4`, as the Job controller writes them."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def _list_ready(pods: Iterable[Manifest]) -> Iterable[int]:
+    for pod in pods:
+        index = (pod["metadata"].get("labels") or {}).get(LABEL_COMPLETION_INDEX, "")
+        if index.isdecimal() and find_condition(pod, "Ready", status="True"):
+            yield int(index)
+
+
+def derive_worker_counts(job: FrayJob, jobs: Sequence[WorkerJob] = ()) -> WorkerCounts | None:
     """Return what the status tells of the workers, None for a job that can't have any."""
     if not has_workers(job.spec):
         return None
     return WorkerCounts(
         demand=job.spec.workers.replicas,
         desired=derive_wanted(job.spec),
-        replicas=0,
-        ready=0,
-        draining=0,
+        replicas=sum(one.active for one in jobs),
+        ready=sum(one.ready_count for one in jobs),
+        draining=sum(one.terminating for one in jobs),
         selector=f"{LABEL_JOB}={job.metadata.name},{LABEL_ROLE}={Role.WORKER}",
     )

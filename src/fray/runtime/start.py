@@ -2,6 +2,7 @@
 
     python3 /var/run/fray/runtime/fray/runtime/start.py call PLACE --sha256 DIGEST --python 3.11
     python3 /var/run/fray/runtime/fray/runtime/start.py prepare --package numpy -- train
+    python3 /var/run/fray/runtime/fray/runtime/start.py run fray.runtime.pool.worker_pod
 
 Run as a file, from the copy of Fray that the pod's init container has brought. That copy is the last resort:
 an image's own Fray is used for callables, since it can also ask the cluster for more jobs. Any Python from
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import runpy
 import sys
 from pathlib import Path
 
@@ -24,7 +26,10 @@ LOG = "/dev/termination-log"
 
 
 def main(arguments: list[str], log: str = LOG) -> int:
-    """Run what the first argument names, `call` or `prepare`, with the others; return its exit code."""
+    """Run what the first argument names, `call`, `prepare` or `run`, with the others; return its exit code.
+
+    What is run is a module, as by `python3 -m`.
+    """
     if sys.version_info[:2] < OLDEST:
         return _refuse(Path(log))
     # Not resolved: where packages are links, they are to be found by their own names.
@@ -36,6 +41,10 @@ def main(arguments: list[str], log: str = LOG) -> int:
         from fray.runtime.preparation import main as prepare  # noqa: PLC0415 - where it is, is known only now
 
         return prepare(rest)
+    if task == "run":
+        module, *sys.argv[1:] = rest
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        return 0
     from fray.runtime.callable_runner import main as call  # noqa: PLC0415 - as above
 
     return call(rest)

@@ -106,6 +106,12 @@ def test_a_pod_template_that_cant_be_merged_is_refused_by_field(overlay: dict[st
     assert unsupported(podTemplate={"spec": overlay}) == ("PodTemplateInvalid", told)
 
 
+def test_so_is_that_of_workers() -> None:
+    told = "spec.workers.podTemplate.spec.containers[0]: must be a mapping with a name"
+    workers = {"podTemplate": {"spec": {"containers": [1]}}}
+    assert unsupported(workers=workers) == ("PodTemplateInvalid", told)
+
+
 def test_of_many_problems_the_first_are_told_and_the_others_counted() -> None:
     found = unsupported(podTemplate={"spec": {"containers": [1, 2, 3, 4], "volumes": [5, 6, 7]}})
     assert found is not None

@@ -1,7 +1,8 @@
 """The golden shapes: what FrayJobs become, written down as files that a reader can check.
 
 `tests/golden/<shape>/job.yaml` is written by hand; `jobset.yaml` beside it is the first attempt's JobSet,
-preceded by the plan's notices as comments. `regenerate_golden` writes the latter.
+preceded by the plan's notices as comments, and `worker-job.yaml` the Job of its workers, where it wants some.
+`regenerate_golden` writes the latter.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import yaml
 
 from fray.plan.jobset import AttemptPlan, build_attempt
 from fray.plan.settings import PlanSettings
+from fray.plan.worker_job import build_worker_job
+from fray.plan.workers import derive_wanted
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["GOLDEN", "build_golden", "read_job", "render", "shapes"]
+__all__ = ["GOLDEN", "build_golden", "build_golden_workers", "read_job", "render", "render_all", "shapes"]
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 LONGEST_LINE = 1000
@@ -57,7 +60,27 @@ def build_golden(shape: str) -> AttemptPlan:
     return build_attempt(read_job(shape), attempt=1, settings=PlanSettings())
 
 
+def build_golden_workers(shape: str) -> dict[str, Any] | None:
+    """Return the first Job of workers of a shape, None for one that wants none."""
+    job = read_job(shape)
+    wanted = derive_wanted(job.spec)
+    if not wanted:
+        return None
+    return build_worker_job(job, attempt=1, generation=1, count=wanted, settings=PlanSettings())
+
+
+def render_all(shape: str) -> dict[str, str]:
+    """Return the files that are written for a shape: names and texts."""
+    workers = build_golden_workers(shape)
+    files = {"jobset.yaml": render(build_golden(shape))}
+    return files if workers is None else {**files, "worker-job.yaml": _dump(workers)}
+
+
 def render(plan: AttemptPlan) -> str:
     """Return the text of `jobset.yaml`."""
     notices = "".join(f"# notice: {notice}\n" for notice in plan.notices)
-    return notices + yaml.dump(plan.jobset, Dumper=_Dumper, sort_keys=False, width=10**6, allow_unicode=True)
+    return notices + _dump(plan.jobset)
+
+
+def _dump(manifest: dict[str, Any]) -> str:
+    return yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, width=10**6, allow_unicode=True)

@@ -1,4 +1,4 @@
-"""Write `jobset.yaml` of every golden shape anew: `python -m tests.unit.plan.regenerate_golden`.
+"""Write the manifests of every golden shape anew: `python -m tests.unit.plan.regenerate_golden`.
 
 Read the difference before it is committed: each line is a promise to those whose jobs run on it.
 """
@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import sys
 
-from tests.unit.plan.golden import GOLDEN, build_golden, render, shapes
+from tests.unit.plan.golden import GOLDEN, render_all, shapes
 
 
 def main() -> None:
     """Write the files and print the names of those that changed."""
     for shape in shapes():
-        path = GOLDEN / shape / "jobset.yaml"
-        text = render(build_golden(shape))
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
-            sys.stdout.write(f"{path.relative_to(GOLDEN.parents[1])}\n")
+        for name, text in render_all(shape).items():
+            path = GOLDEN / shape / name
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                path.write_text(text, encoding="utf-8")
+                sys.stdout.write(f"{path.relative_to(GOLDEN.parents[1])}\n")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -155,3 +156,12 @@ def test_its_constants_are_those_of_the_vocabulary() -> None:
     from fray.vocabulary import EXIT_PAYLOAD_PYTHON, TERMINATION_LOG  # noqa: PLC0415
 
     assert (start.EXIT_PYTHON, start.LOG) == (EXIT_PAYLOAD_PYTHON, TERMINATION_LOG)
+
+
+def test_it_runs_a_module_of_fray_with_its_arguments(injected: Path) -> None:
+    module = injected / "fray" / "runtime" / "shown.py"
+    module.write_text("import sys\nprint(__name__, *sys.argv[1:])\nsys.exit(88)\n")
+    script = injected / "fray" / "runtime" / "start.py"
+    command = [sys.executable, "-S", str(script), "run", "fray.runtime.shown", "--a", "b"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (88, "__main__ --a b\n"), ended.stderr

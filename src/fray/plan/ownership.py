@@ -1,0 +1,46 @@
+"""Whose an object is: the labels and the owner of everything that is made for an attempt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fray.vocabulary import (
+    API_VERSION,
+    FRAYJOB_KIND,
+    LABEL_ATTEMPT,
+    LABEL_JOB,
+    LABEL_JOB_UID,
+    LABEL_MANAGED_BY,
+    LABEL_ROLE,
+    MANAGED_BY,
+    Role,
+)
+from fray.wire.frayjob import FrayJob
+
+__all__ = ["build_labels", "build_owner_references"]
+
+
+def build_labels(job: FrayJob, *, attempt: int, role: Role) -> dict[str, str]:
+    """Return the labels of an object of an attempt, and of its pods."""
+    labels = {
+        LABEL_JOB: job.metadata.name,
+        LABEL_ATTEMPT: str(attempt),
+        LABEL_ROLE: role.value,
+        LABEL_MANAGED_BY: MANAGED_BY,
+    }
+    return labels if job.metadata.uid is None else {**labels, LABEL_JOB_UID: job.metadata.uid}
+
+
+def build_owner_references(job: FrayJob) -> dict[str, Any]:
+    """Return the metadata by which a job controls an object; none for a job that isn't in a cluster."""
+    if job.metadata.uid is None:
+        return {}
+    owner = {
+        "apiVersion": API_VERSION,
+        "kind": FRAYJOB_KIND,
+        "name": job.metadata.name,
+        "uid": job.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {"ownerReferences": [owner]}

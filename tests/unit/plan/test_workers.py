@@ -1,0 +1,162 @@
+"""Indexes of a Job of workers: as many as are complete, plus as many workers as are wanted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fray.plan.manifests import Manifest
+from fray.plan.workers import (
+    RemoveWorkers,
+    ResizeWorkers,
+    StartWorkers,
+    WorkerJob,
+    WorkerStep,
+    decide_workers,
+    derive_wanted,
+    read_worker_job,
+)
+from fray.vocabulary import LABEL_COMPLETION_INDEX
+from tests.unit.plan.frayjobs import make_job
+
+
+def job(completions: int, *, generation: int = 1, **status: Any) -> WorkerJob:
+    """Return a Job of workers; those that are complete have succeeded."""
+    complete = frozenset(status.pop("complete", ()))
+    return WorkerJob(
+        f"train-a1-w{generation}", completions, succeeded=len(complete), complete=complete, **status
+    )
+
+
+def ready(*indexes: int) -> frozenset[int]:
+    return frozenset(indexes)
+
+
+COMPLETE = {"completed": True, "ended": True}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "jobs", "step"),
+    [
+        # to begin
+        (0, [], None),
+        (3, [], StartWorkers(1, 3)),
+        (3, [job(3)], None),
+        # growth
+        (5, [job(3)], ResizeWorkers("train-a1-w1", 5)),
+        (3, [job(3, complete=[1])], ResizeWorkers("train-a1-w1", 4)),
+        # preempted, and handed over: its index is complete, and another one takes its place at once
+        (3, [job(4, complete=[1, 3])], ResizeWorkers("train-a1-w1", 5)),
+        (3, [job(5, complete=[1, 3])], None),
+        # crashed: its index comes back by itself
+        (3, [job(3, failed=7)], None),
+        # shrink: the head ends idle ones, and then nothing is left to do
+        (1, [job(3, ready=ready(0, 1, 2))], None),
+        (1, [job(3, complete=[0, 2], ready=ready(1))], None),
+        (1, [job(3)], None),
+        # of those that have never been ready the head knows nothing
+        (1, [job(3, ready=ready())], ResizeWorkers("train-a1-w1", 1)),
+        (1, [job(3, ready=ready(0))], ResizeWorkers("train-a1-w1", 1)),
+        (1, [job(4, ready=ready(2))], ResizeWorkers("train-a1-w1", 3)),
+        (1, [job(3, ready=ready(2))], None),
+        (2, [job(5, complete=[4], ready=ready(0))], ResizeWorkers("train-a1-w1", 2)),
+        # to zero, and again
+        (0, [job(2, ready=ready())], ResizeWorkers("train-a1-w1", 0)),
+        (0, [job(2, complete=[0, 1], **COMPLETE)], None),
+        (2, [job(2, complete=[0, 1], **COMPLETE)], StartWorkers(2, 2)),
+        (2, [job(2, complete=[0, 1], **COMPLETE), job(2, generation=2)], RemoveWorkers("train-a1-w1")),
+        (2, [job(2, complete=[0, 1], leaving=True, **COMPLETE), job(2, generation=2)], None),
+        (3, [job(2, generation=10), job(2, generation=9, **COMPLETE)], RemoveWorkers("train-a1-w9")),
+        # the head has said that it is over, or somebody deletes it
+        (2, [job(2, ended=True)], None),
+        (2, [job(3, leaving=True)], None),
+    ],
+)
+def test_the_next_step(wanted: int, jobs: list[WorkerJob], step: WorkerStep | None) -> None:
+    assert decide_workers(make_job(workers={"replicas": wanted}), jobs) == step
+
+
+def test_once_the_steps_are_done_there_is_none() -> None:
+    """Each resize leads to a Job that is left as it is."""
+    for wanted in range(5):
+        for completions in range(1, 6):
+            for taken in range(2**completions):
+                complete = [index for index in range(completions) if taken >> index & 1]
+                for state in (ready(), ready(0), ready(completions - 1)):
+                    found = job(completions, complete=complete, ready=state - set(complete))
+                    step = decide_workers(make_job(workers={"replicas": wanted}), [found])
+                    if not isinstance(step, ResizeWorkers):
+                        continue
+                    left = [index for index in complete if index < step.completions]
+                    resized = job(step.completions, complete=left, ready=found.ready)
+                    assert decide_workers(make_job(workers={"replicas": wanted}), [resized]) is None
+                    assert (found.ready or frozenset()) <= set(range(step.completions)), "none is cut off"
+
+
+def test_a_job_of_workers_that_kueue_has_admitted_keeps_its_size() -> None:
+    queued = make_job(workers={"replicas": 5}, queue={"name": "team"})
+    assert decide_workers(queued, []) == StartWorkers(1, 5)
+    assert decide_workers(queued, [job(3)]) is None
+
+
+@pytest.mark.parametrize(
+    ("workers", "wanted"),
+    [
+        ({"replicas": 2}, 2),
+        ({"replicas": 2, "minReplicas": 3}, 3),
+        ({"replicas": 9, "maxReplicas": 4}, 4),
+        ({"replicas": 9, "maxReplicas": 0}, 0),
+        ({}, 0),
+    ],
+)
+def test_as_many_are_wanted_as_are_asked_for_within_their_range(workers: dict[str, int], wanted: int) -> None:
+    assert derive_wanted(make_job(workers=workers).spec) == wanted
+
+
+def test_a_job_without_workers_wants_none() -> None:
+    assert derive_wanted(make_job().spec) == 0
+
+
+def worker_pod(index: int, *, is_ready: bool) -> Manifest:
+    condition = {"type": "Ready", "status": "True" if is_ready else "False"}
+    labels = {LABEL_COMPLETION_INDEX: str(index)}
+    return {"metadata": {"labels": labels}, "status": {"conditions": [condition]}}
+
+
+def test_a_job_of_workers_is_read_with_its_pods() -> None:
+    status = {
+        "succeeded": 4,
+        "completedIndexes": "0,2-4",
+        "active": 2,
+        "ready": 1,
+        "terminating": 1,
+        "failed": 3,
+    }
+    manifest = {"metadata": {"name": "train-a1-w12"}, "spec": {"completions": 7}, "status": status}
+    found = read_worker_job(manifest, [worker_pod(5, is_ready=True), worker_pod(6, is_ready=False)])
+    assert found == WorkerJob(
+        "train-a1-w12",
+        7,
+        succeeded=4,
+        active=2,
+        ready_count=1,
+        terminating=1,
+        failed=3,
+        complete=frozenset({0, 2, 3, 4}),
+        ready=frozenset({5}),
+    )
+    assert found.generation == 12
+    assert read_worker_job(manifest).ready is None
+
+
+@pytest.mark.parametrize(
+    ("condition", "completed", "ended"),
+    [("Complete", True, True), ("Failed", False, True), ("FailureTarget", False, False)],
+)
+def test_a_job_of_workers_has_ended_when_its_controller_says_so(
+    condition: str, *, completed: bool, ended: bool
+) -> None:
+    status = {"conditions": [{"type": condition, "status": "True"}]}
+    found = read_worker_job({"metadata": {"name": "train-a1-w1"}, "status": status})
+    assert (found.completed, found.ended) == (completed, ended)
