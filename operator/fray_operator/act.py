@@ -8,7 +8,7 @@ never touched.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -21,12 +21,13 @@ from fray.kube.errors import (
     ServerError,
 )
 from fray.kube.resources import EVENTS, FRAYJOBS, JOBS, JOBSETS, Resource
-from fray.plan.children import Child, build_children, read_role
+from fray.plan.children import Child, build_children, build_workers, read_role
 from fray.plan.events import EventDraft
 from fray.plan.observation import Waiting
 from fray.plan.renumbering import build_renumbered
 from fray.plan.scheduling import derive_refusal
 from fray.plan.settings import PlanSettings
+from fray.plan.workers import RemoveWorkers, StartWorkers, WorkerStep
 from fray.vocabulary import (
     ANNOTATION_STOPPED_BECAUSE,
     API_VERSION,
@@ -86,6 +87,30 @@ class Actor:
             refusal = await self._create_child(job, child)
             if refusal is not None:
                 return refusal
+        return None
+
+    async def carry_out(self, job: FrayJob, step: WorkerStep, workers: Sequence[Manifest]) -> Waiting | None:
+        """Take a step of the current attempt's workers, which are these Jobs; return why it was refused.
+
+        Raises `ConflictError` when a Job changes at the same moment.
+        """
+        if isinstance(step, StartWorkers):
+            number = job.status.attempts[-1].number
+            return await self._create_child(
+                job, build_workers(job, step, attempt=number, settings=self._settings)
+            )
+        known = next(one for one in workers if one["metadata"]["name"] == step.name)
+        if isinstance(step, RemoveWorkers):
+            await self.delete_child(known)
+            return None
+        self._lease.require()
+        size = {"completions": step.completions, "parallelism": step.completions}
+        try:
+            # What is listed doesn't say of which kind it is.
+            kind = {"apiVersion": "batch/v1", "kind": "Job"}
+            await self._api.replace(JOBS, {**known, **kind, "spec": {**known["spec"], **size}})
+        except NotFoundError:
+            logger.info("Job %s is gone: its workers keep no size", step.name)
         return None
 
     async def _create_child(self, job: FrayJob, child: Child) -> Waiting | None:

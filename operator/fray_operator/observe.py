@@ -16,11 +16,12 @@ from datetime import UTC, datetime
 from fray.accelerators import LABEL_NODE_POOL
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import ApiError, ForbiddenError, NotFoundError
-from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS
+from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, PODS
 from fray.plan.gang import derive_gang
 from fray.plan.job_evidence import is_unexplained, with_job_evidence
 from fray.plan.kueue import derive_deactivation, derive_queue_waiting, describe_eviction, is_queued
 from fray.plan.lifecycle import describe_stop
+from fray.plan.manifests import find_condition
 from fray.plan.names import build_jobset_name
 from fray.plan.node_evidence import Nodes, derive_next_look, needs_nodes, with_node_evidence
 from fray.plan.node_faults import is_infrastructure_fault, with_node_pools
@@ -39,14 +40,31 @@ from fray.plan.volume_trouble import (
     derive_volume_waiting,
     find_held,
 )
-from fray.vocabulary import LABEL_JOB, LABEL_JOBSET_UID, REPLICATED_JOB, Reason
+from fray.plan.workers import (
+    WorkersObservation,
+    can_have_workers,
+    derive_wanted,
+    describe_crash,
+    read_worker_job,
+)
+from fray.vocabulary import (
+    LABEL_ATTEMPT,
+    LABEL_CONTROLLER_UID,
+    LABEL_JOB,
+    LABEL_JOBSET_UID,
+    LABEL_ROLE,
+    REPLICATED_JOB,
+    Reason,
+    Role,
+)
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus
-from fray_operator.informer import Informer, JobKey
+from fray_operator.informer import Informer, JobKey, trim_pod
 from fray_operator.nodes import NodeInformer
 from fray_operator.ownership import (
     Leftovers,
     describe_foreign,
+    find_controller,
     find_leftovers,
     find_orphans,
     find_unrecorded,
@@ -75,6 +93,8 @@ VOLUME_FAILURES = tuple(("Pod", reason) for reason in VOLUME_REASONS)
 PATIENCE_SECONDS = 5.0
 """How long a JobSet may take to get its pods before the server is asked why; it is asked ever more rarely."""
 PATIENCE_CAP_SECONDS = 60.0
+WORKERS_SECONDS = 10.0
+"""How often workers are looked at although nothing else changed."""
 UNWATCHED_SECONDS = 15.0
 """How often a JobSet is looked at that lost the label which the watch selects by."""
 
@@ -90,10 +110,15 @@ class Observed:
     look_again: float | None = None
     """Seconds after which to observe again although nothing changed."""
 
+    workers: tuple[Manifest, ...] = ()
+    """The Jobs of its workers."""
+    state_of_workers: WorkersObservation | None = None
+    """What those tell; None for an attempt that can't have any."""
+
     @property
     def children(self) -> tuple[Manifest, ...]:
         """All that there is of the attempt."""
-        return () if self.jobset is None else (self.jobset,)
+        return self.workers if self.jobset is None else (self.jobset, *self.workers)
 
 
 class Observer:
@@ -150,6 +175,52 @@ class Observer:
 
     async def observe(self, job: FrayJob, *, now: datetime) -> Observed:
         """Return what there is of the job's current attempt."""
+        observed = await self._observe_hosts(job, now=now)
+        attempt = job.status.attempts[-1] if job.status.attempts else None
+        if attempt is None or attempt.verdict is not None or not can_have_workers(job.spec):
+            return observed
+        workers = await self._list_workers(job, attempt)
+        looked = {one["metadata"]["name"]: await self._look_at_pods(job, one) for one in workers}
+        jobs = tuple(read_worker_job(one, looked[one["metadata"]["name"]]) for one in workers)
+        pods = [pod for found in looked.values() for pod in found or ()]
+        state = WorkersObservation(jobs, waiting=derive_waiting(pods), crash=describe_crash(pods))
+        # No watch tells of them.
+        look = WORKERS_SECONDS if workers or derive_wanted(job.spec) else None
+        return replace(
+            observed,
+            workers=tuple(workers),
+            state_of_workers=state,
+            look_again=_earliest([observed.look_again, look]),
+        )
+
+    async def _list_workers(self, job: FrayJob, attempt: AttemptStatus) -> list[Manifest]:
+        """Return the Jobs of an attempt's workers, as they are on the server; raises `ApiError`."""
+        wanted = {
+            LABEL_JOB: job.metadata.name,
+            LABEL_ROLE: Role.WORKER.value,
+            LABEL_ATTEMPT: str(attempt.number),
+        }
+        labels = ",".join(f"{label}={value}" for label, value in wanted.items())
+        pages = self._api.list_pages(JOBS, namespace=job.metadata.namespace, labels=labels)
+        return [one async for page in pages for one in page.items if is_owned(one, job)]
+
+    async def _look_at_pods(self, job: FrayJob, worker_job: Manifest) -> list[Manifest] | None:
+        """Return what matters of a Job's own pods, None where all of its workers are as they are to be.
+
+        Labels are only an index, and anybody can set them.
+        """
+        found = read_worker_job(worker_job)
+        left = found.completions - found.succeeded
+        if found.ended or left == found.ready_count <= derive_wanted(job.spec):
+            return None
+        metadata = worker_job["metadata"]
+        labels = f"{LABEL_CONTROLLER_UID}={metadata['uid']}"
+        pages = self._api.list_pages(PODS, namespace=metadata["namespace"], labels=labels)
+        own = (pod async for page in pages for pod in page.items if _is_controlled(pod, metadata["uid"]))
+        return [_trim_worker_pod(pod) async for pod in own]
+
+    async def _observe_hosts(self, job: FrayJob, *, now: datetime) -> Observed:
+        """Return what there is of the hosts of the job's current attempt."""
         attempt = job.status.attempts[-1] if job.status.attempts else None
         namespace = job.metadata.namespace or ""
         if attempt is None or attempt.verdict is not None or attempt.job_set is None:
@@ -419,6 +490,18 @@ def _select_pods(pods: Sequence[Manifest], jobset: Manifest) -> list[Manifest]:
     """Return those of a JobSet by uid: pods of a deleted one of its name may end long after it is gone."""
     uid = jobset["metadata"]["uid"]
     return [pod for pod in pods if pod["metadata"]["labels"].get(LABEL_JOBSET_UID) == uid]
+
+
+def _is_controlled(manifest: Manifest, uid: str) -> bool:
+    controller = find_controller(manifest)
+    return controller is not None and controller["uid"] == uid
+
+
+def _trim_worker_pod(pod: Manifest) -> Manifest:
+    kept = trim_pod(pod)
+    ready = find_condition(pod, "Ready")
+    conditions = [*kept["status"]["conditions"], *([ready] if ready else [])]
+    return {**kept, "status": {**kept["status"], "conditions": conditions}}
 
 
 def _is_unseen(host: HostObservation) -> bool:

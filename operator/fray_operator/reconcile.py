@@ -28,6 +28,7 @@ from fray.plan.reasons import get_row
 from fray.plan.removal import find_removed
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
+from fray.plan.workers import RemoveWorkers, ResizeWorkers, StartWorkers
 from fray.vocabulary import ConditionType, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, Condition, FrayJobStatus
@@ -110,7 +111,7 @@ class Reconciler:
         told = write_at is not None and write_at <= now
         if told:
             await self._tell(key, body, decision)
-        await self._act(key, decision, observed, told=told)
+        await self._act(key, job, decision, observed, told=told)
         if decision.unreadable is not None and not (job.spec.suspend or decision.action or decision.finished):
             # What there is belongs to attempts that can't be judged: nothing of it is cleared away.
             await self._send_events(key)
@@ -146,6 +147,7 @@ class Reconciler:
             policy=self._policy,
             refusal=refusal or observed.foreign or _last_refusal(job.status),
             unsupported=derive_unsupported(job),
+            workers=observed.state_of_workers,
         )
 
     def _find_write_time(
@@ -195,7 +197,9 @@ class Reconciler:
             del unsent[0]
         self._unsent.pop(key, None)
 
-    async def _act(self, key: JobKey, decision: Decision, observed: Observed, *, told: bool) -> None:
+    async def _act(
+        self, key: JobKey, job: FrayJob, decision: Decision, observed: Observed, *, told: bool
+    ) -> None:
         match decision.action:
             case StartAttempt(number):
                 body = await self._read_current(key, told=told)
@@ -218,6 +222,10 @@ class Reconciler:
                     started = derive_started(decision.status.attempts[-1])
                     self._starting[key] = FrayJob.from_manifest(body), started
                 await self._actor.renumber(observed.jobset, number)
+            case StartWorkers() | ResizeWorkers() | RemoveWorkers() as step:
+                refusal = await self._actor.carry_out(job, step, observed.workers)
+                if refusal is not None:
+                    raise RefusedAttemptError(refusal.message)
             case EndAttempt(_, reason):
                 for child in find_removed(reason, observed.children, observed.gang, now=self._clock()):
                     await self._actor.delete_child(child)

@@ -58,6 +58,8 @@ LABEL_JOBSET_UID: Final = "jobset.sigs.k8s.io/jobset-uid"
 LABEL_REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 LABEL_JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
 LABEL_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+LABEL_CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
+"""On every pod of a Job: the Job's uid."""
 ANNOTATION_EXCLUSIVE_TOPOLOGY: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 REPLICATED_JOB: Final = "slice"
 """The one replicatedJob of a gang. Short, since it counts against the 63 characters of a pod's name."""
@@ -206,6 +208,8 @@ class ConditionType(StrEnum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     STOPPED = "Stopped"
+    WORKERS_READY = "WorkersReady"
+    """Only there in jobs that can have workers."""
     SUSPENDED = "Suspended"
     """Only there from the first time that it is True."""
     STATUS_READABLE = "StatusReadable"
@@ -245,6 +249,9 @@ class Reason(StrEnum):
     STOPPING = "Stopping"
     ENDED = "Ended"
     IN_PROGRESS = "InProgress"
+    # WorkersReady
+    ALL_WORKERS_READY = "AllWorkersReady"
+    WORKERS_STARTING = "WorkersStarting"
     # StatusReadable
     STATUS_UNREADABLE = "StatusUnreadable"
     # how an attempt or a job ended
@@ -268,6 +275,7 @@ class Reason(StrEnum):
     TOTAL_TIMEOUT = "TotalTimeout"
     STOP_REQUESTED = "StopRequested"
     RUNNER_LOST = "RunnerLost"
+    WORKERS_FAILED = "WorkersFailed"
 
 
 class VerdictKind(StrEnum):

@@ -48,4 +48,8 @@ def record_write(
 
 def _without_counts(status: FrayJobStatus) -> FrayJobStatus:
     conditions = [condition.model_copy(update={"message": ""}) for condition in status.conditions]
-    return status.model_copy(update={"replicas": None, "ready": None, "conditions": conditions})
+    workers = status.workers
+    if workers is not None:
+        workers = workers.model_copy(update={"replicas": 0, "ready": 0, "draining": 0})
+    counts = {"replicas": None, "ready": None, "workers": workers}
+    return status.model_copy(update={**counts, "conditions": conditions})

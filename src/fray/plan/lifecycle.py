@@ -42,6 +42,13 @@ from fray.plan.verdict import (
     derive_settling,
     describe_disruption,
 )
+from fray.plan.workers import (
+    RemoveWorkers,
+    WorkersObservation,
+    WorkerStep,
+    decide_workers,
+    derive_crash,
+)
 from fray.vocabulary import ANNOTATION_STOPPED_BECAUSE, ConditionType, Reason, VerdictKind
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, AvoidedNode, FrayJobStatus, RetryCounts
@@ -83,12 +90,15 @@ class EndAttempt:
     reason: Reason
 
 
+Action = StartAttempt | RenumberHosts | EndAttempt | WorkerStep
+
+
 @dataclass(frozen=True)
 class Decision:
     """The new status, what to do after it is written, and when to look again if nothing happens before."""
 
     status: FrayJobStatus
-    action: StartAttempt | RenumberHosts | EndAttempt | None = None
+    action: Action | None = None
     wake_at: datetime | None = None
     unreadable: str | None = None
     """Why the status can't be judged by, where another version wrote it, and what to do about it."""
@@ -112,18 +122,19 @@ class _Pass:
     avoided: tuple[AvoidedNode, ...]
     refusal: Waiting | None
     unsupported: Waiting | None
+    workers: WorkersObservation | None
 
     def conclude(
         self,
         outlook: Outlook,
         *,
-        action: StartAttempt | RenumberHosts | EndAttempt | None = None,
+        action: Action | None = None,
         wake_at: datetime | None = None,
     ) -> Decision:
         """Return the decision with the status that tells about it."""
         kept = self.attempts[-KEPT_ATTEMPTS:]
         waiting = self.observed.waiting if self.observed is not None else self.refusal
-        outlook = replace(outlook, waiting=waiting, unsupported=self.unsupported)
+        outlook = replace(outlook, waiting=waiting, unsupported=self.unsupported, workers=self.workers)
         status = derive_status(self.job, self.observed, kept, self.counts, outlook, self.now)
         status = status.model_copy(update={"avoided_nodes": list(self.avoided)})
         if status != self.job.status and not self._is_being_placed():
@@ -136,7 +147,7 @@ class _Pass:
         return last is not None and last.verdict is None and last.running_time is None
 
 
-def decide(
+def decide(  # noqa: PLR0913 - all that a decision rests on
     job: FrayJob,
     observed: GangObservation | None,
     *,
@@ -144,12 +155,14 @@ def decide(
     policy: RetryPolicy,
     refusal: Waiting | None = None,
     unsupported: Waiting | None = None,
+    workers: WorkersObservation | None = None,
 ) -> Decision:
     """Return what to do about a job whose spec the API server accepted.
 
     `job.status` is the status written last. `observed` are the hosts of the current attempt, None where
     none exist. `now` is an aware datetime. `refusal` says why the hosts could not be created when that
-    was tried last; `unsupported` why no attempt may start at all.
+    was tried last; `unsupported` why no attempt may start at all. `workers` are those of the current attempt,
+    None where there can't be any.
 
     A status that another version wrote is left as it is, and says so in a condition; the job can be stopped
     and suspended all the same.
@@ -159,7 +172,16 @@ def decide(
     avoided = tuple(job.status.avoided_nodes)
     counts = job.status.retries or RetryCounts(failures_used=0, preemptions_used=0)
     this = _Pass(
-        job, observed, now, policy, tuple(job.status.attempts), counts, avoided, refusal, unsupported
+        job,
+        observed,
+        now,
+        policy,
+        tuple(job.status.attempts),
+        counts,
+        avoided,
+        refusal,
+        unsupported,
+        workers,
     )
     try:
         return _decide_readable(this)
@@ -181,7 +203,7 @@ def _decide_unreadable(this: _Pass, why: str) -> Decision:
     last = this.attempts[-1] if this.attempts else None
     stop = describe_stop(this.job)
     left = this.observed if last is not None and last.verdict is None else None
-    action = None
+    action: Action | None = None
     if stop is None and not this.job.spec.suspend:
         status = this.job.status
     else:
@@ -189,6 +211,8 @@ def _decide_unreadable(this: _Pass, why: str) -> Decision:
         if last is not None and left is not None and not left.ended:
             outlook = Outlook(Stage.ENDING)
             action = EndAttempt(last.number, Reason.SUSPENDED if stop is None else Reason.STOP_REQUESTED)
+        elif this.workers is not None and this.workers.left:
+            outlook, action = Outlook(Stage.ENDING), _end_workers(this.workers)
         elif stop is not None:
             ending = Ending(ConditionType.STOPPED, Reason.STOP_REQUESTED, stop)
             outlook = Outlook(Stage.FINISHED, ending=ending)
@@ -228,7 +252,7 @@ def describe_stop(job: FrayJob) -> str | None:
 def _within_attempt(this: _Pass, attempt: AttemptStatus) -> Decision:
     if this.observed is not None:
         this = replace(this, observed=recall_disruption(attempt, this.observed))
-    attempt = _with_running_time(attempt, this.observed)
+    attempt = _with_workers_time(_with_running_time(attempt, this.observed), this)
     deadlines = _deadlines(this, attempt)
     if attempt.reason is None:
         cause = _derive_end(this, attempt, deadlines)
@@ -254,15 +278,34 @@ def _within_attempt(this: _Pass, attempt: AttemptStatus) -> Decision:
         release = _find_release(this, attempt)
         wake_at = min([*moments, release] if release is not None else moments, default=None)
         stale = this.observed.misnumbered and this.observed.requeued and this.observed.vacated
-        action = RenumberHosts(attempt.number) if stale else None
+        action = RenumberHosts(attempt.number) if stale else _step_of_workers(this, this.observed)
         return this.conclude(Outlook(Stage.LIVE), action=action, wake_at=wake_at)
+    return _end_attempt(this, attempt, reason)
+
+
+def _end_attempt(this: _Pass, attempt: AttemptStatus, reason: Reason) -> Decision:
+    """Return what to do until all hosts and workers of an attempt have ended, and what follows it."""
     if this.observed is not None and not this.observed.ended:
         return _while_hosts_end(this, this.observed, attempt, reason)
     if this.observed is not None and not REASONS[reason].certain:
         settling = derive_settling(this.observed, now=this.now, seconds=this.policy.settle_seconds)
         if settling is not None:
             return this.conclude(Outlook(Stage.ENDING), wake_at=settling)
+    if this.workers is not None and this.workers.left:
+        return this.conclude(Outlook(Stage.ENDING), action=_end_workers(this.workers))
     return _between_attempts(_closed(this, attempt, reason))
+
+
+def _step_of_workers(this: _Pass, observed: GangObservation) -> WorkerStep | None:
+    """Return the next step towards the workers that are wanted; those of a gang in a queue come after it."""
+    if this.workers is None or observed.suspended:
+        return None
+    return decide_workers(this.job, this.workers.jobs)
+
+
+def _end_workers(workers: WorkersObservation) -> RemoveWorkers | None:
+    """Return which workers are to be ended next, None where all are ending."""
+    return next((RemoveWorkers(one.name) for one in workers.left if not one.leaving), None)
 
 
 def _between_attempts(this: _Pass, *, kept: str | None = None) -> Decision:
@@ -333,12 +376,7 @@ def _derive_end(this: _Pass, attempt: AttemptStatus, deadlines: list[Deadline]) 
     """
     if this.observed is not None and this.observed.misnumbered and not this.observed.suspended:
         return Cause(Reason.SUSPENDED, RESUMED_EARLY, this.now)
-    causes = [_derive_timeout(this, d) for d in deadlines if d.at <= this.now]
-    if this.observed is not None:
-        own = derive_cause(this.observed)
-        # Hosts that are removed by a suspension fail, which tells nothing about the program.
-        if own is not None and (not this.observed.suspended or this.observed.succeeded):
-            causes.append(own)
+    causes = _list_causes(this, attempt, deadlines)
     if causes:
         return min(causes, key=lambda cause: cause.at)
     if (stop := describe_stop(this.job)) is not None:
@@ -364,6 +402,20 @@ def _derive_end(this: _Pass, attempt: AttemptStatus, deadlines: list[Deadline]) 
     return None
 
 
+def _list_causes(this: _Pass, attempt: AttemptStatus, deadlines: list[Deadline]) -> list[Cause]:
+    """Return what has happened to an attempt by now: limits, hosts that ended, broken workers."""
+    causes = [_derive_timeout(this, d) for d in deadlines if d.at <= this.now]
+    if this.observed is not None:
+        own = derive_cause(this.observed)
+        # Hosts that are removed by a suspension fail, which tells nothing about the program.
+        if own is not None and (not this.observed.suspended or this.observed.succeeded):
+            causes.append(own)
+    crash = derive_crash(attempt, this.workers) if this.workers is not None else None
+    if crash is not None:
+        causes.append(Cause(Reason.WORKERS_FAILED, crash, this.now))
+    return causes
+
+
 def _derive_timeout(this: _Pass, deadline: Deadline) -> Cause:
     """Return why an attempt ends that has reached a limit; waiting for avoided nodes is no failure."""
     if deadline.reason is Reason.PENDING_TIMEOUT and _waits_for_avoided(this):
@@ -381,6 +433,9 @@ def _while_hosts_end(
         if _is_deactivated(observed):
             return this.conclude(Outlook(Stage.DEACTIVATED), wake_at=wake_at)
         if observed.requeued and reason is Reason.SUSPENDED and not this.job.spec.suspend:
+            if this.workers is not None and this.workers.left:
+                action = _end_workers(this.workers)
+                return this.conclude(Outlook(Stage.ENDING), action=action, wake_at=wake_at)
             if observed.vacated:
                 return _between_attempts(_closed(this, attempt, reason), kept=attempt.job_set)
             return this.conclude(Outlook(Stage.ENDING), wake_at=wake_at)
@@ -440,6 +495,13 @@ def _with_running_time(attempt: AttemptStatus, observed: GangObservation | None)
     if len(starts) < len(observed.hosts):
         return attempt
     return attempt.model_copy(update={"running_time": format_time(max(starts))})
+
+
+def _with_workers_time(attempt: AttemptStatus, this: _Pass) -> AttemptStatus:
+    """Record when a worker was first seen to be ready."""
+    if attempt.workers_time is not None or this.workers is None or not this.workers.ready:
+        return attempt
+    return attempt.model_copy(update={"workers_time": format_time(this.now)})
 
 
 def _with_cause(attempt: AttemptStatus, cause: Cause) -> AttemptStatus:

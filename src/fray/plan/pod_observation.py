@@ -48,8 +48,8 @@ SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def is_jobset_finished(jobset: Manifest) -> str | None:
-    """Return `Completed` or `Failed` for a JobSet that has ended, else None."""
-    return find_condition(jobset, "Completed", "Failed", status="True").get("type")
+    """Return `Completed` or `Failed` for a JobSet that has ended, `Complete` for a Job, else None."""
+    return find_condition(jobset, "Completed", "Complete", "Failed", status="True").get("type")
 
 
 def is_ending(manifest: Manifest) -> bool:

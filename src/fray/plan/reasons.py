@@ -90,6 +90,7 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
     Reason.VALID: ReasonRow(stands_on=(ConditionType.ACCEPTED,)),
     Reason.ALL_HOSTS_PLACED: ReasonRow(stands_on=(ConditionType.SCHEDULED,)),
     Reason.ALL_HOSTS_RUNNING: ReasonRow(stands_on=(ConditionType.RUNNING,)),
+    Reason.ALL_WORKERS_READY: ReasonRow(stands_on=(ConditionType.WORKERS_READY,)),
     Reason.IN_PROGRESS: ReasonRow(stands_on=(ConditionType.FINISHED, ConditionType.SUSPENDED)),
     Reason.STOPPING: ReasonRow(stands_on=_WAITS),
     Reason.ENDED: ReasonRow(stands_on=_SUSPENDED),
@@ -98,6 +99,14 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
         "pods are being created, placed, or pull their image",
         "wait; a new pool with large images takes minutes",
         event=None,
+    ),
+    Reason.WORKERS_STARTING: _waits(
+        "worker pods are being created, placed, or pull their image. The job runs without them, and tasks "
+        "wait; where one can't be placed or started, the condition WorkersReady has the reason that a host's "
+        "would have",
+        "wait, or do what the message says",
+        event=None,
+        stands_on=(ConditionType.WORKERS_READY,),
     ),
     Reason.WAITING_FOR_QUEUE: _waits(
         "Kueue has not admitted the attempt to [its queue](gke.md#queues-with-kueue); the message has the "
@@ -281,6 +290,11 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
         "pods, or what makes them, were deleted from outside",
         "find out who deletes JobSets or pods; the next attempt starts by itself",
         charge=VerdictKind.PREEMPTION,
+        ends_by_itself=False,
+    ),
+    Reason.WORKERS_FAILED: _fails(
+        "worker pods crashed eight times, and none ever took a task; the message has the last one's story",
+        "correct what the log says is wrong, such as the workers' image or packages",
         ends_by_itself=False,
     ),
     Reason.EXCLUSIVE_PLACEMENT_VIOLATION: _fails(

@@ -17,7 +17,12 @@ from fray.plan.gang import derive_gang
 from fray.plan.observation import GangObservation, HostPhase, Waiting
 from fray.plan.reasons import REASONS, get_row
 from fray.plan.timestamps import format_time
-from fray.plan.workers import derive_worker_counts
+from fray.plan.workers import (
+    WorkersObservation,
+    can_have_workers,
+    derive_wanted,
+    derive_worker_counts,
+)
 from fray.vocabulary import EXIT_FAILURE, EXIT_SIGNAL_BASE, EXIT_TIMEOUT, ConditionType, Phase, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, Condition, FrayJobStatus, ReplicaCounts, RetryCounts
@@ -70,7 +75,8 @@ class Ending:
 class Outlook:
     """How things stand. `until` belongs to BACKING_OFF, `ending` to FINISHED.
 
-    `waiting` says why hosts that should run don't, where that is known; `unsupported` why none may.
+    `waiting` says why hosts that should run don't, where that is known; `unsupported` why none may. `workers`
+    are those of an attempt, None where there is none.
     """
 
     stage: Stage
@@ -78,6 +84,7 @@ class Outlook:
     ending: Ending | None = None
     waiting: Waiting | None = None
     unsupported: Waiting | None = None
+    workers: WorkersObservation | None = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +146,7 @@ def derive_status(
     previous = job.status
     replicas = _count(job, observed, previous, outlook)
     claims = [*_claims(job, replicas, observed, attempts, outlook), *_suspension(outlook, previous)]
+    claims += _workers(job, outlook)
     running = next(claim for claim in claims if claim.type is ConditionType.RUNNING)
     return FrayJobStatus(
         phase=_phase(attempts, outlook, started=_all_started(observed)).value,
@@ -150,7 +158,7 @@ def derive_status(
         conditions=_with_history(claims, previous, job.metadata.generation, now),
         ready=f"{replicas.running}/{replicas.total}",
         replicas=replicas,
-        workers=derive_worker_counts(job),
+        workers=derive_worker_counts(job, outlook.workers.jobs if outlook.workers else ()),
         attempts=list(attempts),
         avoided_nodes=previous.avoided_nodes,
         retries=counts,
@@ -245,6 +253,26 @@ def _suspension(outlook: Outlook, previous: FrayJobStatus) -> list[_Claim]:
     if outlook.stage is Stage.FINISHED:
         return [_Claim(ConditionType.SUSPENDED, False, Reason.ENDED, "the job has ended")]
     return [_Claim(ConditionType.SUSPENDED, False, Reason.IN_PROGRESS, "the job is not suspended")]
+
+
+def _workers(job: FrayJob, outlook: Outlook) -> list[_Claim]:
+    """Return the condition WorkersReady of a job that can have workers."""
+    if not can_have_workers(job.spec):
+        return []
+    kind = ConditionType.WORKERS_READY
+    if outlook.stage is Stage.FINISHED:
+        return [_Claim(kind, False, Reason.ENDED, "the job has ended")]
+    if outlook.stage is not Stage.LIVE:
+        return [_Claim(kind, False, Reason.WORKERS_STARTING, "there are workers while an attempt runs")]
+    observed = outlook.workers or WorkersObservation()
+    wanted = derive_wanted(job.spec)
+    message = f"{min(observed.ready, wanted)} of {wanted} workers take tasks"
+    if observed.ready >= wanted:
+        return [_Claim(kind, True, Reason.ALL_WORKERS_READY, message)]
+    waiting = observed.waiting
+    if waiting is None:
+        return [_Claim(kind, False, Reason.WORKERS_STARTING, message)]
+    return [_Claim(kind, False, waiting.reason, f"{message}: {waiting.message}")]
 
 
 def _progress(

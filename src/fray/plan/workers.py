@@ -8,16 +8,18 @@ highest, whatever its worker does: those that run tasks are left to the head, wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from fray.plan.kueue import derive_queue
-from fray.plan.manifests import Manifest, find_condition
+from fray.plan.manifests import Manifest, find_condition, list_containers
 from fray.plan.names import read_generation
+from fray.plan.observation import Waiting
+from fray.plan.outside_text import clean_text
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOB, LABEL_ROLE, Role
 from fray.wire.frayjob import FrayJob, FrayJobSpec
-from fray.wire.status import WorkerCounts
+from fray.wire.status import AttemptStatus, WorkerCounts
 
 __all__ = [
     "WORKERS_SUPPORTED",
@@ -26,14 +28,19 @@ __all__ = [
     "StartWorkers",
     "WorkerJob",
     "WorkerStep",
+    "WorkersObservation",
     "can_have_workers",
     "decide_workers",
+    "derive_crash",
     "derive_wanted",
     "derive_worker_counts",
+    "describe_crash",
     "has_workers",
     "read_worker_job",
 ]
 
+MOST_CRASHES: Final = 8
+LOG_LINES: Final = 20
 WORKERS_SUPPORTED: Final = False
 """Whether worker pods are made. Until they can run tasks, a job that wants some is refused."""
 
@@ -92,6 +99,28 @@ class WorkerJob:
     def generation(self) -> int:
         """Which one it is of its attempt's, from 1."""
         return read_generation(self.name)
+
+
+@dataclass(frozen=True)
+class WorkersObservation:
+    """All Jobs of an attempt's workers, at one moment.
+
+    `waiting` says why pods that should run don't, where that is known, `crash` how the last one crashed.
+    """
+
+    jobs: tuple[WorkerJob, ...] = ()
+    waiting: Waiting | None = None
+    crash: str | None = None
+
+    @property
+    def ready(self) -> int:
+        """How many take tasks."""
+        return sum(one.ready_count for one in self.jobs)
+
+    @property
+    def left(self) -> tuple[WorkerJob, ...]:
+        """Those whose pods may still run."""
+        return tuple(one for one in self.jobs if not one.ended)
 
 
 def has_workers(spec: FrayJobSpec) -> bool:
@@ -183,6 +212,36 @@ def _list_ready(pods: Iterable[Manifest]) -> Iterable[int]:
         index = (pod["metadata"].get("labels") or {}).get(LABEL_COMPLETION_INDEX, "")
         if index.isdecimal() and find_condition(pod, "Ready", status="True"):
             yield int(index)
+
+
+def derive_crash(attempt: AttemptStatus, observed: WorkersObservation) -> str | None:
+    """Return that an attempt's workers can't start, None where they can: one lost worker is no failure.
+
+    Crashes count across indexes, and evictions don't. Once a worker took tasks they are the head's to judge.
+    """
+    if attempt.workers_time is not None or sum(one.failed for one in observed.jobs) < MOST_CRASHES:
+        return None
+    told = f"its workers crashed {MOST_CRASHES} times, and none took a task"
+    return told if observed.crash is None else f"{told}; {observed.crash}"
+
+
+def describe_crash(pods: Iterable[Manifest]) -> str | None:
+    """Return how the last worker that crashed ended, with the end of its log; None where none has."""
+    ended = [(state, pod) for pod in pods for state in _find_ends(pod) if state.get("exitCode")]
+    state, pod = max(ended, key=lambda found: str(found[0].get("finishedAt") or ""), default=({}, {}))
+    if not state:
+        return None
+    where = f" on node {node}" if (node := (pod.get("spec") or {}).get("nodeName")) else ""
+    told = f"{pod['metadata']['name']}{where} ended with exit code {state['exitCode']}"
+    log = str(state.get("message") or "").strip().splitlines()[-LOG_LINES:]
+    return "\n".join([told, *map(clean_text, log)])
+
+
+def _find_ends(pod: Manifest) -> Iterator[Manifest]:
+    for container in list_containers(pod):
+        terminated = (container.get("state") or {}).get("terminated")
+        if terminated:
+            yield terminated
 
 
 def derive_worker_counts(job: FrayJob, jobs: Sequence[WorkerJob] = ()) -> WorkerCounts | None:

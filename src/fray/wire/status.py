@@ -31,7 +31,8 @@ class Condition(WireModel):
     """A Kubernetes condition (metav1.Condition)."""
 
     type: str
-    """Accepted, Scheduled, Running, Suspended, Finished, Succeeded, Failed, Stopped or StatusReadable."""
+    """Accepted, Scheduled, Running, WorkersReady, Suspended, Finished, Succeeded, Failed, Stopped, or
+    StatusReadable."""
     status: str
     """"True", "False" or "Unknown"."""
     reason: str
@@ -115,6 +116,8 @@ class AttemptStatus(WireModel):
     """When the attempt was started."""
     running_time: str | None = None
     """When all its hosts ran."""
+    workers_time: str | None = None
+    """When the first of its workers was ready."""
     end_time: str | None = None
     """When the attempt ended."""
     verdict: str | None = None
@@ -185,7 +188,7 @@ class FrayJobStatus(WireModel):
         list[Condition],
         Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
     ] = []
-    """Accepted, Scheduled, Running, Suspended, Finished, and Succeeded, Failed or Stopped."""
+    """Accepted, Scheduled, Running, WorkersReady, Suspended, Finished, and Succeeded, Failed or Stopped."""
     ready: str | None = None
     """Hosts of the current attempt that run, of all, such as 3/8; for printing, and as old as `replicas`."""
     replicas: ReplicaCounts | None = None
