@@ -48,7 +48,6 @@ from fray.plan.workers import (
     read_worker_job,
 )
 from fray.vocabulary import (
-    LABEL_ATTEMPT,
     LABEL_CONTROLLER_UID,
     LABEL_JOB,
     LABEL_JOBSET_UID,
@@ -179,11 +178,17 @@ class Observer:
         attempt = job.status.attempts[-1] if job.status.attempts else None
         if attempt is None or attempt.verdict is not None or not can_have_workers(job.spec):
             return observed
-        workers = await self._list_workers(job, attempt)
-        looked = {one["metadata"]["name"]: await self._look_at_pods(job, one) for one in workers}
-        jobs = tuple(read_worker_job(one, looked[one["metadata"]["name"]]) for one in workers)
-        pods = [pod for found in looked.values() for pod in found or ()]
-        state = WorkersObservation(jobs, waiting=derive_waiting(pods), crash=describe_crash(pods))
+        workers = await self._list_workers(job)
+        looked = [
+            (one, await self._look_at_pods(job, one)) for one in workers if is_of_attempt(one, attempt.number)
+        ]
+        pods = [pod for _, found in looked for pod in found or ()]
+        state = WorkersObservation(
+            tuple(read_worker_job(one, found) for one, found in looked),
+            stale=tuple(read_worker_job(one) for one in workers if not is_of_attempt(one, attempt.number)),
+            waiting=derive_waiting(pods),
+            crash=describe_crash(pods),
+        )
         # No watch tells of them.
         look = WORKERS_SECONDS if workers or derive_wanted(job.spec) else None
         return replace(
@@ -193,14 +198,9 @@ class Observer:
             look_again=_earliest([observed.look_again, look]),
         )
 
-    async def _list_workers(self, job: FrayJob, attempt: AttemptStatus) -> list[Manifest]:
-        """Return the Jobs of an attempt's workers, as they are on the server; raises `ApiError`."""
-        wanted = {
-            LABEL_JOB: job.metadata.name,
-            LABEL_ROLE: Role.WORKER.value,
-            LABEL_ATTEMPT: str(attempt.number),
-        }
-        labels = ",".join(f"{label}={value}" for label, value in wanted.items())
+    async def _list_workers(self, job: FrayJob) -> list[Manifest]:
+        """Return the Jobs of the workers of all attempts, as they are on the server; raises `ApiError`."""
+        labels = f"{LABEL_JOB}={job.metadata.name},{LABEL_ROLE}={Role.WORKER}"
         pages = self._api.list_pages(JOBS, namespace=job.metadata.namespace, labels=labels)
         return [one async for page in pages for one in page.items if is_owned(one, job)]
 

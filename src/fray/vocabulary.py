@@ -302,7 +302,7 @@ EXIT_WORKER_ENDED: Final = 86
 """A worker ended because its pool asked it to, or after `max_calls`."""
 EXIT_WORKER_LOST_HEAD: Final = 87
 """A worker couldn't connect to the head of its pool, or lost the head or its host's nanny."""
-EXIT_ATTEMPT_OVER: Final = 88
+EXIT_ATTEMPT_OVER: Final = 89
 """A worker pod ended because the head of its pool said that the attempt is over."""
 # 112 to 118: the job's entrypoint never ran. Shells, timeout(1), sysexits.h (64-78), xargs(1) (123-127) and
 # test runners use none of these; a program that does is told apart by its termination message.

@@ -43,11 +43,11 @@ from fray.plan.verdict import (
     describe_disruption,
 )
 from fray.plan.workers import (
-    RemoveWorkers,
     WorkersObservation,
     WorkerStep,
     decide_workers,
-    derive_crash,
+    derive_failure,
+    find_removable,
 )
 from fray.vocabulary import ANNOTATION_STOPPED_BECAUSE, ConditionType, Reason, VerdictKind
 from fray.wire.frayjob import FrayJob
@@ -212,7 +212,7 @@ def _decide_unreadable(this: _Pass, why: str) -> Decision:
             outlook = Outlook(Stage.ENDING)
             action = EndAttempt(last.number, Reason.SUSPENDED if stop is None else Reason.STOP_REQUESTED)
         elif this.workers is not None and this.workers.left:
-            outlook, action = Outlook(Stage.ENDING), _end_workers(this.workers)
+            outlook, action = Outlook(Stage.ENDING), find_removable(this.workers.left)
         elif stop is not None:
             ending = Ending(ConditionType.STOPPED, Reason.STOP_REQUESTED, stop)
             outlook = Outlook(Stage.FINISHED, ending=ending)
@@ -292,7 +292,7 @@ def _end_attempt(this: _Pass, attempt: AttemptStatus, reason: Reason) -> Decisio
         if settling is not None:
             return this.conclude(Outlook(Stage.ENDING), wake_at=settling)
     if this.workers is not None and this.workers.left:
-        return this.conclude(Outlook(Stage.ENDING), action=_end_workers(this.workers))
+        return this.conclude(Outlook(Stage.ENDING), action=find_removable(this.workers.left))
     return _between_attempts(_closed(this, attempt, reason))
 
 
@@ -300,12 +300,7 @@ def _step_of_workers(this: _Pass, observed: GangObservation) -> WorkerStep | Non
     """Return the next step towards the workers that are wanted; those of a gang in a queue come after it."""
     if this.workers is None or observed.suspended:
         return None
-    return decide_workers(this.job, this.workers.jobs)
-
-
-def _end_workers(workers: WorkersObservation) -> RemoveWorkers | None:
-    """Return which workers are to be ended next, None where all are ending."""
-    return next((RemoveWorkers(one.name) for one in workers.left if not one.leaving), None)
+    return find_removable(this.workers.stale) or decide_workers(this.job, this.workers.jobs)
 
 
 def _between_attempts(this: _Pass, *, kept: str | None = None) -> Decision:
@@ -410,9 +405,9 @@ def _list_causes(this: _Pass, attempt: AttemptStatus, deadlines: list[Deadline])
         # Hosts that are removed by a suspension fail, which tells nothing about the program.
         if own is not None and (not this.observed.suspended or this.observed.succeeded):
             causes.append(own)
-    crash = derive_crash(attempt, this.workers) if this.workers is not None else None
-    if crash is not None:
-        causes.append(Cause(Reason.WORKERS_FAILED, crash, this.now))
+    if this.workers is not None:
+        failure = derive_failure(this.job.spec.timeouts, attempt, this.workers, now=this.now)
+        causes += [] if failure is None else [Cause(Reason.WORKERS_FAILED, failure, this.now)]
     return causes
 
 
@@ -434,7 +429,7 @@ def _while_hosts_end(
             return this.conclude(Outlook(Stage.DEACTIVATED), wake_at=wake_at)
         if observed.requeued and reason is Reason.SUSPENDED and not this.job.spec.suspend:
             if this.workers is not None and this.workers.left:
-                action = _end_workers(this.workers)
+                action = find_removable(this.workers.left)
                 return this.conclude(Outlook(Stage.ENDING), action=action, wake_at=wake_at)
             if observed.vacated:
                 return _between_attempts(_closed(this, attempt, reason), kept=attempt.job_set)

@@ -293,7 +293,8 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
         ends_by_itself=False,
     ),
     Reason.WORKERS_FAILED: _fails(
-        "worker pods crashed eight times, and none ever took a task; the message has the last one's story",
+        "worker pods crashed eight times, or couldn't pull their image within `timeouts.pending`, and none "
+        "ever took a task; the message has the last one's story",
         "correct what the log says is wrong, such as the workers' image or packages",
         ends_by_itself=False,
     ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 from fray.plan.kueue import derive_queue
@@ -17,8 +18,10 @@ from fray.plan.manifests import Manifest, find_condition, list_containers
 from fray.plan.names import read_generation
 from fray.plan.observation import Waiting
 from fray.plan.outside_text import clean_text
-from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOB, LABEL_ROLE, Role
-from fray.wire.frayjob import FrayJob, FrayJobSpec
+from fray.plan.timestamps import parse_time
+from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOB, LABEL_ROLE, Reason, Role
+from fray.wire.durations import parse_duration
+from fray.wire.frayjob import FrayJob, FrayJobSpec, Timeouts
 from fray.wire.status import AttemptStatus, WorkerCounts
 
 __all__ = [
@@ -31,10 +34,11 @@ __all__ = [
     "WorkersObservation",
     "can_have_workers",
     "decide_workers",
-    "derive_crash",
+    "derive_failure",
     "derive_wanted",
     "derive_worker_counts",
     "describe_crash",
+    "find_removable",
     "has_workers",
     "read_worker_job",
 ]
@@ -94,6 +98,7 @@ class WorkerJob:
     """Whether it has ended, however; its pods have ended before."""
     leaving: bool = False
     """Whether it is being deleted."""
+    created_at: datetime | None = None
 
     @property
     def generation(self) -> int:
@@ -106,9 +111,11 @@ class WorkersObservation:
     """All Jobs of an attempt's workers, at one moment.
 
     `waiting` says why pods that should run don't, where that is known, `crash` how the last one crashed.
+    `stale` are Jobs of other attempts that go on: a request to create one may be carried out late.
     """
 
     jobs: tuple[WorkerJob, ...] = ()
+    stale: tuple[WorkerJob, ...] = ()
     waiting: Waiting | None = None
     crash: str | None = None
 
@@ -120,7 +127,7 @@ class WorkersObservation:
     @property
     def left(self) -> tuple[WorkerJob, ...]:
         """Those whose pods may still run."""
-        return tuple(one for one in self.jobs if not one.ended)
+        return tuple(one for one in (*self.stale, *self.jobs) if not one.ended)
 
 
 def has_workers(spec: FrayJobSpec) -> bool:
@@ -138,6 +145,12 @@ def derive_wanted(spec: FrayJobSpec) -> int:
     workers = spec.workers
     wanted = max(workers.replicas, workers.min_replicas)
     return wanted if workers.max_replicas is None else min(wanted, workers.max_replicas)
+
+
+def find_removable(jobs: Iterable[WorkerJob]) -> RemoveWorkers | None:
+    """Return which of the Jobs of workers that are to go is deleted next, None where all have ended or go."""
+    going = (one for one in jobs if not (one.ended or one.leaving))
+    return next((RemoveWorkers(one.name) for one in going), None)
 
 
 def decide_workers(job: FrayJob, jobs: Sequence[WorkerJob]) -> WorkerStep | None:
@@ -195,6 +208,7 @@ def read_worker_job(manifest: Manifest, pods: Iterable[Manifest] | None = None) 
         completed=completed,
         ended=completed or bool(find_condition(manifest, "Failed", status="True")),
         leaving="deletionTimestamp" in metadata,
+        created_at=parse_time(created) if (created := metadata.get("creationTimestamp")) else None,
     )
 
 
@@ -214,15 +228,27 @@ def _list_ready(pods: Iterable[Manifest]) -> Iterable[int]:
             yield int(index)
 
 
-def derive_crash(attempt: AttemptStatus, observed: WorkersObservation) -> str | None:
-    """Return that an attempt's workers can't start, None where they can: one lost worker is no failure.
+def derive_failure(
+    timeouts: Timeouts, attempt: AttemptStatus, observed: WorkersObservation, *, now: datetime
+) -> str | None:
+    """Return why an attempt's workers can't start, None where they can: one lost worker is no failure.
 
-    Crashes count across indexes, and evictions don't. Once a worker took tasks they are the head's to judge.
+    Crashes count across indexes, and evictions don't. An image that isn't pulled counts after the time that
+    the hosts have too. Once a worker took tasks they are the head's to judge.
     """
-    if attempt.workers_time is not None or sum(one.failed for one in observed.jobs) < MOST_CRASHES:
+    if attempt.workers_time is not None:
         return None
-    told = f"its workers crashed {MOST_CRASHES} times, and none took a task"
-    return told if observed.crash is None else f"{told}; {observed.crash}"
+    if sum(one.failed for one in observed.jobs) >= MOST_CRASHES:
+        told = f"its workers crashed {MOST_CRASHES} times, and none took a task"
+        return told if observed.crash is None else f"{told}; {observed.crash}"
+    waiting = observed.waiting
+    if timeouts.pending is None or waiting is None or waiting.reason is not Reason.IMAGE_PULL_FAILED:
+        return None
+    limit = timedelta(seconds=parse_duration(timeouts.pending))
+    if any(one.created_at is not None and one.created_at + limit <= now for one in observed.left):
+        told = f"no worker began within spec.timeouts.pending ({timeouts.pending})"
+        return f"{told}: {waiting.message}"
+    return None
 
 
 def describe_crash(pods: Iterable[Manifest]) -> str | None:

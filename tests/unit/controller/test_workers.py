@@ -135,6 +135,36 @@ def test_a_job_of_workers_of_somebody_elses_is_told_and_left_alone() -> None:
     reconcile_for_an_hour([wants(3)], check, prepare=prepare)
 
 
+def test_workers_that_others_label_as_the_jobs_count_for_nothing() -> None:
+    def prepare(server: MemoryServer, *_: Informer) -> None:
+        ours = store_workers(server, 3, {"active": 3, "ready": 3})["metadata"]
+        owner = {"kind": "CronJob", "name": "x", "uid": "u-x", "controller": True}
+        foreign = {"name": "train-a1-w7", "labels": ours["labels"], "ownerReferences": [owner]}
+        server.store(JOBS, {"metadata": foreign, "spec": {"completions": 9, "parallelism": 9}})
+
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+        assert sizes(server) == {NAME: (4, 4), "train-a1-w7": (9, 9)}
+        assert passes(metrics, "error") == 0
+
+    reconcile_for_an_hour([wants(4)], check, prepare=prepare)
+
+
+def test_workers_of_an_attempt_that_has_ended_are_removed() -> None:
+    def prepare(server: MemoryServer, *_: Informer) -> None:
+        made = store_workers(server, 3)
+        labels = {**made["metadata"]["labels"], "fray.dev/attempt": "7"}
+        server.store(
+            JOBS, {**made, "metadata": {**made["metadata"], "name": "train-a7-w1", "labels": labels}}
+        )
+
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+        going = {one["metadata"]["name"]: "deletionTimestamp" in one["metadata"] for one in server.all(JOBS)}
+        assert going == {NAME: False, "train-a7-w1": True}
+        assert passes(metrics, "error") == 0
+
+    reconcile_for_an_hour([wants(3)], check, prepare=prepare)
+
+
 def test_without_the_switch_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fray.plan.workers.WORKERS_SUPPORTED", False)
 

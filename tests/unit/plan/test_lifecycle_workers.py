@@ -187,6 +187,32 @@ def test_eight_crashes_of_which_none_took_a_task_end_the_attempt_with_the_last_o
     assert gone.status.phase == "Failed"
 
 
+def test_workers_whose_image_isnt_pulled_in_the_time_that_hosts_have_end_the_attempt() -> None:
+    job = running(timeouts={"pending": "5m"})
+    unpulled = Waiting(Reason.IMAGE_PULL_FAILED, "image nowhere/x: not found")
+    for reason, minutes, ended in [
+        (unpulled, 4, False),
+        (unpulled, 6, True),
+        (Waiting(Reason.INSUFFICIENT_CAPACITY, "full"), 6, False),
+    ]:
+        made = NOW - timedelta(minutes=minutes)
+        seen = WorkersObservation(workers(2, active=2, created_at=made).jobs, waiting=reason)
+        attempt = look(job, host(), seen).status.attempts[-1]
+        told = "no worker began within spec.timeouts.pending (5m): image nowhere/x: not found"
+        assert (attempt.reason, attempt.message) == (("WorkersFailed", told) if ended else (None, None))
+        joined = job.status.attempts[-1].model_copy(update={"workers_time": BEGUN})
+        assert look(running(joined, timeouts={"pending": "5m"}), host(), seen).action is None
+    assert look(running(), host(), seen).action is None
+
+
+def test_workers_of_another_attempt_go_first() -> None:
+    late = (WorkerJob("train-a0-w1", 2, active=2),)
+    seen = WorkersObservation(workers(1).jobs, stale=late)
+    assert look(running(), host(), seen).action == RemoveWorkers("train-a0-w1")
+    gone = WorkersObservation(workers(1).jobs, stale=(WorkerJob("train-a0-w1", 2, ended=True),))
+    assert look(running(), host(), gone).action == ResizeWorkers("train-a1-w1", 2)
+
+
 def test_the_next_attempt_has_workers_of_its_own() -> None:
     ended = RUNS.model_copy(update={"verdict": "Preemption", "reason": "Disrupted", "end_time": BEGUN})
     decision = look(running(ended), None, None, later=3600)

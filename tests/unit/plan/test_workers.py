@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -133,7 +134,8 @@ def test_a_job_of_workers_is_read_with_its_pods() -> None:
         "terminating": 1,
         "failed": 3,
     }
-    manifest = {"metadata": {"name": "train-a1-w12"}, "spec": {"completions": 7}, "status": status}
+    metadata = {"name": "train-a1-w12", "creationTimestamp": "2026-01-31T12:00:00Z"}
+    manifest = {"metadata": metadata, "spec": {"completions": 7}, "status": status}
     found = read_worker_job(manifest, [worker_pod(5, is_ready=True), worker_pod(6, is_ready=False)])
     assert found == WorkerJob(
         "train-a1-w12",
@@ -145,6 +147,7 @@ def test_a_job_of_workers_is_read_with_its_pods() -> None:
         failed=3,
         complete=frozenset({0, 2, 3, 4}),
         ready=frozenset({5}),
+        created_at=datetime(2026, 1, 31, 12, tzinfo=UTC),
     )
     assert found.generation == 12
     assert read_worker_job(manifest).ready is None

@@ -160,8 +160,8 @@ def test_its_constants_are_those_of_the_vocabulary() -> None:
 
 def test_it_runs_a_module_of_fray_with_its_arguments(injected: Path) -> None:
     module = injected / "fray" / "runtime" / "shown.py"
-    module.write_text("import sys\nprint(__name__, *sys.argv[1:])\nsys.exit(88)\n")
+    module.write_text("import sys\nprint(__name__, *sys.argv[1:])\nsys.exit(89)\n")
     script = injected / "fray" / "runtime" / "start.py"
     command = [sys.executable, "-S", str(script), "run", "fray.runtime.shown", "--a", "b"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stdout) == (88, "__main__ --a b\n"), ended.stderr
+    assert (ended.returncode, ended.stdout) == (89, "__main__ --a b\n"), ended.stderr
