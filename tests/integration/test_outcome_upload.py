@@ -11,7 +11,8 @@ from e2e.cluster.api import Api
 from e2e.cluster.controlplane import ControlPlane
 from fray.errors import OutcomeUploadError
 from fray.payload.outcome import OUTCOME_LIMIT, decode_outcome, encode_value
-from fray.runtime.outcome_upload import ApiAccess, OutcomePlace, upload_outcome
+from fray.runtime.api.client import ApiAccess, ApiClient
+from fray.runtime.outcome_upload import OutcomePlace, upload_outcome
 from tests.integration.controller.hands import eventually
 from tests.integration.frayjobs import FrayJobs
 
@@ -41,6 +42,12 @@ def authority(control_plane: ControlPlane, tmp_path: Path) -> Path:
     return path
 
 
+def connect(control_plane: ControlPlane, namespace: str, token: str, authority: Path) -> ApiClient:
+    token_file = authority.with_name("token")
+    token_file.write_text(token)
+    return ApiClient(ApiAccess(control_plane.url, namespace, token_file, authority))
+
+
 def test_the_largest_outcome_reaches_the_client_once(
     control_plane: ControlPlane, api: Api, frayjobs: FrayJobs, authority: Path
 ) -> None:
@@ -48,15 +55,15 @@ def test_the_largest_outcome_reaches_the_client_once(
     # The server knows of rights a moment after they were written.
     pod = Api(control_plane.url, authority=control_plane.endpoint.authority, token=token)
     eventually(lambda: pod.get(f"/api/v1/namespaces/{frayjobs.namespace}/configmaps/none").status == 404)
-    access = ApiAccess(control_plane.url, token, frayjobs.namespace, authority)
+    client = connect(control_plane, frayjobs.namespace, token, authority)
     place = OutcomePlace("fray-outcome-u-1-0", "train", "0c5cbe77-4b5e-4d5b-9d0a-6a1f3c1c7f51", 1)
     value = bytes(OUTCOME_LIMIT - 500)
     outcome = encode_value(value)
     assert len(outcome.data) > OUTCOME_LIMIT - 500
-    upload_outcome(access, place, outcome.data)
-    upload_outcome(access, place, outcome.data)
+    upload_outcome(client, place, outcome.data)
+    upload_outcome(client, place, outcome.data)
     with pytest.raises(OutcomeUploadError, match="another outcome is there already"):
-        upload_outcome(access, place, b"other")
+        upload_outcome(client, place, b"other")
     kept = api.get(f"/api/v1/namespaces/{frayjobs.namespace}/configmaps/{place.name}").body
     data = base64.b64decode(kept["binaryData"]["outcome"])
     assert decode_outcome(data, sha256=outcome.sha256).result() == value
@@ -67,15 +74,19 @@ def test_a_right_that_is_missing_is_named(
     control_plane: ControlPlane, api: Api, frayjobs: FrayJobs, authority: Path
 ) -> None:
     token = allow(api, frayjobs.namespace, "fray-job", ["get"])
-    access = ApiAccess(control_plane.url, token, frayjobs.namespace, authority)
-    with pytest.raises(OutcomeUploadError, match=r"HTTP 403: .*cannot create resource \"configmaps\""):
-        upload_outcome(access, OutcomePlace("fray-outcome-u-1-0", "train", "u", 1), b"outcome")
+    client = connect(control_plane, frayjobs.namespace, token, authority)
+    with pytest.raises(OutcomeUploadError, match=r"403 Forbidden: .*cannot create resource \"configmaps\""):
+        upload_outcome(client, OutcomePlace("fray-outcome-u-1-0", "train", "u", 1), b"outcome")
 
 
 def test_a_server_that_cannot_prove_itself_gets_no_token(
-    control_plane: ControlPlane, frayjobs: FrayJobs
+    control_plane: ControlPlane, frayjobs: FrayJobs, tmp_path: Path
 ) -> None:
-    access = ApiAccess(control_plane.url, "secret", frayjobs.namespace, None)  # the system's authorities
+    token = tmp_path / "token"
+    token.write_text("secret")
+    access = ApiAccess(control_plane.url, frayjobs.namespace, token, None)  # the system's authorities
     paused: list[float] = []
     with pytest.raises(OutcomeUploadError, match="CERTIFICATE_VERIFY_FAILED"):
-        upload_outcome(access, OutcomePlace("fray-outcome-u-1-0", "train", "u", 1), b"x", pause=paused.append)
+        upload_outcome(
+            ApiClient(access, pause=paused.append), OutcomePlace("fray-outcome-u-1-0", "train", "u", 1), b"x"
+        )

@@ -8,32 +8,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Protocol
 
 from fray.kube.commands import RemoteCommand
+from fray.kube.objects import Manifest, Page, Propagation, WatchEvent
 from fray.kube.resources import Resource
 
 __all__ = ["KubeApi", "Manifest", "Page", "Propagation", "UserApi", "WatchEvent"]
-
-Manifest: TypeAlias = dict[str, Any]
-Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
-
-
-@dataclass(frozen=True)
-class Page:
-    """A part of a list: its items, and in the last one the version to watch from."""
-
-    items: list[Manifest]
-    resource_version: str
-
-
-@dataclass(frozen=True)
-class WatchEvent:
-    """One change: ADDED, MODIFIED, DELETED, or BOOKMARK (only a newer resource version)."""
-
-    type: str
-    object: Manifest
 
 
 class KubeApi(Protocol):

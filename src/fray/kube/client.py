@@ -18,7 +18,6 @@ import aiohttp
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
-from fray.kube.api import Manifest, Page, Propagation, WatchEvent
 from fray.kube.commands import PROTOCOL, RemoteCommand, open_socket
 from fray.kube.errors import (
     ApiError,
@@ -26,9 +25,10 @@ from fray.kube.errors import (
     NotFoundError,
     UnauthorizedError,
     UnreachableError,
-    build_api_error,
+    read_api_error,
 )
 from fray.kube.lists import ListReader
+from fray.kube.objects import Manifest, Page, Propagation, WatchEvent, parse_event, parse_object
 from fray.kube.resources import DISCOVERY, PODS, Resource
 
 __all__ = [
@@ -179,11 +179,7 @@ class KubernetesApi:
         ) as response:
             try:
                 async for line in response.content:
-                    event = _parse_event(line)
-                    if event.type == "ERROR":
-                        code = event.object.get("code", 500)
-                        raise build_api_error(f"WATCH {path}", code, event.object)
-                    yield event
+                    yield parse_event(f"WATCH {path}", line)
             except (aiohttp.ClientError, TimeoutError, ValueError) as cut:
                 raise UnreachableError(f"WATCH {path}", 0, type(cut).__name__, str(cut)) from cut
 
@@ -361,7 +357,7 @@ class KubernetesApi:
         ) as response:
             text = await response.read()
         try:
-            answer: Manifest = _load_object(text, "kind")
+            answer = parse_object(text, "kind")
         except ValueError as garbled:
             # Something between us and the server answered, or cut the answer.
             raise UnreachableError(f"{method} {path}", 0, "no object", str(garbled)) from garbled
@@ -455,25 +451,6 @@ class KubernetesApi:
             self._on_answer(method, resource, status)
 
 
-def _load_object(text: bytes, *keys: str) -> dict[str, Any]:
-    """Parse an object that has these keys, as all of an API server's have; raises ValueError."""
-    parsed = json.loads(text)
-    if not isinstance(parsed, dict) or not parsed.keys() >= set(keys):
-        raise ValueError(f"not an object with {' and '.join(keys)}")
-    return parsed
-
-
-def _parse_event(line: bytes) -> WatchEvent:
-    """Parse a line of a watch; raises ValueError when it is none."""
-    event = _load_object(line, "type", "object")
-    kind, body = event["type"], event["object"]
-    if not isinstance(kind, str) or not isinstance(body, dict):
-        raise ValueError("not an event")  # noqa: TRY004 - it's not the caller's
-    if not isinstance(body.get("code", 500), int) if kind == "ERROR" else "metadata" not in body:
-        raise ValueError("not an event")
-    return WatchEvent(kind, body)
-
-
 def _shrink_transport(response: aiohttp.ClientResponse) -> None:
     """Let the buffers of a connection stay small, too, those of TLS included."""
     transport = response.connection.transport if response.connection is not None else None
@@ -497,13 +474,6 @@ def _end(response: aiohttp.ClientResponse) -> None:
 
 
 async def _error_of(request: str, response: aiohttp.ClientResponse) -> ApiError:
-    text = (await response.read()).decode(errors="replace")
-    body: dict[str, Any] | str
-    try:
-        body = json.loads(text)
-    except ValueError:
-        body = text
-    after = response.headers.get("Retry-After", "")
-    return build_api_error(
-        request, response.status, body, retry_after_seconds=float(after) if after.isdigit() else None
+    return read_api_error(
+        request, response.status, await response.read(), retry_after=response.headers.get("Retry-After", "")
     )

@@ -6,6 +6,7 @@ readable length.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,13 +25,14 @@ __all__ = [
     "UnauthorizedError",
     "UnreachableError",
     "build_api_error",
+    "read_api_error",
 ]
 
 MESSAGE_LIMIT = 1024
 UNKNOWN_PATH = "404 page not found"
 """All that a server says of a kind that it doesn't serve; of an object that isn't there it sends a Status."""
-NOT_CONNECTED = "ClientConnector"
-"""How the names of aiohttp's errors begin that mean there was no connection; a reason is such a name."""
+NOT_CONNECTED = ("ClientConnector", "NotConnected")
+"""How reasons begin that mean there was no connection: names of aiohttp's errors, and our own word."""
 
 
 @dataclass(eq=False)
@@ -151,6 +153,18 @@ def build_api_error(
     if kind is NotFoundError and not reason and detail.strip() != UNKNOWN_PATH:
         kind = UnreachableError  # a proxy's words: they must not be taken for the server's
     return kind(request, status, reason, detail[:MESSAGE_LIMIT], retry_after_seconds)
+
+
+def read_api_error(request: str, status: int, answer: bytes, *, retry_after: str = "") -> ApiError:
+    """Return the typed error of an answer as it came, with the header `Retry-After`."""
+    text = answer.decode(errors="replace")
+    body: dict[str, Any] | str
+    try:
+        body = json.loads(text)
+    except ValueError:
+        body = text
+    seconds = float(retry_after) if retry_after.isdigit() else None
+    return build_api_error(request, status, body, retry_after_seconds=seconds)
 
 
 def _classify(status: int, reason: str, detail: str) -> type[ApiError]:

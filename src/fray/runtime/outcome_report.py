@@ -22,8 +22,9 @@ from fray.payload.outcome import (
 )
 from fray.payload.staging import STAGING_LIMIT, FsspecStorage, staged_outcome_url
 from fray.payload.values.texts import cut, text_of, traceback_of, type_name
+from fray.runtime.api.client import ApiAccess, ApiClient
 from fray.runtime.identity import Identity, IdentityError, current_identity
-from fray.runtime.outcome_upload import ApiAccess, OutcomePlace, upload_outcome
+from fray.runtime.outcome_upload import OutcomePlace, upload_outcome
 from fray.termination import Ending, TerminationMessage
 from fray.vocabulary import ENV_JOB_UID
 
@@ -111,7 +112,7 @@ class Reporter:
         if access is None or not uid:
             return False
         name = outcome_name(job_uid=uid, attempt=identity.attempt, rank=identity.rank)
-        upload_outcome(access, OutcomePlace(name, identity.job, uid, identity.attempt), data)
+        upload_outcome(ApiClient(access), OutcomePlace(name, identity.job, uid, identity.attempt), data)
         return True
 
     def _tell(self, message: TerminationMessage) -> None:

@@ -13,7 +13,8 @@ from fray.cluster.kubernetes import KubernetesCluster
 from fray.errors import JobFailedError, JobNotFoundError, OutcomeUnreadableError, RemoteTracebackError
 from fray.payload.outcome import EncodedOutcome, encode_exception, encode_value, outcome_name
 from fray.payload.staging import STAGING_LIMIT, FsspecStorage, staged_outcome_url
-from fray.runtime.outcome_upload import ApiAccess, OutcomePlace, upload_outcome
+from fray.runtime.api.client import ApiAccess, ApiClient
+from fray.runtime.outcome_upload import OutcomePlace, upload_outcome
 from fray.types import Entrypoint, JobId, JobRequest
 from fray.wire.frayjob import FrayJob
 from tests.integration.cluster.conftest import NewCluster
@@ -27,14 +28,14 @@ DONE = {"verdict": "Success", "reason": "Completed"}
 class Pods:
     """What a job's pods do at its end."""
 
-    def __init__(self, cluster: KubernetesCluster, frayjobs: FrayJobs, access: ApiAccess) -> None:
-        self._frayjobs, self._access = frayjobs, access
+    def __init__(self, cluster: KubernetesCluster, frayjobs: FrayJobs, api: ApiClient) -> None:
+        self._frayjobs, self._api = frayjobs, api
         self.job = cluster.launch(JobRequest(name="train", entrypoint=Entrypoint.from_callable(print)))
 
     def leave(self, outcome: EncodedOutcome, *, by: int, sha256: str = "", **attempt: Any) -> None:
         uid = self._frayjobs.api.get(self._frayjobs.path(self.job)).body["metadata"]["uid"]
         name = outcome_name(job_uid=uid, attempt=1, rank=by)
-        upload_outcome(self._access, OutcomePlace(name, self.job, uid, 1), outcome.data)
+        upload_outcome(self._api, OutcomePlace(name, self.job, uid, 1), outcome.data)
         self.finish(outcome=sha256 or outcome.sha256, **attempt)
 
     def finish(self, **attempt: Any) -> None:
@@ -49,7 +50,10 @@ def pods(cluster: KubernetesCluster, frayjobs: FrayJobs, control_plane: ControlP
     authority = tmp_path / "ca.crt"
     authority.write_bytes(endpoint.authority)
     assert endpoint.token is not None
-    return Pods(cluster, frayjobs, ApiAccess(endpoint.url, endpoint.token, frayjobs.namespace, authority))
+    token = tmp_path / "token"
+    token.write_text(endpoint.token)
+    access = ApiAccess(endpoint.url, frayjobs.namespace, token, authority)
+    return Pods(cluster, frayjobs, ApiClient(access))
 
 
 def raised(error: Exception) -> EncodedOutcome:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 import pytest
 
 from e2e.cluster.api import Api
 from e2e.cluster.controlplane import ControlPlane
 from e2e.loops import run_in_loop
-from fray.kube.api import KubeApi
+from fray.kube import client
+from fray.kube.api import KubeApi, Manifest, Page, WatchEvent
 from fray.kube.client import KubernetesApi
 from fray.kube.configuration import load_configuration
+from fray.runtime.api.client import ApiAccess, ApiClient
 from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 
-__all__ = ["Contender"]
+__all__ = ["Contender", "StandardLibrary", "as_pod"]
 
+T = TypeVar("T")
 _numbers = itertools.count(1)
 
 
@@ -71,8 +75,8 @@ class Kubernetes:
 
     def run(self, test: Callable[[KubeApi], Awaitable[None]]) -> None:
         async def main() -> None:
-            async with connect(self.kubeconfig) as client:
-                await test(client)
+            async with connect(self.kubeconfig) as connected:
+                await test(connected)
 
         run_in_loop(main())
 
@@ -89,12 +93,56 @@ class Kubernetes:
         """Their time is up soon."""
 
 
+@dataclass(frozen=True)
+class StandardLibrary(Kubernetes):
+    """The client of pods, called from threads as they call it, before the same server."""
+
+    access: ApiAccess
+
+    def run(self, test: Callable[[KubeApi], Awaitable[None]]) -> None:
+        run_in_loop(test(cast("KubeApi", InThreads(ApiClient(self.access)))))
+
+
+class InThreads:
+    """What `KubeApi` and the client of pods have in common; each call is in a thread of its own."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+
+    async def get(self, *args: Any, **options: Any) -> Manifest:
+        return await asyncio.to_thread(self._client.get, *args, **options)
+
+    async def create(self, *args: Any, **options: Any) -> Manifest:
+        return await asyncio.to_thread(self._client.create, *args, **options)
+
+    async def replace(self, *args: Any, **options: Any) -> Manifest:
+        return await asyncio.to_thread(self._client.replace, *args, **options)
+
+    async def delete(self, *args: Any, **options: Any) -> None:
+        await asyncio.to_thread(self._client.delete, *args, **options)
+
+    def list_pages(self, *args: Any, **options: Any) -> AsyncIterator[Page]:
+        return _in_threads(self._client.list_pages(*args, **options))
+
+    def watch(self, *args: Any, **options: Any) -> AsyncIterator[WatchEvent]:
+        seconds = client.WATCH_SECONDS
+        return _in_threads(self._client.watch(*args, **options, seconds=seconds))
+
+
+async def _in_threads(items: Iterator[T]) -> AsyncIterator[T]:
+    try:
+        while (item := await asyncio.to_thread(next, items, None)) is not None:
+            yield item
+    finally:
+        items.close()  # type: ignore[attr-defined]
+
+
 @asynccontextmanager
 async def connect(kubeconfig: Path) -> AsyncIterator[KubernetesApi]:
     """Connect as the user of a kubeconfig."""
     configuration = await load_configuration(kubeconfig=str(kubeconfig))
-    async with KubernetesApi(configuration) as client:
-        yield client
+    async with KubernetesApi(configuration) as connected:
+        yield connected
 
 
 @pytest.fixture
@@ -103,12 +151,29 @@ def kubernetes(api: Api, control_plane: ControlPlane) -> Kubernetes:
     return Kubernetes(api, control_plane.kubeconfig)
 
 
-@pytest.fixture(params=["memory", "kubernetes"])
+@pytest.fixture
+def standard_library(api: Api, control_plane: ControlPlane, tmp_path: Path) -> StandardLibrary:
+    """The client of pods, with the rights of the administrator."""
+    return as_pod(api, control_plane, tmp_path)
+
+
+def as_pod(
+    api: Api, control_plane: ControlPlane, folder: Path, *, token: str | None = None
+) -> StandardLibrary:
+    """Return the client of a pod whose account has this token; without one, that of the administrator."""
+    endpoint = control_plane.endpoint
+    (folder / "ca.crt").write_bytes(endpoint.authority)
+    (folder / "token").write_text(token or endpoint.token or "")
+    access = ApiAccess(endpoint.url, "default", folder / "token", folder / "ca.crt")
+    return StandardLibrary(api, control_plane.kubeconfig, access)
+
+
+@pytest.fixture(params=["memory", "kubernetes", "standard_library"])
 def contender(request: pytest.FixtureRequest) -> Contender:
     """Each implementation in turn."""
     if request.param == "memory":
         return Memory(MemoryServer())
-    real: Kubernetes = request.getfixturevalue("kubernetes")
+    real: Kubernetes = request.getfixturevalue(request.param)
     return real
 
 
