@@ -20,6 +20,7 @@ __all__ = [
     "CodeNotFoundError",
     "ContextUnavailableError",
     "GetTimeoutError",
+    "HeadUnknownError",
     "InvalidOptionError",
     "MalformedPayloadError",
     "ObjectLostError",
@@ -309,6 +310,21 @@ class UnschedulableError(RequestError):
     task: str
     wants: str
     offered: str
+
+
+@dataclass(eq=False)
+class HeadUnknownError(SurroundingsError, TimeoutError):
+    """A worker's pod doesn't learn where the head of its pool is."""
+
+    message_template = (
+        "the head of job {job_uid}, attempt {attempt}, had no address after {seconds} s: {problem}"
+    )
+    next_step_template = "See why rank 0's pod doesn't start: the job's conditions say so."
+
+    job_uid: str
+    attempt: int
+    seconds: float
+    problem: str
 
 
 @dataclass(eq=False)
