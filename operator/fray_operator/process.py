@@ -17,7 +17,9 @@ from fray.kube.errors import ApiError, NotFoundError
 from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, NODES, PODS, Resource
 from fray.plan.remains import tells_of_end
 from fray.plan.settings import PlanSettings, RetryPolicy
+from fray.vocabulary import AUTH_SECRET
 from fray_operator.act import Actor
+from fray_operator.auth import AuthKeeper
 from fray_operator.health import SILENCE_LIMIT_SECONDS, HealthServer
 from fray_operator.informer import Informer, JobKey, trim_job, trim_jobset
 from fray_operator.jobs import JobStore
@@ -153,6 +155,7 @@ class OperatorProcess:
         reconciler = self._build_reconciler()
         for _ in range(self._settings.workers):
             parts.add_writer(work(self._queue, reconciler, self._jobs, self._metrics), name="worker")
+        parts.add_writer(AuthKeeper(self._api, self._lease, self._jobs).run(), name=AUTH_SECRET)
         parts.add_watcher(self._source.run(), name="watch of FrayJobs")
         await parts.run()
 

@@ -66,6 +66,9 @@ REPLICATED_JOB: Final = "slice"
 CONTAINER: Final = "main"
 """The container that runs the entrypoint; a podTemplate overlay reaches it by this name."""
 
+AUTH_SECRET: Final = "fray-auth"
+"""The Secret of a namespace by whose keys the pods of pools know each other."""
+
 # --- what a callable leaves behind -----------------------------------------------------------------------
 
 OUTCOME_KEY: Final = "outcome"

@@ -89,6 +89,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - apiGroups: [""]
   resources: [events]
   verbs: [list, create]
+# The keys by which the pods of pools know each other. A right to create can't be limited to a name.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: [fray-auth]
+  verbs: [get, update]
 # To say why a job waits in its queue, and why Kueue sent it back there. Kueue need not be installed.
 - apiGroups: [kueue.x-k8s.io]
   resources: [workloads]

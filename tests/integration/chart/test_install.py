@@ -62,7 +62,11 @@ def test_cluster_wide_operator_may_do_its_work_everywhere_and_no_more(installed:
         assert allowed(operator, "update", "fray.dev/frayjobs", namespace=namespace)
         assert allowed(operator, "delete", "fray.dev/frayjobs", namespace=namespace)
         assert not allowed(operator, "create", "fray.dev/frayjobs", namespace=namespace)
-        assert not allowed(operator, "get", "secrets", namespace=namespace)
+        assert allowed(operator, "create", "secrets", namespace=namespace)
+        for verb in ("get", "update"):
+            assert allowed(operator, verb, "secrets", namespace=namespace, name="fray-auth")
+            assert not allowed(operator, verb, "secrets", namespace=namespace)
+        assert not allowed(operator, "delete", "secrets", namespace=namespace, name="fray-auth")
         assert not allowed(operator, "create", "pods", namespace=namespace)
     assert allowed(operator, "list", "nodes")
     lease = "coordination.k8s.io/leases"

@@ -10,14 +10,16 @@ from pathlib import Path
 from fray.errors import TransportKeyError
 from fray.runtime.pool.transport.handshake import NONCE_SIZE, SECRET_SIZE, Handshake, Role
 
-__all__ = ["CERTIFICATE_FILE", "PRIVATE_KEY_FILE", "SECRET_FILE", "TransportKey"]
+__all__ = ["ACCEPTED_FILE", "CERTIFICATE_FILE", "PRIVATE_KEY_FILE", "SECRET_FILE", "TransportKey"]
 
 SECRET_FILE = "pool.key"
 """32 random bytes."""
 CERTIFICATE_FILE = "tls.crt"
-"""One self-signed certificate, PEM: each process of the namespace shows it and trusts only it."""
+"""A self-signed certificate, PEM, which each process of the namespace shows."""
 PRIVATE_KEY_FILE = "tls.key"
 """Its private key, PEM."""
+ACCEPTED_FILE = "accepted.crt"
+"""The certificates that are trusted, PEM: while keys are rotated another one besides that which is shown."""
 
 
 @dataclass(frozen=True, slots=True)
