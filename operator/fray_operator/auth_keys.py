@@ -99,13 +99,15 @@ class Step(enum.Enum):
 def make_pair(now: datetime) -> KeyPair:
     """Return a new P-256 key with a certificate signed by itself."""
     private_key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, AUTH_SECRET)])
+    serial = x509.random_serial_number()
+    # OpenSSL finds a certificate by its name: two of one name that are both accepted would hide each other.
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"{AUTH_SECRET} {serial:x}")])
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
         .public_key(private_key.public_key())
-        .serial_number(x509.random_serial_number())
+        .serial_number(serial)
         .not_valid_before(now - VALIDITY)
         .not_valid_after(now + VALIDITY)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 RefusalReason = Literal[
-    "wrong_key", "wrong_user", "replayed", "truncated", "oversized", "malformed", "timeout"
+    "wrong_key", "wrong_user", "replayed", "truncated", "oversized", "malformed", "timeout", "crowded"
 ]
 """Why a peer was cut off; the names under which refusals are counted."""
 

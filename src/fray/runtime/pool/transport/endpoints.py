@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import logging
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -18,13 +20,14 @@ from fray.errors import FrameError, HandshakeError, PeerUnreachableError, Transp
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.connection import Connection
 from fray.runtime.pool.transport.handshake import Role
-from fray.runtime.pool.transport.keys import TransportKey
+from fray.runtime.pool.transport.keys import ListenerTls, TransportKey
 from fray.runtime.pool.transport.refusals import RefusalCounts
 from fray.runtime.pool.transport.settings import DEFAULT_SETTINGS, TransportSettings
 from fray.runtime.pool.transport.sockets import (
     check_user,
     listening_socket,
     peer_name,
+    source_of,
     tls_refusal,
     tune,
     unlink_socket,
@@ -52,7 +55,7 @@ class Server:
         refusals: RefusalCounts,
     ) -> None:
         self._key = key
-        self._context = None if address.is_unix else key.tls_context(Role.LISTENER)
+        self._tls = None if address.is_unix else ListenerTls(key)
         self._listener = listening_socket(address)
         self.address = address if address.is_unix else replace(address, port=self._listener.getsockname()[1])
         """Where it listens; the port is the real one."""
@@ -62,6 +65,8 @@ class Server:
         self._settings = settings
         self._read_buffer = memoryview(bytearray(settings.read_size))
         self._strangers = asyncio.Semaphore(settings.max_handshakes)
+        self._handshakes: Counter[str] = Counter()
+        """How many of them each network address has."""
         self._admissions: set[asyncio.Task[None]] = set()
         self._unclaimed: set[socket.socket] = set()
         """Accepted for an admission that hasn't begun: if it is cancelled before, nobody else closes them."""
@@ -100,10 +105,18 @@ class Server:
         while True:
             await self._strangers.acquire()
             accepted = await self._accepted()
+            source = source_of(accepted)
+            if source and self._handshakes[source] >= self._settings.max_handshakes_per_source:
+                accepted.close()
+                self.refusals.count("crowded")
+                _logger.warning("%s has too many connections that prove nothing", source)
+                self._strangers.release()
+                continue
+            self._handshakes[source] += 1
             self._unclaimed.add(accepted)
             admission = asyncio.create_task(self._admit(accepted))
             self._admissions.add(admission)
-            admission.add_done_callback(self._admission_ended)
+            admission.add_done_callback(functools.partial(self._admission_ended, source))
 
     async def _accepted(self) -> socket.socket:
         # Not by `loop.sock_accept`: cancelled in the turn in which a peer comes, it would lose the socket.
@@ -130,8 +143,11 @@ class Server:
         finally:
             loop.remove_reader(self._listener)
 
-    def _admission_ended(self, admission: asyncio.Task[None]) -> None:
+    def _admission_ended(self, source: str, admission: asyncio.Task[None]) -> None:
         self._admissions.discard(admission)
+        self._handshakes[source] -= 1
+        if not self._handshakes[source]:
+            del self._handshakes[source]
         self._strangers.release()
         if not admission.cancelled() and (error := admission.exception()) is not None:
             _logger.error("a connection to %s could not be made", self.address, exc_info=error)
@@ -159,7 +175,8 @@ class Server:
             return
         try:
             async with asyncio.timeout(self._settings.handshake_seconds):
-                await _adopt(connection, accepted, self._context, self._settings)
+                context = None if self._tls is None else self._tls.context()
+                await _adopt(connection, accepted, context, self._settings)
                 await connection.authenticated
         except HandshakeError as error:
             self._refuse(connection, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import ssl
 from dataclasses import dataclass, field
@@ -10,7 +11,16 @@ from pathlib import Path
 from fray.errors import TransportKeyError
 from fray.runtime.pool.transport.handshake import NONCE_SIZE, SECRET_SIZE, Handshake, Role
 
-__all__ = ["ACCEPTED_FILE", "CERTIFICATE_FILE", "PRIVATE_KEY_FILE", "SECRET_FILE", "TransportKey"]
+__all__ = [
+    "ACCEPTED_FILE",
+    "CERTIFICATE_FILE",
+    "PRIVATE_KEY_FILE",
+    "SECRET_FILE",
+    "ListenerTls",
+    "TransportKey",
+]
+
+_logger = logging.getLogger(__name__)
 
 SECRET_FILE = "pool.key"
 """32 random bytes."""
@@ -72,7 +82,9 @@ class TransportKey:
         return Handshake(self.secret, role, secrets.token_bytes(NONCE_SIZE))
 
     def tls_context(self, role: Role) -> ssl.SSLContext:
-        """Return the settings of mutual TLS 1.3 in which only the holders of this certificate are trusted.
+        """Return the settings of mutual TLS 1.3 in which only the holders of these certificates are trusted.
+
+        They are read from the files of this moment: in a cluster keys are rotated while pods run.
 
         Raises `TransportKeyError` without a certificate, or if it can't be used.
         """
@@ -84,12 +96,53 @@ class TransportKey:
         # Not names but the one certificate says who belongs to the pool: pods have no stable addresses.
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED
-        try:
-            context.load_verify_locations(self.certificate)
-            context.load_cert_chain(self.certificate, self.private_key)
-        except (OSError, ssl.SSLError) as error:
-            raise TransportKeyError(str(self.certificate.parent), f"the certificate: {error}") from error
+        accepted = self.certificate.with_name(ACCEPTED_FILE)
+        for last in (False, True):
+            try:
+                context.load_verify_locations(accepted if accepted.exists() else self.certificate)
+                context.load_cert_chain(self.certificate, self.private_key)
+                break
+            except (OSError, ssl.SSLError) as error:
+                # The kubelet replaces all files at once, maybe between two of these reads: then a second look
+                # finds those that belong together.
+                if last:
+                    raise TransportKeyError(
+                        str(self.certificate.parent), f"the certificate: {error}"
+                    ) from error
         if listens:
             # Sessions are never resumed; a ticket would lie unread at a peer that only writes.
             context.num_tickets = 0
         return context
+
+    def stamp(self) -> tuple[tuple[int, int], ...]:
+        """Return what changes whenever the certificates do."""
+        certificate = self.certificate or Path()
+        return tuple(map(_stamp, (certificate, certificate.with_name(ACCEPTED_FILE))))
+
+
+class ListenerTls:
+    """The settings of TLS of a listener, read anew when its key has been rotated."""
+
+    def __init__(self, key: TransportKey) -> None:
+        self._key, self._stamp = key, key.stamp()
+        self._context = key.tls_context(Role.LISTENER)
+
+    def context(self) -> ssl.SSLContext:
+        """Return the settings of this moment; the last ones where the files can't be used."""
+        stamp = self._key.stamp()
+        if stamp != self._stamp:
+            try:
+                self._context = self._key.tls_context(Role.LISTENER)
+            except TransportKeyError as error:
+                _logger.warning("going on with the key of before: %s", error.message)
+            else:
+                self._stamp = stamp
+        return self._context
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0
+    return status.st_ino, status.st_mtime_ns

@@ -19,6 +19,8 @@ class TransportSettings:
     """From the connection's start until the peer has proved itself; a silent one is cut then."""
     max_handshakes: int = 256
     """Peers that haven't proved themselves yet, at once; more wait in the kernel's queue."""
+    max_handshakes_per_source: int = 64
+    """How many of them one network address may have; more are cut off, so that others find a place."""
     high_water: int = 4 * 1024 * 1024
     """Bytes that wait to be sent when a connection asks its user to pause."""
     low_water: int = 1024 * 1024

@@ -13,7 +13,7 @@ from fray.errors import AddressError, HandshakeError
 from fray.errors.transport import RefusalReason
 from fray.runtime.pool.transport.addresses import Address
 
-__all__ = ["check_user", "listening_socket", "peer_name", "tls_refusal", "tune", "unlink_socket"]
+__all__ = ["check_user", "listening_socket", "peer_name", "source_of", "tls_refusal", "tune", "unlink_socket"]
 
 _BACKLOG = 1024
 _PROBE_SECONDS = 1
@@ -115,6 +115,15 @@ def peer_name(connected: socket.socket) -> str:
     except OSError:
         return "a peer that has gone"
     return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "a process of this machine"
+
+
+def source_of(connected: socket.socket) -> str:
+    """Return the network address of the other end; empty for a process of this machine."""
+    try:
+        name = connected.getpeername()
+    except OSError:
+        return ""
+    return str(name[0]) if isinstance(name, tuple) else ""
 
 
 def tls_refusal(error: OSError) -> RefusalReason:
