@@ -68,6 +68,8 @@ CONTAINER: Final = "main"
 
 AUTH_SECRET: Final = "fray-auth"
 """The Secret of a namespace by whose keys the pods of pools know each other."""
+POOL_PORTS: Final = (7077, 7096)
+"""First and last port that processes of a pool listen on in pods; the head's is the first."""
 
 # --- what a callable leaves behind -----------------------------------------------------------------------
 

@@ -1,0 +1,79 @@
+"""Who may reach the pods of a job with workers: its pool's ports only the job's own pods, all others anybody.
+
+A pod that no NetworkPolicy selects can be reached from everywhere. One that is selected can be reached only
+as the policies say, so this one says of all ports but the pool's that they are open as before. It comes on
+top of mutual TLS: what can't connect can't use up places, and Ray's connections are guarded by a token only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from fray.vocabulary import (
+    API_VERSION,
+    FRAYJOB_KIND,
+    LABEL_JOB,
+    LABEL_JOB_UID,
+    LABEL_MANAGED_BY,
+    LABEL_ROLE,
+    MANAGED_BY,
+    POOL_PORTS,
+)
+from fray.wire.frayjob import FrayJob
+
+__all__ = ["build_network_policy"]
+
+ROLE: Final = "network"
+HIGHEST: Final = 65535
+PortRange = tuple[int, int]
+"""First and last port."""
+
+
+def build_network_policy(job: FrayJob, *, guarded: Sequence[PortRange] = (POOL_PORTS,)) -> dict[str, Any]:
+    """Return the NetworkPolicy of a job with workers; it serves all attempts, and goes with the job.
+
+    `guarded` are the TCP ports of the pool's engine. The network of the cluster must know `endPort`, as
+    GKE's Dataplane V2, Calico and Cilium do.
+    """
+    uid = job.metadata.uid
+    whose = {LABEL_JOB: job.metadata.name} if uid is None else {LABEL_JOB_UID: uid}
+    metadata: dict[str, Any] = {
+        "name": f"{job.metadata.name}-pool",
+        "labels": {
+            LABEL_JOB: job.metadata.name,
+            LABEL_ROLE: ROLE,
+            LABEL_MANAGED_BY: MANAGED_BY,
+            **({} if uid is None else {LABEL_JOB_UID: uid}),
+        },
+    }
+    if job.metadata.namespace is not None:
+        metadata["namespace"] = job.metadata.namespace
+    if uid is not None:
+        owner = {"apiVersion": API_VERSION, "kind": FRAYJOB_KIND, "name": job.metadata.name, "uid": uid}
+        metadata["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
+    unguarded = [{"protocol": "TCP", "port": first, "endPort": last} for first, last in _find_others(guarded)]
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata,
+        "spec": {
+            "podSelector": {"matchLabels": whose},
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {"from": [{"podSelector": {"matchLabels": whose}}]},
+                # A protocol without a port is all of its ports.
+                {"ports": [*unguarded, {"protocol": "UDP"}, {"protocol": "SCTP"}]},
+            ],
+        },
+    }
+
+
+def _find_others(guarded: Sequence[PortRange]) -> list[PortRange]:
+    """Return all ports that aren't in these ranges, as ranges."""
+    others, free = [], 1
+    for first, last in sorted(guarded):
+        if free < first:
+            others.append((free, first - 1))
+        free = max(free, last + 1)
+    return [*others, (free, HIGHEST)] if free <= HIGHEST else others
