@@ -11,12 +11,14 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from fray_operator.auth_keys import OVERLAP_SECONDS, Step, derive_step, parse_keys
 from tests.integration.chart.chart_cluster import CHART, Cluster, frayjob, jobs_in
 from tests.integration.controller.operator_subprocess import reserved_port
 
@@ -169,6 +171,18 @@ def end_with_its_child(cluster: Cluster, operator: Operator, namespace: str) -> 
     operator.until("the parent goes", lambda: is_going(cluster.api.get(f"{jobs}/launcher").body))
 
 
+def await_keys(cluster: Cluster, operator: Operator, namespace: str) -> None:
+    """Have a job come that may get workers: its pods need the keys of the namespace."""
+    path = f"/api/v1/namespaces/{namespace}/secrets/fray-auth"
+    assert cluster.api.get(path).status == 404, "jobs without workers need none"
+    job = tpu_job("pooled")
+    job["spec"] |= {"suspend": True, "workers": {"replicas": 0, "maxReplicas": 2}}
+    assert cluster.api.post(jobs_in(namespace), job).ok
+    secret = operator.until("the keys are made", lambda: (read := cluster.api.get(path)).ok and read.body)
+    assert parse_keys(secret) is not None
+    assert derive_step(secret, now=datetime.now(UTC), unchanged_seconds=OVERLAP_SECONDS) is Step.KEEP
+
+
 def condition_of(cluster: Cluster, namespace: str, job: str, kind: str) -> dict[str, Any]:
     status = cluster.api.get(f"{jobs_in(namespace)}/{job}").body.get("status", {})
     return next((c for c in status.get("conditions", []) if c["type"] == kind), {})
@@ -214,6 +228,7 @@ def test_cluster_wide_operator_runs_a_job_from_start_to_removal(served: tuple[Cl
 
     fail_without_pods(cluster, operator, "default")
     end_with_its_child(cluster, operator, "default")
+    await_keys(cluster, operator, "default")
     assert cluster.api.merge(f"{jobs_in('default')}/wide", {"spec": {"stopped": True}}).ok
     operator.until("the JobSet is deleted", lambda: is_going(jobset_of(cluster, "default", "wide")))
     assert not refusals(operator.log)
@@ -243,6 +258,7 @@ def test_single_namespace_operator_serves_its_namespace_in_the_schedulers_words(
         assert "didn't match Pod's node affinity/selector" in message
         fail_without_pods(cluster, operator, team)
         end_with_its_child(cluster, operator, team)
+        await_keys(cluster, operator, team)
         assert not refusals(operator.log)
 
 
