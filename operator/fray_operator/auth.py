@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
 from fray.kube.resources import FRAYJOBS, SECRETS
 from fray.vocabulary import AUTH_SECRET
-from fray_operator.jobs import JobStore
 from fray_operator.lease import Lease
 
-__all__ = ["AuthKeeper", "find_namespaces", "wants_auth"]
+__all__ = ["AuthKeeper", "Jobs", "find_namespaces", "wants_auth"]
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +42,19 @@ def find_namespaces(jobs: Iterable[Manifest]) -> set[str]:
     return {job["metadata"]["namespace"] for job in jobs if wants_auth(job)}
 
 
+class Jobs(Protocol):
+    """The unfinished jobs, as the operator knows them; of a large one the spec isn't kept."""
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield their namespaces and names."""
+
+    def get(self, key: tuple[str, str]) -> Manifest | None:
+        """Return a job, or what is kept of it."""
+
+    def is_cut(self, manifest: Manifest) -> bool:
+        """Return whether the spec of this one isn't kept."""
+
+
 @dataclass
 class _Seen:
     """A namespace's Secret: its version, since when this process has seen that, and when it looks again."""
@@ -61,7 +74,7 @@ class AuthKeeper:
         self,
         api: KubeApi,
         lease: Lease,
-        jobs: JobStore,
+        jobs: Jobs,
         *,
         clock: Callable[[], float] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),

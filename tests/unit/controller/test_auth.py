@@ -30,7 +30,6 @@ from fray_operator.auth_keys import (
     make_pair,
     parse_keys,
 )
-from fray_operator.jobs import LARGE, JobStore
 from fray_operator.lease import Lease, LeaseLostError
 from tests.unit.controller.memory_server import Call, MemoryApi, MemoryServer
 from tests.unit.controller.virtual_time import run
@@ -42,10 +41,10 @@ AGE = 3 * HOUR
 FOR_EVER = 10_000_000.0
 
 
-def job(name: str, namespace: str = "ml", *, workers: Manifest | None = None, **spec: Any) -> Manifest:
+def job(name: str, namespace: str = "ml", *, workers: Manifest | None = None) -> Manifest:
     """A FrayJob as a watch reports it."""
     metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}/{name}", "resourceVersion": "1"}
-    spec = {"entrypoint": {"command": ["train"]}, **spec, **({} if workers is None else {"workers": workers})}
+    spec = {"entrypoint": {"command": ["train"]}, **({} if workers is None else {"workers": workers})}
     return {"apiVersion": "fray.dev/v1alpha1", "kind": "FrayJob", "metadata": metadata, "spec": spec}
 
 
@@ -200,6 +199,19 @@ def short_lived(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fray_operator.auth.LOOK_SECONDS", CHECK_SECONDS)
 
 
+class Kept(dict[tuple[str, str], Manifest]):
+    """Jobs as the operator keeps them: of one whose name says that it is large the spec is missing."""
+
+    def __init__(self, jobs: tuple[Manifest, ...]) -> None:
+        for each in jobs:
+            name = each["metadata"]["name"]
+            kept = {**each, "spec": {}} if name.startswith("large") else each
+            self[each["metadata"]["namespace"], name] = kept
+
+    def is_cut(self, manifest: Manifest) -> bool:
+        return not manifest["spec"]
+
+
 class Operator:
     """The keeper of one operator's process, with a clock of its own."""
 
@@ -207,9 +219,7 @@ class Operator:
         self, server: MemoryServer, *jobs: Manifest, api: MemoryApi | None = None, skew: float = 0.0
     ) -> None:
         self._server, self._api, self._skew = server, api or MemoryApi(server), skew
-        self.jobs = JobStore()
-        for each in jobs:
-            self.jobs.put(each)
+        self._jobs = Kept(jobs)
         self.lease: Lease | None = None
 
     async def keep(self, seconds: float) -> None:
@@ -223,7 +233,7 @@ class Operator:
         keeper = AuthKeeper(
             self._api,
             self.lease,
-            self.jobs,
+            self._jobs,
             now=lambda: NOW + timedelta(seconds=loop.time() + self._skew),
         )
         try:
@@ -271,18 +281,19 @@ def keys_in(server: MemoryServer, namespace: str = "ml") -> AuthKeys:
 
 def test_only_namespaces_that_have_a_job_with_workers_get_it() -> None:
     async def story(server: MemoryServer) -> None:
-        large = {"environment": {"env": [{"name": "A", "value": "x" * LARGE}]}}
         jobs = [
             WITH_WORKERS,
             job("plain", "web"),
-            job("large", "big", workers={"maxReplicas": 2}, **large),
-            job("plain-and-large", "huge", **large),
+            job("large", "big", workers={"maxReplicas": 2}),
+            job("large-and-plain", "huge"),
         ]
         for each in jobs:
             server.store(FRAYJOBS, each)
         await Operator(server, *jobs).keep(HOUR)
         made = [secret["metadata"]["namespace"] for secret in server.all(SECRETS)]
         assert sorted(made) == ["big", "ml"]
+        asked = [call.name for call in server.calls if call.resource == FRAYJOBS]
+        assert sorted(asked) == ["large", "large-and-plain"], "each once"
 
     play(story)
 
