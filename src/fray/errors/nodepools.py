@@ -1,0 +1,84 @@
+"""Google Cloud can't be asked for node pools, or refuses one: its user or administrator acts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fray.errors.request import RequestError
+from fray.errors.surroundings import SurroundingsError
+
+__all__ = [
+    "ExtraMissingError",
+    "GkeClusterError",
+    "GkeCredentialsError",
+    "NodePoolError",
+    "PoolInUseError",
+]
+
+
+@dataclass(eq=False)
+class ExtraMissingError(SurroundingsError, ModuleNotFoundError):
+    """A part of Fray needs packages that come with an extra of it, which isn't installed here."""
+
+    message_template = "{part} needs {package}, which isn't installed here"
+    next_step_template = "Install it: `pip install 'fray[{extra}]'`."
+
+    part: str
+    package: str
+    extra: str
+
+
+@dataclass(eq=False)
+class GkeClusterError(RequestError, ValueError):
+    """Nothing tells which GKE cluster is meant."""
+
+    message_template = "no GKE cluster is known: {problem}"
+    next_step_template = (
+        "Fetch its credentials (`gcloud container clusters get-credentials NAME --location=LOCATION`), "
+        "or name it: --gke projects/PROJECT/locations/LOCATION/clusters/NAME."
+    )
+
+    problem: str
+
+
+@dataclass(eq=False)
+class GkeCredentialsError(SurroundingsError):
+    """There are no Application Default Credentials, or they can't be used."""
+
+    message_template = "no credentials for Google Cloud: {problem}"
+    next_step_template = (
+        "Log in with `gcloud auth application-default login`; on machines of Google Cloud and in pods, use a "
+        "service account (Workload Identity Federation)."
+    )
+
+    problem: str
+
+
+@dataclass(eq=False)
+class NodePoolError(SurroundingsError):
+    """GKE refused or gave up an operation.
+
+    `reason` is a stable word and `retry` says when another try may help (`never`, `later`, `soon`); both come
+    from `fray.nodepools.answers`. `said` are GKE's own words.
+    """
+
+    message_template = "{subject}: {sentence}"
+    next_step_template = "{remedy}"
+
+    subject: str
+    reason: str
+    retry: str
+    sentence: str
+    remedy: str
+    said: str
+
+
+@dataclass(eq=False)
+class PoolInUseError(RequestError):
+    """Pools were to be deleted whose use isn't known, or that live jobs use."""
+
+    message_template = "no pool is deleted: {problem}"
+    next_step_template = "{remedy}"
+
+    problem: str
+    remedy: str

@@ -1,0 +1,259 @@
+"""A node pool as GKE's API takes it, and the same as a gcloud command and as Terraform.
+
+Pure. The body is the JSON form of the API's message `NodePool`
+(https://docs.cloud.google.com/kubernetes-engine/docs/reference/rest/v1/projects.locations.clusters.nodePools).
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fray.errors import GkeClusterError
+from fray.nodepools.requests import PoolRequest, WorkloadPolicy
+from fray.vocabulary import LABEL_POOL_MADE_BY
+
+__all__ = ["GkeCluster", "build_body", "format_gcloud", "format_policy_gcloud", "format_terraform"]
+
+SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
+"""Without any, nodes may not even pull images from Artifact Registry; roles of the account then decide."""
+RESERVATION_KEY: Final = "compute.googleapis.com/reservation-name"
+
+
+@dataclass(frozen=True)
+class GkeCluster:
+    """A cluster's place in Google Cloud; `location` is its region, or its zone."""
+
+    project: str
+    location: str
+    name: str
+
+    @classmethod
+    def parse(cls, path: str) -> GkeCluster:
+        """Read `projects/P/locations/L/clusters/C`, also with zones or regions; raises `GkeClusterError`."""
+        parts = path.strip("/").split("/")
+        if len(parts) == 6 and all(parts):
+            first, project, second, location, third, name = parts
+            if first == "projects" and second in ("locations", "zones", "regions") and third == "clusters":
+                return cls(project, location, name)
+        raise GkeClusterError(f"{path!r} is no path of a cluster")
+
+    @property
+    def path(self) -> str:
+        """Its name in the API."""
+        return f"projects/{self.project}/locations/{self.location}/clusters/{self.name}"
+
+    @property
+    def region(self) -> str:
+        """Its region, also where it has one zone only."""
+        parts = self.location.split("-")
+        return "-".join(parts[:2])
+
+    def pool_path(self, pool: str) -> str:
+        """Return the name of one of its node pools in the API."""
+        return f"{self.path}/nodePools/{pool}"
+
+    def operation_path(self, operation: str) -> str:
+        """Return the name of an operation in the API: operations belong to the location."""
+        return f"projects/{self.project}/locations/{self.location}/operations/{operation}"
+
+
+def build_body(pool: PoolRequest, *, made_by: str) -> dict[str, Any]:
+    """Return the JSON form of a NodePool; fields that GKE fills in well are left out.
+
+    `autoUpgrade` is always on: a cluster in a release channel refuses a pool without it.
+    """
+    body: dict[str, Any] = {
+        "name": pool.name,
+        "initialNodeCount": pool.nodes,
+        "config": _build_config(pool, made_by),
+    }
+    if pool.zones:
+        body["locations"] = list(pool.zones)
+    if pool.max_nodes is not None:
+        body["autoscaling"] = _build_autoscaling(pool)
+    body["management"] = {"autoUpgrade": True, "autoRepair": not pool.flex_start}
+    if pool.max_pods is not None:
+        body["maxPodsConstraint"] = {"maxPodsPerNode": str(pool.max_pods)}
+    if pool.topology is not None:
+        body["placementPolicy"] = {"type": "COMPACT", "tpuTopology": pool.topology}
+    elif pool.policy is not None:
+        body["placementPolicy"] = {"policyName": pool.policy.name}
+    if pool.queued:
+        body["queuedProvisioning"] = {"enabled": True}
+    return body
+
+
+def _build_config(pool: PoolRequest, made_by: str) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "machineType": pool.machine_type,
+        "oauthScopes": list(SCOPES),
+        "labels": {LABEL_POOL_MADE_BY: made_by},
+    }
+    if pool.disk_type is not None:
+        config["diskType"] = pool.disk_type
+    if pool.service_account is not None:
+        config["serviceAccount"] = pool.service_account
+    if pool.gpu:
+        config["accelerators"] = [
+            {
+                "acceleratorCount": str(pool.chips),
+                "acceleratorType": pool.accelerator,
+                "gpuDriverInstallationConfig": {"gpuDriverVersion": "DEFAULT"},
+            }
+        ]
+    if pool.spot:
+        config["spot"] = True
+    if pool.flex_start:
+        config["flexStart"] = True
+        config["reservationAffinity"] = {"consumeReservationType": "NO_RESERVATION"}
+    if pool.reservation is not None:
+        config["reservationAffinity"] = {
+            "consumeReservationType": "SPECIFIC_RESERVATION",
+            "key": RESERVATION_KEY,
+            "values": [pool.reservation],
+        }
+    return config
+
+
+def _build_autoscaling(pool: PoolRequest) -> dict[str, Any]:
+    if pool.is_slice:
+        # In its one zone, where it goes from nothing to all of it and back.
+        return {"enabled": True, "maxNodeCount": pool.max_nodes, "locationPolicy": "ANY"}
+    return {"enabled": True, "totalMaxNodeCount": pool.max_nodes, "locationPolicy": "ANY"}
+
+
+def format_gcloud(pool: PoolRequest, cluster: GkeCluster, *, made_by: str) -> str:
+    """Return the gcloud command that makes the pool."""
+    flags = [
+        f"--project={cluster.project}",
+        f"--cluster={cluster.name}",
+        f"--location={cluster.location}",
+        *([f"--node-locations={','.join(pool.zones)}"] if pool.zones else []),
+        f"--machine-type={pool.machine_type}",
+        f"--num-nodes={pool.nodes}",
+        f"--node-labels={LABEL_POOL_MADE_BY}={made_by}",
+        f"--scopes={','.join(SCOPES)}",
+        "--enable-autoupgrade",
+        "--no-enable-autorepair" if pool.flex_start else "--enable-autorepair",
+    ]
+    if pool.max_nodes is not None:
+        most = "max-nodes" if pool.is_slice else "total-max-nodes"
+        least = "min-nodes" if pool.is_slice else "total-min-nodes"
+        flags += [
+            "--enable-autoscaling",
+            f"--{least}=0",
+            f"--{most}={pool.max_nodes}",
+            "--location-policy=ANY",
+        ]
+    if pool.topology is not None:
+        flags.append(f"--tpu-topology={pool.topology}")
+    if pool.policy is not None:
+        flags.append(f"--placement-policy={pool.policy.name}")
+    if pool.max_pods is not None:
+        flags.append(f"--max-pods-per-node={pool.max_pods}")
+    if pool.disk_type is not None:
+        flags.append(f"--disk-type={pool.disk_type}")
+    if pool.service_account is not None:
+        flags.append(f"--service-account={pool.service_account}")
+    if pool.gpu:
+        flags.append(f"--accelerator=type={pool.accelerator},count={pool.chips},gpu-driver-version=default")
+    if pool.spot:
+        flags.append("--spot")
+    if pool.flex_start:
+        flags += ["--flex-start", "--reservation-affinity=none"]
+    if pool.queued:
+        flags.append("--enable-queued-provisioning")
+    if pool.reservation is not None:
+        flags += ["--reservation-affinity=specific", f"--reservation={pool.reservation}"]
+    command = f"gcloud container node-pools create {pool.name}"
+    return " \\\n  ".join([command, *map(shlex.quote, flags)])
+
+
+def format_policy_gcloud(policy: WorkloadPolicy, cluster: GkeCluster) -> str:
+    """Return the gcloud command that makes a workload policy, which isn't GKE's but Compute Engine's."""
+    return (
+        f"gcloud compute resource-policies create workload-policy {policy.name} --project={cluster.project} "
+        f"--region={cluster.region} --type=HIGH_THROUGHPUT --accelerator-topology={policy.topology}"
+    )
+
+
+def format_terraform(pool: PoolRequest, cluster: GkeCluster, *, made_by: str) -> str:
+    """Return a `google_container_node_pool` for Terraform's provider of Google Cloud."""
+    body = build_body(pool, made_by=made_by)
+    config = body["config"]
+    lines = [
+        f"name               = {_quote(pool.name)}",
+        f"project            = {_quote(cluster.project)}",
+        f"location           = {_quote(cluster.location)}",
+        f"cluster            = {_quote(cluster.name)}",
+        f"initial_node_count = {pool.nodes}",
+    ]
+    if pool.zones:
+        lines.append(f"node_locations     = {json.dumps(list(pool.zones))}")
+    if pool.max_pods is not None:
+        lines.append(f"max_pods_per_node  = {pool.max_pods}")
+    if pool.max_nodes is not None:
+        most = "max_node_count" if pool.is_slice else "total_max_node_count"
+        least = "min_node_count" if pool.is_slice else "total_min_node_count"
+        lines += _block("autoscaling", {least: 0, most: pool.max_nodes, "location_policy": "ANY"})
+    management = body["management"]
+    lines += _block(
+        "management", {"auto_upgrade": management["autoUpgrade"], "auto_repair": management["autoRepair"]}
+    )
+    if pool.topology is not None:
+        lines += _block("placement_policy", {"type": "COMPACT", "tpu_topology": pool.topology})
+    elif pool.policy is not None:
+        lines += _block("placement_policy", {"type": "COMPACT", "policy_name": pool.policy.name})
+    if pool.queued:
+        lines += _block("queued_provisioning", {"enabled": True})
+    node: dict[str, Any] = {
+        "machine_type": pool.machine_type,
+        "oauth_scopes": list(SCOPES),
+        "labels": config["labels"],
+        "disk_type": pool.disk_type,
+        "service_account": pool.service_account,
+        "spot": pool.spot or None,
+        "flex_start": pool.flex_start or None,
+    }
+    inner = _assignments(node)
+    if pool.gpu:
+        inner += _block(
+            "guest_accelerator",
+            {"type": pool.accelerator, "count": pool.chips},
+            _block("gpu_driver_installation_config", {"gpu_driver_version": "DEFAULT"}),
+        )
+    if (affinity := config.get("reservationAffinity")) is not None:
+        inner += _block(
+            "reservation_affinity",
+            {
+                "consume_reservation_type": affinity["consumeReservationType"],
+                "key": affinity.get("key"),
+                "values": affinity.get("values"),
+            },
+        )
+    lines += _block("node_config", {}, inner)
+    # A slice's size can't change, and the number of one that scales is the autoscaler's.
+    lines += _block("lifecycle", {}, ["ignore_changes = [initial_node_count]"])
+    resource = f'resource "google_container_node_pool" {_quote(pool.name)}'
+    return "\n".join([f"{resource} {{", *(f"  {line}" for line in lines), "}"])
+
+
+def _block(name: str, values: dict[str, Any], inner: list[str] | None = None) -> list[str]:
+    body = [*_assignments(values), *(inner or [])]
+    return [f"{name} {{", *(f"  {line}" for line in body), "}"]
+
+
+def _assignments(values: dict[str, Any]) -> list[str]:
+    set_ = {key: value for key, value in values.items() if value is not None}
+    widest = max(map(len, set_), default=0)
+    return [f"{key.ljust(widest)} = {_quote(value)}" for key, value in set_.items()]
+
+
+def _quote(value: Any) -> str:
+    """Return a value as Terraform writes it: JSON, but for templates, and `=` in maps."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_quote(key)} = {_quote(each)}" for key, each in value.items()) + " }"
+    return json.dumps(value).replace("${", "$${").replace("%{", "%%{")
