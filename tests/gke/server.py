@@ -274,10 +274,9 @@ class FakeGke:
         if chips <= free:
             return None
         total = self.quota[kind]
-        text = (
-            f"Insufficient regional quota to satisfy request: resource \"{kind}\": request requires "
-            f"'{chips}.0' and is short '{chips - free}.0'. project has a quota of '{total}.0' with '{free}.0' available."
-        )
+        needs = f"resource \"{kind}\": request requires '{chips}.0' and is short '{chips - free}.0'"
+        has = f"project has a quota of '{total}.0' with '{free}.0' available"
+        text = f"Insufficient regional quota to satisfy request: {needs}. {has}."
         return "PERMISSION_DENIED", text
 
     def _chips(self, pool: c.NodePool) -> tuple[str, int]:

@@ -8,18 +8,20 @@ of its own module.
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fray.cli.job_or_program import JobOrProgramCommand, ProgramCommand, has_program
-from fray.cli.streams import Stream
+from fray.cli.pools import pools
+from fray.cli.process import environ as _environ
+from fray.cli.process import notes as _notes
+from fray.cli.process import output as _output
+from fray.cli.process import stdin as _stdin
 
 if TYPE_CHECKING:
     from fray.cli.listing import DataFormat
@@ -38,6 +40,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+app.add_typer(pools)
 
 
 class _Form(StrEnum):
@@ -483,23 +488,6 @@ def doctor(
 
     spec = choose_cluster(cluster, namespace, environ=_environ())
     raise typer.Exit(diagnose(spec, _data(output), environ=_environ(), output=_output()))
-
-
-def _environ() -> Mapping[str, str]:
-    return os.environ  # noqa: TID251 - the entry of the process: read here and handed on
-
-
-def _stdin() -> BinaryIO:
-    # Not sys.stdin, which is None where the caller closed it.
-    return open(0, "rb", closefd=False)
-
-
-def _output() -> Stream:
-    return Stream(1, environ=_environ(), encoding=getattr(sys.stdout, "encoding", "utf-8"))
-
-
-def _notes() -> Stream:
-    return Stream(2, environ=_environ(), encoding=getattr(sys.stderr, "encoding", "utf-8"))
 
 
 @contextmanager

@@ -16,12 +16,14 @@ from fray.vocabulary import LABEL_POOL_MADE_BY
 
 __all__ = [
     "Cluster",
+    "Operation",
     "Pool",
     "Provisioning",
     "can_hold",
     "derive_provisioning",
     "find_missing",
     "read_cluster",
+    "read_operation",
     "read_pool",
 ]
 
@@ -66,6 +68,20 @@ class Pool:
 
 
 @dataclass(frozen=True)
+class Operation:
+    """Something that GKE does, which takes minutes; `pool` is None where it concerns the whole cluster.
+
+    `kind` is GKE's word, such as `CREATE_NODE_POOL`; `error` is what it says where the operation failed.
+    """
+
+    name: str
+    kind: str
+    pool: str | None
+    is_done: bool
+    error: str = ""
+
+
+@dataclass(frozen=True)
 class Cluster:
     """What matters here of a GKE cluster; `limits` are node auto-provisioning's, by accelerator."""
 
@@ -105,6 +121,19 @@ def read_cluster(body: Mapping[str, Any]) -> Cluster:
         auto_provisioning=bool(autoscaling.get("enableNodeAutoprovisioning")),
         limits=limits,
         endpoints=tuple(dict.fromkeys(str(each) for each in endpoints if each)),
+    )
+
+
+def read_operation(body: Mapping[str, Any]) -> Operation:
+    """Return what an operation's body says."""
+    target = str(body.get("targetLink", "")).split("/")
+    error = body.get("error") or {}
+    return Operation(
+        name=str(body.get("name", "")),
+        kind=str(body.get("operationType", "")),
+        pool=target[-1] if "nodePools" in target[-2:] else None,
+        is_done=body.get("status") == "DONE",
+        error=str(error.get("message") or (body.get("statusMessage", "") if error else "")),
     )
 
 
@@ -182,8 +211,8 @@ def find_missing(
     """
     fitting = [pool for pool in pools if can_hold(pool, request, demand)]
     if request.is_slice:
-        serving = [pool for pool in fitting if not used_nodes.get(pool.name)][: demand.slices]
-        return serving, _name_free([request] * (demand.slices - len(serving)), pools)
+        free_slices = [pool for pool in fitting if not used_nodes.get(pool.name)][: demand.slices]
+        return free_slices, _name_free([request] * (demand.slices - len(free_slices)), pools)
     serving: list[Pool] = []
     lacking = request.most_nodes
     for pool in fitting:

@@ -1,0 +1,470 @@
+"""`fray pools`: which pools a job needs, and GKE asked to make, show and delete them.
+
+What is wanted and what GKE's answers mean is in `fray.nodepools`; here it is read, compared and printed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import yaml
+
+from fray.cli.clusters import choose_cluster, patience
+from fray.cli.columns import format_age, format_columns
+from fray.cli.requested_job import load_job
+from fray.cli.streams import Stream
+from fray.cluster.cluster_spec import KubernetesSpec
+from fray.errors import (
+    ClusterConfigError,
+    ExtraMissingError,
+    FrayError,
+    GkeClusterError,
+    GkeCredentialsError,
+    InvalidRequestError,
+    NodePoolError,
+    PoolInUseError,
+)
+from fray.job.progress import Progress
+from fray.nodepools.bodies import (
+    GkeCluster,
+    build_body,
+    format_gcloud,
+    format_policy_gcloud,
+    format_terraform,
+)
+from fray.nodepools.existing import Cluster, Pool, Provisioning, derive_provisioning, find_missing
+from fray.nodepools.following import Following, PoolFate, create_pools, delete_pools, follow_pools
+from fray.nodepools.gke import Gke, OpenClient, find_cluster, open_client
+from fray.nodepools.requests import PoolChoices, PoolRequest, build_pool, choose_for_job
+from fray.nodepools.usage import ClusterObjects, PoolUse, ask_usage, derive_usage
+from fray.plan.gang import derive_gang
+from fray.plan.placement import NodeDemand, derive_demand
+from fray.vocabulary import EXIT_FAILURE
+from fray.wire.frayjob import FrayJob
+
+__all__ = [
+    "PoolOptions",
+    "PoolShell",
+    "create_missing",
+    "delete_unused",
+    "list_pools",
+    "plan_pools",
+    "print_requests",
+]
+
+MADE_BY: Final = "cli"
+NOWHERE: Final = GkeCluster("PROJECT", "LOCATION", "CLUSTER")
+"""Stands for a cluster that isn't known, in what is printed."""
+
+ReadObjects = Callable[[KubernetesSpec, Mapping[str, str]], ClusterObjects]
+
+
+@dataclass(frozen=True)
+class PoolOptions:
+    """What was typed: the job's file, the cluster, and how its nodes are to be bought."""
+
+    file: str
+    cluster: str | None
+    gke: str | None
+    choices: PoolChoices
+
+
+@dataclass(frozen=True)
+class PoolShell:
+    """The process around a command, and what leads to GKE and to the cluster."""
+
+    environ: Mapping[str, str]
+    stdin: BinaryIO
+    output: Stream
+    notes: Stream
+    open_client: OpenClient = open_client
+    read_objects: ReadObjects = ask_usage
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What GKE and the cluster told; `usage` is None where the cluster couldn't be asked."""
+
+    gke: Gke
+    cluster: Cluster
+    pools: list[Pool]
+    usage: dict[str, PoolUse] | None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The pools for a job: those there are, and those to make."""
+
+    demand: NodeDemand
+    existing: list[Pool]
+    missing: list[PoolRequest]
+    provisioning: Provisioning | None = None
+    broken: list[Pool] = field(default_factory=list)
+
+
+# --- the commands
+
+
+def plan_pools(options: PoolOptions, prices: str | None, shell: PoolShell) -> None:
+    """Print what pools a job needs, and which of them exist."""
+    job = _load(options, shell)
+    table = _read_prices(prices)
+    try:
+        seen: _Seen | None = _look(options.cluster, options.gke, shell)
+    except (ClusterConfigError, ExtraMissingError, GkeClusterError, GkeCredentialsError) as error:
+        shell.notes.write(f"GKE isn't asked, nothing is compared: {error}\n")
+        seen = None
+    plan = _derive_plan(job, options.choices, seen)
+    write = shell.output.write
+    write(f"{job.metadata.name}: {derive_gang(job.spec).describe()}\n")
+    if plan.provisioning is not None:
+        _print_provisioning(plan.provisioning, shell.output)
+        if not plan.provisioning.trouble:
+            return
+    header = ["POOL", "STATE", "MACHINE TYPE", "NODES", "TOPOLOGY", "BOUGHT", "ZONES", "CHIPS"]
+    rows = [header + (["PER HOUR"] if table else [])]
+    rows += [_describe_pool(pool, "exists", table) for pool in plan.existing]
+    rows += [_describe_request(pool, "missing" if seen else "needed", table) for pool in plan.missing]
+    write("".join(f"{line}\n" for line in format_columns(rows, width=shell.output.width)))
+    _print_policies(plan, seen.gke.cluster if seen else NOWHERE, shell.output)
+    _tell_broken(plan, shell)
+    if seen and not plan.missing:
+        write("All that the job needs is there.\n")
+
+
+def print_requests(options: PoolOptions, form: str, shell: PoolShell) -> None:
+    """Print what `create` would ask of GKE: as its API, as gcloud or as Terraform."""
+    job = _load(options, shell)
+    try:
+        seen: _Seen | None = _look(options.cluster, options.gke, shell)
+    except (ClusterConfigError, ExtraMissingError, GkeClusterError, GkeCredentialsError) as error:
+        shell.notes.write(f"GKE isn't asked, all pools are printed: {error}\n")
+        seen = None
+    plan = _derive_plan(job, options.choices, seen)
+    cluster = seen.gke.cluster if seen else NOWHERE
+    if plan.provisioning is not None:
+        _print_provisioning(plan.provisioning, shell.notes)
+        if not plan.provisioning.trouble:
+            return
+    if form == "request":
+        bodies = [
+            {"parent": cluster.path, "nodePool": build_body(each, made_by=MADE_BY)} for each in plan.missing
+        ]
+        shell.output.write(json.dumps(bodies, indent=2) + "\n")
+        return
+    _print_policies(plan, cluster, shell.output if form == "gcloud" else shell.notes)
+    texts = [
+        (format_gcloud if form == "gcloud" else format_terraform)(each, cluster, made_by=MADE_BY)
+        for each in plan.missing
+    ]
+    shell.output.write("".join(f"{text}\n" for text in texts))
+
+
+def create_missing(options: PoolOptions, shell: PoolShell) -> int:
+    """Create the pools that a job lacks, follow those on their way, and return the exit code."""
+    job = _load(options, shell)
+    seen = _look(options.cluster, options.gke, shell)
+    plan = _derive_plan(job, options.choices, seen)
+    if plan.provisioning is not None:
+        _print_provisioning(plan.provisioning, shell.notes)
+        if not plan.provisioning.trouble:
+            return 0
+    _tell_broken(plan, shell)
+    coming = [pool.name for pool in plan.existing if pool.status in ("PROVISIONING", "RECONCILING")]
+    bodies = [build_body(each, made_by=MADE_BY) for each in plan.missing]
+    if not bodies and not coming:
+        shell.notes.write("All that the job needs is there.\n")
+        return 0
+    try:
+        with _Display(shell) as display:
+            how = Following(shell.sleep, shell.clock, display.show)
+            fates = create_pools(seen.gke, bodies, how)
+            fates += follow_pools(seen.gke, coming, how)
+    except KeyboardInterrupt:
+        shell.notes.write("\nGKE goes on with what was begun; the same command follows it.\n")
+        raise
+    code = _tell_fates(fates, shell)
+    failed = [fate.pool for fate in fates if fate.state == "failed"]
+    if failed:
+        shell.notes.write(f"What is left of them goes with `fray pools delete {' '.join(failed)}`.\n")
+    return code
+
+
+def list_pools(cluster: str | None, gke: str | None, shell: PoolShell) -> None:
+    """Print the cluster's node pools and how they are used."""
+    seen = _look(cluster, gke, shell)
+    now = datetime.now(UTC)
+    rows = [["POOL", "ACCELERATOR", "TOPOLOGY", "NODES", "BOUGHT", "STATUS", "MADE BY", "USED BY", "IDLE"]]
+    for pool in seen.pools:
+        use = None if seen.usage is None else seen.usage[pool.name]
+        made = pool.made_by or "-"
+        accelerator = f"{pool.chips} {pool.accelerator}" if pool.accelerator else pool.machine_type
+        nodes = _count_nodes(pool, use)
+        topology = pool.topology or pool.policy or "-"
+        usage = (_used_by(use), _idle(use, now))
+        rows.append([pool.name, accelerator, topology, nodes, _bought(pool), pool.status, made, *usage])
+    shell.output.write("".join(f"{line}\n" for line in format_columns(rows, width=shell.output.width)))
+    for pool in seen.pools:
+        if pool.message:
+            shell.notes.write(f"{pool.name}: {pool.message}\n")
+
+
+def delete_unused(
+    names: Sequence[str], cluster: str | None, gke: str | None, shell: PoolShell, *, idle: bool, yes: bool
+) -> int:
+    """Delete pools that nobody uses, after asking, and return the exit code.
+
+    Raises:
+        InvalidRequestError: Neither names nor --idle were given, or both.
+        PoolInUseError: A named pool isn't there or is in use, or what is in use can't be seen.
+    """
+    if bool(names) == idle:
+        raise InvalidRequestError("fray pools delete", "needs either names or --idle", "Give one of them.")
+    seen = _look(cluster, gke, shell)
+    if seen.usage is None:
+        problem = "which pools are in use can't be seen"
+        raise PoolInUseError(
+            problem, "Let the kubeconfig lead to the same cluster (--cluster 'k8s?context=NAME')."
+        )
+    chosen = _choose_unused(names, seen.pools, seen.usage)
+    if not chosen:
+        shell.notes.write("No pool that `fray pools create` made is idle.\n")
+        return 0
+    shell.notes.write("".join(f"{name}\n" for name in chosen))
+    if not yes and not _confirm(f"Delete these {len(chosen)} of {seen.gke.cluster.name}? [y/N] ", shell):
+        shell.notes.write("Nothing was deleted.\n")
+        return EXIT_FAILURE
+    try:
+        with _Display(shell) as display:
+            fates = delete_pools(seen.gke, chosen, Following(shell.sleep, shell.clock, display.show))
+    except KeyboardInterrupt:
+        shell.notes.write("\nGKE goes on with what was begun.\n")
+        raise
+    return _tell_fates(fates, shell)
+
+
+def _choose_unused(names: Sequence[str], pools: Sequence[Pool], usage: Mapping[str, PoolUse]) -> list[str]:
+    if not names:
+        return [pool.name for pool in pools if pool.made_by == MADE_BY and usage[pool.name].is_idle]
+    for name in names:
+        if name not in usage:
+            raise PoolInUseError(f"there is no pool {name!r}", "`fray pools list` shows those there are.")
+        if not usage[name].is_idle:
+            problem = f"{name} is used by {_used_by(usage[name])}"
+            raise PoolInUseError(problem, "Stop that first; `fray pools list` shows what uses which pool.")
+    return list(dict.fromkeys(names))
+
+
+def _confirm(question: str, shell: PoolShell) -> bool:
+    shell.notes.write(question)
+    return shell.stdin.readline().strip().lower() in (b"y", b"yes")
+
+
+# --- what is looked at
+
+
+def _load(options: PoolOptions, shell: PoolShell) -> FrayJob:
+    job, _ = load_job(options.file, stdin=shell.stdin)
+    return job
+
+
+def _look(cluster: str | None, gke: str | None, shell: PoolShell) -> _Seen:
+    """Ask GKE for the cluster and its pools, and the cluster what uses them."""
+    spec = choose_cluster(cluster, None, environ=shell.environ)
+    if not isinstance(spec, KubernetesSpec):
+        spec = KubernetesSpec()
+    place = find_cluster(shell.environ, context=spec.context) if gke is None else GkeCluster.parse(gke)
+    found = Gke(place, shell.open_client())
+    facts, pools = found.read_cluster(), found.list_pools()
+    try:
+        with patience(shell.notes, spec):
+            objects = shell.read_objects(spec, shell.environ)
+    except FrayError as error:
+        shell.notes.write(f"What uses the pools isn't known: {error.message}\n")
+        return _Seen(found, facts, pools, None)
+    if gke is not None and not any(endpoint in objects.server for endpoint in facts.endpoints):
+        shell.notes.write(
+            f"What uses the pools isn't known: {objects.server} isn't the API server of {place.name}\n"
+        )
+        return _Seen(found, facts, pools, None)
+    return _Seen(found, facts, pools, derive_usage(pools, objects))
+
+
+def _derive_plan(job: FrayJob, choices: PoolChoices, seen: _Seen | None) -> _Plan:
+    demand, placement = derive_demand(job), job.spec.placement
+    for key, value in (("nodePool", placement.node_pool), ("computeClass", placement.compute_class)):
+        if value is not None:
+            problem = f"names {value}, which decides about the nodes"
+            raise InvalidRequestError(
+                f"placement.{key}", problem, "Leave it out for pools that Fray derives."
+            )
+    choices = choose_for_job(job, choices)
+    if seen is None:
+        request = build_pool(demand, choices)
+        return _Plan(demand, [], find_missing(request, demand, [], used_nodes={})[1])
+    if not choices.zones and not demand.zones and demand.own_pools:
+        choices = replace(choices, zones=seen.cluster.zones)
+    request = build_pool(demand, choices)
+    used = {name: _count_taken(use, job) for name, use in (seen.usage or {}).items()}
+    existing, missing = find_missing(request, demand, seen.pools, used_nodes=used)
+    broken = [pool for pool in seen.pools if pool.made_by == MADE_BY and pool.status == "ERROR"]
+    provisioning = derive_provisioning(seen.cluster, request, slices=demand.slices)
+    return _Plan(demand, existing, missing, provisioning, broken)
+
+
+def _count_taken(use: PoolUse, job: FrayJob) -> int:
+    """Count the nodes of a pool that aren't for this job, whose own count as there; a slice has one user."""
+    users = {*use.jobs, *filter(None, (use.kept_for,))}
+    if not use.others and all(name.rpartition("/")[2] == job.metadata.name for name in users):
+        return 0
+    return max(use.used_nodes, 1)
+
+
+# --- how it reads
+
+
+def _print_provisioning(provisioning: Provisioning, stream: Stream) -> None:
+    trouble = f"; but {provisioning.trouble}" if provisioning.trouble else ": nothing needs to be created"
+    stream.write(f"{provisioning.told}{trouble}.\n")
+
+
+def _print_policies(plan: _Plan, cluster: GkeCluster, stream: Stream) -> None:
+    for policy in dict.fromkeys(each.policy for each in plan.missing if each.policy is not None):
+        stream.write(f"# the workload policy, unless it is there:\n{format_policy_gcloud(policy, cluster)}\n")
+
+
+def _tell_broken(plan: _Plan, shell: PoolShell) -> None:
+    for pool in plan.broken:
+        shell.notes.write(
+            f"{pool.name} is broken ({pool.message}): `fray pools delete {pool.name}` removes it\n"
+        )
+
+
+def _tell_fates(fates: Sequence[PoolFate], shell: PoolShell) -> int:
+    errors: list[NodePoolError] = [fate.error for fate in fates if fate.error is not None]
+    for error in errors:
+        shell.notes.write(f"error: {error}\n")
+    return EXIT_FAILURE if errors else 0
+
+
+def _describe_pool(pool: Pool, state: str, prices: Mapping[str, float]) -> list[str]:
+    nodes = str(pool.nodes) if pool.most_nodes == pool.nodes else f"up to {pool.most_nodes}"
+    topology = pool.topology or pool.policy or "-"
+    return _row(pool, state, (nodes, topology, pool.most_nodes), prices)
+
+
+def _describe_request(pool: PoolRequest, state: str, prices: Mapping[str, float]) -> list[str]:
+    nodes = str(pool.nodes) if pool.max_nodes is None else f"up to {pool.max_nodes}"
+    topology = pool.policy.topology if pool.policy is not None else pool.topology or "-"
+    return _row(pool, state, (nodes, topology, pool.most_nodes), prices)
+
+
+def _row(
+    pool: Pool | PoolRequest, state: str, size: tuple[str, str, int], prices: Mapping[str, float]
+) -> list[str]:
+    nodes, topology, most = size
+    zones = ", ".join(pool.zones) or "the cluster's"
+    row = [pool.name, state, pool.machine_type, nodes, topology, _bought(pool), zones, str(most * pool.chips)]
+    if not prices:
+        return row
+    kind = "/spot" if pool.spot else "/flex-start" if pool.flex_start else ""
+    price = prices.get(f"{pool.machine_type}{kind}")
+    return [*row, "?" if price is None else f"{price * most:.2f}"]
+
+
+def _bought(pool: Pool | PoolRequest) -> str:
+    if pool.reservation is not None:
+        return f"reservation {pool.reservation.rpartition('/')[2]}"
+    return "spot" if pool.spot else "flex-start" if pool.flex_start else "on demand"
+
+
+def _count_nodes(pool: Pool, use: PoolUse | None) -> str:
+    there = "?" if use is None else str(use.nodes)
+    return f"{there}/{pool.most_nodes}"
+
+
+def _used_by(use: PoolUse | None) -> str:
+    if use is None:
+        return "?"
+    users = sorted(use.jobs)
+    if use.others:
+        users.append(f"{use.others} other pods")
+    if use.kept_for is not None:
+        users.append(f"({use.kept_for} may need it)")
+    return ", ".join(users) or "-"
+
+
+def _idle(use: PoolUse | None, now: datetime) -> str:
+    if use is None:
+        return "?"
+    if not use.is_idle:
+        return "-"
+    return "yes" if use.idle_since is None else format_age((now - use.idle_since).total_seconds())
+
+
+def _read_prices(path: str | None) -> dict[str, float]:
+    if path is None:
+        return {}
+    remedy = "Write one machine type a line, such as `ct5p-hightpu-4t: 16.8` or `ct5p-hightpu-4t/spot: 6.7`."
+    try:
+        read = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InvalidRequestError("--prices", f"can't be read: {error}", remedy) from error
+    numbers = isinstance(read, dict) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in read.values()
+    )
+    if not numbers:
+        raise InvalidRequestError("--prices", f"{path} holds no prices", remedy)
+    prices: dict[Any, float] = read
+    return {str(key): float(value) for key, value in prices.items()}
+
+
+class _Display:
+    """How operations stand: a bar on a terminal, else a line for each change."""
+
+    def __init__(self, shell: PoolShell) -> None:
+        self._shell = shell
+        self._began = shell.clock()
+        self._told: dict[str, str] = {}
+        self._painter: Any = None
+
+    def __enter__(self) -> _Display:
+        if self._shell.notes.is_terminal:
+            from rich.console import Console  # noqa: PLC0415 - slow to import, and only needed on terminals
+
+            from fray.job.progress_bar import BarPainter  # noqa: PLC0415 - needs rich
+
+            self._painter = BarPainter(Console(file=self._shell.notes))  # type: ignore[arg-type]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._painter is not None:
+            self._painter.clear()
+
+    def show(self, fates: Sequence[PoolFate]) -> None:
+        """Show how the operations stand now."""
+        for fate in fates:
+            if self._told.get(fate.pool) != fate.state:
+                self._told[fate.pool] = fate.state
+                if self._painter is None or fate.is_done:
+                    self._clear()
+                    self._shell.notes.write(f"{fate.pool}: {fate.state}\n")
+        if self._painter is not None:
+            done = sum(fate.is_done for fate in fates)
+            failed = sum(fate.error is not None and fate.is_done for fate in fates)
+            elapsed = self._shell.clock() - self._began
+            self._painter.paint(
+                Progress("node pools", done, len(fates), failed, len(fates) - done, elapsed, None)
+            )
+
+    def _clear(self) -> None:
+        if self._painter is not None:
+            self._painter.clear()

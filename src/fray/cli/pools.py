@@ -1,0 +1,165 @@
+"""The commands `fray pools ...` with their options and help; each imports its module only when it is used."""
+
+# ruff: noqa: PLC0415 - `fray --help` must not wait for pydantic, rich and yaml
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fray.cli import process
+
+if TYPE_CHECKING:
+    from fray.cli.pool_commands import PoolShell
+
+__all__ = ["pools"]
+
+pools = typer.Typer(
+    name="pools",
+    help="Plan, create, list and delete the node pools of GKE that jobs need. Needs the extra fray[gke].",
+    short_help="Node pools on GKE.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+class _Form(StrEnum):
+    REQUEST = "request"
+    GCLOUD = "gcloud"
+    TERRAFORM = "terraform"
+
+
+FileOption = Annotated[str, typer.Option("--file", "-f", help="Job file, YAML or JSON; - is stdin.")]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="SPEC", help="Such as k8s?context=gke; else FRAY_CLUSTER_SPEC."),
+]
+GkeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--gke",
+        metavar="PATH",
+        help="projects/P/locations/L/clusters/C, where the kubeconfig doesn't tell.",
+    ),
+]
+ZoneOption = Annotated[
+    list[str] | None,
+    typer.Option("--zone", help="Zone of the nodes; may be repeated where hosts are single."),
+]
+SpotOption = Annotated[bool, typer.Option("--spot", help="Spot nodes, where the job allows them.")]
+FlexOption = Annotated[bool, typer.Option("--flex-start", help="Flex-start nodes.")]
+QueuedOption = Annotated[bool, typer.Option("--queued", help="Flex-start nodes that Kueue asks for.")]
+ReservationOption = Annotated[
+    str | None,
+    typer.Option("--reservation", metavar="NAME", help="Reservation, or the path of a block of it."),
+]
+MachineOption = Annotated[
+    str | None, typer.Option("--machine-type", help="Machine type, where several have these GPUs.")
+]
+PolicyOption = Annotated[
+    str | None, typer.Option("--policy", metavar="NAME", help="Workload policy that is there (tpu7x).")
+]
+AccountOption = Annotated[
+    str | None, typer.Option("--service-account", metavar="EMAIL", help="Service account of the nodes.")
+]
+PricesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--prices",
+        metavar="FILE",
+        help="Your prices, YAML: machine type (with /spot, /flex-start): per hour.",
+    ),
+]
+
+
+@pools.command(short_help="Show what pools a job needs.")
+def plan(  # noqa: PLR0913, PLR0917 - one parameter for each option
+    file: FileOption,
+    cluster: ClusterOption = None,
+    gke: GkeOption = None,
+    zone: ZoneOption = None,
+    spot: SpotOption = False,  # noqa: FBT002
+    flex_start: FlexOption = False,  # noqa: FBT002
+    queued: QueuedOption = False,  # noqa: FBT002
+    reservation: ReservationOption = None,
+    machine_type: MachineOption = None,
+    policy: PolicyOption = None,
+    service_account: AccountOption = None,
+    prices: PricesOption = None,
+) -> None:
+    """Show what node pools a job needs, and which of them exist. Nothing is changed.
+
+    Where GKE can't be asked, the pools are shown without a comparison.
+    """
+    from fray.cli.pool_commands import PoolOptions, plan_pools
+    from fray.nodepools.requests import PoolChoices
+
+    choices = PoolChoices(
+        spot, flex_start, queued, reservation, machine_type, policy, tuple(zone or ()), service_account
+    )
+    plan_pools(PoolOptions(file, cluster, gke, choices), prices, _shell())
+
+
+@pools.command(short_help="Create the pools that a job lacks.")
+def create(  # noqa: PLR0913, PLR0917 - one parameter for each option
+    file: FileOption,
+    cluster: ClusterOption = None,
+    gke: GkeOption = None,
+    zone: ZoneOption = None,
+    spot: SpotOption = False,  # noqa: FBT002
+    flex_start: FlexOption = False,  # noqa: FBT002
+    queued: QueuedOption = False,  # noqa: FBT002
+    reservation: ReservationOption = None,
+    machine_type: MachineOption = None,
+    policy: PolicyOption = None,
+    service_account: AccountOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print it, and create nothing.")] = False,  # noqa: FBT002
+    output: Annotated[
+        _Form, typer.Option("--output", "-o", help="With --dry-run: GKE's request, or what does the same.")
+    ] = _Form.REQUEST,
+) -> None:
+    """Create the node pools that a job lacks, all at once, and wait until they are there.
+
+    After Ctrl-C GKE goes on; the same command follows what it does. Exit code: 1 if a pool couldn't be made.
+    """
+    from fray.cli.pool_commands import PoolOptions, create_missing, print_requests
+    from fray.nodepools.requests import PoolChoices
+
+    choices = PoolChoices(
+        spot, flex_start, queued, reservation, machine_type, policy, tuple(zone or ()), service_account
+    )
+    options = PoolOptions(file, cluster, gke, choices)
+    if dry_run:
+        print_requests(options, output.value, _shell())
+        return
+    raise typer.Exit(create_missing(options, _shell()))
+
+
+@pools.command("list", short_help="List node pools, and which jobs use them.")
+def list_(cluster: ClusterOption = None, gke: GkeOption = None) -> None:
+    """List the cluster's node pools: type, topology, nodes, which jobs use them, how long they are idle."""
+    from fray.cli.pool_commands import list_pools
+
+    list_pools(cluster, gke, _shell())
+
+
+@pools.command(short_help="Delete node pools that nobody uses.")
+def delete(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Names of pools.")] = None,
+    idle: Annotated[bool, typer.Option("--idle", help="All idle pools that `create` made.")] = False,  # noqa: FBT002
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,  # noqa: FBT002
+    cluster: ClusterOption = None,
+    gke: GkeOption = None,
+) -> None:
+    """Delete node pools, after asking. One that is in use, or that a live job may want, is never deleted."""
+    from fray.cli.pool_commands import delete_unused
+
+    raise typer.Exit(delete_unused(tuple(names or ()), cluster, gke, _shell(), idle=idle, yes=yes))
+
+
+def _shell() -> PoolShell:
+    from fray.cli.pool_commands import PoolShell
+
+    return PoolShell(process.environ(), process.stdin(), process.output(), process.notes())

@@ -1,0 +1,334 @@
+"""`fray pools`, with the real client library against the fake GKE."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fray.cli.app import app
+from fray.cli.pool_commands import (
+    PoolOptions,
+    PoolShell,
+    create_missing,
+    delete_unused,
+    list_pools,
+    plan_pools,
+    print_requests,
+)
+from fray.errors import AccessDeniedError, InvalidRequestError, NodePoolError, PoolInUseError
+from fray.nodepools.requests import PoolChoices
+from fray.nodepools.usage import ClusterObjects
+from tests.gke.server import FakeGke
+
+JOB = {
+    "apiVersion": "fray.dev/v1alpha1",
+    "kind": "FrayJob",
+    "metadata": {"name": "train"},
+    "spec": {"entrypoint": {"command": ["true"]}, "replicas": 2, "resources": {"tpu": {"type": "v5p-16"}}},
+}
+
+
+class Text:
+    """A stream that is no terminal, and what was written to it."""
+
+    is_terminal = False
+    width = None
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> None:
+        self.text += text
+
+
+class Bench:
+    """A fake GKE, a kubeconfig that leads to it, a job file, and a shell around them."""
+
+    def __init__(self, fake: FakeGke, folder: Path) -> None:
+        self.fake, self.folder = fake, folder
+        self.pods: list[dict[str, Any]] = []
+        entry = f"gke_{fake.project}_{fake.location}_{fake.cluster}"
+        context = {"name": "c", "context": {"cluster": entry}}
+        (folder / "config").write_text(yaml.safe_dump({"contexts": [context], "current-context": "c"}))
+        self.write_job(JOB)
+        self.output, self.notes = Text(), Text()
+
+    def write_job(self, job: dict[str, Any]) -> None:
+        (self.folder / "job.yaml").write_text(yaml.safe_dump(job))
+
+    def shell(self, answer: bytes = b"", **more: Any) -> PoolShell:
+        self.output, self.notes = Text(), Text()
+        given: dict[str, Any] = {
+            "open_client": self.fake.client,
+            "read_objects": self.read_objects,
+            "sleep": self.fake.clock.sleep,
+            "clock": self.fake.clock,
+        }
+        environ = {"KUBECONFIG": str(self.folder / "config")}
+        return PoolShell(environ, io.BytesIO(answer), self.output, self.notes, **{**given, **more})
+
+    def read_objects(self, *_: object) -> ClusterObjects:
+        nodes = [
+            {"metadata": {"name": f"{pool}-0", "labels": {"cloud.google.com/gke-nodepool": pool}}}
+            for pool in self.fake.pools
+        ]
+        return ClusterObjects(nodes, self.pods, [], "https://192.0.2.7")
+
+    def use(self, pool: str, job: str) -> None:
+        metadata = {"name": "p", "namespace": "ml", "labels": {"fray.dev/job": job}}
+        self.pods.append(
+            {"metadata": metadata, "spec": {"nodeName": f"{pool}-0"}, "status": {"phase": "Running"}}
+        )
+
+    def options(self, **choices: Any) -> PoolOptions:
+        return PoolOptions(str(self.folder / "job.yaml"), None, None, PoolChoices(**choices))
+
+    def create(self, **choices: Any) -> int:
+        return create_missing(self.options(**choices), self.shell())
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with FakeGke() as fake:
+        yield Bench(fake, tmp_path)
+
+
+def test_plan_shows_what_is_missing_then_what_exists(bench: Bench) -> None:
+    plan_pools(bench.options(), None, bench.shell())
+    assert "train: 2 slices of v5p-16 (2 hosts x 4 chips each)" in bench.output.text
+    assert bench.output.text.count("missing") == 2
+    bench.create()
+    plan_pools(bench.options(), None, bench.shell())
+    assert bench.output.text.count("exists") == 2
+    assert "missing" not in bench.output.text
+    assert bench.output.text.endswith("All that the job needs is there.\n")
+
+
+def test_plan_has_a_column_of_the_users_own_prices(bench: Bench) -> None:
+    prices = bench.folder / "prices.yaml"
+    prices.write_text("ct5p-hightpu-4t: 16.8\nct5p-hightpu-4t/spot: 6\n")
+    plan_pools(bench.options(), str(prices), bench.shell())
+    assert bench.output.text.count("33.60") == 2
+    plan_pools(bench.options(spot=True), str(prices), bench.shell())
+    assert bench.output.text.count("12.00") == 2
+    prices.write_text("ct6e: 1")
+    plan_pools(bench.options(), str(prices), bench.shell())
+    assert bench.output.text.count("?") == 2
+    prices.write_text("- 1")
+    with pytest.raises(InvalidRequestError, match="holds no prices"):
+        plan_pools(bench.options(), str(prices), bench.shell())
+
+
+def test_pools_that_others_use_are_not_counted_as_there(bench: Bench) -> None:
+    bench.create()
+    first, second = bench.fake.creates
+    bench.use(first, "other")
+    bench.use(second, "train")
+    plan_pools(bench.options(), None, bench.shell())
+    assert f"{second}" in bench.output.text
+    assert bench.output.text.count("missing") == 1
+    assert first not in bench.output.text
+
+
+def test_create_makes_the_pools_that_are_missing_and_says_how_that_goes(bench: Bench) -> None:
+    assert bench.create() == 0
+    assert len(bench.fake.creates) == 2
+    assert bench.notes.text.splitlines() == [
+        *(f"{name}: being created" for name in bench.fake.creates),
+        *(f"{name}: done" for name in bench.fake.creates),
+    ]
+    assert bench.create() == 0
+    assert len(bench.fake.creates) == 2
+    assert "All that the job needs is there." in bench.notes.text
+
+
+def test_create_after_ctrl_c_follows_what_goes_on(bench: Bench) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        create_missing(bench.options(), bench.shell(sleep=interrupt))
+    assert "the same command follows it" in bench.notes.text
+    assert bench.create() == 0
+    assert len(bench.fake.creates) == 2
+    assert {pool.status.name for pool in bench.fake.pools.values()} == {"RUNNING"}
+
+
+def test_a_stock_out_is_one_sentence_with_the_zones_that_have_room(bench: Bench) -> None:
+    bench.fake.refuse("stock-out with other zones")
+    assert bench.create() == 1
+    failed = bench.fake.creates[0]
+    assert (
+        f"error: node pool {failed}: Google Cloud has no such machines free in the zone now"
+        in bench.notes.text
+    )
+    assert "Try us-east5-b or us-east5-c, which GKE says has some" in bench.notes.text
+    assert f"fray pools delete {failed}" in bench.notes.text
+    plan_pools(bench.options(), None, bench.shell())
+    assert f"{failed} is broken" in bench.notes.text
+    assert bench.output.text.count("missing") == 1
+    assert delete_unused([failed], None, None, bench.shell(), idle=False, yes=True) == 0
+    assert bench.fake.deletes == [failed]
+
+
+def test_quota_is_told_for_the_pool_it_lacks_for(bench: Bench) -> None:
+    bench.fake.quota["tpu-v5p-slice"] = 8
+    assert bench.create() == 1
+    assert "the project's quota tpu-v5p-slice is short of 8.0" in bench.notes.text
+    assert len(bench.fake.creates) == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "parts"),
+    [
+        ("request", ['"tpuTopology": "2x2x2"', '"parent": "projects/p/locations/us-east5/clusters/c"']),
+        (
+            "gcloud",
+            ["gcloud container node-pools create fray-v5p-16-", "--tpu-topology=2x2x2", "--num-nodes=2"],
+        ),
+        ("terraform", ['resource "google_container_node_pool" "fray-v5p-16-', 'tpu_topology = "2x2x2"']),
+    ],
+)
+def test_a_dry_run_prints_the_requests_and_creates_nothing(bench: Bench, form: str, parts: list[str]) -> None:
+    print_requests(bench.options(), form, bench.shell())
+    for part in parts:
+        assert bench.output.text.count(part) == 2
+    assert bench.fake.creates == []
+    if form == "request":
+        assert len(json.loads(bench.output.text)) == 2
+
+
+def test_a_dry_run_names_the_workload_policy_that_ironwood_needs(bench: Bench) -> None:
+    bench.write_job({**JOB, "spec": {**JOB["spec"], "resources": {"tpu": {"type": "tpu7x-2x2x2"}}}})
+    print_requests(bench.options(), "gcloud", bench.shell())
+    assert bench.output.text.count("resource-policies create workload-policy tpu7x-2x2x2") == 1
+    assert bench.create() == 1
+    assert "the workload policy isn't there" in bench.notes.text
+    bench.fake.policies["tpu7x-2x2x2"] = "2x2x2"
+    assert bench.create() == 0
+
+
+def test_on_autopilot_and_with_auto_provisioning_nothing_needs_to_be_created(bench: Bench) -> None:
+    bench.fake.autopilot = True
+    assert bench.create() == 0
+    assert (
+        "Autopilot makes the nodes when the job's pods wait: nothing needs to be created." in bench.notes.text
+    )
+    bench.fake.autopilot, bench.fake.limits = False, {"tpu-v5p-slice": 16}
+    plan_pools(bench.options(), None, bench.shell())
+    assert "node auto-provisioning makes the pools" in bench.output.text
+    assert "POOL" not in bench.output.text
+    assert bench.fake.creates == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [({}, "it has no limit for tpu-v5p-slice"), ({"tpu-v5p-slice": 8}, "and the job needs 16")],
+)
+def test_auto_provisioning_that_cannot_make_them_is_told(
+    bench: Bench, limits: dict[str, int], told: str
+) -> None:
+    bench.fake.limits = limits
+    plan_pools(bench.options(), None, bench.shell())
+    assert told in bench.output.text
+    assert bench.output.text.count("missing") == 2
+
+
+def test_a_slice_needs_one_zone_of_a_cluster_with_several(bench: Bench) -> None:
+    bench.fake.zones = ("us-east5-a", "us-east5-b")
+    with pytest.raises(InvalidRequestError, match="must be one zone"):
+        plan_pools(bench.options(), None, bench.shell())
+    assert bench.create(zones=("us-east5-b",)) == 0
+
+
+def test_list_shows_who_uses_which_pool(bench: Bench) -> None:
+    bench.create()
+    used, free = bench.fake.creates
+    bench.use(used, "train")
+    list_pools(None, None, bench.shell())
+    rows = {line.split()[0]: line for line in bench.output.text.splitlines()}
+    assert "ml/train" in rows[used]
+    assert rows[free].endswith("yes")
+    assert "4 tpu-v5p-slice" in rows[free]
+
+
+def test_delete_idle_asks_and_leaves_pools_in_use_and_pools_of_others(bench: Bench) -> None:
+    bench.create()
+    used, free = bench.fake.creates
+    bench.use(used, "train")
+    bench.fake.pools["default"] = type(bench.fake.pools[used])(name="default")
+    delete: Callable[..., int] = delete_unused
+    assert delete([], None, None, bench.shell(b"\n"), idle=True, yes=False) == 1
+    assert bench.fake.deletes == []
+    assert delete([], None, None, bench.shell(b"y\n"), idle=True, yes=False) == 0
+    assert bench.fake.deletes == [free]
+    with pytest.raises(PoolInUseError, match="is used by ml/train"):
+        delete([used], None, None, bench.shell(), idle=False, yes=True)
+    with pytest.raises(PoolInUseError, match="there is no pool"):
+        delete(["none"], None, None, bench.shell(), idle=False, yes=True)
+    with pytest.raises(InvalidRequestError, match="either names or --idle"):
+        delete([], None, None, bench.shell(), idle=False, yes=True)
+
+
+def test_nothing_is_deleted_where_use_cannot_be_seen(bench: Bench) -> None:
+    bench.create()
+
+    def denied(*_: object) -> ClusterObjects:
+        raise AccessDeniedError("me", "list", "pods", "ml", "https://192.0.2.7")
+
+    with pytest.raises(PoolInUseError, match="can't be seen"):
+        delete_unused([], None, None, bench.shell(read_objects=denied), idle=True, yes=True)
+    list_pools(None, None, bench.shell(read_objects=denied))
+    assert "?" in bench.output.text
+    assert "'me' may not list pods" in bench.notes.text
+
+    def another(*_: object) -> ClusterObjects:
+        return replace(bench.read_objects(), server="https://198.51.100.1")
+
+    with pytest.raises(PoolInUseError, match="can't be seen"):
+        delete_unused([], None, bench.fake.path, bench.shell(read_objects=another), idle=True, yes=True)
+    assert bench.fake.deletes == []
+    assert delete_unused([], None, bench.fake.path, bench.shell(), idle=True, yes=True) == 0
+
+
+def test_a_job_that_names_its_pool_or_a_compute_class_has_no_pools_to_derive(bench: Bench) -> None:
+    for placement in ({"nodePool": "mine"}, {"computeClass": "tpus"}):
+        bench.write_job({**JOB, "spec": {**JOB["spec"], "placement": placement}})
+        with pytest.raises(InvalidRequestError, match="decides about the nodes"):
+            plan_pools(bench.options(), None, bench.shell())
+
+
+def test_a_refusal_of_the_whole_cluster_is_an_error(bench: Bench) -> None:
+    with pytest.raises(NodePoolError, match="GKE doesn't know it"):
+        list_pools(None, "projects/p/locations/us-east5/clusters/none", bench.shell())
+
+
+def test_the_command_plans_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(JOB))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    app(["pools", "plan", "-f", str(tmp_path / "job.yaml"), "--zone", "us-east5-a"], standalone_mode=False)
+    shown = capfd.readouterr()
+    assert shown.out.count("needed") == 2
+    assert "GKE isn't asked, nothing is compared: no GKE cluster is known" in shown.err
+    words = [
+        "pools",
+        "create",
+        "-f",
+        str(tmp_path / "job.yaml"),
+        "--zone",
+        "us-east5-a",
+        "--dry-run",
+        "-o",
+        "gcloud",
+    ]
+    app(words, standalone_mode=False)
+    assert capfd.readouterr().out.count("--location=LOCATION") == 2
