@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent import futures
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import grpc
@@ -252,6 +253,7 @@ class FakeGke:
             if running.message.status != Done and self.clock() >= running.ends:
                 running.finish(running.message)
                 running.message.status = Done
+                running.message.end_time = datetime.fromtimestamp(self.clock(), UTC).isoformat()
                 self.on_change()
 
     def _busy(self, pool: str | None) -> tuple[str, str] | None:

@@ -38,11 +38,12 @@ from fray.nodepools.bodies import (
     format_policy_gcloud,
     format_terraform,
 )
+from fray.nodepools.cluster_objects import ask_objects
 from fray.nodepools.existing import Cluster, Pool, Provisioning, derive_provisioning, find_missing
 from fray.nodepools.following import Following, PoolFate, create_pools, delete_pools, follow_pools
 from fray.nodepools.gke import Gke, OpenClient, find_cluster, open_client
 from fray.nodepools.requests import PoolChoices, PoolRequest, build_pool, choose_for_job
-from fray.nodepools.usage import ClusterObjects, PoolUse, ask_usage, derive_usage
+from fray.nodepools.usage import ClusterObjects, PoolUse, derive_usage
 from fray.plan.gang import derive_gang
 from fray.plan.placement import NodeDemand, derive_demand
 from fray.vocabulary import EXIT_FAILURE
@@ -84,7 +85,7 @@ class PoolShell:
     output: Stream
     notes: Stream
     open_client: OpenClient = open_client
-    read_objects: ReadObjects = ask_usage
+    read_objects: ReadObjects = ask_objects
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
 

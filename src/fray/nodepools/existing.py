@@ -12,6 +12,7 @@ from typing import Any, Final
 from fray.accelerators import generations
 from fray.nodepools.requests import PoolRequest, name_pool
 from fray.plan.placement import NodeDemand
+from fray.plan.timestamps import parse_time
 from fray.vocabulary import LABEL_POOL_MADE_BY
 
 __all__ = [
@@ -71,7 +72,8 @@ class Pool:
 class Operation:
     """Something that GKE does, which takes minutes; `pool` is None where it concerns the whole cluster.
 
-    `kind` is GKE's word, such as `CREATE_NODE_POOL`; `error` is what it says where the operation failed.
+    `kind` is GKE's word, such as `CREATE_NODE_POOL`; `error` is what it says where the operation failed, and
+    `ended` when, in seconds since 1970.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Operation:
     pool: str | None
     is_done: bool
     error: str = ""
+    ended: float | None = None
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,7 @@ def read_operation(body: Mapping[str, Any]) -> Operation:
         pool=target[-1] if "nodePools" in target[-2:] else None,
         is_done=body.get("status") == "DONE",
         error=str(error.get("message") or (body.get("statusMessage", "") if error else "")),
+        ended=parse_time(body["endTime"]).timestamp() if body.get("endTime") else None,
     )
 
 

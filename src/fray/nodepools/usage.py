@@ -1,21 +1,17 @@
-"""Which node pools are in use: by whose pods, and for which jobs that will need them in a moment.
+"""Which node pools are in use: by whose pods, and for which jobs that may need them soon.
 
-What is judged is pure (`derive_usage`); `read_usage` asks the cluster. A pool counts as idle only if nothing
-but DaemonSets runs on it and no job that lives could want it.
+Pure; `cluster_objects` asks the cluster. A pool counts as idle only if nothing but DaemonSets runs on it and
+no job that lives could want it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from fray.accelerators import LABEL_NODE_POOL
-from fray.cluster.cluster_spec import KubernetesSpec
-from fray.cluster.kubernetes import KubernetesCluster
-from fray.cluster.kubernetes.access import Access
-from fray.kube.resources import FRAYJOBS, NODES, PODS, Resource
 from fray.nodepools.existing import Pool
 from fray.plan.placement import NodeDemand, derive_demand
 from fray.plan.status import is_finished
@@ -23,7 +19,7 @@ from fray.plan.timestamps import parse_time
 from fray.vocabulary import LABEL_JOB
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["ClusterObjects", "PoolUse", "ask_usage", "derive_usage", "read_usage"]
+__all__ = ["ClusterObjects", "PoolUse", "derive_usage"]
 
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 MIRROR: Final = "kubernetes.io/config.mirror"
@@ -58,31 +54,6 @@ class PoolUse:
     def is_idle(self) -> bool:
         """Whether nobody uses it and no job may want it."""
         return not self.jobs and not self.others and self.kept_for is None
-
-
-async def read_usage(access: Access) -> ClusterObjects:
-    """Return what a cluster has; raises `ApiError` where this account may not see all of it."""
-    nodes = [each async for each in _list(access, NODES)]
-    pods = [_essence(each) async for each in _list(access, PODS)]
-    jobs = [FrayJob.from_manifest(each) async for each in _list(access, FRAYJOBS)]
-    return ClusterObjects(nodes, pods, jobs, access.server)
-
-
-async def _list(access: Access, resource: Resource) -> AsyncIterator[dict[str, Any]]:
-    async for page in access.api.list_pages(resource):
-        for item in page.items:
-            yield item
-
-
-def _essence(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is looked at of a pod: clusters may have very many."""
-    metadata, status = pod["metadata"], pod.get("status") or {}
-    kept = ("name", "namespace", "labels", "annotations", "ownerReferences")
-    return {
-        "metadata": {key: metadata[key] for key in kept if key in metadata},
-        "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")},
-        "status": {"phase": status.get("phase"), "containerStatuses": status.get("containerStatuses")},
-    }
 
 
 def derive_usage(pools: Sequence[Pool], objects: ClusterObjects) -> dict[str, PoolUse]:
@@ -170,9 +141,3 @@ def _may_serve(pool: Pool, demand: NodeDemand) -> bool:
         return False
     # The topology of a pool with a workload policy isn't known from its body.
     return pool.policy is not None or pool.topology == (demand.topology if demand.own_pools else None)
-
-
-def ask_usage(spec: KubernetesSpec, environ: Mapping[str, str]) -> ClusterObjects:
-    """Return what the cluster of a spec has; raises `SurroundingsError` where it can't be asked."""
-    with KubernetesCluster(spec, environ=environ) as cluster:
-        return cluster.session.ask(read_usage)
