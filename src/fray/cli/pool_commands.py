@@ -311,7 +311,7 @@ def _derive_plan(job: FrayJob, choices: PoolChoices, seen: _Seen | None) -> _Pla
     if seen is None:
         request = build_pool(demand, choices)
         return _Plan(demand, [], find_missing(request, demand, [], used_nodes={})[1])
-    if not choices.zones and not demand.zones and demand.own_pools:
+    if not choices.zones and not demand.zones and (demand.own_pools or demand.regions):
         choices = replace(choices, zones=seen.cluster.zones)
     request = build_pool(demand, choices)
     used = {name: _count_taken(use, job) for name, use in (seen.usage or {}).items()}

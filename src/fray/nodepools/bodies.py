@@ -174,9 +174,14 @@ def format_gcloud(pool: PoolRequest, cluster: GkeCluster, *, made_by: str) -> st
 
 def format_policy_gcloud(policy: WorkloadPolicy, cluster: GkeCluster) -> str:
     """Return the gcloud command that makes a workload policy, which isn't GKE's but Compute Engine's."""
-    return (
-        f"gcloud compute resource-policies create workload-policy {policy.name} --project={cluster.project} "
-        f"--region={cluster.region} --type=HIGH_THROUGHPUT --accelerator-topology={policy.topology}"
+    flags = (
+        f"--project={cluster.project}",
+        f"--region={cluster.region}",
+        "--type=HIGH_THROUGHPUT",
+        f"--accelerator-topology={policy.topology}",
+    )
+    return shlex.join(
+        ["gcloud", "compute", "resource-policies", "create", "workload-policy", policy.name, *flags]
     )
 
 

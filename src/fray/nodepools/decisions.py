@@ -8,7 +8,7 @@ next one without a second pool. What failed waits longer each time, whatever is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from fray.errors import FrayError, NodePoolError
@@ -19,8 +19,9 @@ from fray.nodepools.existing import (
     Pool,
     derive_provisioning,
     find_missing,
+    number_pools,
 )
-from fray.nodepools.requests import NAME_PREFIX, PoolChoices, PoolRequest, build_pool
+from fray.nodepools.requests import NAME_PREFIX, PoolChoices, PoolRequest, build_pool, find_zones
 from fray.nodepools.usage import PoolUse
 from fray.plan.counts import format_count
 from fray.plan.placement import NodeDemand
@@ -32,8 +33,8 @@ LOOK_SECONDS: Final = 10.0
 RESYNC_SECONDS: Final = 60.0
 """How soon while gangs wait or pools of ours are there: others change pools too, unannounced."""
 FIRST_SECONDS: Final = {Retry.SOON: 10.0, Retry.LATER: 60.0, Retry.NEVER: 600.0}
-"""Wait after a first failure; doubled for each in a row. Who changes a right or a policy tells nobody, so that
-is looked for too, but seldom."""
+"""Wait after a first failure; doubled for each in a row. Rights and policies change unannounced, so that
+these are tried again too, but seldom."""
 MOST_SECONDS: Final = 1800.0
 REMEMBERED_SECONDS: Final = 7200.0
 """Failures from before then count no more."""
@@ -153,35 +154,46 @@ class _Deciding:
         return Decision(tuple(self._create), tuple(delete), self._waits, again)
 
     def _serve(self, gang: PendingGang) -> None:
-        """Find pools for a gang, or plan them: all that it lacks, or none."""
+        """Find pools for a gang, or plan them: all that it lacks in one zone, or none.
+
+        Where several zones will do, one in which nothing failed lately is taken.
+        """
         demand, choices = gang.demand, gang.choices
         if demand.accelerator is None:
             return
         try:
-            request = build_pool(demand, choices)
+            zones = find_zones(demand, choices)
+            places = [(zone,) for zone in zones] if demand.own_pools and zones else [zones]
+            requests = [build_pool(demand, replace(choices, zones=place)) for place in places]
         except FrayError as error:
             self._waits[gang.job] = Wait("PoolNotDerived", f"{error.message}. {error.next_step}")
             return
-        provisioning = derive_provisioning(self._seen.cluster, request, slices=demand.slices)
+        provisioning = derive_provisioning(self._seen.cluster, requests[0], slices=demand.slices)
         if provisioning is not None and not provisioning.trouble:
             return
-        self._count_begun(request)
+        for request in requests:
+            self._count_begun(request)
         mine = {name for name, use in self._seen.uses.items() if use.jobs == {gang.job} and not use.others}
         taken = {name: 0 if name in mine else nodes for name, nodes in self._taken.items()}
-        existing, missing = find_missing(request, demand, self._pools, used_nodes=taken)
+        anywhere = replace(requests[0], zones=zones)
+        existing, missing = find_missing(anywhere, demand, self._pools, used_nodes=taken)
         if not missing:
-            self._claim(existing, request, demand)
+            self._claim(existing, anywhere, demand)
             return
-        wait = self._find_hindrance(missing)
-        if wait is not None:
-            # Pools that are there stay for it; `kept_for` says so.
-            self._waits[gang.job] = wait
-            return
-        self._claim(existing, request, demand)
-        for pool in missing:
-            self._plan(gang.job, pool)
-        told = f"{format_count(len(missing), 'node pool')} of {request.machine_type} are asked for"
-        self._waits[gang.job] = Wait("CreatingNodePools", told)
+        if anywhere.is_slice:
+            ways = [number_pools([request] * len(missing), self._pools) for request in requests]
+        else:
+            ways = [missing]
+        waits = []
+        for way in ways:
+            wait = self._find_hindrance(way)
+            if wait is None:
+                self._claim(existing, anywhere, demand)
+                self._plan(gang.job, way)
+                return
+            waits.append(wait)
+        # Pools that are there stay for it; `kept_for` says so.
+        self._waits[gang.job] = waits[0]
 
     def _count_begun(self, request: PoolRequest) -> None:
         """Count pools that GKE has begun to make and doesn't list yet."""
@@ -202,12 +214,15 @@ class _Deciding:
             self._taken[pool.name] = self._taken.get(pool.name, 0) + nodes
             lacking -= nodes
 
-    def _plan(self, job: str, pool: PoolRequest) -> None:
-        self._create.append(Creation(job, pool))
-        self._pools.append(_expect(pool, pool.name, self._made_by))
-        self._taken[pool.name] = pool.most_nodes
-        self._count += 1
-        self._add_chips(pool.accelerator, pool.most_chips)
+    def _plan(self, job: str, pools: Sequence[PoolRequest]) -> None:
+        for pool in pools:
+            self._create.append(Creation(job, pool))
+            self._pools.append(_expect(pool, pool.name, self._made_by))
+            self._taken[pool.name] = pool.most_nodes
+            self._count += 1
+            self._add_chips(pool.accelerator, pool.most_chips)
+        told = f"{format_count(len(pools), 'node pool')} of {pools[0].machine_type} are asked for"
+        self._waits[job] = Wait("CreatingNodePools", told)
 
     def _find_hindrance(self, missing: Sequence[PoolRequest]) -> Wait | None:
         """Return why pools can't be made now, None if they can."""

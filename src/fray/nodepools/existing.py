@@ -23,6 +23,7 @@ __all__ = [
     "can_hold",
     "derive_provisioning",
     "find_missing",
+    "number_pools",
     "read_cluster",
     "read_operation",
     "read_pool",
@@ -216,7 +217,7 @@ def find_missing(
     fitting = [pool for pool in pools if can_hold(pool, request, demand)]
     if request.is_slice:
         free_slices = [pool for pool in fitting if not used_nodes.get(pool.name)][: demand.slices]
-        return free_slices, _name_free([request] * (demand.slices - len(free_slices)), pools)
+        return free_slices, number_pools([request] * (demand.slices - len(free_slices)), pools)
     serving: list[Pool] = []
     lacking = request.most_nodes
     for pool in fitting:
@@ -225,10 +226,10 @@ def find_missing(
             serving.append(pool)
             lacking -= free
     rest = [replace(request, max_nodes=lacking)] if lacking > 0 else []
-    return serving, _name_free(rest, pools)
+    return serving, number_pools(rest, pools)
 
 
-def _name_free(requests: Iterable[PoolRequest], pools: Sequence[Pool]) -> list[PoolRequest]:
+def number_pools(requests: Iterable[PoolRequest], pools: Sequence[Pool]) -> list[PoolRequest]:
     """Number pools with the lowest numbers that no pool has, in whatever state it is."""
     taken = {pool.name for pool in pools}
     named = []

@@ -77,7 +77,8 @@ def find_cluster(environ: Mapping[str, str], *, context: str | None = None) -> G
     chosen = next((each for each in merged.get("contexts") or () if each.get("name") == wanted), None)
     if chosen is None:
         raise GkeClusterError(f"the kubeconfig has no context {wanted!r}")
-    entry = str((chosen.get("context") or {}).get("cluster", ""))
+    context_body = chosen.get("context")
+    entry = str(context_body.get("cluster", "")) if isinstance(context_body, dict) else ""
     parts = entry.split("_")
     if not entry.startswith(GKE_ENTRY) or len(parts) != 4 or not all(parts):
         raise GkeClusterError(
@@ -98,7 +99,8 @@ def _read_kubeconfig(path: Path) -> dict[str, Any]:
 
 def _merge(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     """Merge as kubectl does: of two entries the first counts."""
-    contexts = [*(first.get("contexts") or ()), *(second.get("contexts") or ())]
+    lists = [each.get("contexts") for each in (first, second)]
+    contexts = [entry for each in lists if isinstance(each, list) for entry in each]
     current = first.get("current-context") or second.get("current-context")
     return {"contexts": [each for each in contexts if isinstance(each, dict)], "current-context": current}
 

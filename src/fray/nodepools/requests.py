@@ -22,6 +22,7 @@ __all__ = [
     "WorkloadPolicy",
     "build_pool",
     "choose_for_job",
+    "find_zones",
     "name_pool",
 ]
 
@@ -132,7 +133,7 @@ def build_pool(demand: NodeDemand, choices: PoolChoices, *, hosts: int | None = 
         remedy = "Let the cluster's own pools take it, or make one with `gcloud container node-pools create`."
         raise InvalidRequestError("job", "asks for no TPU or GPU, so that no pool can be derived", remedy)
     spot, reservation = _choose_how(demand, choices)
-    zones = demand.zones or choices.zones
+    zones = find_zones(demand, choices)
     common = PoolRequest(
         name="",
         kind="",
@@ -153,6 +154,24 @@ def build_pool(demand: NodeDemand, choices: PoolChoices, *, hosts: int | None = 
         else _build_gpu(demand, choices, common, hosts)
     )
     return name_pool(pool, 0)
+
+
+def find_zones(demand: NodeDemand, choices: PoolChoices) -> tuple[str, ...]:
+    """Return the zones that were chosen, else the job's, as far as the job allows them; empty if nobody says.
+
+    Raises:
+        InvalidRequestError: The job allows none of them.
+    """
+    given = choices.zones or demand.zones
+    zones = [zone for zone in given if not demand.zones or zone in demand.zones]
+    zones = [zone for zone in zones if not demand.regions or zone.rpartition("-")[0] in demand.regions]
+    if given and not zones:
+        allowed = " and ".join(", ".join(names) for names in (demand.zones, demand.regions) if names)
+        problem = f"is {', '.join(given)}, and the job may run in {allowed} only"
+        raise InvalidRequestError(
+            "--zone", problem, "Use a cluster and a zone that the job's placement allows."
+        )
+    return tuple(zones)
 
 
 def name_pool(pool: PoolRequest, number: int) -> PoolRequest:

@@ -48,6 +48,20 @@ class Text:
         self.text += text
 
 
+class Terminal(Text):
+    """A stream that is a terminal of 100 columns."""
+
+    is_terminal = True
+    encoding = "utf-8"
+    width = 100
+
+    def isatty(self) -> bool:
+        return True
+
+    def flush(self) -> None:
+        pass
+
+
 class Bench:
     """A fake GKE, a kubeconfig that leads to it, a job file, and a shell around them."""
 
@@ -246,6 +260,29 @@ def test_a_slice_needs_one_zone_of_a_cluster_with_several(bench: Bench) -> None:
     with pytest.raises(InvalidRequestError, match="must be one zone"):
         plan_pools(bench.options(), None, bench.shell())
     assert bench.create(zones=("us-east5-b",)) == 0
+
+
+def test_zones_and_regions_of_the_job_count(bench: Bench) -> None:
+    bench.fake.zones = ("us-east5-a", "us-east5-b")
+    placement = {"zones": ["us-east5-a", "us-east5-b"]}
+    bench.write_job({**JOB, "spec": {**JOB["spec"], "placement": placement}})
+    plan_pools(bench.options(zones=("us-east5-b",)), None, bench.shell())
+    assert bench.output.text.count("us-east5-b") == 2
+    with pytest.raises(InvalidRequestError, match="the job may run in us-east5-a, us-east5-b only"):
+        plan_pools(bench.options(zones=("us-east5-c",)), None, bench.shell())
+    gpus = {"resources": {"gpu": {"type": "nvidia-l4", "count": 1}}, "placement": {"regions": ["us-west4"]}}
+    bench.write_job({**JOB, "spec": {"entrypoint": {"command": ["true"]}, **gpus}})
+    with pytest.raises(InvalidRequestError, match="the job may run in us-west4 only"):
+        plan_pools(bench.options(), None, bench.shell())
+
+
+def test_a_terminal_gets_a_bar_that_goes(bench: Bench) -> None:
+    shell = bench.shell()
+    terminal = Terminal()
+    create_missing(bench.options(), replace(shell, notes=terminal))
+    assert "node pools" in terminal.text
+    assert "2/2" in terminal.text
+    assert terminal.text.endswith("\x1b[2K")
 
 
 def test_list_shows_who_uses_which_pool(bench: Bench) -> None:

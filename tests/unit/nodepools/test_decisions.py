@@ -146,7 +146,26 @@ def test_chips_of_pools_that_are_there_count_against_the_limit() -> None:
 
 
 def test_what_cannot_be_derived_is_told_with_the_next_step() -> None:
-    several = replace(build_gang(), choices=PoolChoices(zones=("us-east5-a", "us-east5-b")))
-    wait = look(observe(several)).waits["ml/train"]
+    elsewhere = replace(build_gang(), demand=replace(build_gang().demand, regions=("us-west4",)))
+    wait = look(observe(elsewhere)).waits["ml/train"]
     assert wait.reason == "PoolNotDerived"
-    assert "Name the zone" in wait.message
+    assert "the job may run in us-west4 only" in wait.message
+
+
+def test_after_a_failure_the_gang_gets_all_its_pools_in_another_zone() -> None:
+    gang = replace(build_gang(slices=2), choices=PoolChoices(zones=("us-east5-a", "us-east5-b")))
+    first = look(observe(gang))
+    assert [creation.pool.zones for creation in first.create] == [ZONE, ZONE]
+    error = derive_error("node pool x", BY_NAME["stock-out"].text)
+    failed = [Failure(REQUEST.shape, NOW, error)]
+    second = look(observe(gang, failures=failed))
+    assert [creation.pool.zones for creation in second.create] == [("us-east5-b",)] * 2
+    other = [Failure(second.create[0].pool.shape, NOW, error)]
+    assert look(observe(gang, failures=[*failed, *other])).waits["ml/train"].reason == "StockOut"
+
+
+def test_free_pools_of_all_zones_that_will_do_are_used_first() -> None:
+    gang = replace(build_gang(slices=2), choices=PoolChoices(zones=("us-east5-a", "us-east5-b")))
+    pools = [build_pool(0), build_pool(1, zones=("us-east5-b",))]
+    assert look(observe(gang, pools=pools)).create == ()
+    assert len(look(observe(gang, pools=[build_pool(0, zones=("us-east5-c",)), pools[1]])).create) == 1

@@ -158,7 +158,10 @@ def test_a_cluster_that_is_not_gkes_is_told(tmp_path: Path, entry: str) -> None:
         find_cluster(write_kubeconfig(tmp_path / "config", entry))
 
 
-@pytest.mark.parametrize("text", ["", "[", "- a", "contexts: {}", "a: b", "\x00"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[", "- a", "contexts: {}", "contexts: 5", "contexts: [1, {name: x, context: 2}]", "a: b", "\x00"],
+)
 def test_a_kubeconfig_of_another_shape_is_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "config").write_text(text)
     with pytest.raises(GkeClusterError):

@@ -62,6 +62,17 @@ def test_a_death_after_any_call_doubles_nothing(world: World, death: int) -> Non
     assert world.fake.pools == {}
 
 
+def test_a_stock_out_of_one_zone_sends_the_gang_to_another() -> None:
+    stockouts = {("us-east5-a", "ct5p-hightpu-4t")}
+    with FakeGke(zones=("us-east5-a", "us-east5-b"), stockouts=stockouts) as fake:
+        world = World(fake)
+        world.jobs = [SimulatedJob("train", slices=2, seconds=60)]
+        world.run_out(seconds=HOUR)
+        assert world.job("train").is_done
+        assert len(fake.creates) == 4
+        assert fake.pools == {}
+
+
 def test_jobs_that_follow_each_other_use_the_same_pools(world: World) -> None:
     world.jobs = [SimulatedJob("first", slices=2, seconds=60)]
     world.run(seconds=300)
