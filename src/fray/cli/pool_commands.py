@@ -39,6 +39,7 @@ from fray.nodepools.bodies import (
     format_terraform,
 )
 from fray.nodepools.cluster_objects import ask_objects
+from fray.nodepools.compute import Compute, OpenSession, open_session
 from fray.nodepools.existing import Cluster, Pool, Provisioning, derive_provisioning, find_missing
 from fray.nodepools.following import Following, PoolFate, create_pools, delete_pools, follow_pools
 from fray.nodepools.gke import Gke, OpenClient, find_cluster, open_client
@@ -85,6 +86,7 @@ class PoolShell:
     output: Stream
     notes: Stream
     open_client: OpenClient = open_client
+    open_session: OpenSession = open_session
     read_objects: ReadObjects = ask_objects
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
@@ -181,6 +183,8 @@ def create_missing(options: PoolOptions, shell: PoolShell) -> int:
     _tell_broken(plan, shell)
     coming = [pool.name for pool in plan.existing if pool.status in ("PROVISIONING", "RECONCILING")]
     bodies = [build_body(each, made_by=MADE_BY) for each in plan.missing]
+    if options.choices.policy is None:
+        _ensure_policies(plan, seen.gke.cluster, shell)
     if not bodies and not coming:
         shell.notes.write("All that the job needs is there.\n")
         return 0
@@ -327,6 +331,16 @@ def _count_taken(use: PoolUse, job: FrayJob) -> int:
     if not use.others and all(name.rpartition("/")[2] == job.metadata.name for name in users):
         return 0
     return max(use.used_nodes, 1)
+
+
+def _ensure_policies(plan: _Plan, cluster: GkeCluster, shell: PoolShell) -> None:
+    """Make the workload policies that new pools name; one that the user named is left as it is."""
+    policies = {each.policy for each in plan.missing if each.policy is not None}
+    for policy in policies:
+        with shell.open_session() as session:
+            made = Compute(cluster, session, sleep=shell.sleep).ensure_policy(policy)
+        if made:
+            shell.notes.write(f"workload policy {policy.name}: made\n")
 
 
 # --- how it reads

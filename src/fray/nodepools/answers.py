@@ -129,7 +129,7 @@ ANSWERS: Final = (
     ),
     AnswerRow(
         "PermissionDenied",
-        r"required \"(?P<right>[\w.]+)\" permission|permission '(?P<other_right>[\w.]+)' denied",
+        r"required ['\"](?P<right>[\w.]+)['\"] permission|permission '(?P<other_right>[\w.]+)' denied",
         Retry.NEVER,
         "the account lacks the permission {right}{other_right}",
         "Grant it roles/container.clusterAdmin, or a role with that permission.",

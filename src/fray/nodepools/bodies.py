@@ -15,7 +15,14 @@ from fray.errors import GkeClusterError
 from fray.nodepools.requests import PoolRequest, WorkloadPolicy
 from fray.vocabulary import LABEL_POOL_MADE_BY
 
-__all__ = ["GkeCluster", "build_body", "format_gcloud", "format_policy_gcloud", "format_terraform"]
+__all__ = [
+    "GkeCluster",
+    "build_body",
+    "build_policy",
+    "format_gcloud",
+    "format_policy_gcloud",
+    "format_terraform",
+]
 
 SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
 """Without any, nodes may not even pull images from Artifact Registry; roles of the account then decide."""
@@ -170,6 +177,12 @@ def format_gcloud(pool: PoolRequest, cluster: GkeCluster, *, made_by: str) -> st
         flags += ["--reservation-affinity=specific", f"--reservation={pool.reservation}"]
     command = f"gcloud container node-pools create {pool.name}"
     return " \\\n  ".join([command, *map(shlex.quote, flags)])
+
+
+def build_policy(policy: WorkloadPolicy) -> dict[str, Any]:
+    """Return a workload policy as Compute Engine's `resourcePolicies.insert` takes it."""
+    workload = {"type": "HIGH_THROUGHPUT", "acceleratorTopology": policy.topology}
+    return {"name": policy.name, "workloadPolicy": workload}
 
 
 def format_policy_gcloud(policy: WorkloadPolicy, cluster: GkeCluster) -> str:

@@ -25,6 +25,7 @@ from fray.cli.pool_commands import (
 from fray.errors import AccessDeniedError, InvalidRequestError, NodePoolError, PoolInUseError
 from fray.nodepools.requests import PoolChoices
 from fray.nodepools.usage import ClusterObjects
+from tests.gke.compute import open_fake_session
 from tests.gke.server import FakeGke
 
 JOB = {
@@ -81,6 +82,7 @@ class Bench:
         self.output, self.notes = Text(), Text()
         given: dict[str, Any] = {
             "open_client": self.fake.client,
+            "open_session": lambda: open_fake_session(self.fake),
             "read_objects": self.read_objects,
             "sleep": self.fake.clock.sleep,
             "clock": self.fake.clock,
@@ -223,10 +225,11 @@ def test_a_dry_run_names_the_workload_policy_that_ironwood_needs(bench: Bench) -
     bench.write_job({**JOB, "spec": {**JOB["spec"], "resources": {"tpu": {"type": "tpu7x-2x2x2"}}}})
     print_requests(bench.options(), "gcloud", bench.shell())
     assert bench.output.text.count("resource-policies create workload-policy tpu7x-2x2x2") == 1
-    assert bench.create() == 1
+    assert bench.create(policy="cube") == 1
     assert "the workload policy isn't there" in bench.notes.text
-    bench.fake.policies["tpu7x-2x2x2"] = "2x2x2"
     assert bench.create() == 0
+    assert "workload policy tpu7x-2x2x2: made" in bench.notes.text
+    assert bench.fake.policies == {"tpu7x-2x2x2": "2x2x2"}
 
 
 def test_on_autopilot_and_with_auto_provisioning_nothing_needs_to_be_created(bench: Bench) -> None:

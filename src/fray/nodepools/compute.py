@@ -1,0 +1,135 @@
+"""Workload policies, which tpu7x pools name and Compute Engine keeps: made where they aren't there.
+
+By Google's own authorized session over HTTP, which comes with the extra `gke`. What Compute Engine says
+becomes a `NodePoolError`, as what GKE says.
+"""
+
+# ruff: noqa: PLC0415 - google-auth is an extra, and imported only when it is used
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from fray.errors import ExtraMissingError, GkeCredentialsError, NodePoolError
+from fray.nodepools.answers import Retry, derive_error
+from fray.nodepools.bodies import GkeCluster, build_policy
+from fray.nodepools.requests import WorkloadPolicy
+
+if TYPE_CHECKING:
+    from requests import Response, Session
+
+__all__ = ["Compute", "OpenSession", "open_session"]
+
+SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
+ADDRESS: Final = "https://compute.googleapis.com/compute/v1"
+CALL_SECONDS: Final = 45.0
+POLL_SECONDS: Final = 2.0
+POLLS: Final = 60
+
+OpenSession = Callable[[], "Session"]
+
+
+def open_session() -> Session:
+    """Return a session with Application Default Credentials; nothing is sent yet.
+
+    Raises:
+        ExtraMissingError: The extra `gke` isn't installed.
+        GkeCredentialsError: There are no credentials.
+    """
+    try:
+        import google.auth
+        from google.auth.exceptions import DefaultCredentialsError
+        from google.auth.transport.requests import AuthorizedSession
+    except ImportError as error:
+        raise ExtraMissingError("asking Compute Engine", error.name or "google-auth", "gke") from error
+    try:
+        credentials, _ = google.auth.default(scopes=[SCOPE])
+    except DefaultCredentialsError as error:
+        raise GkeCredentialsError(str(error).partition("\n")[0]) from error
+    return AuthorizedSession(credentials)
+
+
+class Compute:
+    """Compute Engine in the region of a GKE cluster."""
+
+    def __init__(
+        self, cluster: GkeCluster, session: Session, *, sleep: Callable[[float], None], address: str = ADDRESS
+    ) -> None:
+        self._session, self._sleep = session, sleep
+        self._region = f"{address}/projects/{cluster.project}/regions/{cluster.region}"
+
+    def ensure_policy(self, policy: WorkloadPolicy) -> bool:
+        """Make a workload policy if there is none of its name; return whether that was done.
+
+        Raises:
+            NodePoolError: Compute Engine refuses it, or has one of that name with another topology.
+        """
+        subject = f"workload policy {policy.name}"
+        path = f"{self._region}/resourcePolicies"
+        with self._explained(subject):
+            found = self._session.get(f"{path}/{policy.name}", timeout=CALL_SECONDS)
+            if found.status_code != 404:
+                self._check(policy, _read(subject, found))
+                return False
+            answer = self._session.post(path, json=build_policy(policy), timeout=CALL_SECONDS)
+            if answer.status_code == 409:
+                return False  # somebody else was faster
+            self._follow(subject, _read(subject, answer))
+        return True
+
+    def _check(self, policy: WorkloadPolicy, body: Mapping[str, Any]) -> None:
+        topology = (body.get("workloadPolicy") or {}).get("acceleratorTopology")
+        if topology != policy.topology:
+            reason, sentence = "PolicyRefused", f"it is there with topology {topology}, not {policy.topology}"
+            remedy = "Name another with --policy."
+            raise NodePoolError(f"workload policy {policy.name}", reason, Retry.NEVER, sentence, remedy, "")
+
+    def _follow(self, subject: str, operation: Mapping[str, Any]) -> None:
+        for _ in range(POLLS):
+            if operation.get("status") == "DONE":
+                break
+            self._sleep(POLL_SECONDS)
+            path = f"{self._region}/operations/{operation.get('name', '')}"
+            operation = _read(subject, self._session.get(path, timeout=CALL_SECONDS))
+        else:
+            raise derive_error(subject, "no end of the operation that makes it", code="DEADLINE_EXCEEDED")
+        errors = (operation.get("error") or {}).get("errors") or ()
+        if errors:
+            said = [f"[{each.get('code')}] {each.get('message')}" for each in errors]
+            raise derive_error(subject, "; ".join(said))
+
+    @contextmanager
+    def _explained(self, subject: str) -> Iterator[None]:
+        from google.auth.exceptions import GoogleAuthError
+        from requests import RequestException
+
+        try:
+            yield
+        except GoogleAuthError as error:
+            raise GkeCredentialsError(str(error).partition("\n")[0]) from error
+        except RequestException as error:
+            raise derive_error(subject, str(error), code="UNAVAILABLE") from error
+
+
+def _read(subject: str, answer: Response) -> dict[str, Any]:
+    """Return an answer's object; what isn't one is no answer."""
+    try:
+        body = answer.json()
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        code = "UNAVAILABLE" if answer.status_code >= 500 or answer.ok else "UNKNOWN"
+        raise derive_error(subject, f"HTTP {answer.status_code}: {answer.text[:200]}", code=code)
+    if answer.ok:
+        return body
+    error = body.get("error")
+    said = error if isinstance(error, dict) else {}
+    raise derive_error(subject, str(said.get("message", "")), code=_code(answer.status_code))
+
+
+def _code(status: int) -> str:
+    """Return gRPC's word for an HTTP status, as the answers' table has it."""
+    words = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
+    return words.get(status) or ("RESOURCE_EXHAUSTED" if status == 429 else "UNAVAILABLE")
