@@ -18,7 +18,7 @@ from requests.adapters import BaseAdapter
 from tests.gke.server import FakeGke
 
 PATH = re.compile(
-    r"https://compute\.googleapis\.com/compute/v1/projects/([^/]+)/regions/([^/]+)/(resourcePolicies|operations)(?:/([^/]+))?"
+    r"https://compute\.googleapis\.com/compute/v1/projects/([^/]+)/regions/([^/]+)(?:/(resourcePolicies|operations)(?:/([^/]+))?)?"
 )
 
 
@@ -30,6 +30,7 @@ class ComputeAdapter(BaseAdapter):
         self.gke = gke
         self.calls: list[str] = []
         self.scripted: list[tuple[int, Any]] = []
+        self.quotas: dict[str, tuple[float, float]] = {}
         self._polls = 0
 
     def send(self, request: PreparedRequest, *_: Any, **__: Any) -> Response:
@@ -49,6 +50,11 @@ class ComputeAdapter(BaseAdapter):
         if found is None or found[1] != self.gke.project or found[2] != self.gke.region:
             return _error(404, "The resource was not found")
         kind, name, policies = found[3], found[4], self.gke.policies
+        if kind is None:
+            quotas = [
+                {"metric": key, "usage": used, "limit": most} for key, (used, most) in self.quotas.items()
+            ]
+            return 200, {"name": self.gke.region, "quotas": quotas}
         if kind == "operations":
             self._polls += 1
             return 200, {"name": name, "status": "DONE" if self._polls > 1 else "RUNNING"}

@@ -11,8 +11,9 @@ from fray.cli.listing import DataFormat, print_lines
 from fray.cli.story import Line, Tone
 from fray.cli.streams import Stream
 from fray.cluster.base import CheckResult, Mark
-from fray.cluster.cluster_spec import ClusterSpec
+from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec
 from fray.errors import FrayError
+from fray.nodepools.examination import examine_gke
 from fray.vocabulary import EXIT_FAILURE
 
 __all__ = ["describe_check_results", "diagnose"]
@@ -30,6 +31,8 @@ def diagnose(
     except FrayError as error:
         # No configuration, or credentials that aren't accepted: nothing else can be asked.
         results = [CheckResult("access", Mark.WRONG, error.message, error.next_step)]
+    if isinstance(spec, KubernetesSpec):
+        results += examine_gke(environ, context=spec.context)
     if form is None:
         print_lines(describe_check_results(results), output)
     else:

@@ -1,4 +1,4 @@
-"""Workload policies, which tpu7x pools name and Compute Engine keeps: made where they aren't there.
+"""What Compute Engine keeps: workload policies, which tpu7x pools name, and quota.
 
 By Google's own authorized session over HTTP, which comes with the extra `gke`. What Compute Engine says
 becomes a `NodePoolError`, as what GKE says.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from fray.errors import ExtraMissingError, GkeCredentialsError, NodePoolError
@@ -20,7 +21,7 @@ from fray.nodepools.requests import WorkloadPolicy
 if TYPE_CHECKING:
     from requests import Response, Session
 
-__all__ = ["Compute", "OpenSession", "open_session"]
+__all__ = ["Compute", "OpenSession", "Quota", "open_session"]
 
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 ADDRESS: Final = "https://compute.googleapis.com/compute/v1"
@@ -29,6 +30,15 @@ POLL_SECONDS: Final = 2.0
 POLLS: Final = 60
 
 OpenSession = Callable[[], "Session"]
+
+
+@dataclass(frozen=True)
+class Quota:
+    """One of a region's quotas, by Compute Engine's name for it."""
+
+    metric: str
+    usage: float
+    limit: float
 
 
 def open_session() -> Session:
@@ -78,6 +88,19 @@ class Compute:
                 return False  # somebody else was faster
             self._follow(subject, _read(subject, answer))
         return True
+
+    def list_quotas(self) -> list[Quota]:
+        """Return the region's quotas that Compute Engine keeps; some TPUs' are elsewhere."""
+        subject = "quota"
+        with self._explained(subject):
+            body = _read(subject, self._session.get(self._region, timeout=CALL_SECONDS))
+        entries = body.get("quotas")
+        return [
+            Quota(str(each["metric"]), each.get("usage", 0), each["limit"])
+            for each in (entries if isinstance(entries, list) else ())
+            if isinstance(each, dict) and "metric" in each
+            if isinstance(each.get("limit"), int | float) and isinstance(each.get("usage", 0), int | float)
+        ]
 
     def _check(self, policy: WorkloadPolicy, body: Mapping[str, Any]) -> None:
         topology = (body.get("workloadPolicy") or {}).get("acceleratorTopology")

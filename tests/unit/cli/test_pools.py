@@ -39,7 +39,7 @@ JOB = {
 class Text:
     """A stream that is no terminal, and what was written to it."""
 
-    is_terminal = False
+    is_terminal = has_color = False
     width = None
 
     def __init__(self) -> None:

@@ -1,0 +1,110 @@
+"""What `fray doctor` says of GKE, with access and without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fray.cluster.base import CheckResult, Mark
+from fray.errors import ExtraMissingError
+from fray.nodepools.bodies import GkeCluster, build_body
+from fray.nodepools.examination import examine_gke
+from fray.nodepools.gke import Gke
+from fray.nodepools.requests import PoolChoices
+from tests.gke.compute import ComputeAdapter, open_fake_session
+from tests.gke.server import FakeGke
+from tests.unit.nodepools.golden import build_request
+
+
+class Bench:
+    def __init__(self, fake: FakeGke, folder: Path) -> None:
+        self.fake, self.adapter, self.config = fake, ComputeAdapter(fake), folder / "config"
+        self.point_to(f"gke_{fake.project}_{fake.location}_{fake.cluster}")
+
+    def point_to(self, entry: str) -> None:
+        context = {"name": "c", "context": {"cluster": entry}}
+        self.config.write_text(yaml.safe_dump({"contexts": [context], "current-context": "c"}))
+
+    def examine(self, **more: Any) -> dict[str, CheckResult]:
+        given: dict[str, Any] = {
+            "open_client": self.fake.client,
+            "open_session": lambda: open_fake_session(self.fake, self.adapter),
+        }
+        results = examine_gke({"KUBECONFIG": str(self.config)}, **{**given, **more})
+        return {result.subject: result for result in results}
+
+    def create(self, name: str) -> None:
+        request = build_request({"resources": {"tpu": {"type": name}}}, PoolChoices(zones=("us-east5-a",)))
+        Gke(GkeCluster.parse(self.fake.path), self.fake.client()).create(build_body(request, made_by="cli"))
+        self.fake.clock.sleep(self.fake.seconds)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with FakeGke() as fake:
+        yield Bench(fake, tmp_path)
+
+
+def test_cluster_pools_and_quota_are_told(bench: Bench) -> None:
+    bench.create("v5p-16")
+    bench.create("v6e-8")
+    bench.adapter.quotas = {
+        "NVIDIA_L4_GPUS": (3, 8),
+        "TPU_LITE_PODSLICE_V5": (0, 16),
+        "CPUS": (1, 2),
+        "K80_GPUS": (0, 0),
+    }
+    found = bench.examine()
+    assert found["GKE"].told == "c in us-east5, project p"
+    assert found["node pools"].told == "tpu-v5p-slice 2x2x2: 1 pool; tpu-v6e-slice: 1 pool"
+    assert found["quota in us-east5"].told == "NVIDIA_L4_GPUS 5 of 8 left; TPU_LITE_PODSLICE_V5 16 of 16 left"
+    assert {result.mark for result in found.values()} == {Mark.OK}
+
+
+def test_a_broken_pool_is_wrong_and_no_pool_is_not(bench: Bench) -> None:
+    assert "fray pools create" in bench.examine()["node pools"].next_step
+    bench.fake.refuse("stock-out")
+    bench.create("v5p-16")
+    broken = bench.examine()["node pools"]
+    assert broken.mark is Mark.WRONG
+    assert f"fray pools delete {bench.fake.creates[0]}" in broken.next_step
+
+
+def test_autopilot_makes_pools_itself(bench: Bench) -> None:
+    bench.fake.autopilot = True
+    found = bench.examine()
+    assert found["GKE"].told.endswith(", Autopilot")
+    assert "GKE makes them" in found["node pools"].told
+
+
+def test_what_cannot_be_asked_is_unknown(bench: Bench) -> None:
+    def missing() -> Any:
+        raise ExtraMissingError("asking GKE", "google-cloud-container", "gke")
+
+    found = bench.examine(open_client=missing)
+    assert (found["GKE"].mark, found["GKE"].next_step) == (
+        Mark.UNKNOWN,
+        "Install it: `pip install 'fray[gke]'`.",
+    )
+    bench.adapter.scripted = [(403, {"error": {"message": "Required 'compute.regions.get' permission"}})]
+    found = bench.examine()
+    assert (found["GKE"].mark, found["quota"].mark) == (Mark.OK, Mark.UNKNOWN)
+    bench.point_to("gke_p_us-east5_other")
+    assert bench.examine()["GKE"].mark is Mark.UNKNOWN
+
+
+def test_other_clusters_get_no_line(bench: Bench) -> None:
+    bench.point_to("kind-kind")
+    assert bench.examine() == {}
+    bench.config.unlink()
+    assert bench.examine() == {}
+
+
+def test_answers_of_another_shape_are_no_quota(bench: Bench) -> None:
+    for body in ({"quotas": None}, {"quotas": ["x", {"metric": "T4_GPUS", "limit": "many"}]}, {}):
+        bench.adapter.scripted = [(200, body)]
+        assert "none for GPUs" in bench.examine()["quota in us-east5"].told
