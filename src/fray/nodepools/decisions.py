@@ -281,6 +281,7 @@ def _expect(request: PoolRequest, name: str, made_by: str) -> Pool:
         chips=request.chips,
         spot=request.spot,
         flex_start=request.flex_start,
+        queued=request.queued,
         reservation=request.reservation,
         zones=request.zones,
         made_by=made_by,

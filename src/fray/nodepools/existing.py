@@ -9,7 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from fray.accelerators import generations
+from fray.accelerators import (
+    TAINT_ARCH,
+    TAINT_FLEX_START,
+    TAINT_GPU,
+    TAINT_SPOT,
+    TAINT_TPU,
+    generations,
+)
 from fray.nodepools.requests import PoolRequest, name_pool
 from fray.plan.placement import NodeDemand
 from fray.plan.timestamps import parse_time
@@ -29,6 +36,8 @@ __all__ = [
     "read_pool",
 ]
 
+TOLERATED: Final = frozenset({TAINT_TPU, TAINT_GPU, TAINT_SPOT, TAINT_FLEX_START, TAINT_ARCH})
+"""Keys of taints that jobs tolerate without saying so; pools with others are kept for somebody."""
 GOOD: Final = frozenset({"RUNNING", "PROVISIONING", "RECONCILING", "RUNNING_WITH_ERROR"})
 """States of a pool that has nodes, or gets them."""
 
@@ -53,8 +62,10 @@ class Pool:
     chips: int = 0
     spot: bool = False
     flex_start: bool = False
+    queued: bool = False
     reservation: str | None = None
     zones: tuple[str, ...] = ()
+    taints: frozenset[str] = frozenset()
     made_by: str | None = None
     message: str = ""
 
@@ -161,6 +172,8 @@ def read_pool(body: Mapping[str, Any]) -> Pool:
         chips=chips,
         spot=bool(config.get("spot") or config.get("preemptible")),
         flex_start=bool(config.get("flexStart")),
+        queued=bool((body.get("queuedProvisioning") or {}).get("enabled")),
+        taints=frozenset(str(each.get("key")) for each in config.get("taints") or ()),
         reservation=next(iter((config.get("reservationAffinity") or {}).get("values") or ()), None),
         zones=zones,
         made_by=(config.get("labels") or {}).get(LABEL_POOL_MADE_BY),
@@ -194,7 +207,7 @@ def can_hold(pool: Pool, request: PoolRequest, demand: NodeDemand) -> bool:
     policy = request.policy.name if request.policy is not None else None
     if (pool.topology, pool.policy) != (request.topology, policy):
         return False
-    if pool.flex_start != request.flex_start:
+    if (pool.flex_start, pool.queued) != (request.flex_start, request.queued) or pool.taints - TOLERATED:
         return False
     if demand.spot != "Allowed" and pool.spot != (demand.spot == "Required"):
         return False

@@ -78,7 +78,7 @@ def derive_usage(pools: Sequence[Pool], objects: ClusterObjects) -> dict[str, Po
     for name, nodes in used_nodes.items():
         uses[name].used_nodes = len(nodes)
     for job in objects.jobs:
-        if not is_finished(job.status):
+        if not (is_finished(job.status) or job.spec.suspend or job.spec.stopped):
             _keep_for(job, pools, uses)
     for use in uses.values():
         if not use.is_idle:

@@ -35,8 +35,8 @@ def build_pod(node: str, *, job: str | None = None, phase: str = "Running", **mo
     return {"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": phase}}
 
 
-def build_live_job(name: str, *, replicas: int = 1, finished: bool = False) -> FrayJob:
-    job = build_job({"replicas": replicas, "resources": {"tpu": {"type": "v5p-16"}}})
+def build_live_job(name: str, *, replicas: int = 1, finished: bool = False, **spec: Any) -> FrayJob:
+    job = build_job({"replicas": replicas, "resources": {"tpu": {"type": "v5p-16"}}, **spec})
     manifest = job.to_manifest()
     manifest["metadata"] = {"name": name, "namespace": "ml"}
     if finished:
@@ -93,6 +93,11 @@ def test_finished_jobs_and_jobs_of_another_kind_keep_nothing() -> None:
     assert all(use.is_idle for use in uses.values())
     uses = look(pools, [], [build_live_job("train", replicas=3)])
     assert [uses[pool.name].is_idle for pool in pools] == [False, True, True]
+
+
+def test_suspended_and_stopped_jobs_keep_nothing() -> None:
+    for spec in ({"suspend": True}, {"stopped": True}):
+        assert look([build_pool("a")], [], [build_live_job("train", **spec)])["a"].is_idle
 
 
 def test_a_live_job_keeps_all_pools_of_single_hosts_that_it_may_use() -> None:

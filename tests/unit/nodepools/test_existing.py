@@ -1,0 +1,83 @@
+"""Which existing pools can hold a job, read from GKE's bodies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fray.nodepools.bodies import build_body
+from fray.nodepools.existing import can_hold, derive_provisioning, read_cluster, read_pool
+from fray.nodepools.requests import PoolChoices
+from tests.unit.nodepools.golden import Golden, load_golden
+
+GOLDEN = load_golden()
+SLICE = GOLDEN[0]
+
+
+def build_existing(golden: Golden, **changes: Any) -> dict[str, Any]:
+    body = build_body(golden.request, made_by="cli") | {"status": "RUNNING"}
+    config = body["config"] | changes.pop("config", {})
+    return body | changes | {"config": config}
+
+
+@pytest.mark.parametrize("golden", GOLDEN, ids=lambda each: each.case)
+def test_a_pool_that_was_asked_for_is_found_again(golden: Golden) -> None:
+    # GKE names the zones of a pool that was asked for without any.
+    pool = read_pool(build_existing(golden, locations=list(golden.request.zones) or ["us-east5-a"]))
+    assert can_hold(pool, golden.request, golden.demand)
+    assert pool.most_nodes == golden.request.most_nodes
+    assert pool.chips == golden.request.chips
+    others = [each for each in GOLDEN if each.request.shape != golden.request.shape]
+    held = [each.case for each in others if can_hold(pool, each.request, each.demand)]
+    assert held == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"status": "ERROR"},
+        {"status": "STOPPING"},
+        {"locations": ["us-east5-b"]},
+        {"placementPolicy": {"type": "COMPACT", "tpuTopology": "2x2x4"}},
+        {"placementPolicy": {}},
+        {"queuedProvisioning": {"enabled": True}},
+        {"config": {"machineType": "ct4p-hightpu-4t"}},
+        {"config": {"flexStart": True}},
+        {"config": {"taints": [{"key": "team", "value": "x", "effect": "NO_SCHEDULE"}]}},
+    ],
+)
+def test_a_pool_that_differs_does_not_hold_it(changes: dict[str, Any]) -> None:
+    assert not can_hold(read_pool(build_existing(SLICE, **changes)), SLICE.request, SLICE.demand)
+
+
+def test_taints_that_jobs_tolerate_are_no_hindrance() -> None:
+    taints = [{"key": key} for key in ("google.com/tpu", "cloud.google.com/gke-spot")]
+    pool = read_pool(build_existing(SLICE, config={"taints": taints, "spot": True}))
+    assert can_hold(pool, SLICE.request, SLICE.demand)
+
+
+def test_spot_pools_hold_jobs_that_allow_them_only() -> None:
+    spot = read_pool(build_existing(SLICE, config={"spot": True}))
+    normal = read_pool(build_existing(SLICE))
+    for placement, holds in (({"preemptible": False}, (False, True)), ({"spot": "Required"}, (True, False))):
+        golden = Golden("x", {**SLICE.spec, "placement": placement}, PoolChoices(zones=("us-east5-a",)), {})
+        assert tuple(can_hold(pool, golden.request, golden.demand) for pool in (spot, normal)) == holds
+
+
+def test_provisioning_by_gke_is_told_with_what_it_lacks() -> None:
+    body = {
+        "locations": ["us-east5-a"],
+        "autoscaling": {
+            "enableNodeAutoprovisioning": True,
+            "resourceLimits": [{"resourceType": "tpu-v5p-slice", "maximum": "16"}],
+        },
+    }
+    cluster = read_cluster(body)
+    two = derive_provisioning(cluster, SLICE.request, slices=2)
+    three = derive_provisioning(cluster, SLICE.request, slices=3)
+    assert two is not None
+    assert three is not None
+    assert two.trouble == ""
+    assert "is 16, and the job needs 24" in three.trouble
+    assert derive_provisioning(read_cluster({}), SLICE.request, slices=2) is None
