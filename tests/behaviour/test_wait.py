@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+import operator
+import pickle
 import threading
-from typing import Any
+import weakref
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fray.errors import InvalidOptionError, ObjectLostError
-from fray.job import JobContext, ObjectRef, cells, create_job_ctx
+from fray.job import JobContext, ObjectRef, create_job_ctx
 from fray.job.cells import Cell
-from fray.job.waiting import FEW, take_out
+from fray.job.pool import PoolEngine
+from fray.job.waiting import Rest
 from tests.behaviour.gates import Gate
 
 
@@ -103,7 +108,7 @@ def test_a_ref_that_is_there_twice_counts_twice(ctx: JobContext, gate: Gate) -> 
 
 @pytest.mark.traits(concurrent=True)
 def test_all_are_waited_for_in_whatever_order_they_come(ctx: JobContext, gate: Gate) -> None:
-    refs = [ctx.run(gate.pass_through), *(ctx.run(identity, n) for n in range(3 * FEW))]
+    refs = [ctx.run(gate.pass_through), *(ctx.run(identity, n) for n in range(50))]
     timer = threading.Timer(0.05, gate.open)
     timer.start()
     assert ctx.wait(refs, num_returns=len(refs)) == (refs, [])
@@ -117,11 +122,96 @@ def test_refs_of_another_context_are_refused(ctx: JobContext, gate: Gate) -> Non
         ctx.wait([slow, other.put(1)])
 
 
-@given(st.lists(st.booleans(), max_size=4 * FEW))
-def test_what_is_taken_out_and_what_stays_keep_their_order(chosen: list[bool]) -> None:
-    taken, rest = take_out(list(range(len(chosen))), [place for place, one in enumerate(chosen) if one])
-    assert taken == [place for place, one in enumerate(chosen) if one]
-    assert rest == [place for place, one in enumerate(chosen) if not one]
+@given(st.lists(st.tuples(st.integers(1, 5), st.sets(st.integers(0, 19)))))
+def test_every_rest_is_the_list_that_it_was(steps: list[tuple[int, set[int]]]) -> None:
+    """Whatever was taken from it since, and whichever of them is waited for next."""
+    with create_job_ctx("sync") as context:
+        refs = [ObjectRef(context._engine, Cell(str(number))) for number in range(20)]
+        seen: list[tuple[list[ObjectRef[Any]], list[ObjectRef[Any]]]] = [(refs, list(refs))]
+        for count, settled in steps:
+            for number in settled:
+                refs[number]._entry.succeed(number)
+            given_ones, expected = seen[count % len(seen)]
+            ready, rest = context.wait(given_ones, count, timeout=0)
+            assert ready == [ref for ref in expected if ref._entry.ready][:count]
+            seen.append((rest, [ref for ref in expected if ref not in ready]))
+        for found, expected in seen:
+            assert len(found) == len(expected)
+            assert found == expected
+
+
+def test_the_rest_can_be_used_as_any_list() -> None:
+    with create_job_ctx("sync") as context:
+
+        def make() -> list[int]:
+            return context.wait([0, 1, 2, 3])[1]
+
+        assert isinstance(make(), list)
+        assert [*make()] == list(make()) == make()[:] == make().copy() == copy.copy(make()) == [1, 2, 3]
+        assert make() == make()
+        assert make() < [2]
+        assert operator.add([0], make()) == [0, *make()] == [0, 1, 2, 3]
+        assert operator.add(make(), [4]) == [1, 2, 3, 4]
+        assert (make()[0], make()[-1], 3 in make(), make().index(2), make().count(2)) == (1, 3, True, 1, 1)
+        assert (repr(make()), sorted(make()), [*reversed(make())]) == ("[1, 2, 3]", [1, 2, 3], [3, 2, 1])
+        assert pickle.loads(pickle.dumps(make())) == copy.deepcopy(make()) == [1, 2, 3]
+        sliced = [0, 0]
+        sliced[:] = make()
+        sliced.extend(make())
+        assert sliced == [1, 2, 3] * 2 == make() * 2
+        changed = make()
+        changed.append(4)
+        changed += make()
+        del changed[0]
+        assert changed == [2, 3, 4, 1, 2, 3]
+        assert context.wait(changed, 6) == ([2, 3, 4, 1, 2, 3], [])
+        assert bool(make())
+        assert not context.wait([0])[1]
+
+
+def test_what_was_taken_goes_when_nobody_has_it() -> None:
+    """Otherwise a loop keeps the values of all results that it has used."""
+    with create_job_ctx("sync") as context:
+        _, pending = context.wait([context.put(number) for number in range(10)])
+        while pending:
+            ready, pending = context.wait(pending)
+            taken = weakref.ref(ready[0])
+            del ready
+            assert taken() is None
+        refs = [context.put(number) for number in range(10)]
+        left = weakref.ref(refs[-1])
+        _, rest = context.wait(refs)
+        del refs, rest
+        assert left() is None
+
+
+@pytest.mark.traits(concurrent=True)
+def test_two_threads_wait_for_the_same_rest(ctx: JobContext, gate: Gate) -> None:
+    _, rest = ctx.wait([ctx.put(0), *(ctx.run(gate.pass_through) for _ in range(2))])
+    found: list[Any] = []
+    threads = [threading.Thread(target=lambda: found.append(ctx.wait(rest, 2, 20))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    gate.open()
+    for thread in threads:
+        thread.join()
+    assert found == [(list(rest), [])] * 2
+
+
+@pytest.mark.traits(concurrent=True)
+def test_a_wait_that_was_broken_off_loses_nothing(ctx: JobContext, gate: Gate) -> None:
+    slow = ctx.run(gate.pass_through)
+    _, rest = ctx.wait([ctx.put(0), slow])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Rest, "__init__", raise_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            ctx.wait(rest, timeout=0)
+    gate.open()
+    assert ctx.wait(rest, timeout=20) == ([slow], [])
+
+
+def raise_interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 class Counted(Cell):
@@ -140,22 +230,51 @@ class Counted(Cell):
 
 
 @pytest.mark.parametrize("kind", ["sync", "threadpool"])
-def test_a_loop_over_results_that_are_there_looks_at_each_once(kind: str) -> None:
-    """Otherwise it takes minutes for 10,000 of them."""
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_loop_over_results_looks_at_each_a_few_times(kind: str, *, backwards: bool) -> None:
+    """Otherwise it takes minutes for 100,000 of them, above all where the first is the last to be there."""
     with create_job_ctx(kind) as context:
-        pending = [ObjectRef(context._engine, Counted.of(number)) for number in range(1000)]
+        pending = [ObjectRef(context._engine, Counted(str(number))) for number in range(1000)]
+        coming = [ref._entry for ref in pending]
+        coming = coming if backwards else coming[::-1]
         Counted.asked = 0
         while pending:
+            coming.pop().succeed(None)
             ready, pending = context.wait(pending)
             assert len(ready) == 1
-        assert Counted.asked == 1000
+        assert Counted.asked <= 5 * 1000
+
+
+@pytest.mark.parametrize("kind", ["threadpool", "pool"])
+def test_a_loop_copies_no_refs(kind: str) -> None:
+    """Each call once made both lists anew: minutes for 100,000."""
+    with create_job_ctx(kind) as context:
+        _, pending = context.wait([context.put(number) for number in range(100)])
+        awaited = cast("Rest[ObjectRef[int]]", pending).snapshot.awaited  # type: ignore[union-attr]
+        while pending:
+            _, pending = context.wait(pending)
+            assert cast("Rest[ObjectRef[int]]", pending).snapshot.awaited is awaited  # type: ignore[union-attr]
+            assert not list.__len__(pending)
 
 
 def test_a_wait_that_was_in_vain_leaves_nothing_behind() -> None:
     with create_job_ctx("threadpool") as context:
         refs = [ObjectRef(context._engine, Cell(str(number))) for number in range(3)]
         assert context.wait(refs, num_returns=2, timeout=0.01) == ([], refs)
-        assert not cells._gatherings
+        assert not any(ref._entry._listeners for ref in refs)
+
+
+def test_a_wait_of_a_pool_that_was_in_vain_leaves_nothing_behind(gate: Gate) -> None:
+    """A program that asks for the same slow result now and then would collect listeners to its end."""
+    with create_job_ctx("pool", max_workers=1) as context:
+        slow = context.run(gate.pass_through)
+        for _ in range(3):
+            assert context.wait([slow], timeout=0.01) == ([], [slow])
+        client = cast("PoolEngine", context._engine).client
+        client.flush()
+        assert not client._listeners
+        gate.open()
+        assert context.wait([slow]) == ([slow], [])
 
 
 def test_an_item_that_another_reader_took_is_waited_for_anew() -> None:

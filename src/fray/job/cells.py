@@ -9,7 +9,6 @@ import contextlib
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from fray.job.engine import LATE
 from fray.job.workers import blocking
 
-__all__ = ["Cell", "Waitable", "await_ready", "await_some", "when_ready"]
+__all__ = ["Cell", "Waitable", "await_ready", "when_ready"]
 
 
 class Waitable(ABC):
@@ -28,7 +27,7 @@ class Waitable(ABC):
         self.ready = False
         # Reentrant: the garbage collector may abandon a stream inside any of the sections it guards.
         self._lock = threading.RLock()
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[Waitable], None]] = []
 
     @abstractmethod
     def succeed(self, value: Any) -> object:
@@ -38,15 +37,15 @@ class Waitable(ABC):
     def fail(self, error: BaseException) -> object:
         """End with an exception, unless it has ended."""
 
-    def subscribe(self, listener: Callable[[], None]) -> None:
-        """Call `listener` once, as soon as this is ready."""
+    def subscribe(self, listener: Callable[[Waitable], None]) -> None:
+        """Call `listener` once with this, as soon as this is ready."""
         with self._lock:
             if not self.ready:
                 self._listeners.append(listener)
                 return
-        listener()
+        listener(self)
 
-    def unsubscribe(self, listener: Callable[[], None]) -> None:
+    def unsubscribe(self, listener: Callable[[Waitable], None]) -> None:
         """Forget one subscription of `listener`, if it wasn't called yet."""
         with self._lock, contextlib.suppress(ValueError):
             self._listeners.remove(listener)
@@ -55,10 +54,7 @@ class Waitable(ABC):
         with self._lock:
             listeners, self._listeners = self._listeners, []
         for listener in listeners:
-            listener()
-        if _gatherings:
-            for gathering in tuple(_gatherings):
-                gathering.note(self)
+            listener(self)
 
 
 class Cell(Waitable):
@@ -121,23 +117,6 @@ def await_ready(waitable: Waitable, deadline: float | None) -> bool:
         waitable.unsubscribe(latch.count_down)
 
 
-def await_some(pending: Sequence[Waitable], missing: int, deadline: float | None) -> bool:
-    """Block until `missing` of them have become ready; return False if the deadline passed before.
-
-    Costs a fraction of a microsecond for each: who takes one result after the other calls it once a result.
-    """
-    gathering = _Gathering(pending, missing)
-    _gatherings[gathering] = None
-    try:
-        # What became ready before the gathering could be told of it.
-        for waitable in [waitable for waitable in pending if waitable.ready]:
-            gathering.note(waitable)
-        with blocking():
-            return gathering.wait(deadline)
-    finally:
-        del _gatherings[gathering]
-
-
 def when_ready(waitables: Sequence[Waitable], action: Callable[[], None]) -> None:
     """Call `action` once all of them have been ready; at once if they are."""
     latch = _Latch(len(waitables), action)
@@ -156,7 +135,7 @@ class _Latch:
         self._action = action
         self._opened = threading.Event()
 
-    def count_down(self) -> None:
+    def count_down(self, _waitable: Waitable) -> None:
         with self._lock:
             self._left -= 1
             opens = self._left == 0
@@ -167,29 +146,3 @@ class _Latch:
 
     def wait(self, deadline: float | None) -> bool:
         return self._opened.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
-
-
-class _Gathering:
-    """A thread that waits until `missing` of the places in a list are ready; one of them may have several."""
-
-    def __init__(self, pending: Sequence[Waitable], missing: int) -> None:
-        # Reentrant, as the locks of those that it waits for.
-        self._lock = threading.RLock()
-        self._places = Counter(pending)
-        self._missing = missing
-        self._opened = threading.Event()
-
-    def note(self, waitable: Waitable) -> None:
-        places = self._places.pop(waitable, 0)
-        if places:
-            with self._lock:
-                self._missing -= places
-                if self._missing <= 0:
-                    self._opened.set()
-
-    def wait(self, deadline: float | None) -> bool:
-        return self._opened.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
-
-
-_gatherings: dict[_Gathering, None] = {}
-"""All of this process. To subscribe to each of many would cost ten times as much as to be told of all."""

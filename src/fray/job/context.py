@@ -26,13 +26,13 @@ from fray.job.calls import (
     takes_keyword,
 )
 from fray.job.checks import check_count, check_name
-from fray.job.engine import ContextStats, Engine, Entry, deadline_after, time_left
+from fray.job.engine import ContextStats, Engine, deadline_after, time_left
 from fray.job.mapping import ChunkSize, MapCall, Results, check_chunksize, map_items
 from fray.job.options import ActorOptions, Lifetime, TaskOptions
 from fray.job.progress import FutureState, MapWatch, total_of
 from fray.job.progress_display import watching, watching_map
 from fray.job.refs import GeneratorFuture, ObjectRef, check_owned, make_ref, read_ref
-from fray.job.waiting import ReadyRefs, find_ready, take_out
+from fray.job.waiting import ReadyRefs, Rest, claim
 from fray.offered_names import find_offered
 
 __all__ = ["ContextStats", "JobContext", "context_of", "find_context"]
@@ -108,32 +108,13 @@ class JobContext:
             InvalidOptionError: `num_returns` is below 1.
         """
         check_count("num_returns", num_returns, 1)
-        futures = list(futures)
-        count = min(num_returns, len(futures))
-        ready, pending = self._look(futures, count)
+        left = claim(self._engine, futures)
+        count = min(num_returns, left.length)
+        ready = left.awaited.find(count)
         if len(ready) < count:
-            with watching("wait", self._survey, futures, count):
-                deadline, in_time = deadline_after(timeout), True
-                while len(ready) < count and in_time:
-                    in_time = self._engine.wait(pending, count - len(ready), deadline)
-                    # Anew: another reader may have taken the item that made a stream ready.
-                    ready, pending = self._look(futures, count)
-        return take_out(futures, ready)
-
-    def _look(self, futures: Sequence[object], count: int) -> tuple[list[int], list[Entry]]:
-        engine = self._engine
-        return find_ready(
-            (
-                future._entry
-                if type(future) is ObjectRef and future._engine is engine
-                else self._entry_of(future)
-                for future in futures
-            ),
-            count,
-        )
-
-    def _entry_of(self, future: object) -> Entry:
-        return check_owned(future, self._engine)._entry if isinstance(future, ObjectRef) else _READY
+            with watching("wait", self._survey, Rest(left), count):
+                ready = left.awaited.await_more(ready, count, deadline_after(timeout))
+        return left.take(ready)
 
     def cancel(self, ref: ObjectRef[Any], *, force: bool = False) -> None:
         """Let a task that hasn't ended yield `TaskCancelledError`; one that hasn't started never runs.
@@ -526,13 +507,6 @@ class _Survey:
         return self._engine.count_running()
 
 
-class _Ready:
-    id = 0
-    ready = True
-
-
-_READY = _Ready()
-"""Stands for a value among futures: it is there."""
 _contexts: weakref.WeakValueDictionary[str, JobContext] = weakref.WeakValueDictionary()
 
 

@@ -7,7 +7,7 @@ stands behind a ref) and actors (what stands behind a handle); it knows no other
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from typing import Any, Final, Protocol
@@ -138,11 +138,11 @@ class Engine(Protocol):
     def prefetch(self, entries: Sequence[Entry], deadline: float | None) -> None:
         """Wait for values that are taken next, where all at once costs less than one after the other."""
 
-    def wait(self, pending: Sequence[Entry], missing: int, deadline: float | None) -> bool:
-        """Block until `missing` of the entries, or at least one, are ready; return False if it's too late."""
+    def subscribe(self, entries: Sequence[Any], listener: Callable[[Any], None]) -> None:
+        """Call `listener` with each entry once it is ready, in any thread: it must only take note."""
 
-    def subscribe(self, entry: Any, listener: Callable[[], None]) -> None:
-        """Call `listener` once the entry is ready, in any thread: it must only take note, and never block."""
+    def unsubscribe(self, entries: Iterable[Any], listener: Callable[[Any], None]) -> None:
+        """Forget a subscription of each entry, if there is one. Called by finalizers: never blocks."""
 
     def blocking(self, wake: Callable[[], None]) -> AbstractContextManager[object]:
         """Surround what blocks a task, so that it lends what it holds; `wake` is called to end it."""

@@ -15,7 +15,9 @@ T = TypeVar("T")
 
 
 def read_later(
-    subscribe: Callable[[Callable[[], None]], object], read: Callable[[], T], cancel: Callable[[], object]
+    subscribe: Callable[[Callable[[object], None]], object],
+    read: Callable[[], T],
+    cancel: Callable[[], object],
 ) -> Future[T]:
     """Return a future of what `read` returns or raises.
 
@@ -32,7 +34,7 @@ def read_later(
             except BaseException as error:  # noqa: BLE001 - whatever it is belongs to the holder of the future
                 future.set_exception(error)
 
-    subscribe(lambda: jobs.put(run))
+    subscribe(lambda _: jobs.put(run))
     future.add_done_callback(lambda done: cancel() if done.cancelled() else None)
     return future
 

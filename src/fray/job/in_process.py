@@ -11,7 +11,7 @@ import threading
 import uuid
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ from fray.errors import (
     TaskCancelledError,
 )
 from fray.job.calls import Call
-from fray.job.cells import Cell, Waitable, await_some
+from fray.job.cells import Cell, Waitable
 from fray.job.current import task_variables
 from fray.job.engine import ContextStats
 from fray.job.ledger import Ledger
@@ -94,13 +94,15 @@ class InProcessEngine(ABC):
     def prefetch(self, entries: Sequence[Any], deadline: float | None) -> None:  # noqa: B027
         """Do nothing: the first failure of several values is raised at once."""
 
-    def wait(self, pending: Sequence[Any], missing: int, deadline: float | None) -> bool:
-        """Block until so many are ready; see `Engine`."""
-        return await_some(pending, missing, deadline)
+    def subscribe(self, entries: Sequence[Any], listener: Callable[[Any], None]) -> None:
+        """Call `listener` with each entry once it is ready."""
+        for entry in entries:
+            entry.subscribe(listener)
 
-    def subscribe(self, entry: Any, listener: Callable[[], None]) -> None:
-        """Call `listener` once the entry is ready."""
-        entry.subscribe(listener)
+    def unsubscribe(self, entries: Iterable[Any], listener: Callable[[Any], None]) -> None:
+        """Forget the listener, where it wasn't called yet."""
+        for entry in entries:
+            entry.unsubscribe(listener)
 
     def blocking(self, wake: Callable[[], None]) -> AbstractContextManager[object]:  # noqa: ARG002
         """Lend the slot of this thread's task."""

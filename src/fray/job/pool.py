@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -152,17 +152,15 @@ class PoolEngine:
         self.client.wait(entries, len(entries), time_left(deadline))
 
     @uninterrupted
-    def wait(self, pending: Sequence[Any], missing: int, deadline: float | None) -> bool:
-        """Block until so many are ready; see `Engine`. Values aren't brought here."""
-        # Of several refs to one object all are ready at once: more needn't be waited for.
-        needed = missing if len(set(pending)) == len(pending) else 1
-        return self.client.wait(pending, needed, time_left(deadline))
+    def subscribe(self, entries: Sequence[Any], listener: Callable[[Any], None]) -> None:
+        """Call `listener` with each entry once it is ready; see `Engine`. Values aren't brought here."""
+        self.client.subscribe(entries, listener)
+
+    def unsubscribe(self, entries: Iterable[Any], listener: Callable[[Any], None]) -> None:
+        """Forget the listener, where it wasn't called yet."""
+        self.client.unsubscribe(entries, listener)
 
     @uninterrupted
-    def subscribe(self, entry: Any, listener: Callable[[], None]) -> None:
-        """Call `listener` once the entry is ready; see `Engine`."""
-        self.client.subscribe(entry, listener)
-
     def blocking(self, wake: Callable[[], None]) -> AbstractContextManager[object]:
         """Lend the resources of the running task; see `Engine`."""
         return self.client.blocking(wake)

@@ -98,8 +98,8 @@ class Watch:
     ) -> None:
         self._what = what
         self._context = context
-        self._pending = list(futures)
-        self._total = len(self._pending) if needed is None else min(needed, len(self._pending))
+        self._pending = futures
+        self._total = len(futures) if needed is None else min(needed, len(futures))
         self._whole = what == "get"
         self._ready = 0
         self._failed = 0

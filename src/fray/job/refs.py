@@ -63,7 +63,7 @@ class ObjectRef(Reference, Generic[T_co]):
         """Return a `concurrent.futures.Future` of the value. Cancelling it cancels the task."""
         engine, entry = self._engine, self._entry
         return read_later(
-            partial(engine.subscribe, entry), self.result, partial(engine.cancel, entry, force=False)
+            partial(engine.subscribe, (entry,)), self.result, partial(engine.cancel, entry, force=False)
         )
 
     def __await__(self) -> Generator[Any, None, T_co]:

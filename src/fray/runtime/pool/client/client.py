@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import TypeAlias
 
 from fray.errors import GetTimeoutError, PoolClosedError
 from fray.runtime.pool.client.backpressure import SubmitLimit
@@ -43,7 +44,9 @@ from fray.runtime.pool.messages.specs import (
 )
 from fray.runtime.pool.objects.values import INLINE_LIMIT
 
-__all__ = ["PoolClient"]
+__all__ = ["Listener", "PoolClient"]
+
+Listener: TypeAlias = Callable[[Entry], None]
 
 CROWDED_INLINE_LIMIT = 1024
 """Of values in messages, in bytes, while the head keeps too many."""
@@ -86,10 +89,12 @@ class PoolClient:
         self._lock = threading.Lock()
         self._entries: dict[ObjectId, Entry] = {}
         self._waiters: dict[Waiter, None] = {}
-        self._listeners: dict[Entry, list[Callable[[], None]]] = {}
+        self._listeners: dict[Entry, list[Listener]] = {}
         self._answers: dict[ActorId, Answer] = {}
         # Handles die at any moment, in any thread, even in one that holds the lock: they are only noted.
         self._dropped: deque[Entry] = deque()
+        self._deaf: deque[tuple[Iterable[Entry], Listener]] = deque()
+        """Subscriptions that are to be forgotten, as above."""
         self._end: Failed | None = None
 
     # --- references ----------------------------------------------------------------------------------------
@@ -119,7 +124,7 @@ class PoolClient:
 
     def flush(self) -> None:
         """Tell the head of what was dropped. Not for finalizers: they may run within this object."""
-        if self._dropped:
+        if self._dropped or self._deaf:
             with self._lock:
                 self._flush()
 
@@ -132,6 +137,7 @@ class PoolClient:
                 self._lock.release()
 
     def _flush(self) -> None:
+        self._forget_listeners()
         released: list[ObjectId] = []
         abandoned: list[ObjectId] = []
         while self._dropped:
@@ -256,11 +262,7 @@ class PoolClient:
             if missing <= 0:
                 return True
             self._check_open()
-            wanted = [entry for entry in pending if not entry.wanted]
-            for entry in wanted:
-                entry.wanted = True
-            if wanted:
-                self._post(ObjectsWanted(tuple(entry.id for entry in wanted)))
+            self._want(pending)
             if timeout is not None and timeout <= 0:
                 return False
             waiter = Waiter(set(pending), missing)
@@ -272,22 +274,47 @@ class PoolClient:
             with self._lock:
                 del self._waiters[waiter]
 
-    def subscribe(self, entry: Entry, listener: Callable[[], None]) -> None:
-        """Call `listener` once an entry is ready, or the pool has ended.
+    def subscribe(self, entries: Sequence[Entry], listener: Listener) -> None:
+        """Call `listener` with each of the entries once it is ready, or the pool has ended.
 
         It is called with this object locked: it must only take note.
         """
         with self._lock:
-            if not entry.ready and self._end is None:
+            self._flush()
+            pending = [] if self._end is not None else [entry for entry in entries if not entry.ready]
+            for entry in pending:
                 self._listeners.setdefault(entry, []).append(listener)
-                if not entry.wanted:
-                    entry.wanted = True
-                    self._post(ObjectsWanted((entry.id,)))
-                return
-        listener()
+            self._want(pending)
+        if len(pending) < len(entries):
+            known = set(pending)
+            for entry in entries:
+                if entry not in known:
+                    listener(entry)
+
+    def unsubscribe(self, entries: Iterable[Entry], listener: Listener) -> None:
+        """Forget a subscription of each of the entries; safe in a finalizer."""
+        self._deaf.append((entries, listener))
+
+    def _forget_listeners(self) -> None:
+        while self._deaf:
+            entries, listener = self._deaf.popleft()
+            for entry in entries:
+                listeners = self._listeners.get(entry, [])
+                if listener in listeners:
+                    listeners.remove(listener)
+                    if not listeners:
+                        del self._listeners[entry]
+
+    def _want(self, pending: Iterable[Entry]) -> None:
+        wanted = [entry for entry in pending if not entry.wanted]
+        for entry in wanted:
+            entry.wanted = True
+        if wanted:
+            self._post(ObjectsWanted(tuple(entry.id for entry in wanted)))
 
     def blocking(self, wake: Callable[[], None]) -> AbstractContextManager[object]:
         """Return what a thread is within while it waits; `wake` is called, by another thread, to end that."""
+        self.flush()
         return self._blocking(wake)
 
     def _wake(self, waiter: Waiter) -> None:
@@ -392,7 +419,7 @@ class PoolClient:
         for waiter in self._waiters:
             waiter.note(entry)
         for listener in self._listeners.pop(entry, ()):
-            listener()
+            listener(entry)
 
     def close(self, what: str = "the pool") -> None:
         """End all waiting: the head is gone. What is known stays known; what isn't has failed.
@@ -406,9 +433,9 @@ class PoolClient:
                 self._end_entry(entry, self._end)
             for waiter in self._waiters:
                 waiter.end()
-            for listeners in self._listeners.values():
+            for entry, listeners in self._listeners.items():
                 for listener in listeners:
-                    listener()
+                    listener(entry)
             self._listeners.clear()
             for waiting in self._answers.values():
                 waiting.arrived.set()
