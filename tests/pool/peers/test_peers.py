@@ -22,6 +22,7 @@ from fray.errors import (
     PeerUnreachableError,
 )
 from fray.runtime.pool.objects import peers
+from fray.runtime.pool.objects.files import HELD
 from fray.runtime.pool.objects.peers import fetch, run_object_server, serve_objects
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.objects.values import decode, encode
@@ -125,7 +126,7 @@ def scripted(place: Path, answer: Answer) -> Iterator[tuple[Address, list[int]]]
 
 def left_behind(store: HostStore) -> set[str]:
     found = (*store.directory.iterdir(), *store.spill_directory.iterdir())
-    return {path.name for path in found} - {"usage"}
+    return {path.name for path in found if path.suffix != HELD} - {"usage"}
 
 
 @pytest.mark.parametrize("count", [1, 60_000, 3_000_000])

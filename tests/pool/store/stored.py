@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fray.runtime.pool.objects.files import HELD
 from fray.runtime.pool.objects.flat_format import Encoded
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.objects.values import encode
@@ -15,8 +16,9 @@ def value(size: int) -> Encoded:
 
 
 def files(directory: Path) -> set[str]:
-    return {path.name for path in directory.iterdir()} - {"usage"}
+    return {path.name for path in directory.iterdir() if path.suffix != HELD} - {"usage"}
 
 
 def real_memory(store: HostStore) -> int:
-    return sum(path.stat().st_size for path in store.directory.iterdir() if path.name != "usage")
+    found = [path.stat() for path in store.directory.iterdir() if path.name != "usage"]
+    return sum({status.st_ino: status.st_size for status in found}.values())

@@ -34,7 +34,7 @@ def file_of(folder: Path, identity: int, size: int = SIZE) -> str:
 
 def mapped_files(folder: Path) -> list[str]:
     lines = Path("/proc/self/maps").read_text().splitlines()
-    return sorted(Path(line.split(maxsplit=5)[5].removesuffix(" (deleted)")).name
+    return sorted(Path(line.split(maxsplit=5)[5]).name.partition(".")[0]
                   for line in lines if str(folder) in line)  # fmt: skip
 
 

@@ -100,12 +100,90 @@ def test_spilling_moves_an_object_that_readers_go_on_reading(store: HostStore) -
     size = store.usage().memory
     before = decode(store.open(1))
     assert store.spill(1)
-    assert store.usage() == (0, size)
+    assert store.usage() == (size, size)
     assert np.array_equal(before, decode(store.open(1)))
+    del before
+    assert store.usage() == (0, size)
     assert not store.spill(1)
     assert not store.spill(2)
     store.free(1)
     assert store.usage() == (0, 0)
+
+
+def test_what_a_reader_holds_takes_room_after_it_was_freed(owned: OwnedStore) -> None:
+    """Else arrays that are kept while their refs go fill the memory of the machine, whatever the limit is."""
+    store = HostStore(owned.store.directory, owned.store.spill_directory, 20_000)
+    arrays = []
+    for identity in range(1, 6):
+        store.write(identity, value(8000))
+        arrays.append(store.open(identity))
+        store.free(identity)
+    assert store.usage() == (16_000, 24_000)
+    arrays.clear()
+    store.write(6, value(8000))
+    store.write(7, value(8000))
+    assert files(store.directory) == {"6", "7"}
+    assert not files(store.spill_directory)
+    store.close()
+
+
+def test_what_a_killed_reader_held_makes_room(owned: OwnedStore) -> None:
+    store = HostStore(owned.store.directory, owned.store.spill_directory, 10_000)
+    store.write(1, value(8000))
+    reader = os.fork()
+    if not reader:
+        arrays = [HostStore(store.directory, store.spill_directory, 10_000).open(1)]
+        os._exit(len(arrays))  # as a killed process, it unmaps nothing itself
+    os.waitpid(reader, 0)
+    store.free(1)
+    assert store.usage().memory == 8000
+    store.write(2, value(8000))
+    assert files(store.directory) == {"2"}
+    store.close()
+
+
+def test_what_a_forked_child_lets_go_its_parent_still_holds(owned: OwnedStore) -> None:
+    store = HostStore(owned.store.directory, owned.store.spill_directory, 10_000)
+    store.write(1, value(8000))
+    arrays = [store.open(1)]
+    store.free(1)  # which keeps no mapping either
+    child = os.fork()
+    if not child:
+        arrays.clear()
+        gc.collect()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert store.usage().memory == 8000
+    arrays.clear()
+    assert store.usage().memory == 0
+    store.close()
+
+
+def test_a_copy_that_is_mapped_is_not_removed_for_nothing(owned: OwnedStore) -> None:
+    store = HostStore(owned.store.directory, owned.store.spill_directory, 10_000)
+    with store.receiving(1, 8000, disk=False, copy=True):
+        pass
+    data = store.open(1)
+    store.write(2, value(8000))
+    assert store.contains(1)
+    del data
+    store._mappings.forget(1)
+    store.write(3, value(8000))
+    assert not store.contains(1)
+    assert files(store.directory) == {"3"}
+    store.close()
+
+
+def test_an_object_is_read_where_a_file_may_have_no_further_name(
+    store: HostStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMLINK, "Too many links")
+
+    monkeypatch.setattr(os, "link", refuse)
+    store.write(1, value(8000))
+    assert len(store.open(1)) == 8000
+    assert len(list(store.directory.iterdir())) == 2
 
 
 def test_who_finds_no_room_waits_for_what_is_on_its_way_to_disk(

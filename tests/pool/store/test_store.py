@@ -50,6 +50,8 @@ def test_a_reader_keeps_what_is_freed(store: HostStore) -> None:
     store.free(1)
     assert array[-1] == 9999
     assert not store.contains(1)
+    assert store.usage().memory > 80_000
+    del array
     assert store.usage() == (0, 0)
     with pytest.raises(ObjectLostError):
         store.open(1)
@@ -87,4 +89,6 @@ def test_an_object_written_again_takes_the_place_of_the_first(store: HostStore) 
     store.write(1, value(3000))
     assert len(store.open(1)) == 3000
     assert len(old) == 1000
+    assert store.usage() == (4000, 0)
+    del old
     assert store.usage() == (3000, 0)

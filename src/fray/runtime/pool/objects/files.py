@@ -9,6 +9,8 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import functools
+import itertools
 import math
 import mmap
 import os
@@ -24,11 +26,13 @@ from fray.runtime.pool.objects.flat_format import BytesLike
 
 __all__ = [
     "COPY_MODE",
+    "HELD",
     "PART",
     "USAGE",
     "check_directory",
     "copy",
     "evict",
+    "held",
     "is_dead",
     "list_names",
     "lock_file",
@@ -42,6 +46,8 @@ __all__ = [
 ]
 
 PART = ".part"
+HELD = ".held"
+"""A link to a file that a process has mapped: it keeps the file counted when its object was freed."""
 USAGE = "usage"
 COPY_MODE = 0o400
 """Of the file of a copy: what lies on another host too, so that it may go when room is needed."""
@@ -109,12 +115,14 @@ def lock_file(file: int, seconds: float) -> None:
 def evict(folder: str, needed: int = 0) -> int:
     """Remove copies, the oldest first, until they have freed `needed` bytes (0: all); return what they had.
 
-    Removes none where all of them are too little.
+    Removes none where all of them are too little, nor what a process has mapped: that would free nothing.
     """
     copies = []
     for name in list_names(folder):
         status = status_of(f"{folder}/{name}")
-        if status is not None and status.st_mode & 0o777 == COPY_MODE and not name.endswith(PART):
+        if status is None or status.st_mode & 0o777 != COPY_MODE:
+            continue
+        if status.st_nlink == 1 and not name.endswith((PART, HELD)):
             copies.append((status.st_mtime_ns, status.st_size, f"{folder}/{name}"))
     freed = 0
     if sum(size for _, size, _ in copies) < needed:
@@ -127,23 +135,30 @@ def evict(folder: str, needed: int = 0) -> int:
 
 
 def scan(folder: str, dead: Callable[[int], bool] | None = None) -> int:
-    """Return the bytes of all objects in a directory; parts whose writers are `dead` are removed.
+    """Return the bytes of all files in a directory; parts and links of processes that are `dead` are removed.
 
     None are in a directory that has vanished.
     """
     total = 0
+    seen: set[int] = set()
+    dead = None if dead is None else functools.cache(dead)
     try:
         found = os.scandir(folder)
     except FileNotFoundError:
         return total
     with found as entries:
         for entry in entries:
-            stem, dot, _ = entry.name.rpartition(PART)
-            if dot and dead is not None and dead(int(stem.rpartition(".")[2].partition("-")[0])):
-                unlink(entry.path)
-            elif entry.name != USAGE:
+            if dead is not None and entry.name.endswith((PART, HELD)):
+                owner = entry.name.rpartition(".")[0].rpartition(".")[2]
+                if dead(int(owner.partition("-")[0])):
+                    unlink(entry.path)
+                    continue
+            if entry.name != USAGE:
                 with contextlib.suppress(FileNotFoundError):
-                    total += entry.stat(follow_symlinks=False).st_size
+                    status = entry.stat(follow_symlinks=False)
+                    if status.st_nlink == 1 or status.st_ino not in seen:
+                        seen.add(status.st_ino)
+                        total += status.st_size
     return total
 
 
@@ -202,6 +217,7 @@ def opened(path: str) -> Iterator[int]:
         os.close(file)
 
 
+_counter = itertools.count()
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = (
@@ -210,8 +226,30 @@ _libc.mmap.argtypes = (
 _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 
 
-def mapped(path: str, file: int, size: int) -> memoryview:
-    """Map an open file of `size` bytes read-only.
+@contextlib.contextmanager
+def held(path: str) -> Iterator[tuple[int, str]]:
+    """Give a descriptor of a file as `opened` does, and a further link to it, which the caller removes.
+
+    The link is empty where there can't be one.
+    """
+    link = f"{path}.{os.getpid()}-{next(_counter)}{HELD}"
+    try:
+        os.link(path, link, follow_symlinks=False)
+    except FileNotFoundError:
+        raise
+    except OSError:  # no more links or names, or not on this file system: then it isn't counted
+        link = ""
+    try:
+        with opened(link or path) as file:
+            yield file, link
+    except BaseException:
+        if link:
+            unlink(link)
+        raise
+
+
+def mapped(path: str, file: int, size: int, link: str = "") -> memoryview:
+    """Map an open file of `size` bytes read-only; `link` is removed when nothing refers to it any more.
 
     Not by `mmap.mmap`, which keeps a descriptor for each mapping (until `trackfd` of Python 3.13).
     """
@@ -222,5 +260,11 @@ def mapped(path: str, file: int, size: int) -> memoryview:
         raise StoreDirectoryError(path, f"it can't be mapped: {os.strerror(ctypes.get_errno())}")
     array = (ctypes.c_ubyte * size).from_address(address)
     # Views hold the array, so the mapping goes with the last of them. Not at exit, where some may be in use.
-    weakref.finalize(array, _libc.munmap, address, size).atexit = False
+    weakref.finalize(array, _unmap, address, size, link, os.getpid()).atexit = False
     return memoryview(array).cast("B").toreadonly()
+
+
+def _unmap(address: int, size: int, link: str, owner: int) -> None:
+    _libc.munmap(address, size)
+    if link and os.getpid() == owner:  # a forked child has the mapping too, but the link is its parent's
+        unlink(link)

@@ -15,7 +15,7 @@ import threading
 from dataclasses import dataclass, field
 
 from fray.runtime.pool.messages.specs import ObjectId
-from fray.runtime.pool.objects.files import mapped, opened, status_of
+from fray.runtime.pool.objects.files import held, mapped, status_of
 
 __all__ = ["Mappings"]
 
@@ -67,9 +67,9 @@ class Mappings:
                 if self._newest == identity:
                     self._newest = None
                 return kept.view
-        with opened(path) as file:
+        with held(path) as (file, link):
             status = os.fstat(file)
-            view = mapped(path, file, status.st_size)
+            view = mapped(path, file, status.st_size, link)
         if view.nbytes <= self._limit:
             self._keep(identity, _Kept(_file_of(status), view))
         return view

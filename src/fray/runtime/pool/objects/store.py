@@ -56,7 +56,7 @@ _MAPPED_SHARE = 0.125
 
 
 class Usage(NamedTuple):
-    """Bytes that a host's objects take; those being written are counted whole."""
+    """Bytes that a host's objects take, freed ones that are mapped too; those being written count whole."""
 
     memory: int
     disk: int
@@ -283,7 +283,8 @@ class HostStore:
 
     # Bytes are counted up before a file takes them, and not always down when it is gone: so the count may be
     # too high, and a process that finds memory full counts anew. So `free` needs no lock: the head and the
-    # nanny share it with processes of users, which may be stopped while they hold it.
+    # nanny share it with processes of users, which may be stopped while they hold it. What a process has
+    # mapped counts until it is unmapped: that process has a link to the file, beside the object's own name.
 
     def _begin(self, part: str, size: int, *, disk: bool) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -314,7 +315,7 @@ class HostStore:
         with self._locked():
             before = None if disk else status_of(path)
             os.rename(part, path)  # noqa: PTH104 - no Path on the fast way
-            if before is not None:
+            if before is not None and before.st_nlink == 1:
                 self._set_used(self._used() - before.st_size)
             if disk:
                 self._unlink_from_memory(identity)
@@ -331,7 +332,8 @@ class HostStore:
         status = status_of(path)
         if status is None or not unlink(path):
             return False
-        self._set_used(self._used() - status.st_size)
+        if status.st_nlink == 1:
+            self._set_used(self._used() - status.st_size)
         return True
 
     @contextlib.contextmanager
