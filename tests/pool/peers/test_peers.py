@@ -20,6 +20,7 @@ from fray.errors import (
     HandshakeError,
     ObjectLostError,
     PeerUnreachableError,
+    TruncatedFrameError,
 )
 from fray.runtime.pool.objects import peers
 from fray.runtime.pool.objects.files import HELD
@@ -446,3 +447,18 @@ def test_a_reader_does_not_wait_for_ever_for_an_earlier_one_that_stands_still(
         monkeypatch.setattr(peers, "SILENCE_SECONDS", 1.0)
         with between.exclusive(1):
             assert len(fetch(address, KEY, 1, here, home="unix:/c")) > LARGE
+
+
+def read_on(connection: BlockingConnection) -> None:
+    while True:
+        connection.receive(10)
+
+
+def test_a_reader_that_asks_again_before_it_has_read_is_cut_off(address: Address, there: HostStore) -> None:
+    """Each answer takes memory of the server until it is read."""
+    there.write(1, encode(np.zeros(40_000_000, dtype=np.uint8)))
+    with closing(BlockingConnection.connect(address, KEY)) as connection:
+        for _ in range(2):
+            connection.send(peers._WANTED, (1).to_bytes(peers._IDENTITY_BYTES))
+        with pytest.raises((ConnectionLostError, TruncatedFrameError)):
+            read_on(connection)

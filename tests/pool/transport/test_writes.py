@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
-from fray.errors import ConnectionLostError
+from fray.errors import ConnectionLostError, TransportError
 from fray.runtime.pool.transport.connection import Connection
 from fray.runtime.pool.transport.frames import FrameDecoder, FrameLimits
 from fray.runtime.pool.transport.handshake import Role
@@ -15,7 +16,9 @@ from fray.runtime.pool.transport.keys import TransportKey
 from fray.runtime.pool.transport.settings import TransportSettings
 
 KEY = TransportKey.generate()
-SETTINGS = TransportSettings(high_water=1_000_000, low_water=300_000)
+SETTINGS = TransportSettings(
+    high_water=1_000_000, low_water=300_000, most_unread=5_000_000, stalled_seconds=3600
+)
 
 
 class RecordingTransport(asyncio.Transport):
@@ -38,6 +41,10 @@ class RecordingTransport(asyncio.Transport):
 
     def close(self) -> None:
         self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+        self.connection.connection_lost(None)
 
 
 class Owner:
@@ -141,6 +148,57 @@ def test_a_full_transport_is_given_nothing_until_it_has_room() -> None:
         await drained
         frames = FrameDecoder(FrameLimits()).feed(b"".join(transport.writes))
         assert [frame.kind for frame in frames] == [1, 2]
+
+    run(test)
+
+
+def test_a_peer_that_reads_nothing_is_cut_off_before_memory_is_full() -> None:
+    """Else a process that somebody has stopped takes the head's memory with it."""
+
+    async def test(connection: Connection, transport: RecordingTransport) -> None:
+        lost: list[TransportError] = []
+        connection.on_lost = lost.append
+        connection._settings = replace(SETTINGS, stalled_seconds=0.01)
+        transport.fills_up = True
+        for _ in range(20):
+            connection.send(1, b"", [bytes(1_000_000)])
+        await asyncio.wait_for(connection.lost(), 30)
+        assert transport.closed
+        assert connection._queued == 0
+        [reason] = lost
+        assert "has read nothing" in str(reason)
+
+    run(test)
+
+
+def test_a_peer_that_reads_slowly_gets_everything() -> None:
+    async def test(connection: Connection, transport: RecordingTransport) -> None:
+        transport.fills_up = True
+        for _ in range(40):
+            connection.send(1, b"", [bytes(250_000)])
+        while connection._queued:
+            written = connection._written
+            connection.resume_writing()
+            connection._end_if_stalled(written)
+        frames = FrameDecoder(FrameLimits()).feed(b"".join(transport.writes))
+        assert len(frames) == 40
+        assert not transport.closed
+
+    run(test)
+
+
+def test_nobody_is_cut_off_while_little_waits() -> None:
+    async def test(connection: Connection, transport: RecordingTransport) -> None:
+        transport.fills_up = True
+        connection.send(1, b"", [bytes(4_000_000)])
+        assert connection._stall is None
+        connection.send(1, b"", [bytes(4_000_000)])
+        assert connection._stall is not None
+        transport.fills_up = False
+        connection.resume_writing()
+        connection._end_if_stalled(0)
+        assert connection._stall is None
+        assert not transport.closed
 
     run(test)
 

@@ -77,8 +77,14 @@ async def serve_objects(
     readers = Readers()
 
     def begin(connection: Connection) -> None:
+        under_way: list[asyncio.Task[None]] = []
+
         def answer(frame: Frame) -> None:
+            if any(not task.done() for task in under_way):
+                connection.abort()  # many at once, from one that reads none of them, would fill the memory
+                return
             task = asyncio.get_running_loop().create_task(_answer(connection, store, readers, frame))
+            under_way[:] = [task]
             answers.add(task)
             task.add_done_callback(answers.discard)
 

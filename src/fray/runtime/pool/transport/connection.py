@@ -79,6 +79,8 @@ class Connection(asyncio.BufferedProtocol):
         self._queued = 0
         self._flush_scheduled = False
         self._transport_full = False
+        self._written = 0
+        self._stall: asyncio.TimerHandle | None = None
         self._writable = asyncio.Event()
         self._writable.set()
 
@@ -101,8 +103,9 @@ class Connection(asyncio.BufferedProtocol):
 
         `at_once`: a small one doesn't wait for others of its turn, if none is queued.
 
-        Never blocks and never drops: watch `on_pause` or await `drain`. Buffers aren't copied and must stay
-        as they are until they are sent.
+        Never blocks and never drops: watch `on_pause` or await `drain`. Who doesn't do so has the connection
+        ended where more than `most_unread` bytes wait for a peer that reads nothing any more. Buffers aren't
+        copied and must stay as they are until they are sent.
 
         Raises `FrameTooLargeError` (the connection goes on), or `ConnectionLostError`.
         """
@@ -125,6 +128,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._queued > self._settings.high_water and self._writable.is_set():
             self._writable.clear()
             self.on_pause(True)
+        if self._queued > self._settings.most_unread and self._stall is None:
+            self._watch_for_stall()
 
     async def drain(self) -> None:
         """Return when few bytes wait to be sent.
@@ -194,6 +199,8 @@ class Connection(asyncio.BufferedProtocol):
         """Tell everybody that it is over (called by the event loop, once)."""
         # asyncio would end a transport anew that was closed, has sent all it had, and is aborted then.
         self._transport = None
+        if self._stall is not None:
+            self._stall.cancel()
         try:
             if self.began:
                 reason = self._reason(exc)
@@ -262,6 +269,23 @@ class Connection(asyncio.BufferedProtocol):
         reason.__cause__ = exc
         return reason
 
+    def _watch_for_stall(self) -> None:
+        # A timer, not the time of the last write: where this loop itself stood still, it writes first.
+        loop = asyncio.get_running_loop()
+        self._stall = loop.call_later(self._settings.stalled_seconds, self._end_if_stalled, self._written)
+
+    def _end_if_stalled(self, written: int) -> None:
+        self._stall = None
+        if self._queued <= self._settings.most_unread:
+            return
+        if self._written > written:
+            self._watch_for_stall()
+            return
+        seconds = self._settings.stalled_seconds
+        reason = f"it has read nothing for {seconds:g} s, and {self._queued:,} bytes wait for it"
+        self._failure = ConnectionLostError(self.peer, reason)
+        self.abort()
+
     def _flush_scheduled_now(self) -> None:
         self._flush_scheduled = False
         self._flush()
@@ -271,6 +295,7 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None:
             return
         while self._queue and not self._transport_full:
+            self._written += 1
             # May call pause_writing before it returns.
             transport.write(self._next_write())
         if self._queued <= self._settings.low_water and not self._writable.is_set():

@@ -25,6 +25,10 @@ class TransportSettings:
     """Bytes that wait to be sent when a connection asks its user to pause."""
     low_water: int = 1024 * 1024
     """Bytes that wait to be sent when it asks to go on."""
+    most_unread: int = 256 * 1024 * 1024
+    """Bytes that may wait for a peer that doesn't read: with more, it is cut off after `stalled_seconds`."""
+    stalled_seconds: float = 10.0
+    """How long that peer may read nothing. One that reads slowly isn't cut off, however much waits for it."""
     read_size: int = 256 * 1024
     """Bytes read by one system call, large buffers apart."""
 
