@@ -69,7 +69,6 @@ scale: setup ## 500 FrayJobs against the same JobSets, restarts of the operator 
 	$(BIN)/python -m e2e.scale $(PARTS)
 
 bench: setup ## the worker pool beside Ray, Dask and ProcessPoolExecutor; prints a table
-	$(BIN)/python -m tools.peers
 	$(BIN)/python -m benchmarks.pool
 
 prepare: setup ## build ahead what suites on a cluster need: its programs and the images, about 20 minutes
@@ -96,4 +95,4 @@ lock: setup ## choose newer versions within pyproject.toml and pin them in requi
 	@PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/python tools/lock.py
 
 clean: ## remove what was installed into the checkout
-	rm -rf .venv .tools .bench .site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .tools .site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

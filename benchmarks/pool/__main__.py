@@ -1,8 +1,7 @@
 """`python -m benchmarks.pool`: measure Fray's in-job pool beside Ray, Dask and ProcessPoolExecutor.
 
-Prints a table and writes JSON. Ray and Dask live in an environment of their own, which `tools/peers.py`
-makes. A full run of three rounds takes about 25 minutes on two processors; `--quick` takes three and shows
-only that everything runs: its sizes are too small for figures.
+Prints a table and writes JSON. A full run of three rounds takes about 50 minutes on two processors; `--quick`
+takes five and shows only that everything runs: its sizes are too small for figures.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from benchmarks.pool.table import build_markdown, build_table
 __all__ = ["main"]
 
 DEFAULT_ENGINES = ("fray", "ray", "dask", "processes")
-DEFAULT_JSON = Path(".bench/pool.json")
+DEFAULT_JSON = Path("pool-benchmark.json")
 
 
 @dataclass

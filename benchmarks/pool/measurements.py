@@ -14,17 +14,22 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pool.engines.base import Engine
-from benchmarks.pool.process_memory import await_settled_memory, read_memory
+from benchmarks.pool.process_memory import await_settled_memory, read_memory, read_tree_memory
 from benchmarks.pool.sizes import Sizes
 from benchmarks.pool.workloads import (
     VALUES_PER_PAGE,
     Tally,
+    count_arguments,
     count_hits,
     count_words,
     do_nothing,
+    double,
     find_sources,
+    give_numbers,
+    give_parts,
     merge_counts,
     split_evenly,
+    sum_parts,
     touch_pages,
     wait_for_file,
 )
@@ -37,6 +42,8 @@ Figures = Mapping[str, float | None]
 REFERENCE_SAMPLES = 500_000
 MERGED_AT_ONCE = 16
 WARM_UP_TASKS = 200
+PART_VALUES = 100
+ENDED_AT_ONCE = 5_000
 
 
 class WrongResultError(Exception):
@@ -88,6 +95,7 @@ def measure_actor_calls(engine: Engine, sizes: Sizes) -> Figures:
     if not engine.has_actors:
         return {
             "actor_calls_per_second": None,
+            "actor_calls_with_options_per_second": None,
             "actor_round_trip_p50_ms": None,
             "actor_round_trip_p99_ms": None,
         }
@@ -97,8 +105,12 @@ def measure_actor_calls(engine: Engine, sizes: Sizes) -> Figures:
     piped = _seconds(lambda: counts.extend(engine.get([increment() for _ in range(sizes.actor_calls)])))
     _expect(counts if engine.keeps_call_order else sorted(counts), list(range(2, sizes.actor_calls + 2)))
     single = [_seconds(lambda: engine.get([increment()])) for _ in range(sizes.round_trips)]
+    with_options = engine.create_actor(Tally, options=True)
+    _expect(engine.get([with_options()]), [1])
+    chosen = _seconds(lambda: engine.get([with_options() for _ in range(sizes.actor_calls)]))
     return {
         "actor_calls_per_second": sizes.actor_calls / piped,
+        "actor_calls_with_options_per_second": sizes.actor_calls / chosen,
         **_percentiles("actor_round_trip", single),
     }
 
@@ -180,16 +192,117 @@ def measure_queue(engine: Engine, sizes: Sizes) -> Figures:
 def measure_actors(engine: Engine, sizes: Sizes) -> Figures:
     """Create many actors and call each once."""
     if not engine.has_actors:
-        return dict.fromkeys(("actors_seconds_per_1000", "actors"))
+        return dict.fromkeys(("actors_seconds_per_1000", "idle_actors_mb_per_1000", "actors"))
     counts: list[int] = []
+    actors: list[Any] = []
+    before = read_tree_memory()
 
     def create_and_call() -> None:
-        actors = [engine.create_actor(Tally) for _ in range(sizes.actors)]
+        actors.extend(engine.create_actor(Tally) for _ in range(sizes.actors))
         counts.extend(engine.get([increment() for increment in actors]))
 
     seconds = _seconds(create_and_call)
     _expect(counts, [1] * sizes.actors)
-    return {"actors_seconds_per_1000": seconds / sizes.actors * 1000, "actors": sizes.actors}
+    grown = read_tree_memory() - before
+    return {
+        "actors_seconds_per_1000": seconds / sizes.actors * 1000,
+        "idle_actors_mb_per_1000": grown / 1e6 / sizes.actors * 1000,
+        "actors": sizes.actors,
+    }
+
+
+def measure_tiny_items(engine: Engine, sizes: Sizes) -> Figures:
+    """A function of less than a microsecond, of each item, by what packs many into one task."""
+    if not engine.has_map:
+        return {"mapped_items_per_second": None}
+    results: list[int] = []
+    seconds = _seconds(lambda: results.extend(engine.map(double, range(sizes.items))))
+    _expect(results, [2 * number for number in range(sizes.items)])
+    return {"mapped_items_per_second": sizes.items / seconds}
+
+
+def measure_generators(engine: Engine, sizes: Sizes) -> Figures:
+    """Small items of one generator task, each read as it comes."""
+    if not engine.has_generators:
+        return {"generator_items_per_second": None}
+    engine.get([*engine.submit_generators(give_numbers, [(WARM_UP_TASKS,)])[0]])
+    got: list[int] = []
+
+    def read_all() -> None:
+        for ref in engine.submit_generators(give_numbers, [(sizes.items,)])[0]:
+            got.extend(engine.get([ref]))
+
+    seconds = _seconds(read_all)
+    _expect(got, list(range(sizes.items)))
+    return {"generator_items_per_second": sizes.items / seconds}
+
+
+def measure_shuffle(engine: Engine, sizes: Sizes) -> Figures:
+    """Map tasks that yield a part for each reduce task, which get the parts of all."""
+    if not engine.has_generators:
+        return {"shuffled_parts_per_second": None}
+    count = sizes.shuffle_parts
+    sums: list[int] = []
+
+    def shuffle() -> None:
+        maps = engine.submit_generators(give_parts, [(count, PART_VALUES)] * count)
+        parts = [list(refs) for refs in maps]
+        sums.extend(engine.get(engine.submit_each(sum_parts, list(zip(*parts, strict=True)))))
+
+    seconds = _seconds(shuffle)
+    _expect(sums, [part * PART_VALUES * count for part in range(count)])
+    return {"shuffled_parts_per_second": count**2 / seconds}
+
+
+def measure_many_refs(engine: Engine, sizes: Sizes) -> Figures:
+    """All refs as arguments of one task; then waits for one of them after the other, all ready."""
+    if not engine.has_objects:
+        return dict.fromkeys(("refs_to_task_seconds", "wait_one_ms"))
+    refs = [engine.put(number) for number in range(sizes.refs)]
+    counts: list[int] = []
+    passed = _seconds(lambda: counts.extend(engine.get(engine.submit_each(count_arguments, [tuple(refs)]))))
+    _expect(counts, [sizes.refs])
+    rest: list[Any] = [refs]
+
+    def wait_for_some() -> None:
+        for _ in range(sizes.waits):
+            rest[0] = engine.wait_one(rest[0])
+
+    waited = _seconds(wait_for_some)
+    _expect(len(rest[0]), sizes.refs - sizes.waits)
+    return {"refs_to_task_seconds": passed, "wait_one_ms": waited / sizes.waits * 1000}
+
+
+def measure_ended_tasks(engine: Engine, sizes: Sizes) -> Figures:
+    """Tasks that do nothing, whose results are dropped: what is left of each in this process."""
+
+    def run(count: int) -> None:
+        for _ in range(count // ENDED_AT_ONCE):
+            engine.get(engine.submit_each(do_nothing, [(number,) for number in range(ENDED_AT_ONCE)]))
+
+    run(max(ENDED_AT_ONCE, sizes.ended_tasks // 10))
+    before = await_settled_memory()
+    run(sizes.ended_tasks)
+    return {"ended_bytes_per_task": (await_settled_memory() - before) / sizes.ended_tasks}
+
+
+def measure_broadcast(engine: Engine, sizes: Sizes) -> Figures:
+    """One large array that a task of each of several hosts reads, all at once."""
+    if not engine.has_hosts:
+        return {"broadcast_seconds": None}
+    engine.add_hosts(sizes.hosts)
+    array = _build_array(sizes)
+    small = engine.put(array[:VALUES_PER_PAGE])
+    engine.get([engine.submit_on(host, touch_pages, small) for host in range(sizes.hosts)])
+    results: list[tuple[float, bool]] = []
+
+    def read_everywhere() -> None:
+        ref = engine.put(array)
+        results.extend(engine.get([engine.submit_on(host, touch_pages, ref) for host in range(sizes.hosts)]))
+
+    seconds = _seconds(read_everywhere)
+    _expect([total for total, _ in results], [float(array[::VALUES_PER_PAGE].sum())] * sizes.hosts)
+    return {"broadcast_seconds": seconds}
 
 
 def measure_work(engine: Engine, sizes: Sizes) -> Figures:
@@ -227,5 +340,11 @@ MEASUREMENTS: Mapping[str, Callable[[Engine, Sizes], Figures]] = {
     "readers": measure_readers,
     "queue": measure_queue,
     "actors": measure_actors,
+    "tiny_items": measure_tiny_items,
+    "generators": measure_generators,
+    "shuffle": measure_shuffle,
+    "many_refs": measure_many_refs,
+    "ended_tasks": measure_ended_tasks,
+    "broadcast": measure_broadcast,
     "work": measure_work,
 }

@@ -23,12 +23,13 @@ from typing import Any
 __all__ = ["PeerFailedError", "Record", "Run", "plan_runs", "run_peer"]
 
 ROOT = Path(__file__).resolve().parents[2]
-PEERS_PYTHON = ROOT / ".bench" / "bin" / "python"
-INTERPRETERS = {"ray": PEERS_PYTHON, "dask": PEERS_PYTHON}
-"""Where an engine lives, if not in the environment that runs this."""
 GROUPS = (
-    (2, ("start", "tasks", "round_trips", "actor_calls", "objects", "readers", "work")),
+    (2, ("start", "tasks", "round_trips", "actor_calls", "tiny_items", "objects", "readers", "work")),
     (1, ("work",)),
+    (2, ("generators", "shuffle")),
+    (2, ("many_refs",)),
+    (2, ("broadcast",)),
+    (2, ("ended_tasks",)),
     (2, ("queue",)),
     (2, ("actors",)),
 )
@@ -106,7 +107,7 @@ def run_peer(run: Run, number: int, timeout: float) -> tuple[list[Record], dict[
 
 def _collect(run: Run, home: Path, log: Any, timeout: float) -> list[dict[str, Any]]:
     command = [
-        *(str(INTERPRETERS.get(run.engine, Path(sys.executable))), "-m", "benchmarks.pool.peer", run.engine),
+        *(sys.executable, "-m", "benchmarks.pool.peer", run.engine),
         *(*run.measurements, "--workers", str(run.workers), *(["--quick"] if run.quick else [])),
     ]
     environment = {

@@ -11,13 +11,18 @@ RAY_ACTORS = 20
 PEER_QUEUE = 100_000
 """Bytes per task don't depend on it, and Dask needs minutes for a million."""
 
+PEER_ENDED = 100_000
+PEER_ITEMS = 20_000
+"""Rates don't depend on it; Ray gives some 8,000 items of a generator a second."""
+
 
 @dataclass(frozen=True)
 class Sizes:
     """Numbers of tasks, calls and objects.
 
     `array_values` are float64, 8 bytes each; `blockers` keep all workers busy while `queued` tasks wait.
-    Words are counted in as many passes over the sources.
+    `items` are those of a generator and of a `map`. A shuffle has as many map tasks as reduce tasks, each of
+    as many parts. `waits` take one each from `refs`. Words are counted in as many passes over the sources.
     """
 
     tasks: int = 10_000
@@ -29,6 +34,12 @@ class Sizes:
     queued: int = 1_000_000
     blockers: int = 2
     actors: int = 1_000
+    items: int = 200_000
+    shuffle_parts: int = 100
+    refs: int = 100_000
+    waits: int = 200
+    ended_tasks: int = 1_000_000
+    hosts: int = 4
     work_parts: int = 64
     word_passes: int = 2
     pi_samples: int = 400_000
@@ -43,6 +54,12 @@ QUICK = Sizes(
     readers=10,
     queued=10_000,
     actors=20,
+    items=5_000,
+    shuffle_parts=10,
+    refs=1_000,
+    waits=20,
+    ended_tasks=5_000,
+    hosts=2,
     work_parts=16,
     word_passes=1,
     pi_samples=50_000,
@@ -55,5 +72,10 @@ def choose_sizes(engine: str, *, quick: bool) -> Sizes:
     if engine == "ray":
         sizes = replace(sizes, actors=min(sizes.actors, RAY_ACTORS))
     if engine != "fray":
-        sizes = replace(sizes, queued=min(sizes.queued, PEER_QUEUE))
+        sizes = replace(
+            sizes,
+            queued=min(sizes.queued, PEER_QUEUE),
+            ended_tasks=min(sizes.ended_tasks, PEER_ENDED),
+            items=min(sizes.items, PEER_ITEMS),
+        )
     return sizes

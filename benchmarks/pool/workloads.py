@@ -8,18 +8,23 @@ import re
 import sysconfig
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 __all__ = [
     "Tally",
+    "count_arguments",
     "count_hits",
     "count_words",
     "do_nothing",
+    "double",
     "find_sources",
+    "give_numbers",
+    "give_parts",
     "merge_counts",
     "split_evenly",
+    "sum_parts",
     "touch_pages",
     "wait_for_file",
 ]
@@ -31,6 +36,33 @@ VALUES_PER_PAGE = 512
 
 def do_nothing(_number: int) -> None:
     """The smallest task. The number keeps engines from taking two calls for the same."""
+
+
+def double(number: int) -> int:
+    """A function that takes less than a microsecond."""
+    return 2 * number
+
+
+def give_numbers(count: int) -> Iterator[int]:
+    """Small items."""
+    for number in range(count):  # noqa: UP028 - Ray sends to its generators, which a range doesn't take
+        yield number
+
+
+def give_parts(parts: int, values: int) -> Iterator[list[int]]:
+    """One map task of a shuffle: a list for each reduce task."""
+    for part in range(parts):
+        yield [part] * values
+
+
+def sum_parts(*parts: list[int]) -> int:
+    """One reduce task."""
+    return sum(map(sum, parts))
+
+
+def count_arguments(*arguments: int) -> int:
+    """How many values have arrived."""
+    return len(arguments)
 
 
 def wait_for_file(path: str) -> None:

@@ -7,7 +7,7 @@ what lies between it and the measurement is one Python call.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 __all__ = ["Engine", "Ref"]
@@ -24,6 +24,12 @@ class Engine(ABC):
     has_objects: ClassVar[bool] = True
     """Whether a value can be stored once and read by many tasks."""
     has_actors: ClassVar[bool] = True
+    has_generators: ClassVar[bool] = False
+    """Whether the items of a task are there one by one, as refs."""
+    has_wait: ClassVar[bool] = True
+    has_map: ClassVar[bool] = False
+    has_hosts: ClassVar[bool] = False
+    """Whether further hosts can be had on one machine."""
     keeps_call_order: ClassVar[bool] = True
     """Whether an actor takes one caller's calls in the order in which they were begun."""
 
@@ -47,6 +53,31 @@ class Engine(ABC):
         """Store a value for tasks to read."""
         raise NotImplementedError
 
-    def create_actor(self, cls: type[Any]) -> Callable[[], Ref]:
-        """Create an actor of `cls`; what is returned begins one call of its method `increment`."""
+    def create_actor(self, cls: type[Any], *, options: bool = False) -> Callable[[], Ref]:
+        """Create an actor of `cls`; what is returned begins one call of its method `increment`.
+
+        With `options`, each call has some of its own.
+        """
+        raise NotImplementedError
+
+    def submit_generators(
+        self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]
+    ) -> list[Iterator[Ref]]:
+        """Submit one generator task for each tuple of `arguments`; give the refs of its items."""
+        raise NotImplementedError
+
+    def wait_one(self, refs: Sequence[Ref]) -> Sequence[Ref]:
+        """Wait until one of the refs is ready; return the others."""
+        raise NotImplementedError
+
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterable[Any]:
+        """Return the function of each item, many of them in one task."""
+        raise NotImplementedError
+
+    def add_hosts(self, count: int) -> None:
+        """Let more hosts join, of one worker each and with stores of their own, all on this machine."""
+        raise NotImplementedError
+
+    def submit_on(self, host: int, function: Callable[..., Any], *arguments: Any) -> Ref:
+        """Submit a task that runs on one of the hosts that were added."""
         raise NotImplementedError

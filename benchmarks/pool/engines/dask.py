@@ -18,8 +18,14 @@ class DaskEngine(Engine):
     keeps_call_order = False
 
     def __init__(self) -> None:
-        from distributed import BaseActorFuture, Client, LocalCluster  # noqa: PLC0415 - the import is measured
+        from distributed import (  # noqa: PLC0415 - the import is measured
+            BaseActorFuture,
+            Client,
+            LocalCluster,
+            wait,
+        )
 
+        self._wait = wait
         self._client_class, self._cluster_class = Client, LocalCluster
         self._actor_future = BaseActorFuture
 
@@ -52,7 +58,13 @@ class DaskEngine(Engine):
         """`client.scatter`, without a look at the value to name it."""
         return self._client.scatter(value, hash=False)
 
-    def create_actor(self, cls: type[Any]) -> Callable[[], Ref]:
-        """An actor in one of the workers; many share one process."""
+    def wait_one(self, refs: Sequence[Ref]) -> Sequence[Ref]:
+        """`wait` for the first; it gives sets."""
+        found = self._wait(list(refs), return_when="FIRST_COMPLETED")
+        done: list[Ref] = list(found.done)
+        return [*done[1:], *found.not_done]
+
+    def create_actor(self, cls: type[Any], *, options: bool = False) -> Callable[[], Ref]:  # noqa: ARG002
+        """An actor in one of the workers; many share one process. Its calls have no options."""
         begin: Callable[[], Ref] = self._client.submit(cls, actor=True, pure=False).result().increment
         return begin

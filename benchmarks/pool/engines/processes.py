@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from typing import Any
 
 from benchmarks.pool.engines.base import Engine, Ref
@@ -17,6 +17,7 @@ class ProcessesEngine(Engine):
     distributions = ()
     has_objects = False
     has_actors = False
+    has_map = True
 
     def start(self, workers: int) -> None:
         """Create the pool; its processes start with the first tasks."""
@@ -41,6 +42,16 @@ class ProcessesEngine(Engine):
     def get(self, refs: Sequence[Ref]) -> list[Any]:
         """`result` of each."""
         return [ref.result() for ref in refs]
+
+    def wait_one(self, refs: Sequence[Ref]) -> Sequence[Ref]:
+        """`wait` for the first; it gives sets."""
+        found = wait(refs, return_when=FIRST_COMPLETED)
+        done = list(found.done)
+        return [*done[1:], *found.not_done]
+
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterable[Any]:
+        """`map` with chunks of 1,000."""
+        return self._pool.map(function, items, chunksize=1_000)
 
     def put(self, value: Any) -> Ref:
         """The value itself: it is pickled for every task that reads it."""
