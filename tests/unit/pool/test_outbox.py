@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import queue
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -121,3 +123,33 @@ def test_the_end_of_the_connection_is_told(connection: Connection) -> None:
     connection.lost = True
     outbox.send(1)
     assert told == [True]
+
+
+def test_who_tells_a_head_that_reads_nothing_is_held_up(connection: Connection) -> None:
+    """What threads have to tell is kept by them, not by a queue without an end."""
+    reads = threading.Event()
+    send = connection.send
+
+    def send_later(kind: int, body: bytes) -> None:
+        assert reads.wait(PATIENCE)
+        send(kind, body)
+
+    connection.send = send_later  # type: ignore[method-assign]
+    outbox = Outbox(connection, never)
+
+    def tell() -> None:
+        for number in range(500):
+            outbox.send_soon([number])
+
+    threads = [threading.Thread(target=tell) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    most = BATCH + len(threads)
+    for _ in range(200):
+        assert len(outbox._pending) <= most
+        time.sleep(0.001)
+    reads.set()
+    for thread in threads:
+        thread.join()
+    outbox.flush()
+    assert sum(len(connection.next()) for _ in range(connection.frames.qsize())) == 2000
