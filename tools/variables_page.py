@@ -58,6 +58,9 @@ ELSEWHERE = {
     "FRAY_JOB_UID": "callables",
     "FRAY_CLUSTER_SPEC": "jobs that a client launched",
     "FRAY_CLIENT_SPEC": "jobs that a client launched",
+    "FRAY_POOL_HEAD": "processes that are to join a pool",
+    "FRAY_POOL_KEY": "processes that are to join a pool",
+    "FRAY_POOL_OBJECTS": "processes that are to join a pool",
     "JAX_PLATFORMS": "TPU, and jobs that a client launched",
     "JOB_COMPLETION_INDEX": "every job",
 }

@@ -122,6 +122,12 @@ ENV_CLUSTER_SPEC: Final = "FRAY_CLUSTER_SPEC"
 """Where jobs are launched; set in every job that a client launched, so that it can launch more."""
 ENV_CLIENT_SPEC: Final = "FRAY_CLIENT_SPEC"
 """As FRAY_CLUSTER_SPEC, and before it, for `fray.client`."""
+ENV_POOL_HEAD: Final = "FRAY_POOL_HEAD"
+"""Where the head of the job's pool listens, which the job's processes join: `tcp:host:port`."""
+ENV_POOL_KEY: Final = "FRAY_POOL_KEY"
+"""The directory of that pool's key."""
+ENV_POOL_OBJECTS: Final = "FRAY_POOL_OBJECTS"
+"""Where a process that joins serves what it puts, as its pod's address: `tcp:host:0`."""
 
 ENV_JOBSET_NAME: Final = "JOBSET_NAME"
 """Name of the attempt's JobSet, where scripts written for JobSet look."""
@@ -311,6 +317,8 @@ EXIT_WORKER_LOST_HEAD: Final = 87
 """A worker couldn't connect to the head of its pool, or lost the head or its host's nanny."""
 EXIT_ATTEMPT_OVER: Final = 89
 """A worker pod ended because the head of its pool said that the attempt is over."""
+EXIT_WORKER_REFUSED: Final = 88
+"""A worker's host has another version of Python or Fray than its pool."""
 # 112 to 118: the job's entrypoint never ran. Shells, timeout(1), sysexits.h (64-78), xargs(1) (123-127) and
 # test runners use none of these; a program that does is told apart by its termination message.
 EXIT_WORKSPACE: Final = 112

@@ -26,6 +26,7 @@ __all__ = [
     "ObjectLostError",
     "ObjectUnreachableError",
     "PoolClosedError",
+    "PoolVersionError",
     "RemoteTracebackError",
     "SerializationError",
     "StoreDirectoryError",
@@ -337,6 +338,16 @@ class ContextUnavailableError(SurroundingsError, ImportError):
     kind: str
     reason: str
     alternative: str
+
+
+@dataclass(eq=False)
+class PoolVersionError(SurroundingsError):
+    """A process can't be part of a pool whose others have other versions of Python or Fray."""
+
+    message_template = "the pool's head refused this process"
+    next_step_template = "{problem}"
+
+    problem: str
 
 
 @dataclass(eq=False)

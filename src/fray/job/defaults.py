@@ -14,6 +14,7 @@ from fray.job.context import JobContext, context_of, find_context
 from fray.job.current import current_engine, leave, use
 from fray.job.inline import SyncContext
 from fray.job.threads import ThreadContext
+from fray.vocabulary import ENV_POOL_HEAD
 
 __all__ = [
     "attach_process",
@@ -34,6 +35,9 @@ _NOT_HERE = {
 }
 
 _lock = threading.Lock()
+_joining = threading.Lock()
+_joined: tuple[int, JobContext] | None = None
+"""The process id, and the context of the pool that this process has joined."""
 _process: tuple[int, JobContext, bool] | None = None
 """The process id, its context, and whether the context was attached (else: made here by default)."""
 
@@ -90,8 +94,9 @@ def create_job_ctx(
 ) -> JobContext:
     """Return a context of a kind: "sync", "threadpool", "pool", or "auto".
 
-    "auto" is the context that this process is attached to, if it is a worker of a job, else a new
-    "threadpool": what costs nothing to start and needs nothing to be picklable. `max_workers` counts
+    "auto" is the context that this process is attached to, if it is a worker of a job; else that of the
+    pool that the job's processes share, if it has one (`FRAY_POOL_HEAD` names it); else a new "threadpool":
+    what costs nothing to start and needs nothing to be picklable. `max_workers` counts
     threads or processes (None: one for each CPU). A "pool" has further `resources`, by name, and `memory`
     for objects, in bytes (None: 30 % of the machine's); both, and further `options` of other engines
     (`num_cpus`, ...), mean nothing to the contexts of one process.
@@ -114,7 +119,20 @@ def create_job_ctx(
     attached = _attached()
     if context_type == "auto" and attached is not None:
         return attached
+    if context_type == "auto" and os.environ.get(ENV_POOL_HEAD):  # noqa: TID251 - the entry of the pool
+        return _join()
     return ThreadContext(max_workers)
+
+
+def _join() -> JobContext:
+    """Return this process's part of its job's pool; it joins once."""
+    from fray.job.pool import join_pool  # noqa: PLC0415 - asyncio and more, which few programs need
+
+    global _joined  # noqa: PLW0603 - a process is one client of its pool
+    with _joining:
+        if _joined is None or _joined[0] != os.getpid() or _joined[1].closed:
+            _joined = (os.getpid(), join_pool(os.environ))  # noqa: TID251 - the entry of the pool
+        return _joined[1]
 
 
 def create_context(kind: str = "auto", *, context_type: str | None = None, **options: Any) -> JobContext:

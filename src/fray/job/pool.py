@@ -11,6 +11,8 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
+from socket import gethostbyname, gethostname
 from typing import Any, cast
 
 from fray.errors import (
@@ -43,6 +45,7 @@ from fray.runtime.container import available_cpus
 from fray.runtime.pool.client.client import PoolClient
 from fray.runtime.pool.client.waiting import Entry, StreamEntry
 from fray.runtime.pool.current import current_task, shielded, uninterrupted
+from fray.runtime.pool.joined_pool import JoinedPool
 from fray.runtime.pool.local_pool import LocalPool
 from fray.runtime.pool.messages.specs import ActorSpec, Failed, Inline, Stored, TaskSpec
 from fray.runtime.pool.objects.calls import EncodedCall, encode_call
@@ -50,9 +53,12 @@ from fray.runtime.pool.objects.flat_format import Encoded
 from fray.runtime.pool.objects.functions import encode_function
 from fray.runtime.pool.objects.reader import ObjectReader
 from fray.runtime.pool.objects.values import decode, encode
+from fray.runtime.pool.transport.addresses import Address
+from fray.runtime.pool.transport.keys import TransportKey
 from fray.runtime.pool.worker.failures import build_failure
+from fray.vocabulary import ENV_POOL_HEAD, ENV_POOL_KEY, ENV_POOL_OBJECTS
 
-__all__ = ["PoolEngine", "PoolSession", "start_pool"]
+__all__ = ["PoolEngine", "PoolSession", "join_pool", "start_pool"]
 
 ATTACH = "fray.job.attached:attach"
 """What each worker calls before its first task."""
@@ -440,5 +446,20 @@ def start_pool(
         attach=ATTACH,
         environ=os.environ,  # noqa: TID251 - the entry of the pool
     )
+    session = PoolSession(pool.token, pool.client, pool.objects)
+    return JobContext(PoolEngine(session, LocalOwner(pool)))
+
+
+def join_pool(environ: Mapping[str, str]) -> JobContext:
+    """Join the pool of this process's job, which `environ` names; return its context.
+
+    `shutdown` leaves the pool, which goes on without this process.
+
+    Raises `TransportError` if the head isn't reached, `PoolVersionError` if it refuses this process.
+    """
+    head = Address.parse(environ[ENV_POOL_HEAD])
+    key = TransportKey.load(Path(environ[ENV_POOL_KEY]))
+    objects = Address.parse(environ.get(ENV_POOL_OBJECTS) or f"tcp:{gethostbyname(gethostname())}:0")
+    pool = JoinedPool(head, key, objects=objects, environ=environ)
     session = PoolSession(pool.token, pool.client, pool.objects)
     return JobContext(PoolEngine(session, LocalOwner(pool)))

@@ -10,6 +10,7 @@ from typing import Protocol
 from fray.job.engine import ContextStats
 from fray.job.pool_stats import list_runs, summarize
 from fray.job.timeline import TaskRun
+from fray.runtime.pool.joined_pool import JoinedPool
 from fray.runtime.pool.local_pool import LocalPool
 
 __all__ = ["LocalOwner", "PoolOwner"]
@@ -39,9 +40,9 @@ class PoolOwner(Protocol):
 
 
 class LocalOwner:
-    """The owner of a pool whose head is in this process."""
+    """The owner of a pool whose head is in this process, or of this process's part of another's pool."""
 
-    def __init__(self, pool: LocalPool) -> None:
+    def __init__(self, pool: LocalPool | JoinedPool) -> None:
         self._pool = pool
         self._epoch = time.time() - time.monotonic()
 

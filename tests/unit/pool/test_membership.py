@@ -10,10 +10,10 @@ import pytest
 
 from fray.errors import ConnectionLostError
 from fray.runtime.pool.client.backpressure import SubmitLimit
-from fray.runtime.pool.head.dispatcher import Dispatcher
+from fray.runtime.pool.head.dispatcher import Dispatcher, Driver
 from fray.runtime.pool.head.membership import ANSWER_SECONDS, NEWS_OF_DEATH_SECONDS, Membership
 from fray.runtime.pool.head.peers import Peers
-from fray.runtime.pool.message_codec import decode_messages, encode_messages
+from fray.runtime.pool.message_codec import MESSAGES, decode_messages, encode_messages
 from fray.runtime.pool.messages.commands import Deliver, RunTask, StartWorker, StopWorker
 from fray.runtime.pool.messages.events import HostJoined, TaskSubmitted, WorkerLost
 from fray.runtime.pool.messages.greetings import NannyHello, WorkerHello
@@ -61,7 +61,7 @@ class Process:
         """Nobody awaits its end."""
 
     def say(self, message: Any) -> None:
-        self.on_frame(SimpleNamespace(body=encode_messages([message])))
+        self.on_frame(SimpleNamespace(kind=MESSAGES, body=encode_messages([message])))
 
     def heard_of(self, kind: type) -> list[Any]:
         return [message for message in self.heard if isinstance(message, kind)]
@@ -74,10 +74,10 @@ class Pool:
         self.timers: Any = Timers()
         self.news: list[Any] = []
         peers = Peers(HOST)
-        store: Any = SimpleNamespace(identities=lambda: (), free=lambda _: None)
-        dispatcher = Dispatcher(self.timers, PoolState(), store=store, peers=peers, limit=SubmitLimit())
-        dispatcher.on_news = self.news.extend
-        membership = Membership(self.timers, dispatcher, peers=peers, store=store, refusals=RefusalCounts())
+        store: Any = SimpleNamespace(free=lambda _: None)
+        driver = Driver(store, SubmitLimit(), self.news.extend, lambda *_: 0)
+        dispatcher = Dispatcher(self.timers, PoolState(), peers=peers, driver=driver)
+        membership = Membership(self.timers, dispatcher, peers=peers, refusals=RefusalCounts())
         peers.note_joined(HOST)
         hello = NannyHello(HOST, "here", (("CPU", 1.0),), 1, 1000, "")
         dispatcher.handle(DRIVER, HostJoined(*hello[:5]))

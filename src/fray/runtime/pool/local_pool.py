@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from fray.errors.transport import RefusalReason
 from fray.runtime.container import available_memory, thread_limits
@@ -37,7 +38,7 @@ from fray.runtime.pool.state import PoolState
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
 
-__all__ = ["LocalPool"]
+__all__ = ["SPILL_DIR", "LocalPool", "end_with_process", "start_nanny"]
 
 SPILL_DIR = "FRAY_SPILL_DIR"
 """Environment variable: where objects go that memory has no room for; else with temporary files."""
@@ -141,7 +142,7 @@ class LocalPool:
         )
         self._start_nanny()
         self._head.on_tick = self._check_nanny
-        _pools.add(self)
+        end_with_process(self)
 
     def stats(self) -> PoolStats:
         """Return what the pool has and did."""
@@ -179,20 +180,8 @@ class LocalPool:
         self._owned.close()
 
     def _start_nanny(self) -> None:
-        package = str(Path(__file__).parents[3])
-        nanny = subprocess.Popen(
-            [sys.executable, "-c", _RUN_NANNY, package],
-            stdin=subprocess.PIPE,
-            stdout=_inherited(1),
-            stderr=_inherited(2),
-            # Ctrl-C in a terminal is for the driver; this one can't ignore it before Python has started.
-            process_group=0,
-        )
-        assert nanny.stdin is not None
         # It may have ended already: then the head hears nothing of it, and `_check_nanny` finds it.
-        with contextlib.suppress(BrokenPipeError), nanny.stdin as pipe:
-            pipe.write(self._config.to_json().encode())
-        self._nanny = nanny
+        self._nanny = start_nanny(self._config)
 
     def _restart_nanny(self) -> bool:
         """Start another nanny, whose host's objects are still here; return False to give the host up."""
@@ -220,7 +209,18 @@ class LocalPool:
         self._head.forget()
 
 
-_pools: weakref.WeakSet[LocalPool] = weakref.WeakSet()
+class _Pool(Protocol):
+    def stop(self) -> None: ...
+
+    def forget(self) -> None: ...
+
+
+_pools: weakref.WeakSet[_Pool] = weakref.WeakSet()
+
+
+def end_with_process(pool: _Pool) -> None:
+    """Stop a pool when this process ends, and let forks of this process forget it."""
+    _pools.add(pool)
 
 
 def _stop_all() -> None:
@@ -235,6 +235,23 @@ def _forget_all() -> None:
 
 atexit.register(_stop_all)
 os.register_at_fork(after_in_child=_forget_all)
+
+
+def start_nanny(config: HostConfig) -> subprocess.Popen[bytes]:
+    """Start the nanny of a host of this process; it may have ended when this returns."""
+    package = str(Path(__file__).parents[3])
+    nanny = subprocess.Popen(
+        [sys.executable, "-c", _RUN_NANNY, package],
+        stdin=subprocess.PIPE,
+        stdout=_inherited(1),
+        stderr=_inherited(2),
+        # Ctrl-C in a terminal is for the driver; this one can't ignore it before Python has started.
+        process_group=0,
+    )
+    assert nanny.stdin is not None
+    with contextlib.suppress(BrokenPipeError), nanny.stdin as pipe:
+        pipe.write(config.to_json().encode())
+    return nanny
 
 
 def _inherited(descriptor: int) -> int | None:

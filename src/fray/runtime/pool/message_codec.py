@@ -6,22 +6,31 @@ tuple of a class. Read only what an authenticated peer has sent.
 
 from __future__ import annotations
 
+import copyreg
 import pickle
+from types import MappingProxyType
 from typing import Any
 
-from fray.runtime.pool.messages.commands import RunTask
-from fray.runtime.pool.messages.events import TaskDone
+from fray.runtime.pool.messages.commands import Deliver, RunTask
+from fray.runtime.pool.messages.events import TaskDone, TaskSubmitted
 from fray.runtime.pool.messages.specs import PLAIN, Inline, TaskSpec
 
-__all__ = ["MESSAGES", "decode_messages", "encode_messages"]
+__all__ = ["MESSAGES", "REFUSAL", "STAMP", "decode_messages", "encode_messages"]
 
 MESSAGES = 1
 """The kind of frames that have such a body."""
+STAMP = 2
+"""The kind of those with a peer's versions as their body, in JSON: they come before all messages, whose form
+depends on them."""
+REFUSAL = 3
+"""The kind of the head's answer to versions that it can't work with: why, in words."""
 
 _FEW = 8
 """From so many messages on, pickle is as fast with classes, and they go as they stand."""
 _RUN_TASK = 1
 _TASK_DONE = 2
+_TASK_SUBMITTED = 3
+_DELIVER = 4
 _PROFILE = TaskSpec._fields.index("profile")
 
 
@@ -43,10 +52,18 @@ def _flatten(message: Any) -> Any:
         outcome = message.outcome
         if type(outcome) is Inline:
             return (_TASK_DONE, message[0], *outcome, *message[2:])
+    elif kind is Deliver:
+        outcome = message.outcome
+        if type(outcome) is Inline:
+            return (_DELIVER, message[0], message[1], *outcome)
     elif kind is RunTask:
         spec = message.spec
         if spec.profile == PLAIN:
             return (_RUN_TASK, message[0], (*spec[:_PROFILE], None, *spec[_PROFILE + 1 :]), *message[2:])
+    elif kind is TaskSubmitted:
+        spec = message.spec
+        if spec.profile == PLAIN:
+            return (_TASK_SUBMITTED, (*spec[:_PROFILE], None, *spec[_PROFILE + 1 :]), *message[1:])
     return message
 
 
@@ -55,6 +72,23 @@ def _restore(item: tuple[Any, ...]) -> Any:
     if item[0] == _TASK_DONE:
         _, identity, data, contained, *rest = item
         return new(TaskDone, (identity, new(Inline, (data, contained)), *rest))
+    if item[0] == _DELIVER:
+        _, client, identity, data, contained = item
+        return new(Deliver, (client, identity, new(Inline, (data, contained))))
+    if item[0] == _TASK_SUBMITTED:
+        _, spec, *rest = item
+        return new(TaskSubmitted, (_plain(spec), *rest))
     _, worker, spec, *rest = item
-    plain = new(TaskSpec, (*spec[:_PROFILE], PLAIN, *spec[_PROFILE + 1 :]))
-    return new(RunTask, (worker, plain, *rest))
+    return new(RunTask, (worker, _plain(spec), *rest))
+
+
+def _plain(spec: tuple[Any, ...]) -> Any:
+    return tuple.__new__(TaskSpec, (*spec[:_PROFILE], PLAIN, *spec[_PROFILE + 1 :]))
+
+
+def _frozen(counts: dict[Any, Any]) -> Any:
+    return MappingProxyType(counts)
+
+
+# The counts that the head answers with are frozen mappings.
+copyreg.pickle(MappingProxyType, lambda counts: (_frozen, (dict(counts),)))

@@ -26,6 +26,7 @@ from fray.runtime.pool.messages.events import (
     ActorEnded,
     ActorReady,
     ActorSubmitted,
+    ClientJoined,
     ClientLost,
     Event,
     FetchFailed,
@@ -137,10 +138,9 @@ class PoolState:
         self._told = tables.now
         return () if is_at_work(tables) else describe_waits(tables)
 
-    @property
-    def driver_ended(self) -> tuple[int, int]:
-        """How many tasks and calls of the driver have ended, and the bytes of their arguments."""
-        return self._tables.driver_ended, self._tables.driver_ended_bytes
+    def ended(self, client: ClientId) -> tuple[int, int]:
+        """Return how many tasks and calls of a client have ended, and the bytes of their arguments."""
+        return self._tables.ended.get(client, (0, 0))
 
     def check(self) -> None:
         """Raise AssertionError unless all that is remembered fits together; slow, for tests."""
@@ -268,6 +268,7 @@ _OF_SHELL: dict[type, Callable[[Tables, ClientId, Any], None]] = {
     NannyLost: workers.lose_nanny,
     WorkerJoined: workers.join_worker,
     WorkerLost: workers.lose_worker,
+    ClientJoined: workers.join_client,
     ClientLost: workers.lose_client,
     TimerFired: workers.fire,
 }

@@ -11,6 +11,8 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from fray.runtime.pool.client.backpressure import SubmitLimit
@@ -38,11 +40,12 @@ from fray.runtime.pool.messages.commands import (
     StopWorker,
 )
 from fray.runtime.pool.messages.events import Event, ObjectChecked, ObjectRelayed, TimerFired
+from fray.runtime.pool.messages.greetings import TasksEnded
 from fray.runtime.pool.messages.specs import DRIVER, ClientId, HostId, ObjectId
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.state import PoolState
 
-__all__ = ["Dispatcher", "ToClient"]
+__all__ = ["Dispatcher", "Driver", "ToClient"]
 
 ToWorker: TypeAlias = (
     RunTask | CreateActor | EndActor | CancelTask | ReclaimTasks | ResumeGenerator | ForgetFunctions
@@ -50,11 +53,24 @@ ToWorker: TypeAlias = (
 ToClient: TypeAlias = Deliver | DeliverItems | AnswerActor | LimitInline
 
 
+@dataclass
+class Driver:
+    """The driver whose thread the head is. Its own host is the `home` of the peers."""
+
+    store: HostStore
+    limit: SubmitLimit
+    """Is told what has ended."""
+    on_news: Callable[[list[ToClient]], None]
+    """Takes what is for its client."""
+    fetch: Callable[[ObjectId, HostId], int]
+    """Copies an object of another host to this one, in a thread; returns its size, or 0 if it can't."""
+
+
 class Dispatcher:
     """Feeds `state` and carries out its commands; what these send leaves with the next `flush`.
 
-    Parameters: the `loop` for timers; `state`, fresh; the `store` of the driver's own host; the `peers` to
-    send to; the driver's `limit`, which is told what has ended.
+    Parameters: the `loop` for timers; `state`, fresh; the `peers` to send to; the `driver`, if this is a
+    thread of it.
     """
 
     def __init__(
@@ -62,22 +78,19 @@ class Dispatcher:
         loop: asyncio.AbstractEventLoop,
         state: PoolState,
         *,
-        store: HostStore,
         peers: Peers,
-        limit: SubmitLimit,
+        driver: Driver | None = None,
     ) -> None:
         self.state = state
         self.stopped = False
         """Whether the pool has ended: nobody is to bring any event from here on. Any thread may set it."""
-        self.on_news: Callable[[list[ToClient]], None] = _nothing
-        """Takes what is for the driver's own client."""
-        self.fetch: Callable[[ObjectId, HostId], int] = lambda *_: 0
-        """Copies an object of another host to this one, in a thread; returns its size, or 0 if it can't."""
         self._loop = loop
-        self._store = store
         self._peers = peers
-        self._limit = limit
+        self._driver = driver
         self._news: list[ToClient] = []
+        """What is for the driver's own client."""
+        self._waiting: dict[ClientId, tuple[int, int]] = {}
+        """Other clients with threads that wait until tasks have ended -> what they know of that."""
         self._timers: dict[tuple[str, int], asyncio.TimerHandle] = {}
         self._carry_out: dict[type, Callable[[Any], None]] = {
             **dict.fromkeys((Deliver, DeliverItems, AnswerActor, LimitInline), self._to_client),
@@ -137,13 +150,34 @@ class Dispatcher:
 
     def flush(self) -> None:
         """Let all have what was decided for them."""
-        if self._news:
-            news, self._news = self._news, []
-            self.on_news(news)
+        driver = self._driver
+        if driver is not None:
+            if self._news:
+                news, self._news = self._news, []
+                driver.on_news(news)
+            if driver.limit.has_waiters:
+                driver.limit.note_ended(*self.state.ended(DRIVER))
+        if self._waiting:
+            self._tell_ended()
         if self._peers.unsent:
             self._peers.flush()
-        if self._limit.has_waiters:
-            self._limit.note_ended(*self.state.driver_ended)
+
+    def tell_ended(self, client: ClientId, *, on: bool) -> None:
+        """Let a client know how many of its tasks have ended, now and from now on; or not any more."""
+        if on:
+            self._waiting[client] = (-1, -1)
+        else:
+            self._waiting.pop(client, None)
+
+    def _tell_ended(self) -> None:
+        for client, known in tuple(self._waiting.items()):
+            ended = self.state.ended(client)
+            peer = self._peers.clients.get(client)
+            if peer is None:
+                del self._waiting[client]
+            elif ended != known:
+                self._waiting[client] = ended
+                self._peers.send(peer, TasksEnded(*ended))
 
     # --- commands ------------------------------------------------------------------------------------------
 
@@ -154,10 +188,10 @@ class Dispatcher:
             self._peers.send(peer, command)
 
     def _to_client(self, command: ToClient) -> None:
-        if command.client == DRIVER:
+        if command.client == DRIVER and self._driver is not None:
             self._news.append(command)
             return
-        peer = self._peers.workers.get(command.client)
+        peer = self._peers.workers.get(command.client) or self._peers.clients.get(command.client)
         if peer is not None:
             self._peers.send(peer, command)
 
@@ -175,8 +209,8 @@ class Dispatcher:
             self._peers.send_to_nanny(host, command)
 
     def _free(self, command: FreeObject) -> None:
-        if command.host == self._peers.host:
-            self._store.free(command.id)
+        if self._driver is not None and command.host == self._peers.home:
+            self._driver.store.free(command.id)
         else:
             self._to_nanny(command)
 
@@ -184,21 +218,25 @@ class Dispatcher:
         self._peers.send_to_nanny(command.host, command)
 
     def _check(self, command: CheckObject) -> None:
-        if command.host != self._peers.host:
+        if self._driver is None or command.host != self._peers.home:
             self._to_nanny(command)
         else:
-            there = self._store.keep(command.id)
+            there = self._driver.store.keep(command.id)
             self.handle_later(0, DRIVER, ObjectChecked(command.id, command.host, there))
 
     def _copy(self, command: CopyObject) -> None:
-        # In a thread: it may take long. Of this host's own objects there is nothing to copy.
-        if command.host == self._peers.host:
+        driver, home = self._driver, self._peers.home
+        if driver is not None and home is not None and command.host != home:
+            # In a thread: it may take long.
+            relay = partial(self._relay, driver, home, command)
+            threading.Thread(target=relay, name="fray-relay", daemon=True).start()
+        elif driver is None and (peer := self._peers.find_relay(command.host)) is not None:
+            self._peers.send(peer, command)
+        else:  # there's no host but its own that could relay it
             self.handle_later(0, DRIVER, ObjectRelayed(command.id, command.host, 0))
-            return
-        threading.Thread(target=self._relay, args=(command,), name="fray-relay", daemon=True).start()
 
-    def _relay(self, command: CopyObject) -> None:
-        relayed = ObjectRelayed(command.id, self._peers.host, self.fetch(command.id, command.host))
+    def _relay(self, driver: Driver, home: HostId, command: CopyObject) -> None:
+        relayed = ObjectRelayed(command.id, home, driver.fetch(command.id, command.host))
         with contextlib.suppress(RuntimeError):  # the loop has just been closed
             self._loop.call_soon_threadsafe(self._handle_now, DRIVER, relayed)
 
@@ -217,7 +255,3 @@ class Dispatcher:
     def _fire(self, key: tuple[str, int]) -> None:
         self._timers.pop(key, None)
         self._handle_now(DRIVER, TimerFired(key))
-
-
-def _nothing(_: list[ToClient]) -> None:
-    pass

@@ -16,14 +16,14 @@ from typing import Any
 
 from fray.runtime.pool.client.backpressure import SubmitLimit
 from fray.runtime.pool.client.client import PoolClient
-from fray.runtime.pool.head.dispatcher import Dispatcher
+from fray.runtime.pool.head.dispatcher import Dispatcher, Driver
 from fray.runtime.pool.head.inbox import DriverInbox
 from fray.runtime.pool.head.membership import Membership
 from fray.runtime.pool.head.metrics import CONTENT_TYPE, render_metrics
 from fray.runtime.pool.head.metrics_server import MetricsServer
 from fray.runtime.pool.head.peers import Peers
 from fray.runtime.pool.messages.events import HostJoined, ObjectCopied
-from fray.runtime.pool.messages.greetings import HostWelcome
+from fray.runtime.pool.messages.greetings import HostWelcome, PoolFailed
 from fray.runtime.pool.messages.specs import DRIVER, HostId, ObjectId
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.state import PoolState
@@ -68,15 +68,15 @@ class Head:
         self._key = key
         self._loop = loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="fray-pool-head", daemon=True)
+        self._host = host
         self._peers = peers = Peers(host)
-        self._dispatcher = Dispatcher(loop, state, store=store, peers=peers, limit=limit)
+        self._driver = driver = Driver(store, limit, lambda _: None, lambda *_: 0)
+        self._dispatcher = Dispatcher(loop, state, peers=peers, driver=driver)
         self._inbox = DriverInbox(loop, self._dispatcher)
         self.client = PoolClient(DRIVER, self._inbox.post, limit=limit, eager=True, defer=self._inbox.defer)
-        self._dispatcher.on_news = self.client.deliver
-        self._membership = Membership(
-            loop, self._dispatcher, peers=peers, store=store, refusals=self.refusals
-        )
-        self._membership.on_nanny_lost = self._restart_nanny
+        driver.on_news = self.client.deliver
+        self._membership = Membership(loop, self._dispatcher, peers=peers, refusals=self.refusals)
+        self._membership.on_home_lost = self._restart_nanny
         limit.on_wait = self._inbox.wake
         limit.exempt = self._thread
         self._server: Server | None = None
@@ -102,7 +102,7 @@ class Head:
         return self._server.address
 
     def listen(self, address: Address, welcome: HostWelcome) -> Address:
-        """Listen on a further address, for nannies of other hosts; return the real one.
+        """Listen on a further address, for other hosts and clients; return the real one.
 
         `welcome` is what they are told of the pool; each gets a number of its own.
 
@@ -123,11 +123,11 @@ class Head:
 
     def fetch_by(self, fetch: Callable[[ObjectId, HostId], int]) -> None:
         """Let objects that readers can't reach be copied to the driver's host by this."""
-        self._dispatcher.fetch = fetch
+        self._driver.fetch = fetch
 
     def note_copied(self, object_id: ObjectId, size: int) -> None:
         """Take note of a copy on the driver's host, from any thread."""
-        self._inbox.post(ObjectCopied(object_id, self._peers.host, size))
+        self._inbox.post(ObjectCopied(object_id, self._host, size))
 
     def address_of(self, host: HostId) -> str | None:
         """Return where the objects of a host are read, for any thread; None or empty: they can't be."""
@@ -168,6 +168,7 @@ class Head:
     def fail(self, reason: str) -> None:
         """End the pool on the loop's thread, since it can't go on; those who wait get the reason."""
         _log.error("the pool has ended: %s", reason)
+        self._peers.tell_clients(PoolFailed(reason))
         self.client.close(f"the pool, which has failed ({reason}),")
         self.stop()
 
@@ -210,7 +211,7 @@ class Head:
         return await serve(address, self._key, self._membership.on_connection, refusals=self.refusals)
 
     def _end(self) -> None:
-        self._peers.abort()
+        self._peers.close()
         closing = [
             server.close() for server in (self._server, self._outer, self._metrics) if server is not None
         ]

@@ -9,18 +9,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from fray.errors import TransportError
+from fray.payload.stamp import Stamp
 from fray.runtime.pool.head.dispatcher import Dispatcher
 from fray.runtime.pool.head.peers import Peer, Peers
 from fray.runtime.pool.machine.message_checks import RefusedMessageError, check_message
 from fray.runtime.pool.machine.resources import HOMELESS_SECONDS
-from fray.runtime.pool.message_codec import decode_messages
+from fray.runtime.pool.message_codec import REFUSAL, STAMP, decode_messages
 from fray.runtime.pool.messages.commands import StopWorker
 from fray.runtime.pool.messages.events import (
+    ClientJoined,
     ClientLost,
     FilesFound,
     HostJoined,
@@ -28,14 +30,24 @@ from fray.runtime.pool.messages.events import (
     ItemsProduced,
     NannyLost,
     ObjectChecked,
+    ObjectCopied,
+    ObjectRelayed,
     ObjectSpilled,
     TaskDone,
     WorkerJoined,
     WorkerLost,
 )
-from fray.runtime.pool.messages.greetings import HostWelcome, NannyHello, WorkerHello
-from fray.runtime.pool.messages.specs import DRIVER, HostId
-from fray.runtime.pool.objects.store import HostStore
+from fray.runtime.pool.messages.greetings import (
+    Answered,
+    Ask,
+    ClientHello,
+    ClientWelcome,
+    HostWelcome,
+    NannyHello,
+    TellEnded,
+    WorkerHello,
+)
+from fray.runtime.pool.messages.specs import DRIVER, ClientId, HostId
 from fray.runtime.pool.transport.endpoints import Connection
 from fray.runtime.pool.transport.frames import Frame
 from fray.runtime.pool.transport.refusals import RefusalCounts
@@ -51,14 +63,16 @@ ANSWER_SECONDS = 30.0
 quicker, so this is longer than machines stand still."""
 
 
+FIRST_CLIENT: ClientId = 1 << 40
+"""The number of the first client; workers have lower ones."""
 _CHECKED_LATER = frozenset((TaskDone, ItemsProduced))
 
 
 class Membership:
-    """Hears connections: greets nannies and workers, passes on what they say, and tells of their loss.
+    """Hears connections: greets clients, nannies and workers, passes on what they say, tells of their loss.
 
-    Parameters: the `loop` for timers; the `dispatcher` of their events; the table of `peers`; the `store` of
-    the driver's own host; `refusals`, where those are counted that were cut off.
+    Parameters: the `loop` for timers; the `dispatcher` of their events; the table of `peers`; `refusals`,
+    where those are counted that were cut off.
     """
 
     def __init__(
@@ -67,20 +81,28 @@ class Membership:
         dispatcher: Dispatcher,
         *,
         peers: Peers,
-        store: HostStore,
         refusals: RefusalCounts,
     ) -> None:
         self.welcome: HostWelcome | None = None
-        """What nannies of other hosts are told of the pool; None: none is awaited."""
-        self.on_nanny_lost: Callable[[], bool] = lambda: False
-        """Starts another nanny for the driver's own host; False: the host is lost."""
+        """What other hosts and clients are told of the pool; None: none is awaited."""
+        self.questions: Mapping[str, Callable[[], Any]] = {
+            "stats": dispatcher.state.stats,
+            "running": dispatcher.state.count_running,
+            "refusals": refusals.snapshot,
+        }
+        """What clients may ask, by name."""
+        self.on_home_lost: Callable[[], bool] = lambda: False
+        """Starts another nanny for the host of the driver that has this head; False: it's lost."""
         self._loop = loop
         self._dispatcher = dispatcher
         self._handle = dispatcher.handle
         self._peers = peers
-        self._store = store
         self._refusals = refusals
-        self._numbers = itertools.count(peers.host + 1)
+        self._hosts = itertools.count(1 if peers.home is None else peers.home + 1)
+        self._clients = itertools.count(FIRST_CLIENT)
+        self._stamp = Stamp.here()
+        self._python: tuple[str, str] | None = None
+        """The Python of clients and hosts, and who was the first to have it."""
 
     def on_connection(self, connection: Connection) -> None:
         """Hear a connection from here on."""
@@ -94,6 +116,9 @@ class Membership:
         if self._dispatcher.stopped:
             return
         # Only authenticated peers get here: the transport hands over no frame before.
+        if frame.kind == STAMP:
+            self._compare(peer, frame.body)
+            return
         try:
             messages = decode_messages(frame.body)
         except Exception as error:  # noqa: BLE001 - whatever unpickling what isn't ours raises
@@ -108,6 +133,9 @@ class Membership:
                     if type(message) not in _CHECKED_LATER:
                         check_message(message)
                     self._handle(peer.worker, message)
+                    continue
+                if peer.client is not None:
+                    self._hear_client(peer, message)
                     continue
                 check_message(message)
                 if peer.host is not None:
@@ -126,12 +154,52 @@ class Membership:
         else:
             _log.warning("the nanny of host %s said %s, which only workers may", host, type(message).__name__)
 
+    def _hear_client(self, peer: Peer, message: Any) -> None:
+        client = peer.client
+        assert client is not None
+        check_message(message)
+        kind = type(message)
+        if kind is Ask:
+            self._answer(peer, message)
+        elif kind is TellEnded:
+            self._dispatcher.tell_ended(client, on=message.on)
+        elif kind in (ObjectCopied, ObjectRelayed) and message.host != peer.host:
+            raise RefusedMessageError(kind.__name__, "is about a host that isn't its own")
+        else:
+            self._handle(DRIVER if kind is ObjectRelayed else client, message)
+
+    def _answer(self, peer: Peer, question: Ask) -> None:
+        asked = self.questions.get(question.what)
+        if asked is None:
+            raise RefusedMessageError("Ask", f"is for {question.what!r:.100}, of which nothing is known")
+        self._peers.send(peer, Answered(question.number, asked()))
+
     # --- joining -------------------------------------------------------------------------------------------
+
+    def _compare(self, peer: Peer, body: bytes | memoryview) -> None:
+        """Refuse a peer whose versions the pool can't work with."""
+        try:
+            stamp = Stamp.from_json(bytes(body))
+        except ValueError as error:
+            self._cut_off(peer, RefusedMessageError("a stamp", str(error)))
+            return
+        name = peer.connection.peer
+        if self._python is None:
+            self._python = (stamp.python, name)
+        problem = describe_difference(stamp, self._stamp, *self._python)
+        if not problem:
+            peer.stamped = True
+            return
+        _log.warning("%s is refused: %s", name, problem)
+        peer.connection.send(REFUSAL, problem.encode())
+        peer.connection.close()
 
     def _greet(self, peer: Peer, message: Any) -> None:
         if isinstance(message, WorkerHello) and self._peers.home_of(message.worker) is not None:
             self._peers.add_worker(peer, message.worker)
             self._handle(DRIVER, WorkerJoined(message.worker))
+        elif isinstance(message, ClientHello) and peer.stamped and self.welcome is not None:
+            self._greet_client(peer, message)
         elif isinstance(message, NannyHello) and (host := self._number(peer, message)):
             self._peers.add_nanny(peer, host, message.objects)
             self._join(peer, message._replace(host=host))
@@ -139,23 +207,30 @@ class Membership:
             _log.warning("%s said %s, which isn't awaited here; it's cut off", peer.connection.peer, message)
             peer.connection.abort()
 
+    def _greet_client(self, peer: Peer, hello: ClientHello) -> None:
+        assert self.welcome is not None
+        client, host = next(self._clients), next(self._hosts)
+        self._peers.add_client(peer, client, host)
+        self._peers.send(peer, ClientWelcome(client, host, self.welcome.token))
+        self._handle(DRIVER, ClientJoined(client))
+        # Whatever it puts lies on a host that the pool knows; its nanny, which comes later, hears the rest.
+        self._handle(DRIVER, HostJoined(host, hello.name, hello.resources, hello.workers, hello.store_limit))
+        self._peers.tell_hosts()
+
     def _number(self, peer: Peer, hello: NannyHello) -> HostId:
         """Return the number of a nanny's host, which is told if it's new; 0: none is awaited."""
         if hello.host:
-            return (
-                hello.host if hello.host == self._peers.host and not self._peers.has_nanny(hello.host) else 0
-            )
-        if self.welcome is None:
+            known = self._peers.has_client(hello.host) and not self._peers.has_nanny(hello.host)
+            return hello.host if known else 0
+        if not peer.stamped or self.welcome is None:
             return 0
-        host = next(self._numbers)
+        host = next(self._hosts)
         self._peers.send(peer, self.welcome._replace(host=host))
         return host
 
     def _join(self, peer: Peer, hello: NannyHello) -> None:
         if self._peers.has_joined(hello.host):
-            self._peers.send_missed(peer)
-            # The nanny before this one has told nothing of what its workers left when they died with it.
-            self._handle(DRIVER, FilesFound(hello.host, self._store.identities()))
+            self._peers.send_missed(peer, hello.host)
             return
         self._peers.note_joined(hello.host)
         self._handle(
@@ -170,7 +245,7 @@ class Membership:
         _log.error("%s is cut off: %s", peer.connection.peer, error, exc_info=error.__cause__)
         if peer.worker is not None:
             self._give_up(WorkerLost(peer.worker, f"was cut off, since it sent this: {error.message}"))
-        peer.connection.abort()  # a nanny's loss is told by that
+        peer.connection.abort()  # the loss of a client or a nanny is told by that
         if error.__cause__ is not None:
             # It may have been half done when it failed: then nothing can be trusted any more.
             self._dispatcher.state.check()
@@ -178,7 +253,9 @@ class Membership:
     def _on_lost(self, peer: Peer, error: TransportError) -> None:
         if self._dispatcher.stopped:
             return
-        if peer.host is not None and self._peers.is_nanny(peer):
+        if peer.client is not None:
+            self._lose_client(peer.client, error.message)
+        elif peer.host is not None and self._peers.is_nanny(peer):
             self._lose_nanny(peer.host, error.message)
         elif peer.worker is not None and self._peers.home_of(peer.worker) is not None:
             # Its nanny knows more, and will tell soon.
@@ -208,12 +285,22 @@ class Membership:
         if peer is not None:
             peer.connection.abort()
 
+    def _lose_client(self, client: ClientId, reason: str) -> None:
+        """Lose a client, with its host: what it waited for, nobody needs any more."""
+        host = self._peers.remove_client(client)
+        self._handle(DRIVER, ClientLost(client))
+        self._peers.remove_nanny(host)
+        self._lose_host(host, f"its client has gone: {reason}")
+
     def _lose_nanny(self, host: HostId, reason: str) -> None:
         self._peers.remove_nanny(host)
         # As one event, so that what ran there isn't sent to another worker of the same host.
-        if host == self._peers.host and self.on_nanny_lost():
+        if self._peers.has_client(host) and (host != self._peers.home or self.on_home_lost()):
             self._handle(DRIVER, NannyLost(host, reason))
-            return
+        else:
+            self._lose_host(host, reason)
+
+    def _lose_host(self, host: HostId, reason: str) -> None:
         self._peers.remove_host(host)
         self._handle(DRIVER, HostLost(host, reason))
         self._peers.tell_hosts()
@@ -226,3 +313,22 @@ class Membership:
                 needed,
                 HOMELESS_SECONDS,
             )
+
+
+def describe_difference(stamp: Stamp, here: Stamp, python: str, first: str) -> str:
+    """Return why a peer of those versions can't be in a pool, and what to do; empty: it can.
+
+    `here` are the head's own; `python` is that of all others, of whom `first` was the first.
+    """
+    if stamp.python != python:
+        return (
+            f"this process has Python {stamp.python}, and those of the pool ({first} was the first) have "
+            f"{python}: functions don't run in another one. Give the job and its workers images with the "
+            "same minor version of Python."
+        )
+    if stamp.fray != here.fray:
+        return (
+            f"this process has Fray {stamp.fray}, and the pool's head has {here.fray}. Give the job, its "
+            "workers and the head images with the same version of Fray."
+        )
+    return ""

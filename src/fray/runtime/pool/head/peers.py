@@ -1,4 +1,4 @@
-"""Who is connected to the head, and what is on its way to them: nannies, workers, their hosts' addresses.
+"""Who is connected to the head, and what is on its way to them: clients, nannies, workers.
 
 A table with outboxes: it sends what it's given, and decides nothing. What peers say, and when one is lost, is
 the business of `membership`; what is sent to them, of `dispatcher`.
@@ -7,12 +7,13 @@ the business of `membership`; what is sent to them, of `dispatcher`.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 from fray.errors import FrameTooLargeError, TransportError
 from fray.runtime.pool.message_codec import MESSAGES, encode_messages
 from fray.runtime.pool.messages.greetings import HostTable
-from fray.runtime.pool.messages.specs import HostId, WorkerId
+from fray.runtime.pool.messages.specs import ClientId, HostId, WorkerId
 from fray.runtime.pool.transport.endpoints import Connection
 
 __all__ = ["Peer", "Peers"]
@@ -21,36 +22,42 @@ _log = logging.getLogger(__name__)
 
 
 class Peer:
-    """A process that has connected: a nanny or a worker once it has said which."""
+    """A process that has connected: a client, a nanny or a worker once it has said which."""
 
-    __slots__ = ("connection", "host", "outbox", "worker")
+    __slots__ = ("client", "connection", "host", "outbox", "stamped", "worker")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.host: HostId | None = None
-        """The host whose nanny it is."""
+        """The host whose nanny it is; of a client, the host that came with it."""
+        self.client: ClientId | None = None
+        self.stamped = False
+        """Whether it has told its versions, and they are the pool's."""
         self.worker: WorkerId | None = None
         self.outbox: list[Any] = []
 
 
 class Peers:
-    """The nannies and workers of a pool whose driver's own host is `host`.
+    """The clients, nannies and workers of a pool.
+
+    `home` is the host of a driver that has the head in a thread of its own; None: all clients are elsewhere.
 
     For the loop's thread only, but for `address_of`, `has_nanny` and `note_joined`.
     """
 
-    def __init__(self, host: HostId) -> None:
-        self.host = host
+    def __init__(self, home: HostId | None = None) -> None:
+        self.home = home
         self.workers: dict[WorkerId, Peer] = {}
-        """Those that are connected; to be read only, as is `unsent`."""
+        """Those that are connected; to be read only, as are `clients` and `unsent`."""
+        self.clients: dict[ClientId, Peer] = {}
         self.unsent: list[Peer] = []
         """Those that have something in their outbox."""
         self._homes: dict[WorkerId, HostId] = {}
         self._nannies: dict[HostId, Peer] = {}
         self._joined: set[HostId] = set()
         self._addresses: dict[HostId, str] = {}
-        self._for_nanny: list[Any] = []
-        """What the next nanny of the driver's own host is to hear, while it has none."""
+        self._missed: dict[HostId, list[Any]] = {} if home is None else {home: []}
+        """Hosts of clients -> what the next nanny there is to hear, while there is none."""
 
     # --- sending -------------------------------------------------------------------------------------------
 
@@ -61,23 +68,28 @@ class Peers:
         peer.outbox.append(message)
 
     def send_to_nanny(self, host: HostId, message: Any) -> None:
-        """Send to a host's nanny; to the next one, if it's the driver's own host and has none now."""
+        """Send to a host's nanny; to the next one, if it's the host of a client and has none now."""
         nanny = self._nannies.get(host)
         if nanny is not None:
             self.send(nanny, message)
-        elif host == self.host and host in self._joined:
-            self._for_nanny.append(message)
+        elif host in self._missed:
+            self._missed[host].append(message)
 
-    def send_missed(self, nanny: Peer) -> None:
-        """Send what was for the driver's own host while it had no nanny."""
-        for message in self._for_nanny:
+    def send_missed(self, nanny: Peer, host: HostId) -> None:
+        """Send what was for the host of a client while it had no nanny."""
+        for message in self._missed[host]:
             self.send(nanny, message)
-        self._for_nanny.clear()
+        self._missed[host].clear()
+
+    def tell_clients(self, message: Any) -> None:
+        """Send to all clients."""
+        for peer in self.clients.values():
+            self.send(peer, message)
 
     def tell_hosts(self) -> None:
         """Tell all where the objects of each host are read."""
         table = self._host_table()
-        for peer in (*self._nannies.values(), *self.workers.values()):
+        for peer in self._all():
             self.send(peer, table)
 
     def flush(self) -> None:
@@ -94,10 +106,43 @@ class Peers:
                 # Its end is told by `on_lost`, and what was on its way to it is dealt with there.
                 _log.debug("%s has gone", peer.connection.peer)
 
-    def abort(self) -> None:
-        """Cut all connections."""
+    def close(self) -> None:
+        """Cut all connections, those of clients when they have what was for them."""
+        self.flush()
         for peer in (*self.workers.values(), *self._nannies.values()):
             peer.connection.abort()
+        for peer in self.clients.values():
+            peer.connection.close()
+
+    def _all(self) -> Iterator[Peer]:
+        yield from self.clients.values()
+        yield from self._nannies.values()
+        yield from self.workers.values()
+
+    # --- clients -------------------------------------------------------------------------------------------
+
+    def add_client(self, peer: Peer, client: ClientId, host: HostId) -> None:
+        """Let a client be reached by its connection; its host has joined, and waits for its nanny."""
+        peer.client, peer.host = client, host
+        self.clients[client] = peer
+        self._joined.add(host)
+        self._missed[host] = []
+
+    def remove_client(self, client: ClientId) -> HostId:
+        """Forget a client; return its host, which is still joined and gets no other nanny."""
+        host = self.clients.pop(client).host
+        assert host is not None
+        del self._missed[host]
+        return host
+
+    def has_client(self, host: HostId) -> bool:
+        """Return whether it's the host of a client, which starts another nanny if one is lost."""
+        return host in self._missed
+
+    def find_relay(self, host: HostId) -> Peer | None:
+        """Return the client, the eldest, to whose host an object of `host` can be copied for others."""
+        others = (peer for _, peer in sorted(self.clients.items()) if peer.host != host)
+        return next(others, None)
 
     # --- workers -------------------------------------------------------------------------------------------
 
@@ -150,8 +195,10 @@ class Peers:
         self.tell_hosts()
 
     def remove_nanny(self, host: HostId) -> None:
-        """Forget a host's nanny and all workers there, and cut these off. The host is still joined."""
-        del self._nannies[host]
+        """Forget a host's nanny, if any, and its workers, and cut them off. The host is still joined."""
+        nanny = self._nannies.pop(host, None)
+        if nanny is not None:
+            nanny.connection.abort()
         self._addresses.pop(host, None)
         workers = [worker for worker, home in self._homes.items() if home == host]
         for worker in workers:

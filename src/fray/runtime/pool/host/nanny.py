@@ -23,7 +23,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fray.errors import FrayError, SurroundingsError, TransportError
+from fray.errors import FrayError, PoolVersionError, SurroundingsError, TransportError
+from fray.payload.stamp import Stamp
 from fray.runtime.pool.host.devices import device_variables
 from fray.runtime.pool.host.oom_kills import count_oom_kills
 from fray.runtime.pool.host.processes import (
@@ -39,7 +40,7 @@ from fray.runtime.pool.host.processes import (
     watch_end,
 )
 from fray.runtime.pool.host_config import HostConfig
-from fray.runtime.pool.message_codec import MESSAGES, decode_messages, encode_messages
+from fray.runtime.pool.message_codec import MESSAGES, REFUSAL, STAMP, decode_messages, encode_messages
 from fray.runtime.pool.messages.commands import CheckObject, FreeObject, SpillObject, StartWorker, StopWorker
 from fray.runtime.pool.messages.events import FilesFound, ObjectChecked, ObjectSpilled, WorkerLost
 from fray.runtime.pool.messages.greetings import HostTable, HostWelcome, NannyHello
@@ -50,7 +51,7 @@ from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.blocking import BlockingConnection
 from fray.runtime.pool.worker.process import DRAIN, run_worker
 from fray.runtime.pool.worker.standard_output import flush_output
-from fray.vocabulary import EXIT_WORKER_ENDED, EXIT_WORKER_LOST_HEAD
+from fray.vocabulary import EXIT_WORKER_ENDED, EXIT_WORKER_LOST_HEAD, EXIT_WORKER_REFUSED
 
 __all__ = ["main", "run_nanny"]
 
@@ -87,11 +88,16 @@ class _Nanny:
         self._signals, self._signals_end = _watch_signals()
         objects = self._start_object_server() if config.objects else ""
         self._connection = BlockingConnection.connect(Address.parse(config.head), config.key)
+        if not config.host:
+            self._connection.send(STAMP, Stamp.here().to_json().encode())
         self._tell(
             NannyHello(
                 config.host, config.name, config.resources, config.workers, config.store_limit, objects
             )
         )
+        if config.host and (left := self._store.identities()):
+            # A nanny before this one has told nothing of what its workers left when they died with it.
+            self._tell(FilesFound(config.host, left))
         self._handlers: dict[type, Callable[[Any], None]] = {
             StartWorker: self._start_worker,
             StopWorker: self._stop_worker,
@@ -148,7 +154,10 @@ class _Nanny:
     def _hear(self) -> None:
         try:
             while True:
-                for message in decode_messages(self._connection.receive(0).body):
+                frame = self._connection.receive(0)
+                if frame.kind == REFUSAL:
+                    raise PoolVersionError(bytes(frame.body).decode())
+                for message in decode_messages(frame.body):
                     with _reported():
                         self._handlers[type(message)](message)
         except TimeoutError:
@@ -381,6 +390,9 @@ def run_nanny(config: HostConfig, driver: int = 0) -> int:
         return 1
     try:
         nanny.run()
+    except PoolVersionError as error:
+        sys.stderr.write(f"fray: {error}\n")
+        return EXIT_WORKER_REFUSED
     finally:
         nanny.close()
     return 0

@@ -28,6 +28,7 @@ from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
 from fray.runtime.pool.worker.standard_output import flush_output
+from fray.vocabulary import EXIT_WORKER_REFUSED
 
 __all__ = ["HostOffer", "main"]
 
@@ -84,12 +85,17 @@ class _WorkerHost:
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
 
     def run(self) -> int:
-        """Join the pool again and again; return the exit code: 0 after SIGTERM, 1 when it can't be joined."""
+        """Join the pool again and again; return the exit code.
+
+        0 after SIGTERM, 1 when the pool can't be joined, 88 when it has other versions.
+        """
         pause, failing_since = FIRST_PAUSE, 0.0
         while True:
             status = self._join_once()
             if self._ending:
                 return 0
+            if os.waitstatus_to_exitcode(status) == EXIT_WORKER_REFUSED:
+                return EXIT_WORKER_REFUSED  # the next try would end as this one
             if status == 0:
                 pause, failing_since = FIRST_PAUSE, 0.0
             elif not failing_since:
@@ -113,7 +119,7 @@ class _WorkerHost:
             if not nanny:
                 _be_nanny(self._offer.config(owned.store), parent)
             status = self._await_nanny(nanny)
-            if os.waitstatus_to_exitcode(status) not in (0, 1):
+            if os.waitstatus_to_exitcode(status) not in (0, 1, EXIT_WORKER_REFUSED):
                 sys.stderr.write(f"fray: the nanny was {describe_exit(status)}\n")
             return status
         finally:

@@ -25,7 +25,7 @@ PAUSE_SECONDS = 1.0
 def note_copied(tables: Tables, source: ClientId, event: ObjectCopied) -> None:
     """Note where an object can be read, too."""
     worker = tables.workers.get(source)
-    if source != DRIVER and (worker is None or worker.host.id != event.host):
+    if worker is not None and worker.host.id != event.host:
         tables.ignore("ObjectCopied: not its own host")
         return
     _add(tables, event)

@@ -32,6 +32,7 @@ from fray.runtime.pool.machine.transitions import (
 from fray.runtime.pool.messages.commands import Command
 from fray.runtime.pool.messages.specs import (
     DEFAULT_SHAPE,
+    DRIVER,
     ActorId,
     ClientId,
     FunctionId,
@@ -69,8 +70,7 @@ class Tables:
         "demands",
         "dirty",
         "doubts",
-        "driver_ended",
-        "driver_ended_bytes",
+        "ended",
         "finished",
         "freed",
         "functions",
@@ -114,7 +114,7 @@ class Tables:
         """Hosts with free CPUs."""
         self.workers: dict[WorkerId, WorkerRecord] = {}
         self.clients: dict[ClientId, set[ObjectId]] = {}
-        """Workers that may hold references -> to what. The driver's aren't listed: it outlives the pool."""
+        """Who may hold references -> to what. The driver's aren't listed: it outlives the pool."""
         self.functions: dict[FunctionId, Function] = {}
         self.unused_functions: OrderedDict[FunctionId, None] = OrderedDict()
         self.unused_bytes = 0
@@ -146,10 +146,9 @@ class Tables:
         self.sent_ahead = 0
         self.next_worker = 1
         self.dirty = False
-        self.driver_ended = 0
-        """Tasks and calls of the driver that have ended; one that is made again hasn't."""
-        self.driver_ended_bytes = 0
-        """Bytes of their arguments."""
+        self.ended: dict[ClientId, tuple[int, int]] = {DRIVER: (0, 0)}
+        """Of clients that are no workers: tasks and calls that have ended, and the bytes of their arguments.
+        One that is made again hasn't."""
         self.woken: deque[TaskRecord | ActorRecord] = deque()
         self.abandoned: list[TaskRecord] = []
         self.unreferenced: list[ActorRecord] = []
@@ -166,6 +165,12 @@ class Tables:
     def ignore(self, what: str) -> None:
         """Count something that came too late, or from one who has no say in it."""
         self.ignored[what] = self.ignored.get(what, 0) + 1
+
+    def count_ended(self, task: TaskRecord, number: int) -> None:
+        """Count a task that has ended (1), or hasn't after all (-1), for the client that may wait for it."""
+        ended = self.ended.get(task.client)
+        if ended is not None:
+            self.ended[task.client] = (ended[0] + number, ended[1] + number * len(task.spec.args))
 
     def move(self, task: TaskRecord, cause: Cause) -> None:
         """Take a task to its next state."""

@@ -189,9 +189,7 @@ def finish(tables: Tables, task: TaskRecord, outcome: Stored | Failed | object) 
 
 def _count_end(tables: Tables, task: TaskRecord, outcome: Stored | Failed | object) -> None:
     tables.inline_bytes -= len(task.spec.args)
-    if not task.client:
-        tables.driver_ended += 1
-        tables.driver_ended_bytes += len(task.spec.args)
+    tables.count_ended(task, 1)
     if type(outcome) is not Failed:
         tables.counters["done"] += 1
     else:

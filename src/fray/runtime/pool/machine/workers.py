@@ -23,6 +23,7 @@ from fray.runtime.pool.machine.tasks import finish, lose_task
 from fray.runtime.pool.machine.transitions import READY, WAITING
 from fray.runtime.pool.messages.commands import FreeObject, SetTimer
 from fray.runtime.pool.messages.events import (
+    ClientJoined,
     ClientLost,
     FilesFound,
     HostJoined,
@@ -38,6 +39,7 @@ from fray.runtime.pool.messages.specs import CLIENT_BITS, DRIVER, PLAIN, ClientI
 __all__ = [
     "fire",
     "free_unknown",
+    "join_client",
     "join_host",
     "join_worker",
     "lose_client",
@@ -254,12 +256,20 @@ def _remove(tables: Tables, worker: WorkerRecord, reason: str) -> None:
         lose_actor(tables, actor, worker, reason)
 
 
+def join_client(tables: Tables, _source: ClientId, event: ClientJoined) -> None:
+    """Take a client that is no worker."""
+    tables.clients[event.client] = set()
+    tables.ended[event.client] = (0, 0)
+    tell_limit(tables, event.client)
+
+
 def lose_client(tables: Tables, _source: ClientId, event: ClientLost) -> None:
     """Drop all references of a client.
 
     Tasks that haven't begun and that nobody else wants are cancelled, unless the client has retired.
     """
     held = tables.clients.pop(event.client, None)
+    tables.ended.pop(event.client, None)
     if held is None:
         tables.ignore("ClientLost: not known")
         return

@@ -28,6 +28,7 @@ __all__ = [
     "ActorEnded",
     "ActorReady",
     "ActorSubmitted",
+    "ClientJoined",
     "ClientLost",
     "Event",
     "FetchFailed",
@@ -289,6 +290,12 @@ class WorkerLost(NamedTuple):
     """It ended by itself, after all that it ran: as it was told to, or after `max_calls`."""
 
 
+class ClientJoined(NamedTuple):
+    """A process has connected that submits tasks and runs none."""
+
+    client: ClientId
+
+
 class ClientLost(NamedTuple):
     """What a client referred to, it refers to no more. Follows WorkerLost for a worker."""
 
@@ -332,6 +339,7 @@ Event: TypeAlias = (
     | NannyLost
     | WorkerJoined
     | WorkerLost
+    | ClientJoined
     | ClientLost
     | TimerFired
 )

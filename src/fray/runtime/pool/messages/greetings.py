@@ -1,22 +1,34 @@
-"""The first message on a connection to the head, and what the head sends about the pool's hosts.
+"""The first message on a connection to the head, and what the head and its clients say about the pool itself.
 
 No behaviour may stand here: tuples of plain data only, which pickle fast.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fray.runtime.pool.messages.specs import HostId, Shape, WorkerId
+from fray.runtime.pool.messages.specs import ClientId, HostId, Shape, WorkerId
 
-__all__ = ["HostTable", "HostWelcome", "NannyHello", "WorkerHello"]
+__all__ = [
+    "Answered",
+    "Ask",
+    "ClientHello",
+    "ClientWelcome",
+    "HostTable",
+    "HostWelcome",
+    "NannyHello",
+    "PoolFailed",
+    "TasksEnded",
+    "TellEnded",
+    "WorkerHello",
+]
 
 
 class NannyHello(NamedTuple):
     """A host's nanny has connected. The head makes HostJoined of it."""
 
     host: HostId
-    """0: the head is to give it a number."""
+    """That of a client, which the head has told it; 0: the head is to give it a number."""
     name: str
     resources: Shape
     workers: int
@@ -47,3 +59,57 @@ class HostTable(NamedTuple):
     """Where objects of hosts are read; told to each nanny and worker, anew with each change."""
 
     addresses: tuple[tuple[HostId, str], ...]
+
+
+# --- clients: processes that submit tasks, each on a host of its own ----------------------------------------
+
+
+class ClientHello(NamedTuple):
+    """A client has connected; its host joins with it, and that host's nanny comes later."""
+
+    name: str
+    resources: Shape
+    workers: int
+    store_limit: int
+
+
+class ClientWelcome(NamedTuple):
+    """The head's answer to a client."""
+
+    client: ClientId
+    host: HostId
+    token: str
+    """The pool's name, unique."""
+
+
+class Ask(NamedTuple):
+    """A client asks for something about the pool, by name; answered by `Answered`."""
+
+    number: int
+    what: str
+
+
+class Answered(NamedTuple):
+    """The answer to the question of that number."""
+
+    number: int
+    answer: Any
+
+
+class TellEnded(NamedTuple):
+    """A client's threads wait until fewer of its tasks are under way (`on`), or none does any more."""
+
+    on: bool
+
+
+class TasksEnded(NamedTuple):
+    """How many of a client's tasks have ended in all, and the bytes of their arguments."""
+
+    tasks: int
+    size: int
+
+
+class PoolFailed(NamedTuple):
+    """The pool ends because it can't go on."""
+
+    reason: str

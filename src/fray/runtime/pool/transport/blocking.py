@@ -115,6 +115,13 @@ class BlockingConnection:
                 self._read(deadline)
             return self._frames.popleft()
 
+    def receive_all(self, timeout: float | None = None) -> list[Frame]:
+        """Return the frames that have come, at least one; `timeout` and errors as with `receive`."""
+        with self._receiving:
+            frames = [self.receive(timeout), *self._frames]
+            self._frames.clear()
+            return frames
+
     def fileno(self) -> int:
         """Return the socket's descriptor, for selectors.
 

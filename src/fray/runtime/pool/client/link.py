@@ -1,0 +1,246 @@
+"""A client's connection to the head, and the thread that has it.
+
+What the client's threads tell goes into a queue: they never block, and no signal that comes to one of them
+(Ctrl-C) can leave a frame half sent. Workers have ways of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import select
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from fray.errors import (
+    ConnectionLostError,
+    FrameTooLargeError,
+    PoolClosedError,
+    PoolVersionError,
+    TransportError,
+)
+from fray.payload.stamp import Stamp
+from fray.runtime.pool.client.backpressure import SubmitLimit
+from fray.runtime.pool.client.client import PoolClient
+from fray.runtime.pool.message_codec import MESSAGES, REFUSAL, STAMP, decode_messages, encode_messages
+from fray.runtime.pool.messages.commands import AnswerActor, CopyObject, Deliver, DeliverItems, LimitInline
+from fray.runtime.pool.messages.greetings import (
+    Answered,
+    Ask,
+    ClientHello,
+    ClientWelcome,
+    HostTable,
+    PoolFailed,
+    TasksEnded,
+    TellEnded,
+)
+from fray.runtime.pool.messages.specs import HostId
+from fray.runtime.pool.transport.blocking import BlockingConnection
+
+__all__ = ["HeadLink"]
+
+_log = logging.getLogger(__name__)
+
+FLUSH_SECONDS = 0.2
+"""How often it looks whether an idle client has dropped references."""
+WELCOME_SECONDS = 30.0
+"""How long it waits for the head's answer to its hello."""
+FRAME_MESSAGES = 256
+"""Messages in one frame at most, so that the head begins while more are encoded."""
+_NEWS = frozenset((Deliver, DeliverItems, AnswerActor, LimitInline))
+
+
+class HeadLink:
+    """Makes this process a client of the pool; `client` is its part of it.
+
+    Parameters: an authenticated `connection`; the `hello`; `limit` of what it may have submitted.
+
+    Raises `PoolVersionError` if the head refuses it for its versions, `ConnectionLostError` if it ends.
+    """
+
+    def __init__(self, connection: BlockingConnection, hello: ClientHello, limit: SubmitLimit) -> None:
+        self.copy: Callable[[CopyObject], Any] = lambda _: None
+        """Copies an object to this process's host, and returns what the head is to hear."""
+        self._connection = connection
+        self._addresses: dict[HostId, str] = {}
+        self._limit = limit
+        self._questions: dict[int, Future[Any]] = {}
+        self._numbers = itertools.count(1)
+        self._pending: deque[Any] = deque()
+        self._awake = False
+        try:
+            connection.send(STAMP, Stamp.here().to_json().encode())
+            connection.send(MESSAGES, encode_messages([hello]))
+            self.welcome, early = self._await_welcome()
+        except BaseException:
+            connection.close()
+            raise
+        self.client = PoolClient(
+            self.welcome.client, self.post, limit=limit, eager=True, defer=self._pending.append
+        )
+        limit.on_wait = lambda: self.post(TellEnded(True))
+        self._bell, self._bell_end = socket.socketpair()
+        self._bell.setblocking(False)
+        self._hear(early)
+        self._thread = threading.Thread(target=self._run, name="fray-pool-link", daemon=True)
+        limit.exempt = self._thread
+        self._thread.start()
+
+    def _await_welcome(self) -> tuple[ClientWelcome, list[Any]]:
+        try:
+            frame = self._connection.receive(WELCOME_SECONDS)
+        except TimeoutError as error:
+            problem = f"it didn't answer within {WELCOME_SECONDS:g} s"
+            raise ConnectionLostError(self._connection.peer, problem) from error
+        if frame.kind == REFUSAL:
+            raise PoolVersionError(bytes(frame.body).decode())
+        welcome, *early = decode_messages(frame.body)
+        return welcome, early
+
+    # --- from any thread -----------------------------------------------------------------------------------
+
+    def post(self, message: Any) -> None:
+        """Tell the head, after what was told before. Never blocks, so that finalizers may call it."""
+        self._pending.append(message)
+        if not self._awake:
+            self._awake = True
+            with contextlib.suppress(OSError):  # it rings already; or nobody is to be told any more
+                self._bell.send(b"\0")
+
+    def ask(self, what: str) -> Any:
+        """Return the head's answer.
+
+        Raises `PoolClosedError` once the pool has ended.
+        """
+        answer: Future[Any] = Future()
+        number = next(self._numbers)
+        self._questions[number] = answer
+        self.client.flush()
+        self.post(Ask(number, what))
+        if self.client.end is not None:
+            self._refuse_questions()
+        return answer.result()
+
+    def address_of(self, host: HostId) -> str | None:
+        """Return where the objects of a host are read; None or empty: they can't be."""
+        return self._addresses.get(host)
+
+    def fail(self, reason: str) -> None:
+        """End the pool for this process, since it can't go on; those who wait get the reason."""
+        _log.error("the pool has ended: %s", reason)
+        self.client.close(f"the pool, which has failed ({reason}),")
+        self._connection.close()
+
+    def close(self) -> None:
+        """Leave the pool; what was told before is still sent. May be called twice."""
+        self.client.close()
+        if self._thread is threading.current_thread():  # a finalizer
+            self._connection.close()
+            return
+        self.post(None)
+        self._thread.join()
+
+    def forget(self) -> None:
+        """Let this process, a fork of the one that has the connection, touch nothing of it."""
+        self._awake = True
+        self.client.close_in_fork()
+
+    # --- the thread of its own -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        end = "the pool, whose head has ended,"
+        try:
+            self._serve()
+        except TransportError as error:
+            _log.debug("the head is gone: %s", error)
+        except BaseException:
+            # Nobody would hear any more: it would look alive, and hang.
+            end = "the pool, whose connection has failed,"
+            raise
+        finally:
+            self._connection.close()
+            self.client.close(end)
+            self._refuse_questions()
+            self._bell.close()
+            self._bell_end.close()
+
+    def _serve(self) -> None:
+        poll = select.poll()
+        own = self._connection.fileno()
+        poll.register(own, select.POLLIN)
+        poll.register(self._bell_end, select.POLLIN)
+        while True:
+            ready = dict(poll.poll(FLUSH_SECONDS * 1000))
+            if not ready:
+                self.client.flush()
+            if self._bell_end.fileno() in ready:
+                self._bell_end.recv(4096)
+            # First of all: what is posted from here on rings again.
+            self._awake = False
+            if not self._send():
+                return
+            if own in ready:
+                with contextlib.suppress(TimeoutError):
+                    while True:
+                        for frame in self._connection.receive_all(0):
+                            self._hear(decode_messages(frame.body))
+
+    def _send(self) -> bool:
+        """Send what is pending; return whether it goes on after that."""
+        pending = self._pending
+        while pending:
+            batch: list[Any] = []
+            while pending and len(batch) < FRAME_MESSAGES:
+                message = pending.popleft()
+                if message is None:
+                    self._send_batch(batch)
+                    return False
+                batch.append(message)
+            self._send_batch(batch)
+        return True
+
+    def _send_batch(self, batch: list[Any]) -> None:
+        try:
+            self._connection.send(MESSAGES, encode_messages(batch))
+        except FrameTooLargeError:
+            if len(batch) == 1:
+                raise
+            for message in batch:
+                self._send_batch([message])
+
+    def _hear(self, messages: list[Any]) -> None:
+        news: list[Deliver | DeliverItems | AnswerActor | LimitInline] = []
+        for message in messages:
+            kind = type(message)
+            if kind in _NEWS:
+                news.append(message)
+            elif kind is Answered:
+                if (question := self._questions.pop(message.number, None)) is not None:
+                    question.set_result(message.answer)
+            elif kind is TasksEnded:
+                self._limit.note_ended(message.tasks, message.size)
+                if not self._limit.has_waiters:
+                    self.post(TellEnded(False))
+            elif kind is HostTable:
+                self._addresses = dict(message.addresses)
+            elif kind is CopyObject:
+                threading.Thread(target=self._relay, args=(message,), name="fray-relay", daemon=True).start()
+            elif kind is PoolFailed:
+                self.client.close(f"the pool, which has failed ({message.reason}),")
+        if news:
+            self.client.deliver(news)
+
+    def _relay(self, command: CopyObject) -> None:
+        self.post(self.copy(command))
+
+    def _refuse_questions(self) -> None:
+        end = self.client.end
+        while self._questions:
+            with contextlib.suppress(KeyError):
+                _, answer = self._questions.popitem()
+                answer.set_exception(PoolClosedError(end.name if end is not None else "the pool"))

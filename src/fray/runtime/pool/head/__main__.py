@@ -1,0 +1,54 @@
+"""The program of a pool's head: `python -m fray.runtime.pool.head --listen tcp:0.0.0.0:7077 --key DIRECTORY`.
+
+That is how it runs in a pod: until SIGTERM, for whoever holds the key.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import secrets
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fray.errors import FrayError
+from fray.runtime.pool.head.program import HeadConfig, run_head
+from fray.runtime.pool.transport.addresses import Address
+from fray.runtime.pool.transport.keys import TransportKey
+
+__all__ = ["main"]
+
+ATTACH = "fray.job.attached:attach"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Be the head of a pool until SIGTERM; return the exit code."""
+    parser = argparse.ArgumentParser(prog="fray.runtime.pool.head", description=__doc__)
+    parser.add_argument("--listen", action="append", required=True, help="address: tcp:host:port")
+    parser.add_argument("--key", required=True, type=Path, help="directory of the pool's key")
+    parser.add_argument("--metrics", default="", help="unix:/path, where Prometheus text is served")
+    parsed = parser.parse_args(arguments)
+    try:
+        key = TransportKey.load(parsed.key)
+        config = HeadConfig(
+            token=secrets.token_hex(8),
+            attach=ATTACH,
+            listen=tuple(map(Address.parse, parsed.listen)),
+            key=key,
+            metrics=Address.parse(parsed.metrics) if parsed.metrics else None,
+        )
+        asyncio.run(run_head(config, _announce))
+    except FrayError as error:
+        sys.stderr.write(f"fray: {error}\n")
+        return 1
+    return 0
+
+
+def _announce(addresses: list[Address]) -> None:
+    sys.stdout.write("".join(f"listening on {address}\n" for address in addresses))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""The head as a process of its own, as pods have it: all its clients are other processes.
+
+It never unpickles what users have pickled, and needs the standard library only. How it is called is in
+`__main__`; what differs in a thread of a driver is in `head`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fray.runtime.pool.head.dispatcher import Dispatcher
+from fray.runtime.pool.head.membership import Membership
+from fray.runtime.pool.head.metrics import CONTENT_TYPE, render_metrics
+from fray.runtime.pool.head.metrics_server import MetricsServer
+from fray.runtime.pool.head.peers import Peers
+from fray.runtime.pool.messages.greetings import HostWelcome, PoolFailed
+from fray.runtime.pool.messages.specs import Shape
+from fray.runtime.pool.state import PoolState
+from fray.runtime.pool.transport.addresses import Address
+from fray.runtime.pool.transport.endpoints import Server, serve
+from fray.runtime.pool.transport.keys import TransportKey
+from fray.runtime.pool.transport.refusals import RefusalCounts
+
+__all__ = ["HeadConfig", "run_head"]
+
+_log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+"""How often it looks whether the pool stands still."""
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """The head of one pool."""
+
+    token: str
+    """The pool's name, unique."""
+    attach: str
+    """`module:function`, called in each worker with token, client and objects before its first task."""
+    listen: tuple[Address, ...]
+    """Where it listens."""
+    key: TransportKey
+    metrics: Address | None = None
+    """A unix socket where what the pool has and did is shown as Prometheus text."""
+    allowed: tuple[Shape, ...] | None = None
+    """What each kind of host has that may join; None: nobody knows."""
+    inline_limit: int | None = None
+    """Bytes of values that are kept in messages; None: a gigabyte."""
+
+
+class _HeadProgram:
+    """Runs a pool on the running event loop, from `listen` until `ended` is set."""
+
+    def __init__(self, config: HeadConfig) -> None:
+        self.ended = asyncio.Event()
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(self._on_bug)
+        self._refusals = RefusalCounts()
+        self._peers = Peers()
+        state = PoolState(config.allowed, inline_limit=config.inline_limit)
+        self._dispatcher = Dispatcher(self._loop, state, peers=self._peers)
+        self._membership = Membership(
+            self._loop, self._dispatcher, peers=self._peers, refusals=self._refusals
+        )
+        self._membership.welcome = HostWelcome(0, config.token, config.attach)
+        self._servers: list[Server] = []
+        self._metrics: MetricsServer | None = None
+
+    async def listen(self) -> list[Address]:
+        """Listen on all addresses; return the real ones."""
+        key, on_connection = self._config.key, self._membership.on_connection
+        for address in self._config.listen:
+            self._servers.append(await serve(address, key, on_connection, refusals=self._refusals))
+        if (metrics := self._config.metrics) is not None:
+            self._metrics = MetricsServer(metrics, self._render_metrics, content_type=CONTENT_TYPE)
+            await self._metrics.start()
+        self._loop.call_later(LOOK_SECONDS, self._look)
+        return [server.address for server in self._servers]
+
+    def stop(self) -> None:
+        """Let the pool end."""
+        self._dispatcher.stopped = True
+        self.ended.set()
+
+    async def close(self) -> None:
+        """Cut all connections, at which nannies end their workers, and listen no more."""
+        self.stop()
+        self._peers.close()
+        await asyncio.gather(*(server.close() for server in self._servers))
+        if self._metrics is not None:
+            await self._metrics.close()
+
+    def _on_bug(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        # A callback that raised may have left the state between two of its own: nothing can be trusted.
+        error = context.get("exception")
+        _log.error("the pool's head failed: %s", context.get("message"), exc_info=error)
+        if not self._dispatcher.stopped:
+            self._peers.tell_clients(PoolFailed(f"its head: {type(error).__name__}: {error}"))
+            self.stop()
+
+    def _look(self) -> None:
+        if self._dispatcher.stopped:
+            return
+        if waits := self._dispatcher.state.find_stall(time.monotonic()):
+            _log.warning("nothing has run in the pool for a while:\n  %s", "\n  ".join(waits))
+        self._loop.call_later(LOOK_SECONDS, self._look)
+
+    def _render_metrics(self) -> str:
+        return render_metrics(self._dispatcher.state.stats(), self._refusals.snapshot())
+
+
+async def run_head(config: HeadConfig, ready: Callable[[list[Address]], None]) -> None:
+    """Be the head of a pool until SIGTERM.
+
+    `ready` is told the addresses once it listens.
+
+    Raises `AddressError` or `TransportKeyError` if it can't.
+    """
+    loop = asyncio.get_running_loop()
+    head = _HeadProgram(config)
+    loop.add_signal_handler(signal.SIGTERM, head.stop)
+    try:
+        ready(await head.listen())
+        await head.ended.wait()
+    finally:
+        await head.close()

@@ -1,0 +1,190 @@
+"""A pool that others have made, seen from a process that joins it as a client, as each rank of a job does.
+
+The process brings a host of its own, which runs no tasks: its store, where what it puts lies, and a nanny
+that serves it to other hosts. All of it goes with `stop`, or with this process however it ends.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fray.errors import PeerUnreachableError
+from fray.errors.transport import RefusalReason
+from fray.runtime.pool.client.backpressure import SubmitLimit
+from fray.runtime.pool.client.link import HeadLink
+from fray.runtime.pool.host_config import HostConfig
+from fray.runtime.pool.local_pool import (
+    MAX_NANNIES,
+    SPILL_DIR,
+    STARTS_SECONDS,
+    STOP_SECONDS,
+    end_with_process,
+    start_nanny,
+)
+from fray.runtime.pool.machine.snapshot import PoolStats
+from fray.runtime.pool.messages.commands import CopyObject
+from fray.runtime.pool.messages.events import ObjectCopied, ObjectRelayed
+from fray.runtime.pool.messages.greetings import ClientHello
+from fray.runtime.pool.messages.specs import ObjectId
+from fray.runtime.pool.objects.directories import create_store
+from fray.runtime.pool.objects.peers import PeerFetch
+from fray.runtime.pool.objects.reader import ObjectReader
+from fray.runtime.pool.transport.addresses import Address
+from fray.runtime.pool.transport.blocking import BlockingConnection
+from fray.runtime.pool.transport.keys import TransportKey
+
+__all__ = ["JoinedPool"]
+
+PATIENCE = 60.0
+"""Processes of a job start in any order: the head may be the last."""
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 1.0
+"""Seconds between two tries to connect, doubling."""
+
+
+class JoinedPool:
+    """Makes this process a client of a pool.
+
+    Parameters: the address of the `head`; the pool's `key`; `objects`: where what this process puts is served
+    to other hosts; `store_limit` in bytes of memory for that (None: 30 % of the machine's); `patience`: how
+    many seconds the head may take until it listens.
+
+    Raises `TransportError` if it can't connect, `PoolVersionError` if it is refused for its versions,
+    `StoreDirectoryError` where no directory for objects can be made.
+    """
+
+    def __init__(
+        self,
+        head: Address,
+        key: TransportKey,
+        *,
+        objects: Address,
+        store_limit: int | None = None,
+        patience: float = PATIENCE,
+        environ: Mapping[str, str],
+    ) -> None:
+        spill = environ.get(SPILL_DIR)
+        self._owned = create_store(limit=store_limit, spill=Path(spill) if spill else None)
+        store = self._owned.store
+        name = socket.gethostname()
+        try:
+            hello = ClientHello(name, (), 0, store.limit)
+            self._link = HeadLink(_connect(head, key, patience), hello, SubmitLimit())
+        except BaseException:
+            self._owned.close()
+            raise
+        welcome = self._link.welcome
+        self.token = welcome.token
+        self.client = self._link.client
+        self.metrics = Address()
+        """Nothing: the head shows what the pool has and did, to processes of its own machine."""
+        self._host = welcome.host
+        self._fetch = PeerFetch(self._host, self._link.address_of, key, store, self._note_copied)
+        self._link.copy = self._copy
+        self.objects = ObjectReader(self._host, store, self._fetch)
+        self._config = HostConfig(
+            token=self.token,
+            head=str(head),
+            secret=key.secret,
+            host=self._host,
+            name=name,
+            resources=(),
+            workers=0,
+            store=str(store.directory),
+            spill=str(store.spill_directory),
+            store_limit=store.limit,
+            objects=str(objects),
+            certificate=str(key.certificate or ""),
+            private_key=str(key.private_key or ""),
+            sys_path=tuple(part or str(Path.cwd()) for part in sys.path),
+        )
+        self._stopped = False
+        self._lock = threading.Lock()
+        self._nanny = start_nanny(self._config)
+        self._watch = threading.Thread(target=self._keep_nanny, name="fray-nanny-watch", daemon=True)
+        self._watch.start()
+        end_with_process(self)
+
+    def stats(self) -> PoolStats:
+        """Return what the pool has and did."""
+        return self._ask("stats")  # type: ignore[no-any-return]
+
+    def count_running(self) -> int:
+        """Return how many tasks and calls workers have, for those who look often; cheaper than `stats`."""
+        return self._ask("running")  # type: ignore[no-any-return]
+
+    def refusals(self) -> dict[RefusalReason, int]:
+        """Return how many connections were cut off, by reason."""
+        return self._ask("refusals")  # type: ignore[no-any-return]
+
+    def _ask(self, what: str) -> Any:
+        return self._link.ask(what)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called, or this process is a fork of the one that joined."""
+        return self._stopped
+
+    def stop(self) -> None:
+        """Leave the pool, with all that this process has put. May be called twice."""
+        with self._lock:
+            if self._stopped:
+                return
+            self._stopped = True
+        self._link.close()
+        # The head has cut it off by now; if there is no head, this ends it.
+        self._nanny.terminate()
+        try:
+            self._nanny.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._nanny.kill()
+            self._nanny.wait()
+        self._watch.join()
+        self._owned.close()
+
+    def forget(self) -> None:
+        """Leave everything to the parent: this process is a fork of it, and has none of its threads."""
+        self._stopped = True
+        self._link.forget()
+
+    def _keep_nanny(self) -> None:
+        """Start another nanny when one has ended: what this process has put is still here."""
+        starts: list[float] = []
+        while True:
+            self._nanny.wait()
+            now = time.monotonic()
+            starts = [*(start for start in starts if now - start < STARTS_SECONDS), now]
+            with self._lock:
+                if self._stopped or self.client.end is not None:
+                    return
+                if len(starts) <= MAX_NANNIES:
+                    self._nanny = start_nanny(self._config)
+                    continue
+            self._link.fail(f"the nanny of this process ended {MAX_NANNIES + 1} times within a minute")
+            return
+
+    def _note_copied(self, object_id: ObjectId, size: int) -> None:
+        self._link.post(ObjectCopied(object_id, self._host, size))
+
+    def _copy(self, command: CopyObject) -> ObjectRelayed:
+        return ObjectRelayed(command.id, self._host, self._fetch.copy(command.id, command.host))
+
+
+def _connect(head: Address, key: TransportKey, patience: float) -> BlockingConnection:
+    give_up_at = time.monotonic() + patience
+    pause = FIRST_PAUSE
+    while True:
+        try:
+            return BlockingConnection.connect(head, key)
+        except PeerUnreachableError:
+            if time.monotonic() + pause > give_up_at:
+                raise
+        time.sleep(pause)
+        pause = min(LONGEST_PAUSE, pause * 2)
