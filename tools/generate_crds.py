@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fray import vocabulary
 from fray.wire.schema import build_crd, render_crd
+from fray_operator.frayjobs import KINDS
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (ROOT / "crds", ROOT / "charts" / "fray" / "files" / "crds")
@@ -14,17 +14,17 @@ FOLDERS = (ROOT / "crds", ROOT / "charts" / "fray" / "files" / "crds")
 
 def main() -> None:
     """Write one file per custom resource and say which changed."""
-    name = f"{vocabulary.FRAYJOB_PLURAL}.{vocabulary.GROUP}.yaml"
-    text = render_crd(build_crd())
-    for folder in FOLDERS:
-        path = folder / name
-        shown = path.relative_to(ROOT)
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            print(f"{shown}: unchanged")
-            continue
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        print(f"{shown}: written, {len(text.encode()) / 1024:.0f} KiB")
+    for crd in (build_crd(kind.custom) for kind in KINDS):
+        text = render_crd(crd)
+        for folder in FOLDERS:
+            path = folder / f"{crd['metadata']['name']}.yaml"
+            shown = path.relative_to(ROOT)
+            if path.exists() and path.read_text(encoding="utf-8") == text:
+                print(f"{shown}: unchanged")
+                continue
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            print(f"{shown}: written, {len(text.encode()) / 1024:.0f} KiB")
 
 
 if __name__ == "__main__":

@@ -124,8 +124,8 @@ def parse_progress(metrics: str) -> Progress:
     passes = {labels["outcome"]: count for labels, count in _find(metrics, "fray_reconciles_total")}
     return Progress(
         leading=total("fray_leading") == 1,
-        unfinished=total("fray_unfinished_jobs"),
-        queued=total("fray_queued_jobs"),
+        unfinished=total("fray_unfinished_objects"),
+        queued=total("fray_queued_objects"),
         passes=passes,
     )
 

@@ -14,9 +14,9 @@ from fray.plan.parentage import ParentState, derive_parents_end, get_parent_name
 from fray.plan.pod_observation import is_ending
 from fray_operator.act import Actor
 from fray_operator.informer import JobKey
-from fray_operator.jobs import JobStore
 from fray_operator.list_watch import place_of
 from fray_operator.observe import Observer
+from fray_operator.store import Store
 
 __all__ = ["OwnerCascade"]
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 class OwnerCascade:
     """Stops child jobs whose parent has ended."""
 
-    def __init__(self, jobs: JobStore, observer: Observer, actor: Actor) -> None:
+    def __init__(self, jobs: Store, observer: Observer, actor: Actor) -> None:
         self._jobs, self._observer, self._actor = jobs, observer, actor
 
     async def end_with_parent(self, body: Manifest) -> Manifest:

@@ -1,9 +1,9 @@
-"""A cache of labelled objects, kept by list and watch: JobSets and pods that belong to FrayJobs.
+"""A cache of objects that belong to those of a kind, kept by list and watch: JobSets and pods of FrayJobs.
 
 kopf keeps something of every object that it sees, so it watches only Fray's own kinds. Objects are
 trimmed before they are kept, and kept as text: as Python objects they take four times as much memory, and
-those of finished jobs are there by the thousand without ever being asked for. Each change puts its FrayJob's
-key on the queue; what the change means is nobody's business here.
+those of finished jobs are there by the thousand without ever being asked for. Each change tells whose the
+object is; what the change means is nobody's business here.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from fray.kube.api import KubeApi, Manifest
 from fray.kube.resources import Resource
 from fray.plan.pod_disruption import MARKS
 from fray.plan.renumbering import trim_number
-from fray.vocabulary import FRAYJOB_KIND, LABEL_JOB
+from fray_operator.kinds import Kind
 from fray_operator.list_watch import PAGE, ListWatch, Place, place_of
-from fray_operator.ownership import find_controller
 
-__all__ = ["Informer", "JobKey", "job_key_of", "trim_job", "trim_jobset", "trim_pod"]
+__all__ = ["Informer", "JobKey", "trim_job", "trim_jobset", "trim_pod"]
 
-JobKey = tuple[str, str]
+JobKey = Place
 """Namespace and name of a FrayJob."""
 
 WHERE = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
@@ -47,9 +46,10 @@ LABELS = (
 
 
 class Informer(ListWatch):
-    """All objects of a resource that carry the label of a FrayJob, in one namespace or in all.
+    """All objects of a resource that carry the label of a kind, in one namespace or in all.
 
-    `trim` returns what is kept of an object. With `metadata_only` nothing else is asked for.
+    `trim` returns what is kept of an object, and `on_change` is told of the owner of each that changes.
+    With `metadata_only` nothing else is asked for.
     What `outlives` says so of is kept beyond its deletion, as it was last, until `forget_gone`.
     """
 
@@ -57,19 +57,20 @@ class Informer(ListWatch):
         self,
         api: KubeApi,
         resource: Resource,
+        kind: Kind[Any],
         *,
         namespace: str | None,
-        on_change: Callable[[JobKey], None],
+        on_change: Callable[[Place], None],
         trim: Callable[[Manifest], Manifest],
         metadata_only: bool = False,
         outlives: Callable[[Manifest], bool] = lambda _: False,
     ) -> None:
-        super().__init__(api, resource, namespace=namespace, labels=LABEL_JOB, metadata_only=metadata_only)
-        self._on_change, self._trim, self._outlives = on_change, trim, outlives
+        super().__init__(api, resource, namespace=namespace, labels=kind.label, metadata_only=metadata_only)
+        self._kind, self._on_change, self._trim, self._outlives = kind, on_change, trim, outlives
         self._texts: dict[Place, bytes] = {}
-        self._by_job: defaultdict[JobKey, set[Place]] = defaultdict(set)
+        self._by_owner: defaultdict[Place, set[Place]] = defaultdict(set)
         self._by_uid: dict[str, Place] = {}
-        self._gone: defaultdict[JobKey, dict[str, bytes]] = defaultdict(dict)
+        self._gone: defaultdict[Place, dict[str, bytes]] = defaultdict(dict)
         """The last states of objects that are gone, by uid."""
 
     def get(self, namespace: str, name: str) -> Manifest | None:
@@ -82,16 +83,16 @@ class Informer(ListWatch):
         place = self._by_uid.get(uid)
         return None if place is None or place[0] != namespace else self.get(*place)
 
-    def of_job(self, key: JobKey) -> list[Manifest]:
-        """Return all objects that belong to a FrayJob, by name: what is told must not depend on chance."""
-        return [_unpack(self._texts[place]) for place in sorted(self._by_job.get(key, ()))]
+    def of_job(self, key: Place) -> list[Manifest]:
+        """Return all objects that belong to one, by name: what is told must not depend on chance."""
+        return [_unpack(self._texts[place]) for place in sorted(self._by_owner.get(key, ()))]
 
-    def gone_of_job(self, key: JobKey) -> list[Manifest]:
-        """Return the last states of a FrayJob's objects that are gone and have outlived it."""
+    def gone_of_job(self, key: Place) -> list[Manifest]:
+        """Return the last states of objects of one's that are gone and have outlived it."""
         return [_unpack(text) for text in self._gone.get(key, {}).values()]
 
-    def forget_gone(self, key: JobKey) -> None:
-        """Forget what was kept of a FrayJob's objects that are gone."""
+    def forget_gone(self, key: Place) -> None:
+        """Forget what was kept of objects of one's that are gone."""
         self._gone.pop(key, None)
 
     def remember(self, manifest: Manifest) -> None:
@@ -100,9 +101,9 @@ class Informer(ListWatch):
         One without the label, whom somebody took it from, is known by its owner, and no watch tells of it.
         """
         known = self.get(*place_of(manifest))
-        if _job_name(manifest) is None or (known is not None and _is_newer(known, manifest)):
+        if self.owner_of(manifest) is None or (known is not None and _is_newer(known, manifest)):
             return  # the watch may have told of a later change before the answer came
-        labelled = LABEL_JOB in manifest["metadata"].get("labels", {})
+        labelled = self._kind.label in manifest["metadata"].get("labels", {})
         if known is None and labelled and _is_version_up_to(manifest["metadata"], self._told):
             return  # it has told of the end too, and will never tell of it again
         self._store(manifest)
@@ -115,7 +116,7 @@ class Informer(ListWatch):
     async def read(self, *, namespace: str, labels: str) -> list[Manifest]:
         """Return what would be kept of the objects that the server has by these labels; raises `ApiError`."""
         pages = self._api.list_pages(
-            self._resource, namespace=namespace, labels=labels, limit=PAGE, metadata_only=self._metadata_only
+            self.resource, namespace=namespace, labels=labels, limit=PAGE, metadata_only=self._metadata_only
         )
         return [kept async for page in pages for item in page.items if (kept := self._admit(item))]
 
@@ -131,11 +132,11 @@ class Informer(ListWatch):
         self._forget(place_of(last), uid=last["metadata"]["uid"])
 
     def _admit(self, manifest: Manifest) -> Manifest | None:
-        """Return what is kept of an object, None where it belongs to no FrayJob.
+        """Return what is kept of an object, None where it belongs to nobody.
 
         Anybody may give an object an empty label, which selects it too.
         """
-        return None if _job_name(manifest) is None else self._trim(manifest)
+        return None if self.owner_of(manifest) is None else self._trim(manifest)
 
     def _store(self, manifest: Manifest) -> bool:
         """Keep an object as it is now; return whether it is one to be kept."""
@@ -147,23 +148,24 @@ class Informer(ListWatch):
         return kept is not None
 
     def _keep(self, kept: Manifest) -> None:
-        place, key, uid = place_of(kept), _job_key(kept), kept["metadata"]["uid"]
+        place, owner, uid = place_of(kept), self._require_owner(kept), kept["metadata"]["uid"]
         known, text = self._texts.get(place), _pack(kept)
         if text == known:
             return  # a pass that reads what it knows must not be the cause of the next one
         if known is not None:
             before = _unpack(known)
-            if _job_key(before) != key or before["metadata"]["uid"] != uid:
-                self._forget(place)  # somebody gave it to another job, or it is another object
+            if self.owner_of(before) != owner or before["metadata"]["uid"] != uid:
+                self._forget(place)  # somebody gave it to another owner, or it is another object
         self._texts[place] = text
-        self._by_job[key].add(place)
+        self._by_owner[owner].add(place)
         self._by_uid[uid] = place
-        self._on_change(key)
+        self._on_change(owner)
 
     def _bury(self, last: Manifest | None) -> None:
         """Keep the last state of an object that is gone, if it tells anything."""
-        if last is not None and _job_name(last) is not None and self._outlives(last):
-            self._gone[_job_key(last)][last["metadata"]["uid"]] = _pack(last)
+        owner = None if last is None else self.owner_of(last)
+        if last is not None and owner is not None and self._outlives(last):
+            self._gone[owner][last["metadata"]["uid"]] = _pack(last)
 
     def _forget(self, place: Place, *, uid: str | None = None) -> None:
         """Drop the object of this place; with a uid only that one, for a newer one may be there already."""
@@ -172,12 +174,22 @@ class Informer(ListWatch):
             return
         del self._texts[place]
         self._by_uid.pop(manifest["metadata"]["uid"], None)
-        key = _job_key(manifest)
-        places = self._by_job[key]
+        owner = self._require_owner(manifest)
+        places = self._by_owner[owner]
         places.discard(place)
         if not places:
-            del self._by_job[key]
-        self._on_change(key)
+            del self._by_owner[owner]
+        self._on_change(owner)
+
+    def owner_of(self, manifest: Manifest) -> Place | None:
+        """Return where the object is that another says it belongs to."""
+        name = self._kind.find_owner(manifest)
+        return None if name is None else (manifest["metadata"]["namespace"], name)
+
+    def _require_owner(self, manifest: Manifest) -> Place:
+        owner = self.owner_of(manifest)
+        assert owner is not None
+        return owner
 
 
 def _pack(manifest: Manifest) -> bytes:
@@ -206,28 +218,6 @@ def _is_newer(manifest: Manifest, other: Manifest) -> bool:
 def _is_version_up_to(metadata: Manifest, told: str) -> bool:
     version = str(metadata.get("resourceVersion"))
     return version.isdecimal() and told.isdecimal() and int(version) <= int(told)
-
-
-def job_key_of(manifest: Manifest) -> JobKey | None:
-    """Return which FrayJob an object says that it belongs to."""
-    name = _job_name(manifest)
-    return None if name is None else (manifest["metadata"]["namespace"], name)
-
-
-def _job_key(manifest: Manifest) -> JobKey:
-    key = job_key_of(manifest)
-    assert key is not None
-    return key
-
-
-def _job_name(manifest: Manifest) -> str | None:
-    """Return the name of an object's FrayJob: as its label says, or else the FrayJob that controls it."""
-    label: str | None = manifest["metadata"].get("labels", {}).get(LABEL_JOB)
-    controller = find_controller(manifest)
-    if label or controller is None or controller.get("kind") != FRAYJOB_KIND:
-        return label or None
-    name: str = controller["name"]
-    return name
 
 
 def trim_job(manifest: Manifest) -> Manifest:

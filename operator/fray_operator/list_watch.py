@@ -14,7 +14,7 @@ from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import ApiError, ExpiredError, UnreachableError
 from fray.kube.resources import Resource
 
-__all__ = ["PAGE", "ListWatch", "Place", "place_of"]
+__all__ = ["PAGE", "ListWatch", "Place", "find_controller", "place_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class ListWatch(ABC):
         labels: str = "",
         metadata_only: bool = False,
     ) -> None:
-        self._api, self._resource, self._namespace = api, resource, namespace
+        self._api, self.resource, self._namespace = api, resource, namespace
         self._labels, self._metadata_only = labels, metadata_only
         self._loop = asyncio.get_running_loop()
         self._heard_at: float | None = None
@@ -78,7 +78,7 @@ class ListWatch(ABC):
                 while True:
                     version = await self._watch(version)
             except ExpiredError as expired:
-                logger.info("watch of %s is too old; listing again", self._resource)
+                logger.info("watch of %s is too old; listing again", self.resource)
                 await self._pause(expired.retry_after_seconds)
             except ApiError as error:
                 self._log_end(error)
@@ -89,7 +89,7 @@ class ListWatch(ABC):
         # what asking again at once doesn't mend.
         routine = isinstance(error, UnreachableError) and not self._failures
         level = logging.DEBUG if routine else logging.WARNING
-        logger.log(level, "watch of %s ended; listing again: %s", self._resource, error)
+        logger.log(level, "watch of %s ended; listing again: %s", self.resource, error)
 
     async def _pause(self, at_least: float | None = None) -> None:
         """Wait after a failure, longer after each in a row."""
@@ -103,7 +103,7 @@ class ListWatch(ABC):
         known, seen = self._places(), set[Place]()
         version = ""
         async for page in self._api.list_pages(
-            self._resource,
+            self.resource,
             namespace=self._namespace,
             labels=self._labels,
             limit=PAGE,
@@ -123,7 +123,7 @@ class ListWatch(ABC):
     async def _watch(self, version: str) -> str:
         """Follow changes until the server ends the watch; return the version to go on from."""
         events = self._api.watch(
-            self._resource,
+            self.resource,
             resource_version=version,
             namespace=self._namespace,
             labels=self._labels,
@@ -155,3 +155,13 @@ def place_of(manifest: Manifest) -> Place:
     """Return where an object is."""
     metadata = manifest["metadata"]
     return metadata.get("namespace", ""), metadata["name"]
+
+
+def find_controller(manifest: Manifest) -> Manifest | None:
+    """Return the reference to an object's controller, None where it has none.
+
+    The API server allows no second one:
+    https://kubernetes.io/docs/concepts/architecture/garbage-collection/#owners-dependents
+    """
+    owners = manifest["metadata"].get("ownerReferences", [])
+    return next((owner for owner in owners if owner.get("controller")), None)

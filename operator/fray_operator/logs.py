@@ -1,4 +1,4 @@
-"""JSON logs: one object a line, with the FrayJob that it is about.
+"""JSON logs: one object a line, with the FrayJob, or what else, that it is about.
 
 The job of a log line is taken from the task that writes it, so no function has to pass a logger on.
 WARNING and above is what somebody who runs the operator must look at. What ends by itself, and what a
@@ -23,7 +23,7 @@ _job: ContextVar[dict[str, Any] | None] = ContextVar("fray_job", default=None)
 
 @contextmanager
 def job_context(**fields: object) -> Iterator[None]:
-    """Add fields (namespace, name, uid, attempt) to every line logged within.
+    """Add fields (kind, namespace, name, uid, attempt) to every line logged within.
 
     One that is None is left out; a function is asked for its field's value whenever a line is written.
     """
@@ -55,6 +55,7 @@ def configure_logging(level: str) -> None:
                 "asctime": "time",
                 "levelname": "level",
                 "name": "logger",
+                "job_kind": "kind",
                 "job_namespace": "namespace",
                 "job_name": "name",
                 "job_uid": "uid",

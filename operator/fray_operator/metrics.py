@@ -32,19 +32,26 @@ class Metrics:
             registry=self.registry,
         )
         self.reconciles = Counter(
-            "fray_reconciles", "Passes over a FrayJob, by outcome", ("outcome",), registry=self.registry
+            "fray_reconciles",
+            "Passes over an object, by its kind and the outcome",
+            ("kind", "outcome"),
+            registry=self.registry,
         )
         self.reconcile_seconds = Histogram(
-            "fray_reconcile_seconds", "Duration of one pass over a FrayJob", registry=self.registry
+            "fray_reconcile_seconds", "Duration of one pass over an object", ("kind",), registry=self.registry
         )
-        self.jobs = Gauge("fray_unfinished_jobs", "FrayJobs that have not finished", registry=self.registry)
+        self.unfinished = Gauge(
+            "fray_unfinished_objects", "Objects that have not finished", ("kind",), registry=self.registry
+        )
         self.finished = Counter(
             "fray_jobs_finished", "FrayJobs that finished, by phase", ("phase",), registry=self.registry
         )
         self.attempts = Counter(
             "fray_attempts_ended", "Attempts that ended, by verdict", ("verdict",), registry=self.registry
         )
-        self.queued = Gauge("fray_queued_jobs", "FrayJobs due for a pass or in one", registry=self.registry)
+        self.queued = Gauge(
+            "fray_queued_objects", "Objects due for a pass or in one", ("kind",), registry=self.registry
+        )
         self.leading = Gauge("fray_leading", "1 while this process is the leader", registry=self.registry)
         self.silent_seconds = Gauge(
             "fray_watch_silent_seconds",

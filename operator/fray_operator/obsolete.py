@@ -28,7 +28,7 @@ UNKNOWN_JOB_SECONDS = 10.0
 
 
 class ObsoleteJobSets:
-    """Deletes obsolete JobSets. `parse` reads a FrayJob, or raises `UnreadableJobError`."""
+    """Deletes obsolete JobSets. `parse` reads a FrayJob, or raises `UnreadableError`."""
 
     def __init__(self, observer: Observer, actor: Actor, *, parse: Callable[[Manifest], FrayJob]) -> None:
         self._observer, self._actor, self._parse = observer, actor, parse

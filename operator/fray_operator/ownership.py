@@ -32,11 +32,11 @@ from fray.vocabulary import (
 )
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus
+from fray_operator.list_watch import find_controller
 
 __all__ = [
     "Leftovers",
     "describe_foreign",
-    "find_controller",
     "find_leftovers",
     "find_obsolete",
     "find_orphans",
@@ -62,16 +62,6 @@ class Leftovers:
 
     jobsets: tuple[Manifest, ...]
     waiting: Waiting
-
-
-def find_controller(manifest: Manifest) -> Manifest | None:
-    """Return the reference to an object's controller, None where it has none.
-
-    The API server allows no second one:
-    https://kubernetes.io/docs/concepts/architecture/garbage-collection/#owners-dependents
-    """
-    owners = manifest["metadata"].get("ownerReferences", [])
-    return next((owner for owner in owners if owner.get("controller")), None)
 
 
 def is_owned(manifest: Manifest, job: FrayJob) -> bool:

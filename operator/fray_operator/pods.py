@@ -30,9 +30,10 @@ from fray.vocabulary import (
     LABEL_JOB_UID,
     LABEL_JOBSET_UID,
 )
-from fray_operator.informer import Informer, JobKey, job_key_of, trim_pod
-from fray_operator.list_watch import Place, place_of
-from fray_operator.ownership import find_controller
+from fray.wire.frayjob import FrayJob
+from fray_operator.informer import Informer, JobKey, trim_pod
+from fray_operator.kinds import Kind
+from fray_operator.list_watch import Place, find_controller, place_of
 
 __all__ = ["PodInformer"]
 
@@ -75,9 +76,10 @@ class PodInformer(Informer):
     `jobs` and `jobsets` are the caches of their owners, which must be complete before this runs.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - two caches more than others
         self,
         api: KubeApi,
+        kind: Kind[FrayJob],
         *,
         namespace: str | None,
         on_change: Callable[[JobKey], None],
@@ -86,7 +88,7 @@ class PodInformer(Informer):
         outlives: Callable[[Manifest], bool] = lambda _: False,
     ) -> None:
         super().__init__(
-            api, PODS, namespace=namespace, on_change=on_change, trim=trim_pod, outlives=outlives
+            api, PODS, kind, namespace=namespace, on_change=on_change, trim=trim_pod, outlives=outlives
         )
         self._jobs, self._jobsets = jobs, jobsets
         self._held: dict[str, _Held] = {}
@@ -106,7 +108,7 @@ class PodInformer(Informer):
     def held_of_job(self, key: JobKey) -> list[Manifest]:
         """Return the pods that may be a FrayJob's: their owners aren't known, or are no more."""
         pods = (pod for held in self._held.values() for pod in held.pods.values())
-        return [pod for pod in pods if job_key_of(pod) == key]
+        return [pod for pod in pods if self.owner_of(pod) == key]
 
     async def read(self, *, namespace: str, labels: str) -> list[Manifest]:
         """Return those by these labels whose Jobs are of a known JobSet; raises `ApiError`.
@@ -199,7 +201,7 @@ class PodInformer(Informer):
 
     def _tell_of(self, pod: Manifest) -> None:
         """Have a pass look again at the job that a held pod was in the way of."""
-        if (key := job_key_of(pod)) is not None:
+        if (key := self.owner_of(pod)) is not None:
             self._on_change(key)
 
     def _drop_held(self, job: str) -> list[Manifest]:

@@ -10,33 +10,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
 
-from fray.kube.api import KubeApi, Manifest
+from fray.kube.api import KubeApi
 from fray.kube.errors import ApiError, NotFoundError
-from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, NODES, PODS, Resource
-from fray.plan.remains import tells_of_end
-from fray.plan.settings import PlanSettings, RetryPolicy
-from fray.vocabulary import AUTH_SECRET
-from fray_operator.act import Actor
-from fray_operator.auth import AuthKeeper
+from fray.kube.resources import JOBSETS, NODES, Resource
+from fray_operator.frayjobs import KINDS
 from fray_operator.health import SILENCE_LIMIT_SECONDS, HealthServer
-from fray_operator.informer import Informer, JobKey, trim_job, trim_jobset
-from fray_operator.jobs import JobStore
+from fray_operator.kinds import Key, Kind, Services
 from fray_operator.lease import Lease
 from fray_operator.list_watch import ListWatch
 from fray_operator.metrics import Metrics
 from fray_operator.nodes import NodeInformer
-from fray_operator.observe import Observer
-from fray_operator.obsolete import UNKNOWN_JOB_SECONDS
-from fray_operator.ownership import find_orphans, may_be_obsolete
 from fray_operator.parts import Parts
-from fray_operator.pods import PodInformer
 from fray_operator.queue import WorkQueue
-from fray_operator.reconcile import Reconciler
 from fray_operator.scope import Scope
 from fray_operator.settings import OperatorSettings
-from fray_operator.source import FrayJobSource
+from fray_operator.source import Source
 from fray_operator.worker import work
 
 __all__ = ["MissingKindError", "OperatorProcess"]
@@ -65,13 +58,14 @@ class OperatorProcess:
         settings: OperatorSettings,
         metrics: Metrics,
         *,
+        kinds: Iterable[Kind[Any]] = KINDS,
         claim_signals: Callable[[], None] = lambda: None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._api, self._settings, self._metrics = api, settings, metrics
         self._stop = asyncio.Event()
         self._identity = f"{settings.pod_name}_{uuid.uuid4().hex[:8]}"
-        self._queue: WorkQueue[JobKey] = WorkQueue()
-        self._jobs = JobStore(self._queue.add)
+        self._queue: WorkQueue[Key] = WorkQueue()
         self._lease = Lease(
             api,
             namespace=settings.lease_namespace,
@@ -86,12 +80,14 @@ class OperatorProcess:
             seconds=CLAIM_DURATION * settings.lease_seconds,
         )
         self._started = False
-        namespaces: tuple[str | None, ...] = settings.namespaces or (None,)
-        self._jobsets = {each: self._build_informer(JOBSETS, each) for each in namespaces}
-        self._child_jobs = {each: self._build_informer(JOBS, each) for each in namespaces}
-        self._pods = {each: self._build_pods(each) for each in namespaces}
         self._nodes = NodeInformer(api) if settings.read_nodes else None
-        self._source = FrayJobSource(api, self._jobs, self._queue, settings, claim_signals=claim_signals)
+        services = Services(
+            api, self._queue, settings, self._lease, metrics, self._nodes, self._identity, clock
+        )
+        self._controllers = {kind.name: kind.control(kind, services) for kind in kinds}
+        self._source = Source(
+            api, self._queue, self._controllers.values(), settings, claim_signals=claim_signals
+        )
         self._health = HealthServer(
             metrics,
             host=settings.http_host,
@@ -145,53 +141,26 @@ class OperatorProcess:
     async def _lead(self, parts: Parts) -> None:
         # Owners first, since whose an object is follows from them. Decisions on half-filled caches would be
         # wrong: nothing is worked on before they are full.
-        for informers in (self._jobsets, self._child_jobs, self._pods):
-            for informer in informers.values():
-                parts.add_watcher(informer.run(), name="informer")
-            await parts.until(_all_synced(informers.values()))
+        for row in (row for controller in self._controllers.values() for row in controller.watches):
+            for watch in row:
+                parts.add_watcher(watch.run(), name="informer")
+            await parts.until(_all_synced(row))
         if self._nodes is not None:
             # Not waited for: nodes only make reasons precise, and the right to read them may be missing.
             parts.add_watcher(self._nodes.run(), name="nodes")
-        reconciler = self._build_reconciler()
         for _ in range(self._settings.workers):
-            parts.add_writer(work(self._queue, reconciler, self._jobs, self._metrics), name="worker")
-        parts.add_writer(AuthKeeper(self._api, self._lease, self._jobs).run(), name=AUTH_SECRET)
-        parts.add_watcher(self._source.run(), name="watch of FrayJobs")
+            parts.add_writer(work(self._queue, self._controllers, self._metrics), name="worker")
+        for controller in self._controllers.values():
+            for name, run in controller.writers.items():
+                parts.add_writer(run(), name=name)
+        parts.add_watcher(self._source.run(), name="watch of Fray's kinds")
         await parts.run()
-
-    def _build_reconciler(self) -> Reconciler:
-        settings = self._settings
-        policy = RetryPolicy(
-            settings.backoff_seconds,
-            settings.backoff_cap_seconds,
-            settings.avoid_seconds,
-            settle_seconds=settings.settle_seconds,
-            unreachable_seconds=settings.unreachable_seconds,
-        )
-        observer = Observer(
-            self._api,
-            jobsets=self._jobsets_of,
-            pods=self._pods_of,
-            nodes=self._nodes,
-            policy=policy,
-        )
-        actor = Actor(
-            self._api,
-            self._lease,
-            settings=PlanSettings(
-                image=settings.runtime_image,
-                injector_image=settings.injector_image,
-                service_account=settings.service_account,
-                metadata_server=settings.metadata_server,
-            ),
-            remember=self._remember,
-            identity=self._identity,
-        )
-        return Reconciler(self._jobs, observer, actor, self._metrics, policy=policy)
 
     async def _await_kinds(self) -> None:
         """Wait for a server that answers; raises `MissingKindError` when it lacks a kind."""
-        for resource in (FRAYJOBS, JOBSETS):
+        kinds = [controller.kind for controller in self._controllers.values()]
+        needed = (resource for kind in kinds for resource in (kind.resource, *kind.requires))
+        for resource in dict.fromkeys(needed):
             while (trouble := await self._find_trouble(resource)) is not None:
                 logger.warning("%s can't be read; trying again: %s", resource, trouble)
                 await asyncio.sleep(max(START_PAUSE_SECONDS, trouble.retry_after_seconds or 0.0))
@@ -202,51 +171,11 @@ class OperatorProcess:
             async for _ in self._api.list_pages(resource, namespace=namespace, limit=1):
                 break
         except NotFoundError as missing:
-            how = "the chart's CRDs" if resource is FRAYJOBS else "JobSet"
+            how = "JobSet" if resource == JOBSETS else "the chart's CRDs"
             raise MissingKindError(f"the cluster has no {resource}: install {how} first") from missing
         except ApiError as error:
             return error
         return None
-
-    def _build_informer(self, resource: Resource, namespace: str | None) -> Informer:
-        if resource == JOBSETS:
-            return Informer(self._api, JOBSETS, namespace=namespace, on_change=self._due, trim=trim_jobset)
-        # No pass is about Jobs: they only tell whose pods are.
-        return Informer(
-            self._api,
-            resource,
-            namespace=namespace,
-            on_change=lambda _: None,
-            trim=trim_job,
-            metadata_only=True,
-        )
-
-    def _build_pods(self, namespace: str | None) -> PodInformer:
-        return PodInformer(
-            self._api,
-            namespace=namespace,
-            on_change=self._due,
-            jobs=self._child_jobs[namespace],
-            jobsets=self._jobsets[namespace],
-            outlives=tells_of_end,
-        )
-
-    def _jobsets_of(self, namespace: str) -> Informer:
-        return self._jobsets[namespace if self._settings.namespaces else None]
-
-    def _pods_of(self, namespace: str) -> PodInformer:
-        return self._pods[namespace if self._settings.namespaces else None]
-
-    def _due(self, key: JobKey) -> None:
-        # Its FrayJob may have gone while nobody led: no event tells of that, only what is left of it.
-        jobsets = self._jobsets_of(key[0]).of_job(key)
-        if self._jobs.get(key) is not None or find_orphans(jobsets, living=self._jobs.knows):
-            self._queue.add(key)
-        elif any(map(may_be_obsolete, jobsets)):
-            self._queue.add_after(key, UNKNOWN_JOB_SECONDS)
-
-    def _remember(self, jobset: Manifest) -> None:
-        self._jobsets_of(jobset["metadata"]["namespace"]).remember(jobset)
 
     def _find_unready(self) -> str | None:
         return self._scope.overlap if self._started else "starting"
@@ -264,22 +193,22 @@ class OperatorProcess:
 
         0 before they are synced, and for nodes that may not be read: a restart would not help.
         """
-        watches: dict[Resource, Iterable[ListWatch]] = {
-            JOBSETS: self._jobsets.values(),
-            JOBS: self._child_jobs.values(),
-            PODS: self._pods.values(),
-            NODES: () if self._nodes is None or self._nodes.refused else (self._nodes,),
-        }
-        silent = {
-            resource: max((each.silent_seconds for each in found if each.synced.is_set()), default=0.0)
-            for resource, found in watches.items()
-        }
-        return {FRAYJOBS: self._source.silent_seconds, **silent}
+        silent = {kind.resource: kind.silent_seconds for kind in self._source.kinds}
+        watches = [watch for each in self._controllers.values() for row in each.watches for watch in row]
+        silent |= dict.fromkeys([watch.resource for watch in watches], 0.0) | {NODES: 0.0}
+        if self._nodes is not None and not self._nodes.refused:
+            watches.append(self._nodes)
+        for watch in watches:
+            if watch.synced.is_set():
+                silent[watch.resource] = max(silent[watch.resource], watch.silent_seconds)
+        return silent
 
     def _refresh(self) -> None:
         self._metrics.leading.set(1 if self._lease.held() else 0)
-        self._metrics.jobs.set(len(self._jobs))
-        self._metrics.queued.set(len(self._queue))
+        queued = Counter(key.kind for key in self._queue)
+        for name, controller in self._controllers.items():
+            self._metrics.unfinished.labels(name).set(len(controller.store))
+            self._metrics.queued.labels(name).set(queued[name])
         for resource, seconds in self._silent_seconds().items():
             self._metrics.silent_seconds.labels(str(resource)).set(seconds)
 
@@ -288,6 +217,6 @@ class _StoppedError(Exception):
     """`stop` was called."""
 
 
-async def _all_synced(informers: Iterable[Informer]) -> None:
-    for informer in informers:
-        await informer.synced.wait()
+async def _all_synced(watches: Iterable[ListWatch]) -> None:
+    for watch in watches:
+        await watch.synced.wait()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
 __all__ = ["WorkQueue"]
@@ -43,6 +43,9 @@ class WorkQueue(Generic[Key]):
 
     def __len__(self) -> int:
         return len(self._due) + len(self._active)
+
+    def __iter__(self) -> Iterator[Key]:
+        return itertools.chain(self._due, self._active)
 
     def add(self, key: Key) -> None:
         """Make a key due now."""

@@ -13,8 +13,6 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from pydantic import ValidationError
-
 from fray.kube.api import Manifest
 from fray.kube.errors import ConflictError, NotFoundError
 from fray.kube.resources import FRAYJOBS
@@ -35,14 +33,16 @@ from fray.wire.status import AttemptStatus, Condition, FrayJobStatus
 from fray_operator.act import Actor
 from fray_operator.cascade import OwnerCascade
 from fray_operator.informer import JobKey
-from fray_operator.jobs import JobStore
+from fray_operator.kinds import Kind, RefusedError, UnreadableError
 from fray_operator.logs import job_context
 from fray_operator.metrics import Metrics
 from fray_operator.observe import Observed, Observer
 from fray_operator.obsolete import ObsoleteJobSets
-from fray_operator.retention import Retention
+from fray_operator.retention import Expiry, OldAttempts
+from fray_operator.store import Store
+from fray_operator.writer import Writer
 
-__all__ = ["Reconciler", "RefusedAttemptError", "UnreadableJobError"]
+__all__ = ["Reconciler"]
 
 logger = logging.getLogger(__name__)
 
@@ -50,32 +50,27 @@ ENDING_SECONDS = 15.0
 """How often an attempt that is ending is looked at although nothing changed."""
 
 
-class RefusedAttemptError(Exception):
-    """An attempt's JobSet could not be created; the status says why, and it is to be tried again later."""
-
-
-class UnreadableJobError(Exception):
-    """A FrayJob that another version of Fray wrote and this one can't judge; the message says what to do."""
-
-
 class Reconciler:
     """Passes over FrayJobs. `clock` returns the time as an aware datetime."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - it joins all parts
         self,
-        jobs: JobStore,
+        kind: Kind[FrayJob],
+        jobs: Store,
         observer: Observer,
         actor: Actor,
+        writer: Writer,
         metrics: Metrics,
         *,
         policy: RetryPolicy,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._jobs, self._observer, self._actor, self._metrics = jobs, observer, actor, metrics
+        self._kind, self._jobs, self._observer, self._actor = kind, jobs, observer, actor
+        self._writer, self._metrics = writer, metrics
         self._policy, self._clock = policy, clock
         self._cascade = OwnerCascade(jobs, observer, actor)
-        self._retention = Retention(jobs, observer, actor)
-        self._obsolete = ObsoleteJobSets(observer, actor, parse=_parse)
+        self._expiry, self._old = Expiry(jobs, writer), OldAttempts(observer, actor)
+        self._obsolete = ObsoleteJobSets(observer, actor, parse=kind.parse)
         self._unsent: dict[JobKey, list[tuple[FrayJob, EventDraft]]] = {}
         self._starting: dict[JobKey, tuple[FrayJob, EventDraft]] = {}
         self._writes: dict[JobKey, StatusWrite] = {}
@@ -83,7 +78,7 @@ class Reconciler:
     async def reconcile(self, key: JobKey) -> float | None:
         """Bring one job a step further; return seconds after which to look again, None when events will do.
 
-        Raises `RefusedAttemptError` when an attempt is to be tried again later, `UnreadableJobError` when
+        Raises `RefusedError` when an attempt is to be tried again later, `UnreadableError` when
         trying again won't help, and `ApiError`.
         """
         await self._remove_orphans(key)
@@ -92,12 +87,13 @@ class Reconciler:
             self._starting.pop(key, None)
             self._writes.pop(key, None)
             self._observer.forget_gone(key)
-            look = await self._retention.expire(key, now=self._clock())
+            self._old.forget(key)
+            look = await self._expiry.expire(key, now=self._clock())
             await self._obsolete.remove_of_unknown(key)
             await self._send_events(key)
             return look
         body = await self._cascade.end_with_parent(body)
-        job = _parse(body)
+        job = self._kind.parse(body)
         now = self._clock()
         unrecorded = self._observer.find_unrecorded(job)
         if unrecorded is not None:
@@ -116,11 +112,11 @@ class Reconciler:
             # What there is belongs to attempts that can't be judged: nothing of it is cleared away.
             await self._send_events(key)
             if told:
-                raise UnreadableJobError(decision.unreadable)
+                raise UnreadableError(decision.unreadable)
             return None
         decided = job.model_copy(update={"status": decision.status})
         await self._obsolete.remove(key, decided)
-        await self._retention.remove_old_attempts(key, decided)
+        await self._old.remove(key, decided)
         # Last: a server that takes no events must hold up nothing else.
         await self._send_events(key)
         return self._next_look(decision, observed, now, told=told, write_at=write_at)
@@ -163,7 +159,7 @@ class Reconciler:
         """Write the status, then send the events that tell what changed."""
         job = FrayJob.from_manifest(body)
         try:
-            written = await self._actor.write_status(body, decision.status)
+            written = await self._writer.write_status(body, decision.status.to_manifest())
         except NotFoundError:
             self._jobs.discard(key, uid=body["metadata"]["uid"])
             raise
@@ -193,7 +189,8 @@ class Reconciler:
         """Send what is left to tell; what fails here is sent in a later pass."""
         unsent = self._unsent.get(key, [])
         while unsent:
-            await self._actor.send_event(*unsent[0])
+            job, draft = unsent[0]
+            await self._writer.send_event(job.metadata, draft)
             del unsent[0]
         self._unsent.pop(key, None)
 
@@ -212,7 +209,7 @@ class Reconciler:
                     refusal = await self._actor.create_attempt(job, number)
                 if refusal is not None:
                     await self._tell_refusal(key, body, refusal)
-                    raise RefusedAttemptError(refusal.message)
+                    raise RefusedError(refusal.message)
                 self._tell_started(key)
             case RenumberHosts(number) if observed.jobset is not None:
                 body = await self._read_current(key, told=told)
@@ -225,7 +222,7 @@ class Reconciler:
             case StartWorkers() | ResizeWorkers() | RemoveWorkers() as step:
                 refusal = await self._actor.carry_out(job, step, observed.workers)
                 if refusal is not None:
-                    raise RefusedAttemptError(refusal.message)
+                    raise RefusedError(refusal.message)
             case EndAttempt(_, reason):
                 for child in find_removed(reason, observed.children, observed.gang, now=self._clock()):
                     await self._actor.delete_child(child)
@@ -308,15 +305,6 @@ class Reconciler:
                 self._metrics.attempts.labels(attempt.verdict).inc()
         if decision.finished and decision.status.phase is not None:
             self._metrics.finished.labels(decision.status.phase).inc()
-
-
-def _parse(body: Manifest) -> FrayJob:
-    """Return the FrayJob in a manifest; raises `UnreadableJobError`."""
-    try:
-        return FrayJob.from_manifest(body)
-    except ValidationError as error:
-        # The schema keeps such objects out; one can only come from another version of the CRD.
-        raise UnreadableJobError(f"is the CRD newer than the operator? {error}") from error
 
 
 def _find_acceptance(status: FrayJobStatus) -> Condition | None:

@@ -1,7 +1,7 @@
-"""What is left of attempts and jobs that have ended, and for how long.
+"""What is left of attempts and objects that have ended, and for how long.
 
-The last attempts of a job keep their JobSets, for the logs of their pods, and a finished job with a
-`ttlSecondsAfterFinished` is deleted when its time has come. Nothing is polled: a job that has finished is
+The last attempts of a job keep their JobSets, for the logs of their pods, and a finished object with a
+`ttlSecondsAfterFinished` is deleted when its time has come. Nothing is polled: one that has finished is
 looked at once, then when its time comes, and when it is changed.
 """
 
@@ -17,12 +17,13 @@ from fray.plan.pod_observation import is_ending
 from fray.plan.status import is_finished
 from fray.wire.frayjob import FrayJob
 from fray_operator.act import Actor
-from fray_operator.informer import JobKey
-from fray_operator.jobs import JobStore
+from fray_operator.list_watch import Place
 from fray_operator.observe import Observer
 from fray_operator.ownership import is_jobset_of, is_owned, read_attempt_label
+from fray_operator.store import Store
+from fray_operator.writer import Writer
 
-__all__ = ["KEPT_JOBSETS", "Retention", "find_expendable"]
+__all__ = ["KEPT_JOBSETS", "Expiry", "OldAttempts", "find_expendable"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ KEPT_JOBSETS = 3
 EARLY_SECONDS = 0.02
 """How much a timer may fire too early."""
 ORDER_SECONDS = 1.0
-"""How long a finished job is kept at least: changes of two jobs are told within it, though in no order."""
+"""How long a finished object is kept at least: changes of two are told within it, though in no order."""
 FORBIDDEN_SECONDS = 600.0
 """When a deletion is tried again that the operator hasn't the right to."""
 
@@ -58,14 +59,14 @@ def find_expendable(job: FrayJob, jobsets: Iterable[Manifest]) -> list[Manifest]
     ]
 
 
-class Retention:
-    """Deletes what is too old to be kept."""
+class OldAttempts:
+    """Deletes the JobSets of attempts that are too old to be kept."""
 
-    def __init__(self, jobs: JobStore, observer: Observer, actor: Actor) -> None:
-        self._jobs, self._observer, self._actor = jobs, observer, actor
-        self._removed: dict[JobKey, set[str]] = {}
+    def __init__(self, observer: Observer, actor: Actor) -> None:
+        self._observer, self._actor = observer, actor
+        self._removed: dict[Place, set[str]] = {}
 
-    async def remove_old_attempts(self, key: JobKey, job: FrayJob) -> None:
+    async def remove(self, key: Place, job: FrayJob) -> None:
         """Delete the JobSets of all but the last attempts of a job; each once, for the cache is behind."""
         for jobset in find_expendable(job, self._observer.list_children(key)):
             uid = jobset["metadata"]["uid"]
@@ -76,13 +77,23 @@ class Retention:
         if is_finished(job.status):
             self._removed.pop(key, None)
 
-    async def expire(self, key: JobKey, *, now: datetime) -> float | None:
-        """Delete a finished job whose time has come; return seconds after which to look again, if any.
-
-        It is kept while jobs that it launched haven't finished: those end with it.
-        """
+    def forget(self, key: Place) -> None:
+        """Drop what is remembered of a job that has ended."""
         self._removed.pop(key, None)
-        finished = self._jobs.get_finished(key)
+
+
+class Expiry:
+    """Deletes the finished objects of a kind when their time has come."""
+
+    def __init__(self, store: Store, writer: Writer) -> None:
+        self._store, self._writer = store, writer
+
+    async def expire(self, place: Place, *, now: datetime) -> float | None:
+        """Delete a finished object whose time has come; return seconds after which to look again, if any.
+
+        It is kept while those that it launched haven't finished: those end with it.
+        """
+        finished = self._store.get_finished(place)
         if finished is None:
             return None
         left = (finished.expires_at - now).total_seconds()
@@ -92,14 +103,14 @@ class Retention:
         if left > 0:
             return left + EARLY_SECONDS
         # Its children must be known.
-        await self._jobs.complete.wait()
-        if self._jobs.get_finished(key) is not finished or self._jobs.has_children(key):
+        await self._store.complete.wait()
+        if self._store.get_finished(place) is not finished or self._store.has_children(place):
             return None  # there will be an event
         try:
-            await self._actor.delete_job(key, uid=finished.uid, version=finished.version)
+            await self._writer.delete(place, uid=finished.uid, version=finished.version)
         except ForbiddenError as error:
-            logger.warning("the job's time has come, and it can't be deleted: %s", error)
+            logger.warning("its time has come, and it can't be deleted: %s", error)
             return FORBIDDEN_SECONDS
         logger.info("deleted: spec.ttlSecondsAfterFinished is over")
-        self._jobs.forget_finished(key, uid=finished.uid)
+        self._store.forget_finished(place, uid=finished.uid)
         return None

@@ -1,10 +1,10 @@
-"""FrayJobs, as kopf tells of them: the only module that knows kopf.
+"""Fray's own kinds, as kopf tells of them: the only module that knows kopf.
 
 kopf logs in, lists, watches and connects again. Each event only makes a key due. Nothing else of kopf is
 used: change handlers, daemons and timers would write annotations and finalizers to users' objects.
 
 kopf doesn't report the end of a list. After a watch that was too old to go on, it lists again, and doesn't
-report the objects that are missing from that list. So after each list of kopf's the FrayJobs are listed once
+report the objects that are missing from that list. So after each list of kopf's the kind is listed once
 more here: then all are known, and those that are gone are dropped.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Container, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,69 +27,128 @@ from fray.kube.client import (
     WATCH_SILENCE_SECONDS,
 )
 from fray.kube.errors import ApiError
-from fray.kube.resources import FRAYJOBS
-from fray.vocabulary import FRAYJOB_PLURAL, GROUP, VERSION
-from fray_operator.informer import JobKey
-from fray_operator.jobs import JobStore
+from fray_operator.kinds import Controller, Key
 from fray_operator.list_watch import PAGE, place_of
 from fray_operator.queue import WorkQueue
 from fray_operator.settings import OperatorSettings
 
-__all__ = ["FrayJobSource", "UnwatchedKindError"]
+__all__ = ["Source", "UnwatchedKindError", "WatchedKind"]
 
 logger = logging.getLogger(__name__)
 
 LISTED_AT_ONCE = 10
-"""FrayJobs to a page of kopf's list."""
+"""Objects to a page of kopf's list."""
 BEGIN_SECONDS = 60.0
-"""How long kopf may take to begin to list FrayJobs. It looks for their kind once, and never again."""
+"""How long kopf may take to begin to list all kinds. It looks for them once, and never again."""
 RETRY_SECONDS = 2.0
 """Between two attempts to read a list."""
 
 
 class UnwatchedKindError(Exception):
-    """kopf didn't find FrayJobs when it started."""
+    """kopf didn't find a kind when it started."""
 
 
-class FrayJobSource:
-    """Keeps the store of FrayJobs like the server's, and puts the key of each that changes on the queue.
-
-    `claim_signals` is called once kopf has taken SIGTERM and SIGINT for itself, to take them back.
-    """
+class WatchedKind:
+    """Keeps the store of a kind like the server's, and makes a pass due for each object that changes."""
 
     def __init__(
-        self,
-        api: KubeApi,
-        jobs: JobStore,
-        queue: WorkQueue[JobKey],
-        settings: OperatorSettings,
-        *,
-        claim_signals: Callable[[], None],
+        self, api: KubeApi, queue: WorkQueue[Key], controller: Controller, namespaces: tuple[str, ...]
     ) -> None:
-        self._api, self._jobs, self._queue, self._settings = api, jobs, queue, settings
-        self._claim_signals = claim_signals
+        self._api, self._queue, self._store = api, queue, controller.store
+        self._kind, self.resource = controller.kind, controller.kind.resource
         self._loop = asyncio.get_running_loop()
         self._heard_at: float | None = None
-        self._begun = asyncio.Event()
-        """Set once kopf has asked the server for FrayJobs."""
+        self.begun = asyncio.Event()
+        """Set once kopf has asked the server for the kind."""
         self._to_read: asyncio.Queue[str | None] = asyncio.Queue()
         """Namespaces that kopf has listed, None for all of them, and that weren't read here since."""
         self._read: set[str | None] = set()
         """Those that were read at least once."""
-        self._namespaces: tuple[str | None, ...] = settings.namespaces or (None,)
-        self._paths = tuple(FRAYJOBS.path(namespace=each) for each in self._namespaces)
-        self._session: tuple[kopf.ConnectionInfo, kopf.AiohttpSession] | None = None
-        self._registry = kopf.OperatorRegistry()
-        kopf.on.login(registry=self._registry)(self._log_in)
-        kopf.on.event(GROUP, VERSION, FRAYJOB_PLURAL, registry=self._registry)(self._on_event)
+        self._namespaces: tuple[str | None, ...] = namespaces or (None,)
+        self._paths = tuple(self.resource.path(namespace=each) for each in self._namespaces)
 
     @property
     def silent_seconds(self) -> float:
-        """How long kopf has neither asked for FrayJobs nor seen one; 0 before it has begun.
+        """How long kopf has neither asked for the kind nor seen an object; 0 before it has begun.
 
         It asks anew whenever a watch ends.
         """
         return 0.0 if self._heard_at is None else self._loop.time() - self._heard_at
+
+    async def on_event(self, event: Mapping[str, Any], **_: Any) -> None:
+        """Take what kopf tells of an object; None is the type of one that was listed."""
+        self._heard_at = self._loop.time()
+        manifest = dict(event["object"])
+        place = place_of(manifest)
+        key = self._kind.key(place)
+        if event["type"] == "DELETED":
+            self._store.discard(place, uid=manifest["metadata"]["uid"])
+            self._queue.forget(key)
+            # One more pass, for events of it that could not be sent yet, and for what nobody collects.
+            self._queue.add(key)
+        elif self._store.put(manifest):
+            self._queue.add(key)
+
+    def note_request(self, path: str) -> None:
+        """Note that kopf lists or watches; it asks anew whenever a watch ends."""
+        if path.endswith(self._paths):
+            self._heard_at = self._loop.time()
+            self.begun.set()
+
+    def note_answer(self, path: str, query: Container[str]) -> None:
+        """Note the first page of a list: all its pages are of one version, and kopf watches from there.
+
+        It won't report what was deleted before.
+        """
+        if "watch" not in query and "continue" not in query:
+            for listed, namespace in zip(self._paths, self._namespaces, strict=True):
+                if path.endswith(listed):
+                    self._store.complete.clear()
+                    self._to_read.put_nowait(namespace)
+
+    async def read_lists(self) -> None:
+        """List for ever what kopf has listed."""
+        while True:
+            namespace = await self._to_read.get()
+            try:
+                await self._store.learn(namespace, self._list(namespace))
+            except ApiError as error:
+                logger.warning("%s can't be listed; trying again: %s", self.resource, error)
+                await asyncio.sleep(max(RETRY_SECONDS, error.retry_after_seconds or 0.0))
+                self._to_read.put_nowait(namespace)
+                continue
+            if namespace in self._read:
+                self._store.look_at_relatives()
+            self._read.add(namespace)
+            if self._to_read.empty() and len(self._read) == len(self._namespaces):
+                self._store.complete.set()
+
+    async def _list(self, namespace: str | None) -> AsyncIterator[Manifest]:
+        async for page in self._api.list_pages(self.resource, namespace=namespace, limit=PAGE):
+            for manifest in page.items:
+                yield manifest
+
+
+class Source:
+    """Has kopf watch kinds. `claim_signals` is called once kopf has taken SIGTERM and SIGINT for itself."""
+
+    def __init__(
+        self,
+        api: KubeApi,
+        queue: WorkQueue[Key],
+        controllers: Iterable[Controller],
+        settings: OperatorSettings,
+        *,
+        claim_signals: Callable[[], None],
+    ) -> None:
+        self._settings, self._claim_signals = settings, claim_signals
+        self.kinds = [WatchedKind(api, queue, each, settings.namespaces) for each in controllers]
+        self._session: tuple[kopf.ConnectionInfo, kopf.AiohttpSession] | None = None
+        self._registry = kopf.OperatorRegistry()
+        kopf.on.login(registry=self._registry)(self._log_in)
+        for kind in self.kinds:
+            where = kind.resource
+            kopf.on.event(where.group, where.version, where.plural, registry=self._registry)(kind.on_event)
 
     async def run(self) -> None:
         """Watch until cancelled; raises `UnwatchedKindError`, and what kopf gives up on."""
@@ -106,12 +165,13 @@ class FrayJobSource:
             namespaces=self._settings.namespaces,
         )
         self._claim_signals()
-        tasks = [*spawned, asyncio.create_task(self._read_lists())]
-        begun = asyncio.create_task(self._begun.wait())
+        tasks = [*spawned, *(asyncio.create_task(kind.read_lists()) for kind in self.kinds)]
+        begun = asyncio.create_task(self._await_begun())
         try:
             await asyncio.wait([begun, *tasks], timeout=BEGIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            if not self._begun.is_set() and not any(task.done() for task in tasks):
-                raise UnwatchedKindError(f"kopf doesn't watch {FRAYJOBS}, which it didn't find")
+            unwatched = [str(kind.resource) for kind in self.kinds if not kind.begun.is_set()]
+            if unwatched and not any(task.done() for task in tasks):
+                raise UnwatchedKindError(f"kopf doesn't watch {', '.join(unwatched)}, which it didn't find")
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
                 task.result()
@@ -120,59 +180,9 @@ class FrayJobSource:
                 task.cancel()
             await asyncio.gather(begun, *tasks, return_exceptions=True)
 
-    async def _on_event(self, event: Mapping[str, Any], **_: Any) -> None:
-        self._heard_at = self._loop.time()
-        manifest = dict(event["object"])
-        key = place_of(manifest)
-        if event["type"] == "DELETED":
-            self._jobs.discard(key, uid=manifest["metadata"]["uid"])
-            self._queue.forget(key)
-            # One more pass, for events of it that could not be sent yet, and for what nobody collects.
-            self._queue.add(key)
-        elif self._jobs.put(manifest):
-            self._queue.add(key)
-
-    # --- lists ------------------------------------------------------------------------------------------
-
-    def _note_request(self, path: str) -> None:
-        """Note that kopf lists or watches; it asks anew whenever a watch ends."""
-        if path.endswith(self._paths):
-            self._heard_at = self._loop.time()
-            self._begun.set()
-
-    def _note_answer(self, path: str, query: Container[str]) -> None:
-        """Note the first page of a list: all its pages are of one version, and kopf watches from there."""
-        if "watch" not in query and "continue" not in query:
-            for listed, namespace in zip(self._paths, self._namespaces, strict=True):
-                if path.endswith(listed):
-                    self._note_list(namespace)
-
-    def _note_list(self, namespace: str | None) -> None:
-        """Note that kopf lists a namespace, or all: it won't report what was deleted before."""
-        self._jobs.complete.clear()
-        self._to_read.put_nowait(namespace)
-
-    async def _read_lists(self) -> None:
-        """List for ever what kopf has listed."""
-        while True:
-            namespace = await self._to_read.get()
-            try:
-                await self._jobs.learn(namespace, self._list(namespace))
-            except ApiError as error:
-                logger.warning("%s can't be listed; trying again: %s", FRAYJOBS, error)
-                await asyncio.sleep(max(RETRY_SECONDS, error.retry_after_seconds or 0.0))
-                self._to_read.put_nowait(namespace)
-                continue
-            if namespace in self._read:
-                self._jobs.look_at_relatives()
-            self._read.add(namespace)
-            if self._to_read.empty() and len(self._read) == len(self._namespaces):
-                self._jobs.complete.set()
-
-    async def _list(self, namespace: str | None) -> AsyncIterator[Manifest]:
-        async for page in self._api.list_pages(FRAYJOBS, namespace=namespace, limit=PAGE):
-            for manifest in page.items:
-                yield manifest
+    async def _await_begun(self) -> None:
+        for kind in self.kinds:
+            await kind.begun.wait()
 
     # --- log-in -----------------------------------------------------------------------------------------
 
@@ -199,11 +209,12 @@ class FrayJobSource:
         trace = aiohttp.TraceConfig()
 
         async def note_request(_session: Any, _context: Any, sent: aiohttp.TraceRequestStartParams) -> None:
-            self._note_request(sent.url.path)
+            for kind in self.kinds:
+                kind.note_request(sent.url.path)
 
         async def note_answer(_session: Any, _context: Any, told: aiohttp.TraceRequestEndParams) -> None:
-            if told.response.ok:
-                self._note_answer(told.url.path, told.url.query)
+            for kind in self.kinds if told.response.ok else ():
+                kind.note_answer(told.url.path, told.url.query)
 
         trace.on_request_start.append(note_request)
         trace.on_request_end.append(note_answer)

@@ -4,56 +4,61 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Awaitable, Mapping
 
 from fray.kube.errors import ApiError, ConflictError, NotFoundError, ThrottledError
-from fray_operator.informer import JobKey
-from fray_operator.jobs import JobStore
+from fray_operator.kinds import Controller, Key, RefusedError, UnreadableError
 from fray_operator.lease import LeaseLostError
+from fray_operator.list_watch import Place
 from fray_operator.logs import job_context
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
-from fray_operator.reconcile import Reconciler, RefusedAttemptError, UnreadableJobError
+from fray_operator.store import Store
 
 __all__ = ["work"]
 
 logger = logging.getLogger(__name__)
 
 
-async def work(queue: WorkQueue[JobKey], reconciler: Reconciler, jobs: JobStore, metrics: Metrics) -> None:
-    """Work until cancelled; raises `LeaseLostError` when this process may not write any more."""
+async def work(queue: WorkQueue[Key], controllers: Mapping[str, Controller], metrics: Metrics) -> None:
+    """Work until cancelled, each kind by its controller.
+
+    Raises `LeaseLostError` when this process may not write any more.
+    """
     while True:
         key = await queue.get()
-        uid = (jobs.get(key) or {}).get("metadata", {}).get("uid")
+        controller, place = controllers[key.kind], (key.namespace, key.name)
+        uid = (controller.store.get(place) or {}).get("metadata", {}).get("uid")
         # The pass may begin an attempt: a line tells the one that is current when it is written.
-        attempt = functools.partial(_find_attempt, jobs, key)
+        attempt = functools.partial(_find_attempt, controller.store, place)
         with (
-            job_context(namespace=key[0], name=key[1], uid=uid, attempt=attempt),
-            metrics.reconcile_seconds.time(),
+            job_context(kind=key.kind, namespace=key.namespace, name=key.name, uid=uid, attempt=attempt),
+            metrics.reconcile_seconds.labels(key.kind).time(),
         ):
-            outcome = await _pass(queue, reconciler, key)
-        metrics.reconciles.labels(outcome).inc()
+            outcome = await _pass(queue, controller.reconcile(place), key)
+        metrics.reconciles.labels(key.kind, outcome).inc()
 
 
-async def _pass(queue: WorkQueue[JobKey], reconciler: Reconciler, key: JobKey) -> str:
-    """Reconcile one key and say how it went: done, refused, unreadable, conflict, api_error or error."""
+async def _pass(queue: WorkQueue[Key], reconciling: Awaitable[float | None], key: Key) -> str:
+    """Wait for a pass and say how it went: done, refused, unreadable, conflict, api_error or error."""
     try:
-        again = await reconciler.reconcile(key)
+        again = await reconciling
     except LeaseLostError:
         raise
     except ConflictError:
         # The cache was behind; the event that brings it up to date comes by itself, this is for safety.
         pause = queue.failed(key)
-        logger.debug("the job has changed since; trying again in %.1f s", pause)
+        logger.debug("the object has changed since; trying again in %.1f s", pause)
         return "conflict"
-    except RefusedAttemptError as refused:
+    except RefusedError as refused:
         pause = queue.failed(key, at_least=1.0)
         # Tried again for as long as it takes, while the status and an event tell why.
-        logger.debug("the attempt can't be started yet; trying again in %.1f s: %s", pause, refused)
+        logger.debug("it can't be started yet; trying again in %.1f s: %s", pause, refused)
         return "refused"
-    except UnreadableJobError as error:
+    except UnreadableError as error:
         # Not tried again: only an edit, which is an event, or another version of the operator mends it.
         queue.done(key)
-        logger.warning("the job is left alone until it changes: %s", error)
+        logger.warning("the object is left alone until it changes: %s", error)
         return "unreadable"
     except ApiError as error:
         pause = queue.failed(key, at_least=error.retry_after_seconds or 0.0)
@@ -72,6 +77,6 @@ async def _pass(queue: WorkQueue[JobKey], reconciler: Reconciler, key: JobKey) -
     return "done"
 
 
-def _find_attempt(jobs: JobStore, key: JobKey) -> int | None:
-    attempt: int | None = (jobs.get(key) or {}).get("status", {}).get("attempt")
+def _find_attempt(store: Store, place: Place) -> int | None:
+    attempt: int | None = (store.get(place) or {}).get("status", {}).get("attempt")
     return attempt

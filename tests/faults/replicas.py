@@ -11,7 +11,7 @@ import contextlib
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -24,13 +24,13 @@ from fray.kube.errors import (
     ThrottledError,
     UnreachableError,
 )
-from fray.kube.resources import FRAYJOBS
+from fray_operator.kinds import Controller, Key
 from fray_operator.lease import LeaseLostError
 from fray_operator.metrics import Metrics
 from fray_operator.process import OperatorProcess
-from fray_operator.reconcile import Reconciler
+from fray_operator.queue import WorkQueue
 from fray_operator.settings import OperatorSettings
-from fray_operator.source import FrayJobSource
+from fray_operator.source import Source, WatchedKind
 from tests.faults.chaos import Chaos
 from tests.faults.faulty_api import FaultyApi
 from tests.faults.invariants import Invariants
@@ -48,14 +48,14 @@ class WatchGaveUpError(Exception):
     """kopf ends the process: an error that it doesn't try again on, or for the last time."""
 
 
-class _Source(FrayJobSource):
+class _WatchedKind(WatchedKind):
     """kopf's stream of FrayJobs (kopf/_cogs/clients/watching.py), handed to the operator's own handler.
 
     Objects of a list come without a type, and nothing tells of those that are missing from it.
     """
 
     async def run(self) -> None:
-        reading = asyncio.create_task(self._read_lists())
+        reading = asyncio.create_task(self.read_lists())
         try:
             while True:
                 with contextlib.suppress(UnreachableError):
@@ -69,18 +69,18 @@ class _Source(FrayJobSource):
     async def _list_and_watch(self) -> None:
         version = ""
         pages = await self._tried(self._read_list)
-        self._note_answer(FRAYJOBS.path(), {})
+        self.note_answer(self.resource.path(), {})
         for page in pages:
             for body in page.items:
-                await self._on_event({"type": None, "object": body})
+                await self.on_event({"type": None, "object": body})
             version = page.resource_version
         while True:
-            self._note_request(FRAYJOBS.path())
+            self.note_request(self.resource.path())
             try:
-                async for event in self._api.watch(FRAYJOBS, resource_version=version):
+                async for event in self._api.watch(self.resource, resource_version=version):
                     version = event.object["metadata"]["resourceVersion"]
                     if event.type != "BOOKMARK":
-                        await self._on_event({"type": event.type, "object": event.object})
+                        await self.on_event({"type": event.type, "object": event.object})
             except ExpiredError:
                 return
             except UnreachableError:
@@ -91,8 +91,8 @@ class _Source(FrayJobSource):
                 raise WatchGaveUpError(str(error)) from error
 
     async def _read_list(self) -> Any:
-        self._note_request(FRAYJOBS.path())
-        return [page async for page in self._api.list_pages(FRAYJOBS)]
+        self.note_request(self.resource.path())
+        return [page async for page in self._api.list_pages(self.resource)]
 
     async def _tried(self, read: Callable[[], Any]) -> Any:
         for pause in KOPF_BACKOFFS:
@@ -106,6 +106,24 @@ class _Source(FrayJobSource):
             return await read()
         except ServerError as error:
             raise WatchGaveUpError(str(error)) from error
+
+
+class _Source(Source):
+    """Kinds without kopf."""
+
+    def __init__(
+        self,
+        api: KubeApi,
+        queue: WorkQueue[Key],
+        controllers: Iterable[Controller],
+        settings: OperatorSettings,
+    ) -> None:
+        self._fed = [_WatchedKind(api, queue, each, settings.namespaces) for each in controllers]
+        self.kinds = list[WatchedKind](self._fed)
+
+    async def run(self) -> None:
+        (jobs,) = self._fed
+        await jobs.run()
 
 
 class _Health:
@@ -122,19 +140,13 @@ class _Process(OperatorProcess):
     def __init__(
         self, api: KubeApi, settings: OperatorSettings, metrics: Metrics, clock: Callable[[], datetime]
     ) -> None:
-        super().__init__(api, settings, metrics)
+        super().__init__(api, settings, metrics, clock=clock)
         self._health: Any = _Health()
-        self._source = _Source(api, self._jobs, self._queue, settings, claim_signals=lambda: None)
-        self._wall_clock = clock
+        self._source = _Source(api, self._queue, self._controllers.values(), settings)
 
     @property
     def identity(self) -> str:
         return self._identity
-
-    def _build_reconciler(self) -> Reconciler:
-        reconciler = super()._build_reconciler()
-        reconciler._clock = self._wall_clock
-        return reconciler
 
 
 class Replica:
@@ -198,7 +210,9 @@ class Replica:
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task])
-        if bugs := metrics.registry.get_sample_value("fray_reconciles_total", {"outcome": "error"}):
+        if bugs := metrics.registry.get_sample_value(
+            "fray_reconciles_total", {"kind": "FrayJob", "outcome": "error"}
+        ):
             self._invariants.tell(f"{bugs:.0f} passes ended by a bug of the operator")
         if killed.is_set():
             return "killed"

@@ -13,13 +13,22 @@ from typing import Any, Final
 
 import yaml
 
-from fray import vocabulary
+from fray.vocabulary import FRAYJOB_KIND, FRAYJOB_PLURAL, FRAYJOB_SHORT_NAME
+from fray.wire.custom_kind import CustomKind
 from fray.wire.frayjob import FrayJob
 from fray.wire.model import WireModel
 from fray.wire.rule import Rule, UpdateRule
 from fray.wire.rules import RULES, UPDATE_RULES, Target
 
-__all__ = ["UnsupportedSchemaError", "build_crd", "frayjob_schema", "render_crd", "structural_schema"]
+__all__ = [
+    "FRAYJOB",
+    "UnsupportedSchemaError",
+    "build_crd",
+    "build_schema",
+    "frayjob_schema",
+    "render_crd",
+    "structural_schema",
+]
 
 _COPIED: Final = frozenset(
     {"type", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"}
@@ -207,18 +216,37 @@ _COLUMNS: Final[list[dict[str, Any]]] = [
 ]
 
 
+FRAYJOB: Final = CustomKind(
+    kind=FRAYJOB_KIND,
+    plural=FRAYJOB_PLURAL,
+    short_name=FRAYJOB_SHORT_NAME,
+    model=FrayJob,
+    columns=_COLUMNS,
+    scale={
+        "specReplicasPath": ".spec.workers.replicas",
+        "statusReplicasPath": ".status.workers.replicas",
+        "labelSelectorPath": ".status.workers.selector",
+    },
+)
+
+
 @cache
 def frayjob_schema() -> dict[str, Any]:
     """Return the schema of a whole FrayJob as the API server has it. Don't change it: it is shared."""
-    schema = structural_schema(FrayJob)
+    return build_schema(FRAYJOB)
+
+
+def build_schema(custom: CustomKind[Any]) -> dict[str, Any]:
+    """Return the schema of a whole object of a kind."""
+    schema = structural_schema(custom.model)
     properties = schema["properties"]
     properties["apiVersion"] = {
         "type": "string",
-        "description": f"Version of this kind of resource: {vocabulary.API_VERSION}.",
+        "description": f"Version of this kind of resource: {custom.group}/{custom.version}.",
     }
     properties["kind"] = {
         "type": "string",
-        "description": f"Kind of the resource: {vocabulary.FRAYJOB_KIND}.",
+        "description": f"Kind of the resource: {custom.kind}.",
     }
     # The API server owns metadata; of its fields only names may stand in a schema, here for a rule's path.
     properties["metadata"] = {
@@ -230,38 +258,31 @@ def frayjob_schema() -> dict[str, Any]:
     return schema
 
 
-def build_crd() -> dict[str, Any]:
-    """Return the CustomResourceDefinition of FrayJob."""
+def build_crd(custom: CustomKind[Any] = FRAYJOB) -> dict[str, Any]:
+    """Return the CustomResourceDefinition of a kind."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{vocabulary.FRAYJOB_PLURAL}.{vocabulary.GROUP}"},
+        "metadata": {"name": f"{custom.plural}.{custom.group}"},
         "spec": {
-            "group": vocabulary.GROUP,
+            "group": custom.group,
             "scope": "Namespaced",
             "names": {
-                "kind": vocabulary.FRAYJOB_KIND,
-                "listKind": f"{vocabulary.FRAYJOB_KIND}List",
-                "plural": vocabulary.FRAYJOB_PLURAL,
-                "singular": vocabulary.FRAYJOB_KIND.lower(),
-                "shortNames": [vocabulary.FRAYJOB_SHORT_NAME],
+                "kind": custom.kind,
+                "listKind": f"{custom.kind}List",
+                "plural": custom.plural,
+                "singular": custom.kind.lower(),
+                "shortNames": [custom.short_name],
                 "categories": ["all", "fray"],
             },
             "versions": [
                 {
-                    "name": vocabulary.VERSION,
+                    "name": custom.version,
                     "served": True,
                     "storage": True,
-                    "additionalPrinterColumns": _COLUMNS,
-                    "subresources": {
-                        "status": {},
-                        "scale": {
-                            "specReplicasPath": ".spec.workers.replicas",
-                            "statusReplicasPath": ".status.workers.replicas",
-                            "labelSelectorPath": ".status.workers.selector",
-                        },
-                    },
-                    "schema": {"openAPIV3Schema": frayjob_schema()},
+                    "additionalPrinterColumns": [dict(column) for column in custom.columns],
+                    "subresources": {"status": {}, **({"scale": dict(custom.scale)} if custom.scale else {})},
+                    "schema": {"openAPIV3Schema": build_schema(custom)},
                 }
             ],
         },

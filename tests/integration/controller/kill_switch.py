@@ -56,7 +56,7 @@ class KillSwitch:
         return self._die() if dies else created
 
     async def replace(self, resource: Resource, body: Manifest, *, subresource: str = "") -> Manifest:
-        dies = self._count_write(resource, body["metadata"]["name"] if resource is FRAYJOBS else None)
+        dies = self._count_write(resource, body["metadata"]["name"] if resource == FRAYJOBS else None)
         replaced = await self._api.replace(resource, body, subresource=subresource)
         return self._die() if dies else replaced
 
@@ -70,7 +70,7 @@ class KillSwitch:
         resource_version: str | None = None,
         propagation: Propagation = "Background",
     ) -> None:
-        dies = self._count_write(resource, name if resource is FRAYJOBS else name.rpartition("-a")[0])
+        dies = self._count_write(resource, name if resource == FRAYJOBS else name.rpartition("-a")[0])
         await self._api.delete(
             resource,
             name,

@@ -27,7 +27,7 @@ from tests.integration.frayjobs import CRD_COLLECTION, await_served
 CRDS = Path(__file__).parents[3] / "crds"
 COUNT, SIZE = 100, 1_300_000
 GANG = "tpu7x-16x16x36"
-IDLE = "fray_queued_jobs 0.0"
+IDLE = 'fray_queued_objects{kind="FrayJob"} 0.0'
 """A line of /metrics."""
 OURS, OTHERS = "ours", "others"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from e2e.loops import run_in_loop
 from fray.kube.api import KubeApi
@@ -19,6 +19,8 @@ from fray.kube.client import (
 )
 from fray.kube.configuration import load_configuration
 from fray.kube.resources import Resource
+from fray_operator.frayjobs import FRAYJOB, KINDS
+from fray_operator.kinds import Kind
 from fray_operator.metrics import Metrics
 from fray_operator.process import OperatorProcess
 from fray_operator.settings import OperatorSettings
@@ -43,10 +45,12 @@ class OperatorThread:
         settings: OperatorSettings,
         *,
         wrap: Wrap = lambda api, _: api,
+        kinds: Iterable[Kind[Any]] = KINDS,
         request_seconds: float = REQUEST_SECONDS,
         watch_silence_seconds: float = WATCH_SILENCE_SECONDS,
     ) -> None:
         self._kubeconfig, self._settings, self._wrap = kubeconfig, settings, wrap
+        self._kinds = kinds
         self._request_seconds, self._silence = request_seconds, watch_silence_seconds
         self._thread = threading.Thread(target=self._main, name="operator")
         self._begun = threading.Event()
@@ -86,9 +90,16 @@ class OperatorThread:
         self._thread.join(END_SECONDS)
         assert not self.alive, "the operator didn't end"
 
-    def passes(self) -> float:
-        """Return the number of passes that went well."""
-        return self._metrics.registry.get_sample_value("fray_reconciles_total", {"outcome": "done"}) or 0.0
+    def passes(self, kind: str = FRAYJOB.name) -> float:
+        """Return the number of passes over objects of a kind that went well."""
+        labels = {"kind": kind, "outcome": "done"}
+        return self._metrics.registry.get_sample_value("fray_reconciles_total", labels) or 0.0
+
+    @property
+    def metrics(self) -> str:
+        """What it shows at /metrics now."""
+        self.process._refresh()
+        return self._metrics.render().decode()
 
     def writes(self) -> dict[tuple[str, str], int]:
         """Return the number of writes by method and resource, without those to the Lease."""
@@ -118,7 +129,8 @@ class OperatorThread:
         task = asyncio.current_task()
         assert task is not None
         async with client:
-            self._process = OperatorProcess(self._wrap(client, task.cancel), self._settings, self._metrics)
+            api = self._wrap(client, task.cancel)
+            self._process = OperatorProcess(api, self._settings, self._metrics, kinds=self._kinds)
             self._begun.set()
             await self._process.run()
 
@@ -127,9 +139,11 @@ class OperatorThread:
 
 
 @contextmanager
-def run_operator(kubeconfig: Path, settings: OperatorSettings) -> Iterator[OperatorThread]:
+def run_operator(
+    kubeconfig: Path, settings: OperatorSettings, *, kinds: Iterable[Kind[Any]] = KINDS
+) -> Iterator[OperatorThread]:
     """Run an operator; it must not fail."""
-    operator = OperatorThread(kubeconfig, settings).start()
+    operator = OperatorThread(kubeconfig, settings, kinds=kinds).start()
     try:
         yield operator
     finally:

@@ -14,22 +14,26 @@ from fray.kube.api import Manifest
 from fray.kube.resources import FRAYJOBS, JOBSETS, PODS
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray_operator.act import Actor
-from fray_operator.informer import Informer, JobKey
-from fray_operator.jobs import JobStore
+from fray_operator.frayjobs import FRAYJOB
+from fray_operator.informer import Informer
+from fray_operator.kinds import Controller, Key
 from fray_operator.lease import Lease
+from fray_operator.list_watch import place_of
 from fray_operator.metrics import Metrics
 from fray_operator.nodes import NodeInformer
 from fray_operator.observe import Observer
 from fray_operator.queue import WorkQueue
 from fray_operator.reconcile import Reconciler
+from fray_operator.store import Store
 from fray_operator.worker import work
+from fray_operator.writer import Writer
 from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 from tests.unit.controller.virtual_time import run
 from tests.unit.controller.watched_life import LabelledPods
 
 __all__ = ["LONG_AGO", "Check", "frayjob", "passes", "reconcile_for_an_hour"]
 
-Check = Callable[[MemoryServer, Metrics, WorkQueue[JobKey]], None]
+Check = Callable[[MemoryServer, Metrics, WorkQueue[Key]], None]
 
 LONG_AGO = "2026-01-31T11:00:00.000Z"
 POLICY = RetryPolicy(10, 360)
@@ -60,13 +64,20 @@ def reconcile_for_an_hour(
     """
 
     async def main() -> None:
-        server, jobs, metrics = MemoryServer(), JobStore(), Metrics()
-        api, queue = MemoryApi(server), WorkQueue[JobKey]()
+        server, jobs, metrics = MemoryServer(), Store(), Metrics()
+        api, queue = MemoryApi(server), WorkQueue[Key]()
         lease = Lease(api, namespace="default", name="leader", identity="a", seconds=36_000)
         await lease.acquire()
         jobsets, pods = (
-            kept(api, kind, namespace=None, on_change=queue.add, trim=lambda body: body)
-            for kept, kind in ((Informer, JOBSETS), (LabelledPods, PODS))
+            kept(
+                api,
+                resource,
+                FRAYJOB,
+                namespace=None,
+                on_change=lambda job: queue.add(FRAYJOB.key(job)),
+                trim=lambda body: body,
+            )
+            for kept, resource in ((Informer, JOBSETS), (LabelledPods, PODS))
         )
         observer = Observer(
             api,
@@ -78,20 +89,23 @@ def reconcile_for_an_hour(
         actor = Actor(api, lease, settings=PlanSettings(), remember=jobsets.remember, identity="a")
         loop, start = asyncio.get_running_loop(), datetime.now(UTC)
         reconciler = Reconciler(
+            FRAYJOB,
             jobs,
             observer,
             actor,
+            Writer(api, lease, FRAYJOB, identity="a"),
             metrics,
             policy=policy,
             clock=lambda: start + timedelta(seconds=loop.time()),
         )
+        controller = Controller(FRAYJOB, jobs, reconciler.reconcile)
         for body in bodies:
             stored = server.store(FRAYJOBS, body)
             jobs.put(stored)
-            queue.add((stored["metadata"]["namespace"], stored["metadata"]["name"]))
+            queue.add(FRAYJOB.key(place_of(stored)))
         prepare(server, jobsets, pods)
         server.calls.clear()
-        task = asyncio.create_task(work(queue, reconciler, jobs, metrics))
+        task = asyncio.create_task(work(queue, {FRAYJOB.name: controller}, metrics))
         await asyncio.sleep(3600)
         assert not task.done()
         check(server, metrics, queue)
@@ -102,4 +116,7 @@ def reconcile_for_an_hour(
 
 
 def passes(metrics: Metrics, outcome: str) -> float:
-    return metrics.registry.get_sample_value("fray_reconciles_total", {"outcome": outcome}) or 0.0
+    return (
+        metrics.registry.get_sample_value("fray_reconciles_total", {"kind": "FrayJob", "outcome": outcome})
+        or 0.0
+    )

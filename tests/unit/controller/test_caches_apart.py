@@ -12,7 +12,8 @@ from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX, LABEL_JOBSET_UID
 from fray.wire.frayjob import FrayJob
-from fray_operator.informer import Informer, JobKey
+from fray_operator.informer import Informer
+from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, passes, reconcile_for_an_hour
@@ -77,7 +78,7 @@ def test_a_pod_that_the_cache_is_behind_of_tells_itself_how_it_ended(
             pods.remember(make_pod(server, jobset, seen))
         make_pod(server, jobset, really)
 
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         first = attempts(server)[0]
         assert (first["verdict"], first["reason"], first["exitCode"]) == (verdict, reason, code)
         assert [call.method for call in server.calls if call.resource is PODS] == ["LIST"]
@@ -92,7 +93,7 @@ def test_an_attempt_has_not_ended_while_a_pod_runs_that_the_cache_has_never_seen
         jobsets.remember(jobset)
         make_pod(server, jobset, running())
 
-    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         (first,) = attempts(server)
         assert "verdict" not in first
 
@@ -115,7 +116,7 @@ def test_pods_that_are_deleted_as_their_jobset_is_suspended_are_not_taken_away(
         deleted = {"deletionTimestamp": LONG_AGO, "deletionGracePeriodSeconds": 0}
         pods.remember(make_pod(server, jobset, failed(143), **deleted))
 
-    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         first = attempts(server)[0]
         expected = {"Suspended": "Suspended", "Preemption": "HostsGone"}[verdict]
         assert first["reason"] == expected
@@ -133,7 +134,7 @@ def test_an_attempt_that_has_ended_does_not_run_again_since_nobody_here_knows() 
         (attempt,) = job["status"]["attempts"]
         server.store(FRAYJOBS, {**job, "status": {**job["status"], "attempts": [attempt | ended]}})
 
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         made = [call.name for call in server.calls if call.resource is JOBSETS and call.method == "POST"]
         assert made == ["train-a2"]
         assert passes(metrics, "conflict") >= 1
@@ -148,7 +149,7 @@ def told_to_start() -> Manifest:
     """Return a FrayJob whose first attempt was announced, as the operator itself writes that."""
     known: list[Manifest] = []
 
-    def keep(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def keep(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         known.extend(server.all(FRAYJOBS))
 
     def refuse(server: MemoryServer, jobsets: Informer, _: Informer) -> None:

@@ -20,7 +20,8 @@ from fray.vocabulary import (
     LABEL_MANAGED_BY,
 )
 from fray.wire.frayjob import FrayJob
-from fray_operator.informer import Informer, JobKey
+from fray_operator.informer import Informer
+from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, passes, reconcile_for_an_hour
@@ -74,7 +75,7 @@ def run_attempt(server: MemoryServer, jobsets: Informer, pods: Informer) -> None
     asyncio.get_running_loop().call_later(600, end)
 
 
-def check_stopped(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+def check_stopped(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
     job = server.find(FRAYJOBS, "train")
     assert job is not None
     told = {c["type"]: (c["status"], c["message"]) for c in job["status"]["conditions"]}
@@ -131,7 +132,7 @@ def remove_job(server: MemoryServer, jobsets: Informer, _: Informer) -> None:
 
 @pytest.mark.parametrize("successor", [False, True])
 def test_a_jobset_that_nobody_owns_goes_with_its_job(*, successor: bool) -> None:
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         jobset = server.find(JOBSETS, "train-a1")
         assert jobset is not None
         assert "deletionTimestamp" in jobset["metadata"]
@@ -156,7 +157,7 @@ def test_a_jobset_that_nobody_owns_goes_with_its_job(*, successor: bool) -> None
 def test_nothing_else_is_deleted_or_asked_about(jobset: Manifest) -> None:
     """A normal deletion, whose JobSets have their owner, costs no call."""
 
-    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert calls(server) == {}
 
     reconcile_for_an_hour(
@@ -170,7 +171,7 @@ def test_the_jobset_of_a_finished_job_stays_without_owner() -> None:
         assert body is not None
         jobsets.remember(server.store(JOBSETS, ownerless("train", uid=body["metadata"]["uid"])))
 
-    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert calls(server) == {("GET", "frayjobs"): 1}
 
     finished = frayjob("train")
@@ -184,7 +185,7 @@ def test_the_jobset_of_a_living_job_stays_although_it_carries_the_name_of_anothe
         assert body is not None
         jobsets.remember(server.store(JOBSETS, ownerless("other", uid=body["metadata"]["uid"])))
 
-    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert calls(server)["DELETE", "jobsets"] == 0
 
     reconcile_for_an_hour([frayjob("train", spec={"suspend": True})], check, prepare=prepare)

@@ -17,7 +17,8 @@ from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.settings import PlanSettings
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX, LABEL_JOBSET_UID
 from fray.wire.frayjob import FrayJob
-from fray_operator.informer import Informer, JobKey, trim_pod
+from fray_operator.informer import Informer, trim_pod
+from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, passes, reconcile_for_an_hour
@@ -67,7 +68,7 @@ def test_an_eviction_that_only_the_job_tells_of_is_a_preemption(*, seen_running:
         jobset = end_jobset(server, jobsets, "Failed")
         add_job(server, of=jobset, reason="PodFailurePolicy", message=EVICTED)
 
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         job = server.find(FRAYJOBS, "train")
         assert job is not None
         assert job["status"]["retries"] == {"failuresUsed": 0, "preemptionsUsed": 1}
@@ -87,7 +88,7 @@ def test_a_pod_that_was_deleted_while_no_operator_looked_is_a_preemption() -> No
         jobset = end_jobset(server, jobsets, "Failed")
         add_job(server, of=jobset, reason="PodFailurePolicy", message=KILLED)
 
-    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         attempt = first_attempt(server)
         assert (attempt["verdict"], attempt["reason"]) == ("Preemption", "HostsGone")
         assert (attempt["pod"], attempt["exitCode"]) == ("train-a1-slice-0-0-x7x2p", 143)
@@ -114,7 +115,7 @@ def test_a_failure_whose_pod_is_gone_stays_a_failure() -> None:
         jobset = end_jobset(server, jobsets, "Failed")
         add_job(server, of=jobset, reason="BackoffLimitExceeded", message="Job has reached its limit")
 
-    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert first_attempt(server)["verdict"] == "Failure"
         assert asked_for_jobs(server) == {"LIST": 1}
 
@@ -122,7 +123,7 @@ def test_a_failure_whose_pod_is_gone_stays_a_failure() -> None:
 
 
 def test_a_job_that_succeeded_is_not_asked_about() -> None:
-    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert first_attempt(server)["verdict"] == "Success"
         assert asked_for_jobs(server) == {}
 
@@ -145,7 +146,7 @@ def test_without_the_right_to_read_jobs_an_attempt_is_judged_all_the_same(
 
     monkeypatch.setattr(MemoryServer, "select", refuse)
 
-    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert first_attempt(server)["verdict"] == "Failure"
 
     reconcile_for_an_hour(

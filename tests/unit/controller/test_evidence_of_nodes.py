@@ -17,7 +17,8 @@ from fray.plan.settings import PlanSettings, RetryPolicy
 from fray.plan.timestamps import format_time
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOBSET_UID
 from fray.wire.frayjob import FrayJob
-from fray_operator.informer import Informer, JobKey
+from fray_operator.informer import Informer
+from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, Check, frayjob, passes, reconcile_for_an_hour
@@ -111,7 +112,7 @@ def live(
         for at, step in steps:
             asyncio.get_running_loop().call_later(at, take, step)
 
-    def look(_server: MemoryServer, metrics: Metrics, _queue: WorkQueue[JobKey]) -> None:
+    def look(_server: MemoryServer, metrics: Metrics, _queue: WorkQueue[Key]) -> None:
         assert broken == []
         assert passes(metrics, "error") == 0
         check(kept[0])

@@ -275,7 +275,7 @@ def test_a_job_that_ends_while_all_are_read_is_not_taken_for_one_that_goes_on(en
         lists: list[Call] = []
 
         async def end_another(call: Call) -> None:
-            if call.method != "LIST" or call.resource is not FRAYJOBS:
+            if call.method != "LIST" or call.resource != FRAYJOBS:
                 return
             lists.append(call)
             if len(lists) == 2:  # the first is kopf's
@@ -333,7 +333,7 @@ def test_a_deletion_that_is_not_permitted_is_tried_again_rarely(caplog: pytest.L
         assert 5 <= len(tried) <= 7
 
     live(story)
-    assert "the job's time has come, and it can't be deleted" in caplog.text
+    assert "its time has come, and it can't be deleted" in caplog.text
 
 
 def test_ten_thousand_finished_jobs_take_little_memory() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fray.kube.resources import FRAYJOBS, NODES
-from fray_operator.jobs import JobStore
+from fray_operator.store import Store
 from tests.unit.controller.test_job_store import CHILD, KEY, ask, child, manifest
 from tests.unit.controller.watched_life import WatchedLife, live
 
@@ -113,7 +113,7 @@ def test_a_finished_parent_stays_for_a_child_that_it_launched_unheard() -> None:
 
 def test_what_is_missing_where_all_are_read_is_dropped_and_its_relatives_look_again() -> None:
     told: list[Any] = []
-    store = JobStore(told.append)
+    store = Store(told.append)
     store.put(manifest(1))
     store.put(child(2))
     told.clear()
@@ -129,7 +129,7 @@ def test_what_is_missing_where_all_are_read_is_dropped_and_its_relatives_look_ag
 
 
 def test_a_job_that_took_the_name_of_a_missing_one_is_kept() -> None:
-    store = JobStore()
+    store = Store()
     store.put(manifest(1))
 
     async def read() -> Any:
@@ -140,7 +140,7 @@ def test_a_job_that_took_the_name_of_a_missing_one_is_kept() -> None:
 
 
 def test_a_job_that_comes_while_all_are_read_is_kept() -> None:
-    store = JobStore()
+    store = Store()
 
     async def read() -> Any:
         store.put(manifest(7))
@@ -152,7 +152,7 @@ def test_a_job_that_comes_while_all_are_read_is_kept() -> None:
 
 @pytest.mark.parametrize("end", ["finish", "delete"])
 def test_a_job_is_not_brought_back_that_came_and_ended_while_all_are_read(end: str) -> None:
-    store = JobStore()
+    store = Store()
 
     async def read() -> Any:
         if end == "finish":
@@ -167,7 +167,7 @@ def test_a_job_is_not_brought_back_that_came_and_ended_while_all_are_read(end: s
 
 def test_after_a_listing_the_server_is_asked_anew_about_parents() -> None:
     told: list[Any] = []
-    store = JobStore(told.append)
+    store = Store(told.append)
     store.put(child(1))
     answer = store.share_parent(KEY, ask)
     store.look_at_relatives()

@@ -10,7 +10,8 @@ from typing import Any
 from fray.kube.resources import EVENTS, FRAYJOBS, JOBSETS
 from fray.plan.timestamps import format_time
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOBSET_UID
-from fray_operator.informer import Informer, JobKey
+from fray_operator.informer import Informer
+from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import frayjob, passes, reconcile_for_an_hour
@@ -87,7 +88,7 @@ def live(*steps: tuple[float, Callable[[Kubelet, MemoryServer], None]]) -> tuple
         for at, step in steps:
             asyncio.get_running_loop().call_later(at, step, kubelet, server)
 
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         kept.append((server, metrics))
 
     reconcile_for_an_hour([frayjob("train")], check, prepare=prepare)

@@ -15,6 +15,7 @@ from fray.kube.errors import ApiError, ExpiredError, ForbiddenError, ThrottledEr
 from fray.kube.resources import PODS, Resource
 from fray.plan.remains import tells_of_end
 from fray.vocabulary import LABEL_JOB
+from fray_operator.frayjobs import FRAYJOB
 from fray_operator.informer import Informer, JobKey, trim_jobset, trim_pod
 from tests.unit.controller.virtual_time import run
 
@@ -93,6 +94,7 @@ def follow(
         informer = Informer(
             script,  # type: ignore[arg-type]
             PODS,
+            FRAYJOB,
             namespace=None,
             on_change=told.append,
             trim=lambda manifest: manifest,
@@ -291,6 +293,7 @@ def test_what_was_written_while_a_list_was_read_is_kept() -> None:
         informer = Informer(
             script,  # type: ignore[arg-type]
             PODS,
+            FRAYJOB,
             namespace=None,
             on_change=lambda _: None,
             trim=lambda manifest: manifest,

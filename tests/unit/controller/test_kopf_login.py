@@ -8,18 +8,17 @@ from typing import Any
 import kopf
 import pytest
 
-from fray_operator.jobs import JobStore
 from fray_operator.queue import WorkQueue
 from fray_operator.settings import OperatorSettings
-from fray_operator.source import FrayJobSource
+from fray_operator.source import Source
 from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 
 BY_NAME = kopf.ConnectionInfo(server="https://kubernetes.default.svc", ca_path="/ca", token="token")
 
 
-def build_source(settings: OperatorSettings) -> FrayJobSource:
+def build_source(settings: OperatorSettings) -> Source:
     api = MemoryApi(MemoryServer())
-    return FrayJobSource(api, JobStore(), WorkQueue(), settings, claim_signals=lambda: None)
+    return Source(api, WorkQueue(), [], settings, claim_signals=lambda: None)
 
 
 def log_in(settings: OperatorSettings) -> kopf.ConnectionInfo | None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from fray.kube.resources import JOBSETS
-from fray_operator.jobs import JobStore
+from fray_operator.store import Store
 from tests.unit.controller.watched_life import WatchedLife, live
 
 MUCH = {"spec": {"containers": [{"name": "main", "env": [{"name": "MUCH", "value": "x" * 1_000_000}]}]}}
@@ -22,7 +22,7 @@ def manifest(**spec: Any) -> dict[str, Any]:
 
 
 def test_of_a_large_job_all_but_its_spec_is_kept() -> None:
-    store = JobStore()
+    store = Store()
     store.put(manifest(parent={"name": "p"}, podTemplate=MUCH))
     kept = store.get(("default", "a"))
     assert kept is not None
@@ -34,7 +34,7 @@ def test_of_a_large_job_all_but_its_spec_is_kept() -> None:
 
 
 def test_a_small_one_is_kept_whole() -> None:
-    store = JobStore()
+    store = Store()
     store.put(manifest(replicas=2))
     kept = store.get(("default", "a"))
     assert kept == manifest(replicas=2)

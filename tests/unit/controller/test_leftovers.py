@@ -24,7 +24,9 @@ from fray.vocabulary import (
     LABEL_JOBSET_UID,
 )
 from fray.wire.frayjob import FrayJob
+from fray_operator.frayjobs import FRAYJOB
 from fray_operator.informer import Informer, JobKey
+from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.ownership import find_leftovers
 from fray_operator.queue import WorkQueue
@@ -220,12 +222,12 @@ def gain_owner(jobset: Manifest) -> None:
 def test_an_attempt_runs_on_although_its_jobset_lost_its_owner_or_name_in_the_status(
     change: Change, named: str
 ) -> None:
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert made_attempts(server) == []
         (attempt,) = status_of(server)["attempts"]
         assert (attempt["jobSet"], "reason" in attempt) == ("train-a1", False)
         assert status_of(server)["phase"] == "Running"
-        assert [call.method for call in server.writes if call.resource is FRAYJOBS] == ["PUT"]
+        assert [call.method for call in server.writes if call.resource == FRAYJOBS] == ["PUT"]
         assert passes(metrics, "error") == 0
 
     def prepare(server: MemoryServer, jobsets: Informer, pods: Informer) -> None:
@@ -238,7 +240,7 @@ def test_an_attempt_runs_on_although_its_jobset_lost_its_owner_or_name_in_the_st
 
 
 def test_a_jobset_that_lost_its_owner_is_stopped_with_its_job() -> None:
-    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         jobset = server.find(JOBSETS, "train-a1")
         assert jobset is not None
         assert "deletionTimestamp" in jobset["metadata"]
@@ -249,7 +251,7 @@ def test_a_jobset_that_lost_its_owner_is_stopped_with_its_job() -> None:
 
 @pytest.mark.parametrize("change", [gain_owner, lose_everything], ids=["another owner", "nothing left"])
 def test_no_attempt_is_started_while_pods_run_that_cannot_be_ended(change: Change) -> None:
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert made_attempts(server) == []
         told = {c["type"]: (c["reason"], c["message"]) for c in status_of(server)["conditions"]}
         assert told["Scheduled"] == (
@@ -275,7 +277,7 @@ def test_the_attempt_starts_once_they_are_gone() -> None:
 
         asyncio.get_running_loop().call_later(600, vanish)
 
-    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert made_attempts(server) == ["train-a2"]
 
     reconcile_for_an_hour([frayjob("train", runningTime=LONG_AGO)], check, prepare=prepare)
@@ -297,7 +299,7 @@ def test_a_jobset_of_an_earlier_attempt_that_runs_is_deleted_before_the_next_is_
 
         asyncio.get_running_loop().call_later(600, vanish)
 
-    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert made_attempts(server) == ["train-a2"]
 
     # Its status says that it has ended, which isn't so: somebody has written that.
@@ -307,10 +309,10 @@ def test_a_jobset_of_an_earlier_attempt_that_runs_is_deleted_before_the_next_is_
 
 def test_a_jobset_that_no_watch_tells_of_is_found_by_its_pods() -> None:
     def prepare(server: MemoryServer, _: Informer, pods: Informer) -> None:
-        unwatched = Informer(MemoryApi(server), JOBSETS, namespace=None, on_change=ignore, trim=dict)
+        unwatched = Informer(MemoryApi(server), JOBSETS, FRAYJOB, namespace=None, on_change=ignore, trim=dict)
         run_first_attempt(server, unwatched, pods, lambda made: made["metadata"]["labels"].pop(LABEL_JOB))
 
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert made_attempts(server) == []
         assert status_of(server)["phase"] == "Running"
         assert passes(metrics, "refused") == 0
@@ -328,7 +330,7 @@ def test_a_jobset_that_no_watch_tells_of_is_not_waited_for_once_it_is_gone(ended
         jobsets.remember(server.store(JOBSETS, made))
         server.remove(JOBSETS, "train-a1")
 
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert made_attempts(server) == ["train-a2"]
         assert passes(metrics, "refused") == 0
 
@@ -344,7 +346,7 @@ def test_the_jobset_of_another_attempt_is_not_taken_for_this_ones() -> None:
         (left,) = pods.of_job(("default", "train"))
         pods.remember({**left, "status": {"phase": "Failed"}})
 
-    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert made_attempts(server) == ["train-a2"]
         (attempt,) = status_of(server)["attempts"]
         assert (attempt["number"], attempt["jobSet"]) == (2, "train-a2")

@@ -34,7 +34,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, method: str, resource: Resource, err
     act: Callable[..., Manifest] = getattr(MemoryServer, method)
 
     def answer(server: MemoryServer, kind: Resource, *rest: Any) -> Manifest:
-        if kind is resource:
+        if kind == resource:
             raise error
         return act(server, kind, *rest)
 

@@ -12,7 +12,8 @@ from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
 from fray.vocabulary import LABEL_JOB
 from fray.wire.frayjob import FrayJob
-from fray_operator.informer import Informer, JobKey
+from fray_operator.informer import Informer
+from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, passes, reconcile_for_an_hour
@@ -43,7 +44,7 @@ def test_a_jobset_of_this_versions_name_is_adopted_when_the_status_names_another
         if cached:
             jobsets.remember(made)
 
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         job = server.find(FRAYJOBS, "train")
         assert job is not None
         assert job["status"]["attempts"][0]["jobSet"] == "train-a1"
@@ -56,7 +57,7 @@ def test_a_jobset_of_this_versions_name_is_adopted_when_the_status_names_another
 
 
 def test_a_job_that_runs_is_stopped_although_its_jobset_lost_the_label() -> None:
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert calls(server)["DELETE"] >= 1
         assert passes(metrics, "error") == 0
 
@@ -65,7 +66,7 @@ def test_a_job_that_runs_is_stopped_although_its_jobset_lost_the_label() -> None
 
 
 def test_a_jobset_that_lost_the_label_while_its_job_starts_is_found_by_its_owner() -> None:
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert calls(server)["POST"] == 1
         assert calls(server)["GET"] < MOST_PASSES
         assert passes(metrics, "error") == 0
@@ -81,7 +82,7 @@ def test_a_jobset_without_label_or_owner_is_not_this_jobs() -> None:
     def prepare(server: MemoryServer, *_: Informer) -> None:
         server.store(JOBSETS, {"metadata": {"name": "train-a1", "namespace": "default"}, "spec": {}})
 
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert calls(server)["DELETE"] == 0
         assert passes(metrics, "error") == 0
 
@@ -94,7 +95,7 @@ def test_what_is_known_of_a_jobset_that_lost_the_label_is_read_anew_each_time() 
         gone["metadata"]["name"] = "train-a1-gone"  # as if it was deleted, which no watch told
         jobsets.remember(gone)
 
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         job = server.find(FRAYJOBS, "train")
         assert job is not None
         assert job["status"]["attempts"][0]["reason"] == "HostsGone"

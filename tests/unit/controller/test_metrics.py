@@ -25,7 +25,7 @@ def test_no_label_can_name_a_job() -> None:
     metrics = Metrics()
     metrics.count_request("PUT", FRAYJOBS, 200)
     labels = {label for metric in metrics.registry.collect() for s in metric.samples for label in s.labels}
-    assert labels <= {"method", "resource", "status", "outcome", "phase", "verdict", "le"}
+    assert labels <= {"method", "resource", "status", "kind", "outcome", "phase", "verdict", "le"}
 
 
 def test_they_are_rendered_as_prometheus_reads_them_without_a_second_series_for_each_counter() -> None:
@@ -38,5 +38,5 @@ def test_they_are_rendered_as_prometheus_reads_them_without_a_second_series_for_
 
 def test_each_process_has_metrics_of_its_own() -> None:
     first, second = Metrics(), Metrics()
-    first.jobs.set(5)
-    assert second.registry.get_sample_value("fray_unfinished_jobs") == 0
+    first.leading.set(1)
+    assert second.registry.get_sample_value("fray_leading") == 0

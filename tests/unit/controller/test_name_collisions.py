@@ -6,7 +6,7 @@ from fray.kube.resources import FRAYJOBS, JOBSETS
 from fray.plan.gang import derive_gang
 from fray.plan.names import build_jobset_name
 from fray.wire.frayjob import FrayJob
-from fray_operator.informer import JobKey
+from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import frayjob, passes, reconcile_for_an_hour
@@ -22,7 +22,7 @@ SHORT = JOBSET.removesuffix("-a1")
 
 
 def test_a_job_whose_jobsets_name_is_another_jobs_is_refused_with_what_to_do() -> None:
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         (jobset,) = server.all(JOBSETS)
         assert [owner["name"] for owner in jobset["metadata"]["ownerReferences"]] == [LONG]
         told = {

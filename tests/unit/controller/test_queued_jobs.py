@@ -16,7 +16,8 @@ from fray.plan.renumbering import is_misnumbered
 from fray.plan.settings import PlanSettings
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOBSET_UID
 from fray.wire.frayjob import FrayJob
-from fray_operator.informer import Informer, JobKey
+from fray_operator.informer import Informer
+from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller import memory_server
@@ -100,7 +101,7 @@ def test_why_a_job_waits_is_told_whichever_version_kueue_has(
         (jobset,) = hold(server, jobsets, "train")
         add_workload(server, jobset, pending(), version=version)
 
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         told = f"Kueue has not admitted it to queue team: {NO_QUOTA}"
         assert scheduled(server) == ("False", "WaitingForQueue", told)
         assert passes(metrics, "error") == 0
@@ -116,7 +117,7 @@ def test_a_hundred_jobs_in_a_queue_share_what_is_asked_in_an_hour(serve: Callabl
         for jobset in hold(server, jobsets, *names):
             add_workload(server, jobset, pending())
 
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert {scheduled(server, name)[1] for name in names} == {"WaitingForQueue"}
         # All look within the same moment here; spread out, it would be one list in ten seconds at most.
         assert 0 < lists_of_workloads(server) <= 360
@@ -133,7 +134,7 @@ def test_words_that_change_are_told_although_no_event_brings_a_pass(serve: Calla
         (jobset,) = hold(server, jobsets, "train")
         asyncio.get_running_loop().call_later(600, add_workload, server, jobset, pending())
 
-    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert scheduled(server)[2].endswith(NO_QUOTA)
 
     reconcile_for_an_hour([frayjob("train", spec=QUEUED, jobSet="train-a1")], check, prepare=prepare)
@@ -142,7 +143,7 @@ def test_words_that_change_are_told_although_no_event_brings_a_pass(serve: Calla
 def test_a_workload_that_never_comes_is_told(serve: Callable[..., None]) -> None:
     serve(NEW)
 
-    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert scheduled(server)[2].endswith("; is there a WorkloadPriorityClass urgent?")
 
     spec = {"queue": {"name": "team", "priorityClass": "urgent"}}
@@ -171,7 +172,7 @@ def test_a_job_waits_in_its_queue_without_anybodys_words(
 
         monkeypatch.setattr(MemoryServer, "select", refuse)
 
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         told = "Kueue has not admitted it to queue team"
         assert scheduled(server) == ("False", "WaitingForQueue", told)
         assert passes(metrics, "error") == 0
@@ -199,7 +200,7 @@ def test_an_evicted_jobset_whose_hosts_do_not_end_is_kept_and_asked_about_once_a
         add_workload(server, jobset, evicted())
         add_pod(pods, jobset)
 
-    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         job = server.find(FRAYJOBS, "train")
         assert job is not None
         (attempt,) = job["status"]["attempts"]
@@ -222,7 +223,7 @@ def test_an_evicted_jobset_without_hosts_waits_as_that_of_the_next_attempt(
         (jobset,) = hold(server, jobsets, "train")
         add_workload(server, jobset, evicted(), pending())
 
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         job, jobset = server.find(FRAYJOBS, "train"), server.find(JOBSETS, "train-a1")
         assert job is not None
         assert jobset is not None
@@ -245,7 +246,7 @@ def test_an_evicted_jobset_without_hosts_waits_as_that_of_the_next_attempt(
 def test_nobody_asks_about_a_job_that_runs(serve: Callable[..., None]) -> None:
     serve(*WORKLOADS)
 
-    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert lists_of_workloads(server) == 0
 
     reconcile_for_an_hour([frayjob("train", spec=QUEUED)], check)

@@ -11,7 +11,8 @@ from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOBSET_UID
 from fray.wire.frayjob import FrayJob
-from fray_operator.informer import Informer, JobKey
+from fray_operator.informer import Informer
+from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, passes, reconcile_for_an_hour
@@ -54,7 +55,7 @@ def test_the_third_attempt_keeps_off_a_node_that_refused_two() -> None:
         for number, at in ((1, 60), (2, 300)):
             asyncio.get_running_loop().call_later(at, refuse, server, jobsets, pods, number)
 
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         made = [affinity_of(server.find(JOBSETS, f"train-a{number}")) for number in (1, 2, 3)]
         assert made == [[], [], AVOIDED]
         job = server.find(FRAYJOBS, "train")
@@ -78,7 +79,7 @@ def test_another_operator_creates_the_jobset_that_the_status_tells_of() -> None:
     avoided = {"node": "node-7", "until": LONG_AGO, "reason": TOLD}
     body["status"]["avoidedNodes"] = [avoided]
 
-    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         made = server.find(JOBSETS, "train-a3")
         assert affinity_of(made) == AVOIDED
         job = server.find(FRAYJOBS, "train")

@@ -11,15 +11,21 @@ from aiohttp import web
 
 from fray.kube.errors import UnreachableError
 from fray.kube.resources import FRAYJOBS, JOBSETS
-from fray_operator.informer import JobKey
-from fray_operator.jobs import JobStore
+from fray_operator.frayjobs import FRAYJOB
+from fray_operator.kinds import Controller, Key
+from fray_operator.list_watch import Place
 from fray_operator.queue import WorkQueue
 from fray_operator.settings import OperatorSettings
-from fray_operator.source import FrayJobSource
+from fray_operator.source import Source
+from fray_operator.store import Store
 from tests.unit.controller.memory_server import Call, MemoryApi, MemoryServer
 from tests.unit.controller.virtual_time import run
 
 ALL, OURS, OTHERS = FRAYJOBS.path(), FRAYJOBS.path(namespace="ours"), FRAYJOBS.path(namespace="others")
+
+
+async def never(_job: Place) -> None:
+    raise AssertionError
 
 
 class Fake:
@@ -28,11 +34,13 @@ class Fake:
     def __init__(self, *namespaces: str) -> None:
         self.server = MemoryServer()
         self.api = MemoryApi(self.server)
-        self.jobs = JobStore()
+        self.jobs = Store()
         settings = OperatorSettings(namespaces=namespaces)
-        queue = WorkQueue[JobKey]()
-        self.source = FrayJobSource(self.api, self.jobs, queue, settings, claim_signals=lambda: None)
-        self.task = asyncio.create_task(self.source._read_lists())
+        queue = WorkQueue[Key]()
+        controller = Controller(FRAYJOB, self.jobs, never)
+        self.kopf = Source(self.api, queue, [controller], settings, claim_signals=lambda: None)
+        (self.source,) = self.kopf.kinds
+        self.task = asyncio.create_task(self.source.read_lists())
 
     def store(self, name: str, *, namespace: str = "default") -> None:
         self.server.store(FRAYJOBS, {"metadata": {"name": name, "namespace": namespace}, "spec": {}})
@@ -47,7 +55,7 @@ def test_all_are_known_once_what_kopf_listed_was_read() -> None:
         fake.store("train")
         await asyncio.sleep(60)
         assert not fake.jobs.complete.is_set()
-        fake.source._note_answer(ALL, {})
+        fake.source.note_answer(ALL, {})
         await fake.jobs.complete.wait()
         assert list(fake.jobs) == [("default", "train")]
 
@@ -58,10 +66,10 @@ def test_all_are_known_once_what_kopf_listed_was_read() -> None:
 def test_only_the_first_page_of_a_list_has_the_jobs_read(query: dict[str, str]) -> None:
     async def story() -> None:
         fake = Fake()
-        fake.source._note_answer(ALL, {"limit": "10"})
+        fake.source.note_answer(ALL, {"limit": "10"})
         await fake.jobs.complete.wait()
-        fake.source._note_answer(ALL, query)
-        fake.source._note_answer(JOBSETS.path(), {})
+        fake.source.note_answer(ALL, query)
+        fake.source.note_answer(JOBSETS.path(), {})
         await asyncio.sleep(60)
         assert (fake.jobs.complete.is_set(), fake.lists()) == (True, 1)
 
@@ -73,13 +81,13 @@ def test_all_are_known_when_each_namespace_was_read_and_only_its_own_are_dropped
         fake = Fake("ours", "others")
         fake.store("train", namespace="ours")
         fake.store("train", namespace="others")
-        fake.source._note_answer(f"/prefix{OURS}", {})
+        fake.source.note_answer(f"/prefix{OURS}", {})
         await asyncio.sleep(1)
         assert (list(fake.jobs), fake.jobs.complete.is_set()) == ([("ours", "train")], False)
-        fake.source._note_answer(OTHERS, {})
+        fake.source.note_answer(OTHERS, {})
         await fake.jobs.complete.wait()
         fake.server.delete(FRAYJOBS, "train", "ours", uid=None, propagation="Background")
-        fake.source._note_answer(OURS, {})
+        fake.source.note_answer(OURS, {})
         await fake.jobs.complete.wait()
         assert list(fake.jobs) == [("others", "train")]
 
@@ -95,7 +103,7 @@ def test_a_list_that_fails_is_read_again_and_until_then_not_all_are_known() -> N
 
         fake = Fake()
         fake.api.before = refuse
-        fake.source._note_answer(ALL, {})
+        fake.source.note_answer(ALL, {})
         await asyncio.sleep(60)
         assert not fake.jobs.complete.is_set()
         fake.api.before = allow
@@ -120,18 +128,18 @@ def test_requests_of_kopfs_session_are_noticed(monkeypatch: pytest.MonkeyPatch) 
         found: Any = kopf.ConnectionInfo(server=f"http://127.0.0.1:{address[1]}")
         monkeypatch.setattr(kopf, "login_with_service_account", lambda **_: None)
         monkeypatch.setattr(kopf, "login_with_kubeconfig", lambda **_: found)
-        source = Fake().source
-        logged_in = await source._log_in()
+        fake = Fake()
+        logged_in = await fake.kopf._log_in()
         assert logged_in is not None
         session = logged_in.aiohttp_session
         try:
             await session.get(f"{found.server}{ALL}/elsewhere")
-            assert not source._begun.is_set()
+            assert not fake.source.begun.is_set()
             await session.get(f"{found.server}{ALL}", params={"limit": "10"})
-            assert source._begun.is_set()
+            assert fake.source.begun.is_set()
             async with asyncio.timeout(10):
-                await source._jobs.complete.wait()
-            assert await source._log_in() == logged_in
+                await fake.jobs.complete.wait()
+            assert await fake.kopf._log_in() == logged_in
         finally:
             await session.close()
             await runner.cleanup()

@@ -13,7 +13,8 @@ from typing import Any
 from fray.kube.api import Manifest
 from fray.kube.resources import FRAYJOBS, JOBSETS
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOBSET_UID
-from fray_operator.informer import Informer, JobKey
+from fray_operator.informer import Informer
+from fray_operator.kinds import Key
 from fray_operator.logs import configure_logging
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
@@ -84,7 +85,7 @@ def test_a_life_is_a_line_for_each_step() -> None:
         later(300, host.run, 2)
         later(400, host.exit, 2, 0)
 
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         job = server.find(FRAYJOBS, "train")
         assert job is not None
         lines = told()
@@ -112,7 +113,7 @@ def test_a_life_is_a_line_for_each_step() -> None:
 
 
 def test_a_job_that_is_refused_says_so_once() -> None:
-    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         (line,) = told()
         assert line["message"].startswith("WorkersNotSupported: ")
         assert (line["level"], line["name"], "attempt" in line) == ("INFO", "train", False)

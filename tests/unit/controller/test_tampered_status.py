@@ -13,7 +13,8 @@ from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
 from fray.vocabulary import LABEL_ATTEMPT, LABEL_COMPLETION_INDEX, LABEL_JOB_UID, LABEL_JOBSET_UID
 from fray.wire.frayjob import FrayJob
-from fray_operator.informer import Informer, JobKey
+from fray_operator.informer import Informer
+from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.ownership import find_unrecorded
 from fray_operator.queue import WorkQueue
@@ -67,7 +68,7 @@ def run_second_attempt(
 
 
 def check_it_runs_on(attempts: list[int], failures: int) -> Any:
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         job = server.find(FRAYJOBS, "train")
         assert job is not None
         status = job["status"]
@@ -185,7 +186,7 @@ def test_a_finished_job_that_lost_its_conditions_is_finished_again(verdict: str)
     ended = FIRST | {"verdict": verdict, "message": "the story"}
     status = {"attempts": [ended], "retries": {"failuresUsed": 9, "preemptionsUsed": 0}}
 
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         job = server.find(FRAYJOBS, "train")
         assert job is not None
         told = {c["type"]: c["status"] for c in job["status"]["conditions"]}

@@ -9,7 +9,8 @@ from fray.kube.resources import EVENTS, FRAYJOBS, JOBSETS
 from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
 from fray.wire.frayjob import FrayJob
-from fray_operator.informer import Informer, JobKey
+from fray_operator.informer import Informer
+from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, passes, reconcile_for_an_hour
@@ -39,7 +40,7 @@ from tests.unit.controller.memory_server import Call, MemoryServer
 def test_a_job_that_a_newer_version_wrote_is_left_alone_until_it_changes(
     body: Manifest, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def check(server: MemoryServer, metrics: Metrics, queue: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, queue: WorkQueue[Key]) -> None:
         # Why, where there is a status to say it in.
         status, event = Call("PUT", FRAYJOBS, "newer"), Call("POST", EVENTS, "newer")
         written = [Call(call.method, call.resource, "newer") for call in server.writes]
@@ -49,12 +50,12 @@ def test_a_job_that_a_newer_version_wrote_is_left_alone_until_it_changes(
 
     reconcile_for_an_hour([body], check)
     (line,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-    assert line.startswith("the job is left alone until it changes: ")
+    assert line.startswith("the object is left alone until it changes: ")
     assert told in line
 
 
 def test_the_other_jobs_go_on() -> None:
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         assert server.find(JOBSETS, "plain-a1") is not None
         assert server.find(JOBSETS, "newer-a1") is None
         assert passes(metrics, "unreadable") == 1
@@ -76,7 +77,7 @@ def test_it_can_be_stopped_and_suspended(ended: Manifest, wish: str, phase: str)
         jobset = server.store(JOBSETS, build_attempt(job, attempt=1, settings=PlanSettings()).jobset)
         jobsets.remember(jobset)
 
-    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
         left = server.find(JOBSETS, "newer-a1")
         assert left is None or "deletionTimestamp" in left["metadata"]
         body = server.find(FRAYJOBS, "newer") or {}

@@ -18,6 +18,7 @@ from fray.vocabulary import (
     LABEL_JOB_UID,
     LABEL_JOBSET_UID,
 )
+from fray_operator.frayjobs import FRAYJOB
 from fray_operator.informer import Informer, JobKey, trim_job, trim_jobset
 from fray_operator.pods import PodInformer
 from tests.unit.controller.memory_server import Call, MemoryApi, MemoryServer
@@ -39,11 +40,16 @@ class Cluster:
         self.api = MemoryApi(self.server)
         self.told: list[JobKey] = []
         self.jobsets, self.jobs = (
-            Informer(self.api, kind, namespace=None, on_change=lambda _: None, trim=trim)
+            Informer(self.api, kind, FRAYJOB, namespace=None, on_change=lambda _: None, trim=trim)
             for kind, trim in ((JOBSETS, trim_jobset), (JOBS, trim_job))
         )
         self.pods = PodInformer(
-            self.api, namespace=None, on_change=self.told.append, jobs=self.jobs, jobsets=self.jobsets
+            self.api,
+            FRAYJOB,
+            namespace=None,
+            on_change=self.told.append,
+            jobs=self.jobs,
+            jobsets=self.jobsets,
         )
         self.tasks: list[asyncio.Task[None]] = []
 

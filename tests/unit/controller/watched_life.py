@@ -19,16 +19,18 @@ from fray.kube.resources import FRAYJOBS, JOBSETS, LEASES, PODS
 from fray.plan.remains import tells_of_end
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray_operator.act import Actor
+from fray_operator.frayjobs import FRAYJOB
 from fray_operator.informer import Informer, JobKey
-from fray_operator.jobs import JobStore
+from fray_operator.kinds import Controller, Key
 from fray_operator.lease import Lease
 from fray_operator.metrics import Metrics
 from fray_operator.observe import Observer
 from fray_operator.queue import WorkQueue
 from fray_operator.reconcile import Reconciler
-from fray_operator.settings import OperatorSettings
-from fray_operator.source import FrayJobSource
+from fray_operator.source import WatchedKind
+from fray_operator.store import Store
 from fray_operator.worker import work
+from fray_operator.writer import Writer
 from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 from tests.unit.controller.virtual_time import run
 
@@ -53,7 +55,7 @@ class WatchedLife:
         self.api = MemoryApi(self.server)
         self._begun = datetime.now(UTC)
         self._tasks: list[asyncio.Task[None]] = []
-        self.jobs = JobStore()
+        self.jobs = Store()
         self.on_event: Handle | None = None
         """What is told of FrayJobs; a test may stand between."""
 
@@ -63,24 +65,30 @@ class WatchedLife:
 
     async def start(self) -> None:
         """Start an operator."""
-        queue, metrics, api = WorkQueue[JobKey](), Metrics(), self.api
-        self.jobs = jobs = JobStore(queue.add)
+        queue, metrics, api = WorkQueue[Key](), Metrics(), self.api
+
+        def due(job: JobKey) -> None:
+            queue.add(FRAYJOB.key(job))
+
+        self.jobs = jobs = Store(due)
         lease = Lease(api, namespace="default", name="leader", identity="a", seconds=10_000_000)
         await lease.acquire()
-        jobsets = Informer(api, JOBSETS, namespace=None, on_change=queue.add, trim=lambda body: body)
+        jobsets = Informer(api, JOBSETS, FRAYJOB, namespace=None, on_change=due, trim=lambda body: body)
         pods = LabelledPods(
-            api, PODS, namespace=None, on_change=queue.add, trim=lambda body: body, outlives=tells_of_end
+            api, PODS, FRAYJOB, namespace=None, on_change=due, trim=lambda body: body, outlives=tells_of_end
         )
         observer = Observer(api, jobsets=lambda _: jobsets, pods=lambda _: pods, nodes=None)
         actor = Actor(api, lease, settings=PlanSettings(), remember=jobsets.remember, identity="a")
         policy = RetryPolicy(10, 360)
-        reconciler = Reconciler(jobs, observer, actor, metrics, policy=policy, clock=self.now)
-        self._source = source = FrayJobSource(
-            api, jobs, queue, OperatorSettings(), claim_signals=lambda: None
+        writer = Writer(api, lease, FRAYJOB, identity="a")
+        reconciler = Reconciler(
+            FRAYJOB, jobs, observer, actor, writer, metrics, policy=policy, clock=self.now
         )
-        self.on_event = source._on_event
-        parts = [jobsets.run(), pods.run(), source._read_lists(), self._feed(self._tell)]
-        parts += [work(queue, reconciler, jobs, metrics) for _ in range(2)]
+        controller = Controller(FRAYJOB, jobs, reconciler.reconcile)
+        self._source = source = WatchedKind(api, queue, controller, ())
+        self.on_event = source.on_event
+        parts = [jobsets.run(), pods.run(), source.read_lists(), self._feed(self._tell)]
+        parts += [work(queue, {FRAYJOB.name: controller}, metrics) for _ in range(2)]
         self._tasks = [asyncio.create_task(part) for part in parts]
 
     async def kill(self) -> None:
@@ -156,7 +164,7 @@ class WatchedLife:
             version = ""
             async for page in self.api.list_pages(FRAYJOBS):
                 if not version:
-                    self._source._note_answer(FRAYJOBS.path(), {})
+                    self._source.note_answer(FRAYJOBS.path(), {})
                 for item in page.items:
                     await handle({"type": None, "object": item})
                 version = page.resource_version

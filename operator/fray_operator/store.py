@@ -1,7 +1,7 @@
-"""The FrayJobs that have not finished, as last seen: what kopf's events and our own writes told.
+"""The objects of a kind that have not finished, as last seen: what kopf's events and our own writes told.
 
-Of finished jobs, of which there may be thousands, only those are remembered that are to be deleted some day:
-by their uid, version and that day. Who is whose child is known of unfinished jobs only.
+Of finished ones, of which there may be thousands, only those are remembered that are to be deleted some day:
+by their uid, version and that day. Who is whose child is known of unfinished ones only.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from fray.plan.expiry import derive_expiry
 from fray.plan.parentage import ParentState, get_parent_name
 from fray.plan.pod_observation import is_ending
 from fray.vocabulary import ConditionType
-from fray_operator.informer import JobKey
-from fray_operator.list_watch import place_of
+from fray_operator.list_watch import Place, place_of
 from fray_operator.shared_answer import SharedAnswer
 
-__all__ = ["FinishedJob", "JobStore"]
+__all__ = ["Finished", "Store"]
 
 
 LARGE = 1 << 15
@@ -32,8 +31,8 @@ CUT = "frayCut"
 
 
 @dataclass(slots=True)
-class FinishedJob:
-    """A finished job that is to be deleted at a time; `looked_at` once a pass has seen it."""
+class Finished:
+    """A finished object that is to be deleted at a time; `looked_at` once a pass has seen it."""
 
     uid: str
     version: str
@@ -41,19 +40,19 @@ class FinishedJob:
     looked_at: bool = False
 
 
-class JobStore:
-    """The newest known manifest of each unfinished FrayJob; of a large one all but its spec.
+class Store:
+    """The newest known manifest of each unfinished object of a kind; of a large one all but its spec.
 
-    `on_kin` is called with the key of a job that must be looked at again because of what came of another one:
+    `on_kin` is called with the place of one that must be looked at again because of what came of another one:
     its parent has ended or is being deleted, or the last of its children has ended, for which it waited.
     """
 
-    def __init__(self, on_kin: Callable[[JobKey], None] = lambda _: None) -> None:
+    def __init__(self, on_kin: Callable[[Place], None] = lambda _: None) -> None:
         self._on_kin = on_kin
-        self._jobs: dict[JobKey, Manifest] = {}
-        self._finished: dict[JobKey, FinishedJob] = {}
-        self._children: dict[JobKey, set[JobKey]] = {}
-        self._parents: dict[JobKey, SharedAnswer[ParentState | None]] = {}
+        self._jobs: dict[Place, Manifest] = {}
+        self._finished: dict[Place, Finished] = {}
+        self._children: dict[Place, set[Place]] = {}
+        self._parents: dict[Place, SharedAnswer[ParentState | None]] = {}
         self._readers: list[set[str]] = []
         """The uids of jobs that have finished or are gone since, for each reading that goes on."""
         self.complete = asyncio.Event()
@@ -62,10 +61,10 @@ class JobStore:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def __iter__(self) -> Iterator[JobKey]:
+    def __iter__(self) -> Iterator[Place]:
         return iter(list(self._jobs))
 
-    def get(self, key: JobKey) -> Manifest | None:
+    def get(self, key: Place) -> Manifest | None:
         """Return a job's manifest, or None when it has finished or is gone."""
         return self._jobs.get(key)
 
@@ -73,11 +72,11 @@ class JobStore:
         """Return whether a manifest from here is so large that the server must be asked for all of it."""
         return CUT in manifest
 
-    def get_finished(self, key: JobKey) -> FinishedJob | None:
+    def get_finished(self, key: Place) -> Finished | None:
         """Return what is known of a finished job that is to be deleted."""
         return self._finished.get(key)
 
-    def has_children(self, key: JobKey) -> bool:
+    def has_children(self, key: Place) -> bool:
         """Return whether a job of this name has launched one that has not finished."""
         return key in self._children
 
@@ -168,7 +167,7 @@ class JobStore:
             self.put(manifest)
         return True
 
-    def discard(self, key: JobKey, *, uid: str) -> None:
+    def discard(self, key: Place, *, uid: str) -> None:
         """Drop a job that is gone, but not another one that has taken its name."""
         self._note_end(uid)
         self._parents.pop(key, None)
@@ -178,14 +177,14 @@ class JobStore:
         if known is not None and known["metadata"]["uid"] == uid:
             self._drop(key)
 
-    def forget_finished(self, key: JobKey, *, uid: str) -> None:
+    def forget_finished(self, key: Place, *, uid: str) -> None:
         """Drop what is known of a finished job."""
         finished = self._finished.get(key)
         if finished is not None and finished.uid == uid:
             del self._finished[key]
 
     def share_parent(
-        self, key: JobKey, ask: Callable[[], Awaitable[ParentState | None]]
+        self, key: Place, ask: Callable[[], Awaitable[ParentState | None]]
     ) -> SharedAnswer[ParentState | None]:
         """Return what the server says of a parent, one answer for all its children.
 
@@ -196,7 +195,7 @@ class JobStore:
             self._parents[key] = answer
         return answer
 
-    def _remember_end(self, key: JobKey, manifest: Manifest) -> bool:
+    def _remember_end(self, key: Place, manifest: Manifest) -> bool:
         """Remember that a finished job is to be deleted, if it is; return whether that is news."""
         metadata = manifest["metadata"]
         expires_at = None if is_ending(manifest) else derive_expiry(manifest)
@@ -210,7 +209,7 @@ class JobStore:
         if expires_at is None:
             self._finished.pop(key, None)
             return False
-        self._finished[key] = FinishedJob(metadata["uid"], metadata["resourceVersion"], expires_at)
+        self._finished[key] = Finished(metadata["uid"], metadata["resourceVersion"], expires_at)
         return True
 
     def _note_end(self, uid: str) -> None:
@@ -218,7 +217,7 @@ class JobStore:
         for ended in self._readers:
             ended.add(uid)
 
-    def _drop(self, key: JobKey) -> bool:
+    def _drop(self, key: Place) -> bool:
         """Forget an unfinished job; return whether there was one."""
         manifest = self._jobs.pop(key, None)
         if manifest is None:
@@ -235,7 +234,7 @@ class JobStore:
                     self._on_kin(parent)
         return True
 
-    def _tell_children(self, key: JobKey) -> None:
+    def _tell_children(self, key: Place) -> None:
         for child in self._children.get(key, ()):
             self._on_kin(child)
 

@@ -1,0 +1,108 @@
+"""FrayJobs, as a kind of the operator: the caches of what belongs to them, and the passes over them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fray.kube.api import Manifest
+from fray.kube.resources import JOBS, JOBSETS
+from fray.plan.remains import tells_of_end
+from fray.plan.settings import PlanSettings, RetryPolicy
+from fray.vocabulary import AUTH_SECRET, LABEL_JOB
+from fray.wire.frayjob import FrayJob
+from fray.wire.schema import FRAYJOB as CUSTOM
+from fray_operator.act import Actor
+from fray_operator.auth import AuthKeeper
+from fray_operator.informer import Informer, JobKey, trim_job, trim_jobset
+from fray_operator.kinds import Controller, Kind, Services
+from fray_operator.observe import Observer
+from fray_operator.obsolete import UNKNOWN_JOB_SECONDS
+from fray_operator.ownership import find_orphans, may_be_obsolete
+from fray_operator.pods import PodInformer
+from fray_operator.reconcile import Reconciler
+from fray_operator.store import Store
+from fray_operator.writer import Writer
+
+__all__ = ["FRAYJOB", "KINDS"]
+
+
+def _control(kind: Kind[FrayJob], services: Services) -> Controller:
+    api, settings = services.api, services.settings
+    queue = services.queue
+    store = Store(lambda key: queue.add(kind.key(key)))
+
+    def tell(key: JobKey) -> None:
+        # Its FrayJob may have gone while nobody led: no event tells of that, only what is left of it.
+        left = jobsets_of(key[0]).of_job(key)
+        if store.get(key) is not None or find_orphans(left, living=store.knows):
+            queue.add(kind.key(key))
+        elif any(map(may_be_obsolete, left)):
+            queue.add_after(kind.key(key), UNKNOWN_JOB_SECONDS)
+
+    namespaces: tuple[str | None, ...] = settings.namespaces or (None,)
+    jobsets = {
+        each: Informer(api, JOBSETS, kind, namespace=each, on_change=tell, trim=trim_jobset)
+        for each in namespaces
+    }
+    # No pass is about Jobs: they only tell whose pods are.
+    jobs = {
+        each: Informer(
+            api, JOBS, kind, namespace=each, on_change=lambda _: None, trim=trim_job, metadata_only=True
+        )
+        for each in namespaces
+    }
+    pods = {
+        each: PodInformer(
+            api,
+            kind,
+            namespace=each,
+            on_change=tell,
+            jobs=jobs[each],
+            jobsets=jobsets[each],
+            outlives=tells_of_end,
+        )
+        for each in namespaces
+    }
+
+    def jobsets_of(namespace: str) -> Informer:
+        return jobsets[namespace if settings.namespaces else None]
+
+    def pods_of(namespace: str) -> PodInformer:
+        return pods[namespace if settings.namespaces else None]
+
+    def remember(jobset: Manifest) -> None:
+        jobsets_of(jobset["metadata"]["namespace"]).remember(jobset)
+
+    policy = RetryPolicy(
+        settings.backoff_seconds,
+        settings.backoff_cap_seconds,
+        settings.avoid_seconds,
+        settle_seconds=settings.settle_seconds,
+        unreachable_seconds=settings.unreachable_seconds,
+    )
+    plan_settings = PlanSettings(
+        image=settings.runtime_image,
+        injector_image=settings.injector_image,
+        service_account=settings.service_account,
+        metadata_server=settings.metadata_server,
+    )
+    observer = Observer(api, jobsets=jobsets_of, pods=pods_of, nodes=services.nodes, policy=policy)
+    actor = Actor(api, services.lease, settings=plan_settings, remember=remember, identity=services.identity)
+    reconciler = Reconciler(
+        kind,
+        store,
+        observer,
+        actor,
+        Writer(api, services.lease, kind, identity=services.identity),
+        services.metrics,
+        policy=policy,
+        clock=services.clock,
+    )
+    watches = [tuple(each.values()) for each in (jobsets, jobs, pods)]
+    writers = {AUTH_SECRET: lambda: AuthKeeper(api, services.lease, store).run()}
+    return Controller(kind, store, reconciler.reconcile, watches, writers)
+
+
+FRAYJOB: Final = Kind(custom=CUSTOM, label=LABEL_JOB, control=_control, requires=(JOBSETS,))
+KINDS: Final = (FRAYJOB,)
+"""All that an operator serves."""
