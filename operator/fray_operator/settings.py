@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 __all__ = ["OperatorSettings", "SettingsError"]
+
+MOST = {"FRAY_HTTP_PORT": 65535, "FRAY_WORKERS": 1000}
+MAY_BE_ZERO = ("FRAY_AVOID_SECONDS", "FRAY_SETTLE_SECONDS")
 
 
 class SettingsError(ValueError):
@@ -67,63 +70,45 @@ class OperatorSettings:
 
         Raises `SettingsError` for a value that isn't legal.
         """
-        default = cls()
-        settings = cls(
-            namespaces=tuple(n.strip() for n in environ.get("FRAY_NAMESPACES", "").split(",") if n.strip()),
-            read_nodes=_boolean(environ, "FRAY_READ_NODES", default=default.read_nodes),
-            runtime_image=environ.get("FRAY_RUNTIME_IMAGE") or default.runtime_image,
-            injector_image=environ.get("FRAY_INJECTOR_IMAGE") or default.injector_image,
-            service_account=environ.get("FRAY_SERVICE_ACCOUNT") or default.service_account,
-            metadata_server=_boolean(environ, "FRAY_METADATA_SERVER", default=default.metadata_server),
-            pod_name=environ.get("FRAY_POD_NAME") or default.pod_name,
-            lease_namespace=environ.get("FRAY_LEASE_NAMESPACE") or default.lease_namespace,
-            lease_name=environ.get("FRAY_LEASE_NAME") or default.lease_name,
-            lease_seconds=_positive(environ, "FRAY_LEASE_SECONDS", default.lease_seconds),
-            http_host=environ.get("FRAY_HTTP_HOST") or default.http_host,
-            http_port=_whole(environ, "FRAY_HTTP_PORT", default.http_port, most=65535),
-            backoff_seconds=_positive(environ, "FRAY_BACKOFF_SECONDS", default.backoff_seconds),
-            backoff_cap_seconds=_positive(environ, "FRAY_BACKOFF_CAP_SECONDS", default.backoff_cap_seconds),
-            avoid_seconds=_positive(environ, "FRAY_AVOID_SECONDS", default.avoid_seconds, zero=True),
-            settle_seconds=_positive(environ, "FRAY_SETTLE_SECONDS", default.settle_seconds, zero=True),
-            unreachable_seconds=_positive(environ, "FRAY_UNREACHABLE_SECONDS", default.unreachable_seconds),
-            workers=_whole(environ, "FRAY_WORKERS", default.workers, most=1000),
-            log_level=environ.get("FRAY_LOG_LEVEL", default.log_level).upper(),
-            kubeconfig=environ.get("KUBECONFIG") or None,
-            api_server=_server(
-                environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
-            ),
-        )
+        host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+        chosen: dict[str, Any] = {
+            "kubeconfig": environ.get("KUBECONFIG") or None,
+            "api_server": f"https://{f'[{host}]' if ':' in host else host}:{port}" if host and port else None,
+        }
+        for field in fields(cls):
+            variable = f"FRAY_{field.name.upper()}"
+            if field.name not in chosen and (text := environ.get(variable, "")):
+                chosen[field.name] = _read(variable, text, field.default)
+        settings = cls(**chosen)
         if settings.log_level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
             raise SettingsError(f"FRAY_LOG_LEVEL={settings.log_level}: legal are DEBUG, INFO, WARNING, ERROR")
         return settings
 
 
-def _server(host: str | None, port: str | None) -> str | None:
-    if not host or not port:
-        return None
-    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-
-
-def _boolean(environ: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = environ.get(name, "").lower()
-    if text not in ("", "true", "false"):
-        raise SettingsError(f"{name}={text}: legal are true and false")
-    return default if text == "" else text == "true"
-
-
-def _positive(environ: Mapping[str, str], name: str, default: float, *, zero: bool = False) -> float:
-    text = environ.get(name, "")
-    try:
-        value = float(text) if text else default
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < math.inf or (value == 0 and not zero):
-        raise SettingsError(f"{name}={text}: must be a number {'of at least' if zero else 'above'} 0")
-    return value
-
-
-def _whole(environ: Mapping[str, str], name: str, default: int, *, most: int) -> int:
-    text = environ.get(name, "")
-    if text and not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
-        raise SettingsError(f"{name}={text}: must be a whole number from 1 to {most}")
-    return int(text) if text else default
+def _read(variable: str, text: str, default: object) -> object:
+    """Return the value that a text stands for, of the type that the default has."""
+    match default:
+        case bool():
+            if text.lower() not in ("true", "false"):
+                raise SettingsError(f"{variable}={text}: legal are true and false")
+            return text.lower() == "true"
+        case int():
+            most = MOST[variable]
+            if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
+                raise SettingsError(f"{variable}={text}: must be a whole number from 1 to {most}")
+            return int(text)
+        case float():
+            zero = variable in MAY_BE_ZERO
+            try:
+                value = float(text)
+            except ValueError:
+                value = -1.0
+            if not 0 <= value < math.inf or (value == 0 and not zero):
+                raise SettingsError(
+                    f"{variable}={text}: must be a number {'of at least' if zero else 'above'} 0"
+                )
+            return value
+        case tuple():
+            return tuple(name.strip() for name in text.split(",") if name.strip())
+        case _:
+            return text.upper() if variable == "FRAY_LOG_LEVEL" else text

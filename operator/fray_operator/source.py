@@ -244,8 +244,8 @@ def _build_settings() -> kopf.OperatorSettings:
     # kopf reads a page at once, and an object may be as large as etcd takes: 1.5 MiB.
     settings.watching.chunk_size = LISTED_AT_ONCE
     # Nobody asks what has changed about a job, and to find out costs as much as all else about an event.
-    settings.persistence.diffbase_storage = _NoDiffs()
-    settings.persistence.progress_storage = _NoProgress()
+    settings.persistence.diffbase_storage = _NoDiffs([])
+    settings.persistence.progress_storage = kopf.MultiProgressStorage([])
     # At the end nothing is worked on any more: what is left of kopf's events needs no time.
     settings.queueing.exit_timeout = 0.2
     # kopf would kill the whole process some time after its end; in tests it isn't the whole process.
@@ -257,33 +257,8 @@ def _build_settings() -> kopf.OperatorSettings:
     return settings
 
 
-class _NoDiffs(kopf.DiffBaseStorage):
+class _NoDiffs(kopf.MultiDiffBaseStorage):
     """Takes nothing of an object to compare it by: kopf would copy all of it at each event."""
 
     def build(self, **_: Any) -> Any:
         return {}
-
-    def fetch(self, **_: Any) -> None:
-        return None
-
-    def store(self, **_: Any) -> None:
-        return None
-
-
-class _NoProgress(kopf.ProgressStorage):
-    """Keeps nothing of the progress of handlers: it is told of those of changes only."""
-
-    def fetch(self, **_: Any) -> None:
-        return None
-
-    def store(self, **_: Any) -> None:
-        return None
-
-    def purge(self, **_: Any) -> None:
-        return None
-
-    def touch(self, **_: Any) -> None:
-        return None
-
-    def clear(self, *, essence: Any) -> Any:
-        return essence
