@@ -21,6 +21,7 @@ from tests.integration.frayjobs import CRD_COLLECTION, await_served
 
 CHART = Path(__file__).parents[3] / "charts" / "fray"
 CRD = f"{CRD_COLLECTION}/frayjobs.fray.dev"
+JOBSETS = f"{CRD_COLLECTION}/jobsets.jobset.x-k8s.io"
 JOBSET_CRD = "charts/jobset/crds/jobset.x-k8s.io_jobsets.yaml"
 ROLES = "/apis/rbac.authorization.k8s.io/v1"
 
@@ -80,13 +81,18 @@ class Cluster:
 
 
 @contextmanager
-def running_cluster(folder: Path) -> Iterator[Cluster]:
+def bare_cluster(folder: Path) -> Iterator[Cluster]:
     with ControlPlane(build(CONTROL_PLANE)) as control_plane:
-        cluster = Cluster(control_plane, folder)
+        yield Cluster(control_plane, folder)
+
+
+@contextmanager
+def running_cluster(folder: Path) -> Iterator[Cluster]:
+    with bare_cluster(folder) as cluster:
         jobset = yaml.safe_load((module_source("jobset") / JOBSET_CRD).read_text(encoding="utf-8"))
         created = cluster.api.post(CRD_COLLECTION, jobset)
         assert created.status == 201, created.body
-        await_served(cluster.api, f"{CRD_COLLECTION}/{jobset['metadata']['name']}")
+        await_served(cluster.api, JOBSETS)
         yield cluster
 
 

@@ -17,12 +17,15 @@ from fray.wire.frayjob import FrayJob
 from tests.integration.chart.chart_cluster import (
     CHART,
     CRD,
+    JOBSETS,
     Cluster,
     HelmError,
     allowed,
+    bare_cluster,
     frayjob,
     jobs_in,
 )
+from tests.integration.frayjobs import await_served
 
 
 def test_operators_pod_is_admitted_where_only_restricted_pods_are(installed: Cluster) -> None:
@@ -216,3 +219,28 @@ def test_who_may_not_hand_out_the_rights_installs_without_them(cluster: Cluster)
     assert "Nothing was granted" in notes
     assert allowed(cluster.account(team, "fray-job"), "create", "fray.dev/frayjobs", namespace=team)
     assert allowed(cluster.account(team, "own-operator"), "watch", "fray.dev/frayjobs", namespace=team)
+
+
+def test_one_installation_does_all_the_set_up_of_a_cluster(tmp_path: Path) -> None:
+    """tests/chart compares the JobSet inside with the release that the Go proxy has."""
+    with bare_cluster(tmp_path) as cluster:
+        cluster.create_namespace("fray-system")
+        assert not cluster.api.get(JOBSETS).ok
+        notes = cluster.helm(
+            "install", "fray", str(CHART), "--namespace=fray-system", "--set=jobset.enabled=true"
+        )
+        assert "NEXT" not in notes
+        for crd in (CRD, JOBSETS):
+            await_served(cluster.api, crd)
+        deployments = cluster.api.get("/apis/apps/v1/namespaces/fray-system/deployments").body["items"]
+        assert {each["metadata"]["name"] for each in deployments} == {
+            "fray-operator",
+            "fray-jobset-controller",
+        }
+        operator = cluster.account("fray-system", "fray-operator")
+        assert operator.get(jobs_in("default")).ok
+        # The webhooks of a JobSet that runs nowhere here stand between.
+        job = {**frayjob("train"), "metadata": {"name": "train", "namespace": "default", "uid": "u"}}
+        jobset = build_attempt(FrayJob.from_manifest(job), attempt=1, settings=PlanSettings()).jobset
+        path = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+        assert "failed calling webhook" in operator.post(path, jobset).body["message"]
