@@ -121,7 +121,9 @@ def parse_progress(metrics: str) -> Progress:
     def total(name: str) -> int:
         return sum(count for _, count in _find(metrics, name))
 
-    passes = {labels["outcome"]: count for labels, count in _find(metrics, "fray_reconciles_total")}
+    passes = Counter[str]()
+    for labels, count in _find(metrics, "fray_reconciles_total"):
+        passes[labels["outcome"]] += count
     return Progress(
         leading=total("fray_leading") == 1,
         unfinished=total("fray_unfinished_objects"),

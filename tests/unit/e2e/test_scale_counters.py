@@ -22,7 +22,8 @@ fray_api_requests_total{method="PUT",resource="frayjobs.fray.dev",status="409"} 
 fray_api_requests_total{method="PUT",resource="leases.coordination.k8s.io",status="2xx"} 5.0
 fray_api_requests_total{method="WATCH",resource="pods",status="2xx"} 1.0
 fray_reconciles_total{kind="FrayJob",outcome="done"} 7.0
-fray_reconciles_total{kind="FrayJob",outcome="conflict"} 2.0
+fray_reconciles_total{kind="FrayJob",outcome="conflict"} 1.0
+fray_reconciles_total{kind="Other",outcome="conflict"} 1.0
 fray_unfinished_objects{kind="FrayJob"} 8.0
 fray_queued_objects{kind="FrayJob"} 3.0
 fray_leading 1.0
