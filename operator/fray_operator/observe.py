@@ -493,8 +493,8 @@ def _select_pods(pods: Sequence[Manifest], jobset: Manifest) -> list[Manifest]:
 
 
 def _is_controlled(manifest: Manifest, uid: str) -> bool:
-    controller = find_controller(manifest)
-    return controller is not None and controller["uid"] == uid
+    owners = manifest["metadata"].get("ownerReferences", [])
+    return any(owner.get("controller") and owner["uid"] == uid for owner in owners)
 
 
 def _trim_worker_pod(pod: Manifest) -> Manifest:
