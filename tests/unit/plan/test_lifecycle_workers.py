@@ -152,6 +152,16 @@ def test_a_job_that_is_stopped_ends_its_hosts_and_then_its_workers() -> None:
     assert look(job, host(HostPhase.DELETED), workers(2, ended=True)).status.phase == "Stopped"
 
 
+def test_a_job_whose_status_another_version_wrote_ends_its_workers_too_when_it_is_stopped() -> None:
+    unknown = RUNS.model_copy(update={"verdict": "Eclipse", "reason": "SolarFlare", "end_time": BEGUN})
+    status = FrayJobStatus(attempts=[unknown, RUNS.model_copy(update={"number": 2})], start_time=BEGUN)
+    job = with_status(running(stopped=True), status)
+    assert look(job, host(), workers(2, active=2)).action == EndAttempt(2, Reason.STOP_REQUESTED)
+    then = look(job, host(HostPhase.DELETED), workers(2, active=2))
+    assert (then.action, then.finished) == (RemoveWorkers("train-a1-w1"), False)
+    assert look(job, host(HostPhase.DELETED), workers(2, ended=True)).finished
+
+
 def test_an_evicted_attempt_ends_its_workers_before_the_queue_resumes_it() -> None:
     waits = GangObservation(
         (HostObservation(0, 0, 0, None, HostPhase.PENDING),), suspended=True, requeued=True, settled=False
