@@ -82,10 +82,13 @@ class Actor:
         return await self._api.replace(FRAYJOBS, manifest, subresource="status")
 
     async def create_attempt(self, job: FrayJob, number: int) -> Waiting | None:
-        """Create the children of an attempt; return why one was refused, and those after it not tried."""
+        """Create the children of an attempt; return why one was refused, and those after it not tried.
+
+        Workers hold up no gang: a later step tries to create them again.
+        """
         for child in build_children(job, attempt=number, settings=self._settings):
             refusal = await self._create_child(job, child)
-            if refusal is not None:
+            if refusal is not None and child.role is not Role.WORKER:
                 return refusal
         return None
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fray.kube.api import Manifest
-from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, PODS
+from fray.kube.resources import EVENTS, FRAYJOBS, JOBS, JOBSETS, PODS
 from fray.plan.settings import PlanSettings
 from fray.plan.worker_job import build_worker_job
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_CONTROLLER_UID
@@ -122,15 +122,17 @@ def test_a_job_that_is_stopped_isnt_finished_before_its_workers_are_gone() -> No
     reconcile_for_an_hour([body], check, prepare=prepare)
 
 
-def test_a_job_of_workers_of_somebody_elses_is_told_and_left_alone() -> None:
+def test_a_job_of_workers_of_somebody_elses_is_left_alone() -> None:
     def prepare(server: MemoryServer, *_: Informer) -> None:
         server.store(JOBS, {"metadata": {"name": NAME}, "spec": {"completions": 9, "parallelism": 9}})
 
-    def check(server: MemoryServer, _metrics: Metrics, queue: WorkQueue[JobKey]) -> None:
+    def check(server: MemoryServer, *_: Any) -> None:
         assert sizes(server) == {NAME: (9, 9)}
         assert set(writes(server)) == {"POST"}
         assert len(writes(server)) < 100, "it is tried again ever more rarely"
-        del queue
+        told = [event["reason"] for event in server.all(EVENTS)]
+        assert "AttemptStarted" in told
+        assert "NameTaken" not in told, "the gang doesn't wait for them"
 
     reconcile_for_an_hour([wants(3)], check, prepare=prepare)
 
