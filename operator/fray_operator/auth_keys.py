@@ -62,7 +62,7 @@ MOST_ACCEPTED: Final = 2
 class KeyPair:
     """A self-signed certificate and its private key, both PEM."""
 
-    certificate: bytes
+    certificate: bytes = field(repr=False)
     private_key: bytes = field(repr=False)
 
 
@@ -75,7 +75,7 @@ class AuthKeys:
 
     secret: bytes = field(repr=False)
     shown: KeyPair
-    accepted: tuple[bytes, ...]
+    accepted: tuple[bytes, ...] = field(repr=False)
     following: KeyPair | None = None
 
 
