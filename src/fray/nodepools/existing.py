@@ -143,12 +143,14 @@ def read_operation(body: Mapping[str, Any]) -> Operation:
     """Return what an operation's body says."""
     target = str(body.get("targetLink", "")).split("/")
     error = body.get("error") or {}
+    code = error.get("code")
     return Operation(
         name=str(body.get("name", "")),
         kind=str(body.get("operationType", "")),
         pool=target[-1] if "nodePools" in target[-2:] else None,
         is_done=body.get("status") == "DONE",
-        error=str(error.get("message") or (body.get("statusMessage", "") if error else "")),
+        # The older of the two fields is also set only where an error has occurred.
+        error=str(error.get("message") or body.get("statusMessage") or (f"code {code}" if code else "")),
         ended=parse_time(body["endTime"]).timestamp() if body.get("endTime") else None,
     )
 

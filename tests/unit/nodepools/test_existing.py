@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from fray.nodepools.bodies import build_body
-from fray.nodepools.existing import can_hold, derive_provisioning, read_cluster, read_pool
+from fray.nodepools.existing import (
+    can_hold,
+    derive_provisioning,
+    read_cluster,
+    read_operation,
+    read_pool,
+)
 from fray.nodepools.requests import PoolChoices
 from tests.unit.nodepools.golden import Golden, load_golden
 
@@ -63,6 +69,24 @@ def test_spot_pools_hold_jobs_that_allow_them_only() -> None:
     for placement, holds in (({"preemptible": False}, (False, True)), ({"spot": "Required"}, (True, False))):
         golden = Golden("x", {**SLICE.spec, "placement": placement}, PoolChoices(zones=("us-east5-a",)), {})
         assert tuple(can_hold(pool, golden.request, golden.demand) for pool in (spot, normal)) == holds
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({}, ""),
+        ({"error": {"code": 8, "message": "no room"}}, "no room"),
+        ({"statusMessage": "no room"}, "no room"),
+        ({"error": {"code": 8}}, "code 8"),
+    ],
+)
+def test_an_operation_failed_if_any_field_says_so(more: dict[str, Any], error: str) -> None:
+    target = "https://container.googleapis.com/v1/projects/123/zones/us-east5-a/clusters/c/nodePools/v5p"
+    body = {"name": "o", "operationType": "CREATE_NODE_POOL", "status": "DONE", "targetLink": target}
+    operation = read_operation(body | {"endTime": "2026-11-23T16:00:00.123456789Z"} | more)
+    assert (operation.pool, operation.is_done, operation.error) == ("v5p", True, error)
+    assert operation.ended is not None
+    assert read_operation(body | {"targetLink": target.rpartition("/nodePools/")[0]}).pool is None
 
 
 def test_provisioning_by_gke_is_told_with_what_it_lacks() -> None:
