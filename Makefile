@@ -37,7 +37,7 @@ faults: setup ## the operator in virtual time: 10,000 faults and 500 kills, each
 	$(PYTEST) tests/faults
 
 chart: setup
-	$(BIN)/python -m e2e.cluster build helm
+	$(BIN)/python -m e2e.cluster build helm promtool
 	$(PYTEST) tests/chart
 
 engine: setup ## contexts, worker pool and queues, with real processes that are killed
