@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
 CONFORMANCE ?= local,threads,isolated
 
-.PHONY: help setup demo test check lint types unit faults integration local conformance conformance-kubernetes chart engine chaos chaos-pool e2e scale bench prepare cluster cluster-down images crds docs lock clean
+.PHONY: help setup demo test check lint types unit faults integration local conformance conformance-kubernetes chart engine chaos chaos-pool e2e scale skew bench prepare cluster cluster-down images crds docs lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -52,6 +52,12 @@ chaos-pool: setup ## 20 minutes of random kills and full disks in the worker poo
 integration: setup ## a real API server: what it refuses, and the operator, killed and lied to at every call
 	$(BIN)/python -m e2e.cluster build apiserver etcd helm kind
 	$(PYTEST) $(PARALLEL) tests/integration
+
+skew: setup ## the integration tests against the lowest, the pinned and the newest API server; not a part of test
+	@failed=; for skew in lowest '' newest; do \
+		FRAY_SKEW=$$skew $(BIN)/python -m e2e.cluster build apiserver etcd helm kind && \
+		FRAY_SKEW=$$skew $(PYTEST) $(PARALLEL) tests/integration || failed="$$failed $${skew:-pinned}"; \
+	done; test -z "$$failed" || { echo "failed with:$$failed"; exit 1; }
 
 local: setup
 	$(PYTEST) tests/local

@@ -5,6 +5,7 @@ No second copy of a version may exist anywhere; all code that needs one asks her
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -56,9 +57,20 @@ def _table() -> dict[str, Any]:
     return tomllib.loads((_HERE / "versions.toml").read_text(encoding="utf-8"))
 
 
+def load_parts(environ: Mapping[str, str] = os.environ) -> Mapping[str, Part]:
+    """All pinned parts by name, in file order.
+
+    Those of a skew are there only where FRAY_SKEW names it.
+    """
+    return _parts_of(environ.get("FRAY_SKEW", ""))
+
+
 @cache
-def load_parts() -> Mapping[str, Part]:
-    """All pinned parts by name, in file order."""
+def _parts_of(skew: str) -> Mapping[str, Part]:
+    entries: dict[str, dict[str, Any]] = _table()["parts"]
+    known = {entry["skew"] for entry in entries.values() if "skew" in entry}
+    if skew and skew not in known:
+        raise UnknownProgramError(skew, tuple(sorted(known)))
     return {
         name: Part(
             name=name,
@@ -70,7 +82,8 @@ def load_parts() -> Mapping[str, Part]:
             link_variables=entry.get("link_variables", {}),
             recipe=entry.get("recipe", 1),
         )
-        for name, entry in _table()["parts"].items()
+        for name, entry in entries.items()
+        if entry.get("skew", skew) == skew
     }
 
 
@@ -84,6 +97,7 @@ def part_named(name: str) -> Part:
 
 def program_named(name: str) -> tuple[Part, Program]:
     """The program called `name` and its part; `kube-` may be left out. Raises UnknownProgramError."""
+    # Later ones count: those of a skew are below what they replace.
     known = {program.name: (part, program) for part in load_parts().values() for program in part.programs}
     for candidate in (name, f"kube-{name}"):
         if candidate in known:
