@@ -8,6 +8,7 @@ is constructed there too, and so run all of its methods but generators: no two o
 from __future__ import annotations
 
 import inspect
+import queue
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -21,8 +22,7 @@ from fray.runtime.pool.worker.coroutines import CoroutineLoop
 from fray.runtime.pool.worker.execution import Call, Ended, Execution
 from fray.runtime.pool.worker.failures import no_thread
 from fray.runtime.pool.worker.functions import Function
-from fray.runtime.pool.worker.reception import Inbox, Reception, Work
-from fray.runtime.pool.worker.threads import ElasticThreads, start_apart
+from fray.runtime.pool.worker.threads import ElasticThreads, Inbox, Work, start_apart
 
 __all__ = ["ActorHost"]
 
@@ -36,13 +36,12 @@ class TellEnd(Protocol):
 class _Actor:
     """One actor; the fields below `lock` are used with it held."""
 
-    def __init__(self, command: CreateActor, threads: ElasticThreads, reception: Reception) -> None:
+    def __init__(self, command: CreateActor, threads: ElasticThreads) -> None:
         spec = command.spec
         self.spec = spec
         self.incarnation = command.incarnation
         self.constructing = RunningTask(spec.id, spec.class_name)
         self._threads = threads
-        self._reception = reception
         self.lock = threading.Lock()
         self.instance: object = None
         self.ready = False
@@ -53,14 +52,14 @@ class _Actor:
         self.loop = CoroutineLoop()
         self._inbox: Inbox | None = None
         if spec.max_concurrency == 1:
-            self._inbox = Inbox(shared=False)
-            inbox = self._inbox
-            start_apart(lambda: self._serve(inbox), f"fray-{spec.class_name}")
+            inbox: Inbox = queue.SimpleQueue()
+            self._inbox = inbox
+            start_apart(lambda: threads.serve(inbox), f"fray-{spec.class_name}")
 
     def run(self, work: Work) -> None:
         """Run work of this actor in its own thread, or in any."""
         if self._inbox is not None:
-            self._reception.give(self._inbox, work)
+            self._inbox.put(work)
         else:
             self._threads.run(work)
 
@@ -68,31 +67,18 @@ class _Actor:
         """Let the actor's threads end after what they have been given."""
         self.loop.close()
         if self._inbox is not None:
-            self._reception.resign(self._inbox)
-            self._inbox.work.put(None)
+            self._inbox.put(None)
 
     def is_async(self, method: str) -> bool:
         """Whether a method is a coroutine function; seen in the class, so that no user code runs."""
         return inspect.iscoroutinefunction(inspect.getattr_static(type(self.instance), method, None))
 
-    def _serve(self, inbox: Inbox) -> None:
-        while (work := inbox.work.get()) is not None:
-            work()
-            del work
-            self._reception.serve(inbox, self._is_at_rest)
-
-    def _is_at_rest(self) -> bool:
-        # Else the end of a coroutine may begin the next call, which then finds this thread waiting for it.
-        with self.lock:
-            return self.ready and not self.waiting and not self.running
-
 
 class ActorHost:
     """The actors of one worker.
 
-    Parameters: `execution` of calls; `threads` to run them on; `on_wait` is told when a call waits; at
-    `reception` threads of actors read; `tell` sends messages; `on_idle` is called when a call or an actor
-    has ended.
+    Parameters: `execution` of calls; `threads` to run them on; `on_wait` is told when a call waits; `tell`
+    sends messages; `on_idle` is called when a call or an actor has ended.
     """
 
     def __init__(
@@ -101,14 +87,12 @@ class ActorHost:
         threads: ElasticThreads,
         *,
         on_wait: OnWait,
-        reception: Reception,
         tell: TellEnd,
         on_idle: Callable[[], None],
     ) -> None:
         self._execution = execution
         self._threads = threads
         self._on_wait = on_wait
-        self._reception = reception
         self._tell = tell
         self._on_idle = on_idle
         self._lock = threading.Lock()
@@ -126,7 +110,7 @@ class ActorHost:
         """Begin to construct an actor; ActorReady or ActorEnded tell how that went."""
         spec = command.spec
         try:
-            actor = _Actor(command, self._threads, self._reception)
+            actor = _Actor(command, self._threads)
         except RuntimeError as error:
             failure = no_thread(spec.name or spec.class_name, error)
             self._tell(ActorEnded(spec.id, command.incarnation, failure))

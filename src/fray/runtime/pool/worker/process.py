@@ -57,7 +57,6 @@ from fray.runtime.pool.worker.failures import no_thread
 from fray.runtime.pool.worker.functions import Functions
 from fray.runtime.pool.worker.generators import Window, stream
 from fray.runtime.pool.worker.lanes import Lanes, LaneTask
-from fray.runtime.pool.worker.reception import Reception
 from fray.runtime.pool.worker.standard_output import flush_output
 from fray.runtime.pool.worker.threads import ElasticThreads, let_threads_know_their_task, start_apart
 from fray.vocabulary import EXIT_WORKER_ENDED, EXIT_WORKER_LOST_HEAD
@@ -115,8 +114,7 @@ class _Worker:
         session = Session(self._client, objects, contextvars.Context(), f"worker {worker} on {config.name}")
         session.context.run(_attach, config, self._client, objects)
         # The last reference to an object may go with the work itself, after its end was told.
-        self._reception = Reception(self._receive, rest=self._client.flush)
-        self._threads = ElasticThreads("fray-lane", self._reception)
+        self._threads = ElasticThreads("fray-lane", self._client.flush)
         self._loops = TaskLoops()
         self._execution = Execution(session)
         self._functions = Functions()
@@ -126,7 +124,6 @@ class _Worker:
             self._execution,
             self._threads,
             on_wait=_Calls(self._outbox.send),
-            reception=self._reception,
             tell=self._tell_end,
             on_idle=self._on_idle,
         )
@@ -150,7 +147,7 @@ class _Worker:
         os.register_at_fork(after_in_child=self._leave_to_parent)
         let_threads_know_their_task()
         start_apart(lambda: self._watch(leash), "fray-leash")
-        start_apart(self._reception.stand_by, "fray-standby")
+        start_apart(self._receive, "fray-reader")
         # The first task may need the main thread, so it is there before the head hears of this worker.
         self._threads.lend_this_thread(lambda: self._outbox.send(WorkerHello(self._id, os.getpid())))
         raise AssertionError("the main thread was lent for ever")
@@ -165,8 +162,9 @@ class _Worker:
     def _receive(self) -> None:
         handlers = self._handlers
         try:
-            for message in decode_messages(self._connection.receive().body):
-                handlers[type(message)](message)
+            while True:
+                for message in decode_messages(self._connection.receive().body):
+                    handlers[type(message)](message)
         except TransportError:
             _end_without_head()
         except BaseException:  # noqa: BLE001 - reported, and the process ends
@@ -264,7 +262,6 @@ class _Worker:
         self._outbox.defer(ObjectCopied(object_id, self._config.host, size))
 
     def _waiting(self, wake: Callable[[], None]) -> AbstractContextManager[object]:
-        self._reception.let_go()
         task = current_task() or self._lanes.borrow()
         return task.waiting(wake) if task is not None else nullcontext()
 
@@ -284,20 +281,14 @@ class _Worker:
     def _consume(self, call: Call, value: Any) -> Any:
         if type(value) is not CoroutineType:
             return value
-        self._let_others_read()
         with self._loop_of(call) as loop:
             return loop.result(value, call.running)
 
     def _loop_of(self, call: Call) -> AbstractContextManager[CoroutineLoop]:
         return self._loops.lend() if call.loop is None else nullcontext(call.loop)
 
-    def _let_others_read(self) -> None:
-        with shielded():
-            self._reception.let_go()
-
     def _stream(self, call: Call, value: Any) -> int:
         command, running = call.command, call.running
-        self._let_others_read()
         window = self._windows[running.id]
         with self._loop_of(call) as loop:
             items = loop.items(value, running) if isinstance(value, AsyncIterator) else value

@@ -6,11 +6,15 @@ import contextvars
 import queue
 import threading
 from collections.abc import Callable
+from typing import TypeAlias
 
 from fray.runtime.pool.current import current_task, set_current_task
-from fray.runtime.pool.worker.reception import Inbox, Reception, Work
 
-__all__ = ["IDLE_SECONDS", "ElasticThreads", "let_threads_know_their_task", "start_apart"]
+__all__ = ["IDLE_SECONDS", "ElasticThreads", "Inbox", "Work", "let_threads_know_their_task", "start_apart"]
+
+Work: TypeAlias = Callable[[], None]
+Inbox: TypeAlias = "queue.SimpleQueue[Work | None]"
+"""What one thread is to do; None: nothing any more."""
 
 IDLE_SECONDS = 10.0
 """How long a thread without work stays."""
@@ -46,61 +50,61 @@ def let_threads_know_their_task() -> None:
 class ElasticThreads:
     """Runs each piece of work at once, in a thread of its own; work must not raise.
 
-    Parameters: `name` of the threads; the `reception` at which they read between their works.
+    Parameters: `name` of the threads; `rest` is called by each that has ended its work and let go of it.
     """
 
-    def __init__(self, name: str, reception: Reception) -> None:
+    def __init__(self, name: str, rest: Callable[[], None]) -> None:
         self._name = name
-        self._reception = reception
+        self._rest = rest
         self._lock = threading.Lock()
         self._idle: list[Inbox] = []
 
     def run(self, work: Work) -> None:
         """Run `work` in a thread that idles, the last one first, or in a new one."""
-        inbox = self._reception.own_inbox()
-        if inbox is None or not inbox.shared:
-            with self._lock:
-                inbox = self._idle.pop() if self._idle else None
+        with self._lock:
+            inbox = self._idle.pop() if self._idle else None
         if inbox is None:
-            made = inbox = Inbox(shared=True)
+            made: Inbox = queue.SimpleQueue()
             start_apart(lambda: self._loop(made, IDLE_SECONDS), self._name)
-        self._reception.give(inbox, work)
+            inbox = made
+        inbox.put(work)
 
     def lend_this_thread(self, ready: Callable[[], None]) -> None:
         """Let this thread be one of them, for ever: some code wants the main thread.
 
         `ready` is called once it is: work that follows from that finds it.
         """
-        inbox = Inbox(shared=True)
+        inbox: Inbox = queue.SimpleQueue()
         with self._lock:
             self._idle.append(inbox)
         ready()
         self._loop(inbox, None)
 
+    def serve(self, inbox: Inbox) -> None:
+        """Do what comes for this thread alone, until there is nothing any more."""
+        while (work := inbox.get()) is not None:
+            work()
+            del work
+            self._rest()
+
     def _loop(self, inbox: Inbox, idle_seconds: float | None) -> None:
         # Where a new thread has been started, work is on its way.
-        work = inbox.work.get()
+        work = inbox.get()
         while work is not None:
             work()
             work = None  # what it refers to must not live on while this thread idles
-            self._reception.rest()
-            self._reception.serve(inbox, _always)
+            self._rest()
             with self._lock:
                 self._idle.append(inbox)
             work = self._wait(inbox, idle_seconds)
 
     def _wait(self, inbox: Inbox, idle_seconds: float | None) -> Work | None:
         try:
-            return inbox.work.get(timeout=idle_seconds)
+            return inbox.get(timeout=idle_seconds)
         except queue.Empty:
             pass
         with self._lock:
             if inbox in self._idle:
                 self._idle.remove(inbox)
                 return None
-        return inbox.work.get()  # `run` has just taken it from the list: work is on its way
-
-
-def _always() -> bool:
-    # A thread that reads isn't among those that idle, so that nobody has work for it.
-    return True
+        return inbox.get()  # `run` has just taken it from the list: work is on its way
