@@ -17,7 +17,7 @@ from fray.errors import InvalidOptionError, ObjectLostError
 from fray.job import JobContext, ObjectRef, create_job_ctx
 from fray.job.cells import Cell
 from fray.job.pool import PoolEngine
-from fray.job.waiting import Rest
+from fray.job.waiting import Rest, Snapshot
 from tests.behaviour.gates import Gate
 
 
@@ -167,6 +167,20 @@ def test_the_rest_can_be_used_as_any_list() -> None:
         assert context.wait(changed, 6) == ([2, 3, 4, 1, 2, 3], [])
         assert bool(make())
         assert not context.wait([0])[1]
+
+
+def test_a_rest_that_two_threads_look_into_at_once_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with create_job_ctx("sync") as context:
+        _, rest = context.wait([0, 1, 2, 3])
+        make = Snapshot.list
+
+        def make_twice(snapshot: Snapshot[int]) -> list[int]:
+            monkeypatch.setattr(Snapshot, "list", make)
+            assert rest == [1, 2, 3]  # as another thread does
+            return make(snapshot)
+
+        monkeypatch.setattr(Snapshot, "list", make_twice)
+        assert [*rest] == [1, 2, 3]
 
 
 def test_what_was_taken_goes_when_nobody_has_it() -> None:

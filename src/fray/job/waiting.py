@@ -16,7 +16,7 @@ from fray.errors import GetTimeoutError
 from fray.job.engine import Engine, Entry, deadline_after, time_left
 from fray.job.refs import ObjectRef, check_owned
 
-__all__ = ["Awaited", "ReadyRefs", "Rest", "claim"]
+__all__ = ["Awaited", "ReadyRefs", "Rest", "Snapshot", "claim"]
 
 T = TypeVar("T")
 
@@ -205,7 +205,8 @@ class Rest(list[T]):
 
 def _made(rest: Rest[T]) -> Rest[T]:
     if rest.snapshot is not None and not list.__len__(rest):
-        list.extend(rest, rest.snapshot.list())
+        # At once, and not by `extend`: another thread may do the same.
+        list.__setitem__(rest, slice(None), rest.snapshot.list())
     return rest
 
 
