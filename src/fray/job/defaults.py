@@ -90,6 +90,7 @@ def create_job_ctx(
     max_workers: int | None = None,
     resources: Mapping[str, float] | None = None,
     memory: int | None = None,
+    head: str = "thread",
     **options: Any,  # noqa: ARG001 - see below
 ) -> JobContext:
     """Return a context of a kind: "sync", "threadpool", "pool", or "auto".
@@ -98,8 +99,9 @@ def create_job_ctx(
     pool that the job's processes share, if it has one (`FRAY_POOL_HEAD` names it); else a new "threadpool":
     what costs nothing to start and needs nothing to be picklable. `max_workers` counts
     threads or processes (None: one for each CPU). A "pool" has further `resources`, by name, and `memory`
-    for objects, in bytes (None: 30 % of the machine's); both, and further `options` of other engines
-    (`num_cpus`, ...), mean nothing to the contexts of one process.
+    for objects, in bytes (None: 30 % of the machine's); its `head` is a "thread" of this process or, so that
+    workers go on while this process holds the GIL, a "process". All that, and further `options` of other
+    engines (`num_cpus`, ...), mean nothing to the contexts of one process.
 
     Raises:
         UnknownContextError: there is no such kind.
@@ -115,7 +117,7 @@ def create_job_ctx(
     if context_type == "pool":
         from fray.job.pool import start_pool  # noqa: PLC0415 - asyncio and more, which few programs need
 
-        return start_pool(max_workers, resources=resources, memory=memory)
+        return start_pool(max_workers, resources=resources, memory=memory, head=head)
     attached = _attached()
     if context_type == "auto" and attached is not None:
         return attached

@@ -45,7 +45,7 @@ from fray.runtime.container import available_cpus
 from fray.runtime.pool.client.client import PoolClient
 from fray.runtime.pool.client.waiting import Entry, StreamEntry
 from fray.runtime.pool.current import current_task, shielded, uninterrupted
-from fray.runtime.pool.joined_pool import JoinedPool
+from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store, start_own_pool
 from fray.runtime.pool.local_pool import LocalPool
 from fray.runtime.pool.messages.specs import ActorSpec, Failed, Inline, Stored, TaskSpec
 from fray.runtime.pool.objects.calls import EncodedCall, encode_call
@@ -429,23 +429,27 @@ def start_pool(
     *,
     resources: Mapping[str, float] | None = None,
     memory: int | None = None,
+    head: str = "thread",
 ) -> JobContext:
     """Start a pool of processes on this machine; return its context, which ends it with `shutdown`.
 
     `max_workers` counts processes (None: one for each CPU); `resources` is what there is besides, by name;
-    `memory` is for objects, in bytes (None: 30 % of the machine's).
+    `memory` is for objects, in bytes (None: 30 % of the machine's); `head`, what drives the pool, is a thread
+    or a "process", which goes on while this process holds the GIL.
 
-    Raises `InvalidOptionError` for fewer than one worker, `StoreDirectoryError` where objects can't be kept.
+    Raises `InvalidOptionError` for fewer than one worker or another kind of head, `StoreDirectoryError` where
+    objects can't be kept.
     """
+    if head not in ("thread", "process"):
+        raise InvalidOptionError("head", repr(head), "'thread' or 'process'")
     workers = available_cpus() if max_workers is None else check_count("max_workers", max_workers, 1)
     check_resources(resources)
-    pool = LocalPool(
-        workers,
-        resources=resources,
-        store_limit=memory,
-        attach=ATTACH,
-        environ=os.environ,  # noqa: TID251 - the entry of the pool
-    )
+    environ = os.environ  # noqa: TID251 - the entry of the pool
+    pool: LocalPool | JoinedPool
+    if head == "process":
+        pool = start_own_pool(workers, resources=resources or {}, store_limit=memory, environ=environ)
+    else:
+        pool = LocalPool(workers, resources=resources, store_limit=memory, attach=ATTACH, environ=environ)
     session = PoolSession(pool.token, pool.client, pool.objects)
     return JobContext(PoolEngine(session, LocalOwner(pool)))
 
@@ -460,6 +464,6 @@ def join_pool(environ: Mapping[str, str]) -> JobContext:
     head = Address.parse(environ[ENV_POOL_HEAD])
     key = TransportKey.load(Path(environ[ENV_POOL_KEY]))
     objects = Address.parse(environ.get(ENV_POOL_OBJECTS) or f"tcp:{gethostbyname(gethostname())}:0")
-    pool = JoinedPool(head, key, objects=objects, environ=environ)
+    pool = JoinedPool(head, key, ClientHost(open_store(None, environ), objects), environ=environ)
     session = PoolSession(pool.token, pool.client, pool.objects)
     return JobContext(PoolEngine(session, LocalOwner(pool)))

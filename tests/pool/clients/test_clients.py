@@ -17,7 +17,7 @@ from fray.payload.stamp import Stamp
 from fray.runtime.pool import joined_pool
 from fray.runtime.pool.client.backpressure import SubmitLimit
 from fray.runtime.pool.host.processes import children
-from fray.runtime.pool.joined_pool import JoinedPool
+from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store
 from fray.runtime.pool.message_codec import MESSAGES, STAMP, encode_messages
 from fray.runtime.pool.messages.greetings import ClientHello
 from fray.runtime.pool.transport.addresses import Address
@@ -191,8 +191,8 @@ def test_a_client_waits_for_a_head_that_comes_last(key: Path) -> None:
 
     def join() -> None:
         address = Address(host="127.0.0.1", port=port)
-        objects = Address(host="127.0.0.1")
-        joined.append(JoinedPool(address, TransportKey.load(key), objects=objects, environ={}))
+        host = ClientHost(open_store(None, {}), Address(host="127.0.0.1"))
+        joined.append(JoinedPool(address, TransportKey.load(key), host, environ={}))
 
     thread = threading.Thread(target=join)
     thread.start()
@@ -208,7 +208,7 @@ def test_an_address_where_nobody_listens_is_told(key: Path) -> None:
         JoinedPool(
             Address(host="127.0.0.1", port=1),
             TransportKey.load(key),
-            objects=Address(host="127.0.0.1"),
+            ClientHost(open_store(1000, {}), None),
             patience=0,
             environ={},
         )

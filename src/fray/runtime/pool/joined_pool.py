@@ -6,41 +6,54 @@ that serves it to other hosts. All of it goes with `stop`, or with this process 
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fray.errors import PeerUnreachableError
 from fray.errors.transport import RefusalReason
+from fray.runtime.container import thread_limits
 from fray.runtime.pool.client.backpressure import SubmitLimit
 from fray.runtime.pool.client.link import HeadLink
 from fray.runtime.pool.host_config import HostConfig
 from fray.runtime.pool.local_pool import (
+    INLINE_SHARE,
     MAX_NANNIES,
     SPILL_DIR,
     STARTS_SECONDS,
     STOP_SECONDS,
     end_with_process,
+    offered_resources,
     start_nanny,
+    start_process,
 )
 from fray.runtime.pool.machine.snapshot import PoolStats
 from fray.runtime.pool.messages.commands import CopyObject
 from fray.runtime.pool.messages.events import ObjectCopied, ObjectRelayed
 from fray.runtime.pool.messages.greetings import ClientHello
-from fray.runtime.pool.messages.specs import ObjectId
-from fray.runtime.pool.objects.directories import create_store
+from fray.runtime.pool.messages.specs import ObjectId, Shape
+from fray.runtime.pool.objects.directories import OwnedStore, create_store
 from fray.runtime.pool.objects.peers import PeerFetch
 from fray.runtime.pool.objects.reader import ObjectReader
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.blocking import BlockingConnection
-from fray.runtime.pool.transport.keys import TransportKey
+from fray.runtime.pool.transport.keys import SECRET_FILE, TransportKey
 
-__all__ = ["JoinedPool"]
+__all__ = ["ClientHost", "JoinedPool", "open_store", "start_own_pool"]
+
+_RUN_HEAD = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from fray.runtime.pool.head.__main__ import main
+sys.exit(main())
+"""
 
 PATIENCE = 60.0
 """Processes of a job start in any order: the head may be the last."""
@@ -49,42 +62,55 @@ LONGEST_PAUSE = 1.0
 """Seconds between two tries to connect, doubling."""
 
 
+@dataclass(frozen=True)
+class ClientHost:
+    """The host that a client brings."""
+
+    owned: OwnedStore
+    objects: Address | None
+    """Where what the client puts is served to other hosts; None: nowhere."""
+    resources: Shape = ()
+    workers: int = 0
+    """Processes for tasks without a profile."""
+
+
 class JoinedPool:
     """Makes this process a client of a pool.
 
-    Parameters: the address of the `head`; the pool's `key`; `objects`: where what this process puts is served
-    to other hosts; `store_limit` in bytes of memory for that (None: 30 % of the machine's); `patience`: how
-    many seconds the head may take until it listens.
+    Parameters: the address of the `head`; the pool's `key`; what this process's host offers, whose store is
+    closed with this; `patience`: how many seconds the head may take until it listens; `own_head`, which ends
+    with this.
 
-    Raises `TransportError` if it can't connect, `PoolVersionError` if it is refused for its versions,
-    `StoreDirectoryError` where no directory for objects can be made.
+    Raises `TransportError` if it can't connect, `PoolVersionError` if it is refused for its versions.
     """
 
     def __init__(
         self,
         head: Address,
         key: TransportKey,
+        offer: ClientHost,
         *,
-        objects: Address,
-        store_limit: int | None = None,
         patience: float = PATIENCE,
+        own_head: subprocess.Popen[bytes] | None = None,
         environ: Mapping[str, str],
     ) -> None:
-        spill = environ.get(SPILL_DIR)
-        self._owned = create_store(limit=store_limit, spill=Path(spill) if spill else None)
-        store = self._owned.store
+        owned, resources, workers = offer.owned, offer.resources, offer.workers
+        self._owned = owned
+        self._own_head = own_head
+        store = owned.store
         name = socket.gethostname()
         try:
-            hello = ClientHello(name, (), 0, store.limit)
+            hello = ClientHello(name, resources, workers, store.limit)
             self._link = HeadLink(_connect(head, key, patience), hello, SubmitLimit())
         except BaseException:
-            self._owned.close()
+            self._end_head()
+            owned.close()
             raise
         welcome = self._link.welcome
         self.token = welcome.token
         self.client = self._link.client
-        self.metrics = Address()
-        """Nothing: the head shows what the pool has and did, to processes of its own machine."""
+        self.metrics = Address() if own_head is None else _metrics(owned)
+        """Where the pool shows what it has and did; empty: only where its head is."""
         self._host = welcome.host
         self._fetch = PeerFetch(self._host, self._link.address_of, key, store, self._note_copied)
         self._link.copy = self._copy
@@ -95,15 +121,17 @@ class JoinedPool:
             secret=key.secret,
             host=self._host,
             name=name,
-            resources=(),
-            workers=0,
+            resources=resources,
+            workers=workers,
             store=str(store.directory),
             spill=str(store.spill_directory),
             store_limit=store.limit,
-            objects=str(objects),
+            objects="" if offer.objects is None else str(offer.objects),
+            attach=welcome.attach,
             certificate=str(key.certificate or ""),
             private_key=str(key.private_key or ""),
             sys_path=tuple(part or str(Path.cwd()) for part in sys.path),
+            env=thread_limits(dict(resources).get("CPU", 1.0) / max(workers, 1), environ),
         )
         self._stopped = False
         self._lock = threading.Lock()
@@ -147,7 +175,17 @@ class JoinedPool:
             self._nanny.kill()
             self._nanny.wait()
         self._watch.join()
+        self._end_head()
         self._owned.close()
+
+    def _end_head(self) -> None:
+        if self._own_head is not None:
+            self._own_head.terminate()
+            try:
+                self._own_head.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._own_head.kill()
+                self._own_head.wait()
 
     def forget(self) -> None:
         """Leave everything to the parent: this process is a fork of it, and has none of its threads."""
@@ -175,6 +213,43 @@ class JoinedPool:
 
     def _copy(self, command: CopyObject) -> ObjectRelayed:
         return ObjectRelayed(command.id, self._host, self._fetch.copy(command.id, command.host))
+
+
+def start_own_pool(
+    workers: int, *, resources: Mapping[str, float], store_limit: int | None, environ: Mapping[str, str]
+) -> JoinedPool:
+    """Start a pool on this machine whose head is a process of its own; parameters as of `LocalPool`.
+
+    Raises `StoreDirectoryError` where no directory for objects can be made, `PeerUnreachableError` if the
+    head doesn't start.
+    """
+    owned = open_store(store_limit, environ)
+    directory = owned.store.directory
+    key = TransportKey.generate()
+    (directory / SECRET_FILE).write_bytes(key.secret)  # others may not enter the directory
+    address = Address(path=str(directory / "head"))
+    head = start_process(
+        _RUN_HEAD,
+        *("--listen", str(address), "--key", str(directory), "--owner", str(os.getpid())),
+        *("--inline-limit", str(owned.store.limit // INLINE_SHARE), "--metrics", str(_metrics(owned))),
+    )
+    return JoinedPool(
+        address,
+        key,
+        ClientHost(owned, None, offered_resources(workers, resources), workers),
+        own_head=head,
+        environ=environ,
+    )
+
+
+def open_store(limit: int | None, environ: Mapping[str, str]) -> OwnedStore:
+    """Make the store of a process that joins a pool; `limit` in bytes of memory (None: 30 %)."""
+    spill = environ.get(SPILL_DIR)
+    return create_store(limit=limit, spill=Path(spill) if spill else None)
+
+
+def _metrics(owned: OwnedStore) -> Address:
+    return Address(path=str(owned.store.directory / "metrics"))
 
 
 def _connect(head: Address, key: TransportKey, patience: float) -> BlockingConnection:

@@ -38,7 +38,7 @@ from fray.runtime.pool.state import PoolState
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
 
-__all__ = ["SPILL_DIR", "LocalPool", "end_with_process", "start_nanny"]
+__all__ = ["SPILL_DIR", "LocalPool", "end_with_process", "offered_resources", "start_nanny", "start_process"]
 
 SPILL_DIR = "FRAY_SPILL_DIR"
 """Environment variable: where objects go that memory has no room for; else with temporary files."""
@@ -95,7 +95,7 @@ class LocalPool:
             store=store,
             limit=SubmitLimit(),
         )
-        offered = _resources(workers, resources or {})
+        offered = offered_resources(workers, resources or {})
         cpus = dict(offered)["CPU"]
         self._config = HostConfig(
             token=self.token,
@@ -239,19 +239,23 @@ os.register_at_fork(after_in_child=_forget_all)
 
 def start_nanny(config: HostConfig) -> subprocess.Popen[bytes]:
     """Start the nanny of a host of this process; it may have ended when this returns."""
-    package = str(Path(__file__).parents[3])
-    nanny = subprocess.Popen(
-        [sys.executable, "-c", _RUN_NANNY, package],
-        stdin=subprocess.PIPE,
+    nanny = start_process(_RUN_NANNY, stdin=subprocess.PIPE)
+    assert nanny.stdin is not None
+    with contextlib.suppress(BrokenPipeError), nanny.stdin as pipe:
+        pipe.write(config.to_json().encode())
+    return nanny
+
+
+def start_process(program: str, *arguments: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    """Start a process of the pool, whose first argument is where Fray's packages lie."""
+    return subprocess.Popen(
+        [sys.executable, "-c", program, str(Path(__file__).parents[3]), *arguments],
+        stdin=stdin,
         stdout=_inherited(1),
         stderr=_inherited(2),
         # Ctrl-C in a terminal is for the driver; this one can't ignore it before Python has started.
         process_group=0,
     )
-    assert nanny.stdin is not None
-    with contextlib.suppress(BrokenPipeError), nanny.stdin as pipe:
-        pipe.write(config.to_json().encode())
-    return nanny
 
 
 def _inherited(descriptor: int) -> int | None:
@@ -263,7 +267,8 @@ def _inherited(descriptor: int) -> int | None:
         return subprocess.DEVNULL
 
 
-def _resources(workers: int, more: Mapping[str, float]) -> Shape:
+def offered_resources(workers: int, more: Mapping[str, float]) -> Shape:
+    """Return what this machine offers with so many workers."""
     # "head_node" is how older programs ask for the host of the driver.
     offered = {"CPU": float(workers), "memory": float(available_memory()), "head_node": 1.0, **more}
     return tuple(sorted(offered.items()))

@@ -1,6 +1,7 @@
 """The program of a pool's head: `python -m fray.runtime.pool.head --listen tcp:0.0.0.0:7077 --key DIRECTORY`.
 
-That is how it runs in a pod: until SIGTERM, for whoever holds the key.
+That is how it runs in a pod: until SIGTERM, for whoever holds the key. With `--owner`, it ends with that
+process too, and no other hosts are awaited than those of its clients.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="fray.runtime.pool.head", description=__doc__)
     parser.add_argument("--listen", action="append", required=True, help="address: tcp:host:port")
     parser.add_argument("--key", required=True, type=Path, help="directory of the pool's key")
+    parser.add_argument("--owner", type=int, default=0, help="pid of the process that the pool belongs to")
+    parser.add_argument("--inline-limit", type=int, help="bytes of values that it keeps in messages")
     parser.add_argument("--metrics", default="", help="unix:/path, where Prometheus text is served")
     parsed = parser.parse_args(arguments)
     try:
@@ -37,12 +40,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             listen=tuple(map(Address.parse, parsed.listen)),
             key=key,
             metrics=Address.parse(parsed.metrics) if parsed.metrics else None,
+            owner=parsed.owner,
+            allowed=() if parsed.owner else None,
+            inline_limit=parsed.inline_limit,
         )
-        asyncio.run(run_head(config, _announce))
+        asyncio.run(run_head(config, _keep_quiet if parsed.owner else _announce))
     except FrayError as error:
         sys.stderr.write(f"fray: {error}\n")
         return 1
     return 0
+
+
+def _keep_quiet(_: list[Address]) -> None:
+    """Its owner knows, and has its own use of stdout."""
 
 
 def _announce(addresses: list[Address]) -> None:

@@ -211,7 +211,9 @@ class Membership:
         assert self.welcome is not None
         client, host = next(self._clients), next(self._hosts)
         self._peers.add_client(peer, client, host)
-        self._peers.send(peer, ClientWelcome(client, host, self.welcome.token))
+        self._peers.send(
+            peer, ClientWelcome(client, host, token=self.welcome.token, attach=self.welcome.attach)
+        )
         self._handle(DRIVER, ClientJoined(client))
         # Whatever it puts lies on a host that the pool knows; its nanny, which comes later, hears the rest.
         self._handle(DRIVER, HostJoined(host, hello.name, hello.resources, hello.workers, hello.store_limit))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from fray.runtime.pool.head.membership import Membership
 from fray.runtime.pool.head.metrics import CONTENT_TYPE, render_metrics
 from fray.runtime.pool.head.metrics_server import MetricsServer
 from fray.runtime.pool.head.peers import Peers
+from fray.runtime.pool.host.processes import watch_end
 from fray.runtime.pool.messages.greetings import HostWelcome, PoolFailed
 from fray.runtime.pool.messages.specs import Shape
 from fray.runtime.pool.state import PoolState
@@ -48,6 +50,8 @@ class HeadConfig:
     key: TransportKey
     metrics: Address | None = None
     """A unix socket where what the pool has and did is shown as Prometheus text."""
+    owner: int = 0
+    """The process that the pool belongs to, which is this one's parent; 0: none."""
     allowed: tuple[Shape, ...] | None = None
     """What each kind of host has that may join; None: nobody knows."""
     inline_limit: int | None = None
@@ -117,7 +121,7 @@ class _HeadProgram:
 
 
 async def run_head(config: HeadConfig, ready: Callable[[list[Address]], None]) -> None:
-    """Be the head of a pool until SIGTERM.
+    """Be the head of a pool until SIGTERM, or until its owner has gone.
 
     `ready` is told the addresses once it listens.
 
@@ -126,7 +130,14 @@ async def run_head(config: HeadConfig, ready: Callable[[list[Address]], None]) -
     loop = asyncio.get_running_loop()
     head = _HeadProgram(config)
     loop.add_signal_handler(signal.SIGTERM, head.stop)
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT) if config.owner else ():
+        signal.signal(number, signal.SIG_IGN)  # from the owner's terminal: it decides what they mean
+    end = watch_end(config.owner) if config.owner else None
+    if end is not None:
+        loop.add_reader(end, head.stop)
     try:
+        if config.owner and os.getppid() != config.owner:
+            return  # it has gone already
         ready(await head.listen())
         await head.ended.wait()
     finally:

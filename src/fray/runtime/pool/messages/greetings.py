@@ -80,6 +80,8 @@ class ClientWelcome(NamedTuple):
     host: HostId
     token: str
     """The pool's name, unique."""
+    attach: str
+    """As in `HostWelcome`, for workers of the client's host."""
 
 
 class Ask(NamedTuple):
