@@ -28,7 +28,7 @@ from fray.errors import (
 from fray.job.calls import Call
 from fray.job.cells import Cell, Waitable
 from fray.job.current import task_variables
-from fray.job.engine import ContextStats
+from fray.job.engine import ContextStats, Engine
 from fray.job.ledger import Ledger
 from fray.job.local_actors import ActorNames, LocalActor
 from fray.job.options import ActorOptions, TaskOptions
@@ -62,6 +62,8 @@ class InProcessEngine(ABC):
         self._names = ActorNames()
         self._actors: weakref.WeakSet[LocalActor] = weakref.WeakSet()
         self._actors_lock = threading.Lock()
+        self._current: Engine = self
+        """What is current in the tasks."""
 
     @abstractmethod
     def _start(self, task: Task, actor: LocalActor | None) -> None:
@@ -241,11 +243,15 @@ class InProcessEngine(ABC):
     def _new_id(self) -> str:
         return f"{self.token}-{next(self._numbers)}"
 
+    def _new_cell(self, task_id: str) -> Cell:
+        """Return the cell for the result of a task."""
+        return Cell(task_id)
+
     def _submit(
         self, call: Call, options: TaskOptions, name: str, actor: LocalActor | None, *, streaming: bool
     ) -> Waitable:
         task_id = self._new_id()
-        task = Task(task_id, name, call, options, task_variables(self), Cell(task_id))
+        task = Task(task_id, name, call, options, task_variables(self._current), self._new_cell(task_id))
         if actor is not None:
             task.actor = actor.label
             task.start_coroutine = actor.start_coroutine
@@ -278,7 +284,7 @@ class InProcessEngine(ABC):
 
     def _construct(self, call: Call, options: ActorOptions) -> LocalActor:
         actor_id = self._new_id()
-        task = Task(actor_id, call.name, call, TaskOptions(), task_variables(self), Cell())
+        task = Task(actor_id, call.name, call, TaskOptions(), task_variables(self._current), Cell())
         instance, error = run_task(task, self._time_limit)
         if error is not None:
             raise raisable(error, call.name)

@@ -143,21 +143,21 @@ def _read_handle(token: str, actor_id: int, methods: ActorMethods) -> ActorHandl
 
 
 class _Receiver(threading.local):
-    engine: PoolSide | None = None
+    engine: Engine | None = None
 
 
 _receiver = _Receiver()
 
 
 class only_of:  # noqa: N801 - used as a function; a generator would cost three times as much a task
-    """Refuse handles of other pools that are pickled in the block: their numbers mean others there.
+    """Refuse handles of other contexts that are pickled in the block: their numbers mean others there.
 
     What pickles them raises `ObjectLostError`, or an error that has it as its cause.
     """
 
     __slots__ = ("_engine", "_outer")
 
-    def __init__(self, engine: PoolSide) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def __enter__(self) -> None:
@@ -167,7 +167,7 @@ class only_of:  # noqa: N801 - used as a function; a generator would cost three 
         _receiver.engine = self._outer
 
 
-def check_receiver(engine: PoolSide, identity: str) -> None:
+def check_receiver(engine: Engine, identity: str) -> None:
     """Raise `ObjectLostError` if another engine encodes what is being pickled in this thread."""
     receiver = _receiver.engine
     if receiver is not None and receiver is not engine:

@@ -11,10 +11,11 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from fray.errors import PoolClosedError
 
-__all__ = ["Slot", "ThreadWorkers", "blocking", "current_slot"]
+__all__ = ["Lendable", "Slot", "ThreadWorkers", "blocking", "current_slot", "hold_slot"]
 
 Work = Callable[[], None]
 
@@ -29,10 +30,25 @@ def current_slot() -> Slot | None:
     return getattr(_thread, "slot", None)
 
 
+class Lendable(Protocol):
+    """What a thread's work holds and lends while it is blocked."""
+
+    def lend(self) -> None:
+        """Let other work run until `take_back`."""
+
+    def take_back(self) -> None:
+        """Count as running again."""
+
+
+def hold_slot(slot: Lendable | None) -> None:
+    """Let this thread's work hold a slot of another kind than that of its `ThreadWorkers`, until its end."""
+    _thread.held = slot
+
+
 @contextlib.contextmanager
 def blocking() -> Iterator[None]:
     """Lend the slot of this thread's work, if it holds one, to other work until the end of the block."""
-    slot = current_slot()
+    slot: Lendable | None = getattr(_thread, "held", None) or current_slot()
     if slot is None:
         yield
         return
@@ -109,7 +125,7 @@ class ThreadWorkers:
             slot = Slot(self)
             _thread.slot = slot if self._lends else None
             work()
-            _thread.slot = None
+            _thread.slot = _thread.held = None
             work = None  # what it holds must not live on while this thread idles
             work = self._next(slot)
 
