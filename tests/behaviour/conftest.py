@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from fray.job import JobContext, clear_job_context, create_job_ctx
 from tests.behaviour.contexts import CONTEXTS, Traits
+from tests.behaviour.dask_clusters import start_dask_cluster
 from tests.behaviour.gates import Gate, Signal
 
 
@@ -41,12 +44,20 @@ def traits(kind: str) -> Traits:
     return CONTEXTS[kind]
 
 
+@pytest.fixture(scope="session")
+def addresses() -> Iterator[dict[str, Callable[[int], str]]]:
+    """The kinds whose contexts join a cluster of the session, and what gives the address of theirs."""
+    with contextlib.ExitStack() as stack:
+        yield {"dask": functools.cache(functools.partial(start_dask_cluster, stack))}
+
+
 @pytest.fixture
-def make_ctx(kind: str) -> Iterator[Callable[..., JobContext]]:
+def make_ctx(kind: str, addresses: dict[str, Callable[[int], str]]) -> Iterator[Callable[..., JobContext]]:
     made: list[JobContext] = []
 
     def make(max_workers: int = 2) -> JobContext:
-        made.append(create_job_ctx(kind, max_workers=max_workers))
+        options = {"address": addresses[kind](max_workers)} if kind in addresses else {}
+        made.append(create_job_ctx(kind, max_workers=max_workers, **options))
         return made[-1]
 
     yield make

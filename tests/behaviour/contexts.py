@@ -23,6 +23,7 @@ CONTEXTS = {
     "sync": Traits(False, True, True, True, False, False),
     "threadpool": Traits(True, True, True, True, False, False),
     "pool": Traits(True, False, False, False, True, True),
+    "dask": Traits(True, False, True, False, True, True),
 }
 
 

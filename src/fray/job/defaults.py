@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import copyreg
 import os
+import sys
 import threading
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 from fray.errors import ContextUnavailableError, UnknownContextError
@@ -29,9 +31,10 @@ __all__ = [
 ]
 
 KINDS = ("auto", "sync", "threadpool", "pool", "ray", "dask")
+ENGINES = {"dask": "fray.job.dask"}
+"""Kinds whose engine is a package of its own -> the module that starts or joins one, once it is asked for."""
 _NOT_HERE = {
     "ray": "this version of Fray has no context on Ray",
-    "dask": "this version of Fray has no context on Dask",
 }
 
 _lock = threading.Lock()
@@ -91,17 +94,18 @@ def create_job_ctx(
     resources: Mapping[str, float] | None = None,
     memory: int | None = None,
     head: str = "thread",
-    **options: Any,  # noqa: ARG001 - see below
+    **options: Any,
 ) -> JobContext:
-    """Return a context of a kind: "sync", "threadpool", "pool", or "auto".
+    """Return a context of a kind: "sync", "threadpool", "pool", "dask", or "auto".
 
-    "auto" is the context that this process is attached to, if it is a worker of a job; else that of the
-    pool that the job's processes share, if it has one (`FRAY_POOL_HEAD` names it); else a new "threadpool":
-    what costs nothing to start and needs nothing to be picklable. `max_workers` counts
-    threads or processes (None: one for each CPU). A "pool" has further `resources`, by name, and `memory`
-    for objects, in bytes (None: 30 % of the machine's); its `head` is a "thread" of this process or, so that
-    workers go on while this process holds the GIL, a "process". All that, and further `options` of other
-    engines (`num_cpus`, ...), mean nothing to the contexts of one process.
+    "auto" is the context that this process is attached to, if it is a worker of a job; else one on the Ray
+    or Dask cluster that this process is a client of; else that of the pool that the job's processes share,
+    if it has one (`FRAY_POOL_HEAD` names it); else a new "threadpool": what costs nothing to start and needs
+    nothing to be picklable. `max_workers` counts threads or processes (None: one for each CPU). A "pool" has
+    further `resources`, by name, and `memory` for objects, in bytes (None: 30 % of the machine's); its `head`
+    is a "thread" of this process or, so that workers go on while this process holds the GIL, a "process".
+    "ray" and "dask" take the first three, `address` and more (docs/contexts.md). All that means nothing to
+    the contexts of one process.
 
     Raises:
         UnknownContextError: there is no such kind.
@@ -118,8 +122,13 @@ def create_job_ctx(
         from fray.job.pool import start_pool  # noqa: PLC0415 - asyncio and more, which few programs need
 
         return start_pool(max_workers, resources=resources, memory=memory, head=head)
-    attached = _attached()
-    if context_type == "auto" and attached is not None:
+    if context_type in ENGINES:
+        made: JobContext = import_module(ENGINES[context_type]).start(
+            max_workers, resources=resources, memory=memory, **options
+        )
+        return made
+    attached = (_attached() or _joined()) if context_type == "auto" else None
+    if attached is not None:
         return attached
     if context_type == "auto" and os.environ.get(ENV_POOL_HEAD):  # noqa: TID251 - the entry of the pool
         return _join()
@@ -152,6 +161,15 @@ def _attached() -> JobContext | None:
         return None
     pid, context, attached = _process
     return context if attached and pid == os.getpid() else None
+
+
+def _joined() -> JobContext | None:
+    """Return a context on the engine that this process has a client of."""
+    for kind, module in ENGINES.items():
+        if kind in sys.modules and (engine := import_module(module)).is_joined():
+            joined: JobContext = engine.join()
+            return joined
+    return None
 
 
 def _process_context() -> JobContext:

@@ -1,0 +1,337 @@
+"""What a context on Dask keeps in the cluster, and what a process knows of it: outcomes, entries, messages.
+
+Values are encoded, as in a pool: their readers share no memory, and Dask never looks into them. Nothing here
+imports `distributed`, so that refs can be unpickled where it is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import pickle
+import uuid
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from fray.errors import ActorDiedError, ActorNotFoundError, ObjectLostError, SerializationError
+from fray.job.actors import ActorHandle
+from fray.job.cells import Cell, Waitable
+from fray.job.engine import Engine
+from fray.job.pool_refs import ActorMethods, check_receiver
+from fray.job.refs import GeneratorFuture, ObjectRef
+from fray.job.streams import BufferedStream
+from fray.payload.values.exceptions import decode_error, encode_error, raisable
+from fray.payload.values.references import report_reference
+from fray.runtime.pool.objects.values import decode, encode
+
+__all__ = [
+    "ActorSpec",
+    "CallEntry",
+    "CallSpec",
+    "DaskActor",
+    "DaskEntry",
+    "DaskSide",
+    "Failure",
+    "Outcome",
+    "StreamEntry",
+    "TaskSpec",
+    "failure_of",
+    "find_engine",
+    "outcome_of",
+    "read_outcome",
+    "reduce_handle",
+    "reduce_ref",
+    "register_engine",
+    "serve_engines",
+    "until_ready",
+]
+
+
+class Outcome:
+    """A value in the memory of a Dask worker, as bytes; `contained` are the numbers of the refs inside.
+
+    As long as it lies somewhere, `held` keeps what these refs stand for.
+    """
+
+    __slots__ = ("contained", "data", "held", "token")
+
+    def __init__(self, token: str, data: Any, contained: tuple[int, ...] = ()) -> None:
+        self.token = token
+        self.data = data
+        self.contained = contained
+        engine = find_engine(token) if contained else None
+        self.held = [engine.refer(number) for number in contained] if engine is not None else []
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        # Out of the pickle where that is possible, so that large ones aren't copied.
+        data = pickle.PickleBuffer(self.data) if protocol >= 5 else bytes(self.data)
+        return type(self), (self.token, data, self.contained)
+
+    def __sizeof__(self) -> int:
+        return len(self.data) + 100
+
+
+class Failure(Outcome):
+    """What a task raised, in place of its value."""
+
+    __slots__ = ()
+
+
+def outcome_of(token: str, value: object) -> Outcome:
+    """Return a value as its outcome; where it can't be pickled, the failure that says so."""
+    try:
+        encoded = encode(value)
+    except SerializationError as error:
+        return failure_of(token, error)
+    return Outcome(token, encoded.to_bytes(), encoded.contained)
+
+
+def failure_of(token: str, error: BaseException) -> Failure:
+    """Return an exception as the outcome of the task that raised it."""
+    return Failure(token, encode_error(error))
+
+
+def read_outcome(outcome: Outcome, name: str) -> Any:
+    """Return the value, or raise the exception of the task with this name: a new one each time."""
+    if isinstance(outcome, Failure):
+        raise raisable(decode_error(outcome.data), name)
+    return decode(outcome.data)
+
+
+class DaskEntry(Cell):
+    """A value that a worker has or will have, as one process knows it.
+
+    It settles when the task has ended: with the outcome, if that is here already, else with None. `future`
+    keeps the value in the cluster. `holds` is kept until the task has ended: what its arguments refer to.
+    """
+
+    def __init__(self, number: int, name: str) -> None:
+        super().__init__(str(number))
+        self.number = number
+        self.name = name
+        self.future: Any = None
+        self.outcome: Outcome | None = None
+        self.holds: list[DaskEntry] = []
+
+
+class CallEntry(DaskEntry):
+    """The result of an actor's call: the caller gets it, and gives it to the cluster if others need it."""
+
+    def __init__(self, number: int, name: str, actor: DaskActorEntry) -> None:
+        super().__init__(number, name)
+        self.actor = actor
+
+
+class DaskActorEntry(DaskEntry):
+    """An actor: settles when it was constructed. `calls` numbers this process's calls of it.
+
+    `caller` names this process to the actor, which starts its calls in the order of their numbers.
+    """
+
+    def __init__(self, number: int, name: str) -> None:
+        super().__init__(number, name)
+        self.calls = itertools.count()
+        self.caller = uuid.uuid4().hex
+        self.address: str | None = None
+        self.died: ActorDiedError | None = None
+
+
+class StreamEntry(BufferedStream):
+    """The items of a generator, on their way to the process that started it."""
+
+    def __init__(self, number: int, name: str, actor: DaskActorEntry | None) -> None:
+        super().__init__(None, str(number))
+        self.number = number
+        self.name = name
+        self.actor = actor
+        self.future: Any = None
+        self.holds: list[DaskEntry] = []
+        self._emptied: Callable[[], None] | None = None
+
+    def add(self, items: list[Outcome]) -> None:
+        """Let these items wait for their reader."""
+        for item in items:
+            self._put(item)
+
+    def take(self, deadline: float | None) -> Any:
+        """Return the next item or `END`; see `Stream`."""
+        item = super().take(deadline)
+        with self._lock:
+            emptied = None if self._items else self._emptied
+        if emptied is not None:
+            emptied()
+        return item
+
+    async def until_empty(self) -> None:
+        """Return once the reader has taken all items, or wants no more."""
+        loop, empty = asyncio.get_running_loop(), asyncio.Event()
+        with self._lock:
+            if self._ended or not self._items:
+                return
+            self._emptied = partial(_wake, loop, empty)
+        await empty.wait()
+        self._emptied = None
+
+    def abandon(self) -> None:
+        """Wake up who brings further items: nobody reads them."""
+        super().abandon()
+        emptied = self._emptied
+        if emptied is not None:
+            emptied()
+
+
+class DaskActor:
+    """An actor, as one handle sees it. An unnamed one ends when no process has a handle of it."""
+
+    __slots__ = ("entry", "id", "methods")
+
+    def __init__(self, token: str, entry: DaskActorEntry, methods: ActorMethods) -> None:
+        self.id = f"{token}-{entry.id}"
+        self.entry = entry
+        self.methods = methods
+
+    @property
+    def label(self) -> str:
+        """The actor's name, or that of its class."""
+        return self.methods.label
+
+    @property
+    def class_name(self) -> str:
+        """The name of its class."""
+        return self.methods.class_name
+
+    def problem_of(self, method: str) -> str:
+        """Return in words why there is no such method; empty if there may be one."""
+        known = self.methods.known
+        return "" if known is None or method in known else f"{self.class_name} has no method {method!r}"
+
+    def streams(self, method: str) -> bool:
+        """Return whether the method is a generator function."""
+        return method in self.methods.generators
+
+
+class TaskSpec(NamedTuple):
+    """A task, as it travels to its worker: pickled, so that no scheduler reads it."""
+
+    token: str
+    roles: bool
+    number: int
+    name: str
+    function: bytes
+    args: bytes
+    options: bytes
+    holds: tuple[int, ...]
+    reader: str
+    """The client that takes the items of a generator; empty: it is none."""
+
+
+class ActorSpec(NamedTuple):
+    """An actor, as it travels to its worker."""
+
+    token: str
+    roles: bool
+    number: int
+    name: str
+    label: str
+    function: bytes
+    args: bytes
+    holds: tuple[int, ...]
+    max_concurrency: int
+
+
+class CallSpec(NamedTuple):
+    """A call of an actor, as it travels there."""
+
+    caller: str
+    order: int
+    client: str
+    number: int
+    name: str
+    method: str
+    args: bytes
+    deps: tuple[int, ...]
+    holds: tuple[int, ...]
+    timeout: float | None
+    streaming: bool
+
+
+# --- which engine a process has ------------------------------------------------------------------------
+
+
+class DaskSide(Engine, Protocol):
+    """The part of an engine on Dask that its refs and handles need."""
+
+    def refer(self, number: int) -> DaskEntry:
+        """Return the entry of a value that other processes know by its number."""
+
+    def refer_actor(self, number: int, label: str) -> DaskActorEntry:
+        """Return the entry of an actor that other processes know by its number."""
+
+
+_engines: weakref.WeakValueDictionary[str, DaskSide] = weakref.WeakValueDictionary()
+_makers: list[Callable[[str], DaskSide]] = []
+"""What makes the engine of a context in a worker of Dask; empty elsewhere."""
+
+
+def register_engine(engine: DaskSide) -> None:
+    """Let refs of the engine's context that are read in this process belong to it, as long as it lives."""
+    _engines[engine.token] = engine
+
+
+def serve_engines(make: Callable[[str], DaskSide]) -> None:
+    """Let `make` give the engines of contexts that this process, a worker of Dask, hasn't seen."""
+    _makers[:] = [make]
+
+
+def find_engine(token: str) -> DaskSide | None:
+    """Return this process's engine of a context; None if it isn't of the context's cluster."""
+    found = _engines.get(token)
+    return _makers[0](token) if found is None and _makers else found
+
+
+def reduce_ref(engine: DaskSide, ref: ObjectRef[Any]) -> tuple[Any, ...]:
+    """Report the reference to the encoder of the value; return what pickle makes the ref again from."""
+    if isinstance(ref, GeneratorFuture):
+        raise TypeError("a generator's items are taken where it was submitted: pass on what `next` gives")
+    report_reference(ref.object_id)
+    return _read_ref, (engine.token, ref._entry.number, ref._name, ref._actor)
+
+
+def reduce_handle(engine: DaskSide, actor: DaskActor) -> tuple[Any, ...]:
+    """Report the reference; return what pickle makes the handle again from."""
+    check_receiver(engine, actor.id)
+    report_reference(actor.entry.number)
+    return _read_handle, (engine.token, actor.entry.number, actor.methods)
+
+
+def _read_ref(token: str, number: int, name: str, actor: str) -> ObjectRef[Any]:
+    engine = find_engine(token)
+    if engine is None:
+        raise ObjectLostError(name or str(number), "this process is not of the context that has it")
+    return ObjectRef(engine, engine.refer(number), name, actor)
+
+
+def _read_handle(token: str, number: int, methods: ActorMethods) -> ActorHandle[Any]:
+    engine = find_engine(token)
+    if engine is None:
+        raise ActorNotFoundError(methods.label)
+    return ActorHandle(engine, DaskActor(token, engine.refer_actor(number, methods.label), methods))
+
+
+def _wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    loop.call_soon_threadsafe(event.set)
+
+
+async def until_ready(waitable: Waitable) -> None:
+    """Return once it is ready."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+
+    wake = partial(_wake, loop, ready)
+    waitable.subscribe(wake)
+    try:
+        await ready.wait()
+    finally:
+        waitable.unsubscribe(wake)
