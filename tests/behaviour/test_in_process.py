@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from fray.job import ActorOptions, Lifetime, SyncContext, TaskOptions, ThreadContext
 from fray.job.calls import actor_options
 from fray.job.local_actors import LocalActor
+from fray.job.workers import ThreadWorkers
 from tests.behaviour.gates import Gate, Signal
 
 
@@ -64,6 +67,21 @@ def test_tasks_that_wait_for_their_arguments_take_no_threads(tmp_path: Path) -> 
         assert threading.active_count() <= before + 1
         gate.open()
         assert ctx.get(refs) == [1] * 200
+
+
+def test_an_idle_thread_keeps_nothing_of_its_work() -> None:
+    class Kept:
+        pass
+
+    kept, done = Kept(), threading.Event()
+    watched = weakref.ref(kept)
+    workers = ThreadWorkers(1, name="idle")
+    workers.submit(partial(isinstance, kept, Kept))
+    workers.submit(done.set)
+    del kept
+    assert done.wait(60)  # the same thread has done both
+    assert watched() is None
+    workers.close()
 
 
 def test_a_coroutine_of_an_actor_that_has_ended_is_closed() -> None:

@@ -110,7 +110,8 @@ class ThreadWorkers:
             if self._parked:
                 self._parked.pop().put(work)
                 continue
-            thread = threading.Thread(target=self._loop, args=(work,), name=self._name, daemon=True)
+            # In a list, to be taken out: a thread keeps its arguments for as long as it lives.
+            thread = threading.Thread(target=self._loop, args=([work],), name=self._name, daemon=True)
             try:
                 thread.start()
             except RuntimeError:  # the system has no more threads: those that run take it later
@@ -120,7 +121,8 @@ class ThreadWorkers:
                     raise
                 return
 
-    def _loop(self, work: Work | None) -> None:
+    def _loop(self, first: list[Work]) -> None:
+        work: Work | None = first.pop()
         while work is not None:
             slot = Slot(self)
             _thread.slot = slot if self._lends else None
