@@ -1,4 +1,4 @@
-"""Contexts on Dask: clusters of their own, of others, and what they refuse. More is in tests/behaviour."""
+"""Contexts on Dask: clusters of their own and of others, and what they refuse."""
 
 from __future__ import annotations
 
