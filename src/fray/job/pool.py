@@ -22,15 +22,16 @@ from fray.errors import (
     InvalidOptionError,
     TaskCancelledError,
 )
+from fray.job.actor_methods import ActorMethods
 from fray.job.calls import Call, has_async_methods
 from fray.job.checks import check_count, check_resources
 from fray.job.context import JobContext
 from fray.job.engine import END, LATE, ContextStats, time_left
 from fray.job.options import ActorOptions, TaskOptions
+from fray.job.passing import list_items
 from fray.job.pool_options import actor_profile, actor_shape, retried_exceptions, task_profile, task_shape
 from fray.job.pool_owner import LocalOwner, PoolOwner
 from fray.job.pool_refs import (
-    ActorMethods,
     PoolActor,
     check_receiver,
     only_of,
@@ -39,7 +40,7 @@ from fray.job.pool_refs import (
     register_engine,
 )
 from fray.job.progress import FutureState
-from fray.job.refs import GeneratorFuture, ObjectRef
+from fray.job.refs import GeneratorFuture
 from fray.job.timeline import TaskRun
 from fray.runtime.container import available_cpus
 from fray.runtime.pool.client.client import PoolClient
@@ -244,14 +245,13 @@ class PoolEngine:
         if not isinstance(part, GeneratorFuture):
             return part
         try:
-            items = tuple(part.gather(None))
+            listed = list_items(self, part)
         except BaseException:
             if isinstance(part._entry.outcome, Failed):
                 return part
             raise
-        entry = self.submit(Call(_as_list, items, {}), TaskOptions(name=part.name), streaming=False)
-        kept.append(self.client.refer(entry.id))
-        return ObjectRef(self, entry, part.name)
+        kept.append(self.client.refer(listed._entry.id))
+        return listed
 
     def _drop(self, kept: list[Entry]) -> None:
         for entry in kept:
@@ -418,10 +418,6 @@ class PoolEngine:
 
     def __repr__(self) -> str:
         return f"pool-{self.token[:8]}"
-
-
-def _as_list(*items: Any) -> list[Any]:
-    return list(items)
 
 
 def start_pool(

@@ -6,22 +6,21 @@ here, so that unpickled refs find it.
 
 from __future__ import annotations
 
-import pickle
 import threading
 import weakref
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from fray.errors import ActorNotFoundError, ObjectLostError
+from fray.job.actor_methods import ActorMethods
 from fray.job.actors import ActorHandle
-from fray.job.calls import is_generator_function
 from fray.job.engine import Engine
-from fray.job.refs import GeneratorFuture, ObjectRef
+from fray.job.passing import refuse_generator
+from fray.job.refs import ObjectRef
 from fray.payload.values.references import report_reference
 from fray.runtime.pool.client.client import PoolClient
 from fray.runtime.pool.client.waiting import Entry
 
 __all__ = [
-    "ActorMethods",
     "PoolActor",
     "PoolSide",
     "check_receiver",
@@ -30,40 +29,6 @@ __all__ = [
     "reduce_ref",
     "register_engine",
 ]
-
-
-class ActorMethods(NamedTuple):
-    """What a handle knows of its actor: it travels with the handle."""
-
-    label: str
-    """The actor's name, or that of its class: for people."""
-    class_name: str
-    known: frozenset[str] | None
-    """The names of its methods; None: any name may be one."""
-    generators: frozenset[str]
-    """Those whose items are streamed."""
-
-    @classmethod
-    def of(cls, made_by: Any, class_name: str, name: str | None) -> ActorMethods:
-        """Read them from the class. A factory, or a class with `__getattr__`, tells nothing of them."""
-        label = name or class_name
-        if not isinstance(made_by, type):
-            return cls(label, class_name, None, frozenset())
-        methods: dict[str, Any] = {
-            name: getattr(made_by, name, None) for name in dir(made_by) if not name.startswith("_")
-        }
-        known = frozenset(name for name, method in methods.items() if callable(method))
-        generators = frozenset(name for name in known if is_generator_function(methods[name]))
-        return cls(label, class_name, None if hasattr(made_by, "__getattr__") else known, generators)
-
-    def encode(self) -> bytes:
-        """Return it as bytes, for who finds the actor by its name."""
-        return pickle.dumps(tuple(self), 5)
-
-    @classmethod
-    def decode(cls, data: bytes) -> ActorMethods:
-        """Read what `encode` gave."""
-        return cls(*pickle.loads(data))
 
 
 class PoolActor:
@@ -88,8 +53,7 @@ class PoolActor:
 
     def problem_of(self, method: str) -> str:
         """Return in words why there is no such method; empty if there may be one."""
-        known = self.methods.known
-        return "" if known is None or method in known else f"{self.class_name} has no method {method!r}"
+        return self.methods.problem_of(method)
 
     def streams(self, method: str) -> bool:
         """Return whether the method is a generator function."""
@@ -113,10 +77,7 @@ def register_engine(engine: PoolSide) -> None:
 
 def reduce_ref(engine: PoolSide, ref: ObjectRef[Any]) -> tuple[Any, ...]:
     """Report the reference to the encoder of the value; return what pickle makes the ref again from."""
-    if isinstance(ref, GeneratorFuture):
-        raise TypeError(
-            "a generator's items are taken where it was submitted: pass on the refs that `next` gives"
-        )
+    refuse_generator(ref)
     report_reference(ref.object_id)
     return _read_ref, (engine.token, ref._entry.id, ref._name, ref._actor)
 

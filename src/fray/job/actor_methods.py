@@ -1,0 +1,50 @@
+"""What a handle knows of an actor in another process; the engines that have such handles share it."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, NamedTuple
+
+from fray.job.calls import is_generator_function
+
+__all__ = ["ActorMethods"]
+
+
+class ActorMethods(NamedTuple):
+    """What a handle knows of its actor: it travels with the handle."""
+
+    label: str
+    """The actor's name, or that of its class: for people."""
+    class_name: str
+    known: frozenset[str] | None
+    """The names of its methods; None: any name may be one."""
+    generators: frozenset[str]
+    """Those whose items are streamed."""
+
+    @classmethod
+    def of(cls, made_by: Any, class_name: str, name: str | None) -> ActorMethods:
+        """Read them from the class. A factory, or a class with `__getattr__`, tells nothing of them."""
+        label = name or class_name
+        if not isinstance(made_by, type):
+            return cls(label, class_name, None, frozenset())
+        methods: dict[str, Any] = {
+            name: getattr(made_by, name, None) for name in dir(made_by) if not name.startswith("_")
+        }
+        known = frozenset(name for name, method in methods.items() if callable(method))
+        generators = frozenset(name for name in known if is_generator_function(methods[name]))
+        return cls(label, class_name, None if hasattr(made_by, "__getattr__") else known, generators)
+
+    def encode(self) -> bytes:
+        """Return it as bytes, for who finds the actor by its name."""
+        return pickle.dumps(tuple(self), 5)
+
+    @classmethod
+    def decode(cls, data: bytes) -> ActorMethods:
+        """Read what `encode` gave."""
+        return cls(*pickle.loads(data))
+
+    def problem_of(self, method: str) -> str:
+        """Return in words why there is no such method; empty if there may be one."""
+        if self.known is None or method in self.known:
+            return ""
+        return f"{self.class_name} has no method {method!r}"

@@ -1,0 +1,34 @@
+"""How refs of generators go to tasks in other processes: as the list of their items, and not otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fray.job.calls import Call
+from fray.job.engine import Engine
+from fray.job.options import TaskOptions
+from fray.job.refs import GeneratorFuture, ObjectRef
+
+__all__ = ["list_items", "refuse_generator"]
+
+
+def list_items(engine: Engine, future: GeneratorFuture[Any]) -> ObjectRef[Any]:
+    """Return the ref of the list of the items that `next` hasn't taken, once the generator has ended.
+
+    The items don't pass this process. Raises what the generator raises.
+    """
+    items = tuple(future.gather(None))
+    entry = engine.submit(Call(_as_list, items, {}), TaskOptions(name=future.name), streaming=False)
+    return ObjectRef(engine, entry, future.name)
+
+
+def refuse_generator(ref: ObjectRef[Any]) -> None:
+    """Raise `TypeError` for the ref of a generator, which can't be pickled."""
+    if isinstance(ref, GeneratorFuture):
+        raise TypeError(
+            "a generator's items are taken where it was submitted: pass on the refs that `next` gives"
+        )
+
+
+def _as_list(*items: Any) -> list[Any]:
+    return list(items)
