@@ -13,6 +13,7 @@ from fray.job import JobContext, clear_job_context, create_job_ctx
 from tests.behaviour.contexts import CONTEXTS, Traits
 from tests.behaviour.dask_clusters import start_dask_cluster
 from tests.behaviour.gates import Gate, Signal
+from tests.local_ray import running_ray
 
 
 @pytest.fixture(params=list(CONTEXTS))
@@ -23,8 +24,19 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Drop the combinations that a test's `traits` mark excludes: they are no skipped tests."""
-    items[:] = [item for item in items if _wanted(item)]
+    """Drop the combinations that a test's `traits` mark excludes: they are no skipped tests.
+
+    Those on Ray come last of all: a process that has a Ray is no place for tests of other engines.
+    """
+    items[:] = sorted((item for item in items if _wanted(item)), key=_on_ray)
+
+
+def _on_ray(item: pytest.Item) -> bool:
+    return _kind_of(item) == "ray"
+
+
+def _kind_of(item: pytest.Item) -> object:
+    return item.callspec.params.get("kind") if hasattr(item, "callspec") else None
 
 
 def _wanted(item: pytest.Item) -> bool:
@@ -51,9 +63,23 @@ def addresses() -> Iterator[dict[str, Callable[[int], str]]]:
         yield {"dask": functools.cache(functools.partial(start_dask_cluster, stack))}
 
 
+@pytest.fixture(scope="session")
+def made_ray() -> Iterator[None]:
+    """One Ray for all tests, whose contexts join it. It isn't what `auto` finds in this process."""
+    with running_ray() as ray, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fray.job.ray.is_joined", lambda: False)
+        patch.setattr("fray.job.ray._started", ray.address)  # as if this process had: it never grows
+        with create_job_ctx("ray", address=ray.address, log_to_driver=False, configure_logging=False):
+            yield
+
+
 @pytest.fixture
-def make_ctx(kind: str, addresses: dict[str, Callable[[int], str]]) -> Iterator[Callable[..., JobContext]]:
+def make_ctx(
+    kind: str, addresses: dict[str, Callable[[int], str]], request: pytest.FixtureRequest
+) -> Iterator[Callable[..., JobContext]]:
     made: list[JobContext] = []
+    if kind == "ray":
+        request.getfixturevalue("made_ray")
 
     def make(max_workers: int = 2) -> JobContext:
         options = {"address": addresses[kind](max_workers)} if kind in addresses else {}

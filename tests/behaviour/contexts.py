@@ -17,13 +17,16 @@ class Traits:
     context_variables: bool = field(metadata={"label": "tasks see the caller's context variables"})
     own_processes: bool = field(metadata={"label": "tasks run in processes of their own"})
     resources: bool = field(metadata={"label": "`resources` bound what runs"})
+    counts: bool = field(metadata={"label": "`stats()`, `save_timeline()` and progress count tasks"})
+    pausing: bool = field(metadata={"label": "a generator that waits for its reader lends its place"})
 
 
 CONTEXTS = {
-    "sync": Traits(False, True, True, True, False, False),
-    "threadpool": Traits(True, True, True, True, False, False),
-    "pool": Traits(True, False, False, False, True, True),
-    "dask": Traits(True, False, True, False, True, True),
+    "sync": Traits(False, True, True, True, False, False, True, True),
+    "threadpool": Traits(True, True, True, True, False, False, True, True),
+    "pool": Traits(True, False, False, False, True, True, True, True),
+    "ray": Traits(True, False, False, False, True, True, False, False),
+    "dask": Traits(True, False, True, False, True, True, True, True),
 }
 
 

@@ -110,7 +110,9 @@ def test_a_process_has_one_default_context_until_it_is_shut_down() -> None:
 
 
 @pytest.mark.parametrize("make", [create_job_ctx, create_context, fray_job_ctx])
-def test_contexts_by_the_name_of_their_kind(make: Callable[..., JobContext]) -> None:
+def test_contexts_by_the_name_of_their_kind(
+    make: Callable[..., JobContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for kind, expected in (("sync", "sync"), ("threadpool", "threadpool"), ("auto", "threadpool")):
         with make(kind) as ctx:
             assert expected in repr(ctx)
@@ -119,6 +121,9 @@ def test_contexts_by_the_name_of_their_kind(make: Callable[..., JobContext]) -> 
     with pytest.raises(ValueError, match=r"Unknown context type 'spark'\n.*; legal: auto, sync") as caught:
         make("spark")
     assert isinstance(caught.value, UnknownContextError)
-    with pytest.raises(ImportError, match="context type 'ray' is not available") as missing:
-        make("ray", memory=2**30, num_cpus=2)
-    assert isinstance(missing.value, ContextUnavailableError)
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    for kind in ("ray", "dask"):
+        with pytest.raises(ImportError, match=f"context type '{kind}' is not available") as missing:
+            make(kind, memory=2**30)
+        assert isinstance(missing.value, ContextUnavailableError)

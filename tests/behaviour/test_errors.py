@@ -132,7 +132,7 @@ def test_get_gives_up_and_the_task_goes_on(ctx: JobContext, gate: Gate) -> None:
 @pytest.mark.traits(concurrent=True)
 @pytest.mark.parametrize("force", [False, True])
 def test_a_running_task_is_cancelled(
-    make_ctx: Callable[..., JobContext], gate: Gate, signal: Signal, force: bool
+    make_ctx: Callable[..., JobContext], traits: Traits, gate: Gate, signal: Signal, force: bool
 ) -> None:
     ctx = make_ctx(1)
     ref = ctx.run(block, gate, signal)
@@ -141,7 +141,7 @@ def test_a_running_task_is_cancelled(
     with pytest.raises(TaskCancelledError, match="block"):
         ctx.get(ref)
     assert ctx.get(ctx.run(identity, 1)) == 1  # its slot is free, though the gate is still shut
-    assert ctx.stats().cancelled == 1
+    assert not traits.counts or ctx.stats().cancelled == 1
 
 
 @pytest.mark.traits(concurrent=True)
@@ -187,14 +187,16 @@ def test_cancel_leaves_a_value_that_is_there(ctx: JobContext) -> None:
 
 
 @pytest.mark.traits(concurrent=True)
-def test_a_task_that_takes_too_long_is_given_up(make_ctx: Callable[..., JobContext], gate: Gate) -> None:
+def test_a_task_that_takes_too_long_is_given_up(
+    make_ctx: Callable[..., JobContext], traits: Traits, gate: Gate
+) -> None:
     ctx = make_ctx(1)
     ref = ctx.run(gate.pass_through, options=TaskOptions(timeout=0.05, name="slow"))
     with pytest.raises(TaskTimeoutError, match=r"'slow' ran longer than its limit of 0\.05 s") as caught:
         ctx.get(ref)
     assert isinstance(caught.value, TimeoutError)
     assert ctx.get(ctx.run(identity, 1)) == 1
-    assert ctx.stats().failed == 1
+    assert not traits.counts or ctx.stats().failed == 1
 
 
 def test_a_task_that_took_too_long_has_no_result(ctx: JobContext, tmp_path: Path) -> None:
@@ -256,6 +258,7 @@ def test_a_task_that_was_ended_is_not_run_again(ctx: JobContext, tmp_path: Path)
     assert lines(tmp_path / "runs") == ["run"]
 
 
+@pytest.mark.traits(counts=True)
 def test_stats_count_every_end(ctx: JobContext, traits: Traits) -> None:
     actor = ctx.create_actor(Greeter)
     ctx.get([ctx.run(identity, n) for n in range(5)])

@@ -157,6 +157,7 @@ def test_a_wrong_call_fails_at_the_first_item(ctx: JobContext) -> None:
         ctx.get(next(started(ctx, numbers, started(ctx, fail_after, 0))))
 
 
+@pytest.mark.traits(pausing=True)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_endless_generators_pause_and_leave_room_for_others(
     make_ctx: Callable[..., JobContext], workers: int

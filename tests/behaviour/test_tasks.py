@@ -108,7 +108,7 @@ def test_a_coroutine_function_runs_to_its_result(ctx: JobContext) -> None:
 
 @pytest.mark.traits(concurrent=True)
 def test_as_many_tasks_run_at_once_as_there_are_workers(
-    make_ctx: Callable[..., JobContext], tmp_path: Path, gate: Gate
+    make_ctx: Callable[..., JobContext], traits: Traits, tmp_path: Path, gate: Gate
 ) -> None:
     ctx = make_ctx(2)
     signals = [Signal(tmp_path / f"signal-{n}") for n in range(2)]
@@ -122,8 +122,9 @@ def test_as_many_tasks_run_at_once_as_there_are_workers(
         signal.wait()  # both have started, and neither ends before the gate opens
     third = ctx.run(add, 1, 2)
     assert ctx.wait([third], timeout=0.05) == ([], [third])
-    assert ctx.stats().running == 2
-    assert ctx.stats().waiting == 1
+    if traits.counts:
+        assert ctx.stats().running == 2
+        assert ctx.stats().waiting == 1
     gate.open()
     assert ctx.get([*running, third]) == [None, None, 3]
 

@@ -62,7 +62,7 @@ def test_refs_are_hashable_small_and_survive_pickling(ctx: JobContext) -> None:
         assert ctx.get(again) == ctx.get(ref)
 
 
-@pytest.mark.parametrize("kind", ["pool"])
+@pytest.mark.traits(own_processes=True)
 def test_a_ref_of_another_context_is_refused(ctx: JobContext) -> None:
     with create_job_ctx("sync") as other:
         with pytest.raises(ObjectLostError, match="another context"):

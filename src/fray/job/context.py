@@ -502,8 +502,8 @@ class _Survey:
         """Return how far a future is; anything but a ref is ready."""
         return self._engine.state_of(future._entry, whole=whole) if isinstance(future, ObjectRef) else "ready"
 
-    def count_running(self) -> int:
-        """Return how many tasks run."""
+    def count_running(self) -> int | None:
+        """Return how many tasks run; None if that can't be known."""
         return self._engine.count_running()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
-from fray.errors import ContextUnavailableError, UnknownContextError
+from fray.errors import UnknownContextError
 from fray.job.context import JobContext, context_of, find_context
 from fray.job.current import current_engine, leave, use
 from fray.job.inline import SyncContext
@@ -31,11 +31,8 @@ __all__ = [
 ]
 
 KINDS = ("auto", "sync", "threadpool", "pool", "ray", "dask")
-ENGINES = {"dask": "fray.job.dask"}
+ENGINES = {"ray": "fray.job.ray", "dask": "fray.job.dask"}
 """Kinds whose engine is a package of its own -> the module that starts or joins one, once it is asked for."""
-_NOT_HERE = {
-    "ray": "this version of Fray has no context on Ray",
-}
 
 _lock = threading.Lock()
 _joining = threading.Lock()
@@ -96,7 +93,7 @@ def create_job_ctx(
     head: str = "thread",
     **options: Any,
 ) -> JobContext:
-    """Return a context of a kind: "sync", "threadpool", "pool", "dask", or "auto".
+    """Return a context of a kind: "sync", "threadpool", "pool", "ray", "dask", or "auto".
 
     "auto" is the context that this process is attached to, if it is a worker of a job; else one on the Ray
     or Dask cluster that this process is a client of; else that of the pool that the job's processes share,
@@ -113,9 +110,6 @@ def create_job_ctx(
     """
     if context_type not in KINDS:
         raise UnknownContextError(context_type, KINDS)
-    if context_type in _NOT_HERE:
-        alternative = "Use 'threadpool', which has the same methods in threads of this process."
-        raise ContextUnavailableError(context_type, _NOT_HERE[context_type], alternative)
     if context_type == "sync":
         return SyncContext()
     if context_type == "pool":

@@ -211,8 +211,8 @@ class Engine(Protocol):
     def runs(self) -> list[TaskRun]:
         """Return the last runs of tasks and actors' calls, as many as are remembered."""
 
-    def count_running(self) -> int:
-        """Return how many tasks and actors' calls run now; cheap."""
+    def count_running(self) -> int | None:
+        """Return how many tasks and actors' calls run now, None if that can't be known; cheap."""
 
     def shutdown(self) -> None:
         """End all tasks and actors. May be called twice."""

@@ -29,8 +29,8 @@ class Surveyed(Protocol):
     def state_of(self, future: Any, *, whole: bool) -> FutureState:
         """Return how far a future is; `whole`: a generator counts once it has ended."""
 
-    def count_running(self) -> int:
-        """Return how many tasks and calls run in the context now."""
+    def count_running(self) -> int | None:
+        """Return how many tasks and calls run in the context now; None if that can't be known."""
 
 
 @dataclass(frozen=True)

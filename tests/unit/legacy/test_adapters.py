@@ -111,8 +111,9 @@ def test_clusters_on_ray_can_be_named_only(kind: type) -> None:
         kind("auto")
 
 
-def test_contexts_on_ray_can_be_named_only() -> None:
-    with pytest.raises(ContextUnavailableError):
+def test_a_context_on_ray_needs_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ContextUnavailableError, match=r"pip install 'fray\[ray\]'"):
         fray.RayContext()
 
 

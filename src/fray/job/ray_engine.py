@@ -1,0 +1,677 @@
+"""Tasks and actors on Ray: the same engine in the driver and in Ray's workers.
+
+What the workers run is in `ray_tasks`, what options mean in `ray_options`, what failures become in
+`ray_failures`. Where a Ray comes from is decided in `ray`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import ray
+from ray import exceptions as ray_errors
+from ray.util import get_placement_group, list_named_actors, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from fray.errors import (
+    ActorDiedError,
+    ActorExistsError,
+    ActorNotFoundError,
+    FrayError,
+    ObjectLostError,
+    PoolClosedError,
+    SerializationError,
+    TaskCancelledError,
+    TaskTimeoutError,
+    UnschedulableError,
+    UnsupportedFeatureError,
+)
+from fray.job.actor_methods import ActorMethods
+from fray.job.actors import ActorHandle
+from fray.job.calls import Call
+from fray.job.context import JobContext
+from fray.job.engine import END, LATE, ContextStats, deadline_after, time_left
+from fray.job.options import ActorOptions, Lifetime, TaskOptions
+from fray.job.passing import list_items, refuse_generator
+from fray.job.progress import FutureState
+from fray.job.ray_failures import RetriedFailureError, TaskFailureError, build_failure, decode_failure
+from fray.job.ray_options import (
+    actor_arguments,
+    check_fits,
+    name_resources,
+    resource_arguments,
+    task_arguments,
+)
+from fray.job.ray_tasks import CONTROL, ActorHost, RayTask, raise_error, run_stream, run_task
+from fray.job.refs import GeneratorFuture, ObjectRef
+from fray.job.timeline import TaskRun
+
+__all__ = ["RayEngine", "RaySession", "latest_context"]
+
+STREAM_ITEMS = 16
+"""Items of a generator task that may wait for a reader; then the generator pauses, and keeps its CPU."""
+GRACE_SECONDS = 5.0
+"""How long a cancelled task may take to end before its worker is ended."""
+NAME_SECONDS = 0.01
+"""Between two looks whether the name of a dead actor is free."""
+LEAVE_SECONDS = 0.5
+"""The same at the end of a context."""
+
+
+class RaySession(NamedTuple):
+    """A context on a Ray, as all of its processes know it."""
+
+    token: str
+    cluster: str
+    """The address of the Ray's control store: its refs can be read wherever that is the same."""
+    namespace: str
+    """Of the names of its actors."""
+    cpus: float
+    """Of the placement group that bounds its tasks and has the token as its name; 0: it has none."""
+    fixed: bool
+    """Whether the Ray never gets more nodes, so that what fits on none of them never will."""
+
+
+class RayEntry:
+    """A value on Ray, by its ref; without one, `ended` says why there is no value."""
+
+    def __init__(self, ref: Any, name: str = "", actor: str = "") -> None:
+        self.id: str = uuid.uuid4().hex if ref is None else ref.hex()
+        self.ref = ref
+        self.name = name
+        self.actor = actor
+        """The name of the actor whose call makes it."""
+        self.is_task = False
+        self.call: ActorCall | None = None
+        self.ended: FrayError | None = None
+        """What ended it for this process alone: a call of an actor, which itself may go on."""
+        self._there = False
+
+    @property
+    def awaited(self) -> Any:
+        """What Ray waits for."""
+        return self.ref
+
+    @property
+    def expires(self) -> float | None:
+        """When a call's time is up, as monotonic time."""
+        return None if self.call is None else self.call.expires
+
+    @property
+    def late(self) -> bool:
+        """Whether a call's time is up."""
+        return self.expires is not None and time.monotonic() >= self.expires
+
+    @property
+    def ready(self) -> bool:
+        """Whether taking it would not block."""
+        self._there = self._there or self.ended is not None or _is_there(self.awaited)
+        return self._there or self.late
+
+
+class RayStream(RayEntry):
+    """The items of a generator on Ray."""
+
+    def __init__(self, source: Any, name: str, actor: str = "") -> None:
+        super().__init__(source.completed(), name, actor)
+        self.source = source
+        self.over = False
+        self.failure: TaskFailureError | None = None
+
+    @property
+    def awaited(self) -> Any:
+        """What Ray waits for: the next item."""
+        return self.source
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next item, or the end, is there."""
+        return self.over or self.ended is not None or _is_there(self.source) or self.late
+
+
+class ActorCall(NamedTuple):
+    """How a call of an actor can be ended: its name there, and when its time is up."""
+
+    handle: Any
+    id: str
+    limit: float | None
+    expires: float | None
+
+    def end(self) -> None:
+        """Let it not start, or end where it awaits."""
+        self.handle.cancel.options(concurrency_group=CONTROL).remote(self.id)
+
+
+class RayActor:
+    """An actor on Ray, as one handle sees it. `methods` are asked for where it was found by its name."""
+
+    entry = None
+    """Ray counts handles itself."""
+
+    def __init__(self, session: RaySession, handle: Any, label: str, methods: ActorMethods | None) -> None:
+        self.id = f"{session.cluster}-{handle._actor_id.hex()}"
+        self.handle = handle
+        self.label = label
+        self._methods = methods
+
+    @property
+    def methods(self) -> ActorMethods:
+        """What is known of the actor; waits until its constructor has ended if nothing is."""
+        if self._methods is None:
+            try:
+                self._methods = ray.get(self.handle.methods.options(concurrency_group=CONTROL).remote())
+            except ray_errors.RayError:  # it has died, which the call will say: any name may be a method
+                return ActorMethods(self.label, self.label, None, frozenset())
+        return self._methods
+
+    @property
+    def class_name(self) -> str:
+        """The name of its class."""
+        return self.methods.class_name
+
+    def problem_of(self, method: str) -> str:
+        """Return in words why there is no such method; empty if there may be one."""
+        return self.methods.problem_of(method)
+
+    def streams(self, method: str) -> bool:
+        """Return whether the method is a generator function."""
+        return method in self.methods.generators
+
+
+class RayEngine:
+    """Runs tasks and actors on Ray; see `Engine`.
+
+    `stop` ends the Ray with the context, or leaves it; None: it goes on. In Ray's workers (`driver` is
+    false) `shutdown` does nothing, since contexts are the driver's.
+    """
+
+    items_are_refs = True
+
+    def __init__(
+        self, session: RaySession, *, driver: bool = False, stop: Callable[[], None] | None = None
+    ) -> None:
+        self.session = session
+        self.token = session.token
+        self.home = f"ray at {session.cluster}"
+        self._driver = driver
+        self._stop = stop
+        self._closed = False
+        self._tasks: weakref.WeakSet[RayEntry] = weakref.WeakSet()
+        self._actors: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._named: dict[str, Any] = {}
+        """Handles of the named actors that were made here: they live as long as the context."""
+        self._subscribed = threading.local()
+        _engines[self.token] = self
+
+    # --- values --------------------------------------------------------------------------------------------
+
+    def put(self, value: Any) -> RayEntry:
+        """Keep a copy of a value; see `Engine`."""
+        self._check_open()
+        with _serializing("the value"):
+            return RayEntry(ray.put(value))
+
+    def take(self, ref: Any, deadline: float | None) -> Any:
+        """Return the value of a ref; see `Engine`."""
+        entry: RayEntry = ref._entry
+        with self._reading(entry):
+            while True:
+                try:
+                    return ray.get(entry.ref, timeout=time_left(_earlier(deadline, entry.expires)))
+                except ray_errors.GetTimeoutError:
+                    if self._is_late(entry, deadline):
+                        return LATE
+
+    def next_item(self, ref: Any, deadline: float | None) -> Any:
+        """Return the entry of a generator's next item; see `Engine`."""
+        stream: RayStream = ref._entry
+        if stream.over:
+            return END
+        with self._reading(stream):
+            if stream.failure is None:
+                while not _is_there(stream.source, time_left(_earlier(deadline, stream.expires))):
+                    if self._is_late(stream, deadline):
+                        return LATE
+                try:
+                    stream.failure = ray.get(next(stream.source))
+                    if stream.failure is None:
+                        return RayEntry(next(stream.source), stream.name, stream.actor)
+                except StopIteration:
+                    stream.over = True
+                    return END
+        raise decode_failure(stream.failure)
+
+    def prefetch(self, entries: Sequence[Any], deadline: float | None) -> None:
+        """Bring values here that are taken next, all at once."""
+        if ray.is_initialized():
+            self._await(entries, len(entries), deadline, fetch=True)
+
+    def wait(self, pending: Sequence[Any], missing: int, deadline: float | None) -> bool:
+        """Block until so many are ready; see `Engine`. Values aren't brought here."""
+        # Of several refs to one object all are ready at once: more needn't be waited for.
+        wanted = missing if len({entry.id for entry in pending}) == len(pending) else 1
+        self._await(pending, wanted, deadline, fetch=False)
+        return time_left(deadline) != 0.0
+
+    def _await(self, pending: Sequence[Any], wanted: int, deadline: float | None, *, fetch: bool) -> None:
+        unique = list({entry.id: entry.awaited for entry in pending}.values())
+        expiring = [entry.expires for entry in pending if entry.expires is not None]
+        patience = time_left(_earlier(deadline, *expiring))
+        ray.wait(unique, num_returns=min(wanted, len(unique)), timeout=patience, fetch_local=fetch)
+
+    def subscribe(self, entry: Any, listener: Callable[[], None]) -> None:
+        """Call `listener` once the entry is ready; see `Engine`."""
+        if entry.ready:
+            listener()
+            return
+        if not self._driver:
+            self._awaited_here().append(entry)
+        if isinstance(entry, RayStream) or entry.expires is not None:
+            # Ray calls back for values alone, whose time is never up.
+            threading.Thread(target=self._listen, args=(entry, listener), daemon=True).start()
+        else:
+            entry.ref.future().add_done_callback(lambda _: listener())
+
+    def _listen(self, entry: RayEntry, listener: Callable[[], None]) -> None:
+        with contextlib.suppress(Exception):  # Ray has ended: whoever reads the entry hears of that
+            self._await([entry], 1, None, fetch=False)
+        listener()
+
+    def _awaited_here(self) -> list[RayEntry]:
+        entries: list[RayEntry] = vars(self._subscribed).setdefault("entries", [])
+        return entries
+
+    @contextlib.contextmanager
+    def blocking(self, wake: Callable[[], None]) -> Iterator[None]:  # noqa: ARG002 - Ray interrupts tasks itself
+        """Wait by Ray for what this thread has subscribed to, since only then a task lends its CPUs."""
+        entries = self._awaited_here()
+        entries[:] = [entry for entry in entries if not entry.ready]
+        if entries:
+            self._await(entries, 1, None, fetch=False)
+        yield
+
+    def state_of(self, entry: Any, *, whole: bool) -> FutureState:
+        """Return how far an entry is; see `Engine`. Without its value nobody knows whether it failed."""
+        ready = _is_there(entry.ref) if whole and isinstance(entry, RayStream) else entry.ready
+        return "ready" if ready else "pending"
+
+    def release(self, entry: Any) -> None:
+        """Let a generator end that nobody reads. Ray counts references itself."""
+        if isinstance(entry, RayStream) and not entry.over and not self._closed and ray.is_initialized():
+            with contextlib.suppress(Exception):  # a finalizer: Ray may be ending
+                self._interrupt(entry)
+
+    @contextlib.contextmanager
+    def _reading(self, entry: RayEntry) -> Iterator[None]:
+        if entry.ended is not None:
+            raise entry.ended.with_traceback(None)
+        if not ray.is_initialized():
+            raise _shut_down(entry)
+        try:
+            yield
+        except ray_errors.RayError as error:
+            if isinstance(error, ray_errors.ActorDiedError) and entry.call is not None:
+                self._free_name(entry.actor, entry.call.handle)
+            failure = build_failure(error, entry.name or f"object {entry.id}", entry.actor)
+            raise (_shut_down(entry) if self._closed else failure) from failure.__cause__
+
+    def _free_name(self, name: str, dead: Any) -> None:
+        """Free a dead actor's name, which Ray keeps where the constructor has failed; wait a while for it."""
+        deadline = time.monotonic() + GRACE_SECONDS
+        with contextlib.suppress(ValueError):  # nobody has the name
+            ray.kill(dead)
+            while ray.get_actor(name, namespace=self.session.namespace) == dead:
+                if time.monotonic() > deadline:
+                    return
+                time.sleep(NAME_SECONDS)
+
+    def _is_late(self, entry: RayEntry, deadline: float | None) -> bool:
+        """Return whether the deadline has passed. A call whose own time is up raises `TaskTimeoutError`."""
+        if entry.call is not None and entry.late:
+            entry.ended = TaskTimeoutError(entry.name, entry.call.limit or 0.0)
+            entry.call.end()
+            raise entry.ended
+        return time_left(deadline) == 0.0
+
+    # --- tasks ---------------------------------------------------------------------------------------------
+
+    def submit(self, call: Call, options: TaskOptions, *, streaming: bool) -> RayEntry:
+        """Start a task; see `Engine`."""
+        self._check_open()
+        name = options.name or call.name
+        wanted = name_resources({"CPU": 1.0, **(options.resources or {})})
+        if options.resources is not None:
+            try:
+                self._check_fits(name, wanted)
+            except UnschedulableError as error:
+                return self._fail(error, streaming=streaming)
+        args, kwargs = self._arguments(call.args, call.kwargs)
+        arguments = {"name": name, **task_arguments(options), **resource_arguments(wanted)}
+        if options.retry_exceptions is not False:
+            arguments["retry_exceptions"] = [RetriedFailureError]
+        if self.session.cpus and set(wanted) <= {"CPU"} and wanted.get("CPU", 0.0) <= self.session.cpus:
+            arguments["scheduling_strategy"] = _group_of(self.token)
+        remote = _remote_task(options.max_calls or 0, streaming=streaming)
+        task = RayTask(name, options.timeout, options.retry_exceptions)
+        with _serializing(f"the call of {name!r}"):
+            made = remote.options(**arguments).remote(self, task, call.function, *args, **kwargs)
+        entry = RayStream(made, name) if streaming else RayEntry(made, name)
+        entry.is_task = True
+        self._tasks.add(entry)
+        return entry
+
+    def _arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        named = {name: self._argument(part) for name, part in kwargs.items()}
+        return [self._argument(part) for part in args], named
+
+    def _argument(self, part: Any) -> Any:
+        """Return what Ray turns into the value: its own ref."""
+        if not isinstance(part, ObjectRef):
+            return part
+        if part._engine.home != self.home:
+            raise ObjectLostError(part.id, "it belongs to another context")
+        try:
+            ref = list_items(self, part) if isinstance(part, GeneratorFuture) else part
+        except Exception as error:  # noqa: BLE001 - the task that gets it fails with it
+            return self._fail(error, streaming=False).ref
+        entry: RayEntry = ref._entry
+        return entry.ref if entry.ended is None else self._fail(entry.ended, streaming=False).ref
+
+    def _fail(self, error: Exception, *, streaming: bool) -> RayEntry:
+        """Start a task that fails."""
+        nothing = TaskOptions(resources={"CPU": 0}, retries=0)
+        return self.submit(Call(raise_error, (error,), {}), nothing, streaming=streaming)
+
+    def _check_fits(self, name: str, wanted: Mapping[str, float]) -> None:
+        if self.session.fixed and wanted:
+            check_fits(name, wanted, [node["Resources"] for node in ray.nodes() if node["Alive"]])
+
+    def cancel(self, entry: Any, *, force: bool) -> None:
+        """Interrupt a task where Python code runs; end its worker if that doesn't help, or by `force`."""
+        if not ray.is_initialized() or _is_there(entry.ref):
+            return
+        if entry.call is not None:
+            entry.ended = TaskCancelledError(entry.name)
+            entry.call.end()
+        elif entry.is_task:
+            ray.cancel(entry.ref, force=force, recursive=False)
+            if not force:
+                threading.Thread(target=_insist, args=(entry.ref,), daemon=True).start()
+
+    def _interrupt(self, entry: RayEntry) -> None:
+        if entry.call is not None:
+            entry.call.end()
+        else:
+            ray.cancel(entry.ref, recursive=False)
+
+    # --- actors --------------------------------------------------------------------------------------------
+
+    def create_actor(self, call: Call, options: ActorOptions) -> RayActor:
+        """Start an actor; see `Engine`. Returns before the constructor has: what it raises, calls raise."""
+        self._check_open()
+        label = options.name or call.name
+        wanted = name_resources(options.resources or {})
+        self._check_fits(label, wanted)
+        args, kwargs = self._arguments(call.args, call.kwargs)
+        arguments = {**actor_arguments(options, self.session.namespace), **resource_arguments(wanted)}
+        with _serializing(f"the constructor's call of {label!r}"):
+            try:
+                handle = (
+                    _remote_host().options(**arguments).remote(self, label, call.function, *args, **kwargs)
+                )
+            except ray_errors.ActorAlreadyExistsError:
+                raise ActorExistsError(label) from None
+        if options.lifetime is not Lifetime.DETACHED:
+            self._actors.add(handle)
+            if options.name is not None:
+                self._named[options.name] = handle
+        methods = None if options.get_if_exists else ActorMethods.of(call.function, call.name, options.name)
+        return RayActor(self.session, handle, label, methods)
+
+    def find_actor(self, name: str) -> RayActor:
+        """Return the actor that has a name; see `Engine`."""
+        self._check_open()
+        try:
+            handle = ray.get_actor(name, namespace=self.session.namespace)
+        except ValueError:
+            raise ActorNotFoundError(name, self._names()) from None
+        return RayActor(self.session, handle, name, None)
+
+    def _names(self) -> tuple[str, ...]:
+        known: list[Any] = list_named_actors(all_namespaces=True)
+        return tuple(sorted(one["name"] for one in known if one["namespace"] == self.session.namespace))
+
+    def call_actor(
+        self,
+        actor: RayActor,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        streaming: bool,
+        timeout: float | None,
+    ) -> RayEntry:
+        """Call a method of an actor; see `Engine`."""
+        name = f"{actor.label}.{method}"
+        if self._closed:
+            entry = RayEntry(None, name, actor.label)
+            entry.ended = _shut_down(entry)
+            return entry
+        call = ActorCall(actor.handle, uuid.uuid4().hex, timeout, deadline_after(timeout))
+        given, named = self._arguments(args, kwargs)
+        how = RayTask(name, None, retry_exceptions=False)
+        remote = actor.handle.stream if streaming else actor.handle.call
+        with _serializing(f"the call of {name!r}"):
+            made = remote.options(name=name).remote(call.id, how, method, *given, **named)
+        entry = (RayStream if streaming else RayEntry)(made, name, actor.label)
+        entry.call = call
+        return entry
+
+    def kill(self, actor: RayActor) -> None:
+        """End an actor for good; see `Engine`."""
+        self._named.pop(actor.label, None)
+        ray.kill(actor.handle)
+
+    # --- pickling, and interrupts --------------------------------------------------------------------------
+
+    def wire_id(self, entry: Any) -> int:
+        """Raise `ObjectLostError`: Ray's objects have no number in a pool."""
+        raise ObjectLostError(entry.id, "it belongs to another context")
+
+    def reduce_ref(self, ref: Any) -> tuple[Any, ...]:
+        """Return what makes the ref again in any process of this Ray."""
+        refuse_generator(ref)
+        entry: RayEntry = ref._entry
+        door = _Door(self.session, ref.name, is_actor=False)
+        return _read_ref, (door, entry.ref, entry.name, entry.actor, entry.is_task)
+
+    def reduce_handle(self, handle: Any) -> tuple[Any, ...]:
+        """Return what makes the handle again in any process of this Ray."""
+        actor: RayActor = handle._actor
+        door = _Door(self.session, actor.label, is_actor=True)
+        return _read_handle, (door, actor.handle, actor.label, actor._methods)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _find_engine, (self.session, self.token, False)
+
+    def shielded(self) -> AbstractContextManager[None]:
+        """Do nothing: Ray raises its interrupts wherever Python code runs."""
+        return contextlib.nullcontext()
+
+    # --- the engine itself ---------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was shut down."""
+        return self._closed
+
+    @property
+    def metrics_address(self) -> str:
+        """Raise `UnsupportedFeatureError`: the counts are Ray's."""
+        raise _not_counted("metrics_address")
+
+    def stats(self) -> ContextStats:
+        """Raise `UnsupportedFeatureError`: the counts are Ray's."""
+        raise _not_counted("stats()")
+
+    def runs(self) -> list[TaskRun]:
+        """Raise `UnsupportedFeatureError`: the counts are Ray's."""
+        raise _not_counted("save_timeline()")
+
+    def count_running(self) -> None:
+        """Return None: nobody here knows."""
+
+    def shutdown(self) -> None:
+        """See `Engine`. A Ray that was there before the context goes on, without its tasks and actors."""
+        if not self._driver or self._closed:
+            return
+        self._closed = True
+        if self._stop is not None:
+            self._stop()
+        elif ray.is_initialized():
+            self._leave()
+
+    def _leave(self) -> None:
+        for actor in list(self._actors):
+            with contextlib.suppress(ray_errors.RayError, ValueError):  # it has ended
+                ray.kill(actor)
+        self._named.clear()
+        running = [entry.ref for entry in list(self._tasks) if not _is_there(entry.ref)]
+        for ref in running:
+            ray.cancel(ref)
+        if running:
+            _, stubborn = ray.wait(
+                running, num_returns=len(running), timeout=LEAVE_SECONDS, fetch_local=False
+            )
+            for ref in stubborn:
+                ray.cancel(ref, force=True)
+        if self.session.cpus:
+            remove_placement_group(get_placement_group(self.token))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise PoolClosedError(self.token)
+
+    def __repr__(self) -> str:
+        return self.token
+
+
+# --- engines of this process, and what finds them ----------------------------------------------------------
+
+_engines: weakref.WeakValueDictionary[str, RayEngine] = weakref.WeakValueDictionary()
+_served: dict[str, JobContext] = {}
+"""Contexts that this process, a worker of Ray, was given tasks of, by their tokens."""
+
+
+def latest_context() -> JobContext | None:
+    """Return the context of which a worker of Ray has heard last; None elsewhere."""
+    return next(reversed(_served.values()), None)
+
+
+class _Door:
+    """Leads to the engine where a pickled ref or handle is read, before Ray makes what it stands for.
+
+    In a process without that Ray, reading it raises.
+    """
+
+    def __init__(self, session: RaySession, name: str, *, is_actor: bool) -> None:
+        self._way = (session, name, is_actor)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _find_engine, self._way
+
+
+def _find_engine(session: RaySession, name: str, is_actor: bool) -> RayEngine:  # noqa: FBT001 - pickle calls it
+    engine = _engines.get(session.token)
+    if engine is None:
+        if not ray.is_initialized() or ray.get_runtime_context().gcs_address != session.cluster:
+            if is_actor:
+                raise ActorNotFoundError(name)
+            raise ObjectLostError(name, "this process is not of the Ray that has it")
+        engine = RayEngine(session)
+        _served[session.token] = JobContext(engine)
+    return engine
+
+
+def _read_ref(engine: RayEngine, ref: Any, name: str, actor: str, is_task: bool) -> ObjectRef[Any]:  # noqa: FBT001
+    entry = RayEntry(ref, name, actor)
+    entry.is_task = is_task
+    return ObjectRef(engine, entry, name, actor)
+
+
+def _read_handle(
+    engine: RayEngine, handle: Any, label: str, methods: ActorMethods | None
+) -> ActorHandle[Any]:
+    return ActorHandle(engine, RayActor(engine.session, handle, label, methods))
+
+
+# --- Ray itself --------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def _remote_task(max_calls: int, *, streaming: bool) -> Any:
+    if not streaming:
+        return ray.remote(max_calls=max_calls)(run_task)
+    # Two objects stand for an item.
+    ahead = 2 * STREAM_ITEMS
+    how: dict[str, Any] = {"num_returns": "streaming", "_generator_backpressure_num_objects": ahead}
+    return ray.remote(max_calls=max_calls, **how)(run_stream)
+
+
+@lru_cache(maxsize=1)
+def _remote_host() -> Any:
+    how: dict[str, Any] = {"concurrency_groups": {CONTROL: 1}}
+    return ray.remote(**how)(ActorHost)
+
+
+@lru_cache(maxsize=64)
+def _group_of(token: str) -> PlacementGroupSchedulingStrategy:
+    return PlacementGroupSchedulingStrategy(get_placement_group(token))
+
+
+def _is_there(awaited: Any, timeout: float | None = 0) -> bool:
+    """Return whether it is ready within so many seconds; after Ray's end, all are."""
+    if not ray.is_initialized():
+        return True
+    ready, _ = ray.wait([awaited], timeout=timeout, fetch_local=False)
+    return bool(ready)
+
+
+def _insist(ref: Any) -> None:
+    with contextlib.suppress(Exception):  # Ray has ended, and with it the task
+        if not _is_there(ref, GRACE_SECONDS):
+            ray.cancel(ref, force=True, recursive=False)
+
+
+@contextlib.contextmanager
+def _serializing(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (TypeError, pickle.PicklingError) as error:
+        raise SerializationError(what, "", str(error)) from error
+
+
+def _earlier(*deadlines: float | None) -> float | None:
+    return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+
+def _shut_down(entry: RayEntry) -> FrayError:
+    if entry.actor:
+        return ActorDiedError(entry.actor, "its context was shut down")
+    return TaskCancelledError(entry.name or f"object {entry.id}")
+
+
+def _not_counted(what: str) -> UnsupportedFeatureError:
+    reason = "Ray counts tasks for all of its users together"
+    return UnsupportedFeatureError(
+        what, reason, "Use Ray's dashboard, `ray summary tasks` or `ray timeline`."
+    )

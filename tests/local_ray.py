@@ -1,0 +1,92 @@
+"""A Ray of the tests' own: in processes, a directory and with a key of its own, and nothing stays behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+__all__ = ["RunningRay", "running_ray"]
+
+OBJECT_BYTES = 100 * 2**20
+PATIENCE = 120
+PORTS = (
+    "metrics-export-port",
+    "dashboard-agent-grpc-port",
+    "dashboard-agent-listen-port",
+    "runtime-env-agent-port",
+)
+"""Known to Ray before its agents run: else it waits for them, and gives up early where cores are few."""
+SYSTEM = {
+    # A worker takes seconds to start where cores are few: those that idle stay.
+    "idle_worker_killing_time_threshold_ms": 600_000,
+    "num_workers_soft_limit": 6,
+}
+
+
+class RunningRay(NamedTuple):
+    """Where it is reached."""
+
+    address: str
+    dashboard: str
+    """Of its job API; empty if it runs without."""
+
+
+@contextlib.contextmanager
+def running_ray(*, cpus: int = 2, dashboard: bool = False) -> Iterator[RunningRay]:
+    """Start a Ray; end it with the block."""
+    place = tempfile.mkdtemp(prefix="ray-")  # short: sockets are in it
+    head, board, *agents = _free_ports(2 + len(PORTS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        command = [
+            *(
+                sys.executable,
+                "-m",
+                "ray.scripts.scripts",
+                "start",
+                "--head",
+                "--block",
+                "--disable-usage-stats",
+            ),
+            *(f"--num-cpus={cpus}", f"--object-store-memory={OBJECT_BYTES}", f"--temp-dir={place}"),
+            *(f"--port={head}", f"--dashboard-port={board}", f"--include-dashboard={dashboard}"),
+            *(f"--{name}={port}" for name, port in zip(PORTS, agents, strict=True)),
+            f"--system-config={json.dumps(SYSTEM)}",
+        ]
+        started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        try:
+            assert started.stdout is not None
+            lines = (re.search(rf"[\d.]+:{head}\b", line) for line in started.stdout)
+            address = next(found[0] for found in lines if found)
+            yield RunningRay(address, f"http://127.0.0.1:{board}" if dashboard else "")
+        finally:
+            started.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                started.communicate(timeout=PATIENCE)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(started.pid, signal.SIGKILL)
+            started.wait()
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
