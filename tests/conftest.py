@@ -5,6 +5,7 @@ Machines are slow at times; and a shell has what it starts in the background ign
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("fray", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fray")
+os.environ["RAY_AUTH_MODE"] = "token"  # Ray reads it when it is imported, and only then
 
 
 @pytest.fixture(scope="session", autouse=True)

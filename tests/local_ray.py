@@ -50,7 +50,6 @@ def running_ray(*, cpus: int = 2, dashboard: bool = False) -> Iterator[RunningRa
     place = tempfile.mkdtemp(prefix="ray-")  # short: sockets are in it
     head, board, *agents = _free_ports(2 + len(PORTS))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         command = [
