@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from fray.errors import InvalidOptionError, PoolClosedError, UnschedulableError
-from fray.job import JobContext, TaskOptions, create_job_ctx
+from fray.job import ActorOptions, JobContext, TaskOptions, create_job_ctx
 from fray.runtime.pool.host.processes import children
+from tests.pool.clients import programs
 from tests.pool.driver.processes import await_end, descendants, pool_directories, pool_threads
 from tests.pool.hosts.pools import PATIENCE, ROOT, wait_until
 
@@ -39,6 +40,11 @@ def test_it_is_a_pool_like_others(ctx: JobContext) -> None:
     assert ctx._engine.metrics_address  # type: ignore[attr-defined]
     with pytest.raises(UnschedulableError):
         ctx.get(ctx.run(abs, -1, options=TaskOptions(resources={"unheard": 1})), timeout=PATIENCE)
+
+
+def test_an_actor_with_a_process_to_itself_answers(ctx: JobContext) -> None:
+    actor = ctx.create_actor(programs.Counter, options=ActorOptions(isolation="process"))
+    assert ctx.get(actor.add.remote(1), timeout=PATIENCE) == 1
 
 
 _STANDING = """

@@ -63,8 +63,8 @@ ANSWER_SECONDS = 30.0
 quicker, so this is longer than machines stand still."""
 
 
-FIRST_CLIENT: ClientId = 1 << 40
-"""The number of the first client; workers have lower ones."""
+FIRST_CLIENT: ClientId = 1 << 22
+"""The number of the first client; workers have lower ones. What it makes has identities of 64 bits."""
 _CHECKED_LATER = frozenset((TaskDone, ItemsProduced))
 
 
