@@ -59,7 +59,6 @@ from fray.vocabulary import (
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus
 from fray_operator.informer import Informer, JobKey, trim_pod
-from fray_operator.list_watch import find_controller
 from fray_operator.nodes import NodeInformer
 from fray_operator.ownership import (
     Leftovers,

@@ -98,7 +98,7 @@ class Cell(Waitable):
 
     def take(self, deadline: float | None) -> Any:
         """Return the value, or raise the exception, once it is there; `LATE` after the deadline."""
-        if not self.ready and not await_ready(self, deadline):
+        if not self.ready and not await_ready((self,), deadline):
             return LATE
         if self._error is not None:
             # Each raise adds its frames to the exception, which is shared: start from where it came from.
@@ -106,15 +106,19 @@ class Cell(Waitable):
         return self._value
 
 
-def await_ready(waitable: Waitable, deadline: float | None) -> bool:
-    """Block until it is ready; return False if the deadline passed before."""
-    latch = _Latch(1)
-    waitable.subscribe(latch.count_down)
+def await_ready(waitables: Sequence[Waitable], deadline: float | None) -> bool:
+    """Block until all are ready; return False if the deadline passed before."""
+    if not waitables:
+        return True
+    latch = _Latch(len(waitables))
+    for waitable in waitables:
+        waitable.subscribe(latch.count_down)
     try:
         with blocking():
-            return latch.wait(deadline) or waitable.ready
+            return latch.wait(deadline) or all(waitable.ready for waitable in waitables)
     finally:
-        waitable.unsubscribe(latch.count_down)
+        for waitable in waitables:
+            waitable.unsubscribe(latch.count_down)
 
 
 def when_ready(waitables: Sequence[Waitable], action: Callable[[], None]) -> None:

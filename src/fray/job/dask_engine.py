@@ -12,7 +12,7 @@ import threading
 import uuid
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
@@ -33,8 +33,9 @@ from fray.errors import (
     UnschedulableError,
     WorkerDiedError,
 )
+from fray.job.actor_methods import ActorMethods
 from fray.job.calls import Call
-from fray.job.cells import await_some, when_ready
+from fray.job.cells import await_ready, when_ready
 from fray.job.dask_board import key_of
 from fray.job.dask_values import (
     ActorSpec,
@@ -56,7 +57,7 @@ from fray.job.dask_values import (
 )
 from fray.job.engine import END, LATE, ContextStats, time_left
 from fray.job.options import ActorOptions, TaskOptions
-from fray.job.pool_refs import ActorMethods, check_receiver, only_of
+from fray.job.pool_refs import check_receiver, only_of
 from fray.job.progress import FutureState
 from fray.job.refs import GeneratorFuture, ObjectRef
 from fray.job.timeline import TaskRun
@@ -171,7 +172,7 @@ class DaskEngine:
 
     def prefetch(self, entries: Sequence[Any], deadline: float | None) -> None:
         """Wait for all of the values, and bring them here at once."""
-        if not await_some(entries, len(entries), deadline):
+        if not await_ready(entries, deadline):
             return
         absent = {
             entry.number: entry
@@ -185,15 +186,21 @@ class DaskEngine:
         for number, outcome in found.items():
             absent[number].outcome = outcome
 
-    def wait(self, pending: Sequence[Any], missing: int, deadline: float | None) -> bool:
-        """Block until so many are ready; see `Engine`. Values aren't brought here."""
-        return await_some(pending, missing, deadline)
+    def subscribe(self, entries: Sequence[Any], listener: Callable[[Any], None]) -> None:
+        """Call `listener` with each entry once it is ready. Values aren't brought here."""
+        for entry in entries:
+            entry.subscribe(listener)
 
-    def subscribe(self, entry: Any, listener: Callable[[], None]) -> None:
-        """Call `listener` once the entry is ready."""
-        entry.subscribe(listener)
+    def unsubscribe(self, entries: Iterable[Any], listener: Callable[[Any], None]) -> None:
+        """Forget the listener, where it wasn't called yet."""
+        for entry in entries:
+            entry.unsubscribe(listener)
 
-    def blocking(self, wake: Callable[[], None]) -> AbstractContextManager[object]:  # noqa: ARG002
+    def blocking(
+        self,
+        wake: Callable[[], None],  # noqa: ARG002
+        deadline: float | None = None,  # noqa: ARG002
+    ) -> AbstractContextManager[object]:
         """Give away the slot of this thread's task."""
         return blocking()
 

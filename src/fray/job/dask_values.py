@@ -16,10 +16,11 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from fray.errors import ActorDiedError, ActorNotFoundError, ObjectLostError, SerializationError
+from fray.job.actor_methods import ActorMethods
 from fray.job.actors import ActorHandle
 from fray.job.cells import Cell, Waitable
 from fray.job.engine import Engine
-from fray.job.pool_refs import ActorMethods, check_receiver
+from fray.job.pool_refs import check_receiver
 from fray.job.refs import GeneratorFuture, ObjectRef
 from fray.job.streams import BufferedStream
 from fray.payload.values.exceptions import decode_error, encode_error, raisable
@@ -320,7 +321,7 @@ def _read_handle(token: str, number: int, methods: ActorMethods) -> ActorHandle[
     return ActorHandle(engine, DaskActor(token, engine.refer_actor(number, methods.label), methods))
 
 
-def _wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+def _wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event, _waitable: Waitable) -> None:
     loop.call_soon_threadsafe(event.set)
 
 

@@ -36,7 +36,7 @@ ENGINES = {"ray": "fray.job.ray", "dask": "fray.job.dask"}
 
 _lock = threading.Lock()
 _joining = threading.Lock()
-_joined: tuple[int, JobContext] | None = None
+_pool: tuple[int, JobContext] | None = None
 """The process id, and the context of the pool that this process has joined."""
 _process: tuple[int, JobContext, bool] | None = None
 """The process id, its context, and whether the context was attached (else: made here by default)."""
@@ -125,19 +125,19 @@ def create_job_ctx(
     if attached is not None:
         return attached
     if context_type == "auto" and os.environ.get(ENV_POOL_HEAD):  # noqa: TID251 - the entry of the pool
-        return _join()
+        return _join_pool()
     return ThreadContext(max_workers)
 
 
-def _join() -> JobContext:
+def _join_pool() -> JobContext:
     """Return this process's part of its job's pool; it joins once."""
     from fray.job.pool import join_pool  # noqa: PLC0415 - asyncio and more, which few programs need
 
-    global _joined  # noqa: PLW0603 - a process is one client of its pool
+    global _pool  # noqa: PLW0603 - a process is one client of its pool
     with _joining:
-        if _joined is None or _joined[0] != os.getpid() or _joined[1].closed:
-            _joined = (os.getpid(), join_pool(os.environ))  # noqa: TID251 - the entry of the pool
-        return _joined[1]
+        if _pool is None or _pool[0] != os.getpid() or _pool[1].closed:
+            _pool = (os.getpid(), join_pool(os.environ))  # noqa: TID251 - the entry of the pool
+        return _pool[1]
 
 
 def create_context(kind: str = "auto", *, context_type: str | None = None, **options: Any) -> JobContext:

@@ -144,8 +144,13 @@ class Engine(Protocol):
     def unsubscribe(self, entries: Iterable[Any], listener: Callable[[Any], None]) -> None:
         """Forget a subscription of each entry, if there is one. Called by finalizers: never blocks."""
 
-    def blocking(self, wake: Callable[[], None]) -> AbstractContextManager[object]:
-        """Surround what blocks a task, so that it lends what it holds; `wake` is called to end it."""
+    def blocking(
+        self, wake: Callable[[], None], deadline: float | None = None
+    ) -> AbstractContextManager[object]:
+        """Surround what blocks a task, so that it lends what it holds; `wake` is called to end it.
+
+        An engine may itself wait, until the deadline, for what this thread has subscribed to.
+        """
 
     def state_of(self, entry: Entry, *, whole: bool) -> FutureState:
         """Return how far an entry is; `whole`: a generator counts once it has ended. Never blocks."""

@@ -106,7 +106,11 @@ class InProcessEngine(ABC):
         for entry in entries:
             entry.unsubscribe(listener)
 
-    def blocking(self, wake: Callable[[], None]) -> AbstractContextManager[object]:  # noqa: ARG002
+    def blocking(
+        self,
+        wake: Callable[[], None],  # noqa: ARG002
+        deadline: float | None = None,  # noqa: ARG002
+    ) -> AbstractContextManager[object]:
         """Lend the slot of this thread's task."""
         return blocking()
 

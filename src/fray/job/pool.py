@@ -168,7 +168,11 @@ class PoolEngine:
         self.client.unsubscribe(entries, listener)
 
     @uninterrupted
-    def blocking(self, wake: Callable[[], None]) -> AbstractContextManager[object]:
+    def blocking(
+        self,
+        wake: Callable[[], None],
+        deadline: float | None = None,  # noqa: ARG002
+    ) -> AbstractContextManager[object]:
         """Lend the resources of the running task; see `Engine`."""
         return self.client.blocking(wake)
 

@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -61,6 +61,8 @@ STREAM_ITEMS = 16
 """Items of a generator task that may wait for a reader; then the generator pauses, and keeps its CPU."""
 GRACE_SECONDS = 5.0
 """How long a cancelled task may take to end before its worker is ended."""
+LISTEN_SECONDS = 1.0
+"""Between two looks of a thread that waits for values, whether anybody still wants to hear of them."""
 NAME_SECONDS = 0.01
 """Between two looks whether the name of a dead actor is free."""
 LEAVE_SECONDS = 0.5
@@ -210,6 +212,8 @@ class RayEngine:
         self._named: dict[str, Any] = {}
         """Handles of the named actors that were made here: they live as long as the context."""
         self._subscribed = threading.local()
+        self._watches: dict[object, Callable[[Any], None]] = {}
+        """One for each thread that waits for values, while anybody wants to hear of them."""
         _engines[self.token] = self
 
     # --- values --------------------------------------------------------------------------------------------
@@ -255,48 +259,53 @@ class RayEngine:
         if ray.is_initialized():
             self._await(entries, len(entries), deadline, fetch=True)
 
-    def wait(self, pending: Sequence[Any], missing: int, deadline: float | None) -> bool:
-        """Block until so many are ready; see `Engine`. Values aren't brought here."""
-        # Of several refs to one object all are ready at once: more needn't be waited for.
-        wanted = missing if len({entry.id for entry in pending}) == len(pending) else 1
-        self._await(pending, wanted, deadline, fetch=False)
-        return time_left(deadline) != 0.0
-
     def _await(self, pending: Sequence[Any], wanted: int, deadline: float | None, *, fetch: bool) -> None:
         unique = list({entry.id: entry.awaited for entry in pending}.values())
         expiring = [entry.expires for entry in pending if entry.expires is not None]
         patience = time_left(_earlier(deadline, *expiring))
         ray.wait(unique, num_returns=min(wanted, len(unique)), timeout=patience, fetch_local=fetch)
 
-    def subscribe(self, entry: Any, listener: Callable[[], None]) -> None:
-        """Call `listener` once the entry is ready; see `Engine`."""
-        if entry.ready:
-            listener()
-            return
+    def subscribe(self, entries: Sequence[Any], listener: Callable[[Any], None]) -> None:
+        """Call `listener` with each entry once it is ready; see `Engine`. Values aren't brought here."""
         if not self._driver:
-            self._awaited_here().append(entry)
-        if isinstance(entry, RayStream) or entry.expires is not None:
-            # Ray calls back for values alone, whose time is never up.
-            threading.Thread(target=self._listen, args=(entry, listener), daemon=True).start()
-        else:
-            entry.ref.future().add_done_callback(lambda _: listener())
+            self._awaited_here().extend(entries)
+        watch = object()
+        self._watches[watch] = listener
+        threading.Thread(target=self._listen, args=(watch, list(entries), listener), daemon=True).start()
 
-    def _listen(self, entry: RayEntry, listener: Callable[[], None]) -> None:
-        with contextlib.suppress(Exception):  # Ray has ended: whoever reads the entry hears of that
-            self._await([entry], 1, None, fetch=False)
-        listener()
+    def unsubscribe(self, entries: Iterable[Any], listener: Callable[[Any], None]) -> None:  # noqa: ARG002
+        """Forget the listener: all of its entries, since nobody hears of a part of them."""
+        for watch in [watch for watch, told in list(self._watches.items()) if told == listener]:
+            self._watches.pop(watch, None)
+
+    def _listen(self, watch: object, entries: list[RayEntry], listener: Callable[[Any], None]) -> None:
+        while entries and watch in self._watches:
+            with contextlib.suppress(Exception):  # Ray has ended: whoever reads the entry hears of that
+                self._await(entries, 1, deadline_after(LISTEN_SECONDS), fetch=False)
+            left = []
+            for entry in entries:
+                if entry.ready:
+                    listener(entry)
+                else:
+                    left.append(entry)
+            entries = left
+        self._watches.pop(watch, None)
 
     def _awaited_here(self) -> list[RayEntry]:
         entries: list[RayEntry] = vars(self._subscribed).setdefault("entries", [])
         return entries
 
     @contextlib.contextmanager
-    def blocking(self, wake: Callable[[], None]) -> Iterator[None]:  # noqa: ARG002 - Ray interrupts tasks itself
+    def blocking(
+        self,
+        wake: Callable[[], None],  # noqa: ARG002 - Ray interrupts tasks itself
+        deadline: float | None = None,
+    ) -> Iterator[None]:
         """Wait by Ray for what this thread has subscribed to, since only then a task lends its CPUs."""
         entries = self._awaited_here()
         entries[:] = [entry for entry in entries if not entry.ready]
         if entries:
-            self._await(entries, 1, None, fetch=False)
+            self._await(entries, 1, deadline, fetch=False)
         yield
 
     def state_of(self, entry: Any, *, whole: bool) -> FutureState:

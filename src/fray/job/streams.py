@@ -112,7 +112,7 @@ class BufferedStream(Stream):
                     return item
                 if self._ended:
                     return self._last()
-            if not await_ready(self, deadline):
+            if not await_ready((self,), deadline):
                 return LATE
 
     def _put(self, item: Any) -> bool:

@@ -91,7 +91,7 @@ class Awaited(Generic[T]):
         return found
 
     def _hear_of(self, missing: int, deadline: float | None) -> bool:
-        with self.engine.blocking(partial(self._news.put, None)):
+        with self.engine.blocking(partial(self._news.put, None), deadline):
             while missing > 0:
                 try:
                     entry = self._news.get(timeout=time_left(deadline))
@@ -274,7 +274,7 @@ class ReadyRefs:
                 ref = self._ready.get_nowait()
             except queue.Empty:
                 try:
-                    with self._engine.blocking(partial(self._ready.put, None)):
+                    with self._engine.blocking(partial(self._ready.put, None), deadline):
                         ref = self._ready.get(timeout=time_left(deadline))
                 except queue.Empty:
                     raise GetTimeoutError(f"one of {self._left} refs", timeout or 0.0) from None
