@@ -126,6 +126,8 @@ class RayStream(RayEntry):
     def __init__(self, source: Any, name: str, actor: str = "") -> None:
         super().__init__(source.completed(), name, actor)
         self.source = source
+        self.lock = threading.Lock()
+        """Held to take an item and to look for one: Ray forgets the ref of an item once that is taken."""
         self.over = False
         self.failure: TaskFailureError | None = None
 
@@ -137,7 +139,8 @@ class RayStream(RayEntry):
     @property
     def ready(self) -> bool:
         """Whether the next item, or the end, is there."""
-        return self.over or self.ended is not None or _is_there(self.source) or self.late
+        with self.lock:
+            return self.over or self.ended is not None or _is_there(self.source) or self.late
 
 
 class ActorCall(NamedTuple):
@@ -211,6 +214,8 @@ class RayEngine:
         self._actors: weakref.WeakSet[Any] = weakref.WeakSet()
         self._named: dict[str, Any] = {}
         """Handles of the named actors that were made here: they live as long as the context."""
+        self._killed: set[str] = set()
+        """Actors that were ended for good by this process."""
         self._subscribed = threading.local()
         self._watches: dict[object, Callable[[Any], None]] = {}
         """One for each thread that waits for values, while anybody wants to hear of them."""
@@ -245,13 +250,14 @@ class RayEngine:
                 while not _is_there(stream.source, time_left(_earlier(deadline, stream.expires))):
                     if self._is_late(stream, deadline):
                         return LATE
-                try:
-                    stream.failure = ray.get(next(stream.source))
-                    if stream.failure is None:
-                        return RayEntry(next(stream.source), stream.name, stream.actor)
-                except StopIteration:
-                    stream.over = True
-                    return END
+                with stream.lock:
+                    try:
+                        stream.failure = ray.get(next(stream.source))
+                        if stream.failure is None:
+                            return RayEntry(next(stream.source), stream.name, stream.actor)
+                    except StopIteration:
+                        stream.over = True
+                        return END
         raise decode_failure(stream.failure)
 
     def prefetch(self, entries: Sequence[Any], deadline: float | None) -> None:
@@ -280,7 +286,8 @@ class RayEngine:
 
     def _listen(self, watch: object, entries: list[RayEntry], listener: Callable[[Any], None]) -> None:
         while entries and watch in self._watches:
-            with contextlib.suppress(Exception):  # Ray has ended: whoever reads the entry hears of that
+            # An item that somebody takes meanwhile is unknown; at Ray's end all entries are ready.
+            with contextlib.suppress(Exception):
                 self._await(entries, 1, deadline_after(LISTEN_SECONDS), fetch=False)
             left = []
             for entry in entries:
@@ -305,7 +312,8 @@ class RayEngine:
         entries = self._awaited_here()
         entries[:] = [entry for entry in entries if not entry.ready]
         if entries:
-            self._await(entries, 1, deadline, fetch=False)
+            with contextlib.suppress(ValueError):  # another thread has taken an item meanwhile
+                self._await(entries, 1, deadline, fetch=False)
         yield
 
     def state_of(self, entry: Any, *, whole: bool) -> FutureState:
@@ -471,9 +479,10 @@ class RayEngine:
     ) -> RayEntry:
         """Call a method of an actor; see `Engine`."""
         name = f"{actor.label}.{method}"
-        if self._closed:
+        if self._closed or actor.id in self._killed:
+            # Ray's own end of an actor comes some time after the request: a call in between would be carried out.
             entry = RayEntry(None, name, actor.label)
-            entry.ended = _shut_down(entry)
+            entry.ended = _shut_down(entry) if self._closed else ActorDiedError(actor.label, "it was killed")
             return entry
         call = ActorCall(actor.handle, uuid.uuid4().hex, timeout, deadline_after(timeout))
         given, named = self._arguments(args, kwargs)
@@ -488,7 +497,8 @@ class RayEngine:
     def kill(self, actor: RayActor) -> None:
         """End an actor for good; see `Engine`."""
         self._named.pop(actor.label, None)
-        ray.kill(actor.handle)
+        self._killed.add(actor.id)
+        self._free_name(actor.label, actor.handle)
 
     # --- pickling, and interrupts --------------------------------------------------------------------------
 
