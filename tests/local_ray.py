@@ -22,6 +22,7 @@ __all__ = ["RunningRay", "running_ray"]
 
 OBJECT_BYTES = 100 * 2**20
 PATIENCE = 120
+STARTS = 4
 PORTS = (
     "metrics-export-port",
     "dashboard-agent-grpc-port",
@@ -33,6 +34,10 @@ SYSTEM = {
     # A worker takes seconds to start where cores are few: those that idle stay.
     "idle_worker_killing_time_threshold_ms": 600_000,
     "num_workers_soft_limit": 6,
+    # On a busy machine its parts are slow, and not dead.
+    "agent_register_timeout_ms": 600_000,
+    "health_check_initial_delay_ms": 60_000,
+    "health_check_timeout_ms": 60_000,
 }
 
 
@@ -46,41 +51,50 @@ class RunningRay(NamedTuple):
 
 @contextlib.contextmanager
 def running_ray(*, cpus: int = 2, dashboard: bool = False) -> Iterator[RunningRay]:
-    """Start a Ray; end it with the block."""
-    place = tempfile.mkdtemp(prefix="ray-")  # short: sockets are in it
-    head, board, *agents = _free_ports(2 + len(PORTS))
+    """Start a Ray; end it with the block.
+
+    Ray gives up when its first node isn't there after 30 s, which nothing can change
+    (`raylet_start_wait_time_s` in its `node.py`), and on a busy machine it may take longer: then the next try
+    finds its files in memory.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        command = [
-            *(
-                sys.executable,
-                "-m",
-                "ray.scripts.scripts",
-                "start",
-                "--head",
-                "--block",
-                "--disable-usage-stats",
-            ),
-            *(f"--num-cpus={cpus}", f"--object-store-memory={OBJECT_BYTES}", f"--temp-dir={place}"),
-            *(f"--port={head}", f"--dashboard-port={board}", f"--include-dashboard={dashboard}"),
-            *(f"--{name}={port}" for name, port in zip(PORTS, agents, strict=True)),
-            f"--system-config={json.dumps(SYSTEM)}",
-        ]
-        started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-        try:
-            assert started.stdout is not None
-            lines = (re.search(rf"[\d.]+:{head}\b", line) for line in started.stdout)
-            address = next(found[0] for found in lines if found)
-            yield RunningRay(address, f"http://127.0.0.1:{board}" if dashboard else "")
-        finally:
-            started.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                started.communicate(timeout=PATIENCE)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(started.pid, signal.SIGKILL)
-            started.wait()
-            shutil.rmtree(place, ignore_errors=True)
+        for _ in range(STARTS):
+            with _start_ray(cpus, dashboard=dashboard) as ray:
+                if ray is not None:
+                    yield ray
+                    return
+        raise AssertionError(f"Ray gave up {STARTS} times; what it wrote is above")
+
+
+@contextlib.contextmanager
+def _start_ray(cpus: int, *, dashboard: bool) -> Iterator[RunningRay | None]:
+    """Start a Ray, and end it with the block; None where it gave up."""
+    place = tempfile.mkdtemp(prefix="ray-")  # short: sockets are in it
+    head, board, *agents = _free_ports(2 + len(PORTS))
+    command = [
+        *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"),
+        *(f"--num-cpus={cpus}", f"--object-store-memory={OBJECT_BYTES}", f"--temp-dir={place}"),
+        *(f"--port={head}", f"--dashboard-port={board}", f"--include-dashboard={dashboard}"),
+        *(f"--{name}={port}" for name, port in zip(PORTS, agents, strict=True)),
+        f"--system-config={json.dumps(SYSTEM)}",
+    ]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert started.stdout is not None
+        lines = (re.search(rf"[\d.]+:{head}\b", line) for line in started.stdout)
+        found = next((found for found in lines if found), None)
+        url = f"http://127.0.0.1:{board}" if dashboard else ""
+        yield None if found is None else RunningRay(found[0], url)
+    finally:
+        started.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            started.communicate(timeout=PATIENCE)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""The write side of a pass: status, children and Events, each fenced by the Lease.
+"""What a pass does about the children of FrayJobs, each call fenced by the Lease.
 
 Every call is idempotent: a pass that died half-way is simply done again. A child is created once; a JobSet
 is never changed, but for the number of its attempt while Kueue holds it. What belongs to somebody else is
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 from fray.kube.api import KubeApi, Manifest
@@ -20,9 +19,8 @@ from fray.kube.errors import (
     RefusedError,
     ServerError,
 )
-from fray.kube.resources import EVENTS, FRAYJOBS, JOBS, JOBSETS, Resource
+from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, Resource
 from fray.plan.children import Child, build_children, build_workers, read_role
-from fray.plan.events import EventDraft
 from fray.plan.observation import Waiting
 from fray.plan.renumbering import build_renumbered
 from fray.plan.scheduling import derive_refusal
@@ -30,18 +28,10 @@ from fray.plan.settings import PlanSettings
 from fray.plan.workers import RemoveWorkers, StartWorkers, WorkerStep
 from fray.vocabulary import (
     ANNOTATION_STOPPED_BECAUSE,
-    API_VERSION,
-    FRAYJOB_KIND,
-    LABEL_JOB,
-    LABEL_MANAGED_BY,
-    MANAGED_BY,
     Role,
 )
 from fray.wire.frayjob import FrayJob
-from fray.wire.status import FrayJobStatus
-from fray_operator.informer import JobKey
 from fray_operator.lease import Lease
-from fray_operator.logs import job_context
 from fray_operator.ownership import describe_foreign, is_owned
 
 __all__ = ["Actor"]
@@ -50,11 +40,8 @@ logger = logging.getLogger(__name__)
 
 RESOURCES: Final[Mapping[Role, Resource]] = {Role.HOST: JOBSETS, Role.WORKER: JOBS}
 """Where the children of each role live."""
-NAME_LIMIT = 253
 WEBHOOK_FAILED = "failed calling webhook"
 """In the API server's message when a webhook it must ask gives no answer; it says 500 then."""
-NAMESPACE_ENDS = "because it is being terminated"
-"""In its message about what can't be created any more since the namespace is being deleted."""
 
 
 class Actor:
@@ -67,19 +54,9 @@ class Actor:
         *,
         settings: PlanSettings,
         remember: Callable[[Manifest], None],
-        identity: str,
     ) -> None:
         self._api, self._lease, self._settings = api, lease, settings
-        self._remember, self._identity = remember, identity
-
-    async def write_status(self, body: Manifest, status: FrayJobStatus) -> Manifest:
-        """Write a status over the one in `body`; return the object as it is now.
-
-        Raises `ConflictError` when the object has changed since `body` was read.
-        """
-        self._lease.require()
-        manifest = {**body, "status": status.to_manifest()}
-        return await self._api.replace(FRAYJOBS, manifest, subresource="status")
+        self._remember = remember
 
     async def create_attempt(self, job: FrayJob, number: int) -> Waiting | None:
         """Create the children of an attempt; return why one was refused, and those after it not tried.
@@ -184,56 +161,3 @@ class Actor:
             "spec": {**body["spec"], "stopped": True},
         }
         return await self._api.replace(FRAYJOBS, {**body, **stopped})
-
-    async def delete_job(self, key: JobKey, *, uid: str, version: str) -> None:
-        """Delete a job and all that it owns, if it still is of this version; it goes last."""
-        self._lease.require()
-        namespace, name = key
-        await self._api.delete(
-            FRAYJOBS, name, namespace=namespace, uid=uid, resource_version=version, propagation="Foreground"
-        )
-
-    async def send_event(self, job: FrayJob, draft: EventDraft) -> None:
-        """Send an event about a job; it exists once, however often it is sent.
-
-        One that the server will never take is dropped: the status tells the same.
-        """
-        self._lease.require()
-        try:
-            await self._api.create(EVENTS, self._build_event(job, draft))
-        except AlreadyExistsError:
-            return
-        except (ForbiddenError, NotFoundError, RefusedError) as refused:
-            ending = isinstance(refused, NotFoundError) or NAMESPACE_ENDS in refused.detail
-            with job_context(attempt=draft.attempt):
-                level = logging.INFO if ending else logging.WARNING
-                logger.log(level, "event %s was refused: %s", draft.reason, refused)
-
-    def _build_event(self, job: FrayJob, draft: EventDraft) -> Manifest:
-        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        uid = job.metadata.uid or ""
-        return {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {
-                "name": f"{job.metadata.name}.{uid[:8]}.{draft.key}"[:NAME_LIMIT],
-                "namespace": job.metadata.namespace,
-                "labels": {LABEL_JOB: job.metadata.name, LABEL_MANAGED_BY: MANAGED_BY},
-            },
-            "involvedObject": {
-                "apiVersion": API_VERSION,
-                "kind": FRAYJOB_KIND,
-                "name": job.metadata.name,
-                "namespace": job.metadata.namespace,
-                "uid": uid,
-            },
-            "type": "Warning" if draft.warning else "Normal",
-            "reason": draft.reason,
-            "message": draft.message,
-            "source": {"component": "fray-operator", "host": self._identity},
-            "reportingComponent": "fray.dev/operator",
-            "reportingInstance": self._identity,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }

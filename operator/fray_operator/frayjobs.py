@@ -87,7 +87,7 @@ def _control(kind: Kind[FrayJob], services: Services) -> Controller:
         metadata_server=settings.metadata_server,
     )
     observer = Observer(api, jobsets=jobsets_of, pods=pods_of, nodes=services.nodes, policy=policy)
-    actor = Actor(api, services.lease, settings=plan_settings, remember=remember, identity=services.identity)
+    actor = Actor(api, services.lease, settings=plan_settings, remember=remember)
     reconciler = Reconciler(
         kind,
         store,

@@ -480,7 +480,7 @@ class RayEngine:
         """Call a method of an actor; see `Engine`."""
         name = f"{actor.label}.{method}"
         if self._closed or actor.id in self._killed:
-            # Ray's own end of an actor comes some time after the request: a call in between would be carried out.
+            # Ray ends an actor some time after it was asked to: a call in between would be carried out.
             entry = RayEntry(None, name, actor.label)
             entry.ended = _shut_down(entry) if self._closed else ActorDiedError(actor.label, "it was killed")
             return entry

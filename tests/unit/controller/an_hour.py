@@ -86,7 +86,7 @@ def reconcile_for_an_hour(
             nodes=NodeInformer(api) if read_nodes else None,
             policy=policy,
         )
-        actor = Actor(api, lease, settings=PlanSettings(), remember=jobsets.remember, identity="a")
+        actor = Actor(api, lease, settings=PlanSettings(), remember=jobsets.remember)
         loop, start = asyncio.get_running_loop(), datetime.now(UTC)
         reconciler = Reconciler(
             FRAYJOB,

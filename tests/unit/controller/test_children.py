@@ -42,7 +42,7 @@ def test_a_child_that_is_refused_is_told_and_the_others_are_adopted(monkeypatch:
         api = MemoryApi(server)
         lease = Lease(api, namespace="default", name="leader", identity="a", seconds=3600)
         await lease.acquire()
-        actor = Actor(api, lease, settings=PlanSettings(), remember=remember, identity="a")
+        actor = Actor(api, lease, settings=PlanSettings(), remember=remember)
         server.store(JOBSETS, {"metadata": {"name": "train-a1-more", "namespace": "default"}})
         refusal = await actor.create_attempt(JOB, 1)
         assert refusal is not None

@@ -78,7 +78,7 @@ class WatchedLife:
             api, PODS, FRAYJOB, namespace=None, on_change=due, trim=lambda body: body, outlives=tells_of_end
         )
         observer = Observer(api, jobsets=lambda _: jobsets, pods=lambda _: pods, nodes=None)
-        actor = Actor(api, lease, settings=PlanSettings(), remember=jobsets.remember, identity="a")
+        actor = Actor(api, lease, settings=PlanSettings(), remember=jobsets.remember)
         policy = RetryPolicy(10, 360)
         writer = Writer(api, lease, FRAYJOB, identity="a")
         reconciler = Reconciler(
