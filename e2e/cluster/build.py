@@ -13,8 +13,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from e2e.cluster.lock import hold_lock
@@ -87,17 +87,10 @@ def module_source(part_name: str, *, root: Path | None = None) -> Path:
     path = (root or cache_root()) / "sources" / f"{part.name}-{part.version}"
     if path.exists():
         return path
-    said = run_go(
-        ["mod", "download", "-json", f"{part.module}@{part.version}"],
-        cwd=part.folder,
-        doing=f"fetching the sources of {part.name} {part.version}",
-    )
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".partial-", dir=path.parent) as name:
         copy = Path(name) / "copy"
-        shutil.copytree(json.loads(said)["Dir"], copy, copy_function=shutil.copyfile)
-        for folder, _, _ in os.walk(copy):
-            Path(folder).chmod(0o755)  # the module cache is read-only, and its modes were copied
+        _copy_sources(part, copy)
         with suppress(OSError):  # another process was first
             copy.rename(path)
     return path
@@ -114,21 +107,53 @@ def _compile(
     progress(f"{doing} (all of {part.name} takes about {part.cold_build} the first time)")
     started = time.monotonic()
     try:
-        run_go(
-            [
-                "build",
-                "-p=2",
-                "-trimpath",
-                "-buildvcs=false",
-                f"-ldflags={flags}",
-                f"-o={partial}",
-                program.package,
-            ],
-            cwd=part.folder,
-            doing=doing,
-            target=target,
-        )
+        with _cut_sources(part) as module_flags:
+            run_go(
+                [
+                    "build",
+                    *module_flags,
+                    "-p=2",
+                    "-trimpath",
+                    "-buildvcs=false",
+                    f"-ldflags={flags}",
+                    f"-o={partial}",
+                    program.package,
+                ],
+                cwd=part.folder,
+                doing=doing,
+                target=target,
+            )
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
     progress(f"built {program.name} {part.version} in {time.monotonic() - started:.0f} s")
+
+
+@contextmanager
+def _cut_sources(part: Part) -> Iterator[list[str]]:
+    """Return flags by which Go builds a part from a copy of its sources, without what is left out."""
+    if not part.leave_out:
+        yield []
+        return
+    with tempfile.TemporaryDirectory(prefix="fray-go-") as name:
+        folder = Path(name)
+        _copy_sources(part, folder / "sources")
+        for left_out in part.leave_out:
+            (folder / "sources" / left_out).unlink()
+        module = (part.folder / "go.mod").read_text(encoding="utf-8")
+        replaced = f"\nreplace {part.module} => {folder / 'sources'}\n"
+        (folder / "build.mod").write_text(module + replaced, encoding="utf-8")
+        shutil.copyfile(part.folder / "go.sum", folder / "build.sum")
+        yield [f"-modfile={folder / 'build.mod'}"]
+
+
+def _copy_sources(part: Part, copy: Path) -> None:
+    """Copy the sources of a part, which are fetched if Go doesn't have them."""
+    said = run_go(
+        ["mod", "download", "-json", f"{part.module}@{part.version}"],
+        cwd=part.folder,
+        doing=f"fetching the sources of {part.name} {part.version}",
+    )
+    shutil.copytree(json.loads(said)["Dir"], copy, copy_function=shutil.copyfile)
+    for folder, _, _ in os.walk(copy):
+        Path(folder).chmod(0o755)  # the module cache is read-only, and its modes were copied

@@ -43,6 +43,8 @@ class Part:
     staging_version: str | None = None
     """Version of the modules that upstream replaces by `./staging/...` folders, None when it has none."""
     link_variables: Mapping[str, str] = field(default_factory=dict)
+    leave_out: tuple[str, ...] = ()
+    """Source files that it is built without: they only bring in what nobody here needs."""
     recipe: int = 1
     """Raised when the same sources have to be built in another way, so that what is cached isn't taken."""
 
@@ -80,6 +82,7 @@ def _parts_of(skew: str) -> Mapping[str, Part]:
             programs=tuple(Program(name=key, package=package) for key, package in entry["programs"].items()),
             staging_version=entry.get("staging_version"),
             link_variables=entry.get("link_variables", {}),
+            leave_out=tuple(entry.get("leave_out", ())),
             recipe=entry.get("recipe", 1),
         )
         for name, entry in entries.items()
