@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fray.job.calls import is_generator_function
 
-__all__ = ["ActorMethods"]
+__all__ = ["ActorMethods", "RemoteActor"]
 
 
 class ActorMethods(NamedTuple):
@@ -48,3 +48,36 @@ class ActorMethods(NamedTuple):
         if self.known is None or method in self.known:
             return ""
         return f"{self.class_name} has no method {method!r}"
+
+    def streams(self, method: str) -> bool:
+        """Return whether the method is a generator function."""
+        return method in self.generators
+
+
+class RemoteActor:
+    """An actor, as one handle sees it. An unnamed one ends when no process has a handle of it."""
+
+    __slots__ = ("entry", "id", "methods")
+
+    def __init__(self, token: str, entry: Any, methods: ActorMethods) -> None:
+        self.id = f"{token}-{entry.id}"
+        self.entry = entry
+        self.methods = methods
+
+    @property
+    def label(self) -> str:
+        """The actor's name, or that of its class."""
+        return self.methods.label
+
+    @property
+    def class_name(self) -> str:
+        """The name of its class."""
+        return self.methods.class_name
+
+    def problem_of(self, method: str) -> str:
+        """Return in words why there is no such method; empty if there may be one."""
+        return self.methods.problem_of(method)
+
+    def streams(self, method: str) -> bool:
+        """Return whether the method is a generator function."""
+        return self.methods.streams(method)

@@ -33,7 +33,7 @@ from fray.errors import (
     UnschedulableError,
     WorkerDiedError,
 )
-from fray.job.actor_methods import ActorMethods
+from fray.job.actor_methods import ActorMethods, RemoteActor
 from fray.job.calls import Call
 from fray.job.cells import await_ready, when_ready
 from fray.job.dask_board import key_of
@@ -41,7 +41,6 @@ from fray.job.dask_values import (
     ActorSpec,
     CallEntry,
     CallSpec,
-    DaskActor,
     DaskActorEntry,
     DaskEntry,
     Failure,
@@ -376,7 +375,7 @@ class DaskEngine:
 
     # --- actors --------------------------------------------------------------------------------------------
 
-    def create_actor(self, call: Call, options: ActorOptions) -> DaskActor:
+    def create_actor(self, call: Call, options: ActorOptions) -> RemoteActor:
         """Start an actor; see `Engine`. Returns before the constructor has: what it raises, calls raise."""
         self._check_open()
         _refuse_actor_options(options)
@@ -412,9 +411,9 @@ class DaskEngine:
             self._start, entry, self._work.make_actor, pickle.dumps(tuple(actor)), encoded.deps, resources
         )
         self._once_published(entry, needed, start)
-        return DaskActor(self.token, entry, methods)
+        return RemoteActor(self.token, entry, methods)
 
-    def find_actor(self, name: str) -> DaskActor:
+    def find_actor(self, name: str) -> RemoteActor:
         """Return the actor that has a name; see `Engine`."""
         self._check_open()
         found = self._ask("find", name=name)
@@ -422,13 +421,13 @@ class DaskEngine:
             raise ActorNotFoundError(name, tuple(found[1]))
         return self._found(found)
 
-    def _found(self, found: Sequence[Any]) -> DaskActor:
+    def _found(self, found: Sequence[Any]) -> RemoteActor:
         methods = ActorMethods.decode(bytes(found[1]))
-        return DaskActor(self.token, self.refer_actor(found[0], methods.label), methods)
+        return RemoteActor(self.token, self.refer_actor(found[0], methods.label), methods)
 
     def call_actor(
         self,
-        actor: DaskActor,
+        actor: RemoteActor,
         method: str,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
@@ -506,7 +505,7 @@ class DaskEngine:
             raise ActorDiedError(target.name, "its worker has let it go", (repr(reply["exception"]),))
         return reply["result"]
 
-    def kill(self, actor: DaskActor) -> None:
+    def kill(self, actor: RemoteActor) -> None:
         """End an actor; code of it that runs already goes on, its result is dropped."""
         entry = actor.entry
         if entry.died is None and not self._closed:

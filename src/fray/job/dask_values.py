@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from fray.errors import ActorDiedError, ActorNotFoundError, ObjectLostError, SerializationError
-from fray.job.actor_methods import ActorMethods
+from fray.job.actor_methods import ActorMethods, RemoteActor
 from fray.job.actors import ActorHandle
 from fray.job.cells import Cell, Waitable
 from fray.job.engine import Engine
@@ -31,7 +31,6 @@ __all__ = [
     "ActorSpec",
     "CallEntry",
     "CallSpec",
-    "DaskActor",
     "DaskEntry",
     "DaskSide",
     "Failure",
@@ -183,36 +182,6 @@ class StreamEntry(BufferedStream):
             emptied()
 
 
-class DaskActor:
-    """An actor, as one handle sees it. An unnamed one ends when no process has a handle of it."""
-
-    __slots__ = ("entry", "id", "methods")
-
-    def __init__(self, token: str, entry: DaskActorEntry, methods: ActorMethods) -> None:
-        self.id = f"{token}-{entry.id}"
-        self.entry = entry
-        self.methods = methods
-
-    @property
-    def label(self) -> str:
-        """The actor's name, or that of its class."""
-        return self.methods.label
-
-    @property
-    def class_name(self) -> str:
-        """The name of its class."""
-        return self.methods.class_name
-
-    def problem_of(self, method: str) -> str:
-        """Return in words why there is no such method; empty if there may be one."""
-        known = self.methods.known
-        return "" if known is None or method in known else f"{self.class_name} has no method {method!r}"
-
-    def streams(self, method: str) -> bool:
-        """Return whether the method is a generator function."""
-        return method in self.methods.generators
-
-
 class TaskSpec(NamedTuple):
     """A task, as it travels to its worker: pickled, so that no scheduler reads it."""
 
@@ -300,7 +269,7 @@ def reduce_ref(engine: DaskSide, ref: ObjectRef[Any]) -> tuple[Any, ...]:
     return _read_ref, (engine.token, ref._entry.number, ref._name, ref._actor)
 
 
-def reduce_handle(engine: DaskSide, actor: DaskActor) -> tuple[Any, ...]:
+def reduce_handle(engine: DaskSide, actor: RemoteActor) -> tuple[Any, ...]:
     """Report the reference; return what pickle makes the handle again from."""
     check_receiver(engine, actor.id)
     report_reference(actor.entry.number)
@@ -318,7 +287,7 @@ def _read_handle(token: str, number: int, methods: ActorMethods) -> ActorHandle[
     engine = find_engine(token)
     if engine is None:
         raise ActorNotFoundError(methods.label)
-    return ActorHandle(engine, DaskActor(token, engine.refer_actor(number, methods.label), methods))
+    return ActorHandle(engine, RemoteActor(token, engine.refer_actor(number, methods.label), methods))
 
 
 def _wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event, _waitable: Waitable) -> None:

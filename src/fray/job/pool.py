@@ -22,7 +22,7 @@ from fray.errors import (
     InvalidOptionError,
     TaskCancelledError,
 )
-from fray.job.actor_methods import ActorMethods
+from fray.job.actor_methods import ActorMethods, RemoteActor
 from fray.job.calls import Call, has_async_methods
 from fray.job.checks import check_count, check_resources
 from fray.job.context import JobContext
@@ -32,7 +32,6 @@ from fray.job.passing import list_items
 from fray.job.pool_options import actor_profile, actor_shape, retried_exceptions, task_profile, task_shape
 from fray.job.pool_owner import LocalOwner, PoolOwner
 from fray.job.pool_refs import (
-    PoolActor,
     check_receiver,
     only_of,
     reduce_handle,
@@ -269,7 +268,7 @@ class PoolEngine:
     # --- actors --------------------------------------------------------------------------------------------
 
     @uninterrupted
-    def create_actor(self, call: Call, options: ActorOptions) -> PoolActor:
+    def create_actor(self, call: Call, options: ActorOptions) -> RemoteActor:
         """Start an actor; see `Engine`. Returns before the constructor has: what it raises, calls raise."""
         kept: list[Entry] = []
         with only_of(self):
@@ -301,10 +300,10 @@ class PoolEngine:
         if isinstance(created, Failed):
             raise build_failure(created)
         entry, found = created
-        return PoolActor(self.token, entry, ActorMethods.decode(found) if found else methods)
+        return RemoteActor(self.token, entry, ActorMethods.decode(found) if found else methods)
 
     @uninterrupted
-    def find_actor(self, name: str) -> PoolActor:
+    def find_actor(self, name: str) -> RemoteActor:
         """Return the actor that has a name; see `Engine`."""
         spec = ActorSpec(self.client.new_id(), b"", b"", name, "", get_if_exists=True)
         found = self.client.create_actor(spec, b"")
@@ -315,12 +314,12 @@ class PoolEngine:
                 else build_failure(found)
             )
         entry, methods = found
-        return PoolActor(self.token, entry, ActorMethods.decode(methods))
+        return RemoteActor(self.token, entry, ActorMethods.decode(methods))
 
     @uninterrupted
     def call_actor(
         self,
-        actor: PoolActor,
+        actor: RemoteActor,
         method: str,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
@@ -355,7 +354,7 @@ class PoolEngine:
         return entry
 
     @uninterrupted
-    def kill(self, actor: PoolActor) -> None:
+    def kill(self, actor: RemoteActor) -> None:
         """End an actor together with its process; see `Engine`."""
         self.client.kill_actor(actor.entry)
 

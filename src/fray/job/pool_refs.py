@@ -11,17 +11,15 @@ import weakref
 from typing import Any, Protocol
 
 from fray.errors import ActorNotFoundError, ObjectLostError
-from fray.job.actor_methods import ActorMethods
+from fray.job.actor_methods import ActorMethods, RemoteActor
 from fray.job.actors import ActorHandle
 from fray.job.engine import Engine
 from fray.job.passing import refuse_generator
 from fray.job.refs import ObjectRef
 from fray.payload.values.references import report_reference
 from fray.runtime.pool.client.client import PoolClient
-from fray.runtime.pool.client.waiting import Entry
 
 __all__ = [
-    "PoolActor",
     "PoolSide",
     "check_receiver",
     "only_of",
@@ -29,35 +27,6 @@ __all__ = [
     "reduce_ref",
     "register_engine",
 ]
-
-
-class PoolActor:
-    """An actor of a pool, as one handle sees it. An unnamed one ends when no process has a handle of it."""
-
-    __slots__ = ("entry", "id", "methods")
-
-    def __init__(self, token: str, entry: Entry, methods: ActorMethods) -> None:
-        self.id = f"{token}-{entry.id}"
-        self.entry = entry
-        self.methods = methods
-
-    @property
-    def label(self) -> str:
-        """The actor's name, or that of its class."""
-        return self.methods.label
-
-    @property
-    def class_name(self) -> str:
-        """The name of its class."""
-        return self.methods.class_name
-
-    def problem_of(self, method: str) -> str:
-        """Return in words why there is no such method; empty if there may be one."""
-        return self.methods.problem_of(method)
-
-    def streams(self, method: str) -> bool:
-        """Return whether the method is a generator function."""
-        return method in self.methods.generators
 
 
 class PoolSide(Engine, Protocol):
@@ -82,7 +51,7 @@ def reduce_ref(engine: PoolSide, ref: ObjectRef[Any]) -> tuple[Any, ...]:
     return _read_ref, (engine.token, ref._entry.id, ref._name, ref._actor)
 
 
-def reduce_handle(engine: PoolSide, actor: PoolActor) -> tuple[Any, ...]:
+def reduce_handle(engine: PoolSide, actor: RemoteActor) -> tuple[Any, ...]:
     """Report the reference; return what pickle makes the handle again from."""
     check_receiver(engine, actor.id)
     report_reference(actor.entry.id)
@@ -100,7 +69,7 @@ def _read_handle(token: str, actor_id: int, methods: ActorMethods) -> ActorHandl
     engine = _engines.get(token)
     if engine is None:
         raise ActorNotFoundError(methods.label)
-    return ActorHandle(engine, PoolActor(token, engine.client.refer(actor_id), methods))
+    return ActorHandle(engine, RemoteActor(token, engine.client.refer(actor_id), methods))
 
 
 class _Receiver(threading.local):

@@ -189,7 +189,7 @@ class RayActor:
 
     def streams(self, method: str) -> bool:
         """Return whether the method is a generator function."""
-        return method in self.methods.generators
+        return self.methods.streams(method)
 
 
 class RayEngine:

@@ -1,6 +1,7 @@
-"""FrayJobs, and the objects of their attempts as an API server returns them.
+"""Builders of FrayJobs, pods and JobSets, for tests of programs that read what Kubernetes returns.
 
-Moments are texts, as Kubernetes writes them.
+They are what Fray's own tests are written with: fields, words and conditions are those of Kubernetes 1.34 and
+JobSet 0.12. Moments are texts, as Kubernetes writes them.
 """
 
 from __future__ import annotations
