@@ -31,7 +31,7 @@ class _Named:
     """A name that is taken; `made` is set once the actor is known to the scheduler, or the name is free."""
 
     number: int
-    methods: bytes
+    methods: bytes = field(repr=False)
     creator: str
     made: asyncio.Event = field(default_factory=asyncio.Event)
 

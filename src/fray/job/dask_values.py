@@ -290,7 +290,7 @@ def _read_handle(token: str, number: int, methods: ActorMethods) -> ActorHandle[
     return ActorHandle(engine, RemoteActor(token, engine.refer_actor(number, methods.label), methods))
 
 
-def _wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event, _waitable: Waitable) -> None:
+def _wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event, _: object = None) -> None:
     loop.call_soon_threadsafe(event.set)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fray.cluster.arguments import check_job_id
 from fray.cluster.kubernetes.access import Access
@@ -73,7 +73,7 @@ class KeptOutcome:
     """
 
     sha256: str
-    data: bytes = b""
+    data: bytes = field(default=b"", repr=False)
     url: str = ""
     story: str = ""
 

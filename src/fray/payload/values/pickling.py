@@ -8,6 +8,7 @@ What is done with the pickle, and what is told when there is none, is for the ca
 
 from __future__ import annotations
 
+import copyreg
 import io
 import pickle
 import types
@@ -22,6 +23,7 @@ from fray.payload.values.references import collector
 
 __all__ = ["OUT_OF_BAND", "SCALARS", "ByValuePickler", "NotPicklableError", "pickle_value"]
 
+PROTOCOL = 5
 OUT_OF_BAND = 4096
 """Bytes from which a buffer stays out of the pickle: a page; smaller ones are cheaper to copy."""
 SCALARS = frozenset((int, float, bool, str, bytes, complex, type(None)))
@@ -58,7 +60,7 @@ def pickle_value(value: object, buffers: list[memoryview] | None) -> tuple[bytes
     try:
         file = io.BytesIO()
         try:
-            _Pickler(file, 5, buffer_callback=aside).dump(value)
+            _Pickler(file, PROTOCOL, buffer_callback=aside).dump(value)
             return file.getvalue(), found
         except MemoryError:
             raise
@@ -68,7 +70,7 @@ def pickle_value(value: object, buffers: list[memoryview] | None) -> tuple[bytes
             buffers.clear()
         file = io.BytesIO()
         try:
-            ByValuePickler(file, protocol=5, buffer_callback=aside).dump(value)
+            ByValuePickler(file, protocol=PROTOCOL, buffer_callback=aside).dump(value)
             return file.getvalue(), found
         except MemoryError:
             raise
@@ -82,6 +84,15 @@ class _ByValueError(Exception):
     """Something in the value has to go by value, which pickle can't do."""
 
 
+def _is_reduced_by_tblib(error: BaseException) -> bool:
+    """Return whether tblib reduces exceptions of this class, which importing Dask asks it to do.
+
+    Its way doesn't call their constructors, and so loses what built-in ones keep apart from `args`.
+    """
+    reducer = copyreg.dispatch_table.get(type(error))
+    return reducer is not None and reducer.__module__.startswith("tblib")
+
+
 class _Pickler(pickle.Pickler):
     """Pickle in C, which gives up on what workers couldn't import.
 
@@ -93,6 +104,8 @@ class _Pickler(pickle.Pickler):
             obj.__module__
         ):
             raise _ByValueError
+        if isinstance(obj, BaseException) and _is_reduced_by_tblib(obj):
+            return obj.__reduce_ex__(PROTOCOL)
         return NotImplemented
 
 
@@ -105,4 +118,6 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             return reduce_cached_function(obj)
         if is_dispatching_function(obj) and not is_importable(obj.__module__):
             return reduce_dispatching_function(obj)
+        if isinstance(obj, BaseException) and _is_reduced_by_tblib(obj):
+            return obj.__reduce_ex__(PROTOCOL)
         return super().reducer_override(obj)

@@ -282,3 +282,11 @@ def test_notes_that_are_none_do_no_harm() -> None:
     error = ValueError("x")
     error.__notes__ = 5  # type: ignore[assignment]
     assert type(sent(error)) is ValueError
+
+
+def test_what_dask_does_to_the_pickling_of_exceptions_loses_nothing() -> None:
+    import distributed  # noqa: F401, PLC0415 - it has tblib reduce exceptions in its own way
+
+    leave = sent(SystemExit(3))
+    assert isinstance(leave, SystemExit)
+    assert leave.code == 3

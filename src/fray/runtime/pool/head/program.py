@@ -12,7 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fray.runtime.pool.head.dispatcher import Dispatcher
@@ -41,7 +41,7 @@ LOOK_SECONDS = 1.0
 class HeadConfig:
     """The head of one pool."""
 
-    token: str
+    token: str = field(repr=False)
     """The pool's name, unique."""
     attach: str
     """`module:function`, called in each worker with token, client and objects before its first task."""
