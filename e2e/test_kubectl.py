@@ -146,7 +146,7 @@ def test_workers_are_answered_until_they_exist(jobs: JobNamespace) -> None:
     jobs.await_job("pool", "condition=Accepted=False")
     accepted = jobs.condition("pool", "Accepted")
     assert accepted["reason"] == "WorkersNotSupported"
-    assert "set spec.workers.replicas to 0" in accepted["message"]
+    assert "set spec.workers.replicas and minReplicas to 0" in accepted["message"]
     assert "WorkersNotSupported" in jobs.kubectl("get", "fj", "pool")
     selected = f"--selector={LABEL_JOB}=pool"
     assert jobs.kubectl.items("jobsets,pods", selected) == []
