@@ -52,6 +52,7 @@ USAGE = "usage"
 COPY_MODE = 0o400
 """Of the file of a copy: what lies on another host too, so that it may go when room is needed."""
 _LOCK_PAUSE = 0.002
+_LINK_TRIES = 100
 _COPY_BYTES = 4 * 1024**2
 _MAX_PARTS = 1000
 """Of one writev; POSIX systems allow 1024 (IOV_MAX)."""
@@ -232,13 +233,7 @@ def held(path: str) -> Iterator[tuple[int, str]]:
 
     The link is empty where there can't be one.
     """
-    link = f"{path}.{os.getpid()}-{next(_counter)}{HELD}"
-    try:
-        os.link(path, link, follow_symlinks=False)
-    except FileNotFoundError:
-        raise
-    except OSError:  # no more links or names, or not on this file system: then it isn't counted
-        link = ""
+    link = _link(path)
     try:
         with opened(link or path) as file:
             yield file, link
@@ -246,6 +241,23 @@ def held(path: str) -> Iterator[tuple[int, str]]:
         if link:
             unlink(link)
         raise
+
+
+def _link(path: str) -> str:
+    """Return a further link to a file; empty where there can't be one. Raises `FileNotFoundError`."""
+    link = f"{path}.{os.getpid()}-{next(_counter)}{HELD}"
+    for _ in range(_LINK_TRIES):
+        try:
+            os.link(path, link, follow_symlinks=False)
+        except FileNotFoundError:
+            # Linux says so too of a file that is replaced by another one between its two steps.
+            if status_of(path) is None:
+                raise
+        except OSError:  # no more links or names, or not on this file system: then it isn't counted
+            break
+        else:
+            return link
+    return ""
 
 
 def mapped(path: str, file: int, size: int, link: str = "") -> memoryview:
