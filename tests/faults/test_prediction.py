@@ -11,7 +11,7 @@ import pytest
 
 from fray.plan import lifecycle
 from fray_operator import observe, obsolete
-from fray_operator.act import Actor
+from fray_operator.writer import Writer
 from tests.faults.life import live
 from tests.faults.prediction import DELETED, End, predict
 from tests.faults.scenario import Act, Kind, Plan
@@ -82,14 +82,14 @@ def trust_the_cache_of_pods(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tell_events_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    build = Actor._build_event
+    build = Writer._build_event
 
-    def build_another(actor: Actor, *about: Any) -> Any:
-        event = build(actor, *about)
+    def build_another(writer: Writer, *about: Any) -> Any:
+        event = build(writer, *about)
         event["metadata"]["name"] += secrets.token_hex(4)
         return event
 
-    monkeypatch.setattr(Actor, "_build_event", build_another)
+    monkeypatch.setattr(Writer, "_build_event", build_another)
 
 
 def leave_what_comes_late(monkeypatch: pytest.MonkeyPatch) -> None:
