@@ -19,7 +19,8 @@ def grants(table: dict[str, str], name: str = "") -> set[tuple[str, str, str]]:
     return {(resource, verb, name) for resource, verbs in table.items() for verb in verbs.split()}
 
 
-OPERATOR = grants(
+AUTH = "fray-auth"
+OPERATOR = grants({"secrets": "get update"}, AUTH) | grants(
     {
         "fray.dev/frayjobs": "get list watch update delete",
         "fray.dev/frayjobs/status": "update",
@@ -29,6 +30,7 @@ OPERATOR = grants(
         "pods": "list watch",
         "events": "list create",
         "kueue.x-k8s.io/workloads": "list",
+        "secrets": "create",
     }
 )
 LEASES = "coordination.k8s.io/leases"
@@ -207,13 +209,15 @@ def test_a_jobs_account_may_do_what_the_doctor_asks_for() -> None:
     assert {(name, right.verb, "") for right, name in names.items()} <= JOB
 
 
-def test_no_role_has_a_wildcard_or_can_read_secrets_or_write_a_status_of_jobs() -> None:
+def test_no_role_has_a_wildcard_or_can_read_secrets_of_others_or_write_a_status_of_jobs() -> None:
     for values in ({}, SINGLE):
         for role in (r for r in render(values) if r["kind"] in ("Role", "ClusterRole")):
             granted = rights(role)
             assert not [grant for grant in granted if "*" in "".join(grant)]
-            assert {verb for resource, verb, _ in granted if resource == "secrets"} <= {"create"}
-            if role["metadata"]["name"] != "fray-operator":
+            secrets = {(verb, name) for resource, verb, name in granted if resource == "secrets"}
+            own = role["metadata"]["name"] == "fray-operator"
+            assert secrets <= {("create", ""), *([("get", AUTH), ("update", AUTH)] if own else [])}
+            if not own:
                 assert not [resource for resource, _, _ in granted if resource.endswith("/status")]
 
 
