@@ -272,7 +272,8 @@ class Host(WorkerPlugin):
             items: list[Outcome] = []
             end: Failure | None = None
             try:
-                while stream.ready and not ended:
+                # No more at once: a generator that keeps pace would never let this loop hear of its end.
+                while stream.ready and not ended and len(items) < AHEAD:
                     item = stream.take(0.0)
                     ended = item is END
                     if not ended:
