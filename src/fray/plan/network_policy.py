@@ -10,16 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fray.vocabulary import (
-    API_VERSION,
-    FRAYJOB_KIND,
-    LABEL_JOB,
-    LABEL_JOB_UID,
-    LABEL_MANAGED_BY,
-    LABEL_ROLE,
-    MANAGED_BY,
-    POOL_PORTS,
-)
+from fray.plan.ownership import build_labels, build_owner_references
+from fray.vocabulary import LABEL_JOB, LABEL_JOB_UID, POOL_PORTS
 from fray.wire.frayjob import FrayJob
 
 __all__ = ["build_network_policy"]
@@ -40,18 +32,11 @@ def build_network_policy(job: FrayJob, *, guarded: Sequence[PortRange] = (POOL_P
     whose = {LABEL_JOB: job.metadata.name} if uid is None else {LABEL_JOB_UID: uid}
     metadata: dict[str, Any] = {
         "name": f"{job.metadata.name}-pool",
-        "labels": {
-            LABEL_JOB: job.metadata.name,
-            LABEL_ROLE: ROLE,
-            LABEL_MANAGED_BY: MANAGED_BY,
-            **({} if uid is None else {LABEL_JOB_UID: uid}),
-        },
+        "labels": build_labels(job, role=ROLE),
+        **build_owner_references(job),
     }
     if job.metadata.namespace is not None:
         metadata["namespace"] = job.metadata.namespace
-    if uid is not None:
-        owner = {"apiVersion": API_VERSION, "kind": FRAYJOB_KIND, "name": job.metadata.name, "uid": uid}
-        metadata["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
     unguarded = [{"protocol": "TCP", "port": first, "endPort": last} for first, last in _find_others(guarded)]
     return {
         "apiVersion": "networking.k8s.io/v1",

@@ -1,4 +1,4 @@
-"""Whose an object is: the labels and the owner of everything that is made for an attempt."""
+"""Whose an object is: the labels and the owner of everything that is made for a job."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from fray.vocabulary import (
     LABEL_MANAGED_BY,
     LABEL_ROLE,
     MANAGED_BY,
-    Role,
 )
 from fray.wire.frayjob import FrayJob
 
 __all__ = ["build_labels", "build_owner_references"]
 
 
-def build_labels(job: FrayJob, *, attempt: int, role: Role) -> dict[str, str]:
-    """Return the labels of an object of an attempt, and of its pods."""
+def build_labels(job: FrayJob, *, role: str, attempt: int | None = None) -> dict[str, str]:
+    """Return the labels of an object, and of its pods; without an `attempt` it serves all of them."""
     labels = {
         LABEL_JOB: job.metadata.name,
-        LABEL_ATTEMPT: str(attempt),
-        LABEL_ROLE: role.value,
+        **({} if attempt is None else {LABEL_ATTEMPT: str(attempt)}),
+        LABEL_ROLE: str(role),
         LABEL_MANAGED_BY: MANAGED_BY,
     }
     return labels if job.metadata.uid is None else {**labels, LABEL_JOB_UID: job.metadata.uid}
