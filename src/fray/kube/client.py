@@ -28,7 +28,15 @@ from fray.kube.errors import (
     read_api_error,
 )
 from fray.kube.lists import ListReader
-from fray.kube.objects import Manifest, Page, Propagation, WatchEvent, parse_event, parse_object
+from fray.kube.objects import (
+    Manifest,
+    Page,
+    Propagation,
+    WatchEvent,
+    build_delete_options,
+    parse_event,
+    parse_object,
+)
 from fray.kube.resources import DISCOVERY, PODS, Resource
 
 __all__ = [
@@ -242,11 +250,7 @@ class KubernetesApi:
 
         With a version only if it still is of that one; raises `ConflictError` if it has changed.
         """
-        body: Manifest = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
-        wanted = {"uid": uid, "resourceVersion": resource_version}
-        preconditions = {key: value for key, value in wanted.items() if value is not None}
-        if preconditions:
-            body["preconditions"] = preconditions
+        body = build_delete_options(propagation, uid=uid, resource_version=resource_version)
         try:
             await self._json("DELETE", resource, resource.path(namespace=namespace, name=name), body=body)
         except NotFoundError:

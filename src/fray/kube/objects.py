@@ -8,7 +8,15 @@ from typing import Any, Literal, TypeAlias
 
 from fray.kube.errors import build_api_error
 
-__all__ = ["Manifest", "Page", "Propagation", "WatchEvent", "parse_event", "parse_object"]
+__all__ = [
+    "Manifest",
+    "Page",
+    "Propagation",
+    "WatchEvent",
+    "build_delete_options",
+    "parse_event",
+    "parse_object",
+]
 
 Manifest: TypeAlias = dict[str, Any]
 Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
@@ -28,6 +36,16 @@ class WatchEvent:
 
     type: str
     object: Manifest
+
+
+def build_delete_options(
+    propagation: Propagation, *, uid: str | None, resource_version: str | None
+) -> Manifest:
+    """Return the body of a request to delete an object, only if it is still the one that is meant."""
+    body: Manifest = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+    wanted = {"uid": uid, "resourceVersion": resource_version}
+    preconditions = {name: value for name, value in wanted.items() if value is not None}
+    return body | ({"preconditions": preconditions} if preconditions else {})
 
 
 def parse_object(text: bytes, *keys: str) -> Manifest:

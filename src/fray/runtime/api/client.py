@@ -29,7 +29,15 @@ from fray.kube.errors import (
     UnreachableError,
     read_api_error,
 )
-from fray.kube.objects import Manifest, Page, Propagation, WatchEvent, parse_event, parse_object
+from fray.kube.objects import (
+    Manifest,
+    Page,
+    Propagation,
+    WatchEvent,
+    build_delete_options,
+    parse_event,
+    parse_object,
+)
 from fray.kube.resources import Resource
 
 __all__ = ["PAUSES", "ApiAccess", "ApiClient"]
@@ -222,11 +230,7 @@ class ApiClient:
 
         With a version only if it still is of that one; raises `ConflictError` if it has changed.
         """
-        wanted = {"uid": uid, "resourceVersion": resource_version}
-        preconditions = {name: value for name, value in wanted.items() if value is not None}
-        body: Manifest = {"propagationPolicy": propagation}
-        if preconditions:
-            body["preconditions"] = preconditions
+        body = build_delete_options(propagation, uid=uid, resource_version=resource_version)
         try:
             path = resource.path(namespace=namespace, name=name)
             self._ask("DELETE", path, body=body, repeat=True)
