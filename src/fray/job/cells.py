@@ -9,14 +9,15 @@ import contextlib
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
 from fray.job.engine import LATE
 from fray.job.workers import blocking
 
-__all__ = ["Cell", "Waitable", "await_ready", "when_ready"]
+__all__ = ["Cell", "Waitable", "WaitableEngine", "await_ready", "when_ready"]
 
 
 class Waitable(ABC):
@@ -55,6 +56,28 @@ class Waitable(ABC):
             listeners, self._listeners = self._listeners, []
         for listener in listeners:
             listener(self)
+
+
+class WaitableEngine:
+    """The part of an engine whose entries are waitables of this process; see `Engine`."""
+
+    def subscribe(self, entries: Sequence[Any], listener: Callable[[Any], None]) -> None:
+        """Call `listener` with each entry once it is ready. Values aren't brought here."""
+        for entry in entries:
+            entry.subscribe(listener)
+
+    def unsubscribe(self, entries: Iterable[Any], listener: Callable[[Any], None]) -> None:
+        """Forget the listener, where it wasn't called yet."""
+        for entry in entries:
+            entry.unsubscribe(listener)
+
+    def blocking(
+        self,
+        wake: Callable[[], None],  # noqa: ARG002
+        deadline: float | None = None,  # noqa: ARG002
+    ) -> AbstractContextManager[object]:
+        """Lend the slot of this thread's task."""
+        return blocking()
 
 
 class Cell(Waitable):

@@ -12,7 +12,7 @@ import threading
 import uuid
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
@@ -35,7 +35,7 @@ from fray.errors import (
 )
 from fray.job.actor_methods import ActorMethods, RemoteActor
 from fray.job.calls import Call
-from fray.job.cells import await_ready, when_ready
+from fray.job.cells import WaitableEngine, await_ready, when_ready
 from fray.job.dask_board import key_of
 from fray.job.dask_values import (
     ActorSpec,
@@ -94,7 +94,7 @@ class Work(NamedTuple):
     list_runs: Callable[..., list[TaskRun]]
 
 
-class DaskEngine:
+class DaskEngine(WaitableEngine):
     """Runs tasks and actors on a Dask cluster; see `Engine`.
 
     Parameters: this process's `client`; the `token` of the context; the `work`; `roles`: there are workers
@@ -184,24 +184,6 @@ class DaskEngine:
             return
         for number, outcome in found.items():
             absent[number].outcome = outcome
-
-    def subscribe(self, entries: Sequence[Any], listener: Callable[[Any], None]) -> None:
-        """Call `listener` with each entry once it is ready. Values aren't brought here."""
-        for entry in entries:
-            entry.subscribe(listener)
-
-    def unsubscribe(self, entries: Iterable[Any], listener: Callable[[Any], None]) -> None:
-        """Forget the listener, where it wasn't called yet."""
-        for entry in entries:
-            entry.unsubscribe(listener)
-
-    def blocking(
-        self,
-        wake: Callable[[], None],  # noqa: ARG002
-        deadline: float | None = None,  # noqa: ARG002
-    ) -> AbstractContextManager[object]:
-        """Give away the slot of this thread's task."""
-        return blocking()
 
     def state_of(self, entry: Any, *, whole: bool) -> FutureState:
         """Return how far an entry is; see `Engine`."""

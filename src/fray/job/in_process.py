@@ -11,7 +11,7 @@ import threading
 import uuid
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ from fray.errors import (
     TaskCancelledError,
 )
 from fray.job.calls import Call
-from fray.job.cells import Cell, Waitable
+from fray.job.cells import Cell, Waitable, WaitableEngine
 from fray.job.current import task_variables
 from fray.job.engine import ContextStats, Engine
 from fray.job.ledger import Ledger
@@ -36,7 +36,6 @@ from fray.job.progress import FutureState
 from fray.job.streams import Stream
 from fray.job.tasks import Task, run_task
 from fray.job.timeline import TaskRun
-from fray.job.workers import blocking
 from fray.payload.values.exceptions import raisable
 
 __all__ = ["InProcessEngine"]
@@ -46,7 +45,7 @@ _pickled: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 """Refs and handles that were pickled, for as long as somebody holds them."""
 
 
-class InProcessEngine(ABC):
+class InProcessEngine(WaitableEngine, ABC):
     """An engine whose tasks and actors run in this process and share its memory; see `Engine`."""
 
     kind: str
@@ -93,26 +92,8 @@ class InProcessEngine(ABC):
 
     next_item = take
 
-    def prefetch(self, entries: Sequence[Any], deadline: float | None) -> None:  # noqa: B027
+    def prefetch(self, entries: Sequence[Any], deadline: float | None) -> None:
         """Do nothing: the first failure of several values is raised at once."""
-
-    def subscribe(self, entries: Sequence[Any], listener: Callable[[Any], None]) -> None:
-        """Call `listener` with each entry once it is ready."""
-        for entry in entries:
-            entry.subscribe(listener)
-
-    def unsubscribe(self, entries: Iterable[Any], listener: Callable[[Any], None]) -> None:
-        """Forget the listener, where it wasn't called yet."""
-        for entry in entries:
-            entry.unsubscribe(listener)
-
-    def blocking(
-        self,
-        wake: Callable[[], None],  # noqa: ARG002
-        deadline: float | None = None,  # noqa: ARG002
-    ) -> AbstractContextManager[object]:
-        """Lend the slot of this thread's task."""
-        return blocking()
 
     def state_of(self, entry: Any, *, whole: bool) -> FutureState:
         """Return how far an entry is; see `Engine`."""
