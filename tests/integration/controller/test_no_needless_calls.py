@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from e2e.faulty_proxy import FaultyProxy
+from fray.vocabulary import AUTH_SECRET
 from fray_operator import nodes, observe, shared_events
 from tests.integration.controller.conftest import SettingsFor
 from tests.integration.controller.hands import Hands, eventually
@@ -71,6 +72,10 @@ def make_jobs_of_all_kinds(hands: Hands) -> None:
     hands.await_condition("taken", "Scheduled", status="False", reason="NameTaken")
     for name, reason in LAST_EVENTS.items():
         hands.await_event(name, reason)
+    # Made beside the passes, for the workers that "refused" asks for.
+    eventually(
+        lambda: AUTH_SECRET in {each["metadata"]["name"] for each in hands.list(f"{hands.core}/secrets")}
+    )
 
 
 def test_an_operator_that_starts_over_jobs_of_all_kinds_writes_nothing(
@@ -98,6 +103,7 @@ def test_looking_again_and_again_at_jobs_of_all_kinds_writes_nothing(
         # A write is seen on the server before its answer is counted.
         sent = len(hands.list(f"{hands.core}/events"))
         eventually(lambda: operator.writes()["POST", "events"] == sent, told=operator.writes)
+        eventually(lambda: ("POST", "secrets") in operator.writes(), told=operator.writes)
         passes, writes = operator.passes(), operator.writes()
         eventually(lambda: operator.passes() >= passes + 20, told=operator.passes)
         tried = ("POST", "jobsets.jobset.x-k8s.io")  # while the JobSet of somebody else is there
