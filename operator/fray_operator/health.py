@@ -25,7 +25,7 @@ class PortUnavailableError(Exception):
 class HealthServer:
     """Serves probes and metrics.
 
-    `trouble` returns what is wrong, `unready` why nothing is served yet; None where all is well.
+    `problem` returns what is wrong, `unready` why nothing is served yet; None where all is well.
     """
 
     def __init__(
@@ -34,12 +34,12 @@ class HealthServer:
         *,
         host: str,
         port: int,
-        trouble: Callable[[], str | None],
+        problem: Callable[[], str | None],
         unready: Callable[[], str | None],
         refresh: Callable[[], None],
     ) -> None:
         self._metrics, self._host, self._port = metrics, host, port
-        self._trouble, self._unready, self._refresh = trouble, unready, refresh
+        self._problem, self._unready, self._refresh = problem, unready, refresh
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -66,7 +66,7 @@ class HealthServer:
             await self._runner.cleanup()
 
     async def _healthz(self, _request: web.Request) -> web.Response:
-        return _answer(self._trouble())
+        return _answer(self._problem())
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         return _answer(self._unready())
@@ -76,5 +76,5 @@ class HealthServer:
         return web.Response(body=self._metrics.render(), content_type="text/plain")
 
 
-def _answer(trouble: str | None) -> web.Response:
-    return web.Response(text=trouble or "ok", status=200 if trouble is None else 503)
+def _answer(problem: str | None) -> web.Response:
+    return web.Response(text=problem or "ok", status=200 if problem is None else 503)

@@ -104,7 +104,7 @@ class Informer(ListWatch):
         if self.owner_of(manifest) is None or (known is not None and _is_newer(known, manifest)):
             return  # the watch may have told of a later change before the answer came
         labelled = self._kind.label in manifest["metadata"].get("labels", {})
-        if known is None and labelled and _is_version_up_to(manifest["metadata"], self._told):
+        if known is None and labelled and _is_version_up_to(manifest["metadata"], self._listed_version):
             return  # it has told of the end too, and will never tell of it again
         self._store(manifest)
 
@@ -215,9 +215,9 @@ def _is_newer(manifest: Manifest, other: Manifest) -> bool:
     return version.isdecimal() and than.isdecimal() and int(version) > int(than)
 
 
-def _is_version_up_to(metadata: Manifest, told: str) -> bool:
+def _is_version_up_to(metadata: Manifest, limit: str) -> bool:
     version = str(metadata.get("resourceVersion"))
-    return version.isdecimal() and told.isdecimal() and int(version) <= int(told)
+    return version.isdecimal() and limit.isdecimal() and int(version) <= int(limit)
 
 
 def trim_job(manifest: Manifest) -> Manifest:

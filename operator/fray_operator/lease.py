@@ -140,8 +140,8 @@ class Lease:
         except NotFoundError:
             return  # nobody has to wait for a lease that isn't there
         except (ApiError, TimeoutError) as error:
-            told = str(error) or type(error).__name__
-            logger.warning("the lease was not released; it will run out by itself: %s", told)
+            reason = str(error) or type(error).__name__
+            logger.warning("the lease was not released; it will run out by itself: %s", reason)
 
     async def _renew(self, written: Manifest) -> float | None:
         """Renew what this process has written; return when that was sent, None when it may not."""

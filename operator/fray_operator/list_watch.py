@@ -45,7 +45,7 @@ class ListWatch(ABC):
         self._loop = asyncio.get_running_loop()
         self._heard_at: float | None = None
         self._failures = 0
-        self._told = ""
+        self._listed_version = ""
         """The version up to which every change is known."""
         self.synced = asyncio.Event()
 
@@ -116,7 +116,7 @@ class ListWatch(ABC):
             self._heard_at = self._loop.time()
         for place in sorted(known - seen):
             self._lose(place)
-        self._told = version
+        self._listed_version = version
         self.synced.set()
         return version
 
@@ -139,7 +139,7 @@ class ListWatch(ABC):
                     self._end(event.object)
                 elif event.type != "BOOKMARK":
                     self._store(event.object)
-                self._told = version
+                self._listed_version = version
         finally:
             if self._loop.time() - started >= RETRY_CAP_SECONDS:
                 # Nothing to tell, and then cut, as idle connections are: no failure in a row.

@@ -62,8 +62,8 @@ class Metrics:
 
     def count_request(self, method: str, resource: Resource, status: int) -> None:
         """Count one request; the status is cut to classes but for those that tell something by themselves."""
-        told = str(status) if status in (0, 404, 409, 410, 429) else f"{status // 100}xx"
-        self.requests.labels(method, str(resource), told).inc()
+        code = str(status) if status in (0, 404, 409, 410, 429) else f"{status // 100}xx"
+        self.requests.labels(method, str(resource), code).inc()
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

@@ -34,7 +34,7 @@ from fray.plan.scheduling import derive_waiting
 from fray.plan.settings import RetryPolicy
 from fray.plan.timestamps import parse_time
 from fray.plan.verdict import derive_cause
-from fray.plan.volume_trouble import (
+from fray.plan.volume_waiting import (
     VOLUME_REASONS,
     build_volume_complaint,
     derive_volume_waiting,
@@ -283,9 +283,9 @@ class Observer:
             look = None if workload is None else PATIENCE_CAP_SECONDS
             return Observed(jobset, gang, look_again=0.0 if gone and attempt.reason is None else look)
         age = (now - parse_time(metadata["creationTimestamp"])).total_seconds()
-        told = await self._workloads.get(metadata["namespace"])
-        workload = told.get(metadata["uid"]) if told is not None else None
-        missing = told is not None and workload is None and age >= PATIENCE_SECONDS + WORKLOADS_SECONDS
+        workloads = await self._workloads.get(metadata["namespace"])
+        workload = workloads.get(metadata["uid"]) if workloads is not None else None
+        missing = workloads is not None and workload is None and age >= PATIENCE_SECONDS + WORKLOADS_SECONDS
         waiting = derive_queue_waiting(jobset, workload, missing=missing)
         gang = replace(gang, requeued=workload is not None and is_queued(jobset))
         # When it is admitted the JobSet changes, which brings the next pass; what keeps it waiting doesn't.

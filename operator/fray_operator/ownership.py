@@ -198,8 +198,8 @@ def find_obsolete(job: FrayJob, jobsets: Iterable[Manifest]) -> list[Manifest]:
         number = read_attempt_label(jobset)
         if finished:
             return number > 0
-        told = last is not None and 0 < number <= last.number
-        return told and not (live and (is_jobset_of(jobset, job, live) or is_inherited(jobset, job)))
+        recorded = last is not None and 0 < number <= last.number
+        return recorded and not (live and (is_jobset_of(jobset, job, live) or is_inherited(jobset, job)))
 
     return [jobset for jobset in jobsets if is_obsolete(jobset)]
 

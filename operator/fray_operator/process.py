@@ -92,7 +92,7 @@ class OperatorProcess:
             metrics,
             host=settings.http_host,
             port=settings.http_port,
-            trouble=self._trouble,
+            problem=self._describe_problem,
             unready=self._find_unready,
             refresh=self._refresh,
         )
@@ -161,11 +161,11 @@ class OperatorProcess:
         kinds = [controller.kind for controller in self._controllers.values()]
         needed = (resource for kind in kinds for resource in (kind.resource, *kind.requires))
         for resource in dict.fromkeys(needed):
-            while (trouble := await self._find_trouble(resource)) is not None:
-                logger.warning("%s can't be read; trying again: %s", resource, trouble)
-                await asyncio.sleep(max(START_PAUSE_SECONDS, trouble.retry_after_seconds or 0.0))
+            while (error := await self._find_api_error(resource)) is not None:
+                logger.warning("%s can't be read; trying again: %s", resource, error)
+                await asyncio.sleep(max(START_PAUSE_SECONDS, error.retry_after_seconds or 0.0))
 
-    async def _find_trouble(self, resource: Resource) -> ApiError | None:
+    async def _find_api_error(self, resource: Resource) -> ApiError | None:
         namespace = self._settings.namespaces[0] if self._settings.namespaces else None
         try:
             async for _ in self._api.list_pages(resource, namespace=namespace, limit=1):
@@ -180,7 +180,7 @@ class OperatorProcess:
     def _find_unready(self) -> str | None:
         return self._scope.overlap if self._started else "starting"
 
-    def _trouble(self) -> str | None:
+    def _describe_problem(self) -> str | None:
         if not self._lease.held():
             return None
         for resource, seconds in self._silent_seconds().items():

@@ -104,14 +104,14 @@ class Reconciler:
             job = _with_jobset_name(job, observed.jobset)
         decision = self._decide(job, observed, now)
         write_at = self._find_write_time(key, body, decision, now)
-        told = write_at is not None and write_at <= now
-        if told:
+        written = write_at is not None and write_at <= now
+        if written:
             await self._tell(key, body, decision)
-        await self._act(key, job, decision, observed, told=told)
+        await self._act(key, job, decision, observed, written=written)
         if decision.unreadable is not None and not (job.spec.suspend or decision.action or decision.finished):
             # What there is belongs to attempts that can't be judged: nothing of it is cleared away.
             await self._send_events(key)
-            if told:
+            if written:
                 raise UnreadableError(decision.unreadable)
             return None
         decided = job.model_copy(update={"status": decision.status})
@@ -119,7 +119,7 @@ class Reconciler:
         await self._old.remove(key, decided)
         # Last: a server that takes no events must hold up nothing else.
         await self._send_events(key)
-        return self._next_look(decision, observed, now, told=told, write_at=write_at)
+        return self._next_look(decision, observed, now, written=written, write_at=write_at)
 
     async def _read(self, key: JobKey) -> Manifest | None:
         """Return a job's manifest, which the server is asked for where it is large."""
@@ -195,11 +195,11 @@ class Reconciler:
         self._unsent.pop(key, None)
 
     async def _act(
-        self, key: JobKey, job: FrayJob, decision: Decision, observed: Observed, *, told: bool
+        self, key: JobKey, job: FrayJob, decision: Decision, observed: Observed, *, written: bool
     ) -> None:
         match decision.action:
             case StartAttempt(number):
-                body = await self._read_current(key, told=told)
+                body = await self._read_current(key, written=written)
                 if body is None:
                     return
                 job = FrayJob.from_manifest(body)
@@ -212,10 +212,10 @@ class Reconciler:
                     raise RefusedError(refusal.message)
                 self._tell_started(key)
             case RenumberHosts(number) if observed.jobset is not None:
-                body = await self._read_current(key, told=told)
+                body = await self._read_current(key, written=written)
                 if body is None:
                     return
-                if told:
+                if written:
                     started = derive_started(decision.status.attempts[-1])
                     self._starting[key] = FrayJob.from_manifest(body), started
                 await self._actor.renumber(observed.jobset, number)
@@ -229,12 +229,12 @@ class Reconciler:
             case _:
                 return
 
-    async def _read_current(self, key: JobKey, *, told: bool) -> Manifest | None:
+    async def _read_current(self, key: JobKey, *, written: bool) -> Manifest | None:
         """Return a job's manifest if its attempt may begin now: it is there, and is what was decided on."""
         body = await self._read(key)
         if body is None or is_ending(body):
             return None  # it was deleted while its status was written
-        return body if told or await self._is_current(key, FrayJob.from_manifest(body), body) else None
+        return body if written or await self._is_current(key, FrayJob.from_manifest(body), body) else None
 
     async def _is_current(self, key: JobKey, job: FrayJob, body: Manifest) -> bool:
         """Return whether the job exists; raises `ConflictError` when it has changed since `body` was seen.
@@ -281,13 +281,13 @@ class Reconciler:
         observed: Observed,
         now: datetime,
         *,
-        told: bool,
+        written: bool,
         write_at: datetime | None,
     ) -> float | None:
-        due = [at for at in (decision.wake_at, None if told else write_at) if at is not None]
+        due = [at for at in (decision.wake_at, None if written else write_at) if at is not None]
         # A moment later: a timer may fire a little early, and the pass would find nothing due.
         looks = [(at - now + timedelta(milliseconds=20)).total_seconds() for at in due]
-        if told and isinstance(decision.action, StartAttempt | RenumberHosts):
+        if written and isinstance(decision.action, StartAttempt | RenumberHosts):
             # No event comes when the JobSet was there before and only its name or number was told now.
             looks.append(0.0)
         if observed.look_again is not None:

@@ -106,9 +106,9 @@ class Scope:
     async def _find_for_namespaces(self) -> str | None:
         async for page in self._api.list_pages(LEASES, fields=f"metadata.name={NAMESPACE_CLAIM}"):
             for lease in page.items:
-                told = self._describe(lease["metadata"]["namespace"], self._holders.find(lease))
-                if told is not None:
-                    return told
+                conflict = self._describe(lease["metadata"]["namespace"], self._holders.find(lease))
+                if conflict is not None:
+                    return conflict
         return None
 
     def _describe(self, namespace: str | None, holder: str | None) -> str | None:

@@ -23,33 +23,33 @@ logger = logging.getLogger(__name__)
 SECONDS = 5.0
 """How long a list of events is good enough."""
 
-Told = TypeVar("Told")
+Read = TypeVar("Read")
 
 
-class SharedEvents(Generic[Told]):
+class SharedEvents(Generic[Read]):
     """What the events of these kinds and reasons say, each read by `read`; empty where they can't be read."""
 
     def __init__(
-        self, api: KubeApi, wanted: Sequence[tuple[str, str]], *, read: Callable[[Manifest], Told]
+        self, api: KubeApi, wanted: Sequence[tuple[str, str]], *, read: Callable[[Manifest], Read]
     ) -> None:
         self._api, self._wanted, self._read = api, wanted, read
-        self._answers: dict[str, SharedAnswer[list[Told]]] = {}
+        self._answers: dict[str, SharedAnswer[list[Read]]] = {}
 
-    async def get(self, namespace: str) -> list[Told]:
+    async def get(self, namespace: str) -> list[Read]:
         """Return what was told in a namespace, in no order."""
         if namespace not in self._answers:
             ask = functools.partial(self._list, namespace)
             self._answers[namespace] = SharedAnswer(ask, seconds=SECONDS)
         return await self._answers[namespace].get()
 
-    async def _list(self, namespace: str) -> list[Told]:
-        told = []
+    async def _list(self, namespace: str) -> list[Read]:
+        events = []
         try:
             for kind, reason in self._wanted:
                 fields = f"involvedObject.kind={kind},reason={reason}"
                 async for page in self._api.list_pages(EVENTS, namespace=namespace, fields=fields):
-                    told += [self._read(event) for event in page.items]
+                    events += [self._read(event) for event in page.items]
         except ApiError as error:
             logger.warning("events can't be read; explanations will be less precise: %s", error)
             return []
-        return told
+        return events

@@ -212,9 +212,9 @@ class Source:
             for kind in self.kinds:
                 kind.note_request(sent.url.path)
 
-        async def note_answer(_session: Any, _context: Any, told: aiohttp.TraceRequestEndParams) -> None:
-            for kind in self.kinds if told.response.ok else ():
-                kind.note_answer(told.url.path, told.url.query)
+        async def note_answer(_session: Any, _context: Any, answered: aiohttp.TraceRequestEndParams) -> None:
+            for kind in self.kinds if answered.response.ok else ():
+                kind.note_answer(answered.url.path, answered.url.query)
 
         trace.on_request_start.append(note_request)
         trace.on_request_end.append(note_answer)

@@ -53,10 +53,10 @@ class Workloads:
             for resource in WORKLOADS:
                 try:
                     pages = self._api.list_pages(resource, namespace=namespace, labels=labels)
-                    told = [build_workload_summary(item) async for page in pages for item in page.items]
+                    summaries = [build_workload_summary(item) async for page in pages for item in page.items]
                 except NotFoundError:
                     continue  # a Kueue that doesn't know this version yet, or any more; or no Kueue
-                return {summary.owner: summary for summary in told if summary is not None}
+                return {summary.owner: summary for summary in summaries if summary is not None}
         except ForbiddenError as error:
             logger.debug("Workloads can't be read; why a job waits in its queue isn't told: %s", error)
         except ApiError as error:

@@ -81,8 +81,8 @@ class TerminationMessage:
         """What a person reads: the end of the traceback, or else the text."""
         if self.traceback:
             return tuple(self.traceback.splitlines())
-        told = ": ".join(part for part in (self.type, self.message) if part)
-        return tuple(told.splitlines())
+        text = ": ".join(part for part in (self.type, self.message) if part)
+        return tuple(text.splitlines())
 
 
 def _to_json(known: dict[str, str | int]) -> str:

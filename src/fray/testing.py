@@ -129,13 +129,13 @@ def build_pod(  # noqa: PLR0913 - a pod has many parts, and tests of one of them
     metadata: Manifest = {"name": name or f"pod-{rank}", "labels": labels, "creationTimestamp": created}
     if deleted is not None:
         metadata |= {"deletionTimestamp": deleted, "deletionGracePeriodSeconds": 30}
-    told: Manifest = {"phase": phase, "conditions": list(marks)}
+    described: Manifest = {"phase": phase, "conditions": list(marks)}
     if state is not None:
-        told["containerStatuses"] = [{"name": CONTAINER, "image": "train:1", "state": state}]
+        described["containerStatuses"] = [{"name": CONTAINER, "image": "train:1", "state": state}]
     if init is not None:
-        told["initContainerStatuses"] = [{"name": "fetch", "image": "train:1", "state": init}]
+        described["initContainerStatuses"] = [{"name": "fetch", "image": "train:1", "state": init}]
     return {
         "metadata": metadata,
         "spec": {"containers": [{"name": CONTAINER}], **({"nodeName": node} if node else {}), **(spec or {})},
-        "status": {**told, **status},
+        "status": {**described, **status},
     }

@@ -42,7 +42,7 @@ def diagnose(
 
 def describe_check_results(results: Sequence[CheckResult]) -> list[Line]:
     """Return a table, with the next step below each line that isn't in order."""
-    rows = format_columns([(each.mark, each.subject, each.told) for each in results])
+    rows = format_columns([(each.mark, each.subject, each.seen) for each in results])
     lines = []
     for result, row in zip(results, rows, strict=True):
         lines.append(Line(row, TONES[result.mark]))
@@ -57,5 +57,5 @@ def describe_check_results(results: Sequence[CheckResult]) -> list[Line]:
 
 
 def _to_data(result: CheckResult) -> dict[str, str]:
-    data = {"subject": result.subject, "mark": result.mark.value, "told": result.told}
+    data = {"subject": result.subject, "mark": result.mark.value, "seen": result.seen}
     return data | ({"nextStep": result.next_step} if result.next_step else {})

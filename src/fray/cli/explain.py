@@ -47,9 +47,9 @@ def explain_job(job: FrayJob, form: ExplainFormat, *, secrets: Sequence[str] = (
     if form is ExplainFormat.JSON:
         both = {"apiVersion": "v1", "kind": "List", "items": [frayjob, plan.jobset]}
         return format_manifest(both, "json")
-    told = form is ExplainFormat.TEXT
-    beside = f"# With Secrets, which aren't shown: {', '.join(secrets)}\n" if told and secrets else ""
-    reasons = _format_reasons(job, plan, attempt) if told else ""
+    as_text = form is ExplainFormat.TEXT
+    beside = f"# With Secrets, which aren't shown: {', '.join(secrets)}\n" if as_text and secrets else ""
+    reasons = _format_reasons(job, plan, attempt) if as_text else ""
     return f"{beside}{format_manifest(frayjob, 'yaml')}---\n{reasons}{format_manifest(plan.jobset, 'yaml')}"
 
 

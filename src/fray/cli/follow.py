@@ -75,7 +75,7 @@ class Following:
         self._held_since = 0.0
         self._left = threading.Event()
         self._job: FrayJob | None = None
-        self._told = FrayJobStatus()
+        self._shown = FrayJobStatus()
         self._drawn_at = -math.inf
 
     def say(self, lines: Iterable[Line]) -> None:
@@ -186,8 +186,8 @@ class Following:
     def _show_change(self, job: FrayJob) -> None:
         name, retries = job.metadata.name, job.spec.retries.failures
         lines = describe_waiting(self._job, job)
-        lines += describe_change(self._told, job.status, name=name, retries=retries)
-        self._job, self._told = job, job.status
+        lines += describe_change(self._shown, job.status, name=name, retries=retries)
+        self._job, self._shown = job, job.status
         self._screen.print_lines(lines)
 
     def _take_end(self, end: _Ended) -> None:

@@ -77,15 +77,15 @@ def watch_jobs(
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Print jobs that are new or have changed, as `kubectl get --watch` does, until the user has enough."""
-    told = {job.metadata.name: job for job in listed}
+    shown = {job.metadata.name: job for job in listed}
     while True:
         sleep(WATCH_SECONDS)
         jobs = choice.apply(cluster.get_all())
-        changed = [job for job in jobs if told.get(job.metadata.name) != job]
+        changed = [job for job in jobs if shown.get(job.metadata.name) != job]
         if changed:
             lines = format_job_table(changed, now=datetime.now(UTC), width=output.width)
             print_lines(lines[1:], output)
-        told = {job.metadata.name: job for job in jobs}
+        shown = {job.metadata.name: job for job in jobs}
 
 
 def show_job(job: FrayJob, form: DataFormat | None, *, output: Stream) -> None:

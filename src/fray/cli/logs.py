@@ -15,7 +15,7 @@ from fray.wire.frayjob import FrayJob
 
 __all__ = ["LogRequest", "choose_ranks", "show_logs"]
 
-NUMBERS_TOLD = 16
+NUMBERS_SHOWN = 16
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def choose_ranks(request: LogRequest, job: FrayJob) -> list[int] | None:
     )
     for what, asked, count in limits:
         if asked is not None and not 0 <= asked < count:
-            known = tuple(map(str, range(min(count, NUMBERS_TOLD))))
+            known = tuple(map(str, range(min(count, NUMBERS_SHOWN))))
             raise LogsNotFoundError(request.name, f"{what} {asked}", known)
     if request.rank is None and request.slice_index is None and request.host is None:
         return None

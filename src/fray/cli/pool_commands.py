@@ -130,7 +130,7 @@ def plan_pools(options: PoolOptions, prices: str | None, shell: PoolShell) -> No
     write(f"{job.metadata.name}: {derive_gang(job.spec).describe()}\n")
     if plan.provisioning is not None:
         _print_provisioning(plan.provisioning, shell.output)
-        if not plan.provisioning.trouble:
+        if not plan.provisioning.limitation:
             return
     header = ["POOL", "STATE", "MACHINE TYPE", "NODES", "TOPOLOGY", "BOUGHT", "ZONES", "CHIPS"]
     rows = [header + (["PER HOUR"] if table else [])]
@@ -155,7 +155,7 @@ def print_requests(options: PoolOptions, form: str, shell: PoolShell) -> None:
     cluster = seen.gke.cluster if seen else NOWHERE
     if plan.provisioning is not None:
         _print_provisioning(plan.provisioning, shell.notes)
-        if not plan.provisioning.trouble:
+        if not plan.provisioning.limitation:
             return
     if form == "request":
         bodies = [
@@ -178,7 +178,7 @@ def create_missing(options: PoolOptions, shell: PoolShell) -> int:
     plan = _derive_plan(job, options.choices, seen)
     if plan.provisioning is not None:
         _print_provisioning(plan.provisioning, shell.notes)
-        if not plan.provisioning.trouble:
+        if not plan.provisioning.limitation:
             return 0
     _tell_broken(plan, shell)
     coming = [pool.name for pool in plan.existing if pool.status in ("PROVISIONING", "RECONCILING")]
@@ -347,8 +347,8 @@ def _ensure_policies(plan: _Plan, cluster: GkeCluster, shell: PoolShell) -> None
 
 
 def _print_provisioning(provisioning: Provisioning, stream: Stream) -> None:
-    trouble = f"; but {provisioning.trouble}" if provisioning.trouble else ": nothing needs to be created"
-    stream.write(f"{provisioning.told}{trouble}.\n")
+    rest = f"; but {provisioning.limitation}" if provisioning.limitation else ": nothing needs to be created"
+    stream.write(f"{provisioning.sentence}{rest}.\n")
 
 
 def _print_policies(plan: _Plan, cluster: GkeCluster, stream: Stream) -> None:
@@ -448,7 +448,7 @@ class _Display:
     def __init__(self, shell: PoolShell) -> None:
         self._shell = shell
         self._began = shell.clock()
-        self._told: dict[str, str] = {}
+        self._printed: dict[str, str] = {}
         self._painter: Any = None
 
     def __enter__(self) -> _Display:
@@ -467,8 +467,8 @@ class _Display:
     def show(self, fates: Sequence[PoolFate]) -> None:
         """Show how the operations stand now."""
         for fate in fates:
-            if self._told.get(fate.pool) != fate.state:
-                self._told[fate.pool] = fate.state
+            if self._printed.get(fate.pool) != fate.state:
+                self._printed[fate.pool] = fate.state
                 if self._painter is None or fate.is_done:
                     self._clear()
                     self._shell.notes.write(f"{fate.pool}: {fate.state}\n")

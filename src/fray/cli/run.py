@@ -97,7 +97,7 @@ def run_job(
             with patience(notes, spec), _closed_after_errors(cluster):
                 name = cluster.create(job, directory=directory)
         session = _Session(cluster, name, output, notes, signals)
-        tell.told = session.following.say
+        tell.show = session.following.say
         if isinstance(spec, LocalSpec):
             return session.run_here()
         return session.show(detach=command.detach)
@@ -173,13 +173,13 @@ def _note_signals(cluster: Cluster) -> list[int]:
 class _Notices(logging.Handler):
     """What the library tells of its work, as lines for the user."""
 
-    def __init__(self, told: Callable[[list[Line]], None]) -> None:
+    def __init__(self, show: Callable[[list[Line]], None]) -> None:
         super().__init__(logging.INFO)
-        self.told = told
+        self.show = show
 
     def emit(self, record: logging.LogRecord) -> None:
         first, *rest = record.getMessage().splitlines() or [""]
-        self.told([Line(first, Tone.BUSY), *(Line(each, Tone.QUIET) for each in rest)])
+        self.show([Line(first, Tone.BUSY), *(Line(each, Tone.QUIET) for each in rest)])
 
 
 @contextmanager
@@ -287,5 +287,5 @@ class _Session:
             return
         self._cluster.terminate(self._name)
         again = "; Ctrl-C again kills them" if self._signals[0] == signal.SIGINT else ""
-        told = f"{self._name}: stopping: its processes are asked to end{again}"
-        self.following.say([Line(told, Tone.BUSY)])
+        line = f"{self._name}: stopping: its processes are asked to end{again}"
+        self.following.say([Line(line, Tone.BUSY)])

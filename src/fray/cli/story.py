@@ -65,12 +65,12 @@ def describe_change(before: FrayJobStatus, after: FrayJobStatus, *, name: str, r
     """
     if is_finished(after):
         return []
-    told = {attempt.number: attempt for attempt in before.attempts}
+    earlier_attempts = {attempt.number: attempt for attempt in before.attempts}
     lines = []
     for attempt in after.attempts:
         latest = attempt is after.attempts[-1]
         replicas = (after.replicas if latest else None) or ReplicaCounts()
-        earlier = told.get(attempt.number)
+        earlier = earlier_attempts.get(attempt.number)
         who = f"{name}: attempt {attempt.number}"
         if earlier is None:
             lines.append(Line(f"{who}: starting {format_count(replicas.total, 'host')}"))
@@ -91,9 +91,9 @@ def describe_waiting(before: FrayJob | None, after: FrayJob) -> list[Line]:
 
     Of a new attempt `describe_change` says that its hosts are starting.
     """
-    told = None if before is None else find_waiting(before)
+    previous = None if before is None else find_waiting(before)
     waiting = find_waiting(after)
-    if waiting is None or (told is not None and told.reason == waiting.reason):
+    if waiting is None or (previous is not None and previous.reason == waiting.reason):
         return []
     is_new = before is None or before.status.attempt != after.status.attempt
     if is_new and waiting.reason == Reason.HOSTS_STARTING:

@@ -44,9 +44,9 @@ def stop_jobs(jobs: Sequence[FrayJob], *, wait: bool, cluster: Cluster, notes: S
     for name in running:
         cluster.terminate(JobId(name))
     ended = cluster.wait_finished([JobId(name) for name in running]) if wait and running else []
-    told = {job.metadata.name: (job.status.phase or "").lower() for job in ended}
+    phases = {job.metadata.name: (job.status.phase or "").lower() for job in ended}
     for name in running:
-        notes.write(f"{name}: {told.get(name, 'asked to stop')}\n")
+        notes.write(f"{name}: {phases.get(name, 'asked to stop')}\n")
 
 
 def delete_jobs(jobs: Sequence[FrayJob], *, cluster: Cluster, output: Stream) -> None:

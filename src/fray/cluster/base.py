@@ -67,7 +67,7 @@ class CheckResult:
 
     subject: str
     mark: Mark
-    told: str
+    seen: str
     next_step: str = ""
 
 

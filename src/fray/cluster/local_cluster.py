@@ -167,8 +167,10 @@ class LocalCluster(Cluster):
             locks.release()
             raise
         if prepared.notices:
-            told = "\n  ".join(prepared.notices)
-            logger.info("%s runs on this machine; what only a cluster has is left out:\n  %s", job_id, told)
+            notices = "\n  ".join(prepared.notices)
+            logger.info(
+                "%s runs on this machine; what only a cluster has is left out:\n  %s", job_id, notices
+            )
         self._launched[job_id] = launched
         self._loop.start(launched.run())
         return JobId(job_id)
@@ -208,11 +210,11 @@ class LocalCluster(Cluster):
     def watch(self, job_id: JobId) -> Iterator[FrayJob]:
         """Yield a job as it is now, then after each change, until it has ended; see `Cluster.watch`."""
         watch = self._watch(job_id)
-        told: FrayJob | None = None
+        yielded: FrayJob | None = None
         while True:
             job, ended = watch.look()
-            if job != told:
-                told = job
+            if job != yielded:
+                yielded = job
                 yield job
             if ended:
                 return
@@ -279,10 +281,10 @@ class LocalCluster(Cluster):
             return [*results, CheckResult("state directory", Mark.WRONG, error.message, error.next_step)]
         if not os.access(existing, os.W_OK | os.X_OK):
             step = "Make it writable, or choose another with FRAY_STATE_DIR."
-            told = f"{existing} can't be written"
-            return [*results, CheckResult("state directory", Mark.WRONG, told, step)]
-        told = f"{root}, {format_count(len(names), 'job')}"
-        return [*results, CheckResult("state directory", Mark.OK, told)]
+            seen = f"{existing} can't be written"
+            return [*results, CheckResult("state directory", Mark.WRONG, seen, step)]
+        seen = f"{root}, {format_count(len(names), 'job')}"
+        return [*results, CheckResult("state directory", Mark.OK, seen)]
 
     def close(self) -> None:
         """End the jobs that this object launched and that still live, and wait for that; at most 25 s."""

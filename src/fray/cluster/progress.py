@@ -35,7 +35,7 @@ def describe_frayjob(job: FrayJob) -> JobInfo:
     ending = _find_ending(job)
     status = _status(job, ending)
     waiting = find_waiting(job)
-    told = ending or waiting or find_condition(job.status, ConditionType.RUNNING)
+    condition = ending or waiting or find_condition(job.status, ConditionType.RUNNING)
     parent = job.spec.parent
     unsuccessful = status in (JobStatus.FAILED, JobStatus.STOPPED)
     return JobInfo(
@@ -46,7 +46,7 @@ def describe_frayjob(job: FrayJob) -> JobInfo:
         error_message=ending.message if unsuccessful and ending is not None else None,
         start_time=_seconds(job.status.start_time),
         end_time=_seconds(job.status.completion_time),
-        reason=told.reason if told is not None else None,
+        reason=condition.reason if condition is not None else None,
         pending_reason=waiting.message if waiting is not None else None,
         parent=JobId(parent.name) if parent is not None else None,
         root=JobId(parent.root or parent.name) if parent is not None else None,

@@ -53,8 +53,8 @@ class ClusterUnreachableError(SurroundingsError):
     def message(self) -> str:
         """The server, the request and what happened to it."""
         if CERTIFICATE_REFUSED in self.problem:
-            told = f"{self.request}: {self.problem}"
-            return f"the certificate of the Kubernetes API server {self.server} isn't trusted ({told})"
+            cause = f"{self.request}: {self.problem}"
+            return f"the certificate of the Kubernetes API server {self.server} isn't trusted ({cause})"
         return f"no answer from the Kubernetes API server {self.server} ({self.request}: {self.problem})"
 
     @property

@@ -31,7 +31,7 @@ __all__ = [
     "UnsupportedFeatureError",
 ]
 
-NAMES_TOLD = 5
+NAMES_SHOWN = 5
 """How many names of jobs an error tells."""
 
 
@@ -179,7 +179,7 @@ class JobNotFoundError(RequestError, KeyError):
 
         Without `all_read` there may be more than `names`.
         """
-        known = difflib.get_close_matches(name, names, n=NAMES_TOLD) or names[:NAMES_TOLD]
+        known = difflib.get_close_matches(name, names, n=NAMES_SHOWN) or names[:NAMES_SHOWN]
         return cls(name, where, tuple(known), len(names) - len(known) if all_read else None)
 
     @property

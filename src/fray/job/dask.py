@@ -89,12 +89,12 @@ def _connect(where: str | SpecCluster) -> Client:
 
 
 def _context_on(client: Any, cluster: SpecCluster | None, *, own_client: bool) -> JobContext:
-    from fray.job.dask_board import Board  # noqa: PLC0415 - which needs `distributed`
     from fray.job.dask_engine import TASKS, DaskEngine  # noqa: PLC0415
     from fray.job.dask_host import WORK, Host  # noqa: PLC0415
+    from fray.job.dask_plugin import FrayPlugin  # noqa: PLC0415 - which needs `distributed`
 
     token = f"dask-{uuid.uuid4().hex[:12]}"
-    client.register_plugin(Board())
+    client.register_plugin(FrayPlugin())
     client.register_plugin(Host())
     client.sync(client.scheduler.fray_open, token=token, client=client.id)
     workers = client.scheduler_info(n_workers=-1)["workers"].values()

@@ -36,7 +36,7 @@ from fray.errors import (
 from fray.job.actor_methods import ActorMethods, RemoteActor
 from fray.job.calls import Call
 from fray.job.cells import WaitableEngine, await_ready, when_ready
-from fray.job.dask_board import key_of
+from fray.job.dask_plugin import key_of
 from fray.job.dask_values import (
     ActorSpec,
     CallEntry,
@@ -325,11 +325,11 @@ class DaskEngine(WaitableEngine):
 
     async def _receive(self, entry: StreamEntry) -> None:
         """Bring the items of a generator here, a batch at a time, for as long as they are read."""
-        board = self._client.scheduler
+        scheduler = self._client.scheduler
         where = {"token": self.token, "number": entry.number}
         while not entry.ended:
             try:
-                batch = await board.fray_receive(**where, client=self._client.id)
+                batch = await scheduler.fray_receive(**where, client=self._client.id)
             except OSError as error:
                 entry.fail(ObjectLostError(entry.name, "the Dask cluster has ended", (str(error),)))
                 return
@@ -721,7 +721,7 @@ class DaskEngine(WaitableEngine):
         entry.holds = []
 
     def _ask(self, what: str, **details: Any) -> Any:
-        """Call the board at the scheduler and wait for its answer; this thread's task gives its slot away."""
+        """Call the scheduler's plugin and wait for its answer; this thread's task gives its slot away."""
         call = getattr(self._client.scheduler, f"fray_{what}")
         with blocking() if what == "claim" else _NOTHING:
             return self._client.sync(call, token=self.token, **details)

@@ -27,8 +27,8 @@ from fray.errors import (
 )
 from fray.job.calls import Call
 from fray.job.cells import Cell
-from fray.job.dask_board import key_of
 from fray.job.dask_engine import DaskEngine, Work
+from fray.job.dask_plugin import key_of
 from fray.job.dask_values import (
     ActorSpec,
     CallSpec,

@@ -281,7 +281,7 @@ class RayEngine:
 
     def unsubscribe(self, entries: Iterable[Any], listener: Callable[[Any], None]) -> None:  # noqa: ARG002
         """Forget the listener: all of its entries, since nobody hears of a part of them."""
-        for watch in [watch for watch, told in list(self._watches.items()) if told == listener]:
+        for watch in [watch for watch, other in list(self._watches.items()) if other == listener]:
             self._watches.pop(watch, None)
 
     def _listen(self, watch: object, entries: list[RayEntry], listener: Callable[[Any], None]) -> None:

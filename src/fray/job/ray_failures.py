@@ -34,7 +34,7 @@ __all__ = [
 
 OPEN: Final = "<fray-failure "
 CLOSE: Final = ">"
-TOLD_BYTES: Final = 32 * 1024
+SENT_BYTES: Final = 32 * 1024
 """Of a constructor's failure: Ray keeps the text alone, so the data goes along in it."""
 
 
@@ -63,8 +63,8 @@ class ConstructorFailedError(TaskFailureError):
     """The same, of an actor's constructor. Its text holds the data, since Ray keeps nothing else."""
 
     def __str__(self) -> str:
-        told = self.data if len(self.data) <= TOLD_BYTES else b""
-        return f"actor {self.task!r} was not made {OPEN}{base64.b64encode(told).decode()}{CLOSE}"
+        data = self.data if len(self.data) <= SENT_BYTES else b""
+        return f"actor {self.task!r} was not made {OPEN}{base64.b64encode(data).decode()}{CLOSE}"
 
 
 class TimeUp(KeyboardInterrupt):

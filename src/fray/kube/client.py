@@ -129,11 +129,11 @@ class KubernetesApi:
         path = resource.path(namespace=namespace)
         while True:
             asked = {key: value for key, value in query.items() if value}
-            told: Manifest = {}
+            metadata: Manifest = {}
             async for items, envelope in self._read_list(resource, path, asked, accept):
-                told = envelope.get("metadata") or {}
-                yield Page(items, told.get("resourceVersion", ""))
-            query["continue"] = told.get("continue") or ""
+                metadata = envelope.get("metadata") or {}
+                yield Page(items, metadata.get("resourceVersion", ""))
+            query["continue"] = metadata.get("continue") or ""
             if not query["continue"]:
                 return
 

@@ -275,5 +275,5 @@ def derive_error(subject: str, said: str, *, code: str = "") -> NodePoolError:
     """Return the error for what GKE said about a pool or a cluster, with its words."""
     answer = explain_answer(said, code=code)
     kept = " ".join(said.split())[:MOST_SAID]
-    told = f"{answer.sentence} (GKE: {kept})" if kept else answer.sentence
-    return NodePoolError(subject, answer.reason, answer.retry, told, answer.remedy, kept)
+    sentence = f"{answer.sentence} (GKE: {kept})" if kept else answer.sentence
+    return NodePoolError(subject, answer.reason, answer.retry, sentence, answer.remedy, kept)

@@ -141,8 +141,8 @@ class _Deciding:
         blocking = next((each for each in self._running if each.pool is None), None)
         for gang in self._seen.gangs:
             if blocking is not None:
-                told = f"operation {blocking.name} changes the cluster; its node pools wait for that"
-                self._waits[gang.job] = Wait("OperationInProgress", told)
+                message = f"operation {blocking.name} changes the cluster; its node pools wait for that"
+                self._waits[gang.job] = Wait("OperationInProgress", message)
             else:
                 self._serve(gang)
         delete = [] if blocking is not None else [*self._find_unused()]
@@ -169,7 +169,7 @@ class _Deciding:
             self._waits[gang.job] = Wait("PoolNotDerived", f"{error.message}. {error.next_step}")
             return
         provisioning = derive_provisioning(self._seen.cluster, requests[0], slices=demand.slices)
-        if provisioning is not None and not provisioning.trouble:
+        if provisioning is not None and not provisioning.limitation:
             return
         for request in requests:
             self._count_begun(request)
@@ -221,8 +221,8 @@ class _Deciding:
             self._taken[pool.name] = pool.most_nodes
             self._count += 1
             self._add_chips(pool.accelerator, pool.most_chips)
-        told = f"{format_count(len(pools), 'node pool')} of {pools[0].machine_type} are asked for"
-        self._waits[job] = Wait("CreatingNodePools", told)
+        message = f"{format_count(len(pools), 'node pool')} of {pools[0].machine_type} are asked for"
+        self._waits[job] = Wait("CreatingNodePools", message)
 
     def _find_hindrance(self, missing: Sequence[PoolRequest]) -> Wait | None:
         """Return why pools can't be made now, None if they can."""
@@ -231,19 +231,21 @@ class _Deciding:
         if failure is not None and until > self._seen.now:
             self._again.append(until - self._seen.now)
             error = failure.error
-            told = f"{error.message}. {error.remedy} It is tried again in {until - self._seen.now:.0f} s."
-            return Wait(error.reason, told)
+            message = f"{error.message}. {error.remedy} It is tried again in {until - self._seen.now:.0f} s."
+            return Wait(error.reason, message)
         if self._count + len(missing) > limits.max_pools:
             amount = format_count(len(missing), "node pool")
-            told = f"{amount} more are needed, and {self._count} of at most {limits.max_pools} are there"
-            return Wait("PoolLimit", f"{told}. Raise nodePools.maxPools, or wait until others are deleted.")
+            message = f"{amount} more are needed, and {self._count} of at most {limits.max_pools} are there"
+            return Wait(
+                "PoolLimit", f"{message}. Raise nodePools.maxPools, or wait until others are deleted."
+            )
         allowed, used = limits.max_chips.get(first.accelerator, 0), self._chips.get(first.accelerator, 0)
         needed = sum(pool.most_chips for pool in missing)
         if used + needed > allowed:
             room = f"{used} of at most {allowed} are there"
-            told = f"{needed} more chips of {first.accelerator} are needed, and {room}"
+            message = f"{needed} more chips of {first.accelerator} are needed, and {room}"
             step = "Raise nodePools.maxChips for it, or wait until others are deleted."
-            return Wait("ChipLimit", f"{told}. {step}")
+            return Wait("ChipLimit", f"{message}. {step}")
         return None
 
     def _find_unused(self) -> Iterable[str]:

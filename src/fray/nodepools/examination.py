@@ -61,13 +61,13 @@ def judge_pools(pools: Sequence[Pool], cluster: Cluster) -> CheckResult:
     subject = "node pools"
     broken = [pool for pool in pools if pool.status == "ERROR"]
     if broken:
-        told = "; ".join(f"{pool.name} is broken: {pool.message}" for pool in broken)
+        seen = "; ".join(f"{pool.name} is broken: {pool.message}" for pool in broken)
         names = " ".join(pool.name for pool in broken)
-        return CheckResult(subject, Mark.WRONG, told, f"Delete it: `fray pools delete {names}`.")
+        return CheckResult(subject, Mark.WRONG, seen, f"Delete it: `fray pools delete {names}`.")
     kinds = Counter(_kind(pool) for pool in pools if pool.accelerator is not None)
     if kinds:
-        told = "; ".join(f"{kind}: {format_count(count, 'pool')}" for kind, count in sorted(kinds.items()))
-        return CheckResult(subject, Mark.OK, told)
+        seen = "; ".join(f"{kind}: {format_count(count, 'pool')}" for kind, count in sorted(kinds.items()))
+        return CheckResult(subject, Mark.OK, seen)
     if cluster.autopilot or cluster.auto_provisioning:
         return CheckResult(subject, Mark.OK, "none has accelerators now; GKE makes them when pods wait")
     step = "`fray pools create -f FILE` makes those that a job needs."
@@ -81,8 +81,8 @@ def judge_quotas(quotas: Sequence[Quota], *, region: str) -> CheckResult:
         for quota in quotas
         if quota.limit > 0 and any(part in quota.metric for part in ACCELERATORS)
     ]
-    told = "; ".join(shown) or "none for GPUs or TPUs that Compute Engine tells of"
-    return CheckResult(f"quota in {region}", Mark.OK, told)
+    seen = "; ".join(shown) or "none for GPUs or TPUs that Compute Engine tells of"
+    return CheckResult(f"quota in {region}", Mark.OK, seen)
 
 
 def _kind(pool: Pool) -> str:

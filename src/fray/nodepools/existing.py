@@ -48,7 +48,7 @@ class Pool:
 
     `most_nodes` counts all zones. `topology` is that of a slice of several hosts; `policy` names what stands
     for it on newer machines. `made_by` is who of Fray made it, None for pools of others. `message` is GKE's,
-    where it is in trouble.
+    where it is broken.
     """
 
     name: str
@@ -111,8 +111,8 @@ class Cluster:
 class Provisioning:
     """That GKE makes the nodes itself, and what may keep it from doing so."""
 
-    told: str
-    trouble: str = ""
+    sentence: str
+    limitation: str = ""
 
 
 def read_cluster(body: Mapping[str, Any]) -> Cluster:
@@ -263,16 +263,16 @@ def derive_provisioning(cluster: Cluster, request: PoolRequest, *, slices: int) 
         return Provisioning("Autopilot makes the nodes when the job's pods wait")
     if not cluster.auto_provisioning:
         return None
-    told = "node auto-provisioning makes the pools when the job's pods wait"
+    sentence = "node auto-provisioning makes the pools when the job's pods wait"
     needed = request.most_chips * (slices if request.is_slice else 1)
     limit = (cluster.limits or {}).get(request.accelerator)
     if limit is None:
         step = f"--max-accelerator=type={request.accelerator},count={needed}"
         return Provisioning(
-            told, f"it has no limit for {request.accelerator}, so that it adds none: set {step}"
+            sentence, f"it has no limit for {request.accelerator}, so that it adds none: set {step}"
         )
     if limit < needed:
         return Provisioning(
-            told, f"its limit for {request.accelerator} is {limit}, and the job needs {needed}"
+            sentence, f"its limit for {request.accelerator} is {limit}, and the job needs {needed}"
         )
-    return Provisioning(told)
+    return Provisioning(sentence)

@@ -84,17 +84,17 @@ def encode_value(value: object, *, limit: int = OUTCOME_LIMIT) -> EncodedOutcome
     """Return what a callable returned as at most `limit` bytes; without it, where it can't be pickled so."""
     if value is None:
         return EncodedOutcome(b"")
-    told = {"kind": "value", "type": type_name(value)[:_NAME]}
+    fields = {"kind": "value", "type": type_name(value)[:_NAME]}
     try:
         body, found = pickle_value(value, None)
     except NotPicklableError as error:
         path, problem = find_unpicklable_part(value, "result", error.cause)
-        return _without(told, f"{path} can't be pickled: {problem}")
+        return _without(fields, f"{path} can't be pickled: {problem}")
     if found:
-        return _without(told, "it holds a reference to an object or actor of the job's own pool")
-    data = _header(told) + body
+        return _without(fields, "it holds a reference to an object or actor of the job's own pool")
+    data = _header(fields) + body
     if len(data) > limit:
-        return _without(told, f"it takes {len(data):,} bytes; {limit:,} fit: write it to storage instead")
+        return _without(fields, f"it takes {len(data):,} bytes; {limit:,} fit: write it to storage instead")
     return EncodedOutcome(data)
 
 
@@ -105,7 +105,7 @@ def encode_exception(
 
     `function` and `process` say to its reader where it was raised.
     """
-    told = {
+    fields = {
         "kind": "exception",
         "type": type_name(error)[:_NAME],
         "text": cut(text_of(error), _TEXT),
@@ -113,9 +113,9 @@ def encode_exception(
         "function": function[:_NAME],
         "process": process[:_NAME],
     }
-    data = _header(told) + encode_error(error, task=function, worker=process)
+    data = _header(fields) + encode_error(error, task=function, worker=process)
     if len(data) > limit:
-        return _without(told, f"it takes {len(data):,} bytes; {limit:,} fit")
+        return _without(fields, f"it takes {len(data):,} bytes; {limit:,} fit")
     return EncodedOutcome(data)
 
 
@@ -135,18 +135,18 @@ def decode_outcome(data: bytes, *, sha256: str) -> Outcome:
         return Outcome()
     line, separator, body = data.removeprefix(MAGIC).partition(b"\n")
     try:
-        told = json.loads(line)
+        fields = json.loads(line)
         stamp = Stamp.from_json(line)
-        kind = told["kind"]
+        kind = fields["kind"]
     except (ValueError, KeyError, RecursionError) as error:
         raise OutcomeUnreadableError("it isn't an outcome") from error
     if not (data.startswith(MAGIC) and separator and kind in ("value", "exception")):
         raise OutcomeUnreadableError("it isn't an outcome")
     foreign = stamp.differences(Stamp.here()) if stamp.python != PYTHON else ""
     if kind == "exception":
-        return Outcome(error=_read_error(told, b"" if foreign else body))
+        return Outcome(error=_read_error(fields, b"" if foreign else body))
     if foreign or not body:
-        return Outcome(problem=foreign or str(told.get("problem") or "it wasn't kept"))
+        return Outcome(problem=foreign or str(fields.get("problem") or "it wasn't kept"))
     try:
         return Outcome(value=pickle.loads(body))
     except MemoryError:
@@ -157,7 +157,7 @@ def decode_outcome(data: bytes, *, sha256: str) -> Outcome:
         return Outcome(problem=f"{problem} ({differing})" if differing else problem)
 
 
-def _read_error(told: dict[str, Any], body: bytes) -> BaseException:
+def _read_error(fields: dict[str, Any], body: bytes) -> BaseException:
     if body:
         try:
             return decode_error(body)
@@ -165,17 +165,17 @@ def _read_error(told: dict[str, Any], body: bytes) -> BaseException:
             raise
         except Exception:  # noqa: BLE001, S110 - its text says more than why it can't be read
             pass
-    text = {name: str(told.get(name, "")) for name in ("function", "type", "text", "traceback", "process")}
+    text = {name: str(fields.get(name, "")) for name in ("function", "type", "text", "traceback", "process")}
     error = UnpicklableExceptionError(text["function"], text["type"], text["text"], text["traceback"])
     error.__cause__ = RemoteTracebackError(text["process"], text["traceback"])
     return error
 
 
-def _without(told: dict[str, str], problem: str) -> EncodedOutcome:
-    return EncodedOutcome(_header({**told, "problem": problem[:_TEXT]}), problem)
+def _without(fields: dict[str, str], problem: str) -> EncodedOutcome:
+    return EncodedOutcome(_header({**fields, "problem": problem[:_TEXT]}), problem)
 
 
-def _header(told: dict[str, str]) -> bytes:
+def _header(fields: dict[str, str]) -> bytes:
     """Return all that stands before the pickle; in ASCII, so that halves of surrogate pairs come through."""
-    line = {**json.loads(Stamp.here().to_json()), **told}
+    line = {**json.loads(Stamp.here().to_json()), **fields}
     return MAGIC + json.dumps(line).encode() + b"\n"

@@ -73,7 +73,7 @@ class FsspecStorage:
             files.makedirs(files._parent(path), exist_ok=True)
             files.pipe_file(path, data)
         except Exception as error:
-            raise PayloadStorageError(redacted(url), _told(error)) from error
+            raise PayloadStorageError(redacted(url), _describe(error)) from error
 
     def read(self, url: str) -> bytes:
         """Return an object. Raises `PayloadMissingError` or `PayloadStorageError`."""
@@ -83,7 +83,7 @@ class FsspecStorage:
         except FileNotFoundError as error:
             raise PayloadMissingError(redacted(url), "no payload is there") from error
         except Exception as error:
-            raise PayloadStorageError(redacted(url), _told(error)) from error
+            raise PayloadStorageError(redacted(url), _describe(error)) from error
         return bytes(data)
 
     def _open(self, url: str) -> tuple[Any, str]:
@@ -92,10 +92,10 @@ class FsspecStorage:
 
             files, path = fsspec.core.url_to_fs(url)
         except Exception as error:
-            raise PayloadStorageError(redacted(url), _told(error)) from error
+            raise PayloadStorageError(redacted(url), _describe(error)) from error
         return files, path
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     """File systems raise what they like; its text may hold the URL's credentials."""
     return redacted(f"{type(error).__qualname__}: {error}")

@@ -40,11 +40,11 @@ def record_node_faults(attempt: AttemptStatus, observed: GangObservation, spec: 
     spot = spec.placement.spot == "Required"
     known = {fault.node: fault for fault in attempt.node_faults}
     for host in observed.hosts:
-        told = describe_node_fault(host, spot=spot)
-        if told is not None and host.node is not None and host.node not in known:
-            known[host.node] = NodeFault(node=host.node, fault=told)
+        fault = describe_node_fault(host, spot=spot)
+        if fault is not None and host.node is not None and host.node not in known:
+            known[host.node] = NodeFault(node=host.node, fault=fault)
             if host.node_pool is not None:
-                known[host.node] = NodeFault(node=host.node, node_pool=host.node_pool, fault=told)
+                known[host.node] = NodeFault(node=host.node, node_pool=host.node_pool, fault=fault)
     faults = list(known.values())[:MOST_FAULTS]
     return attempt if faults == attempt.node_faults else attempt.model_copy(update={"node_faults": faults})
 
@@ -105,8 +105,8 @@ def describe_avoided(avoided: Iterable[AvoidedNode]) -> str:
 
 
 def _explain(avoided: Iterable[AvoidedNode]) -> str:
-    told = (f"{_name(entry)} until {entry.until} ({entry.reason})" for entry in avoided)
-    return f"status.avoidedNodes: {'; '.join(told)}"
+    entries = (f"{_name(entry)} until {entry.until} ({entry.reason})" for entry in avoided)
+    return f"status.avoidedNodes: {'; '.join(entries)}"
 
 
 def _name(entry: AvoidedNode) -> str:

@@ -45,8 +45,8 @@ def explain_preparation(environment: Environment) -> list[Fact]:
     """Return what is told of what happens before the entrypoint, in its order."""
     facts = []
     if environment.workspace is not None:
-        told = f"unpacked into {WORKSPACE_MOUNT}"
-        facts.append(Fact("first, workspace", told, "if its sha256 is right; the entrypoint starts there"))
+        action = f"unpacked into {WORKSPACE_MOUNT}"
+        facts.append(Fact("first, workspace", action, "if its sha256 is right; the entrypoint starts there"))
     packages = [redacted(package) for package in environment.pip_packages]
     packages += [f".[{','.join(environment.extras)}]"] if environment.extras else []
     if packages:

@@ -60,8 +60,8 @@ class _Testimony:
         ended_at = parse_time(self.at) if self.at else None
         host = replace(host, name=self.pod, ended_at=ended_at)
         if self.exit_code is None:
-            told = Evidence(EvidenceKind.TAKEN, self.message, ended_at)
-            return replace(host, evidence=told)
+            evidence = Evidence(EvidenceKind.TAKEN, self.message, ended_at)
+            return replace(host, evidence=evidence)
         # A pod that failed stays, unless it is deleted: one that was killed and isn't there was deleted.
         return replace(host, exit_code=self.exit_code, phase=HostPhase.DELETED)
 
@@ -82,10 +82,10 @@ def is_unexplained(attempt: AttemptStatus, observed: GangObservation) -> bool:
 def with_job_evidence(observed: GangObservation, jobs: Iterable[Manifest]) -> GangObservation:
     """Return the gang with what took away hosts that are gone, as far as their Jobs tell of it."""
     hosts = list(observed.hosts)
-    for told in _testimonies(jobs):
-        place = _find_gone(hosts, told)
+    for testimony in _testimonies(jobs):
+        place = _find_gone(hosts, testimony)
         if place is not None:
-            hosts[place] = told.apply(hosts[place])
+            hosts[place] = testimony.apply(hosts[place])
     return replace(observed, hosts=tuple(hosts))
 
 
@@ -94,11 +94,11 @@ def _testimonies(jobs: Iterable[Manifest]) -> Iterator[_Testimony]:
         slice_index = job["metadata"].get("labels", {}).get(LABEL_JOB_INDEX, "0")
         condition = find_condition(job, "Failed", status="True")
         if condition.get("reason") == POLICY_REASON and slice_index.isdecimal():
-            told = _read(int(slice_index), condition)
+            testimony = _read(int(slice_index), condition)
             # What a Job that is being deleted says of an exit code is how its deletion ended its pods.
             leaving = "deletionTimestamp" in job["metadata"]
-            if told is not None and not (leaving and told.exit_code is not None):
-                yield told
+            if testimony is not None and not (leaving and testimony.exit_code is not None):
+                yield testimony
 
 
 def _read(slice_index: int, condition: Manifest) -> _Testimony | None:
@@ -113,13 +113,13 @@ def _read(slice_index: int, condition: Manifest) -> _Testimony | None:
     return _Testimony(slice_index, int(host[1]) if host else None, matched["pod"], code, at, message)
 
 
-def _find_gone(hosts: list[HostObservation], told: _Testimony) -> int | None:
+def _find_gone(hosts: list[HostObservation], testimony: _Testimony) -> int | None:
     """Return where the host of a pod that was taken away stands, None where its pod can speak for itself."""
     gone = [
         place
         for place, host in enumerate(hosts)
-        if host.phase is HostPhase.GONE and host.slice_index == told.slice_index
+        if host.phase is HostPhase.GONE and host.slice_index == testimony.slice_index
     ]
-    if told.host is None:
+    if testimony.host is None:
         return gone[0] if gone else None
-    return next((i for i in gone if hosts[i].host == told.host), None)
+    return next((i for i in gone if hosts[i].host == testimony.host), None)

@@ -116,14 +116,14 @@ def derive_queue_waiting(
     if workload is None and queue is None:
         return Waiting(Reason.SUSPENDED, HELD)
     place = f"queue {queue}" if queue else "a queue: the job names none in spec.queue"
-    told = f"Kueue has not admitted it to {place}"
+    message = f"Kueue has not admitted it to {place}"
     if workload is not None and workload.pending is not None:
-        told = f"{told}: {workload.pending}"
+        message = f"{message}: {workload.pending}"
     elif missing:
-        told = f"{told}: there is no Workload of JobSet {jobset['metadata']['name']}"
+        message = f"{message}: there is no Workload of JobSet {jobset['metadata']['name']}"
         if (priority := labels.get(LABEL_KUEUE_PRIORITY)) is not None:
-            told = f"{told}; is there a WorkloadPriorityClass {priority}?"
-    return Waiting(Reason.WAITING_FOR_QUEUE if workload is None else workload.waits, told)
+            message = f"{message}; is there a WorkloadPriorityClass {priority}?"
+    return Waiting(Reason.WAITING_FOR_QUEUE if workload is None else workload.waits, message)
 
 
 def derive_deactivation(workload: WorkloadSummary | None) -> Waiting | None:
@@ -133,8 +133,8 @@ def derive_deactivation(workload: WorkloadSummary | None) -> Waiting | None:
     """
     if workload is None or workload.waits is not Reason.QUEUE_DEACTIVATED:
         return None
-    told = f"Kueue evicted it from queue {workload.queue}, and no next attempt starts: {workload.pending}"
-    return Waiting(Reason.QUEUE_DEACTIVATED, told)
+    message = f"Kueue evicted it from queue {workload.queue}, and no next attempt starts: {workload.pending}"
+    return Waiting(Reason.QUEUE_DEACTIVATED, message)
 
 
 def describe_eviction(workload: WorkloadSummary | None) -> str | None:

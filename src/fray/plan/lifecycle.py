@@ -216,11 +216,11 @@ def _decide_unreadable(this: _Pass, why: str) -> Decision:
         elif stop is not None:
             ending = Ending(ConditionType.STOPPED, Reason.STOP_REQUESTED, stop)
             outlook = Outlook(Stage.FINISHED, ending=ending)
-        told = [
+        observed = [
             attempt.model_copy(update={"message": stop or "spec.suspend is true"})
             for attempt in this.attempts
         ]
-        status = derive_status(this.job, left, told, this.counts, outlook, this.now)
+        status = derive_status(this.job, left, observed, this.counts, outlook, this.now)
         kept = {"attempts": list(this.attempts), "retries": this.job.status.retries}
         status = status.model_copy(update=kept)
     return Decision(with_unreadable(status, this.job, why, this.now), action, unreadable=why)
@@ -350,11 +350,11 @@ def _derive_job_end(this: _Pass, last: AttemptStatus | None) -> Ending | None:
             why = NO_HELP
         if why is not None:
             sentence, *log = message.splitlines() or [""]
-            told = "\n".join([f"{sentence} in attempt {last.number}; {why}", *log])
-            return Ending(ConditionType.FAILED, reason, told)
+            text = "\n".join([f"{sentence} in attempt {last.number}; {why}", *log])
+            return Ending(ConditionType.FAILED, reason, text)
         if is_misplaced_for_good(this.counts, verdict):
-            told = f"{message} in attempt {last.number}, the {this.counts.misplacements_used}th such attempt"
-            return Ending(ConditionType.FAILED, reason, f"{told}; {PLACEMENT_ADVICE}")
+            text = f"{message} in attempt {last.number}, the {this.counts.misplacements_used}th such attempt"
+            return Ending(ConditionType.FAILED, reason, f"{text}; {PLACEMENT_ADVICE}")
     if (stop := describe_stop(this.job)) is not None:
         return Ending(ConditionType.STOPPED, Reason.STOP_REQUESTED, stop)
     total = derive_total_deadline(this.job.spec.timeouts, this.job.status)
@@ -523,11 +523,11 @@ def _revised(attempt: AttemptStatus, observed: GangObservation) -> AttemptStatus
     if observed.suspended:
         message = observed.suspension or OTHERS_SUSPENSION
         return attempt.model_copy(update={"reason": Reason.SUSPENDED.value, "message": message})
-    told = describe_disruption(observed)
-    if told is None:
+    disruption = describe_disruption(observed)
+    if disruption is None:
         return attempt
     sentence, *log = (attempt.message or "").splitlines() or [""]
-    message = "\n".join([f"{sentence}; {told}", *log])
+    message = "\n".join([f"{sentence}; {disruption}", *log])
     return attempt.model_copy(update={"reason": Reason.DISRUPTED.value, "message": message})
 
 
@@ -542,8 +542,8 @@ def _closed(this: _Pass, attempt: AttemptStatus, reason: Reason) -> _Pass:
     end = min(max(ends, default=this.now), this.now)
     if attempt.start_time is not None and end < parse_time(attempt.start_time) - CLOCK_SKEW:
         end = this.now
-    told = {"verdict": verdict.value, "end_time": format_time(end), "disruption": None}
-    closed = attempt.model_copy(update=told)
+    changes = {"verdict": verdict.value, "end_time": format_time(end), "disruption": None}
+    closed = attempt.model_copy(update=changes)
     this = replace(this, attempts=(*this.attempts[:-1], closed), counts=charge(this.counts, verdict))
     if not this.policy.avoid_seconds:
         return this

@@ -51,8 +51,8 @@ https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#ta
 https://cloud.google.com/kubernetes-engine/docs/how-to/handle-disruption-gpu-tpu
 """
 TOO_LATE = timedelta(minutes=2)
-"""What befalls a node later than this after the first failure is no cause of it. Kubernetes sees only after
-50 s that a kubelet is silent (node-monitor-grace-period), and clocks differ.
+"""What happens to a node later than this after the first failure is no cause of it. Kubernetes sees only
+after 50 s that a kubelet is silent (node-monitor-grace-period), and clocks differ.
 """
 LIST_AGE = timedelta(seconds=15)
 """How old a list of nodes may be."""
@@ -107,12 +107,12 @@ class Nodes:
         end = self.derive_end(node, deletion)
         return end is not None and now >= end
 
-    def find_trouble(self, host: HostObservation, *, now: datetime) -> Evidence | None:
+    def find_fault(self, host: HostObservation, *, now: datetime) -> Evidence | None:
         """Return what is wrong with the node of a host, None while it is well."""
         if self.by_name is None:
             overdue = self.cannot_end(host.node, host.deletion, now=now)
-            told = "it outlived its deletion, so its node seems not to answer"
-            return _silent(told, host.deletion.asked) if overdue and host.deletion else None
+            sentence = "it outlived its deletion, so its node seems not to answer"
+            return _silent(sentence, host.deletion.asked) if overdue and host.deletion else None
         if host.node is None:
             return None
         found = self.by_name.get(host.node)
@@ -122,13 +122,13 @@ class Nodes:
             return _leaving(f"its node {host.node} is gone") if known else None
         if not found.ready and found.unready_since is not None:
             what = "has been silent" if found.silent else "has not been ready"
-            told = f"its node {host.node} {what} since {format_time(found.unready_since)}"
-            return _silent(told, found.unready_since)
+            sentence = f"its node {host.node} {what} since {format_time(found.unready_since)}"
+            return _silent(sentence, found.unready_since)
         for key, value, _ in found.taints:
             if key in LEAVING:
                 since = datetime.fromtimestamp(int(value), UTC) if _is_unix_time(key, value) else None
-                told = f"its node {host.node} has the taint {key}"
-                return _silent(told, since) if key in SILENT else _leaving(told, since)
+                sentence = f"its node {host.node} has the taint {key}"
+                return _silent(sentence, since) if key in SILENT else _leaving(sentence, since)
         return None
 
 
@@ -181,23 +181,23 @@ def _without_pod(host: HostObservation) -> HostObservation:
 def _judge(host: HostObservation, nodes: Nodes, first: datetime | None, now: datetime) -> HostObservation:
     if host.phase in (HostPhase.SUCCEEDED, HostPhase.GONE):
         return host
-    trouble = nodes.find_trouble(host, now=now)
+    fault = nodes.find_fault(host, now=now)
     explained = host.disruption is not None or (host.ended and not is_uncertain_end(host))
-    if trouble is not None and not explained and _is_cause(trouble, first, now):
-        host = replace(host, evidence=trouble)
+    if fault is not None and not explained and _is_cause(fault, first, now):
+        host = replace(host, evidence=fault)
     end = nodes.derive_end(host.node, host.deletion)
     if host.ended or end is None or now < end:
         return host
-    message = trouble.text if trouble is not None else f"its node {host.node} doesn't answer"
+    message = fault.text if fault is not None else f"its node {host.node} doesn't answer"
     return replace(host, phase=HostPhase.FAILED, message=message, ended_at=end)
 
 
-def _is_cause(trouble: Evidence, first: datetime | None, now: datetime) -> bool:
+def _is_cause(fault: Evidence, first: datetime | None, now: datetime) -> bool:
     """Return whether what is wrong with a node may have made the first host fail.
 
     What tells no time counts from when it is seen: a node may well be removed because its job has ended.
     """
-    return first is None or (trouble.at or now) <= first + TOO_LATE
+    return first is None or (fault.at or now) <= first + TOO_LATE
 
 
 def is_late(deletion: Deletion | None, *, now: datetime) -> bool:

@@ -18,7 +18,7 @@ from fray.plan.observation import (
     HostObservation,
 )
 from fray.plan.outside_text import flatten
-from fray.plan.pod_disruption import find_runtime_trouble
+from fray.plan.pod_disruption import find_start_fault
 
 __all__ = ["describe_node_fault", "is_infrastructure_fault", "with_node_pools"]
 
@@ -62,8 +62,8 @@ def describe_node_fault(host: HostObservation, *, spot: bool = False) -> str | N
 
     `spot` says that it is a spot node: those mostly fall silent because they are taken back.
     """
-    told = _find_fault(host, spot=spot)
-    return flatten(told, most=FAULT_LENGTH) if told else None
+    fault = _find_fault(host, spot=spot)
+    return flatten(fault, most=FAULT_LENGTH) if fault else None
 
 
 def _find_fault(host: HostObservation, *, spot: bool) -> str | None:
@@ -73,7 +73,7 @@ def _find_fault(host: HostObservation, *, spot: bool) -> str | None:
     if NODE_IN_TROUBLE in message:
         return message
     if reason == START_FAILED:
-        return find_runtime_trouble(message)
+        return find_start_fault(message)
     if sign is not None:
         return sign.text if _is_broken(sign.kind, host, spot=spot) else None
     if not host.failed:

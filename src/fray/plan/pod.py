@@ -274,7 +274,7 @@ def _volumes(job: FrayJob) -> tuple[list[dict[str, Any]], list[dict[str, Any]], 
         names = [payload.secret_name, *payload.more_secrets]
         volumes.append({"name": "payload", **_secret_source(names)})
         mounts.append({"name": "payload", "mountPath": PAYLOAD_MOUNT, "readOnly": True})
-        facts.append(Fact(f"mount {PAYLOAD_MOUNT}", _told(names), "holds the pickled callable"))
+        facts.append(Fact(f"mount {PAYLOAD_MOUNT}", _name_secrets(names), "holds the pickled callable"))
     workspace = job.spec.environment.workspace
     if workspace is not None:
         volumes.append({"name": "workspace", "emptyDir": {}})
@@ -284,7 +284,7 @@ def _volumes(job: FrayJob) -> tuple[list[dict[str, Any]], list[dict[str, Any]], 
         names = [workspace.secret_name, *workspace.more_secrets]
         volumes.append({"name": "workspace-archive", **_secret_source(names)})
         mounts.append({"name": "workspace-archive", "mountPath": WORKSPACE_ARCHIVE_MOUNT, "readOnly": True})
-        facts.append(Fact(f"mount {WORKSPACE_ARCHIVE_MOUNT}", _told(names), "holds the user's code"))
+        facts.append(Fact(f"mount {WORKSPACE_ARCHIVE_MOUNT}", _name_secrets(names), "holds the user's code"))
     if job.spec.environment.cache_volume is not None:
         claim = job.spec.environment.cache_volume
         volumes.append({"name": "cache", "persistentVolumeClaim": {"claimName": claim}})
@@ -295,7 +295,7 @@ def _volumes(job: FrayJob) -> tuple[list[dict[str, Any]], list[dict[str, Any]], 
     return volumes, mounts, facts
 
 
-def _told(names: Sequence[str]) -> str:
+def _name_secrets(names: Sequence[str]) -> str:
     return f"Secret {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 

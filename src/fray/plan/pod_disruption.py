@@ -20,7 +20,7 @@ __all__ = [
     "MARKS",
     "START_REASONS",
     "find_mark",
-    "find_runtime_trouble",
+    "find_start_fault",
     "is_ended_by_deletion",
     "is_lost",
     "is_own_use",
@@ -180,15 +180,17 @@ def read_evidence(pod: Manifest, state: Manifest, ended: Manifest) -> Evidence |
         if status.get("phase") == "Failed" and _is_nodes_doing(status):
             return _of_pod(EvidenceKind.TAKEN, _join(status.get("reason"), status.get("message")))
         if is_lost(terminated := state.get("terminated", {})):
-            told = str(terminated.get("message") or "the container's end was not seen")
-            return _of_pod(EvidenceKind.CONTAINER_LOST if LOST in told else EvidenceKind.END_UNSEEN, told)
+            message = str(terminated.get("message") or "the container's end was not seen")
+            return _of_pod(
+                EvidenceKind.CONTAINER_LOST if LOST in message else EvidenceKind.END_UNSEEN, message
+            )
         if status.get("phase") == "Failed" and state.get("running") and not status.get("reason"):
             # Pod GC ends pods so on nodes that are out of service; a kubelet would tell how it ended.
             return _of_pod(EvidenceKind.NODE_SILENT, GIVEN_UP)
         if ended.get("reason") in START_REASONS:
-            trouble = find_runtime_trouble(str(ended.get("message", "")))
-            if trouble is not None:
-                return _of_pod(EvidenceKind.NOT_STARTED, f"its node could not start it: {trouble}")
+            fault = find_start_fault(str(ended.get("message", "")))
+            if fault is not None:
+                return _of_pod(EvidenceKind.NOT_STARTED, f"its node could not start it: {fault}")
         return _of_pod(EvidenceKind.MISPLACED, _join(mark["reason"], mark.get("message"))) if mark else None
     return None
 
@@ -205,7 +207,7 @@ def _of_pod(kind: EvidenceKind, text: str, at: datetime | None = None) -> Eviden
     return Evidence(kind, text, at)
 
 
-def find_runtime_trouble(message: str) -> str | None:
+def find_start_fault(message: str) -> str | None:
     """Return the line that says what the node's runtime lacks, None where there is none."""
     return next((line.strip() for line in message.splitlines() if RUNTIME_TROUBLE.search(line)), None)
 

@@ -73,8 +73,8 @@ def derive_gang_observation(
     """
     by_place = _sort(pods, gang)
     end = is_jobset_finished(jobset)
-    told = find_condition(jobset, "Suspended")
-    released_at = _time(told.get("lastTransitionTime")) if told.get("status") == "False" else None
+    suspension = find_condition(jobset, "Suspended")
+    released_at = _time(suspension.get("lastTransitionTime")) if suspension.get("status") == "False" else None
     # Those of before a suspension ended by it.
     remains = _sort((pod for pod in gone if not _is_older(pod, released_at)), gang)
     hosts = []
@@ -98,7 +98,7 @@ def derive_gang_observation(
         settled=end is not None or ending or done,
         failing_sidecar=describe_failing_sidecar(by_place.values()),
         suspended=suspended,
-        held=suspended or told.get("status") == "True",
+        held=suspended or suspension.get("status") == "True",
         released_at=None if suspended else released_at,
     )
 
@@ -178,8 +178,8 @@ def _reason(status: Manifest, ended: Manifest) -> str | None:
         return START_FAILED
     if status.get("reason") == DEADLINE_EXCEEDED:
         return DEADLINE_EXCEEDED  # its containers only say that they were killed
-    told = TerminationMessage.from_json(str(ended.get("message", "")))
-    if told is not None and told.ending is Ending.NEVER_RAN:
+    termination = TerminationMessage.from_json(str(ended.get("message", "")))
+    if termination is not None and termination.ending is Ending.NEVER_RAN:
         return NEVER_RAN
     return EVICTED_FOR_USE if is_own_use(status) else reason
 
@@ -208,11 +208,11 @@ def _last_words(status: Manifest, ended: Manifest, phase: HostPhase) -> tuple[st
     FallbackToLogsOnError puts the end of the log into the message of a container that failed.
     """
     message: str | None = status.get("message")
-    told = _log_of(ended)
+    log = _log_of(ended)
     if ended.get("reason") in START_REASONS:
-        return told or message, ""
+        return log or message, ""
     if ended:
-        return message if is_own_use(status) else told or message, "" if is_lost(ended) else told
+        return message if is_own_use(status) else log or message, "" if is_lost(ended) else log
     if phase is HostPhase.FAILED and status.get("phase") != "Failed":
         return message or "its JobSet failed before it ran", ""
     return message, ""
@@ -221,15 +221,17 @@ def _last_words(status: Manifest, ended: Manifest, phase: HostPhase) -> tuple[st
 def _log_of(ended: Manifest) -> str:
     """Return the last words of a container: what a callable left for a reader, or the end of its log."""
     text = str(ended.get("message", ""))
-    told = TerminationMessage.from_json(text)
-    return text if told is None else "\n".join(told.lines)
+    termination = TerminationMessage.from_json(text)
+    return text if termination is None else "\n".join(termination.lines)
 
 
 def _find_outcome(ended: Manifest) -> str | None:
     """Return the digest of what a callable left; text of a process that isn't one is never stored for it."""
-    told = TerminationMessage.from_json(str(ended.get("message", "")))
-    known = told is not None and told.sha256 is not None and SHA256.fullmatch(told.sha256)
-    return told.sha256 if told is not None and known else None
+    termination = TerminationMessage.from_json(str(ended.get("message", "")))
+    known = (
+        termination is not None and termination.sha256 is not None and SHA256.fullmatch(termination.sha256)
+    )
+    return termination.sha256 if termination is not None and known else None
 
 
 def _container_state(status: Manifest) -> Manifest:
@@ -254,8 +256,8 @@ def _find_failed_init(pod: Manifest) -> Manifest:
 def _describe_init(container: Manifest) -> tuple[str, str]:
     """Return how an init container failed, and the end of its log."""
     ended = container["state"]["terminated"]
-    told = f"init container {container['name']!r} exited with code {ended['exitCode']}"
-    return told, ended.get("message", "")
+    sentence = f"init container {container['name']!r} exited with code {ended['exitCode']}"
+    return sentence, ended.get("message", "")
 
 
 def _phase(phase: str | None, running: Manifest, ended: Manifest, *, jobset_end: str | None) -> HostPhase:

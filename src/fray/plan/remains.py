@@ -67,8 +67,10 @@ def _find_sign(attempt: AttemptStatus, observed: GangObservation | None) -> Disr
 
 
 def _write(host: HostObservation, sign: Evidence) -> Disruption:
-    told = Disruption(rank=host.rank, pod=host.name, node=host.node, kind=sign.kind.value, message=sign.text)
-    return told if sign.at is None else told.model_copy(update={"time": format_time(sign.at)})
+    disruption = Disruption(
+        rank=host.rank, pod=host.name, node=host.node, kind=sign.kind.value, message=sign.text
+    )
+    return disruption if sign.at is None else disruption.model_copy(update={"time": format_time(sign.at)})
 
 
 def _read(noted: Disruption) -> Evidence:

@@ -125,7 +125,7 @@ def derive_waiting(
     attempt needs, to be named where no node has it.
     """
     for pod in pods:
-        found = _container_trouble(pod)
+        found = _find_container_waiting(pod)
         if found is not None:
             return found
     if (failing := describe_failing_sidecar(pods)) is not None:
@@ -145,7 +145,7 @@ def derive_waiting(
     return None
 
 
-def _container_trouble(pod: Manifest) -> Waiting | None:
+def _find_container_waiting(pod: Manifest) -> Waiting | None:
     for container in list_containers(pod):
         waiting = container.get("state", {}).get("waiting", {})
         reason, message = waiting.get("reason", ""), waiting.get("message", "")
@@ -186,7 +186,7 @@ def _explain_with_avoided(
     ]
     if nodes is None:
         barred = NOT_SELECTED in message and bool(avoided)
-        told = _explain_unschedulable(pod, message, None, demand)
+        waiting = _explain_unschedulable(pod, message, None, demand)
     else:
         seen = [
             replace(node, avoided=not all(_expression_holds(e, node.labels) for e in keeps_off))
@@ -194,11 +194,11 @@ def _explain_with_avoided(
         ]
         at_large = _without(pod, keeps_off)
         barred = any(node.avoided and _matches(at_large, node) for node in seen)
-        told = _explain_unschedulable(at_large, message, seen, demand)
+        waiting = _explain_unschedulable(at_large, message, seen, demand)
     if not barred or ABOUT_THE_POD.search(message):
-        return told
+        return waiting
     whom = f"avoided since hosts failed there: {describe_avoided(avoided)}"
-    return Waiting(Reason.NODES_AVOIDED, f"{told.message}; {whom}")
+    return Waiting(Reason.NODES_AVOIDED, f"{waiting.message}; {whom}")
 
 
 def _without(pod: Manifest, expressions: Sequence[Manifest]) -> Manifest:
@@ -218,8 +218,8 @@ def _explain_unschedulable(
     if not matching:
         wanted = _describe_wanted(pod) or "room"
         needs = [] if demand is None else [f"the job needs {demand.describe()}"]
-        told = "; ".join([f"no node has {wanted}", *needs, _describe_pools(pod, nodes)])
-        return Waiting(Reason.NO_MATCHING_NODE_POOL, told)
+        message_text = "; ".join([f"no node has {wanted}", *needs, _describe_pools(pod, nodes)])
+        return Waiting(Reason.NO_MATCHING_NODE_POOL, message_text)
     tolerations = pod["spec"].get("tolerations") or []
     obstacles = [_find_obstacle(node, tolerations) for node in matching]
     if all(obstacles):

@@ -169,8 +169,8 @@ def with_unreadable(status: FrayJobStatus, job: FrayJob, why: str, now: datetime
     """Return a status with the condition that says why it can't be judged by."""
     claim = _Claim(ConditionType.STATUS_READABLE, False, Reason.STATUS_UNREADABLE, why)
     others = [one for one in status.conditions if one.type != claim.type]
-    told = _with_history([claim], job.status, job.metadata.generation, now)
-    return status.model_copy(update={"conditions": [*others, *told]})
+    conditions = _with_history([claim], job.status, job.metadata.generation, now)
+    return status.model_copy(update={"conditions": [*others, *conditions]})
 
 
 def _count(

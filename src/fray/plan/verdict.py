@@ -48,7 +48,7 @@ LAST_SIGNAL = 64
 NO_PYTHON = 'exec: "python3": executable file not found'
 """A container runtime's words; python3 starts callables, and what has a workspace or packages."""
 NO_PYTHON_REMEDY = "the image has no python3, which functions need: use one that has"
-UNTOLD = frozenset({HostPhase.DELETED, HostPhase.GONE})
+UNEXPLAINED = frozenset({HostPhase.DELETED, HostPhase.GONE})
 """Ends that don't tell whether the host would have failed by itself."""
 NEVER = datetime.max.replace(tzinfo=UTC)
 
@@ -77,9 +77,9 @@ def derive_cause(observed: GangObservation) -> Cause | None:
         reason, sentence = _describe(first)
         if first.disruption is not None:
             reason, sentence = Reason.DISRUPTED, _disrupted(first)
-        elif not REASONS[reason].own_doing and (told := describe_disruption(observed)) is not None:
+        elif not REASONS[reason].own_doing and (disruption := describe_disruption(observed)) is not None:
             # The peers of a host that is taken away crash too, often before it has gone.
-            reason, sentence = Reason.DISRUPTED, f"{sentence}; {told}"
+            reason, sentence = Reason.DISRUPTED, f"{sentence}; {disruption}"
         elif not REASONS[reason].own_doing and (misplaced := _find_misplaced(observed)) is not None:
             return _misplaced(misplaced)
         elif not REASONS[reason].certain and _is_taken(failed):
@@ -142,7 +142,7 @@ def _order(host: HostObservation) -> tuple[bool, datetime, bool, int]:
     breaks ties, so that the same observation always names the same host.
     """
     taken = host.disruption is not None
-    follows = not taken and host.phase in UNTOLD
+    follows = not taken and host.phase in UNEXPLAINED
     unexplained = not taken and is_uncertain_end(host)
     return follows, host.ended_at or NEVER, unexplained, host.rank
 
@@ -151,12 +151,12 @@ def _describe(host: HostObservation) -> tuple[Reason, str]:
     who = _who(host)
     code = host.exit_code
     if host.reason == START_FAILED:
-        return Reason.START_FAILED, f"{who} could not start: {_start_trouble(host.message)}"
+        return Reason.START_FAILED, f"{who} could not start: {_describe_start_error(host.message)}"
     if host.reason == EVICTED_FOR_USE:
         return Reason.EVICTED, f"{who} was evicted for what it used itself: {_flat(host.message)}"
     if host.reason == DEADLINE_EXCEEDED:
-        told = "ran longer than activeDeadlineSeconds of its podTemplate allows, and was ended"
-        return Reason.DEADLINE_EXCEEDED, f"{who} {told}"
+        what = "ran longer than activeDeadlineSeconds of its podTemplate allows, and was ended"
+        return Reason.DEADLINE_EXCEEDED, f"{who} {what}"
     if host.reason == NEVER_RAN and (unrun := find_unrun(code)) is not None:
         return unrun, f"{who} {REASONS[unrun].unrun} (exit code {code})"
     if host.reason == OOM_KILLED:
@@ -188,7 +188,7 @@ def _is_taken(failed: Sequence[HostObservation]) -> bool:
     did: clocks of nodes differ. Of a host that is gone nothing is known.
     """
     phases = {host.phase for host in failed}
-    return HostPhase.DELETED in phases and phases <= UNTOLD
+    return HostPhase.DELETED in phases and phases <= UNEXPLAINED
 
 
 def _deleted(host: HostObservation, sentence: str) -> str:
@@ -213,10 +213,10 @@ def _flat(message: str | None) -> str:
     return text if len(text) <= MESSAGE_LENGTH else text[: MESSAGE_LENGTH - 3] + "..."
 
 
-def _start_trouble(message: str | None) -> str:
+def _describe_start_error(message: str | None) -> str:
     """Return why a host could not start, and what to do where a runtime's words leave that to be guessed."""
-    told = _flat(message) or "no reason was given"
-    return f"{told}; {NO_PYTHON_REMEDY}" if NO_PYTHON in (message or "") else told
+    text = _flat(message) or "no reason was given"
+    return f"{text}; {NO_PYTHON_REMEDY}" if NO_PYTHON in (message or "") else text
 
 
 def _signal_name(number: int) -> str:

@@ -239,15 +239,15 @@ def derive_failure(
     if attempt.workers_time is not None:
         return None
     if sum(one.failed for one in observed.jobs) >= MOST_CRASHES:
-        told = f"its workers crashed {MOST_CRASHES} times, and none took a task"
-        return told if observed.crash is None else f"{told}; {observed.crash}"
+        message = f"its workers crashed {MOST_CRASHES} times, and none took a task"
+        return message if observed.crash is None else f"{message}; {observed.crash}"
     waiting = observed.waiting
     if timeouts.pending is None or waiting is None or waiting.reason is not Reason.IMAGE_PULL_FAILED:
         return None
     limit = timedelta(seconds=parse_duration(timeouts.pending))
     if any(one.created_at is not None and one.created_at + limit <= now for one in observed.left):
-        told = f"no worker began within spec.timeouts.pending ({timeouts.pending})"
-        return f"{told}: {waiting.message}"
+        message = f"no worker began within spec.timeouts.pending ({timeouts.pending})"
+        return f"{message}: {waiting.message}"
     return None
 
 
@@ -258,9 +258,9 @@ def describe_crash(pods: Iterable[Manifest]) -> str | None:
     if not state:
         return None
     where = f" on node {node}" if (node := (pod.get("spec") or {}).get("nodeName")) else ""
-    told = f"{pod['metadata']['name']}{where} ended with exit code {state['exitCode']}"
+    sentence = f"{pod['metadata']['name']}{where} ended with exit code {state['exitCode']}"
     log = str(state.get("message") or "").strip().splitlines()[-LOG_LINES:]
-    return "\n".join([told, *map(clean_text, log)])
+    return "\n".join([sentence, *map(clean_text, log)])
 
 
 def _find_ends(pod: Manifest) -> Iterator[Manifest]:

@@ -92,9 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             termination.defer()
             if termination.received:
                 # Whatever the modules under way made of it: the callable hasn't run, which 0 would say.
-                told = SystemExit(EXIT_SIGNAL_BASE + signal.SIGTERM)
-                reporter.exited(told)
-                raise told from error
+                exit_ = SystemExit(EXIT_SIGNAL_BASE + signal.SIGTERM)
+                reporter.exited(exit_)
+                raise exit_ from error
             return _refuse(error, reporter)
         _become_main(call)
         try:

@@ -55,24 +55,24 @@ class Reporter:
 
     def returned(self, value: object) -> None:
         """Tell that the callable returned; its value is kept if it is rank 0's."""
-        told = TerminationMessage(Ending.RETURNED, type_name(value))
-        self._tell(told)
+        message = TerminationMessage(Ending.RETURNED, type_name(value))
+        self._tell(message)
         identity = _identity()
         if identity is not None and identity.is_leader:
-            self._keep(told, lambda: self._encode(value), identity)
+            self._keep(message, lambda: self._encode(value), identity)
 
     def raised(self, error: BaseException, *, function: str) -> None:
         """Tell that the callable raised; the exception is kept."""
         texts = (type_name(error), cut(text_of(error)), cut(traceback_of(error)))
-        told = TerminationMessage(Ending.RAISED, *texts)
-        self._tell(told)
+        message = TerminationMessage(Ending.RAISED, *texts)
+        self._tell(message)
         identity = _identity()
         if identity is not None:
             process = _process(identity)
-            self._keep(told, lambda: encode_exception(error, function=function, process=process), identity)
+            self._keep(message, lambda: encode_exception(error, function=function, process=process), identity)
 
     def _keep(
-        self, told: TerminationMessage, encode: Callable[[], EncodedOutcome], identity: Identity
+        self, message: TerminationMessage, encode: Callable[[], EncodedOutcome], identity: Identity
     ) -> None:
         try:
             outcome = encode()
@@ -83,7 +83,11 @@ class Reporter:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - pickling runs the value's own code
             _warn(f"what the callable left isn't kept: {text_of(error)}")
             return
-        self._tell(TerminationMessage(told.ending, told.type, told.message, told.traceback, outcome.sha256))
+        self._tell(
+            TerminationMessage(
+                message.ending, message.type, message.message, message.traceback, outcome.sha256
+            )
+        )
 
     def _encode(self, value: object) -> EncodedOutcome:
         """Return a value as bytes; what only the staging URL has room for is put there."""

@@ -51,7 +51,7 @@ __all__ = ["main"]
 
 UV = Path(__file__).parents[2] / "uv"
 """Beside the packages that the init container has brought."""
-TOLD_LINES = 12
+SHOWN_LINES = 12
 END_SECONDS = 5.0
 
 
@@ -149,7 +149,7 @@ def _enter(folder: Path) -> None:
 def _install(options: _Options, environ: Mapping[str, str]) -> None:
     """Install packages and the project with its extras, together. Raises `PackagesError`."""
     project = [f".[{','.join(options.extra)}]"] if options.extra else []
-    told = tuple(redacted(each) for each in (*options.package, *project))
+    packages = tuple(redacted(each) for each in (*options.package, *project))
     directory = Path(sysconfig.get_path("purelib"))
     if not _is_writable(directory):
         raise PythonNotWritableError(str(directory), os.getuid())
@@ -166,10 +166,10 @@ def _install(options: _Options, environ: Mapping[str, str]) -> None:
     for each in project:
         command += ["--editable", each]
     lines = "".join(f"{package}\n" for package in options.package)
-    sys.stderr.write(f"fray: installing {', '.join(told)}\n")
+    sys.stderr.write(f"fray: installing {', '.join(packages)}\n")
     code, last = _run(command, {**settings, **environ}, lines)
     if code != 0:
-        raise PackagesNotInstalledError(told, redacted(last) or f"uv ended with exit code {code}")
+        raise PackagesNotInstalledError(packages, redacted(last) or f"uv ended with exit code {code}")
 
 
 def _is_writable(directory: Path) -> bool:
@@ -179,7 +179,7 @@ def _is_writable(directory: Path) -> bool:
 
 def _run(command: Sequence[str], environ: Mapping[str, str], text: str) -> tuple[int, str]:
     """Return the exit code of uv and its last words, which are in the log as well. Raises `PackagesError`."""
-    last: deque[str] = deque(maxlen=TOLD_LINES)
+    last: deque[str] = deque(maxlen=SHOWN_LINES)
     try:
         process = subprocess.Popen(
             command,

@@ -246,8 +246,8 @@ def _first_of(types: Sequence[str]) -> str:
         remedy = f"Choose one, such as {types[0]!r}, or name types whose slices have equal hosts."
         raise InvalidRequestError("ResourceConfig.with_tpu", f"has types of unequal hosts: {listed}", remedy)
     if len(shapes) > 1:
-        told = f"of several TPU types the first is taken; write ResourceConfig.with_tpu({types[0]!r})"
-        warnings.warn(told, stacklevel=3)
+        advice = f"of several TPU types the first is taken; write ResourceConfig.with_tpu({types[0]!r})"
+        warnings.warn(advice, stacklevel=3)
     return types[0]
 
 

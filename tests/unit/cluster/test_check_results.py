@@ -33,7 +33,7 @@ NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 )
 def test_clocks(ahead: int, mark: Mark, told: str) -> None:
     result = judge_clock(NOW + timedelta(seconds=ahead), NOW)
-    assert (result.mark, told in result.told) == (mark, True)
+    assert (result.mark, told in result.seen) == (mark, True)
 
 
 def lease(holder: str, age: float, namespace: str = "fray-system") -> dict[str, Any]:
@@ -55,7 +55,7 @@ def lease(holder: str, age: float, namespace: str = "fray-system") -> dict[str, 
 )
 def test_operators(leases: list[dict[str, Any]], mark: Mark, told: str) -> None:
     result = judge_leases(leases, now=NOW)
-    assert (result.mark, told in result.told) == (mark, True), result
+    assert (result.mark, told in result.seen) == (mark, True), result
     assert bool(result.next_step) == (mark is Mark.WRONG)
 
 
@@ -64,7 +64,7 @@ def test_rights_are_told_by_resource() -> None:
     found = {each.subject: each for each in judge_rights(answers, account="me", namespace="ml", server="s")}
     assert found["may use pods"] == CheckResult("may use pods", Mark.OK, "list, watch")
     jobs = found["may use frayjobs.fray.dev"]
-    assert (jobs.mark, jobs.told) == (Mark.WRONG, "me may not create in namespace ml")
+    assert (jobs.mark, jobs.seen) == (Mark.WRONG, "me may not create in namespace ml")
     assert "kubectl create rolebinding" in jobs.next_step
     assert found["may use secrets"].mark is Mark.WRONG
 
@@ -87,7 +87,7 @@ def test_accelerators_are_counted_by_kind() -> None:
         node({}, cpu="4"),
         {"metadata": {}},
     ]
-    told = judge_nodes(nodes).told
+    told = judge_nodes(nodes).seen
     assert told == "GPUs (1 GPUs): 1 node; nvidia-l4 (2 GPUs): 1 node; tpu-v5p-slice 2x2x1 (4 chips): 2 nodes"
     assert judge_nodes([node({})]).mark is Mark.OK
 

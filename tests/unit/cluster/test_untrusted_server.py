@@ -47,8 +47,8 @@ async def examine_untrusted(folder: Path) -> list[CheckResult]:
 def test_the_credentials_are_to_be_fetched_anew(tmp_path: Path) -> None:
     (found,) = asyncio.run(examine_untrusted(tmp_path))
     assert (found.subject, found.mark) == ("API server", Mark.WRONG)
-    assert "isn't trusted" in found.told
-    assert "CERTIFICATE_VERIFY_FAILED" in found.told
+    assert "isn't trusted" in found.seen
+    assert "CERTIFICATE_VERIFY_FAILED" in found.seen
     assert found.next_step is not None
     assert "credentials anew" in found.next_step
     assert "VPN" not in found.next_step

@@ -59,9 +59,9 @@ def test_cluster_pools_and_quota_are_told(bench: Bench) -> None:
         "K80_GPUS": (0, 0),
     }
     found = bench.examine()
-    assert found["GKE"].told == "c in us-east5, project p"
-    assert found["node pools"].told == "tpu-v5p-slice 2x2x2: 1 pool; tpu-v6e-slice: 1 pool"
-    assert found["quota in us-east5"].told == "NVIDIA_L4_GPUS 5 of 8 left; TPU_LITE_PODSLICE_V5 16 of 16 left"
+    assert found["GKE"].seen == "c in us-east5, project p"
+    assert found["node pools"].seen == "tpu-v5p-slice 2x2x2: 1 pool; tpu-v6e-slice: 1 pool"
+    assert found["quota in us-east5"].seen == "NVIDIA_L4_GPUS 5 of 8 left; TPU_LITE_PODSLICE_V5 16 of 16 left"
     assert {result.mark for result in found.values()} == {Mark.OK}
 
 
@@ -77,8 +77,8 @@ def test_a_broken_pool_is_wrong_and_no_pool_is_not(bench: Bench) -> None:
 def test_autopilot_makes_pools_itself(bench: Bench) -> None:
     bench.fake.autopilot = True
     found = bench.examine()
-    assert found["GKE"].told.endswith(", Autopilot")
-    assert "GKE makes them" in found["node pools"].told
+    assert found["GKE"].seen.endswith(", Autopilot")
+    assert "GKE makes them" in found["node pools"].seen
 
 
 def test_what_cannot_be_asked_is_unknown(bench: Bench) -> None:
@@ -107,4 +107,4 @@ def test_other_clusters_get_no_line(bench: Bench) -> None:
 def test_answers_of_another_shape_are_no_quota(bench: Bench) -> None:
     for body in ({"quotas": None}, {"quotas": ["x", {"metric": "T4_GPUS", "limit": "many"}]}, {}):
         bench.adapter.scripted = [(200, body)]
-        assert "none for GPUs" in bench.examine()["quota in us-east5"].told
+        assert "none for GPUs" in bench.examine()["quota in us-east5"].seen

@@ -102,6 +102,6 @@ def test_provisioning_by_gke_is_told_with_what_it_lacks() -> None:
     three = derive_provisioning(cluster, SLICE.request, slices=3)
     assert two is not None
     assert three is not None
-    assert two.trouble == ""
-    assert "is 16, and the job needs 24" in three.trouble
+    assert two.limitation == ""
+    assert "is 16, and the job needs 24" in three.limitation
     assert derive_provisioning(read_cluster({}), SLICE.request, slices=2) is None

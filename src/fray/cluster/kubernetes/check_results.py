@@ -78,8 +78,10 @@ def judge_clock(ours: datetime, servers: datetime) -> CheckResult:
             "clock", Mark.OK, f"within {max(abs(ahead).total_seconds(), 1):.0f} s of the server's"
         )
     way = "ahead of" if ahead > timedelta() else "behind"
-    told = f"{abs(ahead).total_seconds():.0f} s {way} the API server's"
-    return CheckResult("clock", Mark.WRONG, told, "Set this machine's clock: `timedatectl set-ntp true`.")
+    difference = f"{abs(ahead).total_seconds():.0f} s {way} the API server's"
+    return CheckResult(
+        "clock", Mark.WRONG, difference, "Set this machine's clock: `timedatectl set-ntp true`."
+    )
 
 
 def judge_leases(leases: Sequence[Manifest], *, now: datetime) -> CheckResult:
@@ -99,9 +101,9 @@ def judge_leases(leases: Sequence[Manifest], *, now: datetime) -> CheckResult:
     who = f"{pod} in namespace {namespace}"
     age, duration = now - _renewed(lease), timedelta(seconds=spec.get("leaseDurationSeconds") or 15)
     if age > duration + LEASE_SLACK:
-        told = f"silent for {age.total_seconds():.0f} s: {who}"
+        silence = f"silent for {age.total_seconds():.0f} s: {who}"
         step = f"Look at `kubectl logs -n {namespace} {pod}`."
-        return CheckResult(subject, Mark.WRONG, told, step)
+        return CheckResult(subject, Mark.WRONG, silence, step)
     return CheckResult(subject, Mark.OK, f"{who} leads, and told so {max(age.total_seconds(), 0):.0f} s ago")
 
 
@@ -137,8 +139,8 @@ def judge_rights(
             results.append(CheckResult(subject, Mark.OK, ", ".join(verbs)))
             continue
         denied = AccessDeniedError(account, ", ".join(missing), resource, namespace, server)
-        told = f"{account} may not {', '.join(missing)} in namespace {namespace}"
-        results.append(CheckResult(subject, Mark.WRONG, told, denied.next_step))
+        seen = f"{account} may not {', '.join(missing)} in namespace {namespace}"
+        results.append(CheckResult(subject, Mark.WRONG, seen, denied.next_step))
     return results
 
 
@@ -146,8 +148,8 @@ def judge_nodes(nodes: Iterable[Manifest]) -> CheckResult:
     """Tell which accelerators the nodes have that are there now. None is no fault: pools may be empty."""
     kinds = Counter(kind for node in nodes if (kind := _accelerator(node)) is not None)
     if not kinds:
-        told = "no node has TPUs or GPUs now; node pools that scale from zero show only when they are used"
-        return CheckResult("accelerators", Mark.OK, told)
+        seen = "no node has TPUs or GPUs now; node pools that scale from zero show only when they are used"
+        return CheckResult("accelerators", Mark.OK, seen)
     shown = [f"{kind}: {format_count(count, 'node')}" for kind, count in sorted(kinds.items())]
     return CheckResult("accelerators", Mark.OK, "; ".join(shown))
 

@@ -26,7 +26,7 @@ from fray.cluster.kubernetes.launching import (
     prepare_launch,
     withdraw_job,
 )
-from fray.cluster.kubernetes.logs import LogReading, ToldLines, prepare_reading, read_logs
+from fray.cluster.kubernetes.logs import LogReading, PrintedLines, prepare_reading, read_logs
 from fray.cluster.kubernetes.results import KeptOutcome, describe_place, list_jobs, read_job, read_outcome
 from fray.cluster.kubernetes.retries import persistently
 from fray.cluster.kubernetes.session import Session
@@ -261,10 +261,12 @@ class KubernetesCluster(Cluster):
         printed: Iterator[LogLine] = iter(())
         if begun:
             printed = self._iterate(following.once(attempt))
-        told = ToldLines(printed, tail)
-        yield from told.last
+        printed_lines = PrintedLines(printed, tail)
+        yield from printed_lines.last
         if following.follow:
-            yield from told.skip(line for line in self._iterate(following) if line.attempt >= attempt)
+            yield from printed_lines.skip(
+                line for line in self._iterate(following) if line.attempt >= attempt
+            )
 
     def _iterate(self, reading: LogReading) -> Iterator[LogLine]:
         started = self._session.start(lambda access: read_logs(access, reading), reading.end)

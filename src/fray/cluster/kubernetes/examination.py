@@ -95,15 +95,15 @@ async def _ask_server(access: Access, clock: Clock) -> tuple[list[CheckResult], 
     except UnauthorizedError:
         raise
     except NotFoundError:
-        told = f"{access.server} answers, and is too old to tell as whom"
-        return [CheckResult(subject, Mark.OK, told)], "this account", timedelta()
+        seen = f"{access.server} answers, and is too old to tell as whom"
+        return [CheckResult(subject, Mark.OK, seen)], "this account", timedelta()
     except ApiError as error:
         explained = explain(error, server=access.server, namespace=access.namespace)
         return [CheckResult(subject, Mark.WRONG, explained.message, explained.next_step)], None, timedelta()
     except TimeoutError:
-        told = f"{access.server} takes the connection, and is silent for {ANSWER_SECONDS:.0f} s"
+        seen = f"{access.server} takes the connection, and is silent for {ANSWER_SECONDS:.0f} s"
         step = "Look at the network between here and there (VPN, proxy), and at the server itself."
-        return [CheckResult(subject, Mark.WRONG, told, step)], None, timedelta()
+        return [CheckResult(subject, Mark.WRONG, seen, step)], None, timedelta()
     account = str((review.get("status") or {}).get("userInfo", {}).get("username") or "this account")
     results = [CheckResult(subject, Mark.OK, f"{access.server}, as {account}")]
     stamp = review["metadata"].get("creationTimestamp")
@@ -140,8 +140,8 @@ class _Examination:
             group = await _soon(self._api.discover(resource.group))
             versions = [each["version"] for each in group.get("versions") or []]
             if resource.version not in versions:
-                told = f"the cluster has {resource.group} in {', '.join(versions)}, not in {resource.version}"
-                return CheckResult(subject, Mark.WRONG, told, f"Install the release that has it. {install}")
+                seen = f"the cluster has {resource.group} in {', '.join(versions)}, not in {resource.version}"
+                return CheckResult(subject, Mark.WRONG, seen, f"Install the release that has it. {install}")
             served = await _soon(self._api.discover(resource.group, resource.version))
         except NotFoundError:
             return CheckResult(subject, Mark.WRONG, f"the cluster has no {resource}", install)
@@ -163,9 +163,9 @@ class _Examination:
         image, account = find_default_image(deployments or [])
         served = find_served_namespaces(deployments or [])
         if served and self._namespace not in served:
-            told = f"it serves namespace {', '.join(served)}, and not {self._namespace}"
+            seen = f"it serves namespace {', '.join(served)}, and not {self._namespace}"
             step = f"Use `-n {served[0]}`, or install an operator for {self._namespace}."
-            results.append(CheckResult("namespaces of the operator", Mark.WRONG, told, step))
+            results.append(CheckResult("namespaces of the operator", Mark.WRONG, seen, step))
         results.append(self._judge_image(image, known=deployments is not None))
         results.append(await self._check_service_account(account))
         return results
@@ -201,12 +201,12 @@ class _Examination:
         if isinstance(found, dict):
             return CheckResult(subject, Mark.OK, f"{name} in namespace {self._namespace}")
         if isinstance(found, NotFoundError):
-            told = f"namespace {self._namespace} has no ServiceAccount {name}: no pod of a job starts"
+            seen = f"namespace {self._namespace} has no ServiceAccount {name}: no pod of a job starts"
             step = (
                 "Let the chart make it: `helm upgrade fray charts/fray -n fray-system --reuse-values "
                 f"--set 'jobs.namespaces={{{self._namespace}}}'` (with the other namespaces)."
             )
-            return CheckResult(subject, Mark.WRONG, told, step)
+            return CheckResult(subject, Mark.WRONG, seen, step)
         return self._unseen(subject, found)
 
     async def check_namespace(self) -> list[CheckResult]:
@@ -274,13 +274,13 @@ class _Examination:
     def _unseen(self, subject: str, error: object) -> CheckResult:
         """What an account may not see is left open; a server that fails is in the way of all else."""
         if isinstance(error, ForbiddenError):
-            told = explain(error, server=self._access.server, namespace=self._namespace).message
-            return CheckResult(subject, Mark.UNKNOWN, told, "Ask an administrator, if jobs don't start.")
+            seen = explain(error, server=self._access.server, namespace=self._namespace).message
+            return CheckResult(subject, Mark.UNKNOWN, seen, "Ask an administrator, if jobs don't start.")
         if isinstance(error, ApiError):
             explained = explain(error, server=self._access.server, namespace=self._namespace)
             return CheckResult(subject, Mark.WRONG, explained.message, explained.next_step)
-        told = f"no answer within {ANSWER_SECONDS:.0f} s"
-        return CheckResult(subject, Mark.WRONG, told, "Try again; if it stays so, look at the API server.")
+        seen = f"no answer within {ANSWER_SECONDS:.0f} s"
+        return CheckResult(subject, Mark.WRONG, seen, "Try again; if it stays so, look at the API server.")
 
 
 async def _soon(question: Awaitable[T]) -> T:

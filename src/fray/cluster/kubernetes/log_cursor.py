@@ -46,7 +46,7 @@ class LogCursor:
 
     def __init__(self) -> None:
         self._second: datetime | None = None
-        self._told: dict[datetime, array[int]] = {}
+        self._seen: dict[datetime, array[int]] = {}
         """The lines since `since`, by their second; eight bytes each, since there may be very many."""
         self._repeated = _Expected(())
         """Those of them that are still to come again."""
@@ -58,7 +58,7 @@ class LogCursor:
 
     def resume(self) -> None:
         """Expect the log again, from `since` on."""
-        self._repeated = _Expected(self._told.values())
+        self._repeated = _Expected(self._seen.values())
 
     def take(self, line: bytes) -> TimedLine | None:
         """Return a line as it came, without its newline; None where it was told before."""
@@ -74,9 +74,9 @@ class LogCursor:
         if later:
             self._second = second
             self._repeated = _Expected(())
-            self._told = {at: told for at, told in self._told.items() if at >= second - OVERLAP}
+            self._seen = {at: keys for at, keys in self._seen.items() if at >= second - OVERLAP}
         if self._second is not None and second >= self._second - OVERLAP:
-            self._told.setdefault(second, array("Q")).append(key)
+            self._seen.setdefault(second, array("Q")).append(key)
         return TimedLine(line[stamp.end() :].decode(errors="replace"), at, missing)
 
 

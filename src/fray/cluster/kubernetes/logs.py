@@ -18,7 +18,7 @@ from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.pod_log import PodLog, has_begun
 from fray.cluster.kubernetes.results import describe_place, read_job
 from fray.cluster.kubernetes.retries import persistently
-from fray.cluster.kubernetes.waiting import Roll, look_up, wait_until_finished
+from fray.cluster.kubernetes.waiting import WatchSet, look_up, wait_until_finished
 from fray.cluster.kubernetes.watching import Subject, list_subject, watch_until_complete
 from fray.cluster.log_choice import check_log_choice
 from fray.kube.api import Manifest, WatchEvent
@@ -29,7 +29,7 @@ from fray.types import JobId, LogLine
 from fray.vocabulary import LABEL_ATTEMPT, LABEL_JOB_UID
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["LogReading", "ToldLines", "await_end", "prepare_reading", "read_logs"]
+__all__ = ["LogReading", "PrintedLines", "await_end", "prepare_reading", "read_logs"]
 
 MOST_AT_ONCE = 64
 """Logs that are merged by time; of larger gangs the others follow, as these end."""
@@ -176,7 +176,7 @@ class LogReading:
         return lines
 
 
-class ToldLines:
+class PrintedLines:
     """Lines that were read before a following began, which reads each log from its beginning again."""
 
     def __init__(self, lines: Iterable[LogLine], keep: int) -> None:
@@ -246,8 +246,8 @@ async def _read_once(access: Access, reading: LogReading) -> None:
 
 
 async def _follow(access: Access, reading: LogReading) -> None:
-    roll = Roll([reading.job_id], describe_place(access), is_over=_end_of(reading.attempt))
-    await look_up(access, roll)
+    watched = WatchSet([reading.job_id], describe_place(access), is_over=_end_of(reading.attempt))
+    await look_up(access, watched)
 
     async def watch() -> None:
         await watch_until_complete(access, reading.subject, reading)
@@ -261,10 +261,10 @@ async def _follow(access: Access, reading: LogReading) -> None:
     helpers: list[asyncio.Task[None]] = []
     async with asyncio.TaskGroup() as group:
         helpers += [group.create_task(watch()), group.create_task(read_arrivals(group))]
-        await wait_until_finished(access, roll)
+        await wait_until_finished(access, watched)
         # What began last may have ended before the watch told of it.
         await persistently(lambda: list_subject(access, reading.subject, reading))
-        reading.tell_of_lost_hosts(roll.seen[reading.job_id])
+        reading.tell_of_lost_hosts(watched.seen[reading.job_id])
         await asyncio.gather(*(await_end(log) for log in reading.open_logs))
         for helper in helpers:
             helper.cancel()

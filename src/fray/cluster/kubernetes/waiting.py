@@ -17,7 +17,7 @@ from fray.plan.status import has_succeeded, is_finished
 from fray.types import JobId
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["JobWait", "Roll", "look_up", "wait_until_finished"]
+__all__ = ["JobWait", "WatchSet", "look_up", "wait_until_finished"]
 
 IsOver = Callable[[FrayJob], bool]
 
@@ -26,7 +26,7 @@ def _has_finished(job: FrayJob) -> bool:
     return is_finished(job.status)
 
 
-class Roll:
+class WatchSet:
     """The jobs that are waited for, as they were seen last; a job that is gone is told by an error."""
 
     def __init__(
@@ -89,20 +89,20 @@ class Roll:
             self._failed = self._failed or not has_succeeded(read.status)
 
 
-async def look_up(access: Access, roll: Roll) -> None:
-    """Note how the jobs of a roll stand now.
+async def look_up(access: Access, watched: WatchSet) -> None:
+    """Note how the jobs of a watch set stand now.
 
     Raises `JobNotFoundError`, or the `ApiError` that remained after some tries.
     """
-    await persistently(lambda: list_subject(access, roll.subject, roll))
+    await persistently(lambda: list_subject(access, watched.subject, watched))
 
 
-async def wait_until_finished(access: Access, roll: Roll) -> None:
-    """Return once a roll is complete, which was looked up before; there is no time limit.
+async def wait_until_finished(access: Access, watched: WatchSet) -> None:
+    """Return once a watch set is complete, which was looked up before; there is no time limit.
 
     Raises `JobDeletedError` where one is deleted before its end, and the `ApiError` of a missing right.
     """
-    await watch_until_complete(access, roll.subject, roll)
+    await watch_until_complete(access, watched.subject, watched)
 
 
 class JobWait:
@@ -123,15 +123,15 @@ class JobWait:
     ) -> None:
         self._names, self._timeout = frozenset(names), timeout
         self._is_over, self._fail_fast = is_over, fail_fast
-        self._roll: Roll | None = None
+        self._watched: WatchSet | None = None
         self._deadline: float | None = None
 
     async def __call__(self, access: Access) -> dict[JobId, FrayJob]:
         """Wait on a connection; raises `JobNotFoundError`, `JobDeletedError` or `ApiError`."""
         time = asyncio.get_running_loop().time
-        if self._roll is None:
+        if self._watched is None:
             self._deadline = None if self._timeout is None else time() + self._timeout
-            looked = Roll(
+            looked = WatchSet(
                 self._names, describe_place(access), is_over=self._is_over, fail_fast=self._fail_fast
             )
             for name in sorted(filter(lambda name: not is_possible_name(name), self._names)):
@@ -142,8 +142,8 @@ class JobWait:
             except JobNotFoundError as missing:
                 await read_job(access, JobId(missing.name))  # which tells names like it
                 raise
-            self._roll = looked
+            self._watched = looked
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._deadline):
-                await wait_until_finished(access, self._roll)
-        return self._roll.seen
+                await wait_until_finished(access, self._watched)
+        return self._watched.seen

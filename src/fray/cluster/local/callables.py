@@ -49,8 +49,8 @@ def build_callable_command(
 ) -> tuple[str, ...]:
     """Return the command of a pod with a callable, with the paths of this machine."""
     here = (str(payload) if argument == PAYLOAD_MOUNT else argument for argument in command)
-    told = ("--outcome", str(outcome_file(logs, rank)), "--termination-log", str(ending_file(logs, rank)))
-    return (*here, *told)
+    reports = ("--outcome", str(outcome_file(logs, rank)), "--termination-log", str(ending_file(logs, rank)))
+    return (*here, *reports)
 
 
 def prepare_endings(logs: Path, *, hosts: int) -> None:
@@ -78,28 +78,30 @@ def read_outcome(folder: JobFolder, job: FrayJob, status: JobStatus) -> Outcome 
     logs = folder.attempt_logs(last.number)
     with state_errors(logs):
         path = ending_file(logs, rank)
-        told = TerminationMessage.from_json(path.read_text(encoding="utf-8")) if path.exists() else None
-    if told is None or told.ending not in _ENDINGS.get(status, ()):
+        message = TerminationMessage.from_json(path.read_text(encoding="utf-8")) if path.exists() else None
+    if message is None or message.ending not in _ENDINGS.get(status, ()):
         return None
-    if told.sha256 is None:
-        return _without_pickle(told)
+    if message.sha256 is None:
+        return _without_pickle(message)
     with state_errors(logs):
         path = outcome_file(logs, rank)
         if not path.exists():
-            raise OutcomeUnreadableError(f"{path} isn't there", "\n".join(told.lines))
+            raise OutcomeUnreadableError(f"{path} isn't there", "\n".join(message.lines))
         data = path.read_bytes()
-    return decode_outcome(data, sha256=told.sha256)
+    return decode_outcome(data, sha256=message.sha256)
 
 
 _ENDINGS = {JobStatus.SUCCEEDED: (Ending.RETURNED,), JobStatus.FAILED: (Ending.RAISED, Ending.NEVER_RAN)}
 
 
-def _without_pickle(told: TerminationMessage) -> Outcome:
+def _without_pickle(message: TerminationMessage) -> Outcome:
     """What is known of an end whose value or exception wasn't kept."""
-    if told.ending is Ending.RETURNED:
+    if message.ending is Ending.RETURNED:
         return Outcome(problem="it wasn't kept; the job's log says why")
     function = "the callable"
-    return Outcome(error=UnpicklableExceptionError(function, told.type, told.message, told.traceback))
+    return Outcome(
+        error=UnpicklableExceptionError(function, message.type, message.message, message.traceback)
+    )
 
 
 def ending_file(logs: Path, rank: int) -> Path:

@@ -206,8 +206,8 @@ class HostThread:
             tail = self._output.tail(TAIL_LINES) if code else ()
         except StateDirectoryError as error:
             self._events.failed(error)
-        told = {"exit_code": code, "message": message, "ended_at": datetime.now(UTC), "log_tail": tail}
-        self._facts = {**self._facts, "phase": phase, **told}
+        end = {"exit_code": code, "message": message, "ended_at": datetime.now(UTC), "log_tail": tail}
+        self._facts = {**self._facts, "phase": phase, **end}
         self._ended.set()
         self._events.changed()
 

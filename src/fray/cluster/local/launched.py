@@ -114,8 +114,8 @@ class LaunchedJob:
 
     def ports_moved(self, attempt: int, ports: Mapping[str, str]) -> None:
         """Tell people; as `RunListener` says."""
-        told = "; ".join(f"{name} {change}" for name, change in ports.items())
-        logger.info("%s: attempt %d: ports: %s", self._job.metadata.name, attempt, told)
+        changes = "; ".join(f"{name} {change}" for name, change in ports.items())
+        logger.info("%s: attempt %d: ports: %s", self._job.metadata.name, attempt, changes)
 
     def _failed(self, message: str) -> FrayJob:
         status = derive_failed(self._job, Reason.START_FAILED, message, datetime.now(UTC))

@@ -30,8 +30,8 @@ def encode_error(error: BaseException, *, task: str = "", worker: str = "") -> b
     """
     noted = getattr(error, "__notes__", None)
     notes = [cut(text_of(note)) for note in noted] if isinstance(noted, list) else []
-    told = (notes, type_name(error), cut(text_of(error)), cut(traceback_of(error)), task, worker)
-    return pickle.dumps((_surviving(error), *told), protocol=5)
+    description = (notes, type_name(error), cut(text_of(error)), cut(traceback_of(error)), task, worker)
+    return pickle.dumps((_surviving(error), *description), protocol=5)
 
 
 def decode_error(data: bytes) -> BaseException:

@@ -134,9 +134,9 @@ class ApiClient:
         while True:
             asked = {key: value for key, value in query.items() if value}
             answer = self._ask("GET", path, query=asked, repeat=True)
-            told = answer.get("metadata") or {}
-            yield Page(answer.get("items") or [], told.get("resourceVersion", ""))
-            query["continue"] = told.get("continue") or ""
+            metadata = answer.get("metadata") or {}
+            yield Page(answer.get("items") or [], metadata.get("resourceVersion", ""))
+            query["continue"] = metadata.get("continue") or ""
             if not query["continue"]:
                 return
 

@@ -12,7 +12,7 @@ from fray.plan.observation import GangObservation, HostObservation, HostPhase, W
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
 from fray.plan.timestamps import format_time
-from fray.plan.volume_trouble import build_volume_complaint, derive_volume_waiting, find_held
+from fray.plan.volume_waiting import build_volume_complaint, derive_volume_waiting, find_held
 from fray.testing import build_pod, waiting
 from fray.vocabulary import ConditionType, Reason
 from fray.wire.status import AttemptStatus, FrayJobStatus

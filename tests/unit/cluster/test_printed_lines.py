@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from fray.cluster.kubernetes.logs import ToldLines
+from fray.cluster.kubernetes.logs import PrintedLines
 from fray.types import JobId, LogLine
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -21,18 +21,18 @@ def texts(lines: Iterable[LogLine]) -> list[str]:
 
 
 def test_what_was_told_before_is_not_told_again() -> None:
-    told = ToldLines([line(1), line(2), line(1, rank=1)], 2)
+    told = PrintedLines([line(1), line(2), line(1, rank=1)], 2)
     assert texts(told.last) == ["0: 2", "1: 1"]
     again = [line(1), line(1, rank=1), line(2), line(3), line(2, rank=1), line(1, rank=2)]
     assert texts(told.skip(again)) == ["0: 3", "1: 2", "2: 1"]
 
 
 def test_a_line_of_the_same_moment_is_new() -> None:
-    told = ToldLines([line(1), line(2)], 0)
+    told = PrintedLines([line(1), line(2)], 0)
     assert texts(told.last) == []
     assert texts(told.skip([line(1), line(2), line(3, at=2), line(4)])) == ["0: 3", "0: 4"]
 
 
 def test_nothing_is_lost_where_a_log_lost_its_beginning() -> None:
-    told = ToldLines([line(1), line(2)], 1)
+    told = PrintedLines([line(1), line(2)], 1)
     assert texts(told.skip([line(3), line(4)])) == ["0: 3", "0: 4"]

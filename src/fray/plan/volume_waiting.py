@@ -75,11 +75,11 @@ def derive_volume_waiting(
 ) -> Waiting | None:
     """Return which volume of these pods can't be mounted, as far as it was complained about; else None."""
     uids = {pod["metadata"]["uid"] for pod in held}
-    told = {each.message for each in complaints if each.pod in uids and each.holds(now)}
-    if not told:
+    messages = {each.message for each in complaints if each.pod in uids and each.holds(now)}
+    if not messages:
         return None
     # What is said of one volume says why. Of several the first by name: what is told must not go to and fro.
-    message = min(told, key=lambda text: (ONE_VOLUME.match(text) is None, text))
+    message = min(messages, key=lambda text: (ONE_VOLUME.match(text) is None, text))
     named = ONE_VOLUME.match(message)
     which, why = "volumes", message
     if named is not None:

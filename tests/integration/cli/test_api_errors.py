@@ -48,7 +48,7 @@ def test_a_cluster_without_fray(fray: Command, bare: ControlPlane) -> None:
     for subject, step in (("Fray's CRDs", "helm install fray"), ("JobSet", "helm install jobset")):
         assert found[subject]["mark"] == "wrong", found
         assert step in found[subject]["nextStep"]
-    assert found["operator"]["told"] == "no operator has ever held its Lease"
+    assert found["operator"]["seen"] == "no operator has ever held its Lease"
     assert found["service account of jobs"]["mark"] == "wrong"
     assert (found["namespace"]["mark"], found["clock"]["mark"]) == ("ok", "ok")
     assert found["may use frayjobs.fray.dev"]["mark"] == "ok"
@@ -69,9 +69,9 @@ def test_an_account_that_may_not(
     assert f"{account!r} may not create frayjobs.fray.dev in namespace {hands.namespace!r}" in told.err
     assert f"--serviceaccount={hands.namespace}:user" in told.err
     found = checks(fray, code=1, **variables)
-    assert account in found["API server"]["told"]
+    assert account in found["API server"]["seen"]
     jobs = found["may use frayjobs.fray.dev"]
-    assert (jobs["mark"], "may not create, update, patch, delete" in jobs["told"]) == ("wrong", True)
+    assert (jobs["mark"], "may not create, update, patch, delete" in jobs["seen"]) == ("wrong", True)
     assert "kubectl create rolebinding" in jobs["nextStep"]
     assert found["may use pods/log"]["mark"] == "wrong"
     # What such an account can't see isn't wrong.
@@ -101,12 +101,12 @@ def test_a_cluster_in_order(fray: Command, hands: Hands, kubeconfig: Path, setti
     finally:
         assert hands.api.delete(f"/api/v1/nodes/{node}").ok
     assert {check["mark"] for check in found.values()} == {"ok", "unknown"}
-    assert found["operator"]["told"].startswith(f"the-operator in namespace {hands.namespace} leads,")
-    assert "tpu-v5p-slice 2x2x1 (4 chips): 1 node" in found["accelerators"]["told"]
+    assert found["operator"]["seen"].startswith(f"the-operator in namespace {hands.namespace} leads,")
+    assert "tpu-v5p-slice 2x2x1 (4 chips): 1 node" in found["accelerators"]["seen"]
     assert found["default image"]["mark"] == "unknown"  # there is no Deployment that would tell
     assert table.out.splitlines()[-1] == "nothing is wrong, 1 can't be seen"
     # Now it has ended, and says so.
-    assert "the last one has ended" in checks(fray, code=1)["operator"]["told"]
+    assert "the last one has ended" in checks(fray, code=1)["operator"]["seen"]
 
 
 def test_a_server_that_is_not_there(fray: Command, control_plane: ControlPlane, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_server_that_is_silent(fray: Command, control_plane: ControlPlane, tmp
         assert b"still trying" in waiting.stderr.readline()
         waiting.kill()
         found = checks(fray, code=1, **variables)
-    assert "is silent for 10 s" in found["API server"]["told"]
+    assert "is silent for 10 s" in found["API server"]["seen"]
 
 
 def test_credentials_that_are_not_accepted(

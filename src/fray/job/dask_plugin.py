@@ -15,7 +15,7 @@ from typing import Any
 from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.scheduler import Scheduler
 
-__all__ = ["Board", "key_of"]
+__all__ = ["FrayPlugin", "key_of"]
 
 PATIENCE = 10.0
 """Seconds that something is waited for which another client has submitted: graphs come in a thread's turn."""
@@ -54,7 +54,7 @@ class _Context:
     """Generators whose reader has gone, the last of them."""
 
 
-class Board(SchedulerPlugin):
+class FrayPlugin(SchedulerPlugin):
     """Serves all contexts of a Dask cluster; a context ends with the client that made it."""
 
     name = "fray"
