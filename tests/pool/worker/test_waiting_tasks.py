@@ -1,4 +1,4 @@
-"""Tasks that wait in a worker: lanes that go on to them, turns, blocked tasks, and giving them back."""
+"""Tasks that wait in a worker: slots that go on to them, turns, blocked tasks, and giving them back."""
 
 from __future__ import annotations
 

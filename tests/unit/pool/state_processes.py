@@ -1,4 +1,4 @@
-"""Simulated workers that honour the protocol: lanes, blocked tasks, generators, actors, lost files."""
+"""Simulated workers that honour the protocol: slots, blocked tasks, generators, actors, lost files."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from fray.errors import GetTimeoutError
-from fray.runtime.pool.client.client import TOLD_TOGETHER, PoolClient
+from fray.runtime.pool.client.client import ACKNOWLEDGED_TOGETHER, PoolClient
 from fray.runtime.pool.client.waiting import StreamEntry
 from fray.runtime.pool.messages.commands import Deliver, DeliverItems
 from fray.runtime.pool.messages.events import Event, ItemsConsumed, RefsReleased, TaskCancelled, TaskSubmitted
@@ -69,15 +69,15 @@ def test_items_come_in_order_and_are_told_as_taken() -> None:
 
 def test_small_items_are_told_as_taken_together_and_large_ones_each() -> None:
     stream = Stream()
-    stream.produce(*range(TOLD_TOGETHER + 2))
-    for _ in range(TOLD_TOGETHER + 2):
+    stream.produce(*range(ACKNOWLEDGED_TOGETHER + 2))
+    for _ in range(ACKNOWLEDGED_TOGETHER + 2):
         stream.next()
-    assert stream.posted == [ItemsConsumed(stream.entry.id, TOLD_TOGETHER + more) for more in (0, 2)]
+    assert stream.posted == [ItemsConsumed(stream.entry.id, ACKNOWLEDGED_TOGETHER + more) for more in (0, 2)]
     stream.posted.clear()
     large = tuple((2000 + index, Stored(1, 10**6)) for index in range(2))
-    stream.client.deliver([DeliverItems(0, stream.entry.id, TOLD_TOGETHER + 2, large)])
+    stream.client.deliver([DeliverItems(0, stream.entry.id, ACKNOWLEDGED_TOGETHER + 2, large)])
     assert [stream.next(), stream.next()] == [2000, 2001]
-    assert stream.posted == [ItemsConsumed(stream.entry.id, TOLD_TOGETHER + more) for more in (3, 4)]
+    assert stream.posted == [ItemsConsumed(stream.entry.id, ACKNOWLEDGED_TOGETHER + more) for more in (3, 4)]
 
 
 def test_two_items_of_one_stream_are_one_that_is_ready() -> None:

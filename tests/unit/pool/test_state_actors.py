@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fray.runtime.pool.machine.places import MOST_VAIN_STARTS
-from fray.runtime.pool.machine.seats import IDLE_SECONDS
+from fray.runtime.pool.machine.placement import MOST_VAIN_STARTS
+from fray.runtime.pool.machine.slots import IDLE_SECONDS
 from fray.runtime.pool.messages.commands import (
     AnswerActor,
     CancelTask,

@@ -82,7 +82,7 @@ class PoolState:
         self._tables = Tables()
         if inline_limit is not None:
             self._tables.inline_limit = inline_limit
-        self._told = 0.0
+        self._warned_at = 0.0
         if allowed is None:
             self._tables.allowed = None
         else:
@@ -133,9 +133,9 @@ class PoolState:
     def find_stall(self, now: float) -> tuple[str, ...]:
         """Return who waits for whom if nothing runs and nothing has happened for 10 s; once each time."""
         tables = self._tables
-        if now < tables.now + STALL_SECONDS or self._told == tables.now:
+        if now < tables.now + STALL_SECONDS or self._warned_at == tables.now:
             return ()
-        self._told = tables.now
+        self._warned_at = tables.now
         return () if is_at_work(tables) else describe_waits(tables)
 
     def ended(self, client: ClientId) -> tuple[int, int]:

@@ -50,7 +50,7 @@ Listener: TypeAlias = Callable[[Entry], None]
 
 CROWDED_INLINE_LIMIT = 1024
 """Of values in messages, in bytes, while the head keeps too many."""
-TOLD_TOGETHER = 64
+ACKNOWLEDGED_TOGETHER = 64
 """Small items of a generator that its reader has taken, and that are told to the head at once."""
 
 
@@ -357,9 +357,9 @@ class PoolClient:
                     stream.consumed += 1
                     stream.ready = bool(stream.items) or stream.outcome is not None
                     # Small ones are told several at once, and before anybody waits for more.
-                    several = stream.consumed - stream.told >= TOLD_TOGETHER
+                    several = stream.consumed - stream.acknowledged >= ACKNOWLEDGED_TOGETHER
                     if several or not stream.items or type(item.outcome) is not Inline:
-                        stream.told = stream.consumed
+                        stream.acknowledged = stream.consumed
                         self._post(ItemsConsumed(stream.id, stream.consumed))
                     return item
                 if stream.outcome is not None:

@@ -33,13 +33,13 @@ class Entry:
 class StreamEntry(Entry):
     """A generator's result: `ready` says that `next` won't block, `outcome` is its end."""
 
-    __slots__ = ("consumed", "items", "told")
+    __slots__ = ("acknowledged", "consumed", "items")
 
     def __init__(self, object_id: ObjectId) -> None:
         super().__init__(object_id)
         self.items: deque[Entry] = deque()
         self.consumed = 0
-        self.told = 0
+        self.acknowledged = 0
         """Of `consumed`, what the head knows."""
 
 

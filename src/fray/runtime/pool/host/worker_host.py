@@ -126,10 +126,10 @@ class _WorkerHost:
             owned.close()
 
     def _await_nanny(self, nanny: int) -> int:
-        told = False
+        asked = False
         while True:
-            if self._ending and not told:
-                told = True
+            if self._ending and not asked:
+                asked = True
                 os.kill(nanny, signal.SIGTERM)
             # Orphans come here too where this is the first process of a container.
             ended, status = os.waitpid(-1, os.WNOHANG)

@@ -10,7 +10,7 @@ from collections import deque
 from fray.runtime.pool.machine.functions import drop_function, send_function, use_function
 from fray.runtime.pool.machine.lineage import request
 from fray.runtime.pool.machine.objects import add_holder, build_lost, collect, free_later, hold, release_holds
-from fray.runtime.pool.machine.places import MOST_VAIN_STARTS, free_devices, may_start, start_process
+from fray.runtime.pool.machine.placement import MOST_VAIN_STARTS, free_devices, may_start, start_process
 from fray.runtime.pool.machine.queues import gather
 from fray.runtime.pool.machine.records import (
     ActorRecord,
@@ -27,7 +27,7 @@ from fray.runtime.pool.machine.resources import (
     is_possible,
     note_homeless,
 )
-from fray.runtime.pool.machine.seats import limit_time, refresh
+from fray.runtime.pool.machine.slots import limit_time, refresh
 from fray.runtime.pool.machine.tables import STORY_LINES, Tables
 from fray.runtime.pool.machine.tasks import accept, finish, wake
 from fray.runtime.pool.machine.transitions import (
@@ -447,7 +447,7 @@ def _send(tables: Tables, actor: ActorRecord, task: TaskRecord, values: tuple[ob
     task.worker = worker
     actor.sent[task.spec.id] = task
     stream = task.stream
-    skip = stream.told if stream is not None else 0
+    skip = stream.produced if stream is not None else 0
     run = RunTask(worker.id, task.spec, b"", values, False, task.attempt, skip, task.client)  # type: ignore[arg-type]
     tables.commands.append(run)
     if stream is not None and stream.consumed:

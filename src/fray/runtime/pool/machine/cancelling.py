@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fray.runtime.pool.machine.records import TaskRecord, WorkerRecord
-from fray.runtime.pool.machine.seats import refresh, retake_actor
+from fray.runtime.pool.machine.slots import refresh, retake_actor
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.tasks import build_timed_out, finish
 from fray.runtime.pool.machine.transitions import (
@@ -50,7 +50,7 @@ def _decide(tables: Tables, task: TaskRecord, verdict: Failed, *, force: bool) -
         finish(tables, task, verdict)
         return
     misfortune = tables.tell(task, "")
-    told = misfortune.verdict is not None
+    cancelled_before = misfortune.verdict is not None
     misfortune.verdict = misfortune.verdict or verdict
     if task.demand is None:
         # Its worker has an actor that lives on, so nobody could end a call that doesn't end by itself.
@@ -62,7 +62,7 @@ def _decide(tables: Tables, task: TaskRecord, verdict: Failed, *, force: bool) -
         finish(tables, task, verdict)
     elif force and task.state is not SENT:
         stop_by_force(tables, worker, f"{task.spec.name} was cancelled by force")
-    elif not told:
+    elif not cancelled_before:
         misfortune.deadline = tables.now + CANCEL_SECONDS
         tables.commands.append(CancelTask(worker.id, task.spec.id))
         tables.commands.append(SetTimer(CANCEL_SECONDS, ("kill", task.spec.id)))

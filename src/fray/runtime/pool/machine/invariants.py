@@ -144,10 +144,10 @@ def _check_tasks(tables: Tables) -> None:
 def _check_queues(tables: Tables) -> None:
     queued: Counter[ObjectId] = Counter()
     for demand in tables.demands.values():
-        ready = [task for turn in demand.turns for task in turn.tasks if task.state is READY]
+        ready = [task for queue in demand.queues for task in queue.tasks if task.state is READY]
         _expect(len(ready) == demand.queued, "queued", len(ready), demand.queued)
-        _expect((demand in tables.active) == bool(demand.queued), "turns of demands", demand.shape)
-        _expect(set(demand.callers) == {turn.key for turn in demand.turns}, "turns of callers")
+        _expect((demand in tables.active) == bool(demand.queued), "active demands", demand.shape)
+        _expect(set(demand.callers) == {queue.key for queue in demand.queues}, "queues of callers")
         queued.update(task.spec.id for task in ready)
     for actor in tables.actors.values():
         for key, queue in actor.callers.items():
@@ -167,7 +167,7 @@ def _check_workers(tables: Tables) -> None:
         _expect(worker.team is host.teams[worker.profile], "in another's team", worker.id)
         _expect(worker.team.workers.get(worker.id) is worker, "not in its team", worker.id)
         expecting = bool(worker.ahead) and not worker.running
-        _expect(worker.expecting == expecting, "expects a lane to open", worker.id)
+        _expect(worker.expecting == expecting, "expects a slot to open", worker.id)
         busy = worker.closing or worker.running or worker.ahead or worker.actors
         idle = worker.joined and not busy
         _expect(worker.idle == idle == (worker.id in worker.team.idle), "idle", worker.id)

@@ -1,4 +1,4 @@
-"""The queues of ready tasks: a demand for each profile and shape, in it turns between callers.
+"""The queues of ready tasks: a demand for each profile and shape, in it a queue for each caller.
 
 What is taken from a queue, and when, is decided in `scheduling`.
 """
@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from fray.runtime.pool.machine.devices import UNITS, split_needs
 from fray.runtime.pool.machine.objects import readable
 from fray.runtime.pool.machine.records import (
+    CallerQueue,
     Demand,
     TaskRecord,
-    Turn,
 )
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.transitions import (
@@ -44,19 +44,19 @@ def enqueue(tables: Tables, task: TaskRecord, *, first: bool = False) -> None:
     """Queue a task that is READY: behind its caller's others, or before them if it had left the queue."""
     demand: Demand = task.demand  # type: ignore[assignment]
     key = (task.client, task.spec.parent)
-    turn = demand.callers.get(key)
-    if turn is None:
-        turn = demand.callers[key] = Turn(key)
-        demand.turns.append(turn)
+    queue = demand.callers.get(key)
+    if queue is None:
+        queue = demand.callers[key] = CallerQueue(key)
+        demand.queues.append(queue)
         tables.dirty = True
         if demand.plain and not tables.open_hosts:
             touch_all(tables)
     elif first:
         tables.dirty = True
     if first:
-        turn.tasks.appendleft(task)
+        queue.tasks.appendleft(task)
     else:
-        turn.tasks.append(task)
+        queue.tasks.append(task)
     if not demand.queued:
         tables.active.append(demand)
         tables.dirty = True
@@ -74,7 +74,7 @@ def withdraw(tables: Tables, task: TaskRecord) -> None:
 
 def _empty(tables: Tables, demand: Demand) -> None:
     demand.callers.clear()
-    demand.turns.clear()
+    demand.queues.clear()
     demand.scarce = False
     demand.passed = 0
     tables.active.remove(demand)
@@ -89,30 +89,30 @@ def _empty(tables: Tables, demand: Demand) -> None:
 
 def front(demand: Demand) -> TaskRecord | None:
     """Return the task whose turn it is; what has left the queue otherwise is dropped on the way."""
-    turns = demand.turns
-    while turns:
-        turn = turns[0]
-        tasks = turn.tasks
+    queues = demand.queues
+    while queues:
+        queue = queues[0]
+        tasks = queue.tasks
         while tasks:
             task = tasks[0]
             if task.state is READY:
                 return task
             tasks.popleft()
-        turns.popleft()
-        del demand.callers[turn.key]
+        queues.popleft()
+        del demand.callers[queue.key]
     return None
 
 
 def pop(tables: Tables, demand: Demand) -> None:
     """Take away the task at the front: the next turn is another caller's."""
-    turns = demand.turns
-    turn = turns[0]
-    turn.tasks.popleft()
-    if not turn.tasks:
-        turns.popleft()
-        del demand.callers[turn.key]
-    elif len(turns) > 1:
-        turns.rotate(-1)
+    queues = demand.queues
+    queue = queues[0]
+    queue.tasks.popleft()
+    if not queue.tasks:
+        queues.popleft()
+        del demand.callers[queue.key]
+    elif len(queues) > 1:
+        queues.rotate(-1)
     demand.queued -= 1
     if not demand.queued:
         _empty(tables, demand)

@@ -27,6 +27,7 @@ from fray.runtime.pool.messages.specs import (
 __all__ = [
     "ActorRecord",
     "CallerKey",
+    "CallerQueue",
     "Demand",
     "Doubt",
     "Function",
@@ -38,7 +39,6 @@ __all__ = [
     "Stream",
     "TaskRecord",
     "Team",
-    "Turn",
     "WorkerRecord",
     "without_cpus",
 ]
@@ -146,12 +146,12 @@ class Misfortune:
 
 
 class Stream:
-    """How far a generator is: items that were told, and items that its consumer has taken."""
+    """How far a generator is: items that were produced, and items that its consumer has taken."""
 
-    __slots__ = ("consumed", "told")
+    __slots__ = ("consumed", "produced")
 
     def __init__(self) -> None:
-        self.told = 0
+        self.produced = 0
         self.consumed = 0
 
 
@@ -225,7 +225,7 @@ class Function:
         self.depth = 0
 
 
-class Turn:
+class CallerQueue:
     """One caller's tasks of one demand, in order."""
 
     __slots__ = ("key", "tasks")
@@ -236,7 +236,7 @@ class Turn:
 
 
 class Demand:
-    """All ready tasks of one profile and shape. `queued` counts them; `turns` may hold ended ones too.
+    """All ready tasks of one profile and shape. `queued` counts them; `queues` may hold ended ones too.
 
     `taken`: what of its needs each task takes; the rest, its `devices`, is held by their process. `kept`:
     what its tasks hold even while they wait. `refused`: the count of freed resources at which nothing was
@@ -254,11 +254,11 @@ class Demand:
         "plain",
         "profile",
         "queued",
+        "queues",
         "refused",
         "scarce",
         "shape",
         "taken",
-        "turns",
     )
 
     def __init__(
@@ -272,8 +272,8 @@ class Demand:
         self.plain = plain
         self.cpu = dict(needs).get("CPU", 0)
         self.kept = without_cpus(self.taken)
-        self.callers: dict[CallerKey, Turn] = {}
-        self.turns: deque[Turn] = deque()
+        self.callers: dict[CallerKey, CallerQueue] = {}
+        self.queues: deque[CallerQueue] = deque()
         self.queued = 0
         self.refused = -1
         self.scarce = False

@@ -10,11 +10,11 @@ from collections.abc import Collection
 
 from fray.runtime.pool.machine.devices import UNITS
 from fray.runtime.pool.machine.functions import MOST_AHEAD
-from fray.runtime.pool.machine.places import choose_worker, start_process_for
+from fray.runtime.pool.machine.placement import choose_worker, start_process_for
 from fray.runtime.pool.machine.queues import front, pop, values_of
 from fray.runtime.pool.machine.records import Demand, HostRecord, WorkerRecord, without_cpus
 from fray.runtime.pool.machine.resources import fits, note_homeless
-from fray.runtime.pool.machine.seats import send_ahead, start
+from fray.runtime.pool.machine.slots import send_ahead, start
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.messages.commands import ReclaimTasks
 from fray.runtime.pool.messages.specs import PLAIN
@@ -141,9 +141,9 @@ def _fill(tables: Tables, worker: WorkerRecord, demand: Demand, most: int) -> bo
             return False  # it begins when this worker is free: nothing may be put before it
         if worker.ahead_of.get((task.client, spec.parent), 0) >= depth:
             full += 1
-            if full >= len(demand.turns):
+            if full >= len(demand.queues):
                 return False
-            demand.turns.rotate(-1)
+            demand.queues.rotate(-1)
             continue
         values = values_of(tables, task) if spec.deps else ()
         if values is None:

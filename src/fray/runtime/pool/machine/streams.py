@@ -22,11 +22,11 @@ def produce(tables: Tables, source: ClientId, event: ItemsProduced) -> None:
     ours = type(task) is TaskRecord and task.worker is not None and task.worker.id == source
     stream = task.stream if ours else None  # type: ignore[union-attr]
     known = tables.objects
-    if stream is None or event.position != stream.told or any(id in known for id, _ in event.items):  # noqa: A001
+    if stream is None or event.position != stream.produced or any(id in known for id, _ in event.items):  # noqa: A001
         tables.ignore("ItemsProduced: not the next items of their generator")
         discard_items(tables, event)
         return
-    stream.told += len(event.items)
+    stream.produced += len(event.items)
     tables.counters["items"] += len(event.items)
     client = task.client  # type: ignore[union-attr]
     lost = client and client not in tables.clients

@@ -176,9 +176,9 @@ class Tables:
         """Take a task to its next state."""
         state = TASK_TRANSITIONS.get((task.state, cause))
         if state is None:
-            told = task.misfortune.story if task.misfortune else []
+            story = task.misfortune.story if task.misfortune else []
             raise self._invalid(
-                f"task {task.spec.id} ({task.spec.name})", task.spec.id, (task.state, cause), told
+                f"task {task.spec.id} ({task.spec.name})", task.spec.id, (task.state, cause), story
             )
         task.state = state
         self.recent.append((task.spec.id, cause))
@@ -193,10 +193,10 @@ class Tables:
         self.recent.append((actor.spec.id, cause))
 
     def _invalid(
-        self, what: str, key: ObjectId, step: tuple[str, Cause], told: list[str]
+        self, what: str, key: ObjectId, step: tuple[str, Cause], story: list[str]
     ) -> InvalidTransition:
         steps = tuple(cause for other, cause in self.recent if other == key)
-        return InvalidTransition(what, *step, (*told, *steps)[-STORY_LINES:])
+        return InvalidTransition(what, *step, (*story, *steps)[-STORY_LINES:])
 
     def tell(self, task: TaskRecord, line: str) -> Misfortune:
         """Add a line to a task's story; the first and the last ones are kept."""

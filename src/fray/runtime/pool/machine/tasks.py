@@ -23,8 +23,9 @@ from fray.runtime.pool.machine.objects import (
 from fray.runtime.pool.machine.queues import demand_of, enqueue, withdraw
 from fray.runtime.pool.machine.records import ObjectRecord, Stream, TaskRecord, WorkerRecord
 from fray.runtime.pool.machine.resources import build_unschedulable, is_possible
-from fray.runtime.pool.machine.seats import (
+from fray.runtime.pool.machine.slots import (
     begin,
+    leave_slot,
     lend,
     lend_actor,
     refresh,
@@ -32,7 +33,6 @@ from fray.runtime.pool.machine.seats import (
     retake_actor,
     retire,
     take_back,
-    unseat,
 )
 from fray.runtime.pool.machine.tables import STORY_LINES, Tables
 from fray.runtime.pool.machine.transitions import (
@@ -231,7 +231,7 @@ def complete(tables: Tables, source: ClientId, event: TaskDone) -> None:
         if actor.waiting:
             retake_actor(tables, actor, spec.id)
     else:
-        unseat(tables, task)
+        leave_slot(tables, task)
         if measured:
             measure(tables, spec.function, seconds)
     if started:

@@ -120,8 +120,8 @@ class InvalidTransition(FrayError):  # noqa: N818 - the name the field uses, as 
     @property
     def message(self) -> str:
         """The transition and what came before it."""
-        told = "".join(f"\n  {line}" for line in self.story)
-        return f"{self.what} is {self.state!r}, where {self.cause!r} is not legal{told}"
+        story = "".join(f"\n  {line}" for line in self.story)
+        return f"{self.what} is {self.state!r}, where {self.cause!r} is not legal{story}"
 
     @property
     def next_step(self) -> str:

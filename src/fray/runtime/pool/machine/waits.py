@@ -36,7 +36,7 @@ def _is_at_work(actor: ActorRecord) -> bool:
 
 def _awaits_reader(task: TaskRecord) -> bool:
     stream = task.stream
-    return stream is not None and stream.told - stream.consumed >= task.spec.buffered
+    return stream is not None and stream.produced - stream.consumed >= task.spec.buffered
 
 
 def describe_waits(tables: Tables) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from fray.runtime.pool.machine.copies import try_again
 from fray.runtime.pool.machine.crowding import tell_limit
 from fray.runtime.pool.machine.devices import build_slots, split_needs
 from fray.runtime.pool.machine.objects import collect, drop_copy, drop_holder, lose
-from fray.runtime.pool.machine.places import MOST_VAIN_STARTS, may_start, start_process
+from fray.runtime.pool.machine.placement import MOST_VAIN_STARTS, may_start, start_process
 from fray.runtime.pool.machine.records import Demand, HostRecord, TaskRecord, WorkerRecord
 from fray.runtime.pool.machine.resources import (
     HOMELESS_SECONDS,
@@ -17,7 +17,7 @@ from fray.runtime.pool.machine.resources import (
     give_devices,
     has_host,
 )
-from fray.runtime.pool.machine.seats import IDLE_SECONDS, refresh, retire, unseat
+from fray.runtime.pool.machine.slots import IDLE_SECONDS, leave_slot, refresh, retire
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.tasks import finish, lose_task
 from fray.runtime.pool.machine.transitions import READY, WAITING
@@ -212,7 +212,7 @@ def _fail_waiting(tables: Tables, last: WorkerRecord, reason: str) -> None:
 
 
 def _queued(demand: Demand) -> tuple[TaskRecord, ...]:
-    return tuple(task for turn in demand.turns for task in turn.tasks if task.state is READY)
+    return tuple(task for queue in demand.queues for task in queue.tasks if task.state is READY)
 
 
 def _give_up_homeless(tables: Tables) -> None:
@@ -239,7 +239,7 @@ def _remove(tables: Tables, worker: WorkerRecord, reason: str) -> None:
         worker.team.starting -= 1
     lost: list[TaskRecord] = [*worker.running.values(), *worker.blocked.values(), *worker.ahead.values()]
     for task in lost:
-        unseat(tables, task)
+        leave_slot(tables, task)
     refresh(tables, worker)
     if worker.held:
         give_devices(worker)

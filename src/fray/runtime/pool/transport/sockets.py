@@ -136,5 +136,5 @@ def tls_refusal(error: OSError) -> RefusalReason:
         return "truncated"
     reason = error.reason or ""
     # OpenSSL's names: our peer has no certificate, or told us by an alert that it doesn't trust ours.
-    told = ("CERTIFICATE" in reason, "UNKNOWN_CA" in reason, "ALERT_DECRYPT_ERROR" in reason)
-    return "wrong_key" if any(told) else "malformed"
+    signs = ("CERTIFICATE" in reason, "UNKNOWN_CA" in reason, "ALERT_DECRYPT_ERROR" in reason)
+    return "wrong_key" if any(signs) else "malformed"

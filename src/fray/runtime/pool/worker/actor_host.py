@@ -227,7 +227,7 @@ class ActorHost:
     def _finish(self, actor: _Actor, call: Call, ended: Ended) -> None:
         identity = call.running.id
         # Without the lock: it only decides whether the message may wait for the next one.
-        self._tell(ended.told(identity, 0), soon=bool(actor.waiting))
+        self._tell(ended.as_message(identity, 0), soon=bool(actor.waiting))
         with self._lock:
             self._callees.pop(identity, None)
         with actor.lock:

@@ -1,6 +1,6 @@
 """Running one task: from its arguments as bytes to its outcome as bytes, in a copy of the worker's context.
 
-When and in which thread is decided by lanes and actors. Nothing here knows the connection to the head.
+When and in which thread is decided by the executor and actors. Nothing here knows the connection to the head.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Ended(NamedTuple):
     seconds: float
     retry: bool = False
 
-    def told(self, task: ObjectId, started: ObjectId) -> TaskDone:
-        """Return the message that tells so; `started` is the task that takes its place."""
+    def as_message(self, task: ObjectId, started: ObjectId) -> TaskDone:
+        """Return the message to the head; `started` is the task that takes its place."""
         return TaskDone(task, self.outcome, started, self.began, self.seconds, self.retry)
 
 

@@ -1,4 +1,4 @@
-"""One worker process: hears from the head, hands tasks to lanes and actors, and ends when the head is gone.
+"""One worker process: hears from the head, hands tasks to executor and actors, ends when the head is gone.
 
 Made by `nanny`, which forks it and calls `run_worker`. Which task runs where is the head's decision; how a
 task runs is `execution`'s.
@@ -53,10 +53,10 @@ from fray.runtime.pool.transport.blocking import BlockingConnection
 from fray.runtime.pool.worker.actor_host import ActorHost
 from fray.runtime.pool.worker.coroutines import CoroutineLoop, TaskLoops
 from fray.runtime.pool.worker.execution import Call, Execution, Session
+from fray.runtime.pool.worker.executor import Executor, QueuedTask
 from fray.runtime.pool.worker.failures import no_thread
 from fray.runtime.pool.worker.functions import Functions
 from fray.runtime.pool.worker.generators import Window, stream
-from fray.runtime.pool.worker.lanes import Lanes, LaneTask
 from fray.runtime.pool.worker.standard_output import flush_output
 from fray.runtime.pool.worker.threads import ElasticThreads, let_threads_know_their_task, start_apart
 from fray.vocabulary import EXIT_WORKER_ENDED, EXIT_WORKER_LOST_HEAD
@@ -114,12 +114,12 @@ class _Worker:
         session = Session(self._client, objects, contextvars.Context(), f"worker {worker} on {config.name}")
         session.context.run(_attach, config, self._client, objects)
         # The last reference to an object may go with the work itself, after its end was told.
-        self._threads = ElasticThreads("fray-lane", self._client.flush)
+        self._threads = ElasticThreads("fray-task", self._client.flush)
         self._loops = TaskLoops()
         self._execution = Execution(session)
         self._functions = Functions()
         self._windows: dict[ObjectId, Window] = {}
-        self._lanes = Lanes(self._threads, self._outbox.send, self._outbox.send_soon, self._on_idle)
+        self._executor = Executor(self._threads, self._outbox.send, self._outbox.send_soon, self._on_idle)
         self._actors = ActorHost(
             self._execution,
             self._threads,
@@ -183,7 +183,7 @@ class _Worker:
         self._on_idle()
 
     def _on_idle(self) -> None:
-        if (self._draining or self._calls_left == 0) and self._lanes.idle and self._actors.idle:
+        if (self._draining or self._calls_left == 0) and self._executor.idle and self._actors.idle:
             self._client.flush()
             self._outbox.flush()
             flush_output()
@@ -201,9 +201,9 @@ class _Worker:
             self._actors.call(command, consume)
             return
         function = self._functions.learn(spec.function, command.blob)
-        running = RunningTask(spec.id, spec.name, self._lanes)
+        running = RunningTask(spec.id, spec.name, self._executor)
         call = Call(running, command, function.resolve, consume)
-        task = LaneTask(
+        task = QueuedTask(
             running,
             (command.client, spec.parent),
             spec.shape,
@@ -211,16 +211,16 @@ class _Worker:
             lambda e: self._fail(call, e),
         )
         if command.waits:
-            self._lanes.wait(task)
+            self._executor.wait(task)
         else:
-            self._lanes.open(task)
+            self._executor.open(task)
 
     def _run(self, call: Call) -> Callable[[ObjectId], None]:
         ended = self._execution.run(call)
         identity = call.running.id
         if self._calls_left > 0:
             self._calls_left -= 1
-        return lambda started: self._tell_end(ended.told(identity, started), soon=started != 0)
+        return lambda started: self._tell_end(ended.as_message(identity, started), soon=started != 0)
 
     def _fail(self, call: Call, error: RuntimeError) -> None:
         """Tell the end of a task for which no thread can be started."""
@@ -230,14 +230,14 @@ class _Worker:
         self._actors.create(command, self._functions.learn(command.spec.function, command.blob))
 
     def _cancel(self, command: CancelTask) -> None:
-        dropped = self._lanes.cancel(command.id)
+        dropped = self._executor.cancel(command.id)
         if dropped is not None:
             self._tell_end(TaskDone(command.id, self._execution.cancelled(dropped.running.name)))
         else:
             self._actors.cancel(command.id)
 
     def _reclaim(self, command: ReclaimTasks) -> None:
-        returned = self._lanes.reclaim(command.most)
+        returned = self._executor.reclaim(command.most)
         for identity in returned:
             self._windows.pop(identity, None)
         self._outbox.send(TasksReturned(returned))
@@ -262,7 +262,7 @@ class _Worker:
         self._outbox.defer(ObjectCopied(object_id, self._config.host, size))
 
     def _waiting(self, wake: Callable[[], None]) -> AbstractContextManager[object]:
-        task = current_task() or self._lanes.borrow()
+        task = current_task() or self._executor.borrow()
         return task.waiting(wake) if task is not None else nullcontext()
 
     # --- what tasks need -----------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ def start_apart(work: Work, name: str) -> None:
 
 
 def let_threads_know_their_task() -> None:
-    """Let each thread that a task starts be of that task, so that it lends the task's lane when it waits.
+    """Let each thread that a task starts be of that task, so that it lends the task's slot when it waits.
 
     What Python 3.14 calls `thread_inherit_context`, for the running task alone.
     """

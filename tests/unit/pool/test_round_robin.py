@@ -7,19 +7,19 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fray.runtime.pool.worker.turns import Turns
+from fray.runtime.pool.worker.round_robin import RoundRobin
 
 
-def fill(*entries: tuple[int, str]) -> Turns[int]:
-    turns: Turns[int] = Turns()
+def fill(*entries: tuple[int, str]) -> RoundRobin[int]:
+    queue: RoundRobin[int] = RoundRobin()
     for identity, caller in entries:
-        turns.add(identity, caller, identity)
-    return turns
+        queue.add(identity, caller, identity)
+    return queue
 
 
-def drain(turns: Turns[int]) -> list[int]:
+def drain(queue: RoundRobin[int]) -> list[int]:
     taken = []
-    while (item := turns.take()) is not None:
+    while (item := queue.take()) is not None:
         taken.append(item)
     return taken
 
@@ -29,40 +29,40 @@ def test_callers_take_turns() -> None:
 
 
 def test_a_caller_who_comes_later_waits_for_one_task_of_each() -> None:
-    turns = fill((1, "a"), (2, "a"), (3, "b"))
-    assert turns.take() == 1
-    turns.add(4, "c", 4)
-    assert drain(turns) == [3, 2, 4]
+    queue = fill((1, "a"), (2, "a"), (3, "b"))
+    assert queue.take() == 1
+    queue.add(4, "c", 4)
+    assert drain(queue) == [3, 2, 4]
 
 
 def test_what_is_removed_is_passed_over() -> None:
-    turns = fill((1, "a"), (2, "a"), (3, "b"))
-    assert turns.remove(1) == 1
-    assert turns.remove(1) is None
-    assert len(turns) == 2
-    assert drain(turns) == [2, 3]
-    assert turns.take() is None
+    queue = fill((1, "a"), (2, "a"), (3, "b"))
+    assert queue.remove(1) == 1
+    assert queue.remove(1) is None
+    assert len(queue) == 2
+    assert drain(queue) == [2, 3]
+    assert queue.take() is None
 
 
 def test_the_last_that_came_are_taken_first_of_any_caller() -> None:
-    turns = fill((1, "a"), (2, "b"), (3, "a"))
-    assert turns.take_last(2) == [3, 2]
-    assert turns.take_last(5) == [1]
-    assert drain(turns) == []
+    queue = fill((1, "a"), (2, "b"), (3, "a"))
+    assert queue.take_last(2) == [3, 2]
+    assert queue.take_last(5) == [1]
+    assert drain(queue) == []
 
 
 @given(
     st.lists(st.tuples(st.sampled_from(["add", "take", "remove", "last"]), st.integers(0, 3)), max_size=60)
 )
 def test_nothing_is_lost_and_nothing_comes_twice(steps: list[tuple[str, int]]) -> None:
-    turns: Turns[int] = Turns()
+    queue: RoundRobin[int] = RoundRobin()
     inside: dict[int, int] = {}
     for identity, (step, number) in enumerate(steps):
         if step == "add":
-            turns.add(identity, number, identity)
+            queue.add(identity, number, identity)
             inside[identity] = number
         elif step == "take":
-            taken = turns.take()
+            taken = queue.take()
             assert (taken is None) == (not inside)
             if taken is not None:
                 # Within one caller, the order is that of arrival.
@@ -70,22 +70,22 @@ def test_nothing_is_lost_and_nothing_comes_twice(steps: list[tuple[str, int]]) -
                 del inside[taken]
         elif step == "remove" and inside:
             chosen = sorted(inside)[number % len(inside)]
-            assert turns.remove(chosen) == chosen
+            assert queue.remove(chosen) == chosen
             del inside[chosen]
         elif step == "last":
-            for each in turns.take_last(number):
+            for each in queue.take_last(number):
                 assert each == max(inside)
                 del inside[each]
-        assert len(turns) == len(inside)
-    assert sorted(drain(turns)) == sorted(inside)
+        assert len(queue) == len(inside)
+    assert sorted(drain(queue)) == sorted(inside)
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=60))
 def test_nobody_waits_for_two_tasks_of_another(callers: list[int]) -> None:
-    turns = Turns[int]()
+    queue = RoundRobin[int]()
     for identity, caller in enumerate(callers):
-        turns.add(identity, caller, identity)
-    order = [callers[identity] for identity in drain(turns)]
+        queue.add(identity, caller, identity)
+    order = [callers[identity] for identity in drain(queue)]
     for caller in set(callers):
         places = [-1, *(place for place, each in enumerate(order) if each == caller)]
         for before, after in itertools.pairwise(places):

@@ -1,6 +1,6 @@
-"""Tasks at workers: taking a seat, waiting for one, leaving it; what that holds and gives back.
+"""Tasks at workers: taking a slot, waiting for one, leaving it; what that holds and gives back.
 
-Which task gets which seat is decided in `scheduling`, how tasks end in `tasks`.
+Which task gets which slot is decided in `scheduling`, how tasks end in `tasks`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from fray.runtime.pool.messages.specs import PLAIN, Inline, ObjectId, Stored
 __all__ = [
     "IDLE_SECONDS",
     "begin",
+    "leave_slot",
     "lend",
     "lend_actor",
     "limit_time",
@@ -36,7 +37,6 @@ __all__ = [
     "send_ahead",
     "start",
     "take_back",
-    "unseat",
 ]
 
 IDLE_SECONDS = 1.0
@@ -44,7 +44,7 @@ IDLE_SECONDS = 1.0
 
 
 def refresh(tables: Tables, worker: WorkerRecord) -> None:
-    """Settle what follows from a worker's tasks: the lane it will open by itself, and whether it's idle."""
+    """Settle what follows from a worker's tasks: the slot it will open by itself, and whether it's idle."""
     running = worker.running
     expecting = bool(worker.ahead) and not running
     if expecting is not worker.expecting:
@@ -82,7 +82,7 @@ def leave_ahead(tables: Tables, worker: WorkerRecord, task: TaskRecord) -> None:
     tables.dirty = True
 
 
-def unseat(tables: Tables, task: TaskRecord) -> WorkerRecord:
+def leave_slot(tables: Tables, task: TaskRecord) -> WorkerRecord:
     """Take a task away from its worker, and what it held; the caller refreshes the worker."""
     worker: WorkerRecord = task.worker  # type: ignore[assignment]
     task.worker = None
@@ -108,7 +108,7 @@ def retire(tables: Tables, worker: WorkerRecord, reason: str) -> None:
 
 def lend(tables: Tables, task: TaskRecord) -> None:
     """Let others use the CPUs of a task that waits; what else it holds stays its own."""
-    worker = unseat(tables, task)
+    worker = leave_slot(tables, task)
     task.worker = worker
     worker.blocked[task.spec.id] = task
     take(tables, worker.host, task.demand.kept)  # type: ignore[union-attr]
@@ -166,7 +166,7 @@ def start(
     if limit and worker.begun >= limit:
         worker.closing = True
     stream = task.stream
-    skip = stream.told if stream is not None else 0
+    skip = stream.produced if stream is not None else 0
     blob = send_function(tables, worker, spec.function)
     tables.commands.append(RunTask(worker.id, spec, blob, values, False, task.attempt, skip, task.client))
     if stream is not None and stream.consumed:

@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-__all__ = ["Turns"]
+__all__ = ["RoundRobin"]
 
 Item = TypeVar("Item")
 
 
-class Turns(Generic[Item]):
+class RoundRobin(Generic[Item]):
     """A queue of items with identities: each `take` serves the caller whose turn it is, in constant time."""
 
     __slots__ = ("_callers", "_items", "_order")

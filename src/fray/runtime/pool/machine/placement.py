@@ -12,7 +12,7 @@ from fray.runtime.pool.machine.records import (
     WorkerRecord,
 )
 from fray.runtime.pool.machine.resources import fits, take, take_devices
-from fray.runtime.pool.machine.seats import retire
+from fray.runtime.pool.machine.slots import retire
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.messages.commands import StartWorker
 from fray.runtime.pool.messages.specs import PLAIN, Profile, Stored
