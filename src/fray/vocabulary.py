@@ -72,6 +72,8 @@ AUTH_SECRET: Final = "fray-auth"
 """The Secret of a namespace by whose keys the pods of pools know each other."""
 POOL_PORTS: Final = (7077, 7096)
 """First and last port that processes of a pool listen on in pods; the head's is the first."""
+POOL_READY_PORT: Final = POOL_PORTS[1]
+"""Port on which a worker's pod answers whether it has joined its pool: `GET /ready`."""
 
 # --- what a callable leaves behind -----------------------------------------------------------------------
 
@@ -123,11 +125,23 @@ ENV_CLUSTER_SPEC: Final = "FRAY_CLUSTER_SPEC"
 ENV_CLIENT_SPEC: Final = "FRAY_CLIENT_SPEC"
 """As FRAY_CLUSTER_SPEC, and before it, for `fray.client`."""
 ENV_POOL_HEAD: Final = "FRAY_POOL_HEAD"
-"""Where the head of the job's pool listens, which the job's processes join: `tcp:host:port`."""
+"""Where the head of the job's pool listens, which the job's processes join: `tcp:host:port`, or `rank-0:port`
+in pods: the pod of rank 0 of this attempt, whose address the API server knows."""
 ENV_POOL_KEY: Final = "FRAY_POOL_KEY"
 """The directory of that pool's key."""
 ENV_POOL_OBJECTS: Final = "FRAY_POOL_OBJECTS"
-"""Where a process that joins serves what it puts, as its pod's address: `tcp:host:0`."""
+"""Where a process that joins serves what it puts, at its pod's address: `tcp:host:first-last`, of which it
+takes the first free port, or `tcp:host:port`."""
+ENV_POOL_STATE: Final = "FRAY_POOL_STATE"
+"""In the container of a pool's head: a directory that lives as long as the pod, and nobody else writes to."""
+ENV_WORKERS_MIN: Final = "FRAY_WORKERS_MIN"
+"""In the container of a pool's head: the fewest workers that it asks for."""
+ENV_WORKERS_MAX: Final = "FRAY_WORKERS_MAX"
+"""In the container of a pool's head: the most workers that it asks for; not set: it asks for none."""
+ENV_WORKERS_IDLE_SECONDS: Final = "FRAY_WORKERS_IDLE_SECONDS"
+"""In the container of a pool's head: how long there was no work for a worker that it gives back."""
+ENV_WORKERS_SHAPE: Final = "FRAY_WORKERS_SHAPE"
+"""In the container of a pool's head: what one worker offers, as `CPU=4,memory=8589934592`."""
 
 ENV_JOBSET_NAME: Final = "JOBSET_NAME"
 """Name of the attempt's JobSet, where scripts written for JobSet look."""

@@ -17,6 +17,7 @@ __all__ = [
     "ActorExistsError",
     "ActorNotFoundError",
     "ActorNotSharedError",
+    "AttemptOverError",
     "CodeNotFoundError",
     "ContextUnavailableError",
     "GetTimeoutError",
@@ -326,6 +327,16 @@ class HeadUnknownError(SurroundingsError, TimeoutError):
     attempt: int
     seconds: float
     problem: str
+
+
+@dataclass(eq=False)
+class AttemptOverError(SurroundingsError):
+    """The pool of this process's job has ended for good: a job's pool lives as long as its attempt."""
+
+    message_template = "the attempt of this process's job is over: {reason}"
+    next_step_template = "See the job's status: it says how the attempt ended, and whether there is another."
+
+    reason: str
 
 
 @dataclass(eq=False)

@@ -11,8 +11,6 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from pathlib import Path
-from socket import gethostbyname, gethostname
 from typing import Any, cast
 
 from fray.errors import (
@@ -45,7 +43,7 @@ from fray.runtime.container import available_cpus
 from fray.runtime.pool.client.client import PoolClient
 from fray.runtime.pool.client.waiting import Entry, StreamEntry
 from fray.runtime.pool.current import current_task, shielded, uninterrupted
-from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store, start_own_pool
+from fray.runtime.pool.joined_pool import PATIENCE, ClientHost, JoinedPool, open_store, start_own_pool
 from fray.runtime.pool.local_pool import LocalPool
 from fray.runtime.pool.messages.specs import ActorSpec, Failed, Inline, Stored, TaskSpec
 from fray.runtime.pool.objects.calls import EncodedCall, encode_call
@@ -53,16 +51,18 @@ from fray.runtime.pool.objects.flat_format import Encoded
 from fray.runtime.pool.objects.functions import encode_function
 from fray.runtime.pool.objects.reader import ObjectReader
 from fray.runtime.pool.objects.values import decode, encode
-from fray.runtime.pool.transport.addresses import Address
+from fray.runtime.pool.pod import PodPool
 from fray.runtime.pool.transport.keys import TransportKey
 from fray.runtime.pool.worker.failures import build_failure
-from fray.vocabulary import ENV_POOL_HEAD, ENV_POOL_KEY, ENV_POOL_OBJECTS
 
 __all__ = ["PoolEngine", "PoolSession", "join_pool", "start_pool"]
 
 ATTACH = "fray.job.attached:attach"
 """What each worker calls before its first task."""
 
+RANK_0_SECONDS = 600.0
+"""How long a process of a gang waits for the pod of rank 0, and then for the head there: they start together,
+but each node pulls its images by itself."""
 ASYNC_CALLS = 1_000
 """Calls that an actor with async methods takes at once, unless it says otherwise."""
 METHOD_ITEMS = 2**62
@@ -458,11 +458,14 @@ def join_pool(environ: Mapping[str, str]) -> JobContext:
 
     `shutdown` leaves the pool, which goes on without this process.
 
-    Raises `TransportError` if the head isn't reached, `PoolVersionError` if it refuses this process.
+    Raises `TransportError` if the head isn't reached, `HeadUnknownError` if nobody knows where it is,
+    `PoolVersionError` if it refuses this process, `AttemptOverError` if the job's attempt is over.
     """
-    head = Address.parse(environ[ENV_POOL_HEAD])
-    key = TransportKey.load(Path(environ[ENV_POOL_KEY]))
-    objects = Address.parse(environ.get(ENV_POOL_OBJECTS) or f"tcp:{gethostbyname(gethostname())}:0")
-    pool = JoinedPool(head, key, ClientHost(open_store(None, environ), objects), environ=environ)
+    place = PodPool.from_env(environ)
+    key = TransportKey.load(place.key)
+    head = place.find_head(seconds=RANK_0_SECONDS)
+    offer = ClientHost(open_store(None, environ), place.objects)
+    patience = RANK_0_SECONDS if place.head is None else PATIENCE
+    pool = JoinedPool(head.address, key, offer, patience=patience, environ=environ)
     session = PoolSession(pool.token, pool.client, pool.objects)
     return JobContext(PoolEngine(session, LocalOwner(pool)))

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["available_cpus", "available_memory", "thread_limits"]
+__all__ = ["available_accelerators", "available_cpus", "available_memory", "thread_limits"]
 
 _GROUPS = Path("/sys/fs/cgroup")
 _THREAD_LIMITS = (
@@ -39,6 +39,20 @@ def available_memory(groups: Path = _GROUPS) -> int:
     """Return the bytes of memory that this process may use: the machine's, or its control group's."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([memory, *(int(text) for text in _read(groups, "memory.max") if text != "max")])
+
+
+def available_accelerators(devices: Path = Path("/dev")) -> dict[str, float]:
+    """Return how many GPUs and TPU chips this process can open, by the names that tasks ask for them.
+
+    A pod sees the device files of what it was given: `nvidia0` and so on (NVIDIA's device plugin and GKE's),
+    `accel0` of TPUs up to v4, `vfio/0` of later ones (Cloud TPU's documentation).
+    """
+    patterns = {"gpu": ("nvidia[0-9]*",), "tpu": ("accel[0-9]*", "vfio/[0-9]*")}
+    found = {
+        name: next((count for each in choices if (count := len(list(devices.glob(each))))), 0)
+        for name, choices in patterns.items()
+    }
+    return {name: float(count) for name, count in found.items() if count}
 
 
 def thread_limits(cpus: float, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

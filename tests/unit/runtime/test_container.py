@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fray.runtime.container import available_cpus, available_memory, thread_limits
+from fray.runtime.container import available_accelerators, available_cpus, available_memory, thread_limits
 
 
 def test_without_a_group_it_is_what_the_affinity_leaves(
@@ -41,3 +41,14 @@ def test_libraries_get_as_many_threads_as_there_are_cpus_unless_somebody_chose()
     assert dict(thread_limits(4.0, {}))["OMP_NUM_THREADS"] == "4"
     assert dict(thread_limits(0.5, {}))["MKL_NUM_THREADS"] == "1"
     assert thread_limits(4.0, {"OMP_NUM_THREADS": "7"}) == ()
+
+
+def test_accelerators_are_the_device_files_that_the_container_has(tmp_path: Path) -> None:
+    assert available_accelerators(tmp_path) == {}
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "vfio/vfio", "vfio/0", "vfio/1", "null"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert available_accelerators(tmp_path) == {"gpu": 2.0, "tpu": 2.0}
+    for number in range(4):
+        (tmp_path / f"accel{number}").touch()
+    assert available_accelerators(tmp_path)["tpu"] == 4.0

@@ -25,7 +25,7 @@ from fray.vocabulary import (
     REPLICATED_JOB,
 )
 
-__all__ = ["HeadPod", "await_head", "build_head_selector", "find_head"]
+__all__ = ["HeadPod", "await_head", "build_head_selector", "find_head", "has_ended"]
 
 PAUSE_SECONDS: Final = 1.0
 """Before the pods are listed again, after an answer that failed or a watch that ended."""
@@ -71,6 +71,19 @@ def find_head(pods: Iterable[Manifest]) -> HeadPod | str:
     conditions = status.get("conditions") or []
     ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
     return HeadPod(_uid(pod), address, ready)
+
+
+def has_ended(client: ApiClient, uid: str, *, job_uid: str, attempt: int) -> bool:
+    """Return whether the pod that the head was in is gone, has ended or is to; False where nobody can tell.
+
+    Raises `ForbiddenError` and other errors that stay.
+    """
+    selector = build_head_selector(job_uid, attempt)
+    try:
+        pages = client.list_pages(PODS, namespace=client.namespace, labels=selector)
+        return not any(_uid(pod) == uid and _is_living(pod) for page in pages for pod in page.items)
+    except PASSING:
+        return False
 
 
 def await_head(

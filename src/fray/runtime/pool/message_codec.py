@@ -15,7 +15,7 @@ from fray.runtime.pool.messages.commands import Deliver, RunTask
 from fray.runtime.pool.messages.events import TaskDone, TaskSubmitted
 from fray.runtime.pool.messages.specs import PLAIN, Inline, TaskSpec
 
-__all__ = ["MESSAGES", "REFUSAL", "STAMP", "decode_messages", "encode_messages"]
+__all__ = ["MESSAGES", "OVER", "REFUSAL", "STAMP", "decode_messages", "encode_messages"]
 
 MESSAGES = 1
 """The kind of frames that have such a body."""
@@ -24,6 +24,9 @@ STAMP = 2
 depends on them."""
 REFUSAL = 3
 """The kind of the head's answer to versions that it can't work with: why, in words."""
+OVER = 4
+"""The kind of the head's last word to nannies and clients, of whichever version: the attempt of their job is
+over, and why, in words."""
 
 _FEW = 8
 """From so many messages on, pickle is as fast with classes, and they go as they stand."""

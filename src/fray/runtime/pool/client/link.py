@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from fray.errors import (
+    AttemptOverError,
     ConnectionLostError,
     FrameTooLargeError,
     PoolClosedError,
@@ -27,7 +28,14 @@ from fray.errors import (
 from fray.payload.stamp import Stamp
 from fray.runtime.pool.client.backpressure import SubmitLimit
 from fray.runtime.pool.client.client import PoolClient
-from fray.runtime.pool.message_codec import MESSAGES, REFUSAL, STAMP, decode_messages, encode_messages
+from fray.runtime.pool.message_codec import (
+    MESSAGES,
+    OVER,
+    REFUSAL,
+    STAMP,
+    decode_messages,
+    encode_messages,
+)
 from fray.runtime.pool.messages.commands import AnswerActor, CopyObject, Deliver, DeliverItems, LimitInline
 from fray.runtime.pool.messages.greetings import (
     Answered,
@@ -60,7 +68,8 @@ class HeadLink:
 
     Parameters: an authenticated `connection`; the `hello`; `limit` of what it may have submitted.
 
-    Raises `PoolVersionError` if the head refuses it for its versions, `ConnectionLostError` if it ends.
+    Raises `PoolVersionError` if the head refuses it for its versions, `AttemptOverError` if it says that the
+    job's attempt is over, `ConnectionLostError` if it ends.
     """
 
     def __init__(self, connection: BlockingConnection, hello: ClientHello, limit: SubmitLimit) -> None:
@@ -99,6 +108,8 @@ class HeadLink:
             raise ConnectionLostError(self._connection.peer, problem) from error
         if frame.kind == REFUSAL:
             raise PoolVersionError(bytes(frame.body).decode())
+        if frame.kind == OVER:
+            raise AttemptOverError(bytes(frame.body).decode())
         welcome, *early = decode_messages(frame.body)
         return welcome, early
 
@@ -156,6 +167,8 @@ class HeadLink:
         end = "the pool, whose head has ended,"
         try:
             self._serve()
+        except AttemptOverError as error:
+            end = f"the pool, whose attempt is over ({error.reason}),"
         except TransportError as error:
             _log.debug("the head is gone: %s", error)
         except BaseException:
@@ -188,6 +201,8 @@ class HeadLink:
                 with contextlib.suppress(TimeoutError):
                     while True:
                         for frame in self._connection.receive_all(0):
+                            if frame.kind == OVER:
+                                raise AttemptOverError(bytes(frame.body).decode())
                             self._hear(decode_messages(frame.body))
 
     def _send(self) -> bool:

@@ -17,10 +17,12 @@ from fray.errors import FrayError
 from fray.runtime.pool.head.program import HeadConfig, run_head
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
+from fray.vocabulary import EXIT_FAILURE
 
-__all__ = ["main"]
+__all__ = ["ATTACH", "announce", "main"]
 
 ATTACH = "fray.job.attached:attach"
+"""What each worker calls before its first task."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,18 +46,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             allowed=() if parsed.owner else None,
             inline_limit=parsed.inline_limit,
         )
-        asyncio.run(run_head(config, _keep_quiet if parsed.owner else _announce))
+        sound = asyncio.run(run_head(config, _keep_quiet if parsed.owner else announce))
     except FrayError as error:
         sys.stderr.write(f"fray: {error}\n")
-        return 1
-    return 0
+        return EXIT_FAILURE
+    return 0 if sound else EXIT_FAILURE
 
 
 def _keep_quiet(_: list[Address]) -> None:
     """Its owner knows, and has its own use of stdout."""
 
 
-def _announce(addresses: list[Address]) -> None:
+def announce(addresses: list[Address]) -> None:
+    """Say where it listens."""
     sys.stdout.write("".join(f"listening on {address}\n" for address in addresses))
     sys.stdout.flush()
 

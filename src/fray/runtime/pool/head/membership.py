@@ -16,10 +16,10 @@ from typing import Any
 from fray.errors import TransportError
 from fray.payload.stamp import Stamp
 from fray.runtime.pool.head.dispatcher import Dispatcher
-from fray.runtime.pool.head.peers import Peer, Peers
+from fray.runtime.pool.head.peers import LAST_WORD_SECONDS, Peer, Peers
 from fray.runtime.pool.machine.message_checks import RefusedMessageError, check_message
 from fray.runtime.pool.machine.resources import HOMELESS_SECONDS
-from fray.runtime.pool.message_codec import REFUSAL, STAMP, decode_messages
+from fray.runtime.pool.message_codec import OVER, REFUSAL, STAMP, decode_messages
 from fray.runtime.pool.messages.commands import StopWorker
 from fray.runtime.pool.messages.events import (
     ClientJoined,
@@ -91,6 +91,8 @@ class Membership:
             "refusals": refusals.snapshot,
         }
         """What clients may ask, by name."""
+        self.over = ""
+        """Why the attempt of this pool's job is over; then whoever comes is told so, and nothing else."""
         self.on_home_lost: Callable[[], bool] = lambda: False
         """Starts another nanny for the host of the driver that has this head; False: it's lost."""
         self._loop = loop
@@ -113,6 +115,12 @@ class Membership:
     # --- what they say -------------------------------------------------------------------------------------
 
     def _on_frame(self, peer: Peer, frame: Frame) -> None:
+        if self.over:
+            # Those who begin with their versions are nannies and clients, which understand this.
+            if frame.kind == STAMP:
+                peer.connection.send(OVER, self.over.encode())
+                self._loop.call_later(LAST_WORD_SECONDS, peer.connection.abort)
+            return
         if self._dispatcher.stopped:
             return
         # Only authenticated peers get here: the transport hands over no frame before.

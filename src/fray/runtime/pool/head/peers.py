@@ -6,19 +6,23 @@ the business of `membership`; what is sent to them, of `dispatcher`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from typing import Any
 
 from fray.errors import FrameTooLargeError, TransportError
-from fray.runtime.pool.message_codec import MESSAGES, encode_messages
+from fray.runtime.pool.message_codec import MESSAGES, OVER, encode_messages
 from fray.runtime.pool.messages.greetings import HostTable
 from fray.runtime.pool.messages.specs import ClientId, HostId, WorkerId
 from fray.runtime.pool.transport.endpoints import Connection
 
-__all__ = ["Peer", "Peers"]
+__all__ = ["LAST_WORD_SECONDS", "Peer", "Peers"]
 
 _log = logging.getLogger(__name__)
+
+LAST_WORD_SECONDS = 5.0
+"""How long peers may take to go when they were told that it's over."""
 
 
 class Peer:
@@ -105,6 +109,20 @@ class Peers:
             except TransportError:
                 # Its end is told by `on_lost`, and what was on its way to it is dealt with there.
                 _log.debug("%s has gone", peer.connection.peer)
+
+    async def tell_over(self, reason: str) -> None:
+        """Tell clients and nannies that their attempt is over, and wait until they have gone."""
+        self.flush()
+        told = [peer.connection for peer in (*self.clients.values(), *self._nannies.values())]
+        for connection in told:
+            try:
+                connection.send(OVER, reason.encode(), at_once=True)
+            except TransportError:
+                _log.debug("%s has gone", connection.peer)
+        if told:
+            await asyncio.wait(
+                [asyncio.ensure_future(connection.lost()) for connection in told], timeout=LAST_WORD_SECONDS
+            )
 
     def close(self) -> None:
         """Cut all connections, those of clients when they have what was for them."""

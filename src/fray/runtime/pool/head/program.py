@@ -56,6 +56,10 @@ class HeadConfig:
     """What each kind of host has that may join; None: nobody knows."""
     inline_limit: int | None = None
     """Bytes of values that are kept in messages; None: a gigabyte."""
+    is_attempt: bool = False
+    """Whether an attempt of a job is over with this pool, so that nobody is to wait for another head."""
+    over: str = ""
+    """Why that attempt is over already: then there is no pool, and who comes is told so."""
 
 
 class _HeadProgram:
@@ -74,6 +78,9 @@ class _HeadProgram:
             self._loop, self._dispatcher, peers=self._peers, refusals=self._refusals
         )
         self._membership.welcome = HostWelcome(0, config.token, config.attach)
+        self._membership.over = config.over
+        self.failure = ""
+        """What ended the pool, if that was a defect of its head."""
         self._servers: list[Server] = []
         self._metrics: MetricsServer | None = None
 
@@ -96,6 +103,9 @@ class _HeadProgram:
     async def close(self) -> None:
         """Cut all connections, at which nannies end their workers, and listen no more."""
         self.stop()
+        if self._config.is_attempt and not self._membership.over:
+            self._membership.over = self.failure or "the main container of rank 0 has ended"
+            await self._peers.tell_over(self._membership.over)
         self._peers.close()
         await asyncio.gather(*(server.close() for server in self._servers))
         if self._metrics is not None:
@@ -106,7 +116,8 @@ class _HeadProgram:
         error = context.get("exception")
         _log.error("the pool's head failed: %s", context.get("message"), exc_info=error)
         if not self._dispatcher.stopped:
-            self._peers.tell_clients(PoolFailed(f"its head: {type(error).__name__}: {error}"))
+            self.failure = f"its head: {type(error).__name__}: {error}"
+            self._peers.tell_clients(PoolFailed(self.failure))
             self.stop()
 
     def _look(self) -> None:
@@ -120,8 +131,8 @@ class _HeadProgram:
         return render_metrics(self._dispatcher.state.stats(), self._refusals.snapshot())
 
 
-async def run_head(config: HeadConfig, ready: Callable[[list[Address]], None]) -> None:
-    """Be the head of a pool until SIGTERM, or until its owner has gone.
+async def run_head(config: HeadConfig, ready: Callable[[list[Address]], None]) -> bool:
+    """Be the head of a pool until SIGTERM, or until its owner has gone; return False if it failed before.
 
     `ready` is told the addresses once it listens.
 
@@ -137,8 +148,9 @@ async def run_head(config: HeadConfig, ready: Callable[[list[Address]], None]) -
         loop.add_reader(end, head.stop)
     try:
         if config.owner and os.getppid() != config.owner:
-            return  # it has gone already
+            return True  # it has gone already
         ready(await head.listen())
         await head.ended.wait()
     finally:
         await head.close()
+    return not head.failure

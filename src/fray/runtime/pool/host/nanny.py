@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fray.errors import FrayError, PoolVersionError, SurroundingsError, TransportError
+from fray.errors import AttemptOverError, FrayError, PoolVersionError, SurroundingsError, TransportError
 from fray.payload.stamp import Stamp
 from fray.runtime.pool.host.devices import device_variables
 from fray.runtime.pool.host.oom_kills import count_oom_kills
@@ -38,9 +38,10 @@ from fray.runtime.pool.host.processes import (
     signal_group,
     stopped_children,
     watch_end,
+    watch_signals,
 )
 from fray.runtime.pool.host_config import HostConfig
-from fray.runtime.pool.message_codec import MESSAGES, REFUSAL, STAMP, decode_messages, encode_messages
+from fray.runtime.pool.message_codec import MESSAGES, OVER, REFUSAL, STAMP, decode_messages, encode_messages
 from fray.runtime.pool.messages.commands import CheckObject, FreeObject, SpillObject, StartWorker, StopWorker
 from fray.runtime.pool.messages.events import FilesFound, ObjectChecked, ObjectSpilled, WorkerLost
 from fray.runtime.pool.messages.greetings import HostTable, HostWelcome, NannyHello
@@ -51,7 +52,13 @@ from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.blocking import BlockingConnection
 from fray.runtime.pool.worker.process import DRAIN, run_worker
 from fray.runtime.pool.worker.standard_output import flush_output
-from fray.vocabulary import EXIT_WORKER_ENDED, EXIT_WORKER_LOST_HEAD, EXIT_WORKER_REFUSED
+from fray.vocabulary import (
+    EXIT_ATTEMPT_OVER,
+    EXIT_FAILURE,
+    EXIT_WORKER_ENDED,
+    EXIT_WORKER_LOST_HEAD,
+    EXIT_WORKER_REFUSED,
+)
 
 __all__ = ["main", "run_nanny"]
 
@@ -74,8 +81,9 @@ class _Child:
 
 
 class _Nanny:
-    def __init__(self, config: HostConfig, driver: int = 0) -> None:
+    def __init__(self, config: HostConfig, driver: int, on_joined: Callable[[str], None]) -> None:
         self._config = config
+        self._on_joined = on_joined
         self._driver_end = watch_end(driver) if driver else None
         self._store = HostStore(Path(config.store), Path(config.spill), config.store_limit)
         self._store.discard_dead_parts()  # of a nanny before this one, and of its workers
@@ -85,7 +93,10 @@ class _Nanny:
         self._lifeline = -1
         self._ending = False
         self._oom_kills = count_oom_kills()
-        self._signals, self._signals_end = _watch_signals()
+        self._signals, self._signals_end = watch_signals(signal.SIGTERM, signal.SIGCHLD)
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            # From the driver's terminal: the driver decides what they mean to the pool.
+            signal.signal(number, signal.SIG_IGN)
         objects = self._start_object_server() if config.objects else ""
         self._connection = BlockingConnection.connect(Address.parse(config.head), config.key)
         if not config.host:
@@ -157,6 +168,8 @@ class _Nanny:
                 frame = self._connection.receive(0)
                 if frame.kind == REFUSAL:
                     raise PoolVersionError(bytes(frame.body).decode())
+                if frame.kind == OVER:
+                    raise AttemptOverError(bytes(frame.body).decode())
                 for message in decode_messages(frame.body):
                     with _reported():
                         self._handlers[type(message)](message)
@@ -166,8 +179,11 @@ class _Nanny:
             self._ending = True
 
     def _take_welcome(self, welcome: HostWelcome) -> None:
+        if self._config.token not in ("", welcome.token):
+            raise AttemptOverError("its pool's head has been followed by another one")
         self._config = replace(self._config, host=welcome.host, token=welcome.token, attach=welcome.attach)
         _import_attached(self._config)
+        self._on_joined(welcome.token)
 
     def _note_signals(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -347,20 +363,6 @@ def _replace(*descriptors: int) -> None:
     os.close(nothing)
 
 
-def _watch_signals() -> tuple[int, int]:
-    """Return both ends of a pipe; from the first, the numbers of arrived signals can be read."""
-    read_end, write_end = os.pipe()
-    os.set_blocking(read_end, False)
-    os.set_blocking(write_end, False)
-    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-    for number in (signal.SIGTERM, signal.SIGCHLD):
-        signal.signal(number, lambda *_: None)
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-        # From the driver's terminal: the driver decides what they mean to the pool.
-        signal.signal(number, signal.SIG_IGN)
-    return read_end, write_end
-
-
 def _import_attached(config: HostConfig) -> None:
     if config.attach:
         importlib.import_module(config.attach.partition(":")[0])  # once, instead of in each worker
@@ -372,11 +374,17 @@ def main() -> int:
     return run_nanny(HostConfig.from_json(sys.stdin.read()), driver)
 
 
-def run_nanny(config: HostConfig, driver: int = 0) -> int:
+def run_nanny(
+    config: HostConfig, driver: int = 0, *, on_joined: Callable[[str], None] = lambda _: None
+) -> int:
     """Be the nanny of a host until its head is gone or SIGTERM comes; return the exit code.
 
     `driver` is the pid of the process that has the head, if it is on this machine: its end is the head's.
+    `on_joined` is told the pool's token when the head has given this host a number.
     Call it on the only thread of a process that does nothing else.
+
+    The code is 0 after SIGTERM or without the head, 1 if it can't be joined, 88 where its versions are
+    others, 89 when it says that the attempt is over.
     """
     os.environ.update(config.env)  # noqa: TID251 - this is where the process begins
     if config.sys_path:
@@ -384,15 +392,18 @@ def run_nanny(config: HostConfig, driver: int = 0) -> int:
     _import_attached(config)
     adopt_orphans()
     try:
-        nanny = _Nanny(config, driver)
+        nanny = _Nanny(config, driver, on_joined)
     except FrayError as error:
         sys.stderr.write(f"fray: {error}\n")
-        return 1
+        return EXIT_FAILURE
     try:
         nanny.run()
     except PoolVersionError as error:
         sys.stderr.write(f"fray: {error}\n")
         return EXIT_WORKER_REFUSED
+    except AttemptOverError as error:
+        sys.stderr.write(f"fray: {error.message}\n")
+        return EXIT_ATTEMPT_OVER
     finally:
         nanny.close()
     return 0

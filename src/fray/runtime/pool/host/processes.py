@@ -21,6 +21,7 @@ __all__ = [
     "signal_group",
     "stopped_children",
     "watch_end",
+    "watch_signals",
 ]
 
 _PR_SET_PDEATHSIG = 1
@@ -102,6 +103,17 @@ def watch_end(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
         return None
+
+
+def watch_signals(*numbers: signal.Signals) -> tuple[int, int]:
+    """Catch these signals; return both ends of a pipe, from the first of which their numbers can be read."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    for number in numbers:
+        signal.signal(number, lambda *_: None)
+    return read_end, write_end
 
 
 def adopt_orphans() -> None:

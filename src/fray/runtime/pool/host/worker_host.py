@@ -1,48 +1,53 @@
 """A host joins a pool from elsewhere: `python -m fray.runtime.pool.host.worker_host --head ... --key ...`.
 
-It is what a worker pod runs. It makes the directories of the host's objects, forks a nanny, and does both
-again when the head is gone: the host comes back as a new one, with nothing of what it had. All it must be
-told is where the head is and where the key lies; the rest of the pool's facts are the head's answer.
+A worker pod does the same with what `worker_pod` reads of its variables. It makes the directories of the
+host's objects, forks a nanny, and does both again when the head is gone: the host comes back as a new one,
+with nothing of what it had. All it must be asked is where the head is and where the key lies; the rest of the
+pool's facts are the head's answer.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import selectors
 import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn, TypeAlias
 
-from fray.errors import FrayError
+from fray.errors import AttemptOverError, FrayError
 from fray.runtime.container import available_cpus, available_memory, thread_limits
 from fray.runtime.pool.host.nanny import run_nanny
-from fray.runtime.pool.host.processes import describe_exit, die_with_parent, reset_signals
+from fray.runtime.pool.host.processes import describe_exit, die_with_parent, reset_signals, watch_signals
+from fray.runtime.pool.host.readiness import ReadinessServer
 from fray.runtime.pool.host_config import HostConfig
 from fray.runtime.pool.messages.specs import Shape
 from fray.runtime.pool.objects.directories import create_store
 from fray.runtime.pool.objects.store import HostStore
+from fray.runtime.pool.pod import HeadPlace
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
 from fray.runtime.pool.worker.standard_output import flush_output
-from fray.vocabulary import EXIT_WORKER_REFUSED
+from fray.vocabulary import EXIT_ATTEMPT_OVER, EXIT_FAILURE, EXIT_WORKER_REFUSED
 
-__all__ = ["HostOffer", "main"]
+__all__ = ["FindHead", "HostOffer", "WorkerHost", "main"]
 
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 5.0
 """Seconds between two tries to join, doubling."""
-_SIGNALS = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGCHLD))
+FindHead: TypeAlias = Callable[[str], HeadPlace]
 
 
 @dataclass(frozen=True)
 class HostOffer:
     """What a host brings into a pool, and how it gets there."""
 
-    head: Address
     key: TransportKey
     objects: Address
     """Where this host's objects are served: an address that the other hosts reach; port 0: any."""
@@ -52,11 +57,11 @@ class HostOffer:
     store_limit: int | None = None
     """Bytes of memory for objects; None: a share of the machine's."""
 
-    def config(self, store: HostStore) -> HostConfig:
-        """Return what a nanny is told that works with `store`."""
+    def config(self, store: HostStore, *, head: Address, token: str = "") -> HostConfig:
+        """Return what a nanny is asked that works with `store`; `token` is that of the pool it was in."""
         return HostConfig(
-            token="",
-            head=str(self.head),
+            token=token,
+            head=str(head),
             secret=self.key.secret,
             host=0,
             name=self.name,
@@ -75,92 +80,188 @@ class HostOffer:
         )
 
 
-class _WorkerHost:
-    """The only thread of its process; all signals that matter are blocked and waited for."""
+@dataclass(frozen=True)
+class _Joined:
+    """The pool that a host has joined: its `token`, and the `pod` of its head; empty: none yet."""
 
-    def __init__(self, offer: HostOffer, patience: float) -> None:
+    token: str = ""
+    pod: str = ""
+
+
+class WorkerHost:
+    """Joins a pool again and again, from a process of which this is the only thread.
+
+    Parameters: the `offer`; `find`, called in a fork before each try with the pod that the head was in before
+    (empty: none is known), returns where it is; `patience`: how many seconds of failing it takes to give up;
+    `longest_pause`, in seconds, between two tries; `readiness`, which is asked whether it has joined;
+    `one_pool`: it ends with the first pool that it has joined, and takes no other head for that one's.
+    """
+
+    def __init__(
+        self,
+        offer: HostOffer,
+        find: FindHead,
+        *,
+        patience: float,
+        longest_pause: float = LONGEST_PAUSE,
+        readiness: ReadinessServer | None = None,
+        one_pool: bool = False,
+    ) -> None:
         self._offer = offer
+        self._find = find
         self._patience = patience
+        self._longest_pause = longest_pause
+        self._readiness = readiness
+        self._one_pool = one_pool
         self._ending = False
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        self._joined = _Joined()
+        self._nanny = 0
+        self._news = -1
+        """What the present nanny tells, by a pipe."""
+        self._signals, self._signals_end = watch_signals(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
     def run(self) -> int:
-        """Join the pool again and again; return the exit code.
+        """Be a host of the pool until SIGTERM, or until there is no pool any more; return the exit code.
 
-        0 after SIGTERM, 1 when the pool can't be joined, 88 when it has other versions.
+        0 after SIGTERM, 1 when the pool can't be joined, 88 when it has other versions, 89 when the attempt
+        of its job is over.
         """
         pause, failing_since = FIRST_PAUSE, 0.0
         while True:
-            status = self._join_once()
+            code = self._join_once()
             if self._ending:
                 return 0
-            if os.waitstatus_to_exitcode(status) == EXIT_WORKER_REFUSED:
-                return EXIT_WORKER_REFUSED  # the next try would end as this one
-            if status == 0:
+            if code in (EXIT_WORKER_REFUSED, EXIT_ATTEMPT_OVER):
+                return code  # the next try would end as this one
+            if code == 0:
                 pause, failing_since = FIRST_PAUSE, 0.0
             elif not failing_since:
                 failing_since = time.monotonic()
             elif time.monotonic() - failing_since > self._patience:
-                sys.stderr.write(f"fray: no nanny could join the pool at {self._offer.head}; giving up\n")
-                return 1
+                sys.stderr.write("fray: no nanny could join the pool; giving up\n")
+                return EXIT_FAILURE
             # Also when it was there: a head that ends takes some time until its address is free.
-            self._await_signals(pause)
+            self._wait(pause)
             if self._ending:
                 return 0
-            pause = min(LONGEST_PAUSE, pause * 2)
+            pause = min(self._longest_pause, pause * 2)
 
     def _join_once(self) -> int:
-        """Be a host of the pool until its head is gone; return the nanny's status, as of wait(2)."""
+        """Be a host of the pool until its head is gone; return the nanny's exit code."""
         owned = create_store(limit=self._offer.store_limit)
+        asked = False
         try:
-            flush_output()
-            parent = os.getpid()
-            nanny = os.fork()
-            if not nanny:
-                _be_nanny(self._offer.config(owned.store), parent)
-            status = self._await_nanny(nanny)
-            if os.waitstatus_to_exitcode(status) not in (0, 1, EXIT_WORKER_REFUSED):
+            self._start_nanny(owned.store)
+            while True:
+                if self._ending and not asked:
+                    asked = True
+                    os.kill(self._nanny, signal.SIGTERM)
+                # Orphans come here too where this is the first process of a container.
+                ended, status = os.waitpid(-1, os.WNOHANG)
+                if ended == self._nanny:
+                    break
+                if not ended:
+                    self._await_news(None)
+            code = os.waitstatus_to_exitcode(status)
+            if code not in (0, EXIT_FAILURE, EXIT_WORKER_REFUSED, EXIT_ATTEMPT_OVER):
                 sys.stderr.write(f"fray: the nanny was {describe_exit(status)}\n")
-            return status
+            return code
         finally:
+            self._lose_nanny()
             owned.close()
 
-    def _await_nanny(self, nanny: int) -> int:
-        asked = False
-        while True:
-            if self._ending and not asked:
-                asked = True
-                os.kill(nanny, signal.SIGTERM)
-            # Orphans come here too where this is the first process of a container.
-            ended, status = os.waitpid(-1, os.WNOHANG)
-            if ended == nanny:
-                return status
-            if not ended:
-                self._await_signals(None)
-
-    def _await_signals(self, seconds: float | None) -> None:
-        """Wait for one signal, at most so long; None: for ever."""
-        if seconds is None:
-            number = signal.sigwait(_SIGNALS)
-        else:
-            info = signal.sigtimedwait(_SIGNALS, seconds)
-            number = signal.Signals(info.si_signo) if info is not None else signal.SIGCHLD
-        self._ending = self._ending or number != signal.SIGCHLD
-
-
-def _be_nanny(config: HostConfig, parent: int) -> None:
-    """Never returns: this is the forked process."""
-    code = 1
-    try:
-        reset_signals()
-        die_with_parent(parent)
-        code = run_nanny(config)
-    finally:
+    def _start_nanny(self, store: HostStore) -> None:
+        news, telling = os.pipe()
+        os.set_blocking(news, False)
         flush_output()
-        os._exit(code)
+        parent = os.getpid()
+        # One that comes before the fork has handlers of its own ends it all the same, once it's let through.
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+        self._nanny = os.fork()
+        if not self._nanny:
+            os.close(news)
+            self._be_nanny(store, parent, telling)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
+        os.close(telling)
+        self._news = news
+
+    def _lose_nanny(self) -> None:
+        self._nanny = 0
+        if self._news >= 0:
+            os.close(self._news)
+            self._news = -1
+        if self._readiness is not None:
+            self._readiness.ready = False
+
+    def _be_nanny(self, store: HostStore, parent: int, telling: int) -> NoReturn:
+        code = EXIT_FAILURE
+        try:
+            reset_signals()
+            os.close(self._signals)
+            os.close(self._signals_end)
+            if self._readiness is not None:
+                self._readiness.close()
+            die_with_parent(parent)
+            code = self._join(store, telling)
+        except AttemptOverError as error:
+            sys.stderr.write(f"fray: {error.message}\n")
+            code = EXIT_ATTEMPT_OVER
+        except FrayError as error:
+            sys.stderr.write(f"fray: {error}\n")
+        finally:
+            flush_output()
+            os._exit(code)
+
+    def _join(self, store: HostStore, telling: int) -> int:
+        place = self._find(self._joined.pod)
+
+        def tell(token: str) -> None:
+            os.write(telling, f"{token} {place.pod}\n".encode())
+            os.close(telling)
+
+        token = self._joined.token if self._one_pool else ""
+        config = self._offer.config(store, head=place.address, token=token)
+        return run_nanny(config, on_joined=tell)
+
+    # --- waiting -------------------------------------------------------------------------------------------
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for so long, or until it is to end."""
+        until = time.monotonic() + seconds
+        while not self._ending and (left := until - time.monotonic()) > 0:
+            self._await_news(left)
+
+    def _await_news(self, seconds: float | None) -> None:
+        """Wait for a signal, the nanny or a client, at most so long (None: for ever), and deal with it."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._signals, selectors.EVENT_READ, self._note_signals)
+            if self._news >= 0:
+                selector.register(self._news, selectors.EVENT_READ, self._note_joined)
+            if self._readiness is not None:
+                for each in self._readiness.sockets:
+                    selector.register(each, selectors.EVENT_READ, self._readiness.serve)
+            for deal in {key.data for key, _ in selector.select(seconds)}:
+                deal()
+
+    def _note_signals(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while numbers := os.read(self._signals, 4096):
+                self._ending |= signal.SIGTERM in numbers or signal.SIGINT in numbers
+
+    def _note_joined(self) -> None:
+        asked = os.read(self._news, 4096).decode()
+        if asked:
+            # Short texts: a pipe gives them as they were written.
+            token, _, pod = asked.rstrip("\n").partition(" ")
+            self._joined = _Joined(token, pod)
+            if self._readiness is not None:
+                self._readiness.ready = True
+        else:
+            os.close(self._news)
+            self._news = -1
 
 
-def _parse(arguments: Sequence[str]) -> tuple[HostOffer, float]:
+def _parse(arguments: Sequence[str]) -> tuple[HostOffer, Address, float]:
     parser = argparse.ArgumentParser(prog="fray.runtime.pool.host.worker_host", description=__doc__)
     parser.add_argument("--head", required=True, help="address of the pool's head: tcp:host:port")
     parser.add_argument("--key", required=True, type=Path, help="directory of the pool's key")
@@ -176,7 +277,6 @@ def _parse(arguments: Sequence[str]) -> tuple[HostOffer, float]:
         name, _, amount = text.partition("=")
         offered[name] = float(amount)
     offer = HostOffer(
-        head=Address.parse(parsed.head),
         key=TransportKey.load(parsed.key),
         objects=Address.parse(parsed.objects),
         name=parsed.name,
@@ -184,17 +284,17 @@ def _parse(arguments: Sequence[str]) -> tuple[HostOffer, float]:
         workers=parsed.workers,
         store_limit=parsed.store_limit,
     )
-    return offer, parsed.patience
+    return offer, Address.parse(parsed.head), parsed.patience
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Be a worker host until SIGTERM; return the exit code."""
     try:
-        offer, patience = _parse(sys.argv[1:] if arguments is None else arguments)
-        return _WorkerHost(offer, patience).run()
+        offer, head, patience = _parse(sys.argv[1:] if arguments is None else arguments)
+        return WorkerHost(offer, lambda _: HeadPlace(head), patience=patience).run()
     except FrayError as error:
         sys.stderr.write(f"fray: {error}\n")
-        return 1
+        return EXIT_FAILURE
 
 
 if __name__ == "__main__":

@@ -14,14 +14,16 @@ _UNIX_PATH_LIMIT = 107
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`unix:/path` (this machine) or `tcp:host:port`; `str` gives that form back.
+    """`unix:/path` (this machine), `tcp:host:port` or `tcp:host:first-last`; `str` gives that form back.
 
     Parameters: `path` of a unix socket, else empty; `host` and `port` of TCP. Port 0 lets the system choose.
+    With a `last` port above it, who listens takes the first free port of the range; 0: there is no range.
     """
 
     path: str = ""
     host: str = ""
     port: int = 0
+    last: int = 0
 
     @property
     def is_unix(self) -> bool:
@@ -32,7 +34,8 @@ class Address:
     def parse(cls, text: str) -> Address:
         """Return the address that `text` says; an IPv6 host may stand in brackets.
 
-        Raises `AddressError` for anything but `unix:/absolute/path` and `tcp:host:port`.
+        Raises `AddressError` for anything but `unix:/absolute/path`, `tcp:host:port` and
+        `tcp:host:first-last`.
         """
         scheme, _, rest = text.partition(":")
         if scheme == "unix":
@@ -45,15 +48,28 @@ class Address:
             return cls(path=rest)
         if scheme != "tcp":
             raise AddressError(text, "it starts with neither `unix:` nor `tcp:`")
-        host, _, port = rest.rpartition(":")
+        host, _, ports = rest.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         if not host:
             raise AddressError(text, "it has no host")
-        if not (port.isascii() and port.isdigit() and int(port) < 65536):
+        port, dash, last = ports.partition("-")
+        if not _is_port(port) or (dash and not _is_port(last)):
             raise AddressError(text, "the port isn't a number from 0 to 65535")
-        return cls(host=host, port=int(port))
+        if dash and not 0 < int(port) <= int(last):
+            raise AddressError(text, "the range of ports is empty or begins with 0")
+        return cls(host=host, port=int(port), last=int(last) if dash else 0)
+
+    @property
+    def ports(self) -> range:
+        """The ports that may be listened on, the first free one first."""
+        return range(self.port, max(self.port, self.last) + 1)
 
     def __str__(self) -> str:
         if self.is_unix:
             return f"unix:{self.path}"
-        return f"tcp:[{self.host}]:{self.port}" if ":" in self.host else f"tcp:{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"tcp:{host}:{self.port}-{self.last}" if self.last else f"tcp:{host}:{self.port}"
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text) < 65536

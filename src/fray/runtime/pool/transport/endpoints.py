@@ -57,7 +57,8 @@ class Server:
         self._key = key
         self._tls = None if address.is_unix else ListenerTls(key)
         self._listener = listening_socket(address)
-        self.address = address if address.is_unix else replace(address, port=self._listener.getsockname()[1])
+        port = 0 if address.is_unix else self._listener.getsockname()[1]
+        self.address = address if address.is_unix else replace(address, port=port, last=0)
         """Where it listens; the port is the real one."""
         self.refusals = refusals
         """Peers that were cut off, by reason."""

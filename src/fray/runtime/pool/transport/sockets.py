@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import ssl
@@ -64,7 +65,13 @@ def unlink_socket(address: Address) -> None:
 
 def _tcp_listener(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    return socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
+    for port in address.ports:
+        try:
+            return socket.create_server((address.host, port), family=family, backlog=_BACKLOG)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or port == address.ports[-1]:
+                raise
+    raise AssertionError("an address has at least one port")
 
 
 def tune(connected: socket.socket) -> None:

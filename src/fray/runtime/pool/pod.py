@@ -1,0 +1,122 @@
+"""What a pod's variables say about the pool of its job, and where the head of that pool is.
+
+In a job with worker pods the head runs in the pod of rank 0. Its address is asked of the API server, so that
+no DNS is needed; on rank 0 itself it's the loopback interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from socket import gethostbyname, gethostname
+from typing import Final
+
+from fray.errors import AddressError, AttemptOverError, HeadUnknownError, SettingError
+from fray.runtime.api.client import ApiAccess, ApiClient
+from fray.runtime.api.head_address import await_head, has_ended
+from fray.runtime.identity import Identity
+from fray.runtime.pool.transport.addresses import Address
+from fray.vocabulary import (
+    ENV_ATTEMPT,
+    ENV_JOB_UID,
+    ENV_POOL_HEAD,
+    ENV_POOL_KEY,
+    ENV_POOL_OBJECTS,
+    ENV_SLICE,
+)
+
+__all__ = ["HeadPlace", "PodPool"]
+
+RANK_0: Final = "rank-0:"
+"""Before the port, instead of an address."""
+
+
+@dataclass(frozen=True)
+class HeadPlace:
+    """Where the head of a pool is; `pod` is the uid of its pod, empty where the API server wasn't asked."""
+
+    address: Address
+    pod: str = ""
+
+
+@dataclass(frozen=True)
+class PodPool:
+    """The pool of this process's job.
+
+    `head` is where it listens; None: on `port` of rank 0's pod. `key` is the directory of its key, `objects`
+    where this process serves what it keeps. `access` is that to the API server; None: there is none.
+    """
+
+    head: Address | None
+    port: int
+    key: Path
+    objects: Address
+    environ: Mapping[str, str]
+    access: ApiAccess | None = None
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> PodPool:
+        """Return what `environ` says.
+
+        Raises `SettingError` for a variable that is missing, `AddressError` for what is no address.
+        """
+        text = _read(environ, ENV_POOL_HEAD)
+        in_rank_0 = text.startswith(RANK_0)
+        # A port is what an address has, whatever its host.
+        head = Address.parse(f"tcp:{text}" if in_rank_0 else text)
+        if head.last:
+            raise AddressError(text, "the head has one port")
+        objects = environ.get(ENV_POOL_OBJECTS) or f"tcp:{gethostbyname(gethostname())}:0"
+        return cls(
+            head=None if in_rank_0 else head,
+            port=head.port,
+            key=Path(_read(environ, ENV_POOL_KEY)),
+            objects=Address.parse(objects),
+            environ=environ,
+            access=ApiAccess.in_pod(environ) if in_rank_0 else None,
+        )
+
+    @property
+    def listen(self) -> Address:
+        """Where the head of this pod listens."""
+        return self.head or Address(host="::" if ":" in self.objects.host else "0.0.0.0", port=self.port)
+
+    @property
+    def is_rank_0(self) -> bool:
+        """Whether this process is in the pod of the head, by its variables; workers have no rank."""
+        return ENV_SLICE in self.environ and Identity.from_env(self.environ).rank == 0
+
+    def find_head(self, *, known: str = "", seconds: float) -> HeadPlace:
+        """Return where the head is, once its pod has an address; `known` is the pod that it was in before.
+
+        Raises `AttemptOverError` if that one has ended, `HeadUnknownError` if there is none after `seconds`
+        or there is no API server to ask, and `fray.kube.errors.ApiError` where that one refuses.
+        """
+        if self.head is not None:
+            return HeadPlace(self.head)
+        if self.is_rank_0:
+            return HeadPlace(Address(host="::1" if ":" in self.objects.host else "127.0.0.1", port=self.port))
+        job_uid, attempt = _read(self.environ, ENV_JOB_UID), _read_attempt(self.environ)
+        if self.access is None:
+            problem = "this pod has no token for the API server"
+            raise HeadUnknownError(job_uid, attempt, 0.0, problem)
+        client = ApiClient(self.access)
+        if known and has_ended(client, known, job_uid=job_uid, attempt=attempt):
+            raise AttemptOverError("the pod of rank 0, in which its pool's head was, has ended")
+        pod = await_head(client, job_uid=job_uid, attempt=attempt, seconds=seconds)
+        return HeadPlace(Address(host=pod.address, port=self.port), pod.uid)
+
+
+def _read(environ: Mapping[str, str], variable: str) -> str:
+    value = environ.get(variable)
+    if not value:
+        raise SettingError(variable, "is not set, as it is in each process of a job with a pool")
+    return value
+
+
+def _read_attempt(environ: Mapping[str, str]) -> int:
+    value = _read(environ, ENV_ATTEMPT)
+    if not (value.isascii() and value.isdigit()):
+        raise SettingError(ENV_ATTEMPT, f"is {value!r}, not a number")
+    return int(value)

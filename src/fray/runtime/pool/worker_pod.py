@@ -1,0 +1,72 @@
+"""The program of a worker's pod: `python -m fray.runtime.pool.worker_pod`. Variables tell it everything.
+
+It joins the pool of its job as a host, with all that its container has, and says on a port of its own whether
+it has joined. It ends with 0 only when it was asked to go; docs/exit-codes.md has the other codes.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import sys
+from collections.abc import Mapping
+
+from fray.errors import FrayError
+from fray.runtime.container import available_accelerators, available_cpus, available_memory
+from fray.runtime.pool.host.readiness import ReadinessServer
+from fray.runtime.pool.host.worker_host import HostOffer, WorkerHost
+from fray.runtime.pool.pod import HeadPlace, PodPool
+from fray.runtime.pool.transport.addresses import Address
+from fray.runtime.pool.transport.keys import TransportKey
+from fray.vocabulary import EXIT_FAILURE, POOL_READY_PORT
+
+__all__ = ["main"]
+
+LONGEST_PAUSE = 0.5
+"""Seconds between two tries to reach a head that is there and doesn't listen yet."""
+HEAD_SECONDS = 3600.0
+"""How long one try waits for rank 0's pod, which may need a new node; it's followed by another."""
+
+
+def main(environ: Mapping[str, str] | None = None, *, ready_port: int = POOL_READY_PORT) -> int:
+    """Be the host of a worker's pod until it is asked to go, or until its attempt is over.
+
+    Parameters: `environ`, by default this process's; `ready_port`, where `GET /ready` is answered.
+
+    Returns the exit code: 0 when it was asked to go, 89 when the attempt is over, 88 where its versions
+    aren't the pool's, 1 where a variable or a file is wrong.
+    """
+    environ = os.environ if environ is None else environ  # noqa: TID251 - the entry of the process
+    try:
+        pool = PodPool.from_env(environ)
+        workers = available_cpus()
+        offered = {"CPU": float(workers), "memory": float(available_memory()), **available_accelerators()}
+        offer = HostOffer(
+            key=TransportKey.load(pool.key),
+            objects=pool.objects,
+            name=socket.gethostname(),
+            resources=tuple(sorted(offered.items())),
+            workers=workers,
+        )
+        readiness = ReadinessServer(Address(host=pool.objects.host, port=ready_port))
+        host = WorkerHost(
+            offer,
+            lambda known: _find(pool, known),
+            patience=math.inf,  # a job may wait long for room for its main pods, and its workers with it
+            longest_pause=LONGEST_PAUSE,
+            readiness=readiness,
+            one_pool=True,
+        )
+        return host.run()
+    except FrayError as error:
+        sys.stderr.write(f"fray: {error}\n")
+        return EXIT_FAILURE
+
+
+def _find(pool: PodPool, known: str) -> HeadPlace:
+    return pool.find_head(known=known, seconds=HEAD_SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,255 @@
+"""The pods of an attempt on this machine: each has a loopback address, and an API server knows them.
+
+So the ports are those of pods, and nothing of the programs is replaced but how they reach the API server.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from fray.job import JobContext
+from fray.job.pool import join_pool
+from tests.pool.hosts.pools import PATIENCE, ROOT
+
+__all__ = ["Api", "Attempt", "running_attempt"]
+
+HEAD_PORT = 7077
+READY_PORT = 7096
+_IN_POD = """
+import os, sys
+from pathlib import Path
+from fray.runtime.api.client import ApiAccess
+access = ApiAccess(os.environ["TEST_API"], "ml", Path(os.environ["TEST_TOKEN"]))
+ApiAccess.in_pod = classmethod(lambda cls, environ: access)
+"""
+_WORKER = _IN_POD + "from fray.runtime.pool.worker_pod import main\nsys.exit(main())"
+_HEAD = _IN_POD + "from fray.runtime.pool.head_pod import main\nsys.exit(main())"
+_SQUARE = """
+from fray.job import get_default_job_ctx
+context = get_default_job_ctx()
+print(context.get(context.run(pow, 12, 2)), flush=True)
+"""
+
+
+class Api:
+    """An API server that knows pods: it lists them, and a watch ends with the next change."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.scale = 0
+        """`spec.replicas` of the job."""
+        self.scales: list[int] = []
+        """What it was set to, in order."""
+        self._changed = threading.Condition()
+        self._version = 1
+
+    def show(self, uid: str, address: str, **status: Any) -> None:
+        """Let a pod of rank 0 be there, or change it."""
+        with self._changed:
+            metadata = {"name": f"rank-0-{uid}", "uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z"}
+            self.pods[uid] = {
+                "metadata": metadata,
+                "status": {"phase": "Running", "podIP": address, **status},
+            }
+            self._note()
+
+    def remove(self, uid: str) -> None:
+        """Let a pod be gone."""
+        with self._changed:
+            del self.pods[uid]
+            self._note()
+
+    def set_scale(self, replicas: int) -> None:
+        """Change how many workers the job asks for."""
+        with self._changed:
+            self.scale = replicas
+            self.scales.append(replicas)
+            self._note()
+
+    def list_pods(self) -> dict[str, Any]:
+        """Return the list of pods."""
+        with self._changed:
+            return {
+                "kind": "PodList",
+                "metadata": {"resourceVersion": str(self._version)},
+                "items": list(self.pods.values()),
+            }
+
+    def await_change(self, version: int, seconds: float) -> None:
+        """Return when something has changed since `version`, or after `seconds`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._version > version, seconds)
+
+    def _note(self) -> None:
+        self._version += 1
+        self._changed.notify_all()
+
+
+@contextmanager
+def serving(api: Api) -> Iterator[str]:
+    """Serve it; give the URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            query = parse_qs(parts.query)
+            if "watch" in query:
+                seconds = float(query["timeoutSeconds"][0])
+                api.await_change(int(query["resourceVersion"][0]), min(seconds, PATIENCE))
+                self._answer(b"")  # the watch is over: who waits lists again
+            elif parts.path.endswith("/scale"):
+                self._answer(json.dumps(_scale(api)).encode())
+            else:
+                self._answer(json.dumps(api.list_pods()).encode())
+
+        def do_PATCH(self) -> None:
+            changes = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            api.set_scale(changes["spec"]["replicas"])
+            self._answer(json.dumps(_scale(api)).encode())
+
+        def _answer(self, body: bytes) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _scale(api: Api) -> dict[str, Any]:
+    return {
+        "kind": "Scale",
+        "metadata": {"uid": "job", "resourceVersion": "1"},
+        "spec": {"replicas": api.scale},
+    }
+
+
+@dataclass
+class Attempt:
+    """The pods of an attempt; the first address is that of rank 0."""
+
+    api: Api
+    url: str
+    key: Path
+    folder: Path
+    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    contexts: list[JobContext] = field(default_factory=list)
+
+    def address(self, pod: int) -> str:
+        """Return the address of a pod: no two processes that run tests have the same."""
+        own = os.getpid() % 65_000
+        return f"127.{100 + own // 250 % 100}.{1 + own % 250}.{1 + pod}"
+
+    def variables(self, pod: int, **more: str) -> dict[str, str]:
+        """Return the variables of a pod."""
+        return {
+            "FRAY_POOL_HEAD": f"rank-0:{HEAD_PORT}",
+            "FRAY_POOL_KEY": str(self.key),
+            "FRAY_POOL_OBJECTS": f"tcp:{self.address(pod)}:7078-7095",
+            "FRAY_JOB_NAME": "train",
+            "FRAY_JOB_UID": "job",
+            "FRAY_ATTEMPT": "1",
+            "TEST_API": self.url,
+            "TEST_TOKEN": str(self.folder / "token"),
+            **more,
+        }
+
+    def show_rank_0(self, **status: Any) -> None:
+        """Let the API server know the pod of rank 0."""
+        self.api.show("rank-0", self.address(0), **status)
+
+    def start_head(self, **more: str) -> subprocess.Popen[str]:
+        """Start the head, and return when it listens."""
+        state = self.folder / "state"
+        state.mkdir(exist_ok=True)
+        own = {"FRAY_POOL_HEAD": f"tcp:{self.address(0)}:{HEAD_PORT}", "FRAY_POOL_STATE": str(state)}
+        head = self.start(_HEAD, **self.variables(0, **own, **more))
+        assert head.stdout is not None
+        told = head.stdout.readline()
+        assert told == f"listening on tcp:{self.address(0)}:{HEAD_PORT}\n", told
+        return head
+
+    def start_worker(self, pod: int = 1, **more: str) -> subprocess.Popen[str]:
+        """Start the program of a worker's pod."""
+        return self.start(_WORKER, **self.variables(pod, **more))
+
+    def start_rank(self, rank: int, program: str = _SQUARE) -> subprocess.Popen[str]:
+        """Start the main process of a rank, which prints the square of 12."""
+        identity = {
+            "FRAY_SLICE": "0", "FRAY_NUM_SLICES": "1", "FRAY_HOST": str(rank), "FRAY_HOSTS_PER_SLICE": "4",
+            "FRAY_COORDINATOR_ADDRESS": f"{self.address(0)}:8476",
+        }  # fmt: skip
+        return self.start(_IN_POD + program, **self.variables(100 + rank, **identity))
+
+    def start(self, program: str, **variables: str) -> subprocess.Popen[str]:
+        """Start a program."""
+        process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            env={**os.environ, **variables},
+            text=True,
+            stdout=subprocess.PIPE,
+        )
+        self.processes.append(process)
+        return process
+
+    def join(self) -> JobContext:
+        """Make this process a client."""
+        variables = self.variables(200, FRAY_POOL_HEAD=f"tcp:{self.address(0)}:{HEAD_PORT}")
+        self.contexts.append(join_pool(variables))
+        return self.contexts[-1]
+
+    def ask(self, pod: int, path: str = "/ready") -> int:
+        """Return the status of a worker's answer; 0: it doesn't listen."""
+        connection = http.client.HTTPConnection(self.address(pod), READY_PORT, timeout=PATIENCE)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().status
+        except ConnectionRefusedError:
+            return 0
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        """End everything, the clients first."""
+        for context in self.contexts:
+            context.shutdown()
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.communicate(timeout=PATIENCE)
+
+
+@contextmanager
+def running_attempt(key: Path, folder: Path) -> Iterator[Attempt]:
+    """Give an attempt of which nothing runs yet."""
+    (folder / "token").write_text("token\n")
+    api = Api()
+    with serving(api) as url:
+        attempt = Attempt(api, url, key, folder)
+        try:
+            yield attempt
+        finally:
+            attempt.close()

@@ -1,0 +1,104 @@
+"""How the programs of pods begin and end: which codes, and what clients are told."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from fray.errors import AttemptOverError, PoolClosedError
+from fray.runtime.pool.host.processes import children
+from fray.vocabulary import EXIT_ATTEMPT_OVER
+from tests.pool.hosts.pools import PATIENCE, wait_until
+from tests.pool.pods.attempt import Attempt
+
+
+def test_a_worker_that_came_first_joins_and_ends_with_the_attempt(attempt: Attempt) -> None:
+    worker = attempt.start_worker()
+    wait_until(lambda: attempt.ask(1) == 503)
+    attempt.show_rank_0()
+    head = attempt.start_head()
+    wait_until(lambda: attempt.ask(1) == 200)
+    assert attempt.ask(1, "/other") == 404
+    rank = attempt.start_rank(1)
+    assert rank.stdout is not None
+    assert rank.stdout.readline() == "144\n"
+    context = attempt.join()
+    held = context.put(bytes(1_000_000))
+    assert context.get(context.run(len, held), timeout=PATIENCE) == 1_000_000
+    head.send_signal(signal.SIGTERM)
+    assert worker.wait(PATIENCE) == EXIT_ATTEMPT_OVER
+    assert head.wait(PATIENCE) == 0
+    with pytest.raises(
+        PoolClosedError, match=r"whose attempt is over \(the main container of rank 0 has ended"
+    ):
+        context.get(context.run(abs, -1), timeout=PATIENCE)
+
+
+def test_a_worker_that_is_asked_to_go_ends_with_0(attempt: Attempt) -> None:
+    attempt.show_rank_0()
+    attempt.start_head()
+    worker = attempt.start_worker()
+    wait_until(lambda: attempt.ask(1) == 200)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(PATIENCE) == 0
+
+
+def test_a_head_that_is_restarted_ends_the_attempt(attempt: Attempt) -> None:
+    attempt.show_rank_0()
+    head = attempt.start_head()
+    worker = attempt.start_worker()
+    wait_until(lambda: attempt.ask(1) == 200)
+    context = attempt.join()
+    head.kill()
+    head.wait(PATIENCE)
+    restarted = attempt.start_head()
+    assert worker.wait(PATIENCE) == EXIT_ATTEMPT_OVER
+    with pytest.raises(PoolClosedError):
+        context.get(context.run(abs, -1), timeout=PATIENCE)
+    with pytest.raises(AttemptOverError, match="restarted"):
+        attempt.join()
+    late = attempt.start_worker(2)
+    assert late.wait(PATIENCE) == EXIT_ATTEMPT_OVER
+    restarted.send_signal(signal.SIGTERM)
+    assert restarted.wait(PATIENCE) == 0
+
+
+@pytest.mark.parametrize("end", ["gone", "Failed"])
+def test_a_worker_ends_without_a_head_once_its_pod_has_ended(attempt: Attempt, end: str) -> None:
+    attempt.show_rank_0()
+    head = attempt.start_head()
+    worker = attempt.start_worker()
+    wait_until(lambda: attempt.ask(1) == 200)
+    if end == "gone":
+        attempt.api.remove("rank-0")
+    else:
+        attempt.show_rank_0(phase=end)
+    head.kill()
+    assert worker.wait(PATIENCE) == EXIT_ATTEMPT_OVER
+
+
+def test_a_worker_comes_back_to_a_head_that_goes_on(attempt: Attempt) -> None:
+    attempt.show_rank_0()
+    attempt.start_head()
+    worker = attempt.start_worker()
+    wait_until(lambda: attempt.ask(1) == 200)
+    [nanny] = children(worker.pid)
+    os.kill(nanny, signal.SIGKILL)
+    wait_until(lambda: attempt.ask(1) == 200 and children(worker.pid) not in ([], [nanny]))
+    context = attempt.join()
+    assert context.get(context.run(abs, -1), timeout=PATIENCE) == 1
+
+
+def test_the_sidecar_of_another_rank_does_nothing(attempt: Attempt) -> None:
+    identity = {
+        "FRAY_SLICE": "0", "FRAY_NUM_SLICES": "1", "FRAY_HOST": "1", "FRAY_HOSTS_PER_SLICE": "2",
+        "FRAY_COORDINATOR_ADDRESS": "x:1",
+    }  # fmt: skip
+    program = "import sys\nfrom fray.runtime.pool import head_pod\nsys.exit(head_pod.main())"
+    sidecar = attempt.start(program, **attempt.variables(5, **identity))
+    assert sidecar.stdout is not None
+    assert sidecar.stdout.readline() == "the head of the pool is in the pod of rank 0\n"
+    sidecar.send_signal(signal.SIGTERM)
+    assert sidecar.wait(PATIENCE) == 0
