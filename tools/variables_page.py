@@ -55,7 +55,7 @@ ELSEWHERE = {
     "FRAY_RANK": "every job but several slices of several hosts",
     "FRAY_REPLICA_ID": "as FRAY_RANK",
     "FRAY_PORT_": "jobs with `ports`",
-    "FRAY_JOB_UID": "callables",
+    "FRAY_JOB_UID": "callables, and jobs with workers",
     "FRAY_CLUSTER_SPEC": "jobs that a client launched",
     "FRAY_CLIENT_SPEC": "jobs that a client launched",
     "FRAY_POOL_HEAD": "processes that are to join a pool",
@@ -66,6 +66,7 @@ ELSEWHERE = {
         ("FRAY_WORKERS_MIN", "FRAY_WORKERS_MAX", "FRAY_WORKERS_IDLE_SECONDS", "FRAY_WORKERS_SHAPE"),
         "the head of a pool that asks for workers",
     ),
+    "FRAY_POD_IP": "jobs with workers",
     "JAX_PLATFORMS": "TPU, and jobs that a client launched",
     "JOB_COMPLETION_INDEX": "every job",
 }

@@ -19,13 +19,13 @@ from fray.kube.errors import (
     RefusedError,
     ServerError,
 )
-from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, Resource
+from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, NETWORK_POLICIES, Resource
 from fray.plan.children import Child, build_children, build_workers, read_role
 from fray.plan.observation import Waiting
 from fray.plan.renumbering import build_renumbered
 from fray.plan.scheduling import derive_refusal
 from fray.plan.settings import PlanSettings
-from fray.plan.workers import RemoveWorkers, StartWorkers, WorkerStep
+from fray.plan.workers import RemoveWorkers, StartWorkers, WorkerStep, read_worker_job
 from fray.vocabulary import (
     ANNOTATION_STOPPED_BECAUSE,
     Role,
@@ -38,14 +38,18 @@ __all__ = ["Actor"]
 
 logger = logging.getLogger(__name__)
 
-RESOURCES: Final[Mapping[Role, Resource]] = {Role.HOST: JOBSETS, Role.WORKER: JOBS}
+RESOURCES: Final[Mapping[Role, Resource]] = {
+    Role.HOST: JOBSETS,
+    Role.WORKER: JOBS,
+    Role.NETWORK: NETWORK_POLICIES,
+}
 """Where the children of each role live."""
 WEBHOOK_FAILED = "failed calling webhook"
 """In the API server's message when a webhook it must ask gives no answer; it says 500 then."""
 
 
 class Actor:
-    """Carries out what was decided about FrayJobs."""
+    """Carries out what was decided about FrayJobs; `remember` is told of each child that was written."""
 
     def __init__(
         self,
@@ -53,7 +57,7 @@ class Actor:
         lease: Lease,
         *,
         settings: PlanSettings,
-        remember: Callable[[Manifest], None],
+        remember: Callable[[Role, Manifest], None],
     ) -> None:
         self._api, self._lease, self._settings = api, lease, settings
         self._remember = remember
@@ -82,16 +86,26 @@ class Actor:
         known = next(one for one in workers if one["metadata"]["name"] == step.name)
         if isinstance(step, RemoveWorkers):
             await self.delete_child(known)
-            return None
-        self._lease.require()
-        size = {"completions": step.completions, "parallelism": step.completions}
-        try:
-            # What is listed doesn't say of which kind it is.
-            kind = {"apiVersion": "batch/v1", "kind": "Job"}
-            await self._api.replace(JOBS, {**known, **kind, "spec": {**known["spec"], **size}})
-        except NotFoundError:
-            logger.info("Job %s is gone: its workers keep no size", step.name)
+        else:
+            await self._resize(known, step.completions)
         return None
+
+    async def _resize(self, known: Manifest, completions: int) -> None:
+        """Give a Job of workers another size, unless more of its workers have ended than is known here."""
+        metadata = known["metadata"]
+        try:
+            found = await self._api.get(JOBS, metadata["name"], namespace=metadata["namespace"])
+            seen, told = read_worker_job(found), read_worker_job(known)
+            if (seen.completions, seen.complete) != (told.completions, told.complete):
+                self._remember(Role.WORKER, found)
+                return
+            self._lease.require()
+            size = {"completions": completions, "parallelism": completions}
+            resized = await self._api.replace(JOBS, {**found, "spec": {**found["spec"], **size}})
+        except NotFoundError:
+            logger.info("Job %s is gone: its workers keep no size", metadata["name"])
+            return
+        self._remember(Role.WORKER, resized)
 
     async def _create_child(self, job: FrayJob, child: Child) -> Waiting | None:
         """Create a child, or adopt it if it is this job's; return why it was refused."""
@@ -107,8 +121,7 @@ class Actor:
             if isinstance(refused, ServerError) and WEBHOOK_FAILED not in refused.detail:
                 raise
             return derive_refusal(refused.reason or str(refused.status), refused.detail)
-        if child.role is Role.HOST:
-            self._remember(created)
+        self._remember(child.role, created)
         return None
 
     async def renumber(self, jobset: Manifest, number: int) -> None:
@@ -120,10 +133,10 @@ class Actor:
         found = await self._api.get(JOBSETS, metadata["name"], namespace=metadata["namespace"])
         renumbered = build_renumbered(found, number)
         if renumbered is None or found["metadata"]["uid"] != metadata["uid"]:
-            self._remember(found)
+            self._remember(Role.HOST, found)
             return
         self._lease.require()
-        self._remember(await self._api.replace(JOBSETS, renumbered))
+        self._remember(Role.HOST, await self._api.replace(JOBSETS, renumbered))
 
     async def fetch(self, job: FrayJob) -> Manifest | None:
         """Return this very job as it is on the server, None when it exists no more."""

@@ -8,12 +8,12 @@ from fray.kube.api import Manifest
 from fray.kube.resources import JOBS, JOBSETS
 from fray.plan.remains import tells_of_end
 from fray.plan.settings import PlanSettings, RetryPolicy
-from fray.vocabulary import AUTH_SECRET, LABEL_JOB
+from fray.vocabulary import AUTH_SECRET, LABEL_JOB, Role
 from fray.wire.frayjob import FrayJob
 from fray.wire.schema import FRAYJOB as CUSTOM
 from fray_operator.act import Actor
 from fray_operator.auth import AuthKeeper
-from fray_operator.informer import Informer, JobKey, trim_job, trim_jobset
+from fray_operator.informer import Informer, JobKey, trim_job, trim_jobset, trim_worker_job
 from fray_operator.kinds import Controller, Kind, Services
 from fray_operator.observe import Observer
 from fray_operator.obsolete import UNKNOWN_JOB_SECONDS
@@ -44,10 +44,16 @@ def _control(kind: Kind[FrayJob], services: Services) -> Controller:
         each: Informer(api, JOBSETS, kind, namespace=each, on_change=tell, trim=trim_jobset)
         for each in namespaces
     }
-    # No pass is about Jobs: they only tell whose pods are.
+    # No pass is about these: they only tell whose pods are.
     jobs = {
         each: Informer(
             api, JOBS, kind, namespace=each, on_change=lambda _: None, trim=trim_job, metadata_only=True
+        )
+        for each in namespaces
+    }
+    workers = {
+        each: Informer(
+            api, JOBS, kind, namespace=each, on_change=tell, trim=trim_worker_job, role=Role.WORKER
         )
         for each in namespaces
     }
@@ -70,8 +76,13 @@ def _control(kind: Kind[FrayJob], services: Services) -> Controller:
     def pods_of(namespace: str) -> PodInformer:
         return pods[namespace if settings.namespaces else None]
 
-    def remember(jobset: Manifest) -> None:
-        jobsets_of(jobset["metadata"]["namespace"]).remember(jobset)
+    def workers_of(namespace: str) -> Informer:
+        return workers[namespace if settings.namespaces else None]
+
+    def remember(role: Role, child: Manifest) -> None:
+        caches = {Role.HOST: jobsets_of, Role.WORKER: workers_of}
+        if role in caches:
+            caches[role](child["metadata"]["namespace"]).remember(child)
 
     policy = RetryPolicy(
         settings.backoff_seconds,
@@ -86,7 +97,9 @@ def _control(kind: Kind[FrayJob], services: Services) -> Controller:
         service_account=settings.service_account,
         metadata_server=settings.metadata_server,
     )
-    observer = Observer(api, jobsets=jobsets_of, pods=pods_of, nodes=services.nodes, policy=policy)
+    observer = Observer(
+        api, jobsets=jobsets_of, workers=workers_of, pods=pods_of, nodes=services.nodes, policy=policy
+    )
     actor = Actor(api, services.lease, settings=plan_settings, remember=remember)
     reconciler = Reconciler(
         kind,
@@ -98,7 +111,7 @@ def _control(kind: Kind[FrayJob], services: Services) -> Controller:
         policy=policy,
         clock=services.clock,
     )
-    watches = [tuple(each.values()) for each in (jobsets, jobs, pods)]
+    watches = [tuple(each.values()) for each in (jobsets, jobs, workers, pods)]
     writers = {AUTH_SECRET: lambda: AuthKeeper(api, services.lease, store).run()}
     return Controller(kind, store, reconciler.reconcile, watches, writers)
 

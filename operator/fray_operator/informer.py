@@ -17,10 +17,11 @@ from fray.kube.api import KubeApi, Manifest
 from fray.kube.resources import Resource
 from fray.plan.pod_disruption import MARKS
 from fray.plan.renumbering import trim_number
+from fray.vocabulary import LABEL_ROLE, Role
 from fray_operator.kinds import Kind
 from fray_operator.list_watch import PAGE, ListWatch, Place, place_of
 
-__all__ = ["Informer", "JobKey", "trim_job", "trim_jobset", "trim_pod"]
+__all__ = ["Informer", "JobKey", "trim_job", "trim_jobset", "trim_pod", "trim_worker_job"]
 
 JobKey = Place
 """Namespace and name of a FrayJob."""
@@ -34,6 +35,15 @@ METADATA = (
     "creationTimestamp",
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
+)
+WORKER_STATUS = (
+    "active",
+    "completedIndexes",
+    "conditions",
+    "failed",
+    "ready",
+    "succeeded",
+    "terminating",
 )
 LABELS = (
     "fray.dev/",
@@ -49,7 +59,7 @@ class Informer(ListWatch):
     """All objects of a resource that carry the label of a kind, in one namespace or in all.
 
     `trim` returns what is kept of an object, and `on_change` is told of the owner of each that changes.
-    With `metadata_only` nothing else is asked for.
+    With `metadata_only` nothing else is asked for, with a `role` for those alone that say so.
     What `outlives` says so of is kept beyond its deletion, as it was last, until `forget_gone`.
     """
 
@@ -63,9 +73,11 @@ class Informer(ListWatch):
         on_change: Callable[[Place], None],
         trim: Callable[[Manifest], Manifest],
         metadata_only: bool = False,
+        role: Role | None = None,
         outlives: Callable[[Manifest], bool] = lambda _: False,
     ) -> None:
-        super().__init__(api, resource, namespace=namespace, labels=kind.label, metadata_only=metadata_only)
+        labels = kind.label if role is None else f"{kind.label},{LABEL_ROLE}={role}"
+        super().__init__(api, resource, namespace=namespace, labels=labels, metadata_only=metadata_only)
         self._kind, self._on_change, self._trim, self._outlives = kind, on_change, trim, outlives
         self._texts: dict[Place, bytes] = {}
         self._by_owner: defaultdict[Place, set[Place]] = defaultdict(set)
@@ -223,6 +235,15 @@ def _is_version_up_to(metadata: Manifest, limit: str) -> bool:
 def trim_job(manifest: Manifest) -> Manifest:
     """Return what a Job is known by: it is only asked who controls it."""
     return {"metadata": _trim_metadata(manifest["metadata"])}
+
+
+def trim_worker_job(manifest: Manifest) -> Manifest:
+    """Return what decisions need of a Job of workers."""
+    return {
+        "metadata": _trim_metadata(manifest["metadata"]),
+        "spec": _select(manifest.get("spec", {}), ("completions",)),
+        "status": _select(manifest.get("status", {}), WORKER_STATUS),
+    }
 
 
 def trim_jobset(manifest: Manifest) -> Manifest:

@@ -51,10 +51,8 @@ from fray.vocabulary import (
     LABEL_CONTROLLER_UID,
     LABEL_JOB,
     LABEL_JOBSET_UID,
-    LABEL_ROLE,
     REPLICATED_JOB,
     Reason,
-    Role,
 )
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus
@@ -92,7 +90,7 @@ PATIENCE_SECONDS = 5.0
 """How long a JobSet may take to get its pods before the server is asked why; it is asked ever more rarely."""
 PATIENCE_CAP_SECONDS = 60.0
 WORKERS_SECONDS = 10.0
-"""How often workers are looked at although nothing else changed."""
+"""How often the pods of workers are looked at while there aren't as many ready ones as there are to be."""
 UNWATCHED_SECONDS = 15.0
 """How often a JobSet is looked at that lost the label which the watch selects by."""
 
@@ -127,11 +125,12 @@ class Observer:
         api: KubeApi,
         *,
         jobsets: Callable[[str], Informer],
+        workers: Callable[[str], Informer],
         pods: Callable[[str], PodInformer],
         nodes: NodeInformer | None,
         policy: RetryPolicy = DEFAULT_POLICY,
     ) -> None:
-        self._api, self._jobsets, self._pods = api, jobsets, pods
+        self._api, self._jobsets, self._workers, self._pods = api, jobsets, workers, pods
         self._nodes, self._policy = nodes, policy
         self._create_failures = SharedEvents(api, CREATE_FAILURES, read=_read_create_failure)
         self._workloads = Workloads(api)
@@ -177,7 +176,8 @@ class Observer:
         attempt = job.status.attempts[-1] if job.status.attempts else None
         if attempt is None or attempt.verdict is not None or not can_have_workers(job.spec):
             return observed
-        workers = await self._list_workers(job)
+        known = self._workers(job.metadata.namespace or "")
+        workers = [one for one in known.of_job(_key_of(job)) if is_owned(one, job)]
         looked = [
             (one, await self._look_at_pods(job, one)) for one in workers if is_of_attempt(one, attempt.number)
         ]
@@ -188,20 +188,14 @@ class Observer:
             waiting=derive_waiting(pods),
             crash=describe_crash(pods),
         )
-        # No watch tells of them.
-        look = WORKERS_SECONDS if workers or derive_wanted(job.spec) else None
+        # No watch tells of their pods: why one waits, and which are ready of those that are too many.
+        look = WORKERS_SECONDS if any(found is not None for _, found in looked) else None
         return replace(
             observed,
             workers=tuple(workers),
             state_of_workers=state,
             look_again=_earliest([observed.look_again, look]),
         )
-
-    async def _list_workers(self, job: FrayJob) -> list[Manifest]:
-        """Return the Jobs of the workers of all attempts, as they are on the server; raises `ApiError`."""
-        labels = f"{LABEL_JOB}={job.metadata.name},{LABEL_ROLE}={Role.WORKER}"
-        pages = self._api.list_pages(JOBS, namespace=job.metadata.namespace, labels=labels)
-        return [one async for page in pages for one in page.items if is_owned(one, job)]
 
     async def _look_at_pods(self, job: FrayJob, worker_job: Manifest) -> list[Manifest] | None:
         """Return what matters of a Job's own pods, None where all of its workers are as they are to be.
@@ -489,6 +483,10 @@ def _select_pods(pods: Sequence[Manifest], jobset: Manifest) -> list[Manifest]:
     """Return those of a JobSet by uid: pods of a deleted one of its name may end long after it is gone."""
     uid = jobset["metadata"]["uid"]
     return [pod for pod in pods if pod["metadata"]["labels"].get(LABEL_JOBSET_UID) == uid]
+
+
+def _key_of(job: FrayJob) -> JobKey:
+    return job.metadata.namespace or "", job.metadata.name
 
 
 def _is_controlled(manifest: Manifest, uid: str) -> bool:

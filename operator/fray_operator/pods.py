@@ -174,8 +174,10 @@ class PodInformer(Informer):
         if controller is None or controller["uid"] in self._foreign or not manifest["metadata"]["labels"]:
             return
         job = self._jobs.find(controller["uid"], namespace=namespace)
+        above = None if job is None else find_controller(job)
         if controller.get("kind") not in ("Job", "JobSet") or (
-            job is not None and find_controller(job) is None
+            # Workers are controlled by a Job of their FrayJob's: they are no hosts.
+            job is not None and (above is None or above.get("kind") == FRAYJOB_KIND)
         ):
             return
         kept = self._trim(manifest)

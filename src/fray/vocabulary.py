@@ -49,6 +49,8 @@ class Role(StrEnum):
     """Its gang: the hosts that run the entrypoint."""
     WORKER = "worker"
     """Its pool: pods that run tasks and actors beside the gang."""
+    NETWORK = "network"
+    """Who may reach the pool: one NetworkPolicy for all attempts."""
 
 
 # --- JobSet and Job (gke.md 4.4): names that these controllers own ---------------------------------------
@@ -74,6 +76,10 @@ POOL_PORTS: Final = (7077, 7096)
 """First and last port that processes of a pool listen on in pods; the head's is the first."""
 POOL_READY_PORT: Final = POOL_PORTS[1]
 """Port on which a worker's pod answers whether it has joined its pool: `GET /ready`."""
+POOL_OBJECT_PORTS: Final = (POOL_PORTS[0] + 1, POOL_PORTS[1] - 1)
+"""First and last port of which each process that joins takes a free one."""
+POOL_HEAD_CONTAINER: Final = "fray-pool-head"
+"""The sidecar of hosts that runs the head in rank 0's pod; a podTemplate overlay reaches it by this name."""
 
 # --- what a callable leaves behind -----------------------------------------------------------------------
 
@@ -117,7 +123,8 @@ ENV_COORDINATOR_ADDRESS: Final = "FRAY_COORDINATOR_ADDRESS"
 ENV_PORT_PREFIX: Final = "FRAY_PORT_"
 """Followed by the port's name in upper case: the port to bind, which may differ on a laptop."""
 ENV_JOB_UID: Final = "FRAY_JOB_UID"
-"""In pods of callables: uid of the FrayJob, which owns what the callable leaves behind."""
+"""In pods of callables, and of jobs with workers: uid of the FrayJob, which owns what the callable leaves
+behind, and by which the head of its pool is found."""
 ENV_ROOT_JOB: Final = "FRAY_ROOT_JOB"
 """The job at the top of the tree this job belongs to; actors' names are scoped by it."""
 ENV_CLUSTER_SPEC: Final = "FRAY_CLUSTER_SPEC"
@@ -132,6 +139,8 @@ ENV_POOL_KEY: Final = "FRAY_POOL_KEY"
 ENV_POOL_OBJECTS: Final = "FRAY_POOL_OBJECTS"
 """Where a process that joins serves what it puts, at its pod's address: `tcp:host:first-last`, of which it
 takes the first free port, or `tcp:host:port`."""
+ENV_POD_IP: Final = "FRAY_POD_IP"
+"""In pods of jobs with workers: the pod's address."""
 ENV_POOL_STATE: Final = "FRAY_POOL_STATE"
 """In the container of a pool's head: a directory that lives as long as the pod, and nobody else writes to."""
 ENV_WORKERS_MIN: Final = "FRAY_WORKERS_MIN"

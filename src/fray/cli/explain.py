@@ -1,7 +1,7 @@
-"""`fray explain`: a FrayJob, the JobSet that a cluster would make of it, and why each part is as it is.
+"""`fray explain`: a FrayJob, what a cluster would make of it, and why each part is as it is.
 
-Offline. As text, the reasons are comments above the JobSet, so the whole is still YAML. Which job is meant
-is `explained_job`.
+That is a JobSet, and for a job with workers also their Job and the NetworkPolicy of its pool. Offline. As
+text, the reasons are comments above each, so the whole is still YAML. Which job is meant is `explained_job`.
 """
 
 from __future__ import annotations
@@ -9,15 +9,20 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import yaml
 
 from fray.cli.requested_job import as_sent
+from fray.plan.counts import format_count
 from fray.plan.facts import Fact
-from fray.plan.jobset import AttemptPlan, build_attempt
+from fray.plan.jobset import build_attempt
+from fray.plan.network_policy import build_network_policy
 from fray.plan.settings import PlanSettings
+from fray.plan.worker_job import build_workers_plan
+from fray.plan.workers import can_have_workers, derive_wanted
 from fray.wire.frayjob import FrayJob
 
 __all__ = ["ExplainFormat", "explain_job", "format_manifest"]
@@ -36,21 +41,51 @@ class ExplainFormat(StrEnum):
 def explain_job(job: FrayJob, form: ExplainFormat, *, secrets: Sequence[str] = ()) -> str:
     """Return a job, and what its last attempt has become on a cluster, or the first one will.
 
-    Two documents, or as JSON a List of both. `secrets` names the Secrets that would be made beside the job.
+    One document for each object, or as JSON a List of them. `secrets` names the Secrets that would be made
+    beside the job.
 
     Raises:
         RequestError: the job asks for hardware that doesn't exist.
     """
     attempt = job.status.attempt or 1
-    plan = build_attempt(job, attempt=attempt, settings=PlanSettings())
+    objects = _list_objects(job, attempt)
     frayjob = as_sent(job.to_manifest())
     if form is ExplainFormat.JSON:
-        both = {"apiVersion": "v1", "kind": "List", "items": [frayjob, plan.jobset]}
-        return format_manifest(both, "json")
+        items = [frayjob, *(each.manifest for each in objects)]
+        return format_manifest({"apiVersion": "v1", "kind": "List", "items": items}, "json")
     as_text = form is ExplainFormat.TEXT
     beside = f"# With Secrets, which aren't shown: {', '.join(secrets)}\n" if as_text and secrets else ""
-    reasons = _format_reasons(job, plan, attempt) if as_text else ""
-    return f"{beside}{format_manifest(frayjob, 'yaml')}---\n{reasons}{format_manifest(plan.jobset, 'yaml')}"
+    documents = [format_manifest(frayjob, "yaml")]
+    for each in objects:
+        reasons = _format_reasons(each) if as_text else ""
+        documents.append(f"{reasons}{format_manifest(each.manifest, 'yaml')}")
+    return beside + "---\n".join(documents)
+
+
+@dataclass(frozen=True)
+class _Object:
+    """An object that a cluster makes of a job, with a line about it and what explains it."""
+
+    manifest: dict[str, Any]
+    title: str
+    facts: Sequence[Fact] = ()
+    notices: Sequence[str] = ()
+
+
+def _list_objects(job: FrayJob, attempt: int) -> list[_Object]:
+    """Return what an attempt of a job becomes, the JobSet first."""
+    name, settings = job.metadata.name, PlanSettings()
+    plan = build_attempt(job, attempt=attempt, settings=settings)
+    title = f"{name}: {plan.gang.describe()}; attempt {attempt} is JobSet {plan.name}"
+    objects = [_Object(plan.jobset, title, plan.facts, plan.notices)]
+    if not can_have_workers(job.spec):
+        return objects
+    if wanted := derive_wanted(job.spec):
+        workers = build_workers_plan(job, attempt=attempt, generation=1, count=wanted, settings=settings)
+        title = f"{name}: {format_count(wanted, 'worker')}, which nothing waits for"
+        objects.append(_Object(workers.manifest, title, workers.facts, workers.notices))
+    why = "its pool's ports are open to its own pods alone, all others as without it"
+    return [*objects, _Object(build_network_policy(job), f"{name}: {why}")]
 
 
 def format_manifest(manifest: Any, form: str) -> str:
@@ -60,14 +95,15 @@ def format_manifest(manifest: Any, form: str) -> str:
     return str(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True, width=WIDTH))
 
 
-def _format_reasons(job: FrayJob, plan: AttemptPlan, attempt: int) -> str:
-    lines = [f"{job.metadata.name}: {plan.gang.describe()}; attempt {attempt} is JobSet {plan.name}", ""]
-    if plan.notices:
-        lines += ["Not done as asked:", *(f"  {notice}" for notice in plan.notices), ""]
-    lines.append("What it holds, and why:")
-    for fact in plan.facts:
+def _format_reasons(told: _Object) -> str:
+    lines = [told.title, ""]
+    if told.notices:
+        lines += ["Not done as asked:", *(f"  {notice}" for notice in told.notices), ""]
+    if told.facts:
+        lines.append("What it holds, and why:")
+    for fact in told.facts:
         lines += _format_fact(fact)
-    return "".join(f"# {line}".rstrip() + "\n" for line in [*lines, ""])
+    return "".join(f"# {line}".rstrip() + "\n" for line in [*lines, *([""] if told.facts else [])])
 
 
 def _format_fact(fact: Fact) -> list[str]:

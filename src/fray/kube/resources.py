@@ -20,6 +20,7 @@ __all__ = [
     "JOBSETS",
     "LEASES",
     "NAMESPACES",
+    "NETWORK_POLICIES",
     "NODES",
     "PODS",
     "SECRETS",
@@ -58,6 +59,7 @@ class Resource:
 FRAYJOBS: Final = Resource(GROUP, VERSION, FRAYJOB_PLURAL)
 JOBSETS: Final = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets")
 JOBS: Final = Resource("batch", "v1", "jobs")
+NETWORK_POLICIES: Final = Resource("networking.k8s.io", "v1", "networkpolicies")
 WORKLOADS: Final = tuple(Resource("kueue.x-k8s.io", v, "workloads") for v in ("v1beta2", "v1beta1"))
 """Kueue's, in the versions of its API that tell what Fray reads; older Kueues know the last only."""
 PODS: Final = Resource("", "v1", "pods")

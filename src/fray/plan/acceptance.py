@@ -32,7 +32,9 @@ def derive_unsupported(job: FrayJob) -> Waiting | None:
     begun: see `describe_ignored`.
     """
     if _is_without_workers(job.spec) and not job.status.attempts:
-        message = "worker pods don't exist yet: set spec.workers.replicas and minReplicas to 0"
+        engine = job.spec.workers.engine
+        way = "use engine fray, or set spec.workers.replicas and minReplicas to 0"
+        message = f"worker pods of engine {engine} don't exist yet: {way}"
         return Waiting(Reason.WORKERS_NOT_SUPPORTED, message)
     overlays = {ROOT: job.spec.pod_template, "spec.workers.podTemplate": job.spec.workers.pod_template}
     problems = [
@@ -50,7 +52,7 @@ def describe_ignored(spec: FrayJobSpec) -> str | None:
     """Return what a job that has begun was given since and has no effect, or None."""
     if not _is_without_workers(spec):
         return None
-    return "worker pods don't exist yet, so spec.workers.replicas is ignored"
+    return f"worker pods of engine {spec.workers.engine} don't exist yet: spec.workers.replicas is ignored"
 
 
 def _is_without_workers(spec: FrayJobSpec) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from fray.plan.jobset import build_attempt
 from fray.plan.kueue import derive_queue
 from fray.plan.manifests import Manifest
+from fray.plan.network_policy import build_network_policy
 from fray.plan.settings import PlanSettings
 from fray.plan.worker_job import build_worker_job
 from fray.plan.workers import StartWorkers, can_have_workers, derive_wanted
@@ -35,6 +36,7 @@ class RoleRow:
 ROLES: Final[Mapping[Role, RoleRow]] = {
     Role.HOST: RoleRow("JobSet"),
     Role.WORKER: RoleRow("Job"),
+    Role.NETWORK: RoleRow("NetworkPolicy", outlives_attempt=True),
 }
 
 
@@ -63,10 +65,14 @@ def build_children(job: FrayJob, *, attempt: int, settings: PlanSettings) -> tup
     raises.
     """
     hosts = Child(Role.HOST, build_attempt(job, attempt=attempt, settings=settings).jobset)
-    wanted = derive_wanted(job.spec)
-    if not wanted or not can_have_workers(job.spec) or derive_queue(job).name is not None:
+    if not can_have_workers(job.spec):
         return (hosts,)
-    return hosts, build_workers(job, StartWorkers(1, wanted), attempt=attempt, settings=settings)
+    # Before any pod that listens.
+    guarded = (Child(Role.NETWORK, build_network_policy(job)), hosts)
+    wanted = derive_wanted(job.spec)
+    if not wanted or derive_queue(job).name is not None:
+        return guarded
+    return *guarded, build_workers(job, StartWorkers(1, wanted), attempt=attempt, settings=settings)
 
 
 def build_workers(job: FrayJob, step: StartWorkers, *, attempt: int, settings: PlanSettings) -> Child:

@@ -11,11 +11,12 @@ from typing import Final
 from fray.credentials import redacted
 from fray.plan.expansion import escape_text
 from fray.plan.facts import Fact
-from fray.plan.injection import build_start, is_prepared
+from fray.plan.injection import build_start, is_fray_offered, is_prepared
 from fray.wire.frayjob import Environment, FrayJob
 
 __all__ = [
     "CACHE_MOUNT",
+    "KEYS_MOUNT",
     "PAYLOAD_MOUNT",
     "WORKSPACE_ARCHIVE_MOUNT",
     "WORKSPACE_MOUNT",
@@ -28,6 +29,8 @@ WORKSPACE_ARCHIVE_MOUNT: Final = "/var/run/fray/workspace-archive"
 WORKSPACE_MOUNT: Final = "/var/run/fray/workspace"
 """Where the workspace is unpacked, and the entrypoint starts."""
 CACHE_MOUNT: Final = "/var/cache/fray"
+KEYS_MOUNT: Final = "/var/run/secrets/fray/auth"
+"""Where the keys of pools are."""
 
 
 def build_command(job: FrayJob, *, injected: bool) -> list[str]:
@@ -36,9 +39,10 @@ def build_command(job: FrayJob, *, injected: bool) -> list[str]:
     Where it isn't, the user of the command has installed what the job asks for.
     """
     command = _setup(job.spec.environment, _entrypoint(job, injected=injected))
-    if not injected or not is_prepared(job.spec):
+    offered = ["--offer-fray"] if is_fray_offered(job.spec) else []
+    if not injected or not (offered or is_prepared(job.spec)):
         return command
-    return build_start("prepare", [*_preparation(job.spec.environment), "--", *command])
+    return build_start("prepare", [*offered, *_preparation(job.spec.environment), "--", *command])
 
 
 def explain_preparation(environment: Environment) -> list[Fact]:

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fray.plan.addresses import Addresses
+from fray.plan.command import KEYS_MOUNT
 from fray.plan.facts import Fact
 from fray.plan.gang import Gang, GangKind
 from fray.plan.kueue import derive_queue
+from fray.plan.workers import can_have_workers, describe_offer
 from fray.vocabulary import (
     ENV_ATTEMPT,
     ENV_COORDINATOR_ADDRESS,
@@ -48,6 +50,10 @@ from fray.vocabulary import (
     ENV_PET_NNODES,
     ENV_PET_NODE_RANK,
     ENV_PET_NPROC_PER_NODE,
+    ENV_POD_IP,
+    ENV_POOL_HEAD,
+    ENV_POOL_KEY,
+    ENV_POOL_OBJECTS,
     ENV_PORT_PREFIX,
     ENV_RANK,
     ENV_REPLICA_COUNT,
@@ -59,6 +65,7 @@ from fray.vocabulary import (
     ENV_TPU_PROCESS_PORT,
     ENV_TPU_WORKER_HOSTNAMES,
     ENV_TPU_WORKER_ID,
+    ENV_WORKERS_SHAPE,
     ENV_WORLD_SIZE,
     LABEL_ATTEMPT,
     LABEL_COMPLETION_INDEX,
@@ -66,15 +73,18 @@ from fray.vocabulary import (
     LABEL_JOB_UID,
     LABEL_JOBSET_NAME,
     LABEL_REPLICATED_JOB,
+    POOL_OBJECT_PORTS,
+    POOL_PORTS,
     REPLICATED_JOB,
 )
-from fray.wire.frayjob import FrayJob
+from fray.wire.frayjob import FrayJob, FrayJobSpec
 
 __all__ = [
     "MULTISLICE",
     "PROTECTED_PREFIX",
     "EnvEntry",
     "build_environment",
+    "build_offer",
     "build_worker_environment",
     "port_variable",
 ]
@@ -91,32 +101,36 @@ NCCL_ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 TPU_SLICES = "https://docs.cloud.google.com/kubernetes-engine/docs/concepts/tpus"
 MULTISLICE = "https://docs.cloud.google.com/kubernetes-engine/docs/how-to/tpu-multislice"
 
+FINDS_HEAD = "by it processes find the pod of rank 0, where the head of their pool is"
+
 LIBTPU_SCOPED_VMEM_KIB = {"v5p": 50000, "v5litepod": 50000, "v6e": 98304}
 """Scoped VMEM limits that Fray's users have measured to serve their models best; user values win."""
 
 
 @dataclass(frozen=True)
 class EnvEntry:
-    """One environment variable: a literal value, or a pod label that holds it."""
+    """One environment variable: a literal value, or a pod label or another field of it that holds it."""
 
     name: str
     because: str
     value: str | None = field(default=None, repr=False)
     label: str | None = None
     source: str = ""
+    path: str | None = None
+    """The field, such as `status.podIP`."""
 
     def to_manifest(self) -> dict[str, Any]:
         """Return the entry of a container's `env`."""
-        if self.label is not None:
-            return {
-                "name": self.name,
-                "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{self.label}']"}},
-            }
+        path = f"metadata.labels['{self.label}']" if self.label is not None else self.path
+        if path is not None:
+            return {"name": self.name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
         return {"name": self.name, "value": self.value or ""}
 
     def to_fact(self) -> Fact:
         """Return the entry's line in `fray explain`."""
-        value = f"(label {self.label})" if self.label is not None else (self.value or '""')
+        value = f"(label {self.label})" if self.label is not None else f"({self.path})"
+        if self.label is None and self.path is None:
+            value = self.value or '""'
         return Fact(f"env {self.name}", value, self.because, self.source)
 
 
@@ -148,7 +162,9 @@ def build_worker_environment(
     entries = [
         *_job(job),
         _attempt(job, attempt),
-        EnvEntry(ENV_JOB_UID, "by it the worker finds the head of its pool", label=LABEL_JOB_UID),
+        EnvEntry(ENV_JOB_UID, FINDS_HEAD, label=LABEL_JOB_UID),
+        *_pool(),
+        *build_offer(job.spec),
     ]
     if gang.kind is GangKind.TPU:
         entries += _tpu(gang, Addresses(""), metadata_server=metadata_server)
@@ -160,6 +176,30 @@ def _job(job: FrayJob) -> list[EnvEntry]:
     return [
         EnvEntry(ENV_JOB_NAME, "names the FrayJob", job.metadata.name),
         EnvEntry(ENV_ROOT_JOB, "names of actors are scoped by the job at the top of the tree", root),
+    ]
+
+
+def build_offer(spec: FrayJobSpec) -> list[EnvEntry]:
+    """Return what one worker offers, where its job says how many CPUs that are."""
+    offer = describe_offer(spec)
+    # A pod without a limit of its own sees all CPUs of its node.
+    return [] if offer is None else [EnvEntry(ENV_WORKERS_SHAPE, "spec.workers.resources say so", offer)]
+
+
+def _pool() -> list[EnvEntry]:
+    """Return what processes of a job with workers join its pool by."""
+    first, last = POOL_OBJECT_PORTS
+    return [
+        EnvEntry(ENV_POD_IP, "where this pod serves its objects", path="status.podIP"),
+        EnvEntry(
+            ENV_POOL_HEAD, "the head of the pool is beside rank 0, without any DNS", f"rank-0:{POOL_PORTS[0]}"
+        ),
+        EnvEntry(ENV_POOL_KEY, "processes of a pool know each other by these keys", KEYS_MOUNT),
+        EnvEntry(
+            ENV_POOL_OBJECTS,
+            "each process serves its objects at the first free port of these",
+            f"tcp:$({ENV_POD_IP}):{first}-{last}",
+        ),
     ]
 
 
@@ -180,9 +220,11 @@ def _identity(job: FrayJob, gang: Gang, addresses: Addresses, attempt: int) -> l
         *_rank(gang),
         EnvEntry(ENV_COORDINATOR_ADDRESS, "rank 0 may offer a rendezvous here", coordinator),
     ]
-    if job.spec.entrypoint.callable is not None:
-        why = "the FrayJob owns what the callable leaves behind"
+    pooled = can_have_workers(job.spec)
+    if job.spec.entrypoint.callable is not None or pooled:
+        why = FINDS_HEAD if pooled else "the FrayJob owns what the callable leaves behind"
         entries.append(EnvEntry(ENV_JOB_UID, why, label=LABEL_JOB_UID))
+    entries += _pool() if pooled else []
     entries += [
         EnvEntry(port_variable(port.name), f"number of port {port.name!r}", str(port.port))
         for port in job.spec.ports

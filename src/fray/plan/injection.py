@@ -1,7 +1,7 @@
 """How Fray's runtime comes into images that lack it: an init container brings it, and a volume holds it.
 
-Only for jobs that need it: those of a callable, and those with packages, extras or a workspace. What is in
-the injector's image stands in `operator/Dockerfile`; what uses the runtime is `pod`.
+Only for jobs that need it: those of a callable, those with packages, extras or a workspace, and those with
+workers. What is in the injector's image stands in `operator/Dockerfile`; what uses the runtime is `pod`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from fray.plan.facts import Fact
+from fray.plan.workers import can_have_workers
 from fray.wire.frayjob import FrayJobSpec
 
 __all__ = [
     "INJECTOR",
     "PACKAGES",
     "RUNTIME_MOUNT",
+    "RUNTIME_VOLUME",
     "UV",
     "build_injector",
     "build_start",
+    "is_fray_offered",
     "is_prepared",
     "needs_runtime",
     "size_injector",
@@ -28,6 +31,8 @@ RUNTIME_MOUNT: Final = "/var/run/fray/runtime"
 START: Final = ["python3", f"{RUNTIME_MOUNT}/fray/runtime/start.py"]
 INJECTOR: Final = "fray-runtime"
 """Name of the init container, and of the volume that it fills."""
+RUNTIME_VOLUME: Final = {"name": INJECTOR, "mountPath": RUNTIME_MOUNT, "readOnly": True}
+"""How containers mount it."""
 PACKAGES: Final = "/opt/fray-injected/packages"
 UV: Final = "/opt/fray-injected/uv"
 """Folders in the injector's image: Fray and cloudpickle, and a uv that runs on any libc."""
@@ -41,9 +46,14 @@ def is_prepared(spec: FrayJobSpec) -> bool:
 
 
 def needs_runtime(spec: FrayJobSpec) -> bool:
-    """Return whether a job's container runs anything of Fray's."""
-    command = spec.entrypoint.command or []
-    return spec.entrypoint.callable is not None or is_prepared(spec) or command[:2] == START
+    """Return whether a job's containers run anything of Fray's; its program does to reach its workers."""
+    return spec.entrypoint.callable is not None or is_prepared(spec) or can_have_workers(spec)
+
+
+def is_fray_offered(spec: FrayJobSpec) -> bool:
+    """Return whether a job's command is to find the runtime, in images that have no Fray of their own."""
+    command = spec.entrypoint.command
+    return command is not None and command[: len(START)] != START and can_have_workers(spec)
 
 
 def build_start(task: str, arguments: Sequence[str]) -> list[str]:

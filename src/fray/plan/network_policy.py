@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from fray.plan.ownership import build_labels, build_owner_references
-from fray.vocabulary import LABEL_JOB, LABEL_JOB_UID, POOL_PORTS
+from fray.vocabulary import LABEL_JOB, LABEL_JOB_UID, POOL_PORTS, Role
 from fray.wire.frayjob import FrayJob
 
 __all__ = ["build_network_policy"]
 
-ROLE: Final = "network"
 HIGHEST: Final = 65535
 PortRange = tuple[int, int]
 """First and last port."""
@@ -32,7 +31,7 @@ def build_network_policy(job: FrayJob, *, guarded: Sequence[PortRange] = (POOL_P
     whose = {LABEL_JOB: job.metadata.name} if uid is None else {LABEL_JOB_UID: uid}
     metadata: dict[str, Any] = {
         "name": f"{job.metadata.name}-pool",
-        "labels": build_labels(job, role=ROLE),
+        "labels": build_labels(job, role=Role.NETWORK),
         **build_owner_references(job),
     }
     if job.metadata.namespace is not None:

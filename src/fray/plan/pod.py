@@ -1,7 +1,7 @@
 """The pod template of an attempt: container, resources, mounts, and the user's overlay over them.
 
 One template serves all hosts of the gang. Where the pods run is `placement`, what they are told is
-`environment`; how many there are is `jobset`.
+`environment`, what those of a pool have besides `pool`; how many there are is `jobset`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from fray.plan.facts import Fact
 from fray.plan.gang import Gang
 from fray.plan.injection import (
     INJECTOR,
-    RUNTIME_MOUNT,
+    RUNTIME_VOLUME,
     build_injector,
     needs_runtime,
     size_injector,
 )
 from fray.plan.overlay import merge_overlay
 from fray.plan.placement import NodePlacement
+from fray.plan.pool import build_pool_parts
 from fray.plan.settings import PlanSettings
 from fray.plan.sidecars import use_native_sidecars
-from fray.vocabulary import ANNOTATION_SAFE_TO_EVICT, CONTAINER
+from fray.vocabulary import ANNOTATION_SAFE_TO_EVICT, CONTAINER, Role
 from fray.wire.frayjob import FrayJob
 from fray.wire.quantities import parse_quantity
 
@@ -56,7 +57,7 @@ class PodTemplate:
     notices: tuple[str, ...]
 
 
-def build_pod_template(
+def build_pod_template(  # noqa: PLR0913 - all that a template rests on
     job: FrayJob,
     gang: Gang,
     *,
@@ -64,8 +65,9 @@ def build_pod_template(
     placement: NodePlacement,
     labels: dict[str, str],
     settings: PlanSettings,
+    role: Role = Role.HOST,
 ) -> PodTemplate:
-    """Return the template of every pod of the gang, the user's overlay merged in.
+    """Return the template of every pod of the gang, or of its workers, the user's overlay merged in.
 
     Raises `InvalidJobError` for an overlay that can't be merged.
     """
@@ -79,9 +81,14 @@ def build_pod_template(
         injector, volume, fact = build_injector(job.spec, settings.injector_image)
         injectors.append(injector)
         volumes.append(volume)
-        mounts.append({"name": volume["name"], "mountPath": RUNTIME_MOUNT, "readOnly": True})
+        mounts.append(RUNTIME_VOLUME)
         facts.append(fact)
         facts += explain_preparation(job.spec.environment)
+    pool = build_pool_parts(job, gang, environment, role=role, settings=settings)
+    volumes += pool.volumes
+    mounts += pool.mounts
+    facts += pool.facts
+    starters = [*injectors, *pool.sidecars]
     container: dict[str, Any] = {
         "name": CONTAINER,
         "image": job.spec.environment.image or settings.image,
@@ -91,6 +98,8 @@ def build_pod_template(
         "volumeMounts": mounts,
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
+    if pool.probe is not None:
+        container["readinessProbe"] = pool.probe
     if job.spec.environment.env_from:
         container["envFrom"] = [source.to_manifest() for source in job.spec.environment.env_from]
     if job.spec.ports:
@@ -101,7 +110,7 @@ def build_pod_template(
         "restartPolicy": "Never",
         "serviceAccountName": job.spec.service_account_name or settings.service_account,
         **placement.to_pod_spec(),
-        **({"initContainers": injectors} if injectors else {}),
+        **({"initContainers": starters} if starters else {}),
         "containers": [container],
         "volumes": volumes,
     }

@@ -8,16 +8,18 @@ its index never comes back; `fray.plan.workers` says how many indexes there are.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from fray.plan.environment import build_worker_environment
+from fray.plan.facts import Fact
 from fray.plan.gang import derive_gang
-from fray.plan.injection import build_start
 from fray.plan.kueue import derive_queue
 from fray.plan.names import build_jobset_name, build_worker_job_name
 from fray.plan.ownership import build_labels, build_owner_references
 from fray.plan.placement import build_placement
 from fray.plan.pod import build_pod_template
+from fray.plan.pool import build_module_command
 from fray.plan.settings import PlanSettings
 from fray.vocabulary import (
     CONTAINER,
@@ -28,7 +30,7 @@ from fray.vocabulary import (
 )
 from fray.wire.frayjob import Entrypoint, Environment, FrayJob, FrayJobSpec, Placement
 
-__all__ = ["build_worker_job"]
+__all__ = ["WorkersPlan", "build_worker_job", "build_workers_plan"]
 
 NO_LIMIT: Final = 2**31 - 1
 MODULE: Final = "fray.runtime.pool.worker_pod"
@@ -43,6 +45,15 @@ IGNORE_DISRUPTED: Final = {
 }
 
 
+@dataclass(frozen=True)
+class WorkersPlan:
+    """The Job of an attempt's workers: its manifest, why each part is so, and what isn't done as asked."""
+
+    manifest: dict[str, Any]
+    facts: tuple[Fact, ...]
+    notices: tuple[str, ...]
+
+
 def build_worker_job(
     job: FrayJob, *, attempt: int, generation: int, count: int, settings: PlanSettings
 ) -> dict[str, Any]:
@@ -50,19 +61,33 @@ def build_worker_job(
 
     Raises what `build_attempt` raises.
     """
+    plan = build_workers_plan(job, attempt=attempt, generation=generation, count=count, settings=settings)
+    return plan.manifest
+
+
+def build_workers_plan(
+    job: FrayJob, *, attempt: int, generation: int, count: int, settings: PlanSettings
+) -> WorkersPlan:
+    """Return the Job of an attempt's workers with what there is to explain of it.
+
+    Raises what `build_attempt` raises.
+    """
     gang = derive_gang(job.spec)
     own = job.model_copy(update={"spec": _build_spec(job.spec, settings)})
     shape = derive_gang(own.spec)
     labels = build_labels(job, attempt=attempt, role=Role.WORKER)
+    environment = build_worker_environment(
+        own, shape, attempt=attempt, metadata_server=settings.metadata_server
+    )
+    placement = build_placement(own.spec.placement, shape)
     pod = build_pod_template(
         own,
         shape,
-        environment=build_worker_environment(
-            own, shape, attempt=attempt, metadata_server=settings.metadata_server
-        ),
-        placement=build_placement(own.spec.placement, shape),
+        environment=environment,
+        placement=placement,
         labels=labels,
         settings=settings,
+        role=Role.WORKER,
     )
     pod.manifest["spec"]["subdomain"] = build_jobset_name(job.metadata.name, attempt=attempt, gang=gang)
     queue = derive_queue(job)
@@ -74,7 +99,7 @@ def build_worker_job(
     }
     if job.metadata.namespace is not None:
         metadata["namespace"] = job.metadata.namespace
-    return {
+    manifest = {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": metadata,
@@ -88,13 +113,31 @@ def build_worker_job(
             "template": pod.manifest,
         },
     }
+    facts = (*_explain(own.spec, count), *placement.facts, *pod.facts)
+    return WorkersPlan(manifest, facts, (*placement.notices, *pod.notices))
+
+
+def _explain(spec: FrayJobSpec, count: int) -> list[Fact]:
+    workers = spec.workers
+    who = (
+        "you do, or an autoscaler" if workers.max_replicas is None else "the head of the pool does, by demand"
+    )
+    return [
+        Fact("parallelism, completions", str(count), f"workers wanted; {who} changes spec.workers.replicas"),
+        Fact("podReplacementPolicy", "Failed", "a worker that ended is followed by another one, not joined"),
+        Fact(
+            "podFailurePolicy",
+            f"FailJob on exit code {EXIT_ATTEMPT_OVER}, Ignore on DisruptionTarget",
+            "workers end with their attempt without the operator, and one that is taken away is no failure",
+        ),
+        Fact("subdomain", "that of the JobSet", "workers and hosts find each other by name too"),
+    ]
 
 
 def _build_spec(spec: FrayJobSpec, settings: PlanSettings) -> FrayJobSpec:
     """Return the spec of a job whose one host is a worker."""
     workers = spec.workers
-    injected = settings.injector_image is not None
-    command = build_start("run", [MODULE]) if injected else ["python3", "-m", MODULE]
+    command = build_module_command(MODULE, injected=settings.injector_image is not None)
     return spec.model_copy(
         update={
             "entrypoint": Entrypoint(command=command),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from fray.plan.gang import derive_gang
 from fray.plan.kueue import derive_queue
 from fray.plan.manifests import Manifest, find_condition, list_containers
 from fray.plan.names import read_generation
@@ -22,10 +23,10 @@ from fray.plan.timestamps import parse_time
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOB, LABEL_ROLE, Reason, Role
 from fray.wire.durations import parse_duration
 from fray.wire.frayjob import FrayJob, FrayJobSpec, Timeouts
+from fray.wire.quantities import parse_quantity
 from fray.wire.status import AttemptStatus, WorkerCounts
 
 __all__ = [
-    "WORKERS_SUPPORTED",
     "RemoveWorkers",
     "ResizeWorkers",
     "StartWorkers",
@@ -38,6 +39,7 @@ __all__ = [
     "derive_wanted",
     "derive_worker_counts",
     "describe_crash",
+    "describe_offer",
     "find_removable",
     "has_workers",
     "read_worker_job",
@@ -45,8 +47,8 @@ __all__ = [
 
 MOST_CRASHES: Final = 8
 LOG_LINES: Final = 20
-WORKERS_SUPPORTED: Final = False
-"""Whether worker pods are made. Until they can run tasks, a job that wants some is refused."""
+ENGINES: Final = ("fray",)
+"""Engines that worker pods are made for; a job that wants workers of another one is refused."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ def has_workers(spec: FrayJobSpec) -> bool:
 
 def can_have_workers(spec: FrayJobSpec) -> bool:
     """Return whether a job may ever have workers, and this version of Fray makes any."""
-    return WORKERS_SUPPORTED and has_workers(spec)
+    return has_workers(spec) and spec.workers.engine in ENGINES
 
 
 def derive_wanted(spec: FrayJobSpec) -> int:
@@ -145,6 +147,25 @@ def derive_wanted(spec: FrayJobSpec) -> int:
     workers = spec.workers
     wanted = max(workers.replicas, workers.min_replicas)
     return wanted if workers.max_replicas is None else min(wanted, workers.max_replicas)
+
+
+def describe_offer(spec: FrayJobSpec) -> str | None:
+    """Return what one worker offers to tasks, as `CPU=4,memory=8589934592`; None if cpu isn't set.
+
+    CPUs are whole ones, at least 1: each is the slot of a task.
+    """
+    asked = spec.workers.resources
+    if asked.cpu is None:
+        return None
+    gang = derive_gang(spec.model_copy(update={"resources": asked, "replicas": 1}))
+    offered = {"CPU": max(1, int(parse_quantity(asked.cpu)))}
+    if asked.memory is not None:
+        offered["memory"] = int(parse_quantity(asked.memory))
+    if gang.gpu is not None:
+        offered["GPU"] = gang.gpu.count
+    if gang.tpu is not None:
+        offered["TPU"] = gang.tpu.chips_per_host
+    return ",".join(f"{name}={amount}" for name, amount in offered.items())
 
 
 def find_removable(jobs: Iterable[WorkerJob]) -> RemoveWorkers | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import io
 import os
 import signal
@@ -19,8 +20,9 @@ import sysconfig
 import tarfile
 import zlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from fray.credentials import redacted
@@ -49,14 +51,17 @@ from fray.vocabulary import (
 
 __all__ = ["main"]
 
-UV = Path(__file__).parents[2] / "uv"
-"""Beside the packages that the init container has brought."""
+PACKAGES = Path(__file__).parents[2]
+"""What the init container has brought: Fray and cloudpickle."""
+UV = PACKAGES / "uv"
+"""Beside them."""
 SHOWN_LINES = 12
 END_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class _Options:
+    offer_fray: bool
     workspace: str | None
     sha256: str
     into: Path
@@ -82,6 +87,8 @@ def main(arguments: Sequence[str]) -> int:
                 _enter(options.into)
             if options.package or options.extra:
                 _install(options, os.environ)  # noqa: TID251 - uv has settings of its own there
+            if options.offer_fray:
+                _offer_fray(PACKAGES, os.environ)  # noqa: TID251 - for the entrypoint
         except (WorkspaceError, PackagesError) as error:
             sys.stderr.write(f"fray: {error}\n")
             sys.stderr.flush()
@@ -94,6 +101,7 @@ def _parse(arguments: Sequence[str]) -> _Options:
     parser = argparse.ArgumentParser(
         prog="fray.runtime.preparation", description="Prepare a job's container."
     )
+    parser.add_argument("--offer-fray", action="store_true", help="let the command import Fray")
     parser.add_argument("--workspace", help="directory or fsspec URL of the archive")
     parser.add_argument("--sha256", default="", help="digest of the archive")
     parser.add_argument("--into", type=Path, default=Path(), help="where to unpack it, and go")
@@ -170,6 +178,15 @@ def _install(options: _Options, environ: Mapping[str, str]) -> None:
     code, last = _run(command, {**settings, **environ}, lines)
     if code != 0:
         raise PackagesNotInstalledError(packages, redacted(last) or f"uv ended with exit code {code}")
+
+
+def _offer_fray(packages: Path, environ: MutableMapping[str, str]) -> None:
+    """Let the entrypoint's Python find these packages, unless it has a Fray of its own."""
+    importlib.invalidate_caches()  # it may have been installed a moment ago
+    others = [each for each in sys.path if Path(each or ".").absolute() != packages.absolute()]
+    if PathFinder.find_spec("fray", others) is None:
+        known = environ.get("PYTHONPATH")
+        environ["PYTHONPATH"] = f"{known}{os.pathsep}{packages}" if known else str(packages)
 
 
 def _is_writable(directory: Path) -> bool:

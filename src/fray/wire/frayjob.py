@@ -142,9 +142,14 @@ class Workers(WireModel):
     min_replicas: Annotated[int, Field(ge=0, le=100000)] = 0
     """Least number of workers."""
     max_replicas: Annotated[int | None, Field(ge=0, le=100000)] = None
-    """Largest number of workers; unlimited when unset."""
+    """Largest number of workers; unlimited when unset. Where it is set, the head of the pool writes replicas.
+
+    Without it users or a HorizontalPodAutoscaler do.
+    """
+    idle_seconds: Annotated[int, Field(ge=0, le=86400)] = 60
+    """For how long there must have been less work before the head asks for fewer workers."""
     engine: Literal["fray", "ray", "dask"] = "fray"
-    """What runs on the workers."""
+    """What runs on the workers; only fray can be used yet."""
     resources: Resources = Resources()
     """Resources of one worker pod."""
     placement: Placement | None = None

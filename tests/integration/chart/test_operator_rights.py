@@ -183,6 +183,29 @@ def await_keys(cluster: Cluster, operator: Operator, namespace: str) -> None:
     assert derive_step(secret, now=datetime.now(UTC), unchanged_seconds=OVERLAP_SECONDS) is Step.KEEP
 
 
+def have_workers(cluster: Cluster, operator: Operator, namespace: str) -> None:
+    """Have a job get workers, more of them, and be stopped."""
+    job = tpu_job("worked-for")
+    job["spec"]["workers"] = {"replicas": 1}
+    path = f"{jobs_in(namespace)}/worked-for"
+    workers = f"/apis/batch/v1/namespaces/{namespace}/jobs/worked-for-a1-w1"
+    policy = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies/worked-for-pool"
+    assert cluster.api.post(jobs_in(namespace), job).ok
+    operator.until("workers are made", lambda: cluster.api.get(workers).ok)
+    assert cluster.api.get(policy).ok
+    assert cluster.api.merge(f"{path}/scale", {"spec": {"replicas": 3}}).ok
+    operator.until("there are more", lambda: cluster.api.get(workers).body["spec"]["completions"] == 3)
+    assert cluster.api.merge(path, {"spec": {"stopped": True}}).ok
+    operator.until("hosts end", lambda: is_going(jobset_of(cluster, namespace, "worked-for")))
+    # Nothing here collects what the JobSet's end waits for.
+    jobset = jobset_of(cluster, namespace, "worked-for")
+    if jobset is not None:
+        jobsets = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets"
+        name = jobset["metadata"]["name"]
+        assert cluster.api.merge(f"{jobsets}/{name}", {"metadata": {"finalizers": None}}).ok
+    operator.until("workers end", lambda: not (found := cluster.api.get(workers)).ok or is_going(found.body))
+
+
 def condition_of(cluster: Cluster, namespace: str, job: str, kind: str) -> dict[str, Any]:
     status = cluster.api.get(f"{jobs_in(namespace)}/{job}").body.get("status", {})
     return next((c for c in status.get("conditions", []) if c["type"] == kind), {})
@@ -229,6 +252,7 @@ def test_cluster_wide_operator_runs_a_job_from_start_to_removal(served: tuple[Cl
     fail_without_pods(cluster, operator, "default")
     end_with_its_child(cluster, operator, "default")
     await_keys(cluster, operator, "default")
+    have_workers(cluster, operator, "default")
     assert cluster.api.merge(f"{jobs_in('default')}/wide", {"spec": {"stopped": True}}).ok
     operator.until("the JobSet is deleted", lambda: is_going(jobset_of(cluster, "default", "wide")))
     assert not refusals(operator.log)
@@ -259,6 +283,7 @@ def test_single_namespace_operator_serves_its_namespace_in_the_schedulers_words(
         fail_without_pods(cluster, operator, team)
         end_with_its_child(cluster, operator, team)
         await_keys(cluster, operator, team)
+        have_workers(cluster, operator, team)
         assert not refusals(operator.log)
 
 

@@ -21,12 +21,23 @@ LAST_EVENTS = {
     "waiting": "NoMatchingNodePool",
     "failing": "AttemptRunning",
     "backing-off": "AttemptEnded",
-    "refused": "WorkersNotSupported",
+    "refused": "PodTemplateInvalid",
+    "worked-for": "AttemptRunning",
     "stopping": "AttemptRunning",
     "taken": "NameTaken",
     "finished": "Succeeded",
 }
-UNFINISHED = ("running", "waiting", "failing", "backing-off", "suspended", "refused", "stopping", "taken")
+UNFINISHED = (
+    "running",
+    "waiting",
+    "failing",
+    "backing-off",
+    "suspended",
+    "refused",
+    "worked-for",
+    "stopping",
+    "taken",
+)
 
 
 def make_jobs_of_all_kinds(hands: Hands) -> None:
@@ -36,7 +47,8 @@ def make_jobs_of_all_kinds(hands: Hands) -> None:
     hands.submit("failing", replicas=2)
     hands.submit("backing-off", retries={"failures": 1})
     hands.submit("suspended", suspend=True)
-    hands.submit("refused", workers={"replicas": 1})
+    hands.submit("refused", podTemplate={"spec": {"containers": "banana"}})
+    hands.submit("worked-for", workers={"replicas": 1})
     hands.submit("stopping")
     hands.submit("finished")
     template = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "image"}]}}}}
@@ -48,7 +60,7 @@ def make_jobs_of_all_kinds(hands: Hands) -> None:
     }
     assert hands.api.post(hands.jobsets, theirs).ok
     hands.submit("taken")
-    for name in ("running", "failing", "backing-off", "stopping", "finished"):
+    for name in ("running", "worked-for", "failing", "backing-off", "stopping", "finished"):
         hands.run_all(hands.await_jobset(f"{name}-a1"))
         hands.await_phase(name, "Running")
     for index, pod in enumerate(hands.create_pods(hands.await_jobset("waiting-a1"))):
@@ -68,11 +80,11 @@ def make_jobs_of_all_kinds(hands: Hands) -> None:
     hands.await_phase("stopping", "Stopping")
     eventually(lambda: "deletionTimestamp" in hands.await_jobset("stopping-a1")["metadata"])
     hands.await_phase("suspended", "Suspended")
-    hands.await_condition("refused", "Accepted", status="False", reason="WorkersNotSupported")
+    hands.await_condition("refused", "Accepted", status="False", reason="PodTemplateInvalid")
     hands.await_condition("taken", "Scheduled", status="False", reason="NameTaken")
     for name, reason in LAST_EVENTS.items():
         hands.await_event(name, reason)
-    # Made beside the passes, for the workers that "refused" asks for.
+    # Made beside the passes, for the workers that "worked-for" asks for.
     eventually(
         lambda: AUTH_SECRET in {each["metadata"]["name"] for each in hands.list(f"{hands.core}/secrets")}
     )

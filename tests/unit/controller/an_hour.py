@@ -11,8 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fray.kube.api import Manifest
-from fray.kube.resources import FRAYJOBS, JOBSETS, PODS
+from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, PODS
 from fray.plan.settings import PlanSettings, RetryPolicy
+from fray.vocabulary import Role
 from fray_operator.act import Actor
 from fray_operator.frayjobs import FRAYJOB
 from fray_operator.informer import Informer
@@ -29,7 +30,7 @@ from fray_operator.worker import work
 from fray_operator.writer import Writer
 from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 from tests.unit.controller.virtual_time import run
-from tests.unit.controller.watched_life import LabelledPods
+from tests.unit.controller.watched_life import LabelledPods, remember_in
 
 __all__ = ["LONG_AGO", "Check", "frayjob", "passes", "reconcile_for_an_hour"]
 
@@ -68,7 +69,7 @@ def reconcile_for_an_hour(
         api, queue = MemoryApi(server), WorkQueue[Key]()
         lease = Lease(api, namespace="default", name="leader", identity="a", seconds=36_000)
         await lease.acquire()
-        jobsets, pods = (
+        jobsets, workers, pods = (
             kept(
                 api,
                 resource,
@@ -77,16 +78,22 @@ def reconcile_for_an_hour(
                 on_change=lambda job: queue.add(FRAYJOB.key(job)),
                 trim=lambda body: body,
             )
-            for kept, resource in ((Informer, JOBSETS), (LabelledPods, PODS))
+            for kept, resource in ((Informer, JOBSETS), (Informer, JOBS), (LabelledPods, PODS))
         )
         observer = Observer(
             api,
             jobsets=lambda _: jobsets,
+            workers=lambda _: workers,
             pods=lambda _: pods,
             nodes=NodeInformer(api) if read_nodes else None,
             policy=policy,
         )
-        actor = Actor(api, lease, settings=PlanSettings(), remember=jobsets.remember)
+        actor = Actor(
+            api,
+            lease,
+            settings=PlanSettings(),
+            remember=remember_in({Role.HOST: jobsets, Role.WORKER: workers}),
+        )
         loop, start = asyncio.get_running_loop(), datetime.now(UTC)
         reconciler = Reconciler(
             FRAYJOB,
@@ -104,6 +111,8 @@ def reconcile_for_an_hour(
             jobs.put(stored)
             queue.add(FRAYJOB.key(place_of(stored)))
         prepare(server, jobsets, pods)
+        for body in server.all(JOBS):
+            workers.remember(body)
         server.calls.clear()
         task = asyncio.create_task(work(queue, {FRAYJOB.name: controller}, metrics))
         await asyncio.sleep(3600)

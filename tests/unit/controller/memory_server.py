@@ -24,6 +24,7 @@ from fray.kube.resources import (
     JOBS,
     JOBSETS,
     LEASES,
+    NETWORK_POLICIES,
     NODES,
     PODS,
     SECRETS,
@@ -34,9 +35,9 @@ __all__ = ["Call", "Listener", "MemoryApi", "MemoryServer", "Selection", "Watch"
 
 Result = TypeVar("Result")
 
-SERVED = frozenset({CONFIG_MAPS, CRDS, EVENTS, FRAYJOBS, JOBS, JOBSETS, LEASES, NODES, PODS, SECRETS})
-STATELESS = frozenset({CONFIG_MAPS, EVENTS, LEASES, SECRETS})
+STATELESS = frozenset({CONFIG_MAPS, EVENTS, LEASES, NETWORK_POLICIES, SECRETS})
 """Kinds without a status of their own; the others' can be written by the subresource only."""
+SERVED = STATELESS | {CRDS, FRAYJOBS, JOBS, JOBSETS, NODES, PODS}
 SELECTABLE = {EVENTS: frozenset({"involvedObject.kind", "involvedObject.name", "reason"})}
 """Fields that can be selected by, beside name and namespace."""
 FINALIZERS = {"Foreground": ["foregroundDeletion"], "Orphan": ["orphan"], "Background": []}

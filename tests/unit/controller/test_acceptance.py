@@ -32,6 +32,8 @@ def unsupported(**spec: Any) -> tuple[str, str] | None:
         {"workers": {"replicas": 0}},
         {"workers": {"maxReplicas": 4}},
         {"workers": {"replicas": 4, "maxReplicas": 0}},
+        {"workers": {"replicas": 4, "minReplicas": 2, "maxReplicas": 9}},
+        {"workers": {"engine": "ray"}},
         {"environment": {"image": "image", "env": [{"name": "A", "value": "b"}], "setup": ["true"]}},
         {"environment": {"pipPackages": ["a"], "extras": ["tpu"]}},
         {"environment": {"workspace": {"secretName": "code", "sha256": "0" * 64}}},
@@ -46,11 +48,11 @@ def test_what_is_built_is_accepted(spec: dict[str, Any]) -> None:
     ("spec", "reason", "told"),
     [
         (
-            {"workers": {"replicas": 1}},
+            {"workers": {"replicas": 1, "engine": "ray"}},
             "WorkersNotSupported",
             "set spec.workers.replicas and minReplicas to 0",
         ),
-        ({"workers": {"minReplicas": 1}}, "WorkersNotSupported", "minReplicas to 0"),
+        ({"workers": {"minReplicas": 1, "engine": "dask"}}, "WorkersNotSupported", "use engine fray"),
     ],
 )
 def test_what_is_not_is_refused(spec: dict[str, Any], reason: str, told: str) -> None:
@@ -71,7 +73,7 @@ def test_a_job_that_has_begun_goes_on_when_it_is_scaled() -> None:
         reason="Disrupted",
         message="its node was taken back",
     )
-    job = with_status(make_job(workers={"replicas": 1}), FrayJobStatus(attempts=[ended]))
+    job = with_status(make_job(workers={"replicas": 1, "engine": "ray"}), FrayJobStatus(attempts=[ended]))
     now = datetime(2026, 1, 31, 13, 0, tzinfo=UTC)
     decision = decide(job, None, now=now, policy=RetryPolicy(), unsupported=derive_unsupported(job))
     assert decision.action == StartAttempt(2)

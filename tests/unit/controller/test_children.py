@@ -34,7 +34,7 @@ def test_a_child_that_is_refused_is_told_and_the_others_are_adopted(monkeypatch:
     monkeypatch.setattr("fray_operator.act.build_children", two_children)
     known: list[str] = []
 
-    def remember(body: Manifest) -> None:
+    def remember(_: Role, body: Manifest) -> None:
         known.append(body["metadata"]["name"])
 
     async def main() -> None:

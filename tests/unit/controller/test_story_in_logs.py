@@ -119,7 +119,7 @@ def test_a_job_that_is_refused_says_so_once() -> None:
         assert (line["level"], line["name"], "attempt" in line) == ("INFO", "train", False)
 
     with logged() as told:
-        reconcile_for_an_hour([frayjob("train", spec={"workers": {"replicas": 1}})], check)
+        reconcile_for_an_hour([frayjob("train", spec={"workers": {"replicas": 1, "engine": "ray"}})], check)
 
 
 def test_an_operator_that_takes_over_repeats_nothing() -> None:

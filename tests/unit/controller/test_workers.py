@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
 import pytest
 
 from fray.kube.api import Manifest
-from fray.kube.resources import EVENTS, FRAYJOBS, JOBS, JOBSETS, PODS
+from fray.kube.resources import EVENTS, FRAYJOBS, JOBS, JOBSETS, NETWORK_POLICIES, PODS
 from fray.plan.settings import PlanSettings
 from fray.plan.worker_job import build_worker_job
-from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_CONTROLLER_UID
+from fray.plan.workers import ResizeWorkers
+from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_CONTROLLER_UID, Role
 from fray.wire.frayjob import FrayJob
+from fray_operator.act import Actor
 from fray_operator.informer import Informer, JobKey
+from fray_operator.lease import Lease
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, passes, reconcile_for_an_hour
-from tests.unit.controller.memory_server import MemoryServer
+from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 
 NAME = "train-a1-w1"
-
-
-@pytest.fixture(autouse=True)
-def _supported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fray.plan.workers.WORKERS_SUPPORTED", True)
 
 
 def wants(replicas: int, **attempt: Any) -> Manifest:
@@ -167,11 +166,63 @@ def test_workers_of_an_attempt_that_has_ended_are_removed() -> None:
     reconcile_for_an_hour([wants(3)], check, prepare=prepare)
 
 
-def test_without_the_switch_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fray.plan.workers.WORKERS_SUPPORTED", False)
-
+def test_workers_of_an_engine_without_pods_are_refused() -> None:
     def check(server: MemoryServer, *_: Any) -> None:
-        assert server.all(JOBS) == server.all(JOBSETS) == []
+        assert server.all(JOBS) == server.all(JOBSETS) == server.all(NETWORK_POLICIES) == []
         assert not [call for call in server.calls if re.search("jobs.batch", str(call.resource))]
 
+    body = wants(3)
+    body["spec"]["workers"]["engine"] = "ray"
+    reconcile_for_an_hour([body], check)
+
+
+def test_the_pools_ports_are_guarded_before_there_are_pods_and_once_for_all_attempts() -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+        made = [call.resource for call in server.writes if call.method == "POST"]
+        first = [one for one in made if one in (NETWORK_POLICIES, JOBSETS, JOBS)]
+        assert first == [NETWORK_POLICIES, JOBSETS, JOBS]
+        (policy,) = server.all(NETWORK_POLICIES)
+        assert policy["metadata"]["name"] == "train-pool"
+        assert passes(metrics, "error") == 0
+
     reconcile_for_an_hour([wants(3)], check)
+
+
+@pytest.mark.parametrize("replicas", [0, 2])
+def test_workers_that_are_as_they_are_to_be_are_read_by_no_pass(replicas: int) -> None:
+    def prepare(server: MemoryServer, *_: Informer) -> None:
+        store_workers(server, 2, {"active": 2, "ready": 2})
+
+    def check(server: MemoryServer, *_: Any) -> None:
+        read = [call for call in server.calls if call.method == "GET" and call.resource in (JOBS, PODS)]
+        assert [call.resource for call in read] == ([JOBS] if replicas else [])
+
+    reconcile_for_an_hour([wants(replicas)], check, prepare=prepare if replicas else _nothing)
+
+
+def _nothing(*_: Any) -> None:
+    """Prepare nothing."""
+
+
+def test_a_job_of_workers_that_has_gone_on_since_is_resized_by_what_it_is_now() -> None:
+    """What is known here may be older: an index that is complete by now counts."""
+
+    async def main() -> None:
+        server = MemoryServer()
+        server.store(FRAYJOBS, wants(3))
+        api, remembered = MemoryApi(server), list[tuple[Role, Manifest]]()
+        lease = Lease(api, namespace="default", name="leader", identity="a", seconds=3600)
+        await lease.acquire()
+        actor = Actor(api, lease, settings=PlanSettings(), remember=lambda *told: remembered.append(told))
+        old = store_workers(server, 3, {"active": 3})
+        now = store_workers(server, 3, {"active": 2, "succeeded": 1, "completedIndexes": "1"})
+        body = server.find(FRAYJOBS, "train")
+        assert body is not None
+        job, step = FrayJob.from_manifest(body), ResizeWorkers(NAME, 5)
+        assert await actor.carry_out(job, step, [old]) is None
+        assert [role for role, _ in remembered] == [Role.WORKER]
+        assert sizes(server) == {NAME: (3, 3)}
+        assert await actor.carry_out(job, step, [now]) is None
+        assert sizes(server) == {NAME: (5, 5)}
+
+    asyncio.run(main())

@@ -9,18 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fray.kube.api import Manifest
 from fray.kube.errors import ExpiredError
-from fray.kube.resources import FRAYJOBS, JOBSETS, LEASES, PODS
+from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, LEASES, PODS
 from fray.plan.remains import tells_of_end
 from fray.plan.settings import PlanSettings, RetryPolicy
+from fray.vocabulary import Role
 from fray_operator.act import Actor
 from fray_operator.frayjobs import FRAYJOB
-from fray_operator.informer import Informer, JobKey
+from fray_operator.informer import Informer, JobKey, trim_worker_job
 from fray_operator.kinds import Controller, Key
 from fray_operator.lease import Lease
 from fray_operator.metrics import Metrics
@@ -34,9 +35,19 @@ from fray_operator.writer import Writer
 from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 from tests.unit.controller.virtual_time import run
 
-__all__ = ["LabelledPods", "WatchedLife", "live"]
+__all__ = ["LabelledPods", "WatchedLife", "live", "remember_in"]
 
 Handle = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+def remember_in(caches: Mapping[Role, Informer]) -> Callable[[Role, Manifest], None]:
+    """Return what keeps children that were written in the caches of their roles, where there are any."""
+
+    def remember(role: Role, child: Manifest) -> None:
+        if role in caches:
+            caches[role].remember(child)
+
+    return remember
 
 
 class LabelledPods(Informer):
@@ -77,8 +88,14 @@ class WatchedLife:
         pods = LabelledPods(
             api, PODS, FRAYJOB, namespace=None, on_change=due, trim=lambda body: body, outlives=tells_of_end
         )
-        observer = Observer(api, jobsets=lambda _: jobsets, pods=lambda _: pods, nodes=None)
-        actor = Actor(api, lease, settings=PlanSettings(), remember=jobsets.remember)
+        workers = Informer(
+            api, JOBS, FRAYJOB, namespace=None, on_change=due, trim=trim_worker_job, role=Role.WORKER
+        )
+        observer = Observer(
+            api, jobsets=lambda _: jobsets, workers=lambda _: workers, pods=lambda _: pods, nodes=None
+        )
+        remember = remember_in({Role.HOST: jobsets, Role.WORKER: workers})
+        actor = Actor(api, lease, settings=PlanSettings(), remember=remember)
         policy = RetryPolicy(10, 360)
         writer = Writer(api, lease, FRAYJOB, identity="a")
         reconciler = Reconciler(
@@ -87,7 +104,7 @@ class WatchedLife:
         controller = Controller(FRAYJOB, jobs, reconciler.reconcile)
         self._source = source = WatchedKind(api, queue, controller, ())
         self.on_event = source.on_event
-        parts = [jobsets.run(), pods.run(), source.read_lists(), self._feed(self._tell)]
+        parts = [jobsets.run(), workers.run(), pods.run(), source.read_lists(), self._feed(self._tell)]
         parts += [work(queue, {FRAYJOB.name: controller}, metrics) for _ in range(2)]
         self._tasks = [asyncio.create_task(part) for part in parts]
 

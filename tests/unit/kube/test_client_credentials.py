@@ -145,7 +145,7 @@ def create_attempt(status: int, reason: str) -> object:
         lease = Lease(MemoryApi(MemoryServer()), namespace="a", name="b", identity="c", seconds=3600)
         await lease.acquire()
         async with connect(handle) as api:
-            actor = Actor(api, lease, settings=PlanSettings(), remember=lambda _: None)
+            actor = Actor(api, lease, settings=PlanSettings(), remember=lambda *_: None)
             body = {
                 "metadata": {"name": "train", "namespace": "default", "uid": "1"},
                 "spec": {"entrypoint": {"command": ["train"]}},

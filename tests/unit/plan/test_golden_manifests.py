@@ -57,7 +57,7 @@ def _printed(entry: dict[str, Any]) -> str:
     if "valueFrom" in entry:
         path = entry["valueFrom"].get("fieldRef", {}).get("fieldPath", "")
         label = path.removeprefix("metadata.labels['").removesuffix("']")
-        return f"(label {label})"
+        return f"({path})" if label == path else f"(label {label})"
     return entry.get("value") or '""'
 
 

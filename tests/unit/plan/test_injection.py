@@ -41,6 +41,7 @@ def injectors(jobset: dict[str, Any]) -> list[dict[str, Any]]:
         ({"environment": WORKSPACE}, True),
         ({"environment": {"pipPackages": ["numpy"]}}, True),
         ({"environment": {"extras": ["tpu"]}}, True),
+        ({"workers": {"replicas": 2}}, False),
     ],
 )
 def test_pods_that_run_something_of_frays_are_brought_it(spec: dict[str, Any], uv: bool) -> None:
@@ -52,6 +53,15 @@ def test_pods_that_run_something_of_frays_are_brought_it(spec: dict[str, Any], u
     assert {"name": INJECTOR, "mountPath": RUNTIME_MOUNT, "readOnly": True} in main_container(jobset)[
         "volumeMounts"
     ]
+
+
+def test_a_command_finds_fray_where_it_has_workers() -> None:
+    """Not where it has none: its image needs no Python then."""
+    command = main_container(build(workers={"replicas": 0}))["command"]
+    assert command[1:] == [f"{RUNTIME_MOUNT}/fray/runtime/start.py", "prepare", "--offer-fray", "--", "train"]
+    assert main_container(build(workers={"maxReplicas": 0}))["command"] == ["train"]
+    without = build(PlanSettings(injector_image=None), workers={"replicas": 1})
+    assert main_container(without)["command"] == ["train"]
 
 
 @pytest.mark.parametrize("environment", [{}, {"setup": ["true"]}, {"cacheVolume": "cache"}])

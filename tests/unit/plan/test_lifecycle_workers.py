@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
 from fray.plan.manifests import Manifest
 from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
@@ -29,11 +27,6 @@ NOW = datetime(2026, 1, 31, 12, 10, tzinfo=UTC)
 BEGUN = "2026-01-31T12:00:00.000Z"
 RUNS = AttemptStatus(number=1, job_set="train-a1", start_time=BEGUN, running_time=BEGUN)
 STARTED = NOW - timedelta(minutes=10)
-
-
-@pytest.fixture(autouse=True)
-def _supported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fray.plan.workers.WORKERS_SUPPORTED", True)
 
 
 def host(phase: HostPhase = HostPhase.RUNNING, **told: Any) -> GangObservation:

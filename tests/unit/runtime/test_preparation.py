@@ -194,6 +194,16 @@ def test_packages_alone_need_no_workspace_and_the_image_keeps_its_own(image: Ima
     assert (ended.code, ended.out) == (0, "tiny 2.5 six 1.0\n"), ended.err
 
 
+def test_a_program_is_offered_fray_where_its_image_has_none(image: Image) -> None:
+    show = ("python3", "-c", "import cloudpickle, fray; print(fray.__file__)")
+    ended = image.prepare("--offer-fray", command=show)
+    assert (ended.code, ended.out) == (0, f"{image.root}/injected/fray/__init__.py\n"), ended.err
+    write_wheel(image.root / "wheels", "fray", "9.0")
+    own = ("python3", "-c", "import os, fray; print(fray.TELL, 'PYTHONPATH' in os.environ)")
+    ended = image.prepare("--offer-fray", "--package=fray", command=own)
+    assert (ended.code, ended.out) == (0, "fray 9.0 False\n"), ended.err
+
+
 def test_variables_in_packages_are_those_of_the_container(image: Image) -> None:
     write_wheel(image.root / "elsewhere", "tiny")
     told = Image(image.root, {**image.environ, "TOKEN": "elsewhere"})

@@ -2,7 +2,7 @@
 
 A worker pod does the same with what `worker_pod` reads of its variables. It makes the directories of the
 host's objects, forks a nanny, and does both again when the head is gone: the host comes back as a new one,
-with nothing of what it had. All it must be asked is where the head is and where the key lies; the rest of the
+with nothing of what it had. All it must be told is where the head is and where the key lies; the rest of the
 pool's facts are the head's answer.
 """
 
@@ -58,7 +58,7 @@ class HostOffer:
     """Bytes of memory for objects; None: a share of the machine's."""
 
     def config(self, store: HostStore, *, head: Address, token: str = "") -> HostConfig:
-        """Return what a nanny is asked that works with `store`; `token` is that of the pool it was in."""
+        """Return what a nanny is told that works with `store`; `token` is that of the pool it was in."""
         return HostConfig(
             token=token,
             head=str(head),
@@ -93,7 +93,7 @@ class WorkerHost:
 
     Parameters: the `offer`; `find`, called in a fork before each try with the pod that the head was in before
     (empty: none is known), returns where it is; `patience`: how many seconds of failing it takes to give up;
-    `longest_pause`, in seconds, between two tries; `readiness`, which is asked whether it has joined;
+    `longest_pause`, in seconds, between two tries; `readiness`, which is told whether it has joined;
     `one_pool`: it ends with the first pool that it has joined, and takes no other head for that one's.
     """
 
@@ -249,10 +249,10 @@ class WorkerHost:
                 self._ending |= signal.SIGTERM in numbers or signal.SIGINT in numbers
 
     def _note_joined(self) -> None:
-        asked = os.read(self._news, 4096).decode()
-        if asked:
+        news = os.read(self._news, 4096).decode()
+        if news:
             # Short texts: a pipe gives them as they were written.
-            token, _, pod = asked.rstrip("\n").partition(" ")
+            token, _, pod = news.rstrip("\n").partition(" ")
             self._joined = _Joined(token, pod)
             if self._readiness is not None:
                 self._readiness.ready = True

@@ -1,0 +1,149 @@
+"""What pods of a job with workers have besides: the pool's keys, its head, a probe of workers.
+
+The head is a native sidecar of hosts: the pods of a gang share one template, and that of rank 0 runs it, the
+others wait. It runs in the runtime's own image, since it never unpickles what users send, and ends after the
+program, as sidecars do; with it ends the attempt for all workers. What processes are told is `environment`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fray.plan.command import KEYS_MOUNT
+from fray.plan.environment import PROTECTED_PREFIX, EnvEntry, build_offer
+from fray.plan.facts import Fact
+from fray.plan.gang import Gang
+from fray.plan.injection import RUNTIME_VOLUME, build_start
+from fray.plan.settings import PlanSettings
+from fray.plan.workers import can_have_workers
+from fray.vocabulary import (
+    AUTH_SECRET,
+    ENV_POOL_STATE,
+    ENV_WORKERS_IDLE_SECONDS,
+    ENV_WORKERS_MAX,
+    ENV_WORKERS_MIN,
+    POOL_HEAD_CONTAINER,
+    POOL_READY_PORT,
+    Role,
+)
+from fray.wire.frayjob import FrayJob, FrayJobSpec
+
+__all__ = ["PoolParts", "build_module_command", "build_pool_parts"]
+
+HEAD_MODULE: Final = "fray.runtime.pool.head_pod"
+HEAD_STATE: Final = "/var/run/fray/pool-head"
+KEYS: Final = "fray-auth"
+"""Name of the volume with the keys."""
+KEYS_READABLE: Final = 0o444
+"""As other Secrets: the kubelet makes them root's, and an image's user may be any other."""
+HEAD_REQUESTS: Final = {"cpu": "100m", "memory": "128Mi"}
+"""So that a program that takes all of its node's processors doesn't starve the head."""
+READY_PATH: Final = "/ready"
+READY_SECONDS: Final = 1
+
+
+@dataclass(frozen=True)
+class PoolParts:
+    """What a pool adds to a pod: volumes, mounts of the main container, sidecars; and what to explain of it.
+
+    `probe` says whether the pod is ready, where it is a worker's.
+    """
+
+    volumes: tuple[dict[str, Any], ...] = ()
+    mounts: tuple[dict[str, Any], ...] = ()
+    sidecars: tuple[dict[str, Any], ...] = ()
+    probe: dict[str, Any] | None = None
+    facts: tuple[Fact, ...] = ()
+
+
+def build_pool_parts(
+    job: FrayJob, gang: Gang, environment: Sequence[EnvEntry], *, role: Role, settings: PlanSettings
+) -> PoolParts:
+    """Return what the pool of a job adds to pods of this role; nothing in a job that can't have workers."""
+    if not can_have_workers(job.spec):
+        return PoolParts()
+    keys, mount, told = _build_keys()
+    if role is Role.WORKER:
+        why = f"a worker is ready while it has joined its pool: GET {READY_PATH}"
+        facts = (told, Fact("readinessProbe", f"port {POOL_READY_PORT}", why))
+        return PoolParts((keys,), (mount,), probe=_build_ready_probe(), facts=facts)
+    head, volume, fact = _build_head(job.spec, gang, environment, settings=settings)
+    return PoolParts((keys, volume), (mount,), sidecars=(head,), facts=(told, fact))
+
+
+def build_module_command(module: str, *, injected: bool) -> list[str]:
+    """Return the command that runs a module of Fray's in a pod, with the runtime that was brought there."""
+    return build_start("run", [module]) if injected else ["python3", "-m", module]
+
+
+def _build_keys() -> tuple[dict[str, Any], dict[str, Any], Fact]:
+    """Return the volume of the pool's keys, its mount, and why it is there; pods wait for the Secret.
+
+    The kubelet writes keys that were rotated into the mount of a pod that runs.
+    """
+    volume = {"name": KEYS, "secret": {"secretName": AUTH_SECRET, "defaultMode": KEYS_READABLE}}
+    mount = {"name": KEYS, "mountPath": KEYS_MOUNT, "readOnly": True}
+    why = "processes of a pool know each other by its keys; no variable holds them"
+    return volume, mount, Fact(f"mount {KEYS_MOUNT}", f"Secret {AUTH_SECRET}", why)
+
+
+def _build_head(
+    spec: FrayJobSpec, gang: Gang, environment: Sequence[EnvEntry], *, settings: PlanSettings
+) -> tuple[dict[str, Any], dict[str, Any], Fact]:
+    """Return the sidecar that runs the head, a volume of its own, and why it is there.
+
+    The volume is for the mark by which a head knows that it was restarted.
+    """
+    injected = settings.injector_image is not None
+    mounts = [{"name": POOL_HEAD_CONTAINER, "mountPath": HEAD_STATE}, _build_keys()[1]]
+    # Where no runtime is brought into pods, the job's own image has it.
+    image = settings.image if injected else spec.environment.image or settings.image
+    if injected:
+        mounts.append(RUNTIME_VOLUME)
+    told = [entry for entry in environment if entry.name.startswith(PROTECTED_PREFIX)]
+    state = EnvEntry(ENV_POOL_STATE, "a volume of its own", HEAD_STATE)
+    container: dict[str, Any] = {
+        "name": POOL_HEAD_CONTAINER,
+        "image": image,
+        "command": build_module_command(HEAD_MODULE, injected=injected),
+        "restartPolicy": "Always",
+        "env": [entry.to_manifest() for entry in (*told, state, *_build_bounds(spec))],
+        "volumeMounts": mounts,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    if gang.tpu is None and gang.gpu is None:
+        # Hosts with accelerators may ask for all that their machine has.
+        container["resources"] = {"requests": dict(HEAD_REQUESTS)}
+    why = "the head of the pool, in rank 0's pod; it starts before main, and ends after it"
+    volume = {"name": POOL_HEAD_CONTAINER, "emptyDir": {}}
+    return container, volume, Fact(f"sidecar {POOL_HEAD_CONTAINER}", image, why)
+
+
+def _build_bounds(spec: FrayJobSpec) -> list[EnvEntry]:
+    """Return what the head asks for workers by; without maxReplicas users do, and never both."""
+    workers = spec.workers
+    if workers.max_replicas is None:
+        return []
+    why = "the head asks for workers by demand"
+    bounds = (
+        (ENV_WORKERS_MIN, workers.min_replicas),
+        (ENV_WORKERS_MAX, workers.max_replicas),
+        (ENV_WORKERS_IDLE_SECONDS, workers.idle_seconds),
+    )
+    return [*(EnvEntry(name, why, str(value)) for name, value in bounds), *build_offer(spec)]
+
+
+def _build_ready_probe() -> dict[str, Any]:
+    """Return how a worker pod tells that it has joined its pool; it isn't ready before its first answer."""
+    return {
+        "httpGet": {"path": READY_PATH, "port": POOL_READY_PORT},
+        "periodSeconds": READY_SECONDS,
+        "failureThreshold": 1,
+    }

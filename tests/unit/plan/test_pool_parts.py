@@ -1,0 +1,171 @@
+"""Pods of a job with workers have the pool's keys; hosts its head too, and workers a probe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fray.plan.jobset import build_attempt
+from fray.plan.settings import PlanSettings
+from fray.plan.worker_job import build_worker_job
+from fray.vocabulary import (
+    AUTH_SECRET,
+    ENV_POOL_HEAD,
+    ENV_POOL_KEY,
+    ENV_POOL_OBJECTS,
+    ENV_POOL_STATE,
+    ENV_WORKERS_IDLE_SECONDS,
+    ENV_WORKERS_MAX,
+    ENV_WORKERS_MIN,
+    ENV_WORKERS_SHAPE,
+    POOL_HEAD_CONTAINER,
+)
+from tests.unit.plan.frayjobs import make_job
+from tests.unit.plan.jobset_rules import find_violations, main_container, pod_template
+
+SETTINGS = PlanSettings(image="runtime:7", injector_image="operator:7")
+BARE = PlanSettings(image="runtime:7", injector_image=None)
+POOLED = (ENV_POOL_HEAD, ENV_POOL_KEY, ENV_POOL_OBJECTS)
+
+
+def hosts(settings: PlanSettings = SETTINGS, **spec: Any) -> dict[str, Any]:
+    jobset = build_attempt(make_job(**spec), attempt=1, settings=settings).jobset
+    assert find_violations(jobset) == []
+    pod: dict[str, Any] = pod_template(jobset)["spec"]
+    return pod
+
+
+def workers(settings: PlanSettings = SETTINGS, **spec: Any) -> dict[str, Any]:
+    made = build_worker_job(make_job(**spec), attempt=1, generation=1, count=1, settings=settings)
+    pod: dict[str, Any] = made["spec"]["template"]["spec"]
+    return pod
+
+
+def find_head(pod: dict[str, Any]) -> dict[str, Any] | None:
+    found = [one for one in pod.get("initContainers", []) if one["name"] == POOL_HEAD_CONTAINER]
+    return found[0] if found else None
+
+
+def head_of(**spec: Any) -> dict[str, Any]:
+    head = find_head(hosts(**spec))
+    assert head is not None
+    return head
+
+
+def variables(container: dict[str, Any]) -> dict[str, Any]:
+    return {each["name"]: each.get("value") for each in container["env"]}
+
+
+@pytest.mark.parametrize("asked", [{"maxReplicas": 0}, {"replicas": 3, "engine": "ray"}])
+def test_a_job_without_workers_has_nothing_of_a_pool(asked: dict[str, Any]) -> None:
+    pod = hosts(workers=asked)
+    assert find_head(pod) is None
+    assert [volume["name"] for volume in pod["volumes"]] == ["shm"]
+    assert not set(POOLED) & set(variables(pod["containers"][0]))
+
+
+def test_hosts_and_workers_find_the_same_head_with_the_same_keys() -> None:
+    asked = {"workers": {"replicas": 1}}
+    of_hosts, of_workers = hosts(**asked), workers(**asked)
+    head = find_head(of_hosts)
+    assert head is not None
+    assert find_head(of_workers) is None
+    told = [variables(each) for each in (of_hosts["containers"][0], of_workers["containers"][0], head)]
+    for name in POOLED:
+        assert told[0][name] == told[1][name] == told[2][name] != ""
+    assert told[0][ENV_POOL_HEAD] == "rank-0:7077"
+    assert told[0][ENV_POOL_OBJECTS] == "tcp:$(FRAY_POD_IP):7078-7095"
+    for pod in (of_hosts, of_workers):
+        (keys,) = [volume for volume in pod["volumes"] if "secret" in volume]
+        assert keys["secret"]["secretName"] == AUTH_SECRET
+    for container in (of_hosts["containers"][0], of_workers["containers"][0], head):
+        (mount,) = [each for each in container["volumeMounts"] if each["name"] == keys["name"]]
+        assert mount == {"name": keys["name"], "mountPath": told[0][ENV_POOL_KEY], "readOnly": True}
+
+
+def test_a_variable_refers_only_to_earlier_ones() -> None:
+    """The kubelet leaves `$(NAME)` as it is where NAME comes later, and a user can't move Fray's own."""
+    env = [{"name": "FRAY_POD_IP", "value": "6.6.6.6"}]
+    container = hosts(workers={"replicas": 1}, environment={"env": env})["containers"][0]
+    names = [each["name"] for each in container["env"]]
+    assert names.index("FRAY_POD_IP") < names.index(ENV_POOL_OBJECTS)
+    assert "value" not in container["env"][names.index("FRAY_POD_IP")]
+
+
+def test_the_head_runs_in_the_runtimes_image_and_knows_nothing_of_the_users() -> None:
+    env = [{"name": "TOKEN", "value": "secret"}]
+    head = head_of(workers={"replicas": 1}, environment={"image": "mine", "env": env})
+    assert (head["image"], head["restartPolicy"]) == ("runtime:7", "Always")
+    assert head["command"][-1] == "fray.runtime.pool.head_pod"
+    assert "TOKEN" not in variables(head)
+    # Only it has the volume of its mark.
+    pod = hosts(workers={"replicas": 1})
+    mounted = {mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
+    assert POOL_HEAD_CONTAINER not in mounted
+    state = variables(head)[ENV_POOL_STATE]
+    assert {"name": POOL_HEAD_CONTAINER, "mountPath": state} in head["volumeMounts"]
+
+
+def test_where_no_runtime_is_brought_the_jobs_image_has_it() -> None:
+    pod = hosts(BARE, workers={"replicas": 1}, environment={"image": "mine"})
+    head = find_head(pod)
+    assert head is not None
+    assert (head["image"], head["command"]) == ("mine", ["python3", "-m", "fray.runtime.pool.head_pod"])
+
+
+def test_the_head_starts_after_the_runtime_was_brought_and_before_the_users_own() -> None:
+    overlay = {"spec": {"initContainers": [{"name": "before", "image": "x"}]}}
+    pod = hosts(workers={"replicas": 1}, podTemplate=overlay)
+    assert [one["name"] for one in pod["initContainers"]] == ["fray-runtime", POOL_HEAD_CONTAINER, "before"]
+
+
+def test_a_user_gives_the_head_more_by_its_name() -> None:
+    more = {"name": POOL_HEAD_CONTAINER, "resources": {"requests": {"memory": "4Gi"}}}
+    head = head_of(workers={"replicas": 1}, podTemplate={"spec": {"initContainers": [more]}})
+    assert head["resources"] == {"requests": {"cpu": "100m", "memory": "4Gi"}}
+    assert head["restartPolicy"] == "Always"
+
+
+def test_the_head_takes_nothing_from_hosts_that_ask_for_a_whole_machine() -> None:
+    assert "resources" not in head_of(workers={"replicas": 1}, resources={"tpu": {"type": "v6e-8"}})
+
+
+def test_the_head_asks_for_workers_only_where_their_number_is_bounded() -> None:
+    names = {ENV_WORKERS_MIN, ENV_WORKERS_MAX, ENV_WORKERS_IDLE_SECONDS, ENV_WORKERS_SHAPE}
+    assert not names & set(variables(head_of(workers={"replicas": 4, "resources": {"cpu": "4"}})))
+    asked = {"minReplicas": 1, "maxReplicas": 9, "idleSeconds": 5, "resources": {"cpu": "4"}}
+    told = variables(head_of(workers=asked))
+    assert {name: told[name] for name in names} == {
+        ENV_WORKERS_MIN: "1",
+        ENV_WORKERS_MAX: "9",
+        ENV_WORKERS_IDLE_SECONDS: "5",
+        ENV_WORKERS_SHAPE: "CPU=4",
+    }
+
+
+@pytest.mark.parametrize(
+    ("resources", "offer"),
+    [
+        ({}, None),
+        ({"memory": "1Gi"}, None),
+        ({"cpu": "500m"}, "CPU=1"),
+        ({"cpu": "3500m", "memory": "8Gi"}, "CPU=3,memory=8589934592"),
+        ({"cpu": 8, "gpu": {"type": "nvidia-l4", "count": 2}}, "CPU=8,GPU=2"),
+        ({"cpu": 8, "tpu": {"type": "v6e-4"}}, "CPU=8,TPU=4"),
+    ],
+)
+def test_a_worker_offers_what_it_asks_for(resources: dict[str, Any], offer: str | None) -> None:
+    """Not what its node has, which a pod without limits sees."""
+    pod = workers(workers={"replicas": 1, "resources": resources})
+    assert variables(pod["containers"][0]).get(ENV_WORKERS_SHAPE) == offer
+
+
+def test_a_worker_is_ready_once_it_says_so_and_hosts_at_once() -> None:
+    asked = {"workers": {"replicas": 1}}
+    probe = workers(**asked)["containers"][0]["readinessProbe"]
+    assert probe["httpGet"] == {"path": "/ready", "port": 7096}
+    assert "initialDelaySeconds" not in probe
+    assert "readinessProbe" not in main_container(
+        build_attempt(make_job(**asked), attempt=1, settings=SETTINGS).jobset
+    )
