@@ -141,8 +141,8 @@ def test_a_job_can_be_deleted_at_any_moment(moment: str, jobs: JobNamespace) -> 
     )
 
 
-def test_workers_are_answered_until_they_exist(jobs: JobNamespace) -> None:
-    jobs.submit(build_shell("pool", "true", workers={"replicas": 2}))
+def test_workers_of_an_engine_without_pods_are_answered(jobs: JobNamespace) -> None:
+    jobs.submit(build_shell("pool", "true", workers={"replicas": 2, "engine": "ray"}))
     jobs.await_job("pool", "condition=Accepted=False")
     accepted = jobs.condition("pool", "Accepted")
     assert accepted["reason"] == "WorkersNotSupported"

@@ -79,10 +79,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - apiGroups: [jobset.x-k8s.io]
   resources: [jobsets]
   verbs: [get, list, watch, create, update, delete]
-# Jobs tell whose pods are, and keep the evidence of an eviction whose pods are gone.
+# Jobs tell whose pods are, and keep the evidence of an eviction whose pods are gone; those of workers are made,
+# sized and ended.
 - apiGroups: [batch]
   resources: [jobs]
-  verbs: [get, list, watch]
+  verbs: [get, list, watch, create, update, delete]
+# The ports of a pool are open to the pods of its job alone.
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [create, get]
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch]

@@ -95,15 +95,15 @@ def format_manifest(manifest: Any, form: str) -> str:
     return str(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True, width=WIDTH))
 
 
-def _format_reasons(told: _Object) -> str:
-    lines = [told.title, ""]
-    if told.notices:
-        lines += ["Not done as asked:", *(f"  {notice}" for notice in told.notices), ""]
-    if told.facts:
+def _format_reasons(each: _Object) -> str:
+    lines = [each.title, ""]
+    if each.notices:
+        lines += ["Not done as asked:", *(f"  {notice}" for notice in each.notices), ""]
+    if each.facts:
         lines.append("What it holds, and why:")
-    for fact in told.facts:
+    for fact in each.facts:
         lines += _format_fact(fact)
-    return "".join(f"# {line}".rstrip() + "\n" for line in [*lines, *([""] if told.facts else [])])
+    return "".join(f"# {line}".rstrip() + "\n" for line in [*lines, *([""] if each.facts else [])])
 
 
 def _format_fact(fact: Fact) -> list[str]:
