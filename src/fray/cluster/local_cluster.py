@@ -31,7 +31,6 @@ from fray.cluster.local.jobs import list_jobs, observe_job
 from fray.cluster.local.launched import LaunchedJob, LaunchedJobWatch
 from fray.cluster.local.locks import JobLocks
 from fray.cluster.local.log_lines import LineReader
-from fray.cluster.local.loop_thread import LoopThread
 from fray.cluster.local.requests import LocalRequest, prepare_job, prepare_request
 from fray.cluster.local.runner import build_retry_policy
 from fray.cluster.local.store import StateDirectory
@@ -44,6 +43,7 @@ from fray.payload.outcome import Outcome
 from fray.plan.counts import format_count
 from fray.plan.status import has_succeeded, is_finished
 from fray.runtime.identity import current_identity
+from fray.runtime.loop_thread import LoopThread
 from fray.settings import Settings
 from fray.types import JobId, JobRequest, JobStatus, LogLine
 from fray.wire.frayjob import FrayJob, Parent
@@ -320,7 +320,7 @@ class LocalCluster(Cluster):
         return os.environ if self._environ is None else self._environ  # noqa: TID251 - a process's entry
 
     def _begin(self) -> None:
-        self._loop = LoopThread("fray-local-cluster")
+        self._loop = LoopThread("fray-local-cluster", cancels=False)
         self._launched: dict[str, LaunchedJob] = {}
         self._resumed: set[JobId] = set()
         self._finished = threading.Condition()

@@ -15,8 +15,7 @@ from fray.job.options import ActorOptions
 from fray.job.workers import ThreadWorkers
 
 if TYPE_CHECKING:
-    from fray.job.loops import LoopThread
-    from fray.runtime.coroutines import RunningCoroutine
+    from fray.runtime.loop_thread import LoopThread, RunningCoroutine
 
 __all__ = ["ActorNames", "LocalActor"]
 
@@ -50,17 +49,17 @@ class LocalActor:
         """Return whether the method is a generator function."""
         return is_generator_function(getattr(self.instance, method))
 
-    def start_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> RunningCoroutine:
+    def start_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> RunningCoroutine[Any]:
         """Start an async method, beside others of this actor in the actor's own event loop."""
         with self._loop_lock:
             if self.dead:  # nobody waits for the result: the call was ended with the actor
                 coroutine.close()
                 raise CancelledError
             if self._loop is None:
-                from fray.job.loops import LoopThread  # noqa: PLC0415 - asyncio costs what few actors need
+                from fray.runtime.loop_thread import LoopThread  # noqa: PLC0415 - asyncio costs what few actors need
 
-                self._loop = LoopThread(f"actor {self.label}")
-                weakref.finalize(self, self._loop.stop).atexit = False
+                self._loop = LoopThread(f"actor {self.label} event loop")
+                weakref.finalize(self, self._loop.close, wait=False).atexit = False
             return self._loop.start(coroutine)
 
     def end(self) -> None:
@@ -70,7 +69,7 @@ class LocalActor:
         with self._loop_lock:
             self.dead = True
             if self._loop is not None:
-                self._loop.stop()
+                self._loop.close(wait=False)
 
 
 class ActorNames:

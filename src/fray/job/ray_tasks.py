@@ -20,12 +20,11 @@ from fray.errors import TaskCancelledError, TaskTimeoutError
 from fray.job.actor_methods import ActorMethods
 from fray.job.current import use
 from fray.job.engine import Engine
-from fray.job.loops import LoopThread
 from fray.job.options import TaskOptions
 from fray.job.progress_display import turn_off
 from fray.job.ray_failures import ConstructorFailedError, RetriedFailureError, TaskFailureError, TimeUp
 from fray.job.tasks import retry_wanted
-from fray.runtime.coroutines import RunningCoroutine, iterate
+from fray.runtime.loop_thread import LoopThread, RunningCoroutine, iterate
 
 __all__ = ["CONTROL", "ActorHost", "RayTask", "raise_error", "run_stream", "run_task"]
 
@@ -84,7 +83,7 @@ class ActorHost:
         self._label = label
         self._lock = threading.Lock()
         self._loop: LoopThread | None = None
-        self._coroutines: dict[str, RunningCoroutine] = {}
+        self._coroutines: dict[str, RunningCoroutine[Any]] = {}
         self._cancelled: set[str] = set()
         try:
             with _in_context(engine):
@@ -129,10 +128,10 @@ class ActorHost:
                 items = iterate(source, lambda step: self._await(call, step))
                 yield from _paired(self._until_cancelled(call, task, items), task.name)
 
-    def _start(self, coroutine: Coroutine[Any, Any, Any]) -> RunningCoroutine:
+    def _start(self, coroutine: Coroutine[Any, Any, Any]) -> RunningCoroutine[Any]:
         with self._lock:
             if self._loop is None:
-                self._loop = LoopThread(f"actor {self._label}")
+                self._loop = LoopThread(f"actor {self._label} event loop")
             return self._loop.start(coroutine)
 
     def _await(self, call: str, coroutine: Coroutine[Any, Any, Any]) -> Any:

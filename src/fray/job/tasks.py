@@ -23,7 +23,7 @@ from fray.job.streams import BufferedStream
 from fray.job.workers import Slot
 
 if TYPE_CHECKING:
-    from fray.runtime.coroutines import RunningCoroutine
+    from fray.runtime.loop_thread import RunningCoroutine
 
 __all__ = ["Task", "TimeLimit", "make_generator", "retry_wanted", "run_task"]
 
@@ -45,8 +45,8 @@ class Task:
     variables: Context
     result: Waitable
     actor: str | None = None
-    start_coroutine: Callable[[Coroutine[Any, Any, Any]], RunningCoroutine] | None = None
-    running_coroutine: RunningCoroutine | None = None
+    start_coroutine: Callable[[Coroutine[Any, Any, Any]], RunningCoroutine[Any]] | None = None
+    running_coroutine: RunningCoroutine[Any] | None = None
     interrupted: bool = False
     slot: Slot | None = None
     timer: tuple[threading.Timer, float] | None = None
@@ -129,7 +129,7 @@ def _iterate(source: AsyncGenerator[Any, Any], task: Task) -> Generator[Any, Any
     """Give the items of an async generator, each awaited in the actor's loop, or all in one of their own."""
     import asyncio  # noqa: PLC0415 - it costs what few tasks need
 
-    from fray.runtime.coroutines import iterate  # noqa: PLC0415 - which needs asyncio, too
+    from fray.runtime.loop_thread import iterate  # noqa: PLC0415 - which needs asyncio, too
 
     start = task.start_coroutine
     with contextlib.ExitStack() as stack:

@@ -135,7 +135,7 @@ def test_what_was_started_hears_of_its_end_and_is_not_asked_on_another_loop(sess
     assert begun.wait(PATIENCE)
     session.close()
     assert ended[0] == "clean-up"
-    assert isinstance(ended[1], asyncio.CancelledError)
+    assert isinstance(ended[1], ClusterClosedError)
 
     async def ask_on() -> None:
         pytest.fail("its loop has ended")
@@ -165,4 +165,4 @@ def test_what_was_cancelled_before_it_began_hears_of_its_end(session: Session) -
     go_on.set()
     caller.join(PATIENCE)
     session.ask(say)
-    assert [type(each) for each in ended] == [asyncio.CancelledError]
+    assert [type(each) for each in ended] == [ClusterClosedError]

@@ -1,7 +1,7 @@
 """The Kubernetes backend: jobs as FrayJobs, which the operator runs.
 
 `cluster` is what users call, from any thread; it asks `session`, which keeps one connection to the API server
-on a loop in a thread of its own (`loop_thread`). What is asked stands in `launching`, `applying`, `waiting`,
+on a `LoopThread`. What is asked stands in `launching`, `applying`, `waiting`,
 `stopping`, `results` and `logs`, each over `KubeApi` alone; `access` finds the cluster, `watching` and
 `retries` say what is tried again, and `api_errors` what an error of the server means to a user. What a
 FrayJob means is decided elsewhere.

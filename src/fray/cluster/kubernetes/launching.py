@@ -67,7 +67,7 @@ PART_SIZE = 750_000
 MOST_OF_A_JOB = 1 << 20
 """Bytes of a FrayJob as JSON: etcd takes 1.5 MiB, of the JobSet that holds the same and more, too."""
 CLEANUP_SECONDS = 7.0
-"""For a request under way, and again for its removal: both fit into the 15 s of `loop_thread`."""
+"""For a request under way, and again for its removal: both fit into the 15 s of a `LoopThread`."""
 
 
 class Launchable(Protocol):

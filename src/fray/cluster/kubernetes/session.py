@@ -11,16 +11,17 @@ import asyncio
 import math
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fray.cluster.kubernetes.access import Access, OpenAccess
 from fray.cluster.kubernetes.api_errors import explain
-from fray.cluster.kubernetes.loop_thread import LoopThread, Started
+from fray.errors import ClusterClosedError
 from fray.kube.errors import ApiError, UnauthorizedError
+from fray.runtime.loop_thread import LoopThread
 
-__all__ = ["Act", "Session"]
+__all__ = ["Act", "Session", "Started"]
 
 T = TypeVar("T")
 Act = Callable[[Access], Awaitable[T]]
@@ -40,6 +41,18 @@ class _Connections:
     uses: Counter[Access] = field(default_factory=Counter)
 
 
+@dataclass(frozen=True, eq=False)
+class Started:
+    """An act that was begun by `Session.start`.
+
+    `cancel` cancels it, from any thread. `run` runs what has to do with it, on its very loop: it raises
+    `ClusterClosedError` once that was closed.
+    """
+
+    cancel: Callable[[], None]
+    run: Callable[[Coroutine[Any, Any, Any]], Any]
+
+
 class Session:
     """A connection that is opened when it is needed, and again after `close`; `owner` is named by errors."""
 
@@ -48,7 +61,9 @@ class Session:
         # By their loops: a call may begin on a new one while the one before is being closed.
         self._connections: dict[asyncio.AbstractEventLoop, _Connections] = {}
         self._process = os.getpid()
-        self._thread = LoopThread("fray-kubernetes", self._farewell, owner=owner)
+        self._thread = LoopThread(
+            "fray-kubernetes", farewell=self._farewell, closed=lambda: ClusterClosedError(owner)
+        )
 
     def ask(self, act: Act[T], undo: Callable[[T], Act[None]] | None = None) -> T:
         """Return what `act` returns, which is called on the session's loop.
@@ -63,9 +78,10 @@ class Session:
             return self._thread.run(self._ask(act))
         return self._thread.run(self._ask(act), lambda value: self._ask(undo(value)))
 
-    def start(self, act: Act[None], end: Callable[[BaseException | None], None]) -> Started:
-        """Begin to call `act` as `ask` does, and return at once; `end` is told on the loop how it ended."""
-        return self._thread.start(self._ask(act), end)
+    def start(self, act: Act[None], end: Callable[[Exception | None], None]) -> Started:
+        """Begin to call `act` as `ask` does, and return at once; its `end` is called on the loop."""
+        running = self._thread.start(self._ask(act), end=end)
+        return Started(running.cancel, lambda more: self._thread.run(more, beside=running))
 
     def close(self) -> None:
         """Close the connection and end the thread."""

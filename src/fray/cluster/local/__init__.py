@@ -8,7 +8,7 @@ follows `fray.plan.lifecycle` until the job has finished. `store` keeps status a
 `output`, and `logs` reads it back.
 
 `LocalCluster` is what users call: `requests` says what a request or a FrayJob means, `claims` finds an id,
-`launched` runs it in a `loop_thread`, `watched_job` and `log_lines` read what any process runs, and
+`launched` runs it in a `LoopThread`, `watched_job` and `log_lines` read what any process runs, and
 `callables` is where payloads and outcomes lie. A host may be a thread, too: `host_thread`, with
 `routed_output` and `borrowed_variables`; or have packages of its own: `isolated_env`.
 """

@@ -65,7 +65,7 @@ class _Actor:
 
     def close(self) -> None:
         """Let the actor's threads end after what they have been given."""
-        self.loop.close()
+        self.loop.close(wait=False)
         if self._inbox is not None:
             self._inbox.put(None)
 
@@ -119,7 +119,7 @@ class ActorHost:
             self._actors[spec.id] = actor
         if command.spec.on_loop:
             construct = self._construct_on_loop(actor, command, function)
-            actor.loop.start(construct, self._execution.new_context())
+            actor.loop.start(construct, context=self._execution.new_context())
         else:
             actor.run(lambda: self._construct(actor, command, function))
 
@@ -209,7 +209,7 @@ class ActorHost:
             actor.running[spec.id] = call
             try:
                 if not spec.streaming and (actor.spec.on_loop or actor.is_async(spec.method)):
-                    actor.loop.start(self._run_async(actor, call), self._execution.new_context())
+                    actor.loop.start(self._run_async(actor, call), context=self._execution.new_context())
                 else:
                     self._run_in_thread(actor, call)
             except RuntimeError as error:  # no thread can be started for it: the others may have theirs

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gc
 import os
+import queue
 import signal
 import threading
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from typing import Any
 
 import pytest
 
-from fray.cluster.kubernetes.loop_thread import LoopThread
 from fray.errors import ClusterClosedError
+from fray.runtime.loop_thread import LoopThread
 
 PATIENCE = 60.0
 NAME = "test-loop"
@@ -28,6 +31,10 @@ class Farewells:
         self.said += 1
 
 
+def closed() -> ClusterClosedError:
+    return ClusterClosedError("k8s")
+
+
 @pytest.fixture
 def farewells() -> Farewells:
     return Farewells()
@@ -35,7 +42,7 @@ def farewells() -> Farewells:
 
 @pytest.fixture
 def loop(farewells: Farewells) -> Iterator[LoopThread]:
-    thread = LoopThread(NAME, farewells, owner="k8s")
+    thread = LoopThread(NAME, farewell=farewells, closed=closed)
     yield thread
     thread.close()
     assert not threads()
@@ -140,7 +147,7 @@ def test_a_call_and_an_end_at_the_same_time_come_in_one_order(farewells: Farewel
     async def answer() -> int:
         return 42
 
-    assert Closed(NAME, farewells, owner="k8s").run(answer()) == 42
+    assert Closed(NAME, farewell=farewells, closed=closed).run(answer()) == 42
     closers[0].join(PATIENCE)
     assert not threads()
 
@@ -201,3 +208,83 @@ def test_a_fork_has_a_loop_of_its_own(loop: LoopThread) -> None:
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     assert loop.run(add(1, 2)) == 3
+
+
+def test_what_was_started_tells_its_end(loop: LoopThread) -> None:
+    ends: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+    assert loop.start(add(1, 1), end=ends.put).result() == 2
+    assert ends.get(timeout=PATIENCE) is None
+    failing = loop.start(fail(), end=ends.put)
+    with pytest.raises(ValueError, match="no number"):
+        failing.result()
+    assert isinstance(ends.get(timeout=PATIENCE), ValueError)
+    waiting = loop.start(asyncio.Event().wait(), end=ends.put)
+    waiting.cancel()
+    with pytest.raises(CancelledError):
+        waiting.result()
+    assert isinstance(ends.get(timeout=PATIENCE), ClusterClosedError)
+
+
+def test_what_is_run_beside_a_call_ends_with_its_loop(loop: LoopThread) -> None:
+    begun = threading.Event()
+
+    async def wait() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    waiting = loop.start(wait())
+    assert begun.wait(PATIENCE)
+    assert loop.run(add(1, 1), beside=waiting) == 2
+    loop.close()
+    assert loop.run(add(1, 1)) == 2  # another loop
+    late = add(1, 1)
+    with pytest.raises(ClusterClosedError):
+        loop.run(late, beside=waiting)
+    assert late.cr_frame is None  # closed, so that nobody is warned of it
+
+
+def test_one_that_cancels_nothing_leaves_what_runs() -> None:
+    thread = LoopThread(NAME, cancels=False)
+    ended = threading.Event()
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    begun = threading.Event()
+    running = thread.start(wait())
+    thread.call(begun.set)
+    assert begun.wait(PATIENCE)
+    thread.close()
+    assert not threads()
+    assert not ended.is_set()
+    assert not running.failed
+
+
+def test_it_may_be_closed_without_a_wait_from_its_own_thread() -> None:
+    thread = LoopThread(NAME)
+
+    async def close() -> threading.Thread:
+        thread.close()
+        return threading.current_thread()
+
+    thread.start(close()).result().join(PATIENCE)
+    assert not threads()
+
+
+def test_a_loop_has_no_variables_of_who_started_it() -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="nobody's")
+    thread = LoopThread(NAME)
+
+    async def read() -> str:
+        return variable.get()
+
+    token = variable.set("the caller's")
+    try:
+        assert thread.start(read()).result() == "the caller's"
+        assert thread.start(read(), context=contextvars.Context()).result() == "nobody's"
+    finally:
+        variable.reset(token)
+        thread.close()
