@@ -39,10 +39,14 @@ class LineFormatter:
     def format(self, line: LogLine) -> str:
         """Return the text to print for a line; parts of a very long one are joined, but on terminals."""
         place = line.attempt, line.rank
-        before = "" if self._within == place else self.end() + self._prefix(line)
+        begun = self._within == place
+        before = "" if begun else self.end() + self._prefix(line)
         goes_on = line.goes_on and not self._terminal
         self._within = place if goes_on else None
-        text = clean_for_terminal(line.text) if self._terminal else line.text
+        if self._terminal:
+            text = clean_for_terminal(line.text)
+        else:
+            text = line.text if begun or goes_on else _last_state(line.text)
         return f"{before}{text}" if goes_on else f"{before}{text}\n"
 
     def end(self) -> str:
@@ -57,12 +61,15 @@ class LineFormatter:
         return f"{label} " if at is None else f"{_format_time(at)} {label} "
 
 
+def _last_state(line: str) -> str:
+    """Return a line without what was there before: a progress bar returns to the start of its line."""
+    return line.rstrip("\r").rpartition("\r")[2]
+
+
 def clean_for_terminal(line: str) -> str:
     """Return a line without what would move the cursor or change the terminal; colours stay."""
     body, newline = (line[:-1], "\n") if line.endswith("\n") else (line, "")
-    # A progress bar returns to the start of its line: only its last state counts.
-    body = body.rstrip("\r").rpartition("\r")[2]
-    body = ESCAPE.sub("", body)
+    body = ESCAPE.sub("", _last_state(body))
     if STYLE.search(body):
         body += RESET
     return body + newline

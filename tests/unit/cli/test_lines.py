@@ -35,6 +35,14 @@ def test_a_line_in_parts_has_one_prefix_and_one_end() -> None:
     assert lines.format(line("half", goes_on=True)) + lines.end() == "[0/0] half\n"
 
 
+def test_of_a_progress_bar_the_last_state_is_left() -> None:
+    lines = formatter()
+    assert lines.format(line("\r10%\r50%\r100%")) == "[0/0] 100%\n"
+    assert lines.format(line("windows\r")) == "[0/0] windows\n"
+    # One that fills many parts comes as it is: where its states begin is known with its end only.
+    assert lines.format(line("1%\r2", goes_on=True)) + lines.format(line("%\r3%")) == "[0/0] 1%\r2%\r3%\n"
+
+
 def test_a_terminal_is_shown_whole_lines() -> None:
     lines = formatter(terminal=True)
     assert lines.format(line("ca", goes_on=True)) + lines.end() == "[0/0] ca\n"
