@@ -8,7 +8,9 @@ that FRAY_CLUSTER_SPEC names is made once and shared by the whole process. What 
 from __future__ import annotations
 
 import os
+import re
 import threading
+import warnings
 from collections.abc import Mapping
 from contextvars import ContextVar
 from importlib import import_module
@@ -25,7 +27,7 @@ from fray.cluster.cluster_spec import (
 )
 from fray.errors import ClusterUnavailableError, InvalidRequestError
 from fray.types.checks import show_value
-from fray.vocabulary import ENV_CLUSTER_SPEC
+from fray.vocabulary import ENV_CLIENT_SPEC, ENV_CLUSTER_SPEC
 
 __all__ = ["create_cluster", "current_cluster", "set_current_cluster"]
 
@@ -36,6 +38,8 @@ _HOMES: Final[Mapping[type[ClusterSpec], tuple[str, str]]] = MappingProxyType(
     }
 )
 """Where each backend's class is; its `from_spec` takes the spec."""
+
+_CLIENT_THREADS: Final = re.compile(r"local\?threads=[0-9]+")
 
 _current: ContextVar[Cluster | None] = ContextVar("fray_current_cluster", default=None)
 _lock = threading.Lock()
@@ -85,12 +89,24 @@ def find_cluster(*variables: str) -> Cluster:
     if chosen is not None:
         return chosen
     own = os.environ  # noqa: TID251 - the only reader of these variables
-    spec = next(filter(None, map(own.get, variables)), "local")
+    variable = next((each for each in variables if own.get(each)), None)
+    spec = "local" if variable is None else own[variable]
+    if variable == ENV_CLIENT_SPEC:
+        spec = _without_threads(spec)
     key = (os.getpid(), spec)
     with _lock:
         if key not in _shared:
             _shared[key] = create_cluster(spec)
         return _shared[key]
+
+
+def _without_threads(spec: str) -> str:
+    """Return what an earlier API's spec of local jobs means here, with a warning."""
+    if _CLIENT_THREADS.fullmatch(spec) is None:
+        return spec
+    advice = f"threads isn't used, since jobs are processes; write {ENV_CLUSTER_SPEC}=local"
+    warnings.warn(f"{ENV_CLIENT_SPEC}={spec}: {advice}", stacklevel=4)
+    return "local"
 
 
 def set_current_cluster(cluster: Cluster | None) -> None:

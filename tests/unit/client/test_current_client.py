@@ -41,6 +41,14 @@ def test_its_own_variable_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(in_a_context(current_cluster).spec) == "local?use_isolated_env=true"
 
 
+def test_a_number_of_threads_is_no_error_and_said_to_be_unused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRAY_CLIENT_SPEC", "local?threads=4")
+    with pytest.warns(UserWarning, match="threads isn't used, since jobs are processes; write") as caught:
+        client = in_a_context(current_client)
+    assert str(client.cluster.spec) == "local"
+    assert len(caught) == 1
+
+
 def test_what_was_set_comes_before_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FRAY_CLIENT_SPEC", "local?mode=thread")
     chosen = LocalCluster()
