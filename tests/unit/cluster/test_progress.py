@@ -10,11 +10,11 @@ import pytest
 from fray.cluster.progress import describe_frayjob
 from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
 from fray.plan.status import Ending, Outlook, Stage, derive_status
+from fray.testing import build_frayjob
 from fray.types import JobInfo, JobStatus, TaskStatus
 from fray.vocabulary import ConditionType, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, RetryCounts
-from tests.unit.plan.frayjobs import make_job
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 START = "2026-01-31T11:59:00.000Z"
@@ -38,7 +38,7 @@ def told(
     attempt: AttemptStatus = FIRST,
     job: FrayJob | None = None,
 ) -> JobInfo:
-    job = job or make_job(replicas=2)
+    job = job or build_frayjob(replicas=2)
     status = derive_status(job, observed, (attempt,), RetryCounts(), outlook, NOW)
     return describe_frayjob(job.model_copy(update={"status": status}))
 
@@ -48,7 +48,7 @@ def ended(kind: ConditionType, reason: Reason, message: str) -> Outlook:
 
 
 def test_a_job_that_nobody_has_looked_at() -> None:
-    info = describe_frayjob(make_job(replicas=2))
+    info = describe_frayjob(build_frayjob(replicas=2))
     assert info == JobInfo(job_id=info.job_id, status=PENDING, tasks=(TaskStatus(PENDING),) * 2, name="train")
     assert info.job_id == "train"
 
@@ -138,7 +138,7 @@ def test_a_job_that_failed_names_who_ended_it(
         update={"verdict": "Failure", "reason": "NonZeroExit", "message": message, "rank": rank}
     )
     outlook = ended(ConditionType.FAILED, Reason.NON_ZERO_EXIT, f"{message} in attempt 1")
-    info = told(outlook, attempt=attempt, job=make_job(**spec))
+    info = told(outlook, attempt=attempt, job=build_frayjob(**spec))
     assert (info.status, info.reason) == (JobStatus.FAILED, "NonZeroExit")
     assert info.error_message == f"{message} in attempt 1"
     expected = [TaskStatus(JobStatus.FAILED)] * 3
@@ -158,20 +158,20 @@ def test_a_time_limit_between_attempts_is_nobodys_fault() -> None:
 def test_hardware_of_a_newer_version_is_no_obstacle() -> None:
     attempt = FIRST.model_copy(update={"verdict": "Failure", "reason": "NonZeroExit", "rank": 0})
     outlook = ended(ConditionType.FAILED, Reason.NON_ZERO_EXIT, "rank 0 exited with code 1")
-    status = derive_status(make_job(replicas=2), None, (attempt,), RetryCounts(), outlook, NOW)
-    newer = make_job(replicas=2, resources={"tpu": {"type": "v99-8"}})
+    status = derive_status(build_frayjob(replicas=2), None, (attempt,), RetryCounts(), outlook, NOW)
+    newer = build_frayjob(replicas=2, resources={"tpu": {"type": "v99-8"}})
     info = describe_frayjob(newer.model_copy(update={"status": status}))
     assert info.tasks == (TaskStatus(JobStatus.FAILED),) * 2
 
 
 def test_the_name_is_the_authors() -> None:
-    job = make_job("train-lm-ab1d4b91", metadata={"annotations": {"fray.dev/original-name": "train_lm"}})
+    job = build_frayjob("train-lm-ab1d4b91", metadata={"annotations": {"fray.dev/original-name": "train_lm"}})
     info = describe_frayjob(job)
     assert (info.job_id, info.name) == ("train-lm-ab1d4b91", "train_lm")
 
 
 def test_fields_that_this_version_does_not_know_are_ignored() -> None:
-    manifest = make_job().to_manifest()
+    manifest = build_frayjob().to_manifest()
     manifest["spec"]["novelty"] = 1
     manifest["metadata"]["managedFields"] = []
     assert describe_frayjob(FrayJob.from_manifest(manifest)).status is PENDING

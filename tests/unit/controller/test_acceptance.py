@@ -11,10 +11,11 @@ from fray.plan.acceptance import derive_unsupported
 from fray.plan.lifecycle import StartAttempt, decide
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
+from fray.testing import build_frayjob
 from fray.vocabulary import ConditionType
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, FrayJobStatus
-from tests.unit.plan.frayjobs import make_job, with_status
+from tests.unit.plan.frayjobs import with_status
 
 
 def unsupported(**spec: Any) -> tuple[str, str] | None:
@@ -73,7 +74,7 @@ def test_a_job_that_has_begun_goes_on_when_it_is_scaled() -> None:
         reason="Disrupted",
         message="its node was taken back",
     )
-    job = with_status(make_job(workers={"replicas": 1, "engine": "ray"}), FrayJobStatus(attempts=[ended]))
+    job = with_status(build_frayjob(workers={"replicas": 1, "engine": "ray"}), FrayJobStatus(attempts=[ended]))
     now = datetime(2026, 1, 31, 13, 0, tzinfo=UTC)
     decision = decide(job, None, now=now, policy=RetryPolicy(), unsupported=derive_unsupported(job))
     assert decision.action == StartAttempt(2)

@@ -24,6 +24,7 @@ from fray.plan.pod_observation import derive_gang_observation, is_jobset_finishe
 from fray.plan.removal import is_left_to_itself
 from fray.plan.settings import RetryPolicy
 from fray.plan.timestamps import format_time
+from fray.testing import build_frayjob
 from fray.vocabulary import (
     LABEL_ATTEMPT,
     LABEL_COMPLETION_INDEX,
@@ -32,7 +33,7 @@ from fray.vocabulary import (
     LABEL_JOB_UID,
 )
 from fray_operator.ownership import find_leftovers
-from tests.unit.plan.frayjobs import make_job, with_spec, with_status
+from tests.unit.plan.frayjobs import with_spec, with_status
 
 START = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 UID = "u-1"
@@ -157,7 +158,7 @@ class AnyWorld(RuleBasedStateMachine):
     def submit(self, hosts: int) -> None:
         self.world = World(hosts)
         retries = {"failures": 1000, "preemptions": 1000}
-        self.job = make_job(metadata={"uid": UID}, replicas=hosts, retries=retries)
+        self.job = build_frayjob(metadata={"uid": UID}, replicas=hosts, retries=retries)
 
     # --- the operator -----------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""FrayJobs for tests of the plan: one by hand, or any legal one by chance."""
+"""FrayJobs for tests of the plan: changed ones, and any legal one by chance."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from fray.accelerators import (
     legal_topologies,
     lookup_tpu,
 )
-from fray.vocabulary import API_VERSION, FRAYJOB_KIND
+from fray.testing import build_frayjob
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import FrayJobStatus
 
-__all__ = ["any_job", "job_names", "make_job", "with_spec", "with_status"]
+__all__ = ["any_job", "job_names", "with_spec", "with_status"]
 
-COMMAND = ["python", "-m", "train"]
 FRAY_VARIABLES = (
     "FRAY_JOB_NAME",
     "FRAY_ATTEMPT",
@@ -30,18 +29,6 @@ FRAY_VARIABLES = (
     "FRAY_ROOT_JOB",
 )
 OVERRIDDEN = ("JAX_PLATFORMS", "LIBTPU_INIT_ARGS", "RANK", "JOB_INDEX", "TPU_WORKER_ID", "MEGASCALE_PORT")
-
-
-def make_job(name: str = "train", *, metadata: dict[str, Any] | None = None, **spec: Any) -> FrayJob:
-    """Return a FrayJob; `spec` holds fields of the manifest, by default a plain command on one CPU host."""
-    return FrayJob.from_manifest(
-        {
-            "apiVersion": API_VERSION,
-            "kind": FRAYJOB_KIND,
-            "metadata": {"name": name, "generation": 1, **(metadata or {})},
-            "spec": {"entrypoint": {"command": COMMAND}, **spec},
-        }
-    )
 
 
 def with_spec(job: FrayJob, **changes: Any) -> FrayJob:
@@ -209,4 +196,4 @@ def any_job(draw: st.DrawFn) -> FrayJob:
     if overlay is not None:
         spec["podTemplate"] = overlay
     metadata = {"namespace": "ml", "uid": "u-1"} if draw(st.booleans()) else {}
-    return make_job(draw(job_names()), metadata=metadata, **spec)
+    return build_frayjob(draw(job_names()), metadata=metadata, **spec)

@@ -7,8 +7,8 @@ from typing import Any
 from fray.plan.lifecycle import Decision
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
+from fray.testing import build_frayjob
 from fray.vocabulary import ConditionType
-from tests.unit.plan.frayjobs import make_job
 from tests.unit.plan.gang_simulator import POLICY, Behaviour, Simulation
 
 __all__ = ["FOREVER", "NEVER_STARTS", "crash", "finished", "simulation", "starts", "verdicts"]
@@ -32,7 +32,7 @@ def simulation(
         return this if isinstance(this, Behaviour) else this.get(rank, Behaviour())
 
     spec = {"replicas": 4, **spec}
-    return Simulation(make_job(**spec), behaviour, policy)
+    return Simulation(build_frayjob(**spec), behaviour, policy)
 
 
 def crash(after: float = 5, code: int = 1) -> Behaviour:

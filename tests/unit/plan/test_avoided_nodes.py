@@ -22,10 +22,11 @@ from fray.plan.observation import (
 )
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray.plan.timestamps import format_time, parse_time
+from fray.testing import build_frayjob
 from fray.vocabulary import Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, AvoidedNode, FrayJobStatus, NodeFault
-from tests.unit.plan.frayjobs import make_job, with_status
+from tests.unit.plan.frayjobs import with_status
 from tests.unit.plan.jobset_rules import pod_template
 
 T0 = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -54,7 +55,7 @@ class Job:
 
     def __init__(self, policy: RetryPolicy = POLICY, **spec: Any) -> None:
         spec = {"replicas": 2, "retries": {"failures": 50}, **spec}
-        self.job, self.now, self.policy = make_job(**spec), T0, policy
+        self.job, self.now, self.policy = build_frayjob(**spec), T0, policy
         self.look(None)
 
     @property
@@ -269,7 +270,7 @@ def test_at_most_ten_nodes_are_avoided_the_oldest_goes_first() -> None:
 
 def test_a_node_that_fails_once_more_is_the_newest_again() -> None:
     """As with pods that somebody has freed from the rule."""
-    spec, fault = make_job().spec, NodeFault(node="a", fault=REFUSED)
+    spec, fault = build_frayjob().spec, NodeFault(node="a", fault=REFUSED)
     before = [AvoidedNode(node=node, until=format_time(T0), reason="so") for node in ("a", "b")]
     attempts = [AttemptStatus(number=number, node_faults=[fault]) for number in (1, 2)]
     after = add_avoided(before, attempts, spec, until=T0 + HOUR)
@@ -294,7 +295,7 @@ def test_whatever_fails_the_list_is_short_and_every_entry_was_earned(
     avoided: tuple[AvoidedNode, ...] = ()
     attempts: list[AttemptStatus] = []
     now = T0
-    spec = make_job().spec
+    spec = build_frayjob().spec
     for number, (nodes, minutes) in enumerate(steps, start=1):
         now += timedelta(minutes=minutes)
         avoided = drop_expired(avoided, now)
@@ -402,7 +403,7 @@ def test_an_attempt_whose_hosts_have_all_run_is_never_ended_for_it() -> None:
 def test_a_time_that_is_none_is_said_before_anything_is_done() -> None:
     entry = AvoidedNode(node="a", until=format_time(T0), reason="so")
     broken = AvoidedNode(node="b", until="soon", reason="so")
-    job: FrayJob = with_status(make_job(), FrayJobStatus(avoided_nodes=[entry, broken]))
+    job: FrayJob = with_status(build_frayjob(), FrayJobStatus(avoided_nodes=[entry, broken]))
     decision = decide(job, None, now=T0, policy=POLICY)
     assert decision.action is None
     assert "status.avoidedNodes[1].until is 'soon'" in (decision.unreadable or "")

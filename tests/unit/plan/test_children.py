@@ -11,8 +11,8 @@ from fray.plan.children import ROLES, build_children, read_role
 from fray.plan.manifests import Manifest
 from fray.plan.removal import find_removed
 from fray.plan.settings import PlanSettings
+from fray.testing import build_frayjob
 from fray.vocabulary import LABEL_ROLE, Reason, Role
-from tests.unit.plan.frayjobs import make_job
 from tests.unit.plan.golden import read_job, shapes
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -38,7 +38,7 @@ def test_what_says_no_role_that_is_known_is_of_the_gang(labels: dict[str, str] |
 
 
 def test_an_attempt_that_ends_leaves_what_the_next_one_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    (child,) = build_children(make_job(), attempt=1, settings=PlanSettings())
+    (child,) = build_children(build_frayjob(), attempt=1, settings=PlanSettings())
 
     def removed() -> list[Manifest]:
         return find_removed(Reason.STOP_REQUESTED, [child.manifest], None, now=NOW)

@@ -15,10 +15,10 @@ from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.reasons import REASONS
 from fray.plan.settings import RetryPolicy
 from fray.plan.verdict import derive_cause
-from fray.testing import build_jobset, build_pod, running
+from fray.testing import build_frayjob, build_jobset, build_pod, running
 from fray.vocabulary import Reason, VerdictKind
 from fray.wire.status import AttemptStatus, FrayJobStatus
-from tests.unit.plan.frayjobs import make_job, with_status
+from tests.unit.plan.frayjobs import with_status
 
 ASKED = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 """When the deletion was asked for."""
@@ -48,7 +48,7 @@ def pod(
 
 
 def see(*pods: dict[str, Any], jobset: dict[str, Any] = JOBSET, replicas: int = 0) -> GangObservation:
-    gang = derive_gang(make_job(replicas=replicas or len(pods)).spec)
+    gang = derive_gang(build_frayjob(replicas=replicas or len(pods)).spec)
     return derive_gang_observation(gang, jobset, pods)
 
 
@@ -159,7 +159,7 @@ def test_a_host_that_failed_goes_before_the_peers_that_were_deleted_in_the_same_
 def attempt_after(observed: GangObservation) -> AttemptStatus:
     """Return the first attempt, which ran, after a pass that observes this."""
     ran = AttemptStatus(number=1, job_set="train-a1", start_time=at(-3700), running_time=at(-3600))
-    job = with_status(make_job(replicas=len(observed.hosts)), FrayJobStatus(attempts=[ran]))
+    job = with_status(build_frayjob(replicas=len(observed.hosts)), FrayJobStatus(attempts=[ran]))
     decision = decide(job, observed, now=ASKED + timedelta(minutes=1), policy=RetryPolicy(10, 360))
     return decision.status.attempts[0]
 
@@ -197,7 +197,7 @@ def test_an_attempt_names_a_pod_only_if_somebody_saw_it() -> None:
 def test_one_value_tells_how_far_a_host_is_and_how_it_ended(
     pods: list[dict[str, Any]], gone: list[dict[str, Any]], jobset: dict[str, Any], phase: HostPhase
 ) -> None:
-    gang = derive_gang_observation(derive_gang(make_job().spec), jobset, pods, gone=gone)
+    gang = derive_gang_observation(derive_gang(build_frayjob().spec), jobset, pods, gone=gone)
     (host,) = gang.hosts
     assert host.phase is phase
     assert (host.pending, host.failed) == (

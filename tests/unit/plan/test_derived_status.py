@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
 from fray.plan.status import Ending, Outlook, Stage, derive_status, find_condition, is_finished
+from fray.testing import build_frayjob
 from fray.vocabulary import ConditionType, Reason, VerdictKind
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import (
@@ -19,7 +20,7 @@ from fray.wire.status import (
     ReplicaCounts,
     RetryCounts,
 )
-from tests.unit.plan.frayjobs import make_job, with_spec, with_status
+from tests.unit.plan.frayjobs import with_spec, with_status
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
@@ -46,7 +47,7 @@ def gang(*phases: HostPhase, placed: bool = True, waiting: Waiting | None = None
 
 
 P, R, S, F = HostPhase.PENDING, HostPhase.RUNNING, HostPhase.SUCCEEDED, HostPhase.FAILED
-JOB = make_job(replicas=3)
+JOB = build_frayjob(replicas=3)
 
 
 def told(
@@ -116,7 +117,7 @@ def test_a_running_gang_counts_its_hosts() -> None:
     ("phases", "message"), [((R,), "the host has a node"), ((R, R), "all 2 hosts have a node")]
 )
 def test_one_host_is_no_gang_in_words(phases: tuple[HostPhase, ...], message: str) -> None:
-    status = told(Outlook(Stage.LIVE), gang(*phases), job=make_job(replicas=len(phases)))
+    status = told(Outlook(Stage.LIVE), gang(*phases), job=build_frayjob(replicas=len(phases)))
     assert conditions(status)["Scheduled"] == ("True", "AllHostsPlaced", message)
 
 
@@ -285,7 +286,7 @@ def test_conditions_say_which_spec_they_are_about() -> None:
 def test_it_is_told_how_many_workers_there_are_to_be(
     workers: dict[str, int], demand: int, desired: int
 ) -> None:
-    counts = told(Outlook(Stage.LIVE), gang(R, R, R), job=make_job(workers=workers)).workers
+    counts = told(Outlook(Stage.LIVE), gang(R, R, R), job=build_frayjob(workers=workers)).workers
     assert counts is not None
     assert (counts.demand, counts.desired, counts.ready) == (demand, desired, 0)
     assert counts.selector == "fray.dev/job=train,fray.dev/role=worker"
@@ -293,8 +294,8 @@ def test_it_is_told_how_many_workers_there_are_to_be(
 
 @pytest.mark.parametrize("workers", [{"maxReplicas": 0}, {"replicas": 3, "maxReplicas": 0}])
 def test_a_job_without_workers_tells_of_none(workers: dict[str, int]) -> None:
-    assert told(Outlook(Stage.LIVE), gang(R, R, R), job=make_job(workers=workers)).workers is None
-    assert told(Outlook(Stage.LIVE), gang(R, R, R), job=make_job()).workers is None
+    assert told(Outlook(Stage.LIVE), gang(R, R, R), job=build_frayjob(workers=workers)).workers is None
+    assert told(Outlook(Stage.LIVE), gang(R, R, R), job=build_frayjob()).workers is None
 
 
 def test_what_others_wrote_stays() -> None:

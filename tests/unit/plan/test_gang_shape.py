@@ -8,7 +8,7 @@ import pytest
 
 from fray.errors import AcceleratorShapeError, UnknownAcceleratorError
 from fray.plan.gang import GangKind, derive_gang
-from tests.unit.plan.frayjobs import make_job
+from fray.testing import build_frayjob
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from tests.unit.plan.frayjobs import make_job
     ],
 )
 def test_shapes(resources: dict[str, Any], replicas: int, shape: tuple[int, int], words: str) -> None:
-    gang = derive_gang(make_job(replicas=replicas, resources=resources).spec)
+    gang = derive_gang(build_frayjob(replicas=replicas, resources=resources).spec)
     assert (gang.slices, gang.hosts_per_slice) == shape
     assert gang.hosts == shape[0] * shape[1]
     assert gang.describe() == words
@@ -51,4 +51,4 @@ def test_hardware_that_does_not_exist_is_a_typed_error(
     resources: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        derive_gang(make_job(resources=resources).spec)
+        derive_gang(build_frayjob(resources=resources).spec)

@@ -12,10 +12,10 @@ from fray.plan.lifecycle import Decision, EndAttempt, decide
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.removal import is_left_to_itself
 from fray.plan.settings import RetryPolicy
-from fray.testing import build_jobset, build_pod, running
+from fray.testing import build_frayjob, build_jobset, build_pod, running
 from fray.vocabulary import Reason
 from fray.wire.status import AttemptStatus, FrayJobStatus
-from tests.unit.plan.frayjobs import make_job, with_status
+from tests.unit.plan.frayjobs import with_status
 
 T0 = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 LIVE = build_jobset()
@@ -37,7 +37,7 @@ def look(*pods: dict[str, Any], ran: bool = True, jobset: dict[str, Any] = LIVE,
     """Return what is decided an hour after the hosts of an attempt began to run at T0, if they did."""
     running_time = {"running_time": at(0)} if ran else {}
     attempt = AttemptStatus(number=1, job_set="train-a1", start_time=at(-60), **running_time)
-    job = with_status(make_job(replicas=hosts), FrayJobStatus(attempts=[attempt]))
+    job = with_status(build_frayjob(replicas=hosts), FrayJobStatus(attempts=[attempt]))
     gang = derive_gang_observation(derive_gang(job.spec), jobset, pods)
     return decide(job, gang, now=T0 + timedelta(hours=1), policy=RetryPolicy())
 
@@ -113,5 +113,5 @@ def test_a_suspension_that_is_over_before_anybody_looked_is_told_as_one() -> Non
 
 
 def test_its_jobset_is_deleted() -> None:
-    gang = derive_gang_observation(derive_gang(make_job().spec), LIVE, [pod("Running", created=1800)])
+    gang = derive_gang_observation(derive_gang(build_frayjob().spec), LIVE, [pod("Running", created=1800)])
     assert not is_left_to_itself(Reason.HOSTS_GONE, LIVE, gang, now=T0)

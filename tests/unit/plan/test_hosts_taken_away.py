@@ -15,9 +15,8 @@ from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.reasons import REASONS
 from fray.plan.removal import is_left_to_itself
 from fray.plan.verdict import derive_cause
-from fray.testing import build_disruption_mark, build_jobset, build_pod, running
+from fray.testing import build_disruption_mark, build_frayjob, build_jobset, build_pod, running
 from fray.vocabulary import Reason, VerdictKind
-from tests.unit.plan.frayjobs import make_job
 
 T0 = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 LIVE = build_jobset()
@@ -45,7 +44,7 @@ def target(reason: str, message: str = "") -> dict[str, Any]:
 
 
 def see(*pods: dict[str, Any], jobset: Mapping[str, Any] = LIVE) -> GangObservation:
-    gang = derive_gang(make_job(replicas=max(len(pods), 1)).spec)
+    gang = derive_gang(build_frayjob(replicas=max(len(pods), 1)).spec)
     return derive_gang_observation(gang, jobset, pods)
 
 

@@ -12,9 +12,9 @@ from fray.plan.job_evidence import is_unexplained, with_job_evidence
 from fray.plan.observation import GangObservation
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.verdict import derive_cause
+from fray.testing import build_frayjob
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX, Reason
 from fray.wire.status import AttemptStatus
-from tests.unit.plan.frayjobs import make_job
 
 AT = "2026-01-31T12:00:00Z"
 TWO_SLICES = {"replicas": 2, "resources": {"tpu": {"type": "v5p-16"}}}
@@ -26,7 +26,7 @@ TARGET = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvi
 def see(*pods: dict[str, Any], end: str | None = "Failed") -> GangObservation:
     conditions = [] if end is None else [{"type": end, "status": "True"}]
     jobset = {"metadata": {"name": "train-a1"}, "spec": {}, "status": {"conditions": conditions}}
-    return derive_gang_observation(derive_gang(make_job(**TWO_SLICES).spec), jobset, pods)
+    return derive_gang_observation(derive_gang(build_frayjob(**TWO_SLICES).spec), jobset, pods)
 
 
 def failed_pod(slice_index: int, host: int, code: int, **more: Any) -> dict[str, Any]:

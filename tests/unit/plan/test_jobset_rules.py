@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from fray.plan.addresses import Ports, build_loopback_addresses
 from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
+from fray.testing import build_frayjob
 from fray.wire.frayjob import FrayJob
-from tests.unit.plan.frayjobs import any_job, make_job
+from tests.unit.plan.frayjobs import any_job
 from tests.unit.plan.golden import build_golden
 from tests.unit.plan.jobset_rules import find_violations, main_container, pod_template
 
@@ -170,13 +171,13 @@ def test_nothing_a_user_writes_takes_a_host_its_identity(job: FrayJob, attempt: 
 
 
 def test_a_job_without_uid_and_namespace_has_no_owner() -> None:
-    metadata = build_attempt(make_job(), attempt=1, settings=SETTINGS).jobset["metadata"]
+    metadata = build_attempt(build_frayjob(), attempt=1, settings=SETTINGS).jobset["metadata"]
     assert "ownerReferences" not in metadata
     assert "namespace" not in metadata
 
 
 def test_the_installation_decides_image_and_service_account_of_jobs_that_name_none() -> None:
     installed = PlanSettings(image="registry.example/runtime:9", service_account="jobs")
-    jobset = build_attempt(make_job(), attempt=1, settings=installed).jobset
+    jobset = build_attempt(build_frayjob(), attempt=1, settings=installed).jobset
     assert main_container(jobset)["image"] == "registry.example/runtime:9"
     assert pod_template(jobset)["spec"]["serviceAccountName"] == "jobs"

@@ -12,14 +12,14 @@ from fray.plan.lifecycle import decide
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.retries import RetryPolicy
 from fray.termination import Ending, TerminationMessage
-from fray.testing import build_jobset, build_pod, exited
+from fray.testing import build_frayjob, build_jobset, build_pod, exited
 from fray.wire.status import AttemptStatus, FrayJobStatus
-from tests.unit.plan.frayjobs import make_job, with_status
+from tests.unit.plan.frayjobs import with_status
 
 AT = "2026-01-31T12:00:0{}Z"
 NOW = datetime(2026, 1, 31, 12, 1, tzinfo=UTC)
 JOB = with_status(
-    make_job(replicas=2),
+    build_frayjob(replicas=2),
     FrayJobStatus(attempts=[AttemptStatus(number=1, job_set="train-a1", start_time=AT.format(0))]),
 )
 

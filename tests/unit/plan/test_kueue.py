@@ -19,9 +19,10 @@ from fray.plan.lifecycle import EndAttempt, RenumberHosts, decide
 from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray.plan.status import find_condition
+from fray.testing import build_frayjob
 from fray.vocabulary import ConditionType, Reason
 from fray.wire.status import AttemptStatus, FrayJobStatus
-from tests.unit.plan.frayjobs import make_job, with_status
+from tests.unit.plan.frayjobs import with_status
 
 START = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 NO_QUOTA = (
@@ -122,7 +123,9 @@ def test_a_deactivated_workload_is_told_before_why_it_was_not_admitted() -> None
 def test_a_job_names_its_queue_in_its_spec_or_as_kueues_own_jobs_do(
     labels: dict[str, str], spec: dict[str, Any], expected: tuple[str | None, str | None]
 ) -> None:
-    plan = build_attempt(make_job(metadata={"labels": labels}, **spec), attempt=1, settings=PlanSettings())
+    plan = build_attempt(
+        build_frayjob(metadata={"labels": labels}, **spec), attempt=1, settings=PlanSettings()
+    )
     made = plan.jobset["metadata"]["labels"]
     names = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class")
     assert tuple(made.get(name) for name in names) == expected
@@ -213,7 +216,7 @@ def gang(phase: HostPhase, **rest: Any) -> GangObservation:
 
 
 def decided(observed: GangObservation, attempt: AttemptStatus = ATTEMPT, **spec: Any) -> tuple[Any, Any]:
-    job = with_status(make_job(**spec), FrayJobStatus(attempts=[attempt], start_time=attempt.start_time))
+    job = with_status(build_frayjob(**spec), FrayJobStatus(attempts=[attempt], start_time=attempt.start_time))
     decision = decide(job, observed, now=START + timedelta(hours=2), policy=RetryPolicy(10, 40))
     return decision.action, decision
 

@@ -20,6 +20,7 @@ from fray.plan.observation import (
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
 from fray.plan.timestamps import format_time
+from fray.testing import build_frayjob
 from fray.vocabulary import (
     EXIT_PAYLOAD_CHANGED,
     EXIT_PAYLOAD_CODE,
@@ -30,7 +31,7 @@ from fray.vocabulary import (
     Reason,
 )
 from fray.wire.status import AttemptStatus, FrayJobStatus
-from tests.unit.plan.frayjobs import make_job, with_status
+from tests.unit.plan.frayjobs import with_status
 from tests.unit.plan.gang_simulator import POLICY, START, Behaviour
 from tests.unit.plan.scenarios import FOREVER, NEVER_STARTS, crash, finished, simulation, starts, verdicts
 
@@ -200,7 +201,7 @@ def test_a_pause_counts_from_now_where_a_nodes_clock_is_far_off(off: timedelta) 
     begun = AttemptStatus(
         number=1, job_set="train-a1", start_time=format_time(START), running_time=format_time(START)
     )
-    job = with_status(make_job(retries={"failures": 1}), FrayJobStatus(attempts=[begun]))
+    job = with_status(build_frayjob(retries={"failures": 1}), FrayJobStatus(attempts=[begun]))
     now = START + timedelta(minutes=5)
     host = HostObservation(0, 0, 0, "pod", HostPhase.FAILED, exit_code=1, ended_at=now + off)
     decision = decide(job, GangObservation((host,)), now=now, policy=POLICY)

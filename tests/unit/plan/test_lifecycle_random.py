@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from fray.plan.observation import HostPhase
 from fray.plan.settings import RetryPolicy
+from fray.testing import build_frayjob
 from fray.vocabulary import VerdictKind
 from fray.wire.status import RetryCounts
-from tests.unit.plan.frayjobs import make_job
 from tests.unit.plan.gang_simulator import Behaviour, Simulation
 
 TIMEOUTS = st.sampled_from(
@@ -37,7 +37,7 @@ class AnyLife(RuleBasedStateMachine):
         shape=SHAPES, timeouts=TIMEOUTS, failures=st.integers(0, 3), pause=st.sampled_from([0.0, 10.0])
     )
     def submit(self, shape: dict[str, Any], timeouts: dict[str, str], failures: int, pause: float) -> None:
-        job = make_job(timeouts=timeouts, retries={"failures": failures}, **shape)
+        job = build_frayjob(timeouts=timeouts, retries={"failures": failures}, **shape)
         by_hand = Behaviour(starts_after=None, runs_for=None, ends_after_sigterm=3)
         self.sim = Simulation(job, lambda _attempt, _rank: by_hand, RetryPolicy(pause, 40))
         self.sim.look()

@@ -18,10 +18,11 @@ from fray.plan.workers import (
     WorkersObservation,
     describe_crash,
 )
+from fray.testing import build_frayjob
 from fray.vocabulary import ConditionType, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, FrayJobStatus
-from tests.unit.plan.frayjobs import make_job, with_spec, with_status
+from tests.unit.plan.frayjobs import with_spec, with_status
 
 NOW = datetime(2026, 1, 31, 12, 10, tzinfo=UTC)
 BEGUN = "2026-01-31T12:00:00.000Z"
@@ -40,7 +41,7 @@ def workers(completions: int = 2, **status: Any) -> WorkersObservation:
 
 
 def running(attempt: AttemptStatus = RUNS, **spec: Any) -> FrayJob:
-    job = make_job(workers={"replicas": 2}, **spec)
+    job = build_frayjob(workers={"replicas": 2}, **spec)
     return with_status(job, FrayJobStatus(attempts=[attempt], start_time=BEGUN))
 
 
@@ -106,7 +107,7 @@ def test_workers_without_room_hold_up_no_host() -> None:
 
 
 def test_a_job_that_can_have_none_says_nothing_of_workers() -> None:
-    job = with_status(make_job(), FrayJobStatus(attempts=[RUNS], start_time=BEGUN))
+    job = with_status(build_frayjob(), FrayJobStatus(attempts=[RUNS], start_time=BEGUN))
     decision = look(job, host(), None)
     assert find_condition(decision.status, ConditionType.WORKERS_READY) is None
     assert decision.status.workers is None

@@ -15,15 +15,15 @@ from fray.plan.reasons import REASONS
 from fray.plan.removal import is_left_to_itself
 from fray.plan.settings import RetryPolicy
 from fray.plan.verdict import derive_cause
-from fray.testing import MOMENT, build_disruption_mark, build_jobset, build_pod, exited
+from fray.testing import MOMENT, build_disruption_mark, build_frayjob, build_jobset, build_pod, exited
 from fray.vocabulary import ConditionType, Reason, VerdictKind
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import FrayJobStatus
-from tests.unit.plan.frayjobs import make_job, with_status
+from tests.unit.plan.frayjobs import with_status
 
 T0 = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 TWO_SLICES = {"replicas": 2, "resources": {"tpu": {"type": "v5p-16"}}}
-JOB = make_job(**TWO_SLICES)
+JOB = build_frayjob(**TWO_SLICES)
 LIVE = build_jobset()
 LEAVING = {"metadata": {"name": "train-a1", "deletionTimestamp": MOMENT}, "spec": {}}
 POLICY = RetryPolicy(initial_seconds=10, cap_seconds=40)

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fray.plan.network_policy import build_network_policy
+from fray.testing import build_frayjob
 from fray.vocabulary import LABEL_JOB_UID, POOL_PORTS
-from tests.unit.plan.frayjobs import make_job
 
 AGREED = Path(__file__).with_name("network_policy.yaml")
 UID = "0c5cbe77-4b5e-4d5b-9d0a-6a1f3c1c7f51"
-JOB = make_job(metadata={"namespace": "ml", "uid": UID})
+JOB = build_frayjob(metadata={"namespace": "ml", "uid": UID})
 OWN, STRANGE = {LABEL_JOB_UID: UID}, {LABEL_JOB_UID: "another"}
 
 
@@ -73,11 +73,11 @@ def test_any_ranges_of_ports_can_be_guarded(guarded: list[tuple[int, int]], port
 
 
 def test_pods_of_another_job_of_that_name_are_strangers() -> None:
-    policy = build_network_policy(make_job(metadata={"namespace": "ml", "uid": "later"}))
+    policy = build_network_policy(build_frayjob(metadata={"namespace": "ml", "uid": "later"}))
     assert not admits(policy, source=OWN, protocol="TCP", port=POOL_PORTS[0])
 
 
 def test_a_job_that_is_in_no_cluster_is_known_by_its_name() -> None:
-    policy = build_network_policy(make_job())
+    policy = build_network_policy(build_frayjob())
     assert policy["spec"]["podSelector"] == {"matchLabels": {"fray.dev/job": "train"}}
     assert "ownerReferences" not in policy["metadata"]

@@ -23,8 +23,7 @@ from fray.plan.observation import (
 )
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.timestamps import parse_time
-from fray.testing import MOMENT, build_disruption_mark, build_jobset, build_pod, exited
-from tests.unit.plan.frayjobs import make_job
+from fray.testing import MOMENT, build_disruption_mark, build_frayjob, build_jobset, build_pod, exited
 
 LIVE = build_jobset()
 UNHEALTHY = (
@@ -56,7 +55,7 @@ def lost(**more: Any) -> dict[str, Any]:
 
 
 def see(manifest: dict[str, Any]) -> GangObservation:
-    return derive_gang_observation(derive_gang(make_job().spec), LIVE, [manifest])
+    return derive_gang_observation(derive_gang(build_frayjob().spec), LIVE, [manifest])
 
 
 @pytest.mark.parametrize(

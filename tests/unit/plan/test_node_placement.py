@@ -12,8 +12,8 @@ from fray.plan.jobset import build_attempt
 from fray.plan.placement import NodeDemand, NodePlacement, build_placement, derive_demand
 from fray.plan.scheduling import build_node_summary, derive_waiting
 from fray.plan.settings import PlanSettings
+from fray.testing import build_frayjob
 from fray.vocabulary import Reason
-from tests.unit.plan.frayjobs import make_job
 
 TPU = {"tpu": {"type": "v5p-16"}}
 GPU = {"gpu": {"type": "nvidia-l4"}}
@@ -24,7 +24,7 @@ SPOT_TOLERATION = {"key": SPOT, "operator": "Equal", "value": "true", "effect": 
 def place(
     placement: dict[str, Any], resources: dict[str, Any] | None = None, replicas: int = 1
 ) -> NodePlacement:
-    spec = make_job(replicas=replicas, resources=resources or {}, placement=placement).spec
+    spec = build_frayjob(replicas=replicas, resources=resources or {}, placement=placement).spec
     return build_placement(spec.placement, derive_gang(spec))
 
 
@@ -212,7 +212,7 @@ V5P_16 = NodeDemand(2, 2, own_pools=True, accelerator="tpu-v5p-slice", chips=4, 
 def test_the_demand_says_which_nodes_an_attempt_needs_and_explain_prints_it(
     spec: dict[str, Any], expected: NodeDemand, told: str
 ) -> None:
-    job = make_job(**spec)
+    job = build_frayjob(**spec)
     assert derive_demand(job) == expected
     plan = build_attempt(job, attempt=1, settings=PlanSettings())
     assert plan.demand == expected
@@ -220,7 +220,7 @@ def test_the_demand_says_which_nodes_an_attempt_needs_and_explain_prints_it(
 
 
 def test_a_node_pool_that_is_missing_is_named_by_the_demand() -> None:
-    job = make_job(**SLICES)
+    job = build_frayjob(**SLICES)
     jobset = build_attempt(job, attempt=1, settings=PlanSettings()).jobset
     spec = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     refused = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from fray.plan.addresses import build_cluster_addresses
 from fray.plan.gang import Gang, GangKind, derive_gang
 from fray.plan.names import MAX_ENV_VALUE, build_jobset_name, build_object_name, jobset_name_limit
+from fray.testing import build_frayjob
 from fray.wire.frayjob import FrayJob
-from tests.unit.plan.frayjobs import any_job, job_names, make_job
+from tests.unit.plan.frayjobs import any_job, job_names
 from tests.unit.plan.jobset_rules import DNS_1035
 
 DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -21,7 +22,7 @@ ATTEMPTS = st.integers(1, 2_000_001)
 
 
 def gang(tpu: str, replicas: int = 1) -> Gang:
-    return derive_gang(make_job(replicas=replicas, resources={"tpu": {"type": tpu}}).spec)
+    return derive_gang(build_frayjob(replicas=replicas, resources={"tpu": {"type": tpu}}).spec)
 
 
 GANGS = st.one_of(

@@ -21,8 +21,9 @@ from fray.plan.observation import (
 )
 from fray.plan.outside_text import TEXT_LIMIT, clean_text
 from fray.plan.settings import RetryPolicy
+from fray.testing import build_frayjob
 from fray.vocabulary import Reason
-from tests.unit.plan.frayjobs import make_job, with_status
+from tests.unit.plan.frayjobs import with_status
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 HOSTILE = "\x1b[2J\x1b]0;title\x07lost \x1b[31mhope\x1b[0m\x00\x07\x9b\ud800\u202e!"
@@ -78,7 +79,7 @@ def waits(message: str) -> GangObservation:
     ids=["its log", "its message", "its reason", "what took it away", "why it waits"],
 )
 def test_hostile_bytes_reach_neither_status_nor_events(observed: GangObservation) -> None:
-    job = make_job()
+    job = build_frayjob()
     job = with_status(job, decide(job, None, now=NOW, policy=RetryPolicy()).status)
     status = decide(job, observed, now=NOW, policy=RetryPolicy()).status
     told = [condition.message for condition in status.conditions]

@@ -13,8 +13,8 @@ from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.reasons import REASONS
 from fray.plan.removal import is_left_to_itself
 from fray.plan.verdict import derive_cause
+from fray.testing import build_frayjob
 from fray.vocabulary import LABEL_COMPLETION_INDEX, Reason, VerdictKind
-from tests.unit.plan.frayjobs import make_job
 
 AT = "2026-01-31T12:00:00Z"
 JOBSET: dict[str, Any] = {"metadata": {"name": "train-a1"}, "spec": {}}
@@ -26,7 +26,7 @@ def see(ended: dict[str, Any]) -> GangObservation:
     container = {"name": "main", "state": {"terminated": ended} if ended else {}}
     status = {"phase": "Failed", "reason": "DeadlineExceeded", "message": SAID}
     pod = {"metadata": metadata, "spec": {}, "status": {**status, "containerStatuses": [container]}}
-    return derive_gang_observation(derive_gang(make_job().spec), JOBSET, [pod])
+    return derive_gang_observation(derive_gang(build_frayjob().spec), JOBSET, [pod])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from fray.errors import InvalidJobError
 from fray.plan.jobset import AttemptPlan, build_attempt
 from fray.plan.overlay import APPENDED, IDENTITY_KEYS, merge_overlay
 from fray.plan.settings import PlanSettings
-from tests.unit.plan.frayjobs import make_job
+from fray.testing import build_frayjob
 from tests.unit.plan.jobset_rules import find_violations, main_container, pod_template
 
 BASE: dict[str, Any] = {
@@ -220,7 +220,7 @@ def test_an_empty_overlay_changes_nothing() -> None:
 
 
 def plan_with(overlay: dict[str, Any], **spec: Any) -> AttemptPlan:
-    return build_attempt(make_job(podTemplate=overlay, **spec), attempt=1, settings=PlanSettings())
+    return build_attempt(build_frayjob(podTemplate=overlay, **spec), attempt=1, settings=PlanSettings())
 
 
 def test_no_overlay_takes_labels_restart_policy_or_identity() -> None:

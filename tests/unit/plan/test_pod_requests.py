@@ -9,12 +9,12 @@ import pytest
 from fray.plan.injection import RUNTIME_MOUNT
 from fray.plan.jobset import AttemptPlan, build_attempt
 from fray.plan.settings import PlanSettings
-from tests.unit.plan.frayjobs import make_job
+from fray.testing import build_frayjob
 from tests.unit.plan.jobset_rules import main_container, pod_template
 
 
 def plan_with(**spec: Any) -> AttemptPlan:
-    return build_attempt(make_job(**spec), attempt=1, settings=PlanSettings())
+    return build_attempt(build_frayjob(**spec), attempt=1, settings=PlanSettings())
 
 
 @pytest.mark.parametrize(

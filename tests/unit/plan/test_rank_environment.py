@@ -11,8 +11,9 @@ from fray.plan.expansion import expand_arguments, expand_environment
 from fray.plan.jobset import AttemptPlan, build_attempt
 from fray.plan.settings import PlanSettings
 from fray.runtime.identity import Identity
+from fray.testing import build_frayjob
 from fray.wire.frayjob import FrayJob
-from tests.unit.plan.frayjobs import any_job, make_job
+from tests.unit.plan.frayjobs import any_job
 from tests.unit.plan.golden import build_golden, read_job
 from tests.unit.plan.jobset_rules import main_container, pod_template
 
@@ -295,7 +296,7 @@ def test_setup_reaches_the_shell_as_it_was_written_and_the_entrypoint_its_argume
 @settings(max_examples=200, derandomize=True)
 @given(setup=st.lists(st.text("$()ab \\\n'\"#{}", min_size=1, max_size=8), min_size=1, max_size=3))
 def test_the_kubelet_changes_no_setup_command(setup: list[str]) -> None:
-    plan = build_attempt(make_job(environment={"setup": setup}), attempt=1, settings=PlanSettings())
+    plan = build_attempt(build_frayjob(environment={"setup": setup}), attempt=1, settings=PlanSettings())
     variables = {"a": "A", "b": "B", "": "nameless", "(": "x"}
     script = expand_arguments(main_container(plan.jobset)["command"], variables)[2]
     assert script == "\n".join(["set -e", *setup, 'exec "$@"'])
@@ -332,5 +333,5 @@ def test_every_process_finds_its_identity(job: FrayJob) -> None:
     ("port", "variable"), [("metrics", "FRAY_PORT_METRICS"), ("a-b-1", "FRAY_PORT_A_B_1")]
 )
 def test_names_of_port_variables(port: str, variable: str) -> None:
-    plan = build_attempt(make_job(ports=[{"name": port, "port": 1}]), attempt=1, settings=PlanSettings())
+    plan = build_attempt(build_frayjob(ports=[{"name": port, "port": 1}]), attempt=1, settings=PlanSettings())
     assert environment_of(plan, slice_index=0, host=0)[variable] == "1"

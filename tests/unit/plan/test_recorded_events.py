@@ -13,9 +13,10 @@ from fray.plan.observation import GangObservation, HostObservation, HostPhase, W
 from fray.plan.scheduling import derive_waiting
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
+from fray.testing import build_frayjob
 from fray.vocabulary import ConditionType, Reason
 from fray.wire.frayjob import FrayJob
-from tests.unit.plan.frayjobs import make_job, with_status
+from tests.unit.plan.frayjobs import with_status
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 REASONS = [
@@ -43,7 +44,7 @@ def see(phase: HostPhase, waiting: Waiting | None = None, *, placed: bool = True
 
 
 def test_an_attempt_that_waits_for_everything_has_six_events_and_one_of_its_queue() -> None:
-    job = step(make_job(), None)
+    job = step(build_frayjob(), None)
     # first with no node, then with one
     seen = [
         see(HostPhase.PENDING, Waiting(reason, "why"), placed=placed)
@@ -69,7 +70,7 @@ def test_an_attempt_that_waits_for_everything_has_six_events_and_one_of_its_queu
 
 
 def test_an_attempt_is_not_told_as_started_before_its_jobset_exists() -> None:
-    job = make_job()
+    job = build_frayjob()
     assert derive_events(job.status, step(job, None).status) == []
 
 
@@ -101,7 +102,7 @@ def test_an_image_that_cant_be_pulled_is_told_alike_between_two_tries(reason: st
 
 
 def test_what_an_old_kubelet_leaves_out_between_two_tries_is_still_told() -> None:
-    job = step(make_job(), None)
+    job = step(build_frayjob(), None)
     tried = derive_waiting([held("ErrImagePull", PULL_ERROR)])
     waits = derive_waiting([held("ImagePullBackOff", 'Back-off pulling image "nope:1"')])
     first = step(job, see(HostPhase.PENDING, tried))
@@ -130,8 +131,8 @@ def test_a_refusal_is_told_again_only_when_it_says_something_else() -> None:
         no = Waiting(Reason.WORKERS_NOT_SUPPORTED, f"{field} can't be honoured")
         return with_status(job, decide(job, None, now=NOW, policy=RetryPolicy(), unsupported=no).status)
 
-    first = refuse(make_job(), "a")
-    (told,) = derive_events(make_job().status, first.status)
+    first = refuse(build_frayjob(), "a")
+    (told,) = derive_events(build_frayjob().status, first.status)
     assert (told.reason, told.milestone, told.attempt) == ("WorkersNotSupported", True, None)
     assert derive_events(first.status, refuse(first, "a").status) == []
     assert len(derive_events(first.status, refuse(first, "b").status)) == 1
@@ -146,7 +147,7 @@ def test_a_refusal_is_told_again_only_when_it_says_something_else() -> None:
     ],
 )
 def test_what_passes_by_itself_warns_nobody(reason: Reason, warning: bool) -> None:
-    job = step(make_job(), None)
+    job = step(build_frayjob(), None)
     after = step(job, see(HostPhase.PENDING, Waiting(reason, "why"), placed=False))
     (told,) = derive_events(job.status, after.status)
     assert (told.reason, told.warning) == (reason, warning)

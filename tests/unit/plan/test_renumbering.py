@@ -10,7 +10,7 @@ import pytest
 from fray.plan.jobset import build_attempt
 from fray.plan.renumbering import build_renumbered, is_misnumbered, trim_number
 from fray.plan.settings import PlanSettings
-from tests.unit.plan.frayjobs import make_job
+from fray.testing import build_frayjob
 from tests.unit.plan.jobset_rules import main_container, pod_template
 
 ENDED = {"conditions": [{"type": "Failed", "status": "True"}], "terminalState": "Failed"}
@@ -18,7 +18,7 @@ ENDED = {"conditions": [{"type": "Failed", "status": "True"}], "terminalState": 
 
 def held(*, queue: dict[str, str] | None, **rest: Any) -> dict[str, Any]:
     spec = {} if queue is None else {"queue": queue}
-    jobset = build_attempt(make_job(**spec), attempt=1, settings=PlanSettings()).jobset
+    jobset = build_attempt(build_frayjob(**spec), attempt=1, settings=PlanSettings()).jobset
     jobset["spec"]["suspend"] = True
     return {**jobset, **rest}
 

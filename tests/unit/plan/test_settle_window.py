@@ -18,8 +18,9 @@ from fray.plan.observation import (
     HostPhase,
 )
 from fray.plan.settings import RetryPolicy
+from fray.testing import build_frayjob
 from fray.wire.status import AttemptStatus, FrayJobStatus
-from tests.unit.plan.frayjobs import make_job, with_status
+from tests.unit.plan.frayjobs import with_status
 from tests.unit.plan.verdict_situations.manifests import T0, at
 
 POLICY = RetryPolicy(10, 360, settle_seconds=5)
@@ -44,7 +45,7 @@ def pass_at(
 ) -> Decision:
     """Return what is decided about an attempt that ran, so many seconds after T0."""
     ran = AttemptStatus(number=1, job_set="train-a1", start_time=at(-90), running_time=at(-80), **attempt)
-    job = with_status(make_job(replicas=len(hosts)), FrayJobStatus(attempts=[ran]))
+    job = with_status(build_frayjob(replicas=len(hosts)), FrayJobStatus(attempts=[ran]))
     observed = GangObservation(hosts, settled=settled)
     return decide(job, observed, now=T0 + timedelta(seconds=seconds), policy=policy)
 

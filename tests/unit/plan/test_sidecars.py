@@ -14,10 +14,10 @@ from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.scheduling import derive_waiting
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray.plan.status import find_condition
-from fray.testing import MOMENT, build_jobset, build_pod, exited, running, waiting
+from fray.testing import MOMENT, build_frayjob, build_jobset, build_pod, exited, running, waiting
 from fray.vocabulary import ConditionType
 from fray.wire.status import AttemptStatus, FrayJobStatus
-from tests.unit.plan.frayjobs import make_job, with_status
+from tests.unit.plan.frayjobs import with_status
 from tests.unit.plan.jobset_rules import find_violations, pod_template
 
 PROXY = {"name": "proxy", "image": "p:1"}
@@ -26,7 +26,7 @@ CALLABLE = {"callable": {"secretName": "p", "sha256": "ab" * 32, "python": "3.12
 
 def plan_with(*containers: dict[str, Any], **spec: Any) -> AttemptPlan:
     overlay = {"spec": {"containers": list(containers), **spec}}
-    job = make_job(entrypoint=CALLABLE, podTemplate=overlay)
+    job = build_frayjob(entrypoint=CALLABLE, podTemplate=overlay)
     plan = build_attempt(job, attempt=1, settings=PlanSettings())
     assert find_violations(plan.jobset) == []
     return plan
@@ -60,7 +60,7 @@ def test_a_container_with_accelerators_stays_one(kind: str, resource: str) -> No
 
 def test_without_further_containers_a_pod_has_no_init_containers() -> None:
     plan = build_attempt(
-        make_job(podTemplate={"spec": {"containers": [{"name": "main", "tty": True}]}}),
+        build_frayjob(podTemplate={"spec": {"containers": [{"name": "main", "tty": True}]}}),
         attempt=1,
         settings=PlanSettings(),
     )
@@ -90,7 +90,7 @@ TOLD = "sidecar 'proxy' of pod train-a1-slice-0-0-x ends again and again with ex
 def condition(pods: list[dict[str, Any]]) -> tuple[str, str, str]:
     """Return the condition Running: status, reason, message."""
     attempt = AttemptStatus(number=1, job_set="train-a1", start_time=MOMENT)
-    job = with_status(make_job(), FrayJobStatus(attempts=[attempt]))
+    job = with_status(build_frayjob(), FrayJobStatus(attempts=[attempt]))
     gang = derive_gang_observation(derive_gang(job.spec), build_jobset(), pods, waiting=derive_waiting(pods))
     status = decide(job, gang, now=datetime(2026, 1, 31, 12, 1, tzinfo=UTC), policy=RetryPolicy()).status
     found = find_condition(status, ConditionType.RUNNING)
@@ -125,5 +125,5 @@ def test_how_a_sidecar_ended_is_not_how_its_pod_did() -> None:
     evicted["status"]["message"] = "The node had condition: [DiskPressure]."
     (sidecar,) = evicted["status"]["initContainerStatuses"]
     sidecar["state"] = {"terminated": {"exitCode": 143, "finishedAt": MOMENT}}
-    (host,) = derive_gang_observation(derive_gang(make_job().spec), build_jobset(), [evicted]).hosts
+    (host,) = derive_gang_observation(derive_gang(build_frayjob().spec), build_jobset(), [evicted]).hosts
     assert host.message == "The node had condition: [DiskPressure]."

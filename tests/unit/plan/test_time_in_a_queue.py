@@ -13,10 +13,11 @@ from fray.plan.lifecycle import Decision, EndAttempt, decide
 from fray.plan.observation import GangObservation, HostObservation, HostPhase
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.settings import RetryPolicy
+from fray.testing import build_frayjob
 from fray.vocabulary import LABEL_COMPLETION_INDEX, Reason
 from fray.wire.frayjob import Timeouts
 from fray.wire.status import AttemptStatus, FrayJobStatus
-from tests.unit.plan.frayjobs import make_job, with_status
+from tests.unit.plan.frayjobs import with_status
 
 START = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 ATTEMPT = AttemptStatus(number=1, job_set="train-a1", start_time="2026-01-31T12:00:00.000Z")
@@ -29,7 +30,7 @@ def gang(phase: HostPhase, **rest: Any) -> GangObservation:
 def decided(observed: GangObservation) -> Decision:
     """Return what is decided two hours after the start about a job that may be pending for one."""
     status = FrayJobStatus(attempts=[ATTEMPT], start_time=ATTEMPT.start_time)
-    job = with_status(make_job(timeouts={"pending": "1h"}), status)
+    job = with_status(build_frayjob(timeouts={"pending": "1h"}), status)
     return decide(job, observed, now=START + timedelta(hours=2), policy=RetryPolicy(10, 40))
 
 
@@ -91,5 +92,5 @@ def test_a_jobset_tells_until_when_it_was_held(
         "spec": {"suspend": suspend},
         "status": {"conditions": conditions},
     }
-    observed = derive_gang_observation(derive_gang(make_job().spec), jobset, [{"metadata": metadata}])
+    observed = derive_gang_observation(derive_gang(build_frayjob().spec), jobset, [{"metadata": metadata}])
     assert (observed.suspended, observed.held, observed.released_at) == (suspend, held, released_at)

@@ -26,11 +26,12 @@ from fray.plan.remains import tells_of_end
 from fray.plan.removal import is_left_to_itself
 from fray.plan.scheduling import build_node_summary
 from fray.plan.settings import RetryPolicy
+from fray.testing import build_frayjob
 from fray.vocabulary import LABEL_JOBSET_UID, Reason, VerdictKind
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, FrayJobStatus
 from fray_operator.informer import trim_jobset, trim_pod
-from tests.unit.plan.frayjobs import make_job, with_status
+from tests.unit.plan.frayjobs import with_status
 from tests.unit.plan.verdict_situations import deleted, gangs, nodes, own_failures, taken_away, vanished
 from tests.unit.plan.verdict_situations.manifests import STARTED, T0, at, jobset
 from tests.unit.plan.verdict_situations.situation import Scene, Situation
@@ -57,7 +58,7 @@ class Attempt:
             attempt = attempt.model_copy(update={"running_time": at(STARTED)})
         status = FrayJobStatus(attempts=[attempt], start_time=at(STARTED - 101))
         retries = {"retries": {"failures": 3, "preemptions": 3}}
-        self.job: FrayJob = with_status(make_job(**retries, **situation.shape), status)
+        self.job: FrayJob = with_status(build_frayjob(**retries, **situation.shape), status)
         self.now = T0
         self.deleted_at: float | None = None
 

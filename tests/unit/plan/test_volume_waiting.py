@@ -13,10 +13,10 @@ from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
 from fray.plan.timestamps import format_time
 from fray.plan.volume_waiting import build_volume_complaint, derive_volume_waiting, find_held
-from fray.testing import build_pod, waiting
+from fray.testing import build_frayjob, build_pod, waiting
 from fray.vocabulary import ConditionType, Reason
 from fray.wire.status import AttemptStatus, FrayJobStatus
-from tests.unit.plan.frayjobs import make_job, with_status
+from tests.unit.plan.frayjobs import with_status
 
 START = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 CREATING = waiting()
@@ -148,7 +148,7 @@ def test_an_event_of_the_newer_form_has_one_time() -> None:
 
 def test_it_stands_on_running_and_tells_nothing_of_a_host_that_has_no_node_yet() -> None:
     attempt = AttemptStatus(number=1, job_set="train-a1", start_time=format_time(START))
-    job = with_status(make_job(replicas=2), FrayJobStatus(attempts=[attempt]))
+    job = with_status(build_frayjob(replicas=2), FrayJobStatus(attempts=[attempt]))
     hosts = (
         HostObservation(0, 0, 0, "pod-0", HostPhase.PENDING, node="node-1"),
         HostObservation(0, 1, 1, "pod-1", HostPhase.PENDING),

@@ -10,10 +10,11 @@ from fray.plan.jobset import build_attempt
 from fray.plan.observation import Waiting
 from fray.plan.scheduling import NodeSummary, derive_waiting
 from fray.plan.settings import PlanSettings
+from fray.testing import build_frayjob
 from fray.vocabulary import Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AvoidedNode, FrayJobStatus
-from tests.unit.plan.frayjobs import make_job, with_status
+from tests.unit.plan.frayjobs import with_status
 from tests.unit.plan.jobset_rules import pod_template
 
 UNTIL = "2026-01-31T13:00:00.000Z"
@@ -41,7 +42,7 @@ def explain(
     message: str, *nodes: NodeSummary, avoided: tuple[AvoidedNode, ...] = (NODE_7,), **spec: Any
 ) -> Waiting:
     """Return why a pod waits that was made to keep off nodes, and of which the scheduler says this."""
-    job: FrayJob = with_status(make_job(**spec), FrayJobStatus(avoided_nodes=list(avoided)))
+    job: FrayJob = with_status(build_frayjob(**spec), FrayJobStatus(avoided_nodes=list(avoided)))
     template = pod_template(build_attempt(job, attempt=3, settings=PlanSettings()).jobset)
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
     pod = {"metadata": {"name": "pod"}, "spec": template["spec"], "status": {"conditions": [condition]}}

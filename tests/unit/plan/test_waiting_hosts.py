@@ -13,10 +13,10 @@ from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.scheduling import NodeSummary, derive_waiting
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
-from fray.testing import MOMENT, build_jobset, build_pod, waiting
+from fray.testing import MOMENT, build_frayjob, build_jobset, build_pod, waiting
 from fray.vocabulary import ConditionType, Reason
 from fray.wire.status import AttemptStatus, FrayJobStatus
-from tests.unit.plan.frayjobs import make_job, with_status
+from tests.unit.plan.frayjobs import with_status
 
 NODE = NodeSummary("node-1", {}, (), ready=True)
 GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
@@ -50,7 +50,7 @@ def test_a_pod_that_the_scheduler_could_not_place_is_told_before_one_that_is_hel
 
 def conditions_of(*pods: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """Return the conditions Scheduled and Running of a job with these pods: status and reason."""
-    job = make_job(replicas=len(pods))
+    job = build_frayjob(replicas=len(pods))
     attempt = AttemptStatus(number=1, job_set="train-a1", start_time=MOMENT)
     job = with_status(job, FrayJobStatus(attempts=[attempt]))
     gang = derive_gang_observation(derive_gang(job.spec), build_jobset(), pods, waiting=derive_waiting(pods))

@@ -9,8 +9,8 @@ import pytest
 from fray.plan.gang import derive_gang
 from fray.plan.pod_observation import derive_gang_observation
 from fray.termination import Ending, TerminationMessage
+from fray.testing import build_frayjob
 from fray.vocabulary import EXIT_PAYLOAD_PYTHON, LABEL_COMPLETION_INDEX
-from tests.unit.plan.frayjobs import make_job
 
 AT = "2026-01-31T12:00:00Z"
 JOBSET: dict[str, Any] = {"metadata": {"name": "train-a1"}, "spec": {}}
@@ -40,6 +40,6 @@ def test_the_last_words_of_a_host_are_what_was_told(code: int, left: str, told: 
     ended = {"exitCode": code, "reason": "Error", "finishedAt": AT, "message": left}
     status = {"phase": "Failed", "containerStatuses": [{"name": "main", "state": {"terminated": ended}}]}
     observed = derive_gang_observation(
-        derive_gang(make_job().spec), JOBSET, [{"metadata": metadata, "spec": {}, "status": status}]
+        derive_gang(build_frayjob().spec), JOBSET, [{"metadata": metadata, "spec": {}, "status": status}]
     )
     assert list(observed.hosts[0].log_tail) == told

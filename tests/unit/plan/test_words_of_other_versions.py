@@ -12,10 +12,11 @@ from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
 from fray.plan.observation import GangObservation, HostObservation, HostPhase
 from fray.plan.recorded import UnknownWordError
 from fray.plan.status import find_condition
+from fray.testing import build_frayjob
 from fray.vocabulary import ConditionType, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, FrayJobStatus
-from tests.unit.plan.frayjobs import make_job, with_status
+from tests.unit.plan.frayjobs import with_status
 from tests.unit.plan.gang_simulator import POLICY, START
 
 ENDED = "2026-01-31T11:00:00.000Z"
@@ -32,7 +33,7 @@ def job(verdict: str | None, reason: str | None, **spec: Any) -> FrayJob:
         reason=reason,
         message="so",
     )
-    return with_status(make_job(**spec), FrayJobStatus(attempts=[attempt]))
+    return with_status(build_frayjob(**spec), FrayJobStatus(attempts=[attempt]))
 
 
 def gang(phase: HostPhase) -> GangObservation:
@@ -115,7 +116,7 @@ def test_the_version_that_knows_the_word_goes_on_where_it_was() -> None:
     """To the version that knows it, the word means what `Suspended` means to this one."""
     left = decided(job("Maintenance", "Completed")).status
     known = left.attempts[-1].model_copy(update={"verdict": "Suspended"})
-    newer = with_status(make_job(), left.model_copy(update={"attempts": [known]}))
+    newer = with_status(build_frayjob(), left.model_copy(update={"attempts": [known]}))
     decision = decided(newer)
     assert decision.action == StartAttempt(4)
     check_readable(decision.status, None)

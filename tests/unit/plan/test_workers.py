@@ -18,8 +18,8 @@ from fray.plan.workers import (
     derive_wanted,
     read_worker_job,
 )
+from fray.testing import build_frayjob
 from fray.vocabulary import LABEL_COMPLETION_INDEX
-from tests.unit.plan.frayjobs import make_job
 
 
 def job(completions: int, *, generation: int = 1, **status: Any) -> WorkerJob:
@@ -75,7 +75,7 @@ COMPLETE = {"completed": True, "ended": True}
     ],
 )
 def test_the_next_step(wanted: int, jobs: list[WorkerJob], step: WorkerStep | None) -> None:
-    assert decide_workers(make_job(workers={"replicas": wanted}), jobs) == step
+    assert decide_workers(build_frayjob(workers={"replicas": wanted}), jobs) == step
 
 
 def test_once_the_steps_are_done_there_is_none() -> None:
@@ -86,17 +86,17 @@ def test_once_the_steps_are_done_there_is_none() -> None:
                 complete = [index for index in range(completions) if taken >> index & 1]
                 for state in (ready(), ready(0), ready(completions - 1)):
                     found = job(completions, complete=complete, ready=state - set(complete))
-                    step = decide_workers(make_job(workers={"replicas": wanted}), [found])
+                    step = decide_workers(build_frayjob(workers={"replicas": wanted}), [found])
                     if not isinstance(step, ResizeWorkers):
                         continue
                     left = [index for index in complete if index < step.completions]
                     resized = job(step.completions, complete=left, ready=found.ready)
-                    assert decide_workers(make_job(workers={"replicas": wanted}), [resized]) is None
+                    assert decide_workers(build_frayjob(workers={"replicas": wanted}), [resized]) is None
                     assert (found.ready or frozenset()) <= set(range(step.completions)), "none is cut off"
 
 
 def test_a_job_of_workers_that_kueue_has_admitted_keeps_its_size() -> None:
-    queued = make_job(workers={"replicas": 5}, queue={"name": "team"})
+    queued = build_frayjob(workers={"replicas": 5}, queue={"name": "team"})
     assert decide_workers(queued, []) == StartWorkers(1, 5)
     assert decide_workers(queued, [job(3)]) is None
 
@@ -112,11 +112,11 @@ def test_a_job_of_workers_that_kueue_has_admitted_keeps_its_size() -> None:
     ],
 )
 def test_as_many_are_wanted_as_are_asked_for_within_their_range(workers: dict[str, int], wanted: int) -> None:
-    assert derive_wanted(make_job(workers=workers).spec) == wanted
+    assert derive_wanted(build_frayjob(workers=workers).spec) == wanted
 
 
 def test_a_job_without_workers_wants_none() -> None:
-    assert derive_wanted(make_job().spec) == 0
+    assert derive_wanted(build_frayjob().spec) == 0
 
 
 def worker_pod(index: int, *, is_ready: bool) -> Manifest:
