@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -83,6 +84,8 @@ def make_ctx(
 
     def make(max_workers: int = 2) -> JobContext:
         options = {"address": addresses[kind](max_workers)} if kind in addresses else {}
+        if kind == "pool":
+            options["head"] = os.environ.get("POOL_HEAD", "thread")
         made.append(create_job_ctx(kind, max_workers=max_workers, **options))
         return made[-1]
 
