@@ -3,7 +3,9 @@
 The Job controller gives each worker an index. One that exits with 0 because it was asked to, by the head or
 by a node that takes it away, hands over what it has, and its index is complete for ever. So a Job of workers
 has as many indexes as are complete plus as many workers as are wanted. An index that is given up is the
-highest, whatever its worker does: those that run tasks are left to the head, which ends idle ones first.
+highest, whatever its worker does. Where the head asks for workers, by demand, those that take tasks are left
+to it: it ends idle ones first. Where users do, the worker of such an index is told by its node to go, and
+hands over.
 """
 
 from __future__ import annotations
@@ -191,20 +193,23 @@ def decide_workers(job: FrayJob, jobs: Sequence[WorkerJob]) -> WorkerStep | None
             return RemoveWorkers(older.name)
     if newest.ended:
         return StartWorkers(newest.generation + 1, wanted) if newest.completed and wanted else None
-    completions = _derive_completions(newest, wanted)
+    completions = _derive_completions(newest, wanted, by_head=job.spec.workers.max_replicas is not None)
     if completions == newest.completions or derive_queue(job).name is not None:
         return None
     return ResizeWorkers(newest.name, completions)
 
 
-def _derive_completions(job: WorkerJob, wanted: int) -> int:
-    """Return how many indexes a Job of workers is to have: no fewer than those that are ready leave."""
+def _derive_completions(job: WorkerJob, wanted: int, *, by_head: bool) -> int:
+    """Return how many indexes a Job of workers is to have.
+
+    Where the head says how many, no fewer than those that are ready leave.
+    """
     surplus = job.completions - job.succeeded - wanted
     if surplus <= 0:
         return job.succeeded + wanted
     completions = job.completions
     for index in range(job.completions - 1, -1, -1):
-        if not surplus or job.ready is None or index in job.ready:
+        if not surplus or (by_head and (job.ready is None or index in job.ready)):
             break
         if index not in job.complete:
             completions, surplus = index, surplus - 1

@@ -74,7 +74,9 @@ def test_a_job_that_has_begun_goes_on_when_it_is_scaled() -> None:
         reason="Disrupted",
         message="its node was taken back",
     )
-    job = with_status(build_frayjob(workers={"replicas": 1, "engine": "ray"}), FrayJobStatus(attempts=[ended]))
+    job = with_status(
+        build_frayjob(workers={"replicas": 1, "engine": "ray"}), FrayJobStatus(attempts=[ended])
+    )
     now = datetime(2026, 1, 31, 13, 0, tzinfo=UTC)
     decision = decide(job, None, now=now, policy=RetryPolicy(), unsupported=derive_unsupported(job))
     assert decision.action == StartAttempt(2)

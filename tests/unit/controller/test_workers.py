@@ -27,7 +27,8 @@ NAME = "train-a1-w1"
 
 
 def wants(replicas: int, **attempt: Any) -> Manifest:
-    return frayjob("train", spec={"workers": {"replicas": replicas}}, **attempt)
+    """Return a job whose head asks for so many workers."""
+    return frayjob("train", spec={"workers": {"replicas": replicas, "maxReplicas": 9}}, **attempt)
 
 
 def store_workers(server: MemoryServer, completions: int, status: Manifest | None = None) -> Manifest:

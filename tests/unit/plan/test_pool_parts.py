@@ -9,6 +9,7 @@ import pytest
 from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
 from fray.plan.worker_job import build_worker_job
+from fray.testing import build_frayjob
 from fray.vocabulary import (
     AUTH_SECRET,
     ENV_POOL_HEAD,
@@ -21,7 +22,6 @@ from fray.vocabulary import (
     ENV_WORKERS_SHAPE,
     POOL_HEAD_CONTAINER,
 )
-from tests.unit.plan.frayjobs import make_job
 from tests.unit.plan.jobset_rules import find_violations, main_container, pod_template
 
 SETTINGS = PlanSettings(image="runtime:7", injector_image="operator:7")
@@ -30,14 +30,14 @@ POOLED = (ENV_POOL_HEAD, ENV_POOL_KEY, ENV_POOL_OBJECTS)
 
 
 def hosts(settings: PlanSettings = SETTINGS, **spec: Any) -> dict[str, Any]:
-    jobset = build_attempt(make_job(**spec), attempt=1, settings=settings).jobset
+    jobset = build_attempt(build_frayjob(**spec), attempt=1, settings=settings).jobset
     assert find_violations(jobset) == []
     pod: dict[str, Any] = pod_template(jobset)["spec"]
     return pod
 
 
 def workers(settings: PlanSettings = SETTINGS, **spec: Any) -> dict[str, Any]:
-    made = build_worker_job(make_job(**spec), attempt=1, generation=1, count=1, settings=settings)
+    made = build_worker_job(build_frayjob(**spec), attempt=1, generation=1, count=1, settings=settings)
     pod: dict[str, Any] = made["spec"]["template"]["spec"]
     return pod
 
@@ -167,5 +167,5 @@ def test_a_worker_is_ready_once_it_says_so_and_hosts_at_once() -> None:
     assert probe["httpGet"] == {"path": "/ready", "port": 7096}
     assert "initialDelaySeconds" not in probe
     assert "readinessProbe" not in main_container(
-        build_attempt(make_job(**asked), attempt=1, settings=SETTINGS).jobset
+        build_attempt(build_frayjob(**asked), attempt=1, settings=SETTINGS).jobset
     )

@@ -74,8 +74,31 @@ COMPLETE = {"completed": True, "ended": True}
         (2, [job(3, leaving=True)], None),
     ],
 )
-def test_the_next_step(wanted: int, jobs: list[WorkerJob], step: WorkerStep | None) -> None:
-    assert decide_workers(build_frayjob(workers={"replicas": wanted}), jobs) == step
+def test_the_next_step_where_the_head_asks_for_workers(
+    wanted: int, jobs: list[WorkerJob], step: WorkerStep | None
+) -> None:
+    assert decide_workers(build_frayjob(workers={"replicas": wanted, "maxReplicas": 9}), jobs) == step
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "completions"),
+    [
+        (1, job(3, ready=ready(0, 1, 2)), 1),
+        (1, job(3), 1),
+        (2, job(5, complete=[4], ready=ready(0, 1, 2, 3)), 2),
+        (2, job(5, complete=[0], ready=ready(1, 2, 3, 4)), 3),
+        (0, job(2, ready=ready(0, 1)), 0),
+        (0, job(3, complete=[0], ready=ready(1, 2)), 1),
+    ],
+)
+def test_where_users_ask_for_fewer_the_highest_go(wanted: int, found: WorkerJob, completions: int) -> None:
+    step = ResizeWorkers("train-a1-w1", completions)
+    assert decide_workers(build_frayjob(workers={"replicas": wanted}), [found]) == step
+
+
+def test_one_that_is_complete_already_is_cut_off_no_more() -> None:
+    found = job(2, complete=[0], ready=ready(1))
+    assert decide_workers(build_frayjob(workers={"replicas": 1}), [found]) is None
 
 
 def test_once_the_steps_are_done_there_is_none() -> None:
@@ -86,12 +109,13 @@ def test_once_the_steps_are_done_there_is_none() -> None:
                 complete = [index for index in range(completions) if taken >> index & 1]
                 for state in (ready(), ready(0), ready(completions - 1)):
                     found = job(completions, complete=complete, ready=state - set(complete))
-                    step = decide_workers(build_frayjob(workers={"replicas": wanted}), [found])
+                    asking = build_frayjob(workers={"replicas": wanted, "maxReplicas": 9})
+                    step = decide_workers(asking, [found])
                     if not isinstance(step, ResizeWorkers):
                         continue
                     left = [index for index in complete if index < step.completions]
                     resized = job(step.completions, complete=left, ready=found.ready)
-                    assert decide_workers(build_frayjob(workers={"replicas": wanted}), [resized]) is None
+                    assert decide_workers(asking, [resized]) is None
                     assert (found.ready or frozenset()) <= set(range(step.completions)), "none is cut off"
 
 
