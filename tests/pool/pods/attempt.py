@@ -1,6 +1,7 @@
 """The pods of an attempt on this machine: each has a loopback address, and an API server knows them.
 
-So the ports are those of pods, and nothing of the programs is replaced but how they reach the API server.
+So the ports are those of pods. Nothing of the programs is replaced but how they reach the API server, and how
+long workers stay.
 """
 
 from __future__ import annotations
@@ -34,7 +35,14 @@ from fray.runtime.api.client import ApiAccess
 access = ApiAccess(os.environ["TEST_API"], "ml", Path(os.environ["TEST_TOKEN"]))
 ApiAccess.in_pod = classmethod(lambda cls, environ: access)
 """
-_WORKER = _IN_POD + "from fray.runtime.pool.worker_pod import main\nsys.exit(main())"
+_WORKER = (
+    _IN_POD
+    + """
+from fray.runtime.pool import worker_pod
+worker_pod.DRAIN_SECONDS = float(os.environ.get("TEST_DRAIN_SECONDS") or worker_pod.DRAIN_SECONDS)
+sys.exit(worker_pod.main())
+"""
+)
 _HEAD = _IN_POD + "from fray.runtime.pool.head_pod import main\nsys.exit(main())"
 _SQUARE = """
 from fray.job import get_default_job_ctx

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
-from fray.runtime.pool.messages.commands import Command, StartWorker
+from fray.runtime.pool.messages.commands import Command, CreateActor, RunTask, StartWorker
 from fray.runtime.pool.messages.events import HostJoined, TaskSubmitted, WorkerJoined
 from fray.runtime.pool.messages.specs import DRIVER, ActorSpec, Inline, Profile, TaskSpec
 from fray.runtime.pool.state import PoolState
 
+AnyCommand = TypeVar("AnyCommand", RunTask, CreateActor)
 ONE = Inline(b"1")
 FAST = 20e-6
 """Seconds of a task: many of its kind may be sent ahead."""
@@ -44,6 +45,22 @@ class Script:
             assert isinstance(command, StartWorker)
             assert command == StartWorker(host, command.worker, Profile())
             assert self.tell(DRIVER, WorkerJoined(command.worker)) == []
+
+    def join_host_with_work(self, host: int, cpus: int = 1) -> RunTask:
+        """Let a host join for which a task waits; return its start."""
+        return self._join_for(host, cpus, RunTask)
+
+    def join_host_with_actor(self, host: int, cpus: int = 1) -> int:
+        """Let a host join for which an actor waits; return its worker."""
+        return self._join_for(host, cpus, CreateActor).worker
+
+    def _join_for(self, host: int, cpus: int, kind: type[AnyCommand]) -> AnyCommand:
+        joined = HostJoined(host, f"host-{host}", (("CPU", float(cpus)),), cpus, 1000)
+        commands = self.tell(DRIVER, joined)
+        for command in [each for each in commands if isinstance(each, StartWorker)]:
+            commands += self.tell(DRIVER, WorkerJoined(command.worker))
+        [found] = [each for each in commands if isinstance(each, kind)]
+        return found
 
     def submit(self, task_id: int, client: int = DRIVER, **more: Any) -> list[Command]:
         return self.tell(client, TaskSubmitted(make_task(task_id, **more), b"blob"))

@@ -19,6 +19,7 @@ from fray.runtime.pool.messages.commands import (
     DropTimer,
     FreeObject,
     ReclaimTasks,
+    ReleaseHost,
     RunTask,
     SetTimer,
     SpillObject,
@@ -30,6 +31,7 @@ from fray.runtime.pool.messages.events import (
     ClientLost,
     FetchFailed,
     HostJoined,
+    HostLeaving,
     HostLost,
     ItemsConsumed,
     ItemsProduced,
@@ -82,6 +84,8 @@ class World(WorkerSide):
         self.named: set[int] = set()
         self.starts: Counter[int] = Counter()
         self.uncharged: Counter[int] = Counter()
+        self.leaving: set[int] = set()
+        self.released: list[int] = []
         self.next_id = 0
         self.next_host = 0
         for _ in range(hosts):
@@ -118,8 +122,8 @@ class World(WorkerSide):
                 self.end(process, command.reason, expected=True)
             elif process is not None:
                 process.inbox.append(command)
-        elif isinstance(command, FreeObject):
-            self.files[command.host].discard(command.id)
+        elif isinstance(command, ReleaseHost | FreeObject):
+            self.carry_out_on_host(command)
         elif isinstance(command, SpillObject | CheckObject | CopyObject):
             self.shell.append(self.answer(command))
         elif isinstance(command, Deliver | DeliverItems | AnswerActor):
@@ -129,6 +133,15 @@ class World(WorkerSide):
                 self.processes[command.client].inbox.append(command)
         elif command.worker in self.processes:
             self.processes[command.worker].inbox.append(command)
+
+    def carry_out_on_host(self, command: ReleaseHost | FreeObject) -> None:
+        if isinstance(command, FreeObject):
+            self.files[command.host].discard(command.id)
+            return
+        assert command.host in self.leaving
+        there = [process for process in self.processes.values() if process.host == command.host]
+        assert not any(process.running for process in there), "tasks run there"
+        self.released.append(command.host)
 
     def set_timer(self, command: SetTimer | DropTimer) -> None:
         if isinstance(command, SetTimer):
@@ -178,6 +191,9 @@ class World(WorkerSide):
         del self.files[host]
         for process in [process for process in self.processes.values() if process.host == host]:
             del self.processes[process.id]
+            if host in self.leaving:
+                untold = [event.id for event in process.outbox if isinstance(event, TaskDone)]
+                self.uncharged.update([*process.running, *untold])
         self.shell = deque(
             event
             for event in self.shell
@@ -195,6 +211,11 @@ class World(WorkerSide):
         elif self.faults and roll < 0.014 and len(self.files) > 1:
             self.lose_host(rng.choice(list(self.files)))
             self.add_host()
+        elif self.faults and roll < 0.018 and len(self.files) > 1:
+            host = rng.choice(list(self.files))
+            self.leaving.add(host)
+            self.tell(DRIVER, HostLeaving(host, "a spot node"))
+            self.add_host()
         elif roll < 0.25:
             self.drive()
         else:
@@ -211,6 +232,8 @@ class World(WorkerSide):
             choices.append(lambda: self.take(self.inbox.popleft()))
         for process in self.processes.values():
             choices += self.choices_of(process)
+        if any(host in self.files for host in self.released):
+            choices.append(self.go)
         due = [timer for timer in self.timers if timer[0] <= self.now]
         if due:
             choices.append(lambda: self.fire(due[0]))
@@ -226,6 +249,12 @@ class World(WorkerSide):
     def fire(self, timer: tuple[float, tuple[str, int]]) -> None:
         self.timers.remove(timer)
         self.tell(DRIVER, TimerFired(timer[1]))
+
+    def go(self) -> None:
+        """Let a host go that may; it may also have been lost before."""
+        host = self.released.pop()
+        if host in self.files:
+            self.lose_host(host)
 
     def pass_shell(self) -> None:
         event = self.shell.popleft()

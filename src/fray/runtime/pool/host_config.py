@@ -44,6 +44,8 @@ class HostConfig:
     """Where workers look for modules; empty: where this process does."""
     env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Environment variables of all workers."""
+    drain_seconds: float = 0.0
+    """How long the host stays after SIGTERM, for what runs there and to save what only lies there."""
 
     @property
     def key(self) -> TransportKey:

@@ -10,7 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from fray.runtime.pool.machine import actors, cancelling, copies, lineage, objects, streams, tasks, workers
+from fray.runtime.pool.machine import (
+    actors,
+    cancelling,
+    copies,
+    leaving,
+    lineage,
+    objects,
+    streams,
+    tasks,
+    workers,
+)
 from fray.runtime.pool.machine.crowding import note_inline
 from fray.runtime.pool.machine.invariants import check_tables
 from fray.runtime.pool.machine.message_checks import RefusedMessageError
@@ -32,6 +42,7 @@ from fray.runtime.pool.messages.events import (
     FetchFailed,
     FilesFound,
     HostJoined,
+    HostLeaving,
     HostLost,
     ItemsConsumed,
     ItemsProduced,
@@ -171,6 +182,8 @@ def _follow_up(tables: Tables) -> None:
             if tables.actor_queues:
                 actors.place_actors(tables)
             schedule(tables)
+            if tables.leaving:
+                leaving.advance(tables)
         else:
             return
 
@@ -264,6 +277,7 @@ _OF_SHELL: dict[type, Callable[[Tables, ClientId, Any], None]] = {
     ObjectRelayed: copies.note_relayed,
     FilesFound: workers.free_unknown,
     HostJoined: workers.join_host,
+    HostLeaving: leaving.leave,
     HostLost: workers.lose_host,
     NannyLost: workers.lose_nanny,
     WorkerJoined: workers.join_worker,

@@ -25,6 +25,8 @@ __all__ = ["main"]
 
 LONGEST_PAUSE = 0.5
 """Seconds between two tries to reach a head that is there and doesn't listen yet."""
+DRAIN_SECONDS = 12.0
+"""How long it stays after SIGTERM: GKE gives pods on spot nodes 15 s, and its processes need some to end."""
 HEAD_SECONDS = 3600.0
 """How long one try waits for rank 0's pod, which may need a new node; it's followed by another."""
 
@@ -48,6 +50,7 @@ def main(environ: Mapping[str, str] | None = None, *, ready_port: int = POOL_REA
             name=socket.gethostname(),
             resources=tuple(sorted(offered.items())),
             workers=workers,
+            drain_seconds=DRAIN_SECONDS,
         )
         readiness = ReadinessServer(Address(host=pool.objects.host, port=ready_port))
         host = WorkerHost(

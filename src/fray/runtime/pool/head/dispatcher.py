@@ -32,6 +32,7 @@ from fray.runtime.pool.messages.commands import (
     FreeObject,
     LimitInline,
     ReclaimTasks,
+    ReleaseHost,
     ResumeGenerator,
     RunTask,
     SetTimer,
@@ -110,6 +111,7 @@ class Dispatcher:
             StopWorker: self.stop_worker,
             FreeObject: self._free,
             SpillObject: self._to_nanny,
+            ReleaseHost: self._to_nanny,
             CheckObject: self._check,
             CopyObject: self._copy,
             SetTimer: self._set_timer,
@@ -214,7 +216,7 @@ class Dispatcher:
         else:
             self._to_nanny(command)
 
-    def _to_nanny(self, command: FreeObject | SpillObject | CheckObject) -> None:
+    def _to_nanny(self, command: FreeObject | SpillObject | CheckObject | ReleaseHost) -> None:
         self._peers.send_to_nanny(command.host, command)
 
     def _check(self, command: CheckObject) -> None:

@@ -26,6 +26,7 @@ from fray.runtime.pool.messages.events import (
     ClientLost,
     FilesFound,
     HostJoined,
+    HostLeaving,
     HostLost,
     ItemsProduced,
     NannyLost,
@@ -157,7 +158,9 @@ class Membership:
     def _hear_nanny(self, host: HostId, message: Any) -> None:
         if isinstance(message, WorkerLost):
             self._lose_worker(message)
-        elif isinstance(message, ObjectSpilled | ObjectChecked | FilesFound):
+        elif isinstance(message, ObjectSpilled | ObjectChecked | FilesFound) or (
+            isinstance(message, HostLeaving) and message.host == host and not self._peers.has_client(host)
+        ):
             self._handle(DRIVER, message)
         else:
             _log.warning("the nanny of host %s said %s, which only workers may", host, type(message).__name__)

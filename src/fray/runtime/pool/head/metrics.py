@@ -58,6 +58,7 @@ def render_metrics(stats: PoolStats, refused: Mapping[RefusalReason, int]) -> st
     ends = [(outcome, counters.get(outcome, 0)) for outcome in OUTCOMES]
     add("tasks_ended_total", "counter", "Tasks and actor calls that have ended.", ends, label="outcome")
     count("tasks_retried_total", "Runs that were repeated, for a lost worker or an exception.", "retried")
+    count("tasks_preempted_total", "Runs that were lost with a host that was to go.", "preempted")
     count("results_rebuilt_total", "Lost results that were made again.", "rebuilt")
     count("generator_items_total", "Items that generators have yielded.", "items")
     joined = sum(host.workers for host in hosts)

@@ -11,6 +11,7 @@ import faulthandler
 import importlib
 import io
 import logging
+import math
 import os
 import selectors
 import shutil
@@ -42,8 +43,21 @@ from fray.runtime.pool.host.processes import (
 )
 from fray.runtime.pool.host_config import HostConfig
 from fray.runtime.pool.message_codec import MESSAGES, OVER, REFUSAL, STAMP, decode_messages, encode_messages
-from fray.runtime.pool.messages.commands import CheckObject, FreeObject, SpillObject, StartWorker, StopWorker
-from fray.runtime.pool.messages.events import FilesFound, ObjectChecked, ObjectSpilled, WorkerLost
+from fray.runtime.pool.messages.commands import (
+    CheckObject,
+    FreeObject,
+    ReleaseHost,
+    SpillObject,
+    StartWorker,
+    StopWorker,
+)
+from fray.runtime.pool.messages.events import (
+    FilesFound,
+    HostLeaving,
+    ObjectChecked,
+    ObjectSpilled,
+    WorkerLost,
+)
 from fray.runtime.pool.messages.greetings import HostTable, HostWelcome, NannyHello
 from fray.runtime.pool.messages.specs import CLIENT_BITS, WorkerId
 from fray.runtime.pool.objects.peers import run_object_server
@@ -92,6 +106,10 @@ class _Nanny:
         self._object_server = 0
         self._lifeline = -1
         self._ending = False
+        self._leave_at = math.inf
+        """When it goes at the latest."""
+        self.released = False
+        """Whether the head let it go, who has all that this host had."""
         self._oom_kills = count_oom_kills()
         self._signals, self._signals_end = watch_signals(signal.SIGTERM, signal.SIGCHLD)
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
@@ -117,10 +135,11 @@ class _Nanny:
             CheckObject: self._check_object,
             HostTable: lambda _: None,
             HostWelcome: self._take_welcome,
+            ReleaseHost: self._go,
         }
 
     def run(self) -> None:
-        """Serve until the head is gone or SIGTERM comes."""
+        """Serve until the head is gone or lets it go, or until some time after SIGTERM."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._signals, selectors.EVENT_READ)
             selector.register(self._connection.fileno(), selectors.EVENT_READ)
@@ -132,8 +151,10 @@ class _Nanny:
                 self._note_stopped()
                 self._reap()
                 if not self._ending:
-                    ready = selector.select()
+                    left = self._leave_at - time.monotonic()
+                    ready = selector.select(None if left == math.inf else max(left, 0.0))
                     self._note_signals()
+                    self._ending |= time.monotonic() >= self._leave_at
                     # A process that the driver has forked may keep the connection open.
                     self._ending |= any(key.fd == self._driver_end for key, _ in ready)
 
@@ -189,7 +210,18 @@ class _Nanny:
         with contextlib.suppress(BlockingIOError):
             while numbers := os.read(self._signals, 4096):
                 if signal.SIGTERM in numbers:
-                    self._ending = True
+                    self._leave()
+
+    def _leave(self) -> None:
+        """Tell the head that this host is to go, once it's part of the pool; go at once otherwise."""
+        if not (self._config.drain_seconds and self._config.host) or self._leave_at < math.inf:
+            self._ending = True
+            return
+        self._leave_at = time.monotonic() + self._config.drain_seconds
+        self._tell(HostLeaving(self._config.host, "it was asked to go"))
+
+    def _go(self, _: ReleaseHost) -> None:
+        self.released = self._ending = True
 
     def _tell(self, message: Any) -> None:
         try:
@@ -383,8 +415,8 @@ def run_nanny(
     `on_joined` is told the pool's token when the head has given this host a number.
     Call it on the only thread of a process that does nothing else.
 
-    The code is 0 after SIGTERM or without the head, 1 if it can't be joined, 88 where its versions are
-    others, 89 when it says that the attempt is over.
+    The code is 0 after SIGTERM or without the head, 86 when the head let it go, 1 if it can't be joined, 88
+    where its versions are others, 89 when it says that the attempt is over.
     """
     os.environ.update(config.env)  # noqa: TID251 - this is where the process begins
     if config.sys_path:
@@ -406,7 +438,7 @@ def run_nanny(
         return EXIT_ATTEMPT_OVER
     finally:
         nanny.close()
-    return 0
+    return EXIT_WORKER_ENDED if nanny.released else 0
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from fray.runtime.pool.pod import HeadPlace
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
 from fray.runtime.pool.worker.standard_output import flush_output
-from fray.vocabulary import EXIT_ATTEMPT_OVER, EXIT_FAILURE, EXIT_WORKER_REFUSED
+from fray.vocabulary import EXIT_ATTEMPT_OVER, EXIT_FAILURE, EXIT_WORKER_ENDED, EXIT_WORKER_REFUSED
 
 __all__ = ["FindHead", "HostOffer", "WorkerHost", "main"]
 
@@ -56,6 +56,8 @@ class HostOffer:
     workers: int
     store_limit: int | None = None
     """Bytes of memory for objects; None: a share of the machine's."""
+    drain_seconds: float = 0.0
+    """How long it stays after SIGTERM, for what runs there and to save what only lies there."""
 
     def config(self, store: HostStore, *, head: Address, token: str = "") -> HostConfig:
         """Return what a nanny is told that works with `store`; `token` is that of the pool it was in."""
@@ -71,6 +73,7 @@ class HostOffer:
             spill=str(store.spill_directory),
             store_limit=store.limit,
             objects=str(self.objects),
+            drain_seconds=self.drain_seconds,
             certificate=str(self.key.certificate or ""),
             private_key=str(self.key.private_key or ""),
             env=thread_limits(
@@ -123,13 +126,13 @@ class WorkerHost:
     def run(self) -> int:
         """Be a host of the pool until SIGTERM, or until there is no pool any more; return the exit code.
 
-        0 after SIGTERM, 1 when the pool can't be joined, 88 when it has other versions, 89 when the attempt
-        of its job is over.
+        0 after SIGTERM or when the head let it go, 1 when the pool can't be joined, 88 when it has other
+        versions, 89 when the attempt of its job is over.
         """
         pause, failing_since = FIRST_PAUSE, 0.0
         while True:
             code = self._join_once()
-            if self._ending:
+            if self._ending or code == EXIT_WORKER_ENDED:
                 return 0
             if code in (EXIT_WORKER_REFUSED, EXIT_ATTEMPT_OVER):
                 return code  # the next try would end as this one
@@ -163,7 +166,7 @@ class WorkerHost:
                 if not ended:
                     self._await_news(None)
             code = os.waitstatus_to_exitcode(status)
-            if code not in (0, EXIT_FAILURE, EXIT_WORKER_REFUSED, EXIT_ATTEMPT_OVER):
+            if code not in (0, EXIT_FAILURE, EXIT_WORKER_ENDED, EXIT_WORKER_REFUSED, EXIT_ATTEMPT_OVER):
                 sys.stderr.write(f"fray: the nanny was {describe_exit(status)}\n")
             return code
         finally:
@@ -247,6 +250,8 @@ class WorkerHost:
         with contextlib.suppress(BlockingIOError):
             while numbers := os.read(self._signals, 4096):
                 self._ending |= signal.SIGTERM in numbers or signal.SIGINT in numbers
+        if self._ending and self._readiness is not None:
+            self._readiness.ready = False
 
     def _note_joined(self) -> None:
         news = os.read(self._news, 4096).decode()

@@ -29,7 +29,7 @@ from fray.runtime.pool.machine.resources import (
 )
 from fray.runtime.pool.machine.slots import limit_time, refresh
 from fray.runtime.pool.machine.tables import STORY_LINES, Tables
-from fray.runtime.pool.machine.tasks import accept, finish, wake
+from fray.runtime.pool.machine.tasks import MOST_PREEMPTIONS, accept, finish, wake
 from fray.runtime.pool.machine.transitions import (
     ALIVE,
     DEAD,
@@ -364,11 +364,15 @@ def lose_actor(tables: Tables, actor: ActorRecord, worker: WorkerRecord, reason:
         tables.move_actor(actor, LOST)  # nothing of it was there yet
         tables.woken.append(actor)
         return
-    if 0 <= spec.max_restarts <= actor.restarts:
+    preempted = worker.host.leaving and spec.max_restarts and actor.preempted < MOST_PREEMPTIONS
+    if 0 <= spec.max_restarts <= actor.restarts and not preempted:
         _die(tables, actor, _build_died(actor, f"its worker {reason}"))
         return
     tables.move_actor(actor, LOST)
-    actor.restarts += 1
+    if preempted:
+        actor.preempted += 1
+    else:
+        actor.restarts += 1
     actor.incarnation += 1
     calls = tuple(actor.sent.values())
     actor.sent = {}
@@ -376,10 +380,15 @@ def lose_actor(tables: Tables, actor: ActorRecord, worker: WorkerRecord, reason:
     for task in reversed(calls):
         task.worker = None
         misfortune = tables.tell(task, line)
-        if misfortune.verdict is not None or task.charged >= spec.max_task_retries >= 0:
+        uncharged = preempted and spec.max_task_retries and misfortune.preempted < MOST_PREEMPTIONS
+        spent = task.charged >= spec.max_task_retries >= 0 and not uncharged
+        if misfortune.verdict is not None or spent:
             finish(tables, task, misfortune.verdict or died)
             continue
-        task.charged += 1
+        if uncharged:
+            misfortune.preempted += 1
+        else:
+            task.charged += 1
         task.attempt += 1
         tables.counters["retried"] += 1
         tables.move(task, LOST)

@@ -6,6 +6,7 @@ gets another copy, or one that is made on the driver's host for it; if even that
 
 from __future__ import annotations
 
+from fray.runtime.pool.machine.leaving import note_moved
 from fray.runtime.pool.machine.lineage import deliver
 from fray.runtime.pool.machine.objects import discard, drop_copy, lose
 from fray.runtime.pool.machine.records import Doubt, ObjectRecord
@@ -77,6 +78,7 @@ def note_relayed(tables: Tables, _source: ClientId, event: ObjectRelayed) -> Non
     """Send readers to the copy on the driver's host, or let them try again some time later."""
     if event.size:
         _add(tables, event)
+    note_moved(tables, event.id, moved=event.size > 0)
     doubt = tables.doubts.get(event.id)
     if doubt is None:
         return

@@ -197,7 +197,9 @@ def _check_resources(tables: Tables) -> None:
             _expect(host.free.get(name, 0) == total - used[name], "resources", name, host.free, dict(used))
             _expect(name == "CPU" or used[name] <= total, "more is used than there is", name, host.id)
         _check_devices(tables, host)
-        _expect((host.id in tables.open_hosts) == (host.free.get("CPU", 0) > 0), "open hosts", host.id)
+        takes = host.free.get("CPU", 0) > 0 and not host.leaving
+        _expect((host.id in tables.open_hosts) == takes, "open hosts", host.id)
+        _expect((tables.leaving.get(host.id) is host) == bool(host.leaving), "leaving hosts", host.id)
 
 
 def _check_devices(tables: Tables, host: HostRecord) -> None:

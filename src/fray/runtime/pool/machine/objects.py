@@ -286,7 +286,7 @@ def lose(tables: Tables, record: ObjectRecord, reason: str) -> None:
         if record.outcome is outcome:
             record.outcome = outcome._replace(host=copied)
             tables.commands.append(CheckObject(copied, record.id))
-            _keep_on(tables, tables.hosts[copied], record.id, size)
+            _keep_on(tables, tables.hosts[copied], record.id, outcome.size)
         else:
             tables.copies.setdefault(record.id, {})[copied] = size
     if record.outcome is not outcome:

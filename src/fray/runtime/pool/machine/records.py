@@ -133,12 +133,14 @@ class Misfortune:
     """What only few tasks need: how often they raised, what befell them, and the end decided for them.
 
     `verdict`: the outcome whatever the worker says (cancelled, timed out). `deadline`: monotonic seconds
-    at which its timer is due; timers of earlier runs come before it.
+    at which its timer is due; timers of earlier runs come before it. `preempted`: how often it was lost with
+    a host that was taken away.
     """
 
-    __slots__ = ("deadline", "raised", "story", "verdict")
+    __slots__ = ("deadline", "preempted", "raised", "story", "verdict")
 
     def __init__(self) -> None:
+        self.preempted = 0
         self.raised = 0
         self.story: list[str] = []
         self.verdict: Failed | None = None
@@ -173,7 +175,8 @@ class ActorRecord:
     """One actor. `callers` hold the calls that wait at the head, `sent` those at its worker, in order.
 
     `waiting`: calls of those at its worker that wait for objects; others use its CPUs until then.
-    `process`: the profile of processes that it may live in. `alone`: there it is the only one.
+    `process`: the profile of processes that it may live in. `alone`: there it is the only one. `preempted`:
+    how often it was lost with a host that was taken away.
     """
 
     __slots__ = (
@@ -184,6 +187,7 @@ class ActorRecord:
         "incarnation",
         "missing",
         "needs",
+        "preempted",
         "process",
         "restarts",
         "sent",
@@ -205,6 +209,7 @@ class ActorRecord:
         self.worker: WorkerRecord | None = None
         self.incarnation = 1
         self.restarts = 0
+        self.preempted = 0
         self.missing = 0
         self.callers: dict[CallerKey, deque[TaskRecord]] = {}
         self.sent: dict[ObjectId, TaskRecord] = {}
@@ -302,20 +307,26 @@ class HostRecord:
 
     Its objects are in memory (`objects`, `memory` bytes), on disk or on their way there (`spilling`), or in
     memory since the disk had no room (`stuck`). `devices`: what is free of each accelerator.
+
+    `leaving`: why it is to go; empty: it stays. `released`: it was told that it may. `unmovable`: objects
+    that couldn't be copied elsewhere.
     """
 
     __slots__ = (
         "devices",
         "free",
         "id",
+        "leaving",
         "memory",
         "name",
         "objects",
+        "released",
         "spilling",
         "store_limit",
         "stuck",
         "teams",
         "total",
+        "unmovable",
         "wanted",
     )
 
@@ -334,6 +345,9 @@ class HostRecord:
         self.memory = 0
         self.spilling: dict[ObjectId, int] = {}
         self.stuck: dict[ObjectId, int] = {}
+        self.leaving = ""
+        self.released = False
+        self.unmovable: set[ObjectId] = set()
 
 
 class WorkerRecord:

@@ -29,7 +29,9 @@ HOMELESS_SECONDS = 600.0
 
 
 def fits(host: HostRecord, needs: Needs) -> bool:
-    """Whether a host has that much free."""
+    """Whether a host has that much free, and takes anything new."""
+    if host.leaving:
+        return False
     free = host.free
     if not all(free.get(name, 0) >= amount for name, amount in needs):
         return False
@@ -51,7 +53,7 @@ def give(tables: Tables, host: HostRecord, needs: Needs) -> None:
     free = host.free
     for name, amount in needs:
         free[name] += amount
-    if free.get("CPU", 0) > 0 and host.id in tables.hosts:
+    if free.get("CPU", 0) > 0 and host.id in tables.hosts and not host.leaving:
         tables.open_hosts[host.id] = host
     tables.freed += 1
     tables.dirty = True

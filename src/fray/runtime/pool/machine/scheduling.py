@@ -102,7 +102,8 @@ def _count_passed(tables: Tables, started: Demand) -> None:
             possible = [
                 host
                 for host in tables.hosts.values()
-                if all(host.total.get(name, 0) >= amount for name, amount in demand.needs)
+                if not host.leaving
+                and all(host.total.get(name, 0) >= amount for name, amount in demand.needs)
             ]
             if possible:
                 tables.reserved = (demand, max(possible, key=lambda host: host.free.get("CPU", 0)))
@@ -158,7 +159,9 @@ def _fill(tables: Tables, worker: WorkerRecord, demand: Demand, most: int) -> bo
 def _takes_ahead(tables: Tables, worker: WorkerRecord, demand: Demand) -> bool:
     """Whether a worker is busy with fast tasks of the demand, so that more of them may wait there."""
     running = worker.running
-    if worker.closing or worker.profile is not PLAIN or not (running or worker.ahead):
+    if worker.closing or worker.host.leaving or worker.profile is not PLAIN:
+        return False
+    if not (running or worker.ahead):
         return False
     for other in running.values():
         # Nothing waits behind a task that was lost before: it would be charged for it the next time.

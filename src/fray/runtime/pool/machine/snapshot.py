@@ -42,7 +42,8 @@ class PoolStats:
     hosts: Mapping[HostId, HostStats]
     objects: int
     counters: Mapping[str, int]
-    """Since the pool began: submitted, done, failed, cancelled, retried, rebuilt, workers_lost, items."""
+    """Since the pool began: submitted, done, failed, cancelled, retried, rebuilt, preempted, workers_lost,
+    items."""
     ignored: Mapping[str, int]
     """What was told and didn't count, by kind and reason."""
     lineage_bytes: int

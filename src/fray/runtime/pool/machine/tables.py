@@ -79,8 +79,10 @@ class Tables:
         "ignored",
         "inline_bytes",
         "inline_limit",
+        "leaving",
         "lineage",
         "lineage_bytes",
+        "moving",
         "needs",
         "next_worker",
         "now",
@@ -110,6 +112,10 @@ class Tables:
         self.actor_names: dict[str, ActorId] = {}
         self.actor_queues: dict[Needs, deque[ActorRecord]] = {}
         self.hosts: dict[HostId, HostRecord] = {}
+        self.leaving: dict[HostId, HostRecord] = {}
+        """Hosts that are to go."""
+        self.moving: dict[ObjectId, HostId] = {}
+        """Objects that are being copied elsewhere -> the host that leaves."""
         self.open_hosts: dict[HostId, HostRecord] = {}
         """Hosts with free CPUs."""
         self.workers: dict[WorkerId, WorkerRecord] = {}
@@ -158,6 +164,7 @@ class Tables:
         self.counters: dict[str, int] = dict.fromkeys(
             ("submitted", "done", "failed", "cancelled", "retried", "rebuilt", "workers_lost", "items"), 0
         )
+        self.counters["preempted"] = 0
         self.recent: deque[tuple[ObjectId, Cause]] = deque(maxlen=REMEMBERED_TRANSITIONS)
         self.finished: deque[tuple[Any, ...]] = deque(maxlen=REMEMBERED_TASKS)
         """The fields of a `Run` each."""

@@ -60,6 +60,7 @@ from fray.runtime.pool.messages.events import (
 from fray.runtime.pool.messages.specs import DRIVER, ClientId, Failed, Inline, Stored
 
 __all__ = [
+    "MOST_PREEMPTIONS",
     "accept",
     "block",
     "build_died",
@@ -72,6 +73,10 @@ __all__ = [
     "unblock",
     "wake",
 ]
+
+
+MOST_PREEMPTIONS = 100
+"""How often a task or an actor may be lost with hosts that are taken away: that charges no retry."""
 
 
 # --- beginning ---------------------------------------------------------------------------------------------
@@ -387,7 +392,13 @@ def lose_task(tables: Tables, task: TaskRecord, worker: WorkerRecord, reason: st
     if misfortune.verdict is not None:
         finish(tables, task, misfortune.verdict)
         return
-    if not worker.end_reason:
+    if worker.host.leaving:
+        misfortune.preempted += 1
+        tables.counters["preempted"] += 1
+        if not task.spec.retries or misfortune.preempted > MOST_PREEMPTIONS:
+            finish(tables, task, build_died(task, worker))
+            return
+    elif not worker.end_reason:
         if task.charged >= task.spec.retries:
             finish(tables, task, build_died(task, worker))
             return

@@ -7,6 +7,7 @@ from fray.runtime.pool.machine.cancelling import time_out
 from fray.runtime.pool.machine.copies import try_again
 from fray.runtime.pool.machine.crowding import tell_limit
 from fray.runtime.pool.machine.devices import build_slots, split_needs
+from fray.runtime.pool.machine.leaving import forget_leaving
 from fray.runtime.pool.machine.objects import collect, drop_copy, drop_holder, lose
 from fray.runtime.pool.machine.placement import MOST_VAIN_STARTS, may_start, start_process
 from fray.runtime.pool.machine.records import Demand, HostRecord, TaskRecord, WorkerRecord
@@ -83,6 +84,7 @@ def lose_host(tables: Tables, source: ClientId, event: HostLost) -> None:
     if host is None:
         tables.ignore("HostLost: not known")
         return
+    forget_leaving(tables, host)
     tables.open_hosts.pop(event.host, None)
     if tables.reserved is not None and tables.reserved[1] is host:
         tables.reserved = None
@@ -119,12 +121,14 @@ def lose_nanny(tables: Tables, source: ClientId, event: NannyLost) -> None:
 def _lose_team(tables: Tables, source: ClientId, host: HostRecord, reason: str) -> None:
     for team in tuple(host.teams.values()):
         for worker in tuple(team.workers.values()):
+            if host.leaving:
+                worker.end_reason = worker.end_reason or host.leaving
             _remove(tables, worker, reason)
             lose_client(tables, source, ClientLost(worker.id))
 
 
 def _start_missing(tables: Tables, host: HostRecord) -> None:
-    if may_start(tables, host, PLAIN):
+    if not host.leaving and may_start(tables, host, PLAIN):
         team = host.teams.get(PLAIN)
         for _ in range(host.wanted - (len(team.workers) if team is not None else 0)):
             start_process(tables, host, PLAIN, ())
@@ -273,6 +277,9 @@ def lose_client(tables: Tables, _source: ClientId, event: ClientLost) -> None:
     if held is None:
         tables.ignore("ClientLost: not known")
         return
+    if tables.moving:
+        tables.moving.clear()  # it may be the one that copied: they are copied again
+        tables.dirty = True
     for object_id in held:
         record = tables.objects.get(object_id)
         if record is None or not drop_holder(tables, record, event.client) or record.holders is not None:

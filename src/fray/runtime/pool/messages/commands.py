@@ -38,6 +38,7 @@ __all__ = [
     "FreeObject",
     "LimitInline",
     "ReclaimTasks",
+    "ReleaseHost",
     "ResumeGenerator",
     "RunTask",
     "SetTimer",
@@ -196,6 +197,12 @@ class CheckObject(NamedTuple):
     id: ObjectId
 
 
+class ReleaseHost(NamedTuple):
+    """Let a host go that is leaving: nothing runs there, and all that could be copied lies elsewhere, too."""
+
+    host: HostId
+
+
 class CopyObject(NamedTuple):
     """Copy an object of that host to the driver's, for others to read; answered by ObjectRelayed."""
 
@@ -222,6 +229,7 @@ Command: TypeAlias = (
     | EndActor
     | CancelTask
     | ReclaimTasks
+    | ReleaseHost
     | ResumeGenerator
     | ForgetFunctions
     | Deliver

@@ -34,6 +34,7 @@ __all__ = [
     "FetchFailed",
     "FilesFound",
     "HostJoined",
+    "HostLeaving",
     "HostLost",
     "ItemsConsumed",
     "ItemsProduced",
@@ -266,6 +267,17 @@ class HostLost(NamedTuple):
     reason: str
 
 
+class HostLeaving(NamedTuple):
+    """A host is asked to go, and its nanny tells so or the head asks it: nothing new begins there.
+
+    What runs there may end, and what only lies there is copied; then the host is released. It goes some time
+    later in any case.
+    """
+
+    host: HostId
+    reason: str
+
+
 class NannyLost(NamedTuple):
     """All workers of a host are gone with its nanny; its store is still there, and another nanny comes."""
 
@@ -335,6 +347,7 @@ Event: TypeAlias = (
     | ObjectRelayed
     | FilesFound
     | HostJoined
+    | HostLeaving
     | HostLost
     | NannyLost
     | WorkerJoined
