@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from fray.kube.errors import ConflictError, NotFoundError
+from fray.kube.objects import Manifest
 from fray.kube.resources import FRAYJOBS
 from fray.runtime.api.client import ApiClient
 
-__all__ = ["Demand", "set_replicas"]
+__all__ = ["Demand", "get_replicas", "set_replicas"]
 
 TRIES: Final = 5
 """Of a change of the scale that others get in the way of: each write of the job's status does."""
@@ -58,12 +59,26 @@ def set_replicas(client: ApiClient, job: str, job_uid: str, replicas: int) -> bo
     return _set_once(client, job, job_uid, replicas)
 
 
-def _set_once(client: ApiClient, job: str, job_uid: str, replicas: int) -> bool:
+def get_replicas(client: ApiClient, job: str, job_uid: str) -> int:
+    """Return how many workers a job asks for; raises `NotFoundError` as `set_replicas` does."""
+    return _replicas_of(_get_scale(client, job, job_uid))
+
+
+def _get_scale(client: ApiClient, job: str, job_uid: str) -> Manifest:
     scale = client.get(FRAYJOBS, job, namespace=client.namespace, subresource="scale")
-    metadata = scale["metadata"]
-    if metadata.get("uid") != job_uid:
+    if scale["metadata"].get("uid") != job_uid:
         raise NotFoundError(f"GET {job}/scale", 404, "NotFound", f"job {job} is another one now")
-    if (scale.get("spec") or {}).get("replicas", 0) == replicas:
+    return scale
+
+
+def _replicas_of(scale: Manifest) -> int:
+    return int((scale.get("spec") or {}).get("replicas", 0))
+
+
+def _set_once(client: ApiClient, job: str, job_uid: str, replicas: int) -> bool:
+    scale = _get_scale(client, job, job_uid)
+    metadata = scale["metadata"]
+    if _replicas_of(scale) == replicas:
         return False
     # Of this version only: another job may take the name before the request.
     changes = {

@@ -16,9 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fray.errors import FrayError, SettingError
+from fray.runtime.api.client import ApiAccess
 from fray.runtime.identity import Identity
 from fray.runtime.pool.head.__main__ import ATTACH, announce
 from fray.runtime.pool.head.program import HeadConfig, run_head
+from fray.runtime.pool.head.scaling import JobScale, ScaleLimits
 from fray.runtime.pool.pod import PodPool
 from fray.runtime.pool.transport.keys import TransportKey
 from fray.vocabulary import ENV_POOL_STATE, EXIT_FAILURE
@@ -41,6 +43,8 @@ def main(environ: Mapping[str, str] | None = None) -> int:
         if pool.head is None and Identity.from_env(environ).rank != 0:
             return _stand_by()
         key = TransportKey.load(pool.key)
+        limits = ScaleLimits.from_env(environ)
+        access = ApiAccess.in_pod(environ)
         config = HeadConfig(
             token=secrets.token_hex(8),
             attach=ATTACH,
@@ -49,6 +53,8 @@ def main(environ: Mapping[str, str] | None = None) -> int:
             allowed=None,
             is_attempt=True,
             over="" if _is_first(environ.get(ENV_POOL_STATE, "")) else RESTARTED,
+            limits=limits,
+            scale=None if limits is None or access is None else JobScale.from_env(environ, access),
         )
         sound = asyncio.run(run_head(config, announce))
     except FrayError as error:

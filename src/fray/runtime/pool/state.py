@@ -14,6 +14,7 @@ from fray.runtime.pool.machine import (
     actors,
     cancelling,
     copies,
+    growth,
     leaving,
     lineage,
     objects,
@@ -67,7 +68,7 @@ from fray.runtime.pool.messages.events import (
     WorkerJoined,
     WorkerLost,
 )
-from fray.runtime.pool.messages.specs import DRIVER, ClientId, Shape
+from fray.runtime.pool.messages.specs import DRIVER, ClientId, HostId, Shape
 
 __all__ = ["PoolState"]
 
@@ -160,6 +161,18 @@ class PoolState:
     def stats(self) -> PoolStats:
         """Return a frozen summary of the pool as it is now."""
         return take_snapshot(self._tables)
+
+    def count_wanted_hosts(self, offered: Shape = ()) -> int:
+        """Return how many hosts there is work for that offer so much each (empty: as those that are here)."""
+        return growth.count_wanted(self._tables, self._tables.needs_of(offered))
+
+    def count_worker_hosts(self) -> int:
+        """Return how many hosts take tasks."""
+        return growth.count_hosts(self._tables)
+
+    def list_idle_hosts(self) -> tuple[HostId, ...]:
+        """Return the hosts that could go without any loss of work, those first that keep fewest objects."""
+        return growth.list_idle(self._tables)
 
     def count_running(self) -> int:
         """Return how many tasks and calls workers have, those sent ahead apart; cheaper than `stats`."""

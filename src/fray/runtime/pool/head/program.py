@@ -20,6 +20,7 @@ from fray.runtime.pool.head.membership import Membership
 from fray.runtime.pool.head.metrics import CONTENT_TYPE, render_metrics
 from fray.runtime.pool.head.metrics_server import MetricsServer
 from fray.runtime.pool.head.peers import Peers
+from fray.runtime.pool.head.scaling import ScaleLimits, ScaleWriter, Scaling
 from fray.runtime.pool.host.processes import watch_end
 from fray.runtime.pool.messages.greetings import HostWelcome, PoolFailed
 from fray.runtime.pool.messages.specs import Shape
@@ -60,6 +61,10 @@ class HeadConfig:
     """Whether an attempt of a job is over with this pool, so that nobody is to wait for another head."""
     over: str = ""
     """Why that attempt is over already: then there is no pool, and who comes is told so."""
+    limits: ScaleLimits | None = None
+    """How many workers it may ask for; None: others decide that."""
+    scale: ScaleWriter | None = None
+    """Where it asks for them."""
 
 
 class _HeadProgram:
@@ -93,6 +98,9 @@ class _HeadProgram:
             self._metrics = MetricsServer(metrics, self._render_metrics, content_type=CONTENT_TYPE)
             await self._metrics.start()
         self._loop.call_later(LOOK_SECONDS, self._look)
+        config = self._config
+        if config.limits is not None and config.scale is not None and not config.over:
+            Scaling(self._loop, self._dispatcher, limits=config.limits, scale=config.scale).start()
         return [server.address for server in self._servers]
 
     def stop(self) -> None:

@@ -1,0 +1,189 @@
+"""The number of a job's workers follows the work there is: up at once, down some time after it has ended.
+
+On the head's loop, which it never blocks: the job's scale is written by a thread. When it's lowered, idle
+workers are asked to go; those at work are never. The order matters: a worker that goes before the scale is
+lowered would be replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from fray.errors import FrayError, SettingError
+from fray.runtime.api.client import ApiAccess, ApiClient
+from fray.runtime.api.scale import Demand, get_replicas, set_replicas
+from fray.runtime.pool.head.dispatcher import Dispatcher
+from fray.runtime.pool.messages.events import HostLeaving
+from fray.runtime.pool.messages.specs import DRIVER, Shape
+from fray.vocabulary import (
+    ENV_JOB_NAME,
+    ENV_JOB_UID,
+    ENV_WORKERS_IDLE_SECONDS,
+    ENV_WORKERS_MAX,
+    ENV_WORKERS_MIN,
+    ENV_WORKERS_SHAPE,
+)
+
+__all__ = ["JobScale", "ScaleLimits", "ScaleWriter", "Scaling"]
+
+_log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 0.5
+"""How often it looks how much work there is."""
+FAILED_SECONDS: Final = 5.0
+"""How long it waits after a scale that couldn't be written."""
+
+
+class ScaleWriter(Protocol):
+    """How many workers a job asks for. Both methods block, and raise `FrayError`."""
+
+    def read(self) -> int:
+        """Return the number."""
+
+    def write(self, replicas: int) -> None:
+        """Change it."""
+
+
+@dataclass(frozen=True)
+class JobScale:
+    """That of the job of this pod."""
+
+    client: ApiClient
+    job: str
+    job_uid: str
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str], access: ApiAccess) -> JobScale:
+        """Return that of the job that `environ` names."""
+        return cls(ApiClient(access), environ[ENV_JOB_NAME], environ[ENV_JOB_UID])
+
+    def read(self) -> int:
+        """See `ScaleWriter`."""
+        return get_replicas(self.client, self.job, self.job_uid)
+
+    def write(self, replicas: int) -> None:
+        """See `ScaleWriter`."""
+        set_replicas(self.client, self.job, self.job_uid, replicas)
+
+
+@dataclass(frozen=True)
+class ScaleLimits:
+    """The range of a job's workers, how long one may be idle, and what each offers (empty: not known)."""
+
+    least: int
+    most: int
+    idle_seconds: float
+    offered: Shape = ()
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> ScaleLimits | None:
+        """Return what `environ` says; None: the head asks for no workers.
+
+        Raises `SettingError` for what is no number.
+        """
+        if not environ.get(ENV_WORKERS_MAX):
+            return None
+        shape = (part.partition("=") for part in environ.get(ENV_WORKERS_SHAPE, "").split(",") if part)
+        offered = ((name, _number(amount, ENV_WORKERS_SHAPE)) for name, _, amount in shape)
+        return cls(
+            least=int(_number(environ.get(ENV_WORKERS_MIN) or "0", ENV_WORKERS_MIN)),
+            most=int(_number(environ[ENV_WORKERS_MAX], ENV_WORKERS_MAX)),
+            idle_seconds=_number(environ.get(ENV_WORKERS_IDLE_SECONDS) or "60", ENV_WORKERS_IDLE_SECONDS),
+            offered=tuple(sorted(offered)),
+        )
+
+
+class Scaling:
+    """Keeps the scale of a job at what its pool has work for, from `start` on.
+
+    Parameters: the `loop` and the `dispatcher` of the head; the `limits`; the job's `scale`.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        dispatcher: Dispatcher,
+        *,
+        limits: ScaleLimits,
+        scale: ScaleWriter,
+    ) -> None:
+        self._loop = loop
+        self._dispatcher = dispatcher
+        self._limits = limits
+        self._scale = scale
+        self._demand = Demand()
+        self._asked: int | None = None
+        """What the job's scale is; None: that isn't known."""
+        self._writing: asyncio.Task[None] | None = None
+        self._blocked_until = 0.0
+
+    def start(self) -> None:
+        """Look from now on."""
+        self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        if self._dispatcher.stopped:
+            return
+        now = time.monotonic()
+        target = self._derive_target(now)
+        if self._writing is None and now >= self._blocked_until and target != self._asked:
+            self._writing = self._loop.create_task(self._write(target))
+            self._writing.add_done_callback(self._written)
+        elif target == self._asked:
+            self._release(target)
+        self._loop.call_later(LOOK_SECONDS, self._look)
+
+    def _derive_target(self, now: float) -> int:
+        limits = self._limits
+        wanted = self._dispatcher.state.count_wanted_hosts(limits.offered)
+        self._demand, target = self._demand.note(wanted, now=now).derive_replicas(
+            now=now, idle_seconds=limits.idle_seconds, least=limits.least, most=limits.most
+        )
+        return target
+
+    async def _write(self, target: int) -> None:
+        if self._asked is None:
+            # What a user began with is as demand of this moment: it isn't taken back at once.
+            self._asked = await asyncio.to_thread(self._scale.read)
+            now = time.monotonic()
+            self._demand = Demand().note(self._asked, now=now)
+            target = self._derive_target(now)
+        if target != self._asked:
+            await asyncio.to_thread(self._scale.write, target)
+            self._asked = target
+
+    def _written(self, writing: asyncio.Task[None]) -> None:
+        self._writing = None
+        if writing.cancelled():
+            return
+        error = writing.exception()
+        if isinstance(error, FrayError):
+            _log.warning("the number of workers can't be changed: %s", error)
+            self._blocked_until = time.monotonic() + FAILED_SECONDS
+            self._asked = None
+        elif error is not None:
+            raise error
+
+    def _release(self, target: int) -> None:
+        """Ask idle workers to go that are above the number which was asked for."""
+        state = self._dispatcher.state
+        surplus = state.count_worker_hosts() - target
+        for host in state.list_idle_hosts()[: max(surplus, 0)]:
+            self._dispatcher.handle(DRIVER, HostLeaving(host, "there is less work than workers"))
+        if surplus > 0:
+            self._dispatcher.flush()
+
+
+def _number(text: str, variable: str) -> float:
+    try:
+        number = float(text)
+    except ValueError as error:
+        raise SettingError(variable, f"holds {text!r}, which is no number") from error
+    if not 0 <= number < 2**63:
+        raise SettingError(variable, f"holds {text!r}, which is out of range")
+    return number

@@ -1,0 +1,63 @@
+"""How many hosts of workers there is work for, and which of those that are here have none. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from fray.runtime.pool.machine.devices import UNITS
+from fray.runtime.pool.machine.leaving import is_at_work
+from fray.runtime.pool.machine.places import MOST_BESIDE
+from fray.runtime.pool.machine.records import HostRecord, Needs
+from fray.runtime.pool.machine.tables import Tables
+from fray.runtime.pool.messages.specs import HostId
+
+__all__ = ["count_hosts", "count_wanted", "list_idle"]
+
+ONE_CPU: Needs = (("CPU", UNITS),)
+
+
+def count_hosts(tables: Tables) -> int:
+    """Return how many hosts take tasks; those of clients and those that leave don't."""
+    return sum(1 for _ in _workers(tables))
+
+
+def count_wanted(tables: Tables, offered: Needs = ()) -> int:
+    """Return how many hosts there is work for: those at work, and those that what waits would fill.
+
+    `offered` is what each host has (empty: as the largest that is here, or one CPU). What such a host can't
+    ever hold counts for nothing.
+    """
+    hosts = tuple(_workers(tables))
+    busy = sum(_is_busy(host) for host in hosts)
+    if not offered:
+        largest = max((host.total for host in hosts), key=lambda total: total.get("CPU", 0), default=None)
+        offered = ONE_CPU if largest is None else tuple(largest.items())
+    waiting = [(demand.needs, demand.queued) for demand in tables.active]
+    waiting += [(needs, len(queue)) for needs, queue in tables.actor_queues.items()]
+    # A share of a host each: what waits of different kinds may share hosts.
+    missing = sum(count / room for needs, count in waiting if (room := _count_room(offered, needs)))
+    return busy + math.ceil(round(missing, 6))
+
+
+def list_idle(tables: Tables) -> tuple[HostId, ...]:
+    """Return the hosts that run nothing and have no actor, those first that keep least."""
+    idle = [host for host in _workers(tables) if not _is_busy(host)]
+    return tuple(host.id for host in sorted(idle, key=lambda host: (host.memory, -host.id)))
+
+
+def _workers(tables: Tables) -> Iterator[HostRecord]:
+    return (host for host in tables.hosts.values() if host.wanted and not host.leaving)
+
+
+def _is_busy(host: HostRecord) -> bool:
+    """Whether a host can't go without loss: an actor keeps it, at work or not."""
+    kept = any(worker.actors for team in host.teams.values() for worker in team.workers.values())
+    return kept or is_at_work(host)
+
+
+def _count_room(offered: Needs, needs: Needs) -> int:
+    """Return how many of one kind fit on an empty host."""
+    there = dict(offered)
+    rooms = [there.get(name, 0) // amount for name, amount in needs]
+    return min(rooms, default=MOST_BESIDE)
