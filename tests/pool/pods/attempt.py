@@ -43,7 +43,20 @@ worker_pod.DRAIN_SECONDS = float(os.environ.get("TEST_DRAIN_SECONDS") or worker_
 sys.exit(worker_pod.main())
 """
 )
-_HEAD = _IN_POD + "from fray.runtime.pool.head_pod import main\nsys.exit(main())"
+_HEAD = (
+    _IN_POD
+    + """
+from fray.runtime.pool.head import program
+from fray.runtime.pool.head_pod import main
+def find_stall(state, now):
+    if Path(os.environ["TEST_DEFECT"]).exists():
+        raise RuntimeError("a defect")
+    return ()
+if "TEST_DEFECT" in os.environ:
+    program.PoolState.find_stall = find_stall
+sys.exit(main())
+"""
+)
 _SQUARE = """
 from fray.job import get_default_job_ctx
 context = get_default_job_ctx()

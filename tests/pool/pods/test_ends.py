@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
 from fray.errors import AttemptOverError, PoolClosedError
 from fray.runtime.pool.host.processes import children
-from fray.vocabulary import EXIT_ATTEMPT_OVER
+from fray.vocabulary import EXIT_ATTEMPT_OVER, EXIT_FAILURE
 from tests.pool.hosts.pools import PATIENCE, wait_until
 from tests.pool.pods.attempt import Attempt
 
@@ -63,6 +64,17 @@ def test_a_head_that_is_restarted_ends_the_attempt(attempt: Attempt) -> None:
     assert late.wait(PATIENCE) == EXIT_ATTEMPT_OVER
     restarted.send_signal(signal.SIGTERM)
     assert restarted.wait(PATIENCE) == 0
+
+
+def test_a_head_with_a_defect_ends_the_attempt_and_fails(attempt: Attempt, tmp_path: Path) -> None:
+    attempt.show_rank_0()
+    defect = tmp_path / "defect"
+    head = attempt.start_head(TEST_DEFECT=str(defect))
+    worker = attempt.start_worker()
+    wait_until(lambda: attempt.ask(1) == 200)
+    defect.touch()
+    assert worker.wait(PATIENCE) == EXIT_ATTEMPT_OVER
+    assert head.wait(PATIENCE) == EXIT_FAILURE
 
 
 @pytest.mark.parametrize("end", ["gone", "Failed"])

@@ -7,7 +7,7 @@ no DNS is needed; on rank 0 itself it's the loopback interface.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from socket import gethostbyname, gethostname
 from typing import Final
@@ -52,7 +52,7 @@ class PodPool:
     port: int
     key: Path
     objects: Address
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] = field(repr=False)
     access: ApiAccess | None = None
 
     @classmethod

@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
@@ -87,7 +87,7 @@ class HostOffer:
 class _Joined:
     """The pool that a host has joined: its `token`, and the `pod` of its head; empty: none yet."""
 
-    token: str = ""
+    token: str = field(default="", repr=False)
     pod: str = ""
 
 
