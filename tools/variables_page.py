@@ -63,10 +63,11 @@ ELSEWHERE = {
     "FRAY_POOL_OBJECTS": "processes that are to join a pool",
     "FRAY_POOL_STATE": "the head of a job's pool",
     **dict.fromkeys(
-        ("FRAY_WORKERS_MIN", "FRAY_WORKERS_MAX", "FRAY_WORKERS_IDLE_SECONDS", "FRAY_WORKERS_SHAPE"),
+        ("FRAY_WORKERS_MIN", "FRAY_WORKERS_MAX", "FRAY_WORKERS_IDLE_SECONDS"),
         "the head of a pool that asks for workers",
     ),
     "FRAY_POD_IP": "jobs with workers",
+    "FRAY_WORKERS_SHAPE": "workers, and the head of a pool that asks for them",
     "JAX_PLATFORMS": "TPU, and jobs that a client launched",
     "JOB_COMPLETION_INDEX": "every job",
 }

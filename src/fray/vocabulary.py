@@ -150,7 +150,7 @@ ENV_WORKERS_MAX: Final = "FRAY_WORKERS_MAX"
 ENV_WORKERS_IDLE_SECONDS: Final = "FRAY_WORKERS_IDLE_SECONDS"
 """In the container of a pool's head: how long there was no work for a worker that it gives back."""
 ENV_WORKERS_SHAPE: Final = "FRAY_WORKERS_SHAPE"
-"""In the container of a pool's head: what one worker offers, as `CPU=4,memory=8589934592`."""
+"""What one worker offers, for itself and for the head: `CPU=4,memory=8589934592`, where the job says so."""
 
 ENV_JOBSET_NAME: Final = "JOBSET_NAME"
 """Name of the attempt's JobSet, where scripts written for JobSet look."""

@@ -9,10 +9,12 @@ from collections.abc import Callable
 import pytest
 
 from fray.errors import AddressError, HeadUnknownError, SettingError
+from fray.runtime.pool import worker_pod
 from fray.runtime.pool.host.readiness import MOST_CLIENTS, ReadinessServer
-from fray.runtime.pool.pod import HeadPlace, PodPool
+from fray.runtime.pool.pod import HeadPlace, PodPool, read_offer
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.sockets import listening_socket
+from fray.runtime.pool.worker_pod import build_resources
 
 POD = {
     "FRAY_POOL_HEAD": "rank-0:7077",
@@ -68,6 +70,17 @@ def test_other_pods_ask_the_api_server(more: dict[str, str]) -> None:
 def test_wrong_variables_are_refused(more: dict[str, str], error: type[Exception]) -> None:
     with pytest.raises(error):
         PodPool.from_env({**POD, **more}).find_head(seconds=1.0)
+
+
+def test_a_worker_offers_what_its_job_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_pod, "available_cpus", lambda: 8)
+    monkeypatch.setattr(worker_pod, "available_memory", lambda: 1000)
+    monkeypatch.setattr(worker_pod, "available_accelerators", lambda: {"gpu": 2.0})
+    assert build_resources({}) == {"CPU": 8.0, "memory": 1000.0, "gpu": 2.0}
+    assert build_resources({"CPU": 2.0, "memory": 500.0}) == {"CPU": 2.0, "memory": 500.0, "gpu": 2.0}
+    assert build_resources({"memory": 5000.0, "GPU": 1.0}) == {"CPU": 8.0, "memory": 1000.0, "GPU": 1.0}
+    assert read_offer({"FRAY_WORKERS_SHAPE": "memory=1024,CPU=2"}) == (("CPU", 2.0), ("memory", 1024.0))
+    assert read_offer({}) == ()
 
 
 def test_who_listens_takes_the_first_free_port_of_a_range() -> None:

@@ -12,7 +12,7 @@ from fray.errors import HeadUnknownError
 from fray.kube.errors import ApiError, ExpiredError, ForbiddenError, ServerError
 from fray.kube.objects import Manifest, Page, WatchEvent
 from fray.runtime.api.client import ApiClient
-from fray.runtime.api.head_address import HeadPod, await_head, build_head_selector, find_head
+from fray.runtime.api.head_address import HeadPod, await_head, build_head_selector, find_head, has_ended
 
 
 def pod(uid: str = "1", address: str | None = "10.0.0.1", **more: Any) -> Manifest:
@@ -162,3 +162,22 @@ def test_the_deadline_is_told_with_what_was_known_last(lists: Any, problem: str)
     with pytest.raises(HeadUnknownError, match=f"after 60.0 s: .*{problem}"):
         script.find(60.0)
     assert script.now == pytest.approx(60.0)
+
+
+@pytest.mark.parametrize(
+    ("pods", "ended"),
+    [
+        ([pod()], False),
+        ([pod(), pod("2")], False),
+        ([], True),
+        ([pod("2")], True),
+        ([pod(phase="Failed")], True),
+        ([pod(ending=True)], True),
+        (error(ServerError, 500), False),
+    ],
+)
+def test_a_head_has_ended_once_its_pod_has_and_the_server_says_so(
+    pods: list[Manifest] | ApiError, ended: bool
+) -> None:
+    script = cast("ApiClient", Script([pods]))
+    assert has_ended(script, "1", job_uid="u", attempt=1) is ended

@@ -16,6 +16,7 @@ from fray.errors import AddressError, AttemptOverError, HeadUnknownError, Settin
 from fray.runtime.api.client import ApiAccess, ApiClient
 from fray.runtime.api.head_address import await_head, has_ended
 from fray.runtime.identity import Identity
+from fray.runtime.pool.messages.specs import Shape
 from fray.runtime.pool.transport.addresses import Address
 from fray.vocabulary import (
     ENV_ATTEMPT,
@@ -24,9 +25,10 @@ from fray.vocabulary import (
     ENV_POOL_KEY,
     ENV_POOL_OBJECTS,
     ENV_SLICE,
+    ENV_WORKERS_SHAPE,
 )
 
-__all__ = ["HeadPlace", "PodPool"]
+__all__ = ["HeadPlace", "PodPool", "read_number", "read_offer"]
 
 RANK_0: Final = "rank-0:"
 """Before the port, instead of an address."""
@@ -106,6 +108,26 @@ class PodPool:
             raise AttemptOverError("the pod of rank 0, in which its pool's head was, has ended")
         pod = await_head(client, job_uid=job_uid, attempt=attempt, seconds=seconds)
         return HeadPlace(Address(host=pod.address, port=self.port), pod.uid)
+
+
+def read_offer(environ: Mapping[str, str]) -> Shape:
+    """Return what one worker of the job offers, as its spec says; empty where it doesn't.
+
+    Raises `SettingError` for what isn't `name=number,...`.
+    """
+    parts = (part.partition("=") for part in environ.get(ENV_WORKERS_SHAPE, "").split(",") if part)
+    return tuple(sorted((name, read_number(amount, ENV_WORKERS_SHAPE)) for name, _, amount in parts))
+
+
+def read_number(text: str, variable: str) -> float:
+    """Return a number of a variable, 0 or more; raises `SettingError` for any other text."""
+    try:
+        number = float(text)
+    except ValueError as error:
+        raise SettingError(variable, f"holds {text!r}, which is no number") from error
+    if not 0 <= number < 2**63:
+        raise SettingError(variable, f"holds {text!r}, which is out of range")
+    return number
 
 
 def _read(environ: Mapping[str, str], variable: str) -> str:

@@ -16,17 +16,20 @@ from fray.errors import FrayError
 from fray.runtime.container import available_accelerators, available_cpus, available_memory
 from fray.runtime.pool.host.readiness import ReadinessServer
 from fray.runtime.pool.host.worker_host import HostOffer, WorkerHost
-from fray.runtime.pool.pod import HeadPlace, PodPool
+from fray.runtime.pool.objects.directories import MEMORY_SHARE
+from fray.runtime.pool.pod import HeadPlace, PodPool, read_offer
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
 from fray.vocabulary import EXIT_FAILURE, POOL_READY_PORT
 
-__all__ = ["main"]
+__all__ = ["build_resources", "main"]
 
 LONGEST_PAUSE = 0.5
 """Seconds between two tries to reach a head that is there and doesn't listen yet."""
 DRAIN_SECONDS = 12.0
 """How long it stays after SIGTERM: GKE gives pods on spot nodes 15 s, and its processes need some to end."""
+PATIENCE = 600.0
+"""How long a head that has an address may not be joined: rank 0's node may pull images for minutes."""
 HEAD_SECONDS = 3600.0
 """How long one try waits for rank 0's pod, which may need a new node; it's followed by another."""
 
@@ -37,26 +40,26 @@ def main(environ: Mapping[str, str] | None = None, *, ready_port: int = POOL_REA
     Parameters: `environ`, by default this process's; `ready_port`, where `GET /ready` is answered.
 
     Returns the exit code: 0 when it was asked to go, 89 when the attempt is over, 88 where its versions
-    aren't the pool's, 1 where a variable or a file is wrong.
+    aren't the pool's, 1 where a variable or a file is wrong, or a head that is there can't be joined.
     """
     environ = os.environ if environ is None else environ  # noqa: TID251 - the entry of the process
     try:
         pool = PodPool.from_env(environ)
-        workers = available_cpus()
-        offered = {"CPU": float(workers), "memory": float(available_memory()), **available_accelerators()}
+        resources = build_resources(dict(read_offer(environ)))
         offer = HostOffer(
             key=TransportKey.load(pool.key),
             objects=pool.objects,
             name=socket.gethostname(),
-            resources=tuple(sorted(offered.items())),
-            workers=workers,
+            resources=tuple(sorted(resources.items())),
+            workers=max(1, int(resources["CPU"])),
+            store_limit=int(resources["memory"] * MEMORY_SHARE),
             drain_seconds=DRAIN_SECONDS,
         )
         readiness = ReadinessServer(Address(host=pool.objects.host, port=ready_port))
         host = WorkerHost(
             offer,
             lambda known: _find(pool, known),
-            patience=math.inf,  # a job may wait long for room for its main pods, and its workers with it
+            patience=PATIENCE,
             longest_pause=LONGEST_PAUSE,
             readiness=readiness,
             one_pool=True,
@@ -65,6 +68,23 @@ def main(environ: Mapping[str, str] | None = None, *, ready_port: int = POOL_REA
     except FrayError as error:
         sys.stderr.write(f"fray: {error}\n")
         return EXIT_FAILURE
+
+
+def build_resources(asked: Mapping[str, float]) -> dict[str, float]:
+    """Return what this container offers to tasks.
+
+    `asked` is what the job asks for each worker, as far as it says: a container without a limit sees all of
+    its node, and one with a limit may have less.
+    """
+    found = available_accelerators()
+    named = {name.lower() for name in asked}
+    memory = min(float(available_memory()), asked.get("memory", math.inf))
+    return {
+        "CPU": float(available_cpus()),
+        **{name: amount for name, amount in found.items() if name not in named},
+        **asked,
+        "memory": memory,
+    }
 
 
 def _find(pool: PodPool, known: str) -> HeadPlace:

@@ -14,19 +14,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from fray.errors import FrayError, SettingError
+from fray.errors import FrayError
 from fray.runtime.api.client import ApiAccess, ApiClient
 from fray.runtime.api.scale import Demand, get_replicas, set_replicas
 from fray.runtime.pool.head.dispatcher import Dispatcher
 from fray.runtime.pool.messages.events import HostLeaving
 from fray.runtime.pool.messages.specs import DRIVER, Shape
+from fray.runtime.pool.pod import read_number, read_offer
 from fray.vocabulary import (
     ENV_JOB_NAME,
     ENV_JOB_UID,
     ENV_WORKERS_IDLE_SECONDS,
     ENV_WORKERS_MAX,
     ENV_WORKERS_MIN,
-    ENV_WORKERS_SHAPE,
 )
 
 __all__ = ["JobScale", "ScaleLimits", "ScaleWriter", "Scaling"]
@@ -88,13 +88,11 @@ class ScaleLimits:
         """
         if not environ.get(ENV_WORKERS_MAX):
             return None
-        shape = (part.partition("=") for part in environ.get(ENV_WORKERS_SHAPE, "").split(",") if part)
-        offered = ((name, _number(amount, ENV_WORKERS_SHAPE)) for name, _, amount in shape)
         return cls(
-            least=int(_number(environ.get(ENV_WORKERS_MIN) or "0", ENV_WORKERS_MIN)),
-            most=int(_number(environ[ENV_WORKERS_MAX], ENV_WORKERS_MAX)),
-            idle_seconds=_number(environ.get(ENV_WORKERS_IDLE_SECONDS) or "60", ENV_WORKERS_IDLE_SECONDS),
-            offered=tuple(sorted(offered)),
+            least=int(read_number(environ.get(ENV_WORKERS_MIN) or "0", ENV_WORKERS_MIN)),
+            most=int(read_number(environ[ENV_WORKERS_MAX], ENV_WORKERS_MAX)),
+            idle_seconds=read_number(environ.get(ENV_WORKERS_IDLE_SECONDS) or "60", ENV_WORKERS_IDLE_SECONDS),
+            offered=read_offer(environ),
         )
 
 
@@ -177,13 +175,3 @@ class Scaling:
             self._dispatcher.handle(DRIVER, HostLeaving(host, "there is less work than workers"))
         if surplus > 0:
             self._dispatcher.flush()
-
-
-def _number(text: str, variable: str) -> float:
-    try:
-        number = float(text)
-    except ValueError as error:
-        raise SettingError(variable, f"holds {text!r}, which is no number") from error
-    if not 0 <= number < 2**63:
-        raise SettingError(variable, f"holds {text!r}, which is out of range")
-    return number
