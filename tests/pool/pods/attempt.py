@@ -24,7 +24,7 @@ from fray.job import JobContext
 from fray.job.pool import join_pool
 from tests.pool.hosts.pools import PATIENCE, ROOT
 
-__all__ = ["Api", "Attempt", "running_attempt"]
+__all__ = ["Api", "Attempt", "identity", "running_attempt"]
 
 HEAD_PORT = 7077
 READY_PORT = 7096
@@ -185,7 +185,7 @@ class Attempt:
 
     def variables(self, pod: int, **more: str) -> dict[str, str]:
         """Return the variables of a pod."""
-        return {
+        known = {
             "FRAY_POOL_HEAD": f"rank-0:{HEAD_PORT}",
             "FRAY_POOL_KEY": str(self.key),
             "FRAY_POOL_OBJECTS": f"tcp:{self.address(pod)}:7078-7095",
@@ -194,8 +194,8 @@ class Attempt:
             "FRAY_ATTEMPT": "1",
             "TEST_API": self.url,
             "TEST_TOKEN": str(self.folder / "token"),
-            **more,
         }
+        return {**known, **more}
 
     def show_rank_0(self, **status: Any) -> None:
         """Let the API server know the pod of rank 0."""
@@ -212,17 +212,19 @@ class Attempt:
         assert told == f"listening on tcp:{self.address(0)}:{HEAD_PORT}\n", told
         return head
 
+    def start_rank_0_head(self) -> str:
+        """Start the head as on rank 0, on any port; return what FRAY_POOL_HEAD is for others."""
+        head = self.start(_HEAD, **{**self.variables(0, **identity(0)), "FRAY_POOL_HEAD": "rank-0:0"})
+        assert head.stdout is not None
+        return f"rank-0:{head.stdout.readline().rpartition(':')[2].strip()}"
+
     def start_worker(self, pod: int = 1, **more: str) -> subprocess.Popen[str]:
         """Start the program of a worker's pod."""
         return self.start(_WORKER, **self.variables(pod, **more))
 
-    def start_rank(self, rank: int, program: str = _SQUARE) -> subprocess.Popen[str]:
+    def start_rank(self, rank: int, **more: str) -> subprocess.Popen[str]:
         """Start the main process of a rank, which prints the square of 12."""
-        identity = {
-            "FRAY_SLICE": "0", "FRAY_NUM_SLICES": "1", "FRAY_HOST": str(rank), "FRAY_HOSTS_PER_SLICE": "4",
-            "FRAY_COORDINATOR_ADDRESS": f"{self.address(0)}:8476",
-        }  # fmt: skip
-        return self.start(_IN_POD + program, **self.variables(100 + rank, **identity))
+        return self.start(_IN_POD + _SQUARE, **self.variables(100 + rank, **identity(rank), **more))
 
     def start(self, program: str, **variables: str) -> subprocess.Popen[str]:
         """Start a program."""
@@ -261,6 +263,17 @@ class Attempt:
             process.terminate()
         for process in self.processes:
             process.communicate(timeout=PATIENCE)
+
+
+def identity(rank: int) -> dict[str, str]:
+    """Return the variables that say which process of its gang a main process is."""
+    return {
+        "FRAY_SLICE": "0",
+        "FRAY_NUM_SLICES": "1",
+        "FRAY_HOST": str(rank),
+        "FRAY_HOSTS_PER_SLICE": "4",
+        "FRAY_COORDINATOR_ADDRESS": "train-slice-0-0.train:8476",
+    }
 
 
 @contextmanager

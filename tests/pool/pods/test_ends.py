@@ -12,7 +12,7 @@ from fray.errors import AttemptOverError, PoolClosedError
 from fray.runtime.pool.host.processes import children
 from fray.vocabulary import EXIT_ATTEMPT_OVER, EXIT_FAILURE
 from tests.pool.hosts.pools import PATIENCE, wait_until
-from tests.pool.pods.attempt import Attempt
+from tests.pool.pods.attempt import Attempt, identity
 
 
 def test_a_worker_that_came_first_joins_and_ends_with_the_attempt(attempt: Attempt) -> None:
@@ -103,13 +103,20 @@ def test_a_worker_comes_back_to_a_head_that_goes_on(attempt: Attempt) -> None:
     assert context.get(context.run(abs, -1), timeout=PATIENCE) == 1
 
 
+def test_all_ranks_join_the_pool_of_rank_0(attempt: Attempt) -> None:
+    head = attempt.start_rank_0_head()
+    ranks = [attempt.start_rank(rank, FRAY_POOL_HEAD=head) for rank in range(3)]
+    attempt.start_worker(FRAY_POOL_HEAD=head)
+    attempt.show_rank_0()
+    for rank in ranks:
+        assert rank.stdout is not None
+        assert rank.stdout.readline() == "144\n"
+        assert rank.wait(PATIENCE) == 0
+
+
 def test_the_sidecar_of_another_rank_does_nothing(attempt: Attempt) -> None:
-    identity = {
-        "FRAY_SLICE": "0", "FRAY_NUM_SLICES": "1", "FRAY_HOST": "1", "FRAY_HOSTS_PER_SLICE": "2",
-        "FRAY_COORDINATOR_ADDRESS": "x:1",
-    }  # fmt: skip
     program = "import sys\nfrom fray.runtime.pool import head_pod\nsys.exit(head_pod.main())"
-    sidecar = attempt.start(program, **attempt.variables(5, **identity))
+    sidecar = attempt.start(program, **attempt.variables(5, **identity(1)))
     assert sidecar.stdout is not None
     assert sidecar.stdout.readline() == "the head of the pool is in the pod of rank 0\n"
     sidecar.send_signal(signal.SIGTERM)
