@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Final
 
 from fray.errors import FrayError, NodePoolError
@@ -25,8 +26,20 @@ from fray.nodepools.requests import NAME_PREFIX, PoolChoices, PoolRequest, build
 from fray.nodepools.usage import PoolUse
 from fray.plan.counts import format_count
 from fray.plan.placement import NodeDemand
+from fray.plan.timestamps import format_time
 
-__all__ = ["Creation", "Decision", "Failure", "Limits", "Observation", "PendingGang", "Wait", "decide"]
+__all__ = [
+    "Creation",
+    "Decision",
+    "Failure",
+    "Limits",
+    "Observation",
+    "PendingGang",
+    "Wait",
+    "decide",
+    "find_backoff",
+    "tell_refusal",
+]
 
 LOOK_SECONDS: Final = 10.0
 """How soon it is looked again while GKE works."""
@@ -179,6 +192,9 @@ class _Deciding:
         existing, missing = find_missing(anywhere, demand, self._pools, used_nodes=taken)
         if not missing:
             self._claim(existing, anywhere, demand)
+            coming = [pool for pool in existing if pool.status == "PROVISIONING"]
+            if coming:
+                self._waits[gang.job] = _tell_creation(len(coming), coming[0].machine_type)
             return
         if anywhere.is_slice:
             ways = [number_pools([request] * len(missing), self._pools) for request in requests]
@@ -221,18 +237,16 @@ class _Deciding:
             self._taken[pool.name] = pool.most_nodes
             self._count += 1
             self._add_chips(pool.accelerator, pool.most_chips)
-        message = f"{format_count(len(pools), 'node pool')} of {pools[0].machine_type} are asked for"
-        self._waits[job] = Wait("CreatingNodePools", message)
+        self._waits[job] = _tell_creation(len(pools), pools[0].machine_type)
 
     def _find_hindrance(self, missing: Sequence[PoolRequest]) -> Wait | None:
         """Return why pools can't be made now, None if they can."""
         first, limits = missing[0], self._limits
-        failure, until = _find_backoff(first.shape, self._failures, self._seen.now)
+        failure, until = find_backoff(first.shape, self._failures, self._seen.now)
         if failure is not None and until > self._seen.now:
             self._again.append(until - self._seen.now)
             error = failure.error
-            message = f"{error.message}. {error.remedy} It is tried again in {until - self._seen.now:.0f} s."
-            return Wait(error.reason, message)
+            return tell_refusal(error, until=until)
         if self._count + len(missing) > limits.max_pools:
             amount = format_count(len(missing), "node pool")
             message = f"{amount} more are needed, and {self._count} of at most {limits.max_pools} are there"
@@ -269,6 +283,17 @@ class _Deciding:
         self._chips[accelerator] = self._chips.get(accelerator, 0) + chips
 
 
+def tell_refusal(error: NodePoolError, *, until: float) -> Wait:
+    """Return what a job is told of a refusal, the same in each pass, and when it is tried again."""
+    when = format_time(datetime.fromtimestamp(until, UTC))
+    return Wait(error.reason, f"{error.message}. {error.remedy} It is tried again at {when}.")
+
+
+def _tell_creation(count: int, machine_type: str) -> Wait:
+    amount = format_count(count, "node pool")
+    return Wait("CreatingNodePools", f"GKE makes {amount} of {machine_type}, which takes minutes")
+
+
 def _expect(request: PoolRequest, name: str, made_by: str) -> Pool:
     """Return the pool that a request becomes."""
     return Pool(
@@ -300,7 +325,7 @@ def _read_failures(operations: Iterable[Operation]) -> list[Failure]:
     ]
 
 
-def _find_backoff(shape: str, failures: Iterable[Failure], now: float) -> tuple[Failure | None, float]:
+def find_backoff(shape: str, failures: Iterable[Failure], now: float) -> tuple[Failure | None, float]:
     """Return the last failure of a shape, and until when that is waited for."""
     recent = [each for each in failures if each.shape == shape and each.at > now - REMEMBERED_SECONDS]
     if not recent:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 
 import pytest
 
 from fray.errors import GkeCredentialsError
-from fray.nodepools.decisions import Limits, PendingGang
-from fray.nodepools.provider import NoNodePools
-from fray.nodepools.usage import ClusterObjects
+from fray.nodepools.decisions import Limits
+from fray.nodepools.gke import Gke
 from tests.gke.server import FakeGke
-from tests.unit.nodepools.golden import load_golden
 from tests.unit.nodepools.world import SimulatedJob, World
 
 HOUR = 3600.0
@@ -36,7 +35,7 @@ def test_a_job_of_two_slices_runs_through_a_stock_out_a_quota_and_a_death_and_le
     while not any("StockOut" in wait.reason for wait in world.decision.waits.values()):
         world.step()
     assert "Google Cloud has no such machines free" in world.decision.waits["ml/train"].message
-    assert "It is tried again in" in world.decision.waits["ml/train"].message
+    assert "It is tried again at 2027-01-15T" in world.decision.waits["ml/train"].message
     fake.refuse("regional quota")
     while "QuotaExceeded" not in {wait.reason for wait in world.decision.waits.values()}:
         world.step()
@@ -145,23 +144,18 @@ def test_autopilot_needs_no_pools(world: World) -> None:
 
 
 def test_a_silent_gke_is_asked_seldom_and_the_jobs_say_so(world: World) -> None:
-    def refuse() -> None:
+    asked = []
+
+    def refuse() -> Gke:
+        asked.append(world.fake.clock())
         raise GkeCredentialsError("expired")
 
     world.jobs = [SimulatedJob("train", slices=1, seconds=60)]
-    world.provider.gke.read_cluster = refuse  # type: ignore[method-assign,assignment]
-    pauses = []
-    for _ in range(4):
-        world.step()
-        pauses.append(world.decision.again)
-    assert pauses == [600.0, 1200.0, 1800.0, 1800.0]
+    world.provider.connect = refuse
+    world.run(seconds=2 * HOUR)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(asked)]
+    assert pauses == [60.0, 120.0, 240.0, 480.0, 960.0, 1800.0, 1800.0]
     assert world.decision.waits["ml/train"].reason == "NoCredentials"
-
-
-def test_none_does_nothing() -> None:
-    gang = PendingGang("ml/train", load_golden()[0].demand)
-    decision = NoNodePools().provide([gang], ClusterObjects([], [], []), now=0.0)
-    assert (decision.create, decision.delete, decision.again) == ((), (), None)
 
 
 @pytest.mark.parametrize("seed", range(12))

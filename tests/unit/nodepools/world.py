@@ -77,7 +77,7 @@ class World:
         self._restart()
 
     def _restart(self) -> None:
-        self.provider = GkeNodePools(FrailGke(self), self.limits, MADE_BY)
+        self.provider = GkeNodePools(lambda: FrailGke(self), self.limits, MADE_BY)
 
     def maybe_die(self) -> None:
         if self.deaths:
