@@ -16,10 +16,12 @@ from kubernetes.aio.config import ConfigException
 
 from fray.kube.client import KubernetesApi
 from fray.kube.configuration import load_configuration
+from fray.nodepools.provider import NodePoolProvider
 from fray_operator.health import PortUnavailableError
 from fray_operator.lease import LeaseLostError
 from fray_operator.logs import configure_logging
 from fray_operator.metrics import Metrics
+from fray_operator.node_pools import build_provider
 from fray_operator.process import MissingKindError, OperatorProcess
 from fray_operator.settings import OperatorSettings, SettingsError
 from fray_operator.source import UnwatchedKindError
@@ -44,13 +46,14 @@ def main() -> None:
     """Run the operator until SIGTERM."""
     try:
         settings = OperatorSettings.from_env(os.environ)  # noqa: TID251 - the one place that reads it
+        node_pools = build_provider(settings)
     except SettingsError as error:
         sys.stderr.write(f"fray-operator: {error}\n")
         sys.exit(2)
     configure_logging(settings.log_level)
     sys.setrecursionlimit(DEEPEST_OBJECT)
     _give_memory_back()
-    sys.exit(asyncio.run(_run(settings)))
+    sys.exit(asyncio.run(_run(settings, node_pools)))
 
 
 def _give_memory_back() -> None:
@@ -63,7 +66,7 @@ def _give_memory_back() -> None:
         set_option(MMAP_THRESHOLD, GIVEN_BACK_BYTES)
 
 
-async def _run(settings: OperatorSettings) -> int:
+async def _run(settings: OperatorSettings, node_pools: NodePoolProvider | None) -> int:
     metrics = Metrics()
     try:
         configuration = await load_configuration(kubeconfig=settings.kubeconfig)
@@ -71,7 +74,9 @@ async def _run(settings: OperatorSettings) -> int:
         logger.error("no cluster to talk to: neither a pod's account nor a kubeconfig: %s", error)
         return 1
     async with KubernetesApi(configuration, on_answer=metrics.count_request) as api:
-        process = OperatorProcess(api, settings, metrics, claim_signals=lambda: _claim_signals(process))
+        process = OperatorProcess(
+            api, settings, metrics, node_pools=node_pools, claim_signals=lambda: _claim_signals(process)
+        )
         _claim_signals(process)
         try:
             await process.run()

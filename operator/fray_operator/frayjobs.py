@@ -15,6 +15,7 @@ from fray_operator.act import Actor
 from fray_operator.auth import AuthKeeper
 from fray_operator.informer import Informer, JobKey, trim_job, trim_jobset, trim_worker_job
 from fray_operator.kinds import Controller, Kind, Services
+from fray_operator.node_pools import NodePools
 from fray_operator.observe import Observer
 from fray_operator.obsolete import UNKNOWN_JOB_SECONDS
 from fray_operator.ownership import find_orphans, may_be_obsolete
@@ -97,8 +98,15 @@ def _control(kind: Kind[FrayJob], services: Services) -> Controller:
         service_account=settings.service_account,
         metadata_server=settings.metadata_server,
     )
+    node_pools = NodePools.of(services, store, on_change=lambda key: queue.add(kind.key(key)))
     observer = Observer(
-        api, jobsets=jobsets_of, workers=workers_of, pods=pods_of, nodes=services.nodes, policy=policy
+        api,
+        jobsets=jobsets_of,
+        workers=workers_of,
+        pods=pods_of,
+        nodes=services.nodes,
+        policy=policy,
+        node_pools=node_pools,
     )
     actor = Actor(api, services.lease, settings=plan_settings, remember=remember)
     reconciler = Reconciler(
@@ -113,6 +121,8 @@ def _control(kind: Kind[FrayJob], services: Services) -> Controller:
     )
     watches = [tuple(each.values()) for each in (jobsets, jobs, workers, pods)]
     writers = {AUTH_SECRET: lambda: AuthKeeper(api, services.lease, store).run()}
+    if node_pools is not None:
+        writers["node pools"] = node_pools.run
     return Controller(kind, store, reconciler.reconcile, watches, writers)
 
 

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.resources import Resource
+from fray.nodepools.provider import NodePoolProvider
 from fray.wire.custom_kind import CustomKind
 from fray.wire.model import WireModel
 from fray_operator.lease import Lease
@@ -48,7 +49,10 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Services:
-    """What the process has for the controllers of all kinds. `clock` returns the time, aware of its zone."""
+    """What the process has for the controllers of all kinds.
+
+    `clock` returns the time, aware of its zone; `node_pools` is None where others make them.
+    """
 
     api: KubeApi
     queue: WorkQueue[Key]
@@ -58,6 +62,7 @@ class Services:
     nodes: NodeInformer | None
     identity: str
     clock: Callable[[], datetime]
+    node_pools: NodePoolProvider | None = None
 
 
 @dataclass(frozen=True)

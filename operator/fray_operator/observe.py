@@ -57,6 +57,7 @@ from fray.vocabulary import (
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus
 from fray_operator.informer import Informer, JobKey, trim_pod
+from fray_operator.node_pools import NodePools
 from fray_operator.nodes import NodeInformer
 from fray_operator.ownership import (
     Leftovers,
@@ -129,9 +130,10 @@ class Observer:
         pods: Callable[[str], PodInformer],
         nodes: NodeInformer | None,
         policy: RetryPolicy = DEFAULT_POLICY,
+        node_pools: NodePools | None = None,
     ) -> None:
         self._api, self._jobsets, self._workers, self._pods = api, jobsets, workers, pods
-        self._nodes, self._policy = nodes, policy
+        self._nodes, self._policy, self._node_pools = nodes, policy, node_pools
         self._create_failures = SharedEvents(api, CREATE_FAILURES, read=_read_create_failure)
         self._workloads = Workloads(api)
         self._volume_failures = SharedEvents(api, VOLUME_FAILURES, read=build_volume_complaint)
@@ -426,7 +428,10 @@ class Observer:
             answer = None if self._nodes is None else await self._nodes.get()
             nodes = None if isinstance(answer, ApiError) else answer
             avoided, demand = job.status.avoided_nodes, derive_demand(job)
-            return derive_waiting(pods, nodes=nodes, avoided=avoided, demand=demand)
+            waiting = derive_waiting(pods, nodes=nodes, avoided=avoided, demand=demand)
+            if waiting is not None and self._node_pools is not None:
+                waiting = self._node_pools.explain(job, waiting)
+            return waiting
         if waiting is None and ask:
             waiting = derive_waiting(pods, create_failures=await self._list_create_failures(jobset))
         if waiting is None and (held := find_held(pods, now=now)):

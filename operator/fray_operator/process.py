@@ -18,6 +18,7 @@ from typing import Any
 from fray.kube.api import KubeApi
 from fray.kube.errors import ApiError, NotFoundError
 from fray.kube.resources import JOBSETS, NODES, Resource
+from fray.nodepools.provider import NodePoolProvider
 from fray_operator.frayjobs import KINDS
 from fray_operator.health import SILENCE_LIMIT_SECONDS, HealthServer
 from fray_operator.kinds import Key, Kind, Services
@@ -49,16 +50,18 @@ class MissingKindError(Exception):
 class OperatorProcess:
     """One operator: `run` returns when it was told to stop, and raises when it can't go on.
 
-    `claim_signals` is called when a part may have taken the handling of signals away from the caller.
+    `claim_signals` is called when a part may have taken the handling of signals away from the caller;
+    `node_pools` is asked for those that jobs wait for.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - tests replace some of it
         self,
         api: KubeApi,
         settings: OperatorSettings,
         metrics: Metrics,
         *,
         kinds: Iterable[Kind[Any]] = KINDS,
+        node_pools: NodePoolProvider | None = None,
         claim_signals: Callable[[], None] = lambda: None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -82,7 +85,7 @@ class OperatorProcess:
         self._started = False
         self._nodes = NodeInformer(api) if settings.read_nodes else None
         services = Services(
-            api, self._queue, settings, self._lease, metrics, self._nodes, self._identity, clock
+            api, self._queue, settings, self._lease, metrics, self._nodes, self._identity, clock, node_pools
         )
         self._controllers = {kind.name: kind.control(kind, services) for kind in kinds}
         self._source = Source(

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 __all__ = ["OperatorSettings", "SettingsError"]
 
-MOST = {"FRAY_HTTP_PORT": 65535, "FRAY_WORKERS": 1000}
+MOST = {"FRAY_HTTP_PORT": 65535, "FRAY_MAX_POOLS": 1000, "FRAY_WORKERS": 1000}
 MAY_BE_ZERO = ("FRAY_AVOID_SECONDS", "FRAY_SETTLE_SECONDS")
 
 
@@ -55,6 +55,22 @@ class OperatorSettings:
     """How long after its first failure the cause of an attempt's end may still show (FRAY_SETTLE_SECONDS)."""
     unreachable_seconds: float = 60.0
     """How long hosts on a node that is silent are waited for (FRAY_UNREACHABLE_SECONDS)."""
+    node_pools: str = "none"
+    """Who provides node pools: none, or gke (FRAY_NODE_POOLS)."""
+    gke_cluster: str | None = None
+    """Path of the GKE cluster, `projects/P/locations/L/clusters/C` (FRAY_GKE_CLUSTER)."""
+    max_pools: int = 8
+    """Node pools that the operator may have at once (FRAY_MAX_POOLS)."""
+    max_chips: tuple[str, ...] = ()
+    """Chips that they may have, as `tpu-v5p-slice=64`; no pool of any other type (FRAY_MAX_CHIPS)."""
+    pool_idle_seconds: float = 600.0
+    """How long a node pool is idle before it is deleted (FRAY_POOL_IDLE_SECONDS)."""
+    pool_zones: tuple[str, ...] = ()
+    """Zones of node pools where a job names none; the cluster's when empty (FRAY_POOL_ZONES)."""
+    pool_spot: bool = False
+    """Whether node pools are spot where the job allows both (FRAY_POOL_SPOT)."""
+    pool_service_account: str | None = None
+    """Google account of the nodes; GKE's choice when unset (FRAY_POOL_SERVICE_ACCOUNT)."""
     workers: int = 8
     """Jobs reconciled at the same time (FRAY_WORKERS)."""
     log_level: str = "INFO"

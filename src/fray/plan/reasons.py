@@ -166,6 +166,27 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
         "the pods carry the scheduling gates that the message names, so no scheduler has looked at them",
         "the program or person that set the gates must remove them; more nodes don't help",
     ),
+    Reason.CREATING_NODE_POOLS: _waits(
+        "no node takes the pods, and the operator has asked GKE for "
+        "[node pools](node-pools.md#by-the-operator), or waits for another operation of the cluster; the "
+        "message says which",
+        "wait: a pool takes minutes, slices of many hosts longer. Allow for it in `timeouts.pending`",
+        event=EventType.NORMAL,
+        event_key="pools",
+    ),
+    Reason.NODE_POOLS_REFUSED: _waits(
+        "no node takes the pods, and GKE refused the node pools or gave them up: no quota, no machines, no "
+        "right. The message begins with [GKE's reason](node-pools.md#what-gke-says) and says when it is "
+        "tried again",
+        "do what the message says; once the cause is gone, the next try succeeds by itself",
+        event_key="pools-refused",
+    ),
+    Reason.NODE_POOL_LIMIT: _waits(
+        "no node takes the pods, and the node pools that the job needs are more than the operator may make "
+        "([the chart's](node-pools.md#by-the-operator) `nodePools.maxChips` and `maxPools`)",
+        "stop another job and wait until its pools are idle, or raise the limit",
+        event_key="pool-limit",
+    ),
     Reason.QUOTA_EXCEEDED: _waits(
         "a ResourceQuota of the namespace is used up",
         "`kubectl describe resourcequota`; end something or raise it",

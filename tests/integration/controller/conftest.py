@@ -29,6 +29,7 @@ from tests.integration.controller.operator_subprocess import reserved_port
 from tests.integration.controller.operator_thread import OperatorThread, run_operator
 from tests.integration.frayjobs import CRD_COLLECTION, await_served
 
+NodeMaker = Callable[..., None]
 SettingsFor = Callable[..., OperatorSettings]
 
 WARM_UP = {"metadata": {"name": "warm-up"}, "spec": {"entrypoint": {"command": ["true"]}}}
@@ -72,6 +73,29 @@ def new_hands(admin: KeepAliveApi) -> Callable[[], Hands]:
 def hands(new_hands: Callable[[], Hands]) -> Hands:
     """The controllers of a namespace that no other test uses."""
     return new_hands()
+
+
+@pytest.fixture
+def make_node(admin: KeepAliveApi) -> Iterator[NodeMaker]:
+    """Makes ready nodes of a pool; those that are left are gone after the test."""
+    names: list[str] = []
+
+    def make(name: str, *, pool: str, labels: dict[str, str], taint: dict[str, str] | None = None) -> None:
+        names.append(name)
+        spec = {"taints": [taint]} if taint else {}
+        body = {
+            "metadata": {"name": name, "labels": {"cloud.google.com/gke-nodepool": pool, **labels}},
+            "spec": spec,
+        }
+        assert admin.post("/api/v1/nodes", body).ok
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
+        assert admin.merge(f"/api/v1/nodes/{name}/status", {"status": {"conditions": [ready]}}).ok
+        # Admission taints new nodes until a controller has seen them ready.
+        assert admin.merge(f"/api/v1/nodes/{name}", {"spec": {"taints": [taint] if taint else None}}).ok
+
+    yield make
+    for name in names:
+        assert admin.delete(f"/api/v1/nodes/{name}").status in (200, 404)
 
 
 @pytest.fixture

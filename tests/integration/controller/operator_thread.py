@@ -19,6 +19,7 @@ from fray.kube.client import (
 )
 from fray.kube.configuration import load_configuration
 from fray.kube.resources import Resource
+from fray.nodepools.provider import NodePoolProvider
 from fray_operator.frayjobs import FRAYJOB, KINDS
 from fray_operator.kinds import Kind
 from fray_operator.metrics import Metrics
@@ -46,11 +47,12 @@ class OperatorThread:
         *,
         wrap: Wrap = lambda api, _: api,
         kinds: Iterable[Kind[Any]] = KINDS,
+        node_pools: NodePoolProvider | None = None,
         request_seconds: float = REQUEST_SECONDS,
         watch_silence_seconds: float = WATCH_SILENCE_SECONDS,
     ) -> None:
         self._kubeconfig, self._settings, self._wrap = kubeconfig, settings, wrap
-        self._kinds = kinds
+        self._kinds, self._node_pools = kinds, node_pools
         self._request_seconds, self._silence = request_seconds, watch_silence_seconds
         self._thread = threading.Thread(target=self._main, name="operator")
         self._begun = threading.Event()
@@ -130,7 +132,9 @@ class OperatorThread:
         assert task is not None
         async with client:
             api = self._wrap(client, task.cancel)
-            self._process = OperatorProcess(api, self._settings, self._metrics, kinds=self._kinds)
+            self._process = OperatorProcess(
+                api, self._settings, self._metrics, kinds=self._kinds, node_pools=self._node_pools
+            )
             self._begun.set()
             await self._process.run()
 

@@ -9,36 +9,12 @@ from typing import Any
 import pytest
 
 from fray_operator import observe, shared_events
-from tests.integration.controller.conftest import SettingsFor
+from tests.integration.controller.conftest import NodeMaker, SettingsFor
 from tests.integration.controller.hands import Hands, condition
 from tests.integration.controller.operator_thread import OperatorThread, run_operator
 
-NodeMaker = Callable[..., None]
 TPU = {"resources": {"tpu": {"type": "v5p-8"}}}
 SCHEDULER = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."
-
-
-@pytest.fixture
-def make_node(hands: Hands) -> Iterator[NodeMaker]:
-    """Makes ready nodes of a pool; they are gone after the test."""
-    names: list[str] = []
-
-    def make(name: str, *, pool: str, labels: dict[str, str], taint: dict[str, str] | None = None) -> None:
-        names.append(name)
-        spec = {"taints": [taint]} if taint else {}
-        body = {
-            "metadata": {"name": name, "labels": {"cloud.google.com/gke-nodepool": pool, **labels}},
-            "spec": spec,
-        }
-        assert hands.api.post("/api/v1/nodes", body).ok
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
-        assert hands.api.merge(f"/api/v1/nodes/{name}/status", {"status": {"conditions": [ready]}}).ok
-        # Admission taints new nodes until a controller has seen them ready.
-        assert hands.api.merge(f"/api/v1/nodes/{name}", {"spec": {"taints": [taint] if taint else None}}).ok
-
-    yield make
-    for name in names:
-        assert hands.api.delete(f"/api/v1/nodes/{name}").ok
 
 
 def tpu_labels(accelerator: str = "tpu-v5p-slice", topology: str = "2x2x1") -> dict[str, str]:

@@ -38,7 +38,10 @@ Result = TypeVar("Result")
 STATELESS = frozenset({CONFIG_MAPS, EVENTS, LEASES, NETWORK_POLICIES, SECRETS})
 """Kinds without a status of their own; the others' can be written by the subresource only."""
 SERVED = STATELESS | {CRDS, FRAYJOBS, JOBS, JOBSETS, NODES, PODS}
-SELECTABLE = {EVENTS: frozenset({"involvedObject.kind", "involvedObject.name", "reason"})}
+SELECTABLE = {
+    EVENTS: frozenset({"involvedObject.kind", "involvedObject.name", "reason"}),
+    PODS: frozenset({"spec.nodeName", "status.phase"}),
+}
 """Fields that can be selected by, beside name and namespace."""
 FINALIZERS = {"Foreground": ["foregroundDeletion"], "Orphan": ["orphan"], "Background": []}
 KEPT_METADATA = ("uid", "creationTimestamp", "deletionTimestamp", "generation")
@@ -83,7 +86,7 @@ class Selection:
 
     def __post_init__(self) -> None:
         known = SELECTABLE.get(self.resource, frozenset()) | {"metadata.name", "metadata.namespace"}
-        for path, _ in _terms(self.fields):
+        for path, _, _ in _field_terms(self.fields):
             if path not in known:
                 raise RefusedError(str(self.resource), 400, "BadRequest", f"no field selector: {path}")
 
@@ -93,7 +96,9 @@ class Selection:
         labels = body["metadata"].get("labels") or {}
         return all(
             key in labels and value in (None, labels[key]) for key, value in _terms(self.labels)
-        ) and all(_at(body, path) == value for path, value in _terms(self.fields))
+        ) and all(
+            ((_at(body, path) or "") == value) is equal for path, value, equal in _field_terms(self.fields)
+        )
 
     def event(self, change: _Change) -> WatchEvent | None:
         """Return what a watch tells of a change; an object that is no longer selected is as good as gone."""
@@ -443,6 +448,13 @@ def _terms(selector: str) -> Iterator[tuple[str, str | None]]:
             raise NotImplementedError(f"this server doesn't know the selector {selector!r}")
         key, equals, value = term.partition("=")
         yield key, value if equals else None
+
+
+def _field_terms(selector: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield the terms of a selector of fields, `path=value` or `path!=value`, and whether they are equal."""
+    for term in selector.split(",") if selector else ():
+        path, _, value = term.partition("=")
+        yield path.removesuffix("!"), value, not path.endswith("!")
 
 
 def _at(body: Manifest, path: str) -> Any:

@@ -1,0 +1,309 @@
+"""Node pools for gangs that no node takes: what a provider is asked, and what jobs are told of its answers.
+
+One task of the leader. Which gangs wait is read from the statuses of their jobs, what is in use from pods and
+nodes, and which pools there are the provider finds out anew in each pass: a successor goes on where this
+process has stopped. Where the cluster can't be read nothing is created, and nothing deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final, Self
+
+from pydantic import ValidationError
+
+from fray.errors import FrayError, GkeClusterError
+from fray.kube.api import KubeApi, Manifest
+from fray.kube.errors import ApiError, NotFoundError
+from fray.kube.resources import FRAYJOBS, PODS
+from fray.nodepools.bodies import GkeCluster
+from fray.nodepools.decisions import Limits, PendingGang, Wait
+from fray.nodepools.gke import Gke, open_client
+from fray.nodepools.provider import GkeNodePools, NodePoolProvider
+from fray.nodepools.requests import PoolChoices, choose_for_job
+from fray.nodepools.usage import ClusterObjects
+from fray.plan import manifests
+from fray.plan.observation import Waiting
+from fray.plan.placement import derive_demand
+from fray.plan.pod_observation import is_ending
+from fray.plan.scheduling import ABOUT_THE_POD, NodeSummary
+from fray.plan.status import find_condition
+from fray.vocabulary import ConditionType, Reason
+from fray.wire.frayjob import FrayJob
+from fray_operator.kinds import Services
+from fray_operator.lease import Lease
+from fray_operator.list_watch import Place
+from fray_operator.nodes import NodeInformer
+from fray_operator.settings import OperatorSettings, SettingsError
+from fray_operator.shared_answer import SharedAnswer
+from fray_operator.store import Store
+
+__all__ = ["NodePools", "build_provider", "find_gang", "lacks_nodes"]
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 5.0
+"""How often it is looked whether gangs have begun or ceased to wait; that asks nobody."""
+PODS_SECONDS = 30.0
+"""How long a list of the cluster's pods is good enough: it is a large one."""
+RETRY_SECONDS = 30.0
+"""When the cluster is read again that could not be."""
+RUNNING_PODS: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+OURS: Final = frozenset({Reason.CREATING_NODE_POOLS, Reason.NODE_POOLS_REFUSED, Reason.NODE_POOL_LIMIT})
+"""Reasons of conditions that only stand there while there would be one of `LACKING` else."""
+LACKING: Final = frozenset(
+    {
+        Reason.NO_MATCHING_NODE_POOL,
+        Reason.INSUFFICIENT_CAPACITY,
+        Reason.UNTOLERATED_TAINT,
+        Reason.UNSCHEDULABLE,
+    }
+)
+REASONS: Final = {
+    "CreatingNodePools": Reason.CREATING_NODE_POOLS,
+    "OperationInProgress": Reason.CREATING_NODE_POOLS,
+    "PoolLimit": Reason.NODE_POOL_LIMIT,
+    "ChipLimit": Reason.NODE_POOL_LIMIT,
+}
+"""Why gangs wait, as the provider says it; all else is a refusal."""
+HEAVY: Final = ("podTemplate", "environment")
+"""Parts of a spec that say nothing about nodes."""
+
+
+class NodePools:
+    """What is asked of a provider for all jobs, and what each of them is told.
+
+    `choices` are the administrator's, for what jobs leave open. `on_change` is told of each job that is to
+    be told something else.
+    """
+
+    def __init__(  # noqa: PLR0913 - it joins what there is of the cluster
+        self,
+        api: KubeApi,
+        lease: Lease,
+        jobs: Store,
+        provider: NodePoolProvider,
+        *,
+        nodes: NodeInformer,
+        choices: PoolChoices,
+        on_change: Callable[[Place], None],
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._api, self._lease, self._jobs, self._provider = api, lease, jobs, provider
+        self._nodes, self._choices, self._on_change, self._clock = nodes, choices, on_change, clock
+        self._pods = SharedAnswer(self._list_pods, seconds=PODS_SECONDS)
+        self._due = self._readable = -math.inf
+        self._waiting: frozenset[Place] = frozenset()
+        self._told: Mapping[str, Wait] | None = None
+        """Why jobs wait, by `namespace/name`; None before the first pass."""
+        self._large: dict[tuple[str, str], FrayJob] = {}
+
+    @classmethod
+    def of(cls, services: Services, jobs: Store, *, on_change: Callable[[Place], None]) -> Self | None:
+        """Return that of a process; None where others provide node pools."""
+        if services.node_pools is None or services.nodes is None:
+            return None
+        return cls(
+            services.api,
+            services.lease,
+            jobs,
+            services.node_pools,
+            nodes=services.nodes,
+            choices=build_choices(services.settings),
+            on_change=on_change,
+            clock=services.clock,
+        )
+
+    def explain(self, job: FrayJob, waiting: Waiting) -> Waiting:
+        """Return why a job waits: what is done about nodes that it lacks, or else what was known before."""
+        if not lacks_nodes(waiting.reason, waiting.message):
+            return waiting
+        if self._told is None:
+            # A process that has just begun to lead knows no better than the one before it.
+            said = find_condition(job.status, ConditionType.SCHEDULED)
+            if said is None or said.reason not in OURS:
+                return waiting
+            return Waiting(Reason(said.reason), said.message)
+        wait = self._told.get(f"{job.metadata.namespace}/{job.metadata.name}")
+        if wait is None:
+            return waiting
+        reason = REASONS.get(wait.reason, Reason.NODE_POOLS_REFUSED)
+        told = f"{wait.reason}: {wait.message}" if reason is Reason.NODE_POOLS_REFUSED else wait.message
+        return Waiting(reason, told)
+
+    async def run(self) -> None:
+        """Look for ever; raises `LeaseLostError` when this process may not write any more."""
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Make a pass if one is due, or if other gangs wait than in the last one."""
+        await self._jobs.complete.wait()
+        waiting = frozenset(key for key in self._jobs if is_waiting(self._jobs.get(key)))
+        now = self._clock().timestamp()
+        if now < self._readable or (waiting == self._waiting and now < self._due):
+            return
+        try:
+            jobs = await self._read_jobs()
+            objects = await self._read_objects(jobs)
+        except ApiError as error:
+            logger.warning("what the cluster has can't be read; no node pool is changed: %s", error)
+            self._readable = now + RETRY_SECONDS
+            return
+        gangs = [find_gang(job, self._choices) for job in jobs if _place_of(job) in waiting]
+        decision = await asyncio.to_thread(
+            self._provider.provide,
+            [gang for gang in gangs if gang is not None],
+            objects,
+            now=now,
+            require=self._lease.require,
+        )
+        self._waiting = waiting
+        self._due = math.inf if decision.again is None else now + decision.again
+        before, self._told = self._told, decision.waits
+        for key in waiting:
+            name = "/".join(key)
+            if before is None or before.get(name) != self._told.get(name):
+                self._on_change(key)
+
+    # --- what there is ------------------------------------------------------------------------------------
+
+    async def _read_jobs(self) -> list[FrayJob]:
+        """Return the unfinished jobs, the oldest first; a large one is read once for each generation.
+
+        One that another version of Fray wrote is left out: what it needs isn't known.
+        """
+        jobs, large = [], {}
+        for key in self._jobs:
+            manifest = self._jobs.get(key)
+            if manifest is None or is_ending(manifest):
+                continue
+            if not self._jobs.is_cut(manifest):
+                found = _parse(manifest)
+            else:
+                version = manifest["metadata"]["uid"], str(manifest["metadata"].get("generation"))
+                found = self._large.get(version) or await self._fetch(key)
+                if found is not None:
+                    large[version] = found
+            if found is not None:
+                jobs.append(found)
+        self._large = large
+        return sorted(jobs, key=lambda job: (job.metadata.creation_timestamp or "", *_place_of(job)))
+
+    async def _fetch(self, key: Place) -> FrayJob | None:
+        try:
+            return _parse(await self._api.get(FRAYJOBS, key[1], namespace=key[0]))
+        except NotFoundError:
+            return None
+
+    async def _read_objects(self, jobs: Iterable[FrayJob]) -> ClusterObjects:
+        """Return what is in use; raises `ApiError`."""
+        nodes = await self._nodes.get()
+        if isinstance(nodes, ApiError):
+            raise nodes
+        return ClusterObjects([_describe(node) for node in nodes], await self._pods.get(), [*jobs])
+
+    async def _list_pods(self) -> list[dict[str, Any]]:
+        # Page by page, and little of each: the pods of a large cluster take hundreds of megabytes.
+        pages = self._api.list_pages(PODS, fields=RUNNING_PODS)
+        return [_trim(pod) async for page in pages for pod in page.items]
+
+
+def build_provider(settings: OperatorSettings) -> NodePoolProvider | None:
+    """Return what provides node pools, None where others do; GKE isn't asked yet.
+
+    Raises:
+        SettingsError: A setting can't be understood.
+    """
+    if settings.node_pools == "none":
+        return None
+    if settings.node_pools != "gke":
+        raise SettingsError(f"FRAY_NODE_POOLS={settings.node_pools}: legal are none and gke")
+    if not settings.read_nodes:
+        raise SettingsError("FRAY_NODE_POOLS=gke: needs FRAY_READ_NODES=true, to see which pools are in use")
+    try:
+        place = GkeCluster.parse(settings.gke_cluster or "")
+    except GkeClusterError as error:
+        legal = "projects/PROJECT/locations/LOCATION/clusters/NAME"
+        raise SettingsError(f"FRAY_GKE_CLUSTER={settings.gke_cluster or ''}: must be {legal}") from error
+    chips = dict(map(_read_limit, settings.max_chips))
+    return GkeNodePools(
+        lambda: Gke(place, open_client()),
+        Limits(settings.max_pools, chips, settings.pool_idle_seconds),
+        f"operator.{settings.lease_namespace}"[:63].rstrip("-"),
+    )
+
+
+def build_choices(settings: OperatorSettings) -> PoolChoices:
+    """Return what the administrator chose for what jobs leave open."""
+    return PoolChoices(
+        spot=settings.pool_spot, zones=settings.pool_zones, service_account=settings.pool_service_account
+    )
+
+
+def is_waiting(manifest: Manifest | None) -> bool:
+    """Return whether a job's status says that no node takes its pods."""
+    if manifest is None or is_ending(manifest):
+        return False
+    scheduled = manifests.find_condition(manifest, ConditionType.SCHEDULED, status="False")
+    reason = scheduled.get("reason", "")
+    return reason in OURS or lacks_nodes(reason, str(scheduled.get("message")))
+
+
+def lacks_nodes(reason: str, message: str) -> bool:
+    """Return whether more nodes could help pods that wait for a reason."""
+    return reason in LACKING and ABOUT_THE_POD.search(message) is None
+
+
+def find_gang(job: FrayJob, choices: PoolChoices) -> PendingGang | None:
+    """Return what a job that waits needs; None where that is no pool, or others decide about its nodes."""
+    placement, demand = job.spec.placement, derive_demand(job)
+    if demand.accelerator is None or placement.node_pool or placement.compute_class:
+        return None
+    # What the administrator prefers is no reason to refuse a job that needs something else.
+    spot = choices.spot and demand.spot != "Refused" and not (placement.flex_start or demand.reservation)
+    chosen = PoolChoices(spot=spot, zones=choices.zones, service_account=choices.service_account)
+    name = f"{job.metadata.namespace}/{job.metadata.name}"
+    return PendingGang(name, demand, choose_for_job(job, chosen))
+
+
+def _read_limit(text: str) -> tuple[str, int]:
+    accelerator, equals, chips = text.partition("=")
+    if not accelerator or not equals or not chips.isascii() or not chips.isdigit():
+        raise SettingsError(f"FRAY_MAX_CHIPS={text}: must be ACCELERATOR=CHIPS, such as tpu-v5p-slice=64")
+    return accelerator, int(chips)
+
+
+def _parse(manifest: Manifest) -> FrayJob | None:
+    """Return what matters here of a job, None where it can't be judged."""
+    spec = {key: value for key, value in manifest.get("spec", {}).items() if key not in HEAVY}
+    try:
+        job = FrayJob.from_manifest({**manifest, "spec": spec})
+        derive_demand(job)
+    except (ValidationError, FrayError) as error:
+        logger.debug("job %s isn't looked at: %s", manifest["metadata"]["name"], error)
+        return None
+    return job
+
+
+def _place_of(job: FrayJob) -> Place:
+    return job.metadata.namespace or "", job.metadata.name
+
+
+def _describe(node: NodeSummary) -> Manifest:
+    return {"metadata": {"name": node.name, "labels": node.labels}}
+
+
+def _trim(pod: Manifest) -> dict[str, Any]:
+    metadata = pod["metadata"]
+    kept = ("name", "namespace", "labels", "annotations", "ownerReferences")
+    return {
+        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "spec": {"nodeName": pod["spec"].get("nodeName")},
+        "status": {"phase": pod.get("status", {}).get("phase")},
+    }
