@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fray.accelerators import node_labels
+from fray_operator.node_pools import build_provider
 from fray_operator.settings import OperatorSettings
 from tests.chart.rendering import NAMESPACE, find, operator_pod, render
+from tests.chart.value_tables import GKE
 
 DIGEST = "sha256:" + "0" * 64
 
@@ -69,6 +72,25 @@ def test_every_value_reaches_the_operator() -> None:
         workers=3,
         log_level="DEBUG",
     )
+
+
+def test_every_value_of_node_pools_reaches_the_operator() -> None:
+    more = {"maxPools": 2, "idleSeconds": 60, "zones": ["us-east5-a", "us-east5-b"], "spot": True}
+    account = "nodes@p.iam.gserviceaccount.com"
+    assert settings({"nodePools": {**GKE, **more, "serviceAccount": account}}) == OperatorSettings(
+        pod_name="fray-operator-abc",
+        node_pools="gke",
+        gke_cluster="projects/p/locations/us-east5/clusters/c",
+        max_pools=2,
+        max_chips=("nvidia-l4=8", "tpu-v5p-slice=64"),
+        pool_idle_seconds=60.0,
+        pool_zones=("us-east5-a", "us-east5-b"),
+        pool_spot=True,
+        pool_service_account=account,
+    )
+    least = settings({"nodePools": GKE})
+    assert build_provider(least) is not None
+    assert replace(least, node_pools="none", gke_cluster=None, max_chips=()) == settings()
 
 
 def test_no_variable_is_set_twice() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from fray_operator.metrics import Metrics
 from tests.chart.rendering import find, kinds, operator_pod, render
+from tests.chart.value_tables import GKE
 
 
 def test_default_installation_has_exactly_these_kinds() -> None:
@@ -65,6 +66,18 @@ def test_network_policy_admits_nobody_by_default_and_can_name_the_api_server() -
         "ports": [{"port": 443, "protocol": "TCP"}],
         "to": [{"ipBlock": {"cidr": "172.16.0.2/32"}}, {"ipBlock": {"cidr": "fd00::1/128"}}],
     }
+
+
+def test_network_policy_lets_gke_through_where_the_operator_asks_it_for_node_pools() -> None:
+    values = {"networkPolicy": {"enabled": True, "apiServer": {"cidrs": ["172.16.0.2/32"]}}, "nodePools": GKE}
+    policy = find(render(values), "NetworkPolicy")["spec"]
+    assert policy["egress"][2:] == [
+        {"ports": [{"port": 443, "protocol": "TCP"}]},
+        {
+            "ports": [{"port": 80, "protocol": "TCP"}, {"port": 988, "protocol": "TCP"}],
+            "to": [{"ipBlock": {"cidr": "169.254.169.252/30"}}],
+        },
+    ]
 
 
 def test_metrics_service_finds_the_operators_pods_and_port() -> None:

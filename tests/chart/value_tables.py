@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ACCEPTED", "CONTRADICTIONS", "REFUSED", "Values"]
+__all__ = ["ACCEPTED", "CONTRADICTIONS", "GKE", "REFUSED", "Values"]
 
 Values = dict[str, Any]
 
@@ -113,6 +113,14 @@ REFUSED: dict[str, list[Any]] = {
     "settleSeconds": [-1, 3601, "5s", "5", None, True],
     "unreachableSeconds": [0, 0.5, -1, 86401, "1m", "60", None, True],
     "metadataServer": _SWITCH,
+    "nodePools.provider": ["eks", "GKE", "", None, True],
+    "nodePools.cluster": ["c", "projects/p/clusters/c", "projects/p/locations/l/clusters/", 5],
+    "nodePools.maxPools": [0, -1, 1001, 1.5, "8", None],
+    "nodePools.maxChips": [64, ["a=1"], {"a": "1"}, {"a": -1}, {"a": 1.5}, {"A=b": 1}, {"": 1}],
+    "nodePools.idleSeconds": [0, -1, 604801, "10m", "600", None],
+    "nodePools.zones": ["us-east5-a", ["us-east5"], [5], [""], ["us-east5-a", "us-east5-a"]],
+    "nodePools.spot": _SWITCH,
+    "nodePools.serviceAccount": ["nodes", "@p.example", "a b@p.example", 5],
     "logLevel": ["info", "TRACE", "", None, 10, True],
     "httpPort": [80, 1023, 0, -8080, 65536, 8080.5, "8080", "http", None],
     "extraEnv": [
@@ -227,6 +235,14 @@ ACCEPTED: dict[str, list[Any]] = {
     "settleSeconds": [0, 0.5, 3600],
     "unreachableSeconds": [1, 60, 86400],
     "metadataServer": [True, False],
+    "nodePools.provider": ["none"],
+    "nodePools.cluster": ["", None, "projects/example.com:p-1/locations/us-east5-a/clusters/c-1"],
+    "nodePools.maxPools": [1, 1000],
+    "nodePools.maxChips": [{}, None, {"tpu-v5p-slice": 64, "nvidia-l4": 0}],
+    "nodePools.idleSeconds": [1, 0.5e3, 604800],
+    "nodePools.zones": [[], None, ["us-east5-a", "europe-west4-b"]],
+    "nodePools.spot": [True, False],
+    "nodePools.serviceAccount": ["", None, "nodes@p.iam.gserviceaccount.com"],
     "logLevel": ["DEBUG", "INFO", "WARNING", "ERROR"],
     "httpPort": [1024, 65535],
     "extraEnv": [
@@ -289,7 +305,21 @@ ACCEPTED: dict[str, list[Any]] = {
 }
 """Must be taken, alone and with every optional object installed."""
 
+GKE: Values = {
+    "provider": "gke",
+    "cluster": "projects/p/locations/us-east5/clusters/c",
+    "maxChips": {"tpu-v5p-slice": 64, "nvidia-l4": 8},
+}
+"""What makes the operator provide node pools."""
+
 CONTRADICTIONS: list[tuple[Values, str]] = [
+    ({"scope": "namespace", "nodePools": GKE}, "nodePools.provider: gke needs scope=cluster"),
+    ({"nodePools": {**GKE, "cluster": ""}}, "nodePools.cluster: name the cluster, projects/PROJECT/"),
+    ({"nodePools": {**GKE, "maxChips": {}}}, "nodePools.maxChips: allow some, such as tpu-v5p-slice: 64"),
+    (
+        {"extraEnv": [{"name": "FRAY_NODE_POOLS", "value": "gke"}]},
+        "extraEnv: set the value nodePools.provider",
+    ),
     (
         {"scope": "namespace", "jobset": {"enabled": True}},
         "jobset.enabled: JobSet serves a whole cluster, and scope=namespace installs nothing outside",

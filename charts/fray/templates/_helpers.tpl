@@ -35,6 +35,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ end -}}
 {{- end }}
 
+{{/* The limits of chips as the operator reads them: a=1,b=2. Takes the value nodePools. */}}
+{{- define "fray.maxChips" -}}
+{{- $limits := list -}}
+{{- range $accelerator, $chips := .maxChips | default dict -}}
+{{- $limits = append $limits (printf "%s=%d" $accelerator (int64 $chips)) -}}
+{{- end -}}
+{{ join "," $limits }}
+{{- end }}
+
 {{/* "true" when the chart installs the CRDs. */}}
 {{- define "fray.installsCrds" -}}
 {{- if kindIs "invalid" .Values.crds.install -}}

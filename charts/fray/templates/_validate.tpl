@@ -13,6 +13,17 @@
 {{- if and .Values.jobset.enabled (ne .Values.scope "cluster") }}
 {{- fail "jobset.enabled: JobSet serves a whole cluster, and scope=namespace installs nothing outside its namespaces; install JobSet by its own chart" }}
 {{- end }}
+{{- if eq .Values.nodePools.provider "gke" }}
+{{- if ne .Values.scope "cluster" }}
+{{- fail "nodePools.provider: gke needs scope=cluster, since with scope=namespace the operator can't see what runs on node pools" }}
+{{- end }}
+{{- if not .Values.nodePools.cluster }}
+{{- fail "nodePools.cluster: name the cluster, projects/PROJECT/locations/LOCATION/clusters/NAME" }}
+{{- end }}
+{{- if not .Values.nodePools.maxChips }}
+{{- fail "nodePools.maxChips: allow some, such as tpu-v5p-slice: 64; of other types no pool is made" }}
+{{- end }}
+{{- end }}
 {{- if and .Values.prometheusRule.enabled (not .Values.metricsService.enabled) }}
 {{- fail "prometheusRule.enabled: needs metricsService.enabled=true, since the alerts select metrics by that Service" }}
 {{- end }}
@@ -74,7 +85,7 @@
 {{- end }}
 
 {{- define "fray.validateEnv" -}}
-{{- $ours := dict "FRAY_NAMESPACES" "namespaces" "FRAY_READ_NODES" "scope" "FRAY_RUNTIME_IMAGE" "runtimeImage" "FRAY_INJECTOR_IMAGE" "image" "FRAY_SERVICE_ACCOUNT" "jobs.serviceAccount.name" "FRAY_METADATA_SERVER" "metadataServer" "FRAY_LEASE_SECONDS" "leaseSeconds" "FRAY_BACKOFF_SECONDS" "backoff.seconds" "FRAY_BACKOFF_CAP_SECONDS" "backoff.capSeconds" "FRAY_SETTLE_SECONDS" "settleSeconds" "FRAY_UNREACHABLE_SECONDS" "unreachableSeconds" "FRAY_AVOID_SECONDS" "avoidSeconds" "FRAY_HTTP_PORT" "httpPort" "FRAY_LOG_LEVEL" "logLevel" }}
+{{- $ours := dict "FRAY_NAMESPACES" "namespaces" "FRAY_READ_NODES" "scope" "FRAY_RUNTIME_IMAGE" "runtimeImage" "FRAY_INJECTOR_IMAGE" "image" "FRAY_SERVICE_ACCOUNT" "jobs.serviceAccount.name" "FRAY_METADATA_SERVER" "metadataServer" "FRAY_LEASE_SECONDS" "leaseSeconds" "FRAY_BACKOFF_SECONDS" "backoff.seconds" "FRAY_BACKOFF_CAP_SECONDS" "backoff.capSeconds" "FRAY_SETTLE_SECONDS" "settleSeconds" "FRAY_UNREACHABLE_SECONDS" "unreachableSeconds" "FRAY_AVOID_SECONDS" "avoidSeconds" "FRAY_NODE_POOLS" "nodePools.provider" "FRAY_GKE_CLUSTER" "nodePools.cluster" "FRAY_MAX_POOLS" "nodePools.maxPools" "FRAY_MAX_CHIPS" "nodePools.maxChips" "FRAY_POOL_IDLE_SECONDS" "nodePools.idleSeconds" "FRAY_POOL_ZONES" "nodePools.zones" "FRAY_POOL_SPOT" "nodePools.spot" "FRAY_POOL_SERVICE_ACCOUNT" "nodePools.serviceAccount" "FRAY_HTTP_PORT" "httpPort" "FRAY_LOG_LEVEL" "logLevel" }}
 {{- $names := list }}
 {{- range .Values.extraEnv }}
 {{- with get $ours .name }}
