@@ -121,7 +121,7 @@ class Observed:
 class Observer:
     """Reads about FrayJobs from the caches, and from the server where they can't answer."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a source of its own
         self,
         api: KubeApi,
         *,

@@ -15,9 +15,11 @@ from typing import Any
 
 import yaml
 
+from fray.accelerators.beside import Need, list_gpu_needs, list_tpu_needs
 from fray.cli.requested_job import as_sent
 from fray.plan.counts import format_count
 from fray.plan.facts import Fact
+from fray.plan.gang import Gang
 from fray.plan.jobset import build_attempt
 from fray.plan.network_policy import build_network_policy
 from fray.plan.settings import PlanSettings
@@ -70,6 +72,7 @@ class _Object:
     title: str
     facts: Sequence[Fact] = ()
     notices: Sequence[str] = ()
+    needs: Sequence[Need] = ()
 
 
 def _list_objects(job: FrayJob, attempt: int) -> list[_Object]:
@@ -77,7 +80,7 @@ def _list_objects(job: FrayJob, attempt: int) -> list[_Object]:
     name, settings = job.metadata.name, PlanSettings()
     plan = build_attempt(job, attempt=attempt, settings=settings)
     title = f"{name}: {plan.gang.describe()}; attempt {attempt} is JobSet {plan.name}"
-    objects = [_Object(plan.jobset, title, plan.facts, plan.notices)]
+    objects = [_Object(plan.jobset, title, plan.facts, plan.notices, _list_needs(plan.gang))]
     if not can_have_workers(job.spec):
         return objects
     if wanted := derive_wanted(job.spec):
@@ -99,11 +102,20 @@ def _format_reasons(each: _Object) -> str:
     lines = [each.title, ""]
     if each.notices:
         lines += ["Not done as asked:", *(f"  {notice}" for notice in each.notices), ""]
+    if each.needs:
+        needs = (line for need in each.needs for line in (f"  {need.what}", f"      <{need.source}>"))
+        lines += ["Needed beside it, to be prepared by people:", *needs, ""]
     if each.facts:
         lines.append("What it holds, and why:")
     for fact in each.facts:
         lines += _format_fact(fact)
     return "".join(f"# {line}".rstrip() + "\n" for line in [*lines, *([""] if each.facts else [])])
+
+
+def _list_needs(gang: Gang) -> tuple[Need, ...]:
+    if gang.gpu is not None:
+        return list_gpu_needs(gang.gpu, hosts=gang.hosts_per_slice)
+    return list_tpu_needs(gang.tpu) if gang.tpu is not None else ()
 
 
 def _format_fact(fact: Fact) -> list[str]:

@@ -7,6 +7,7 @@ import json
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -52,6 +53,42 @@ def test_every_selector_and_variable_has_its_reason() -> None:
 def test_what_is_not_done_as_asked_is_said() -> None:
     job = frayjob(resources={"tpu": {"type": "v5p-8"}, "cpu": "10000"})
     assert "# Not done as asked:\n#   cpu 10000 is more than" in explain_job(job, ExplainFormat.TEXT)
+
+
+@pytest.mark.parametrize(
+    ("spec", "needs"),
+    [
+        ({"replicas": 2, "gpu": ("nvidia-h100-80gb", 8)}, ["GPUDirect-TCPX between"]),
+        ({"replicas": 2, "gpu": ("nvidia-h100-mega-80gb", 8)}, ["GPUDirect-TCPXO"]),
+        ({"replicas": 2, "gpu": ("nvidia-h200-141gb", 8)}, ["GPUDirect RDMA"]),
+        ({"replicas": 2, "gpu": ("nvidia-b200", 8)}, ["GPUDirect RDMA"]),
+        ({"replicas": 18, "gpu": ("nvidia-gb200", 4)}, ["GPUDirect RDMA", "NVLink between hosts"]),
+        ({"replicas": 18, "gpu": ("nvidia-gb300", 4)}, ["GPUDirect RDMA", "NVLink between hosts"]),
+        ({"replicas": 2, "gpu": ("nvidia-h100-80gb", 1)}, []),
+        ({"replicas": 1, "gpu": ("nvidia-b200", 8)}, []),
+        ({"replicas": 4, "gpu": ("nvidia-l4", 8)}, []),
+        ({"tpu": "tpu7x-2x2x2"}, ["a workload policy of Compute Engine"]),
+        ({"tpu": "tpu7x-2x2x1"}, []),
+        ({"tpu": "v5p-16"}, []),
+        ({}, []),
+    ],
+)
+def test_what_a_job_needs_beside_is_told_with_the_page_that_says_how(
+    spec: dict[str, Any], needs: list[str]
+) -> None:
+    resources: dict[str, Any] = {}
+    if "gpu" in spec:
+        resources["gpu"] = dict(zip(("type", "count"), spec["gpu"], strict=True))
+    if "tpu" in spec:
+        resources["tpu"] = {"type": spec["tpu"]}
+    job = frayjob(replicas=spec.get("replicas", 1), resources=resources)
+    _, told, after = explain_job(job, ExplainFormat.TEXT).partition("# Needed beside it, to be prepared by")
+    lines = after.partition("\n#\n")[0].splitlines()[1:]
+    assert bool(told) is bool(needs)
+    assert len(lines) == 2 * len(needs) if needs else not told
+    for need, line, page in zip(needs, lines[::2], lines[1::2], strict=False):
+        assert need in line
+        assert page.startswith("#       <https://docs.cloud.google.com/")
 
 
 @pytest.mark.parametrize(
