@@ -35,7 +35,7 @@ from fray.plan.status import find_condition
 from fray.vocabulary import ConditionType, Reason
 from fray.wire.frayjob import FrayJob
 from fray_operator.kinds import Services
-from fray_operator.lease import Lease
+from fray_operator.lease import Lease, LeaseLostError
 from fray_operator.list_watch import Place
 from fray_operator.nodes import NodeInformer
 from fray_operator.settings import OperatorSettings, SettingsError
@@ -51,7 +51,7 @@ LOOK_SECONDS = 5.0
 PODS_SECONDS = 30.0
 """How long a list of the cluster's pods is good enough: it is a large one."""
 RETRY_SECONDS = 30.0
-"""When the cluster is read again that could not be."""
+"""When a pass is tried again that failed."""
 RUNNING_PODS: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 OURS: Final = frozenset({Reason.CREATING_NODE_POOLS, Reason.NODE_POOLS_REFUSED, Reason.NODE_POOL_LIMIT})
 """Reasons of conditions that only stand there while there would be one of `LACKING` else."""
@@ -96,7 +96,7 @@ class NodePools:
         self._api, self._lease, self._jobs, self._provider = api, lease, jobs, provider
         self._nodes, self._choices, self._on_change, self._clock = nodes, choices, on_change, clock
         self._pods = SharedAnswer(self._list_pods, seconds=PODS_SECONDS)
-        self._due = self._readable = -math.inf
+        self._due = self._not_before = -math.inf
         self._waiting: frozenset[Place] = frozenset()
         self._told: Mapping[str, Wait] | None = None
         """Why jobs wait, by `namespace/name`; None before the first pass."""
@@ -138,7 +138,14 @@ class NodePools:
     async def run(self) -> None:
         """Look for ever; raises `LeaseLostError` when this process may not write any more."""
         while True:
-            await self.look()
+            try:
+                await self.look()
+            except LeaseLostError:
+                raise
+            except Exception:
+                # An answer of GKE that nobody has thought of must not stop the jobs.
+                logger.exception("the pass over node pools failed; this is a bug of the operator")
+                self._not_before = self._clock().timestamp() + RETRY_SECONDS
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
@@ -146,14 +153,14 @@ class NodePools:
         await self._jobs.complete.wait()
         waiting = frozenset(key for key in self._jobs if is_waiting(self._jobs.get(key)))
         now = self._clock().timestamp()
-        if now < self._readable or (waiting == self._waiting and now < self._due):
+        if now < self._not_before or (waiting == self._waiting and now < self._due):
             return
         try:
             jobs = await self._read_jobs()
             objects = await self._read_objects(jobs)
         except ApiError as error:
             logger.warning("what the cluster has can't be read; no node pool is changed: %s", error)
-            self._readable = now + RETRY_SECONDS
+            self._not_before = now + RETRY_SECONDS
             return
         gangs = [find_gang(job, self._choices) for job in jobs if _place_of(job) in waiting]
         decision = await asyncio.to_thread(

@@ -39,7 +39,8 @@ def derive_events(before: FrayJobStatus, after: FrayJobStatus) -> list[EventDraf
     """Return the events that tell what changed.
 
     With `derive_started` they are at most six for an attempt: why it isn't placed and why it doesn't run
-    are told once each, and the status tells what came after. One that queues has up to three more.
+    are told once each, and the status tells what came after. One that queues has up to three more, and so has
+    one that node pools are made for.
     """
     return [
         replace(draft, key=draft.key.lower(), message=_one_line(draft.message))

@@ -19,6 +19,7 @@ from fray.nodepools.gke import Gke
 from fray.nodepools.provider import GkeNodePools
 from fray.nodepools.usage import ClusterObjects
 from fray_operator import node_pools
+from fray_operator.lease import LeaseLostError
 from tests.gke.server import FakeGke
 from tests.integration.controller.conftest import NodeMaker, SettingsFor
 from tests.integration.controller.hands import Hands, condition, eventually
@@ -32,16 +33,12 @@ UNPLACED = "0/0 nodes are available: 4 node(s) didn't match Pod's node affinity/
 MINUTE = 60.0
 
 
-class DeathError(Exception):
-    """The operator's process ends here."""
-
-
 class DeadlyGke(Gke):
     """Ends the process when GKE has accepted a pool, before anybody hears of it."""
 
     def create(self, body: Mapping[str, Any]) -> Operation:
         super().create(body)
-        raise DeathError
+        raise LeaseLostError("the process ends here")
 
 
 class Provider:
@@ -132,7 +129,7 @@ def test_a_job_gets_its_pools_through_a_stock_out_a_quota_and_a_death_and_leaves
     first = OperatorThread(kubeconfig, settings, node_pools=Provider(fake, DeadlyGke)).start()
     hands.refuse_pod(hands.create_pods(hands.await_jobset("train-a1"))[0], UNPLACED)
     first.join()
-    assert isinstance(first.failure, DeathError), first.failure
+    assert isinstance(first.failure, LeaseLostError), first.failure
     assert len(fake.creates) == 1
 
     second = OperatorThread(kubeconfig, settings, node_pools=Provider(fake)).start()

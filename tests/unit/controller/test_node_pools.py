@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from fray.plan.observation import Waiting
 from fray.plan.scheduling import NodeSummary
 from fray.vocabulary import Reason
 from fray.wire.frayjob import FrayJob
+from fray_operator import node_pools
 from fray_operator.lease import Lease, LeaseLostError
 from fray_operator.node_pools import RETRY_SECONDS, NodePools, build_provider, find_gang
 from fray_operator.nodes import NodeInformer
@@ -224,6 +226,30 @@ def test_jobs_that_cannot_be_judged_hold_up_no_others() -> None:
         cluster.store.put(going)
         await cluster.keeper.look()
         assert cluster.gangs == [["ml/b"]]
+
+    play(story)
+
+
+def test_a_pass_that_fails_stops_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(cluster: Cluster) -> None:
+        def provide(*_: object, **__: object) -> Decision:
+            failed.append(cluster.now)
+            raise KeyError("GKE")
+
+        def tick() -> datetime:
+            cluster.now += 1.0
+            return datetime.fromtimestamp(cluster.now, UTC)
+
+        failed: list[float] = []
+        monkeypatch.setattr(node_pools, "LOOK_SECONDS", 0.0)
+        monkeypatch.setattr(cluster.provider, "provide", provide)
+        monkeypatch.setattr(cluster.keeper, "_clock", tick)
+        running = asyncio.create_task(cluster.keeper.run())
+        while len(failed) < 3:
+            await asyncio.sleep(0)
+            assert not running.done()
+        running.cancel()
+        assert all(later - earlier >= RETRY_SECONDS for earlier, later in itertools.pairwise(failed))
 
     play(story)
 
