@@ -477,17 +477,25 @@ def accelerators(
 
 @app.command(short_help="Check what jobs need.")
 def doctor(
-    cluster: ClusterOption = None, namespace: NamespaceOption = None, output: FormOption = _Form.TABLE
+    cluster: ClusterOption = None,
+    namespace: NamespaceOption = None,
+    output: FormOption = _Form.TABLE,
+    file: OptionalFileOption = None,
 ) -> None:
     """Check what jobs need: access, CRDs, operator, JobSet, rights, nodes.
+
+    With -f also whether a cluster has the node pools that the job in the file needs.
 
     Exit code: 1 if anything is wrong; each such line says what to do.
     """
     from fray.cli.clusters import choose_cluster
     from fray.cli.doctor import diagnose
+    from fray.cli.requested_job import load_job
 
     spec = choose_cluster(cluster, namespace, environ=_environ())
-    raise typer.Exit(diagnose(spec, _data(output), environ=_environ(), output=_output()))
+    job = None if file is None else load_job(file, stdin=_stdin())[0]
+    code = diagnose(spec, _data(output), job=job, environ=_environ(), output=_output())
+    raise typer.Exit(code)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec
 from fray.errors import FrayError
 from fray.nodepools.examination import examine_gke
 from fray.vocabulary import EXIT_FAILURE
+from fray.wire.frayjob import FrayJob
 
 __all__ = ["describe_check_results", "diagnose"]
 
@@ -22,9 +23,14 @@ TONES = {Mark.OK: Tone.GOOD, Mark.WRONG: Tone.BAD, Mark.UNKNOWN: Tone.BUSY}
 
 
 def diagnose(
-    spec: ClusterSpec, form: DataFormat | None, *, environ: Mapping[str, str], output: Stream
+    spec: ClusterSpec,
+    form: DataFormat | None,
+    *,
+    job: FrayJob | None = None,
+    environ: Mapping[str, str],
+    output: Stream,
 ) -> int:
-    """Print what is found, as a table or as data; return 1 if anything is wrong."""
+    """Print what is found, for a job too, as a table or as data; return 1 if anything is wrong."""
     try:
         with open_cluster(spec, environ=environ) as cluster:
             results = cluster.examine()
@@ -32,7 +38,10 @@ def diagnose(
         # No configuration, or credentials that aren't accepted: nothing else can be asked.
         results = [CheckResult("access", Mark.WRONG, error.message, error.next_step)]
     if isinstance(spec, KubernetesSpec):
-        results += examine_gke(environ, context=spec.context)
+        results += examine_gke(environ, context=spec.context, job=job)
+    elif job is not None:
+        told = "processes of this machine run it, whatever nodes it asks for"
+        results.append(CheckResult(f"pools for {job.metadata.name}", Mark.OK, told))
     if form is None:
         print_lines(describe_check_results(results), output)
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from fray.cluster.base import CheckResult, Mark
 from fray.errors import (
@@ -19,11 +20,14 @@ from fray.errors import (
     NodePoolError,
 )
 from fray.nodepools.compute import Compute, OpenSession, Quota, open_session
-from fray.nodepools.existing import Cluster, Pool
+from fray.nodepools.existing import Cluster, Pool, derive_provisioning, find_missing
 from fray.nodepools.gke import Gke, OpenClient, find_cluster, open_client
+from fray.nodepools.requests import PoolChoices, build_pool, choose_for_job, find_zones
 from fray.plan.counts import format_count
+from fray.plan.placement import derive_demand
+from fray.wire.frayjob import FrayJob
 
-__all__ = ["examine_gke", "judge_pools", "judge_quotas"]
+__all__ = ["examine_gke", "judge_job", "judge_pools", "judge_quotas"]
 
 ACCELERATORS = ("GPUS", "TPU")
 """Parts of the names of quotas that are about accelerators."""
@@ -33,21 +37,28 @@ def examine_gke(
     environ: Mapping[str, str],
     *,
     context: str | None = None,
+    job: FrayJob | None = None,
     open_client: OpenClient = open_client,
     open_session: OpenSession = open_session,
 ) -> list[CheckResult]:
-    """Return what GKE tells of a cluster; nothing where the cluster isn't GKE's."""
+    """Return what GKE tells of a cluster, and whether it has the pools of a job.
+
+    Where the cluster isn't GKE's there is nothing but what the job needs.
+    """
     try:
         place = find_cluster(environ, context=context)
     except GkeClusterError:
-        return []
+        return [] if job is None else [_needed(job, "compare with the accelerators above")]
     try:
         gke = Gke(place, open_client())
         cluster, pools = gke.read_cluster(), gke.list_pools()
     except (ExtraMissingError, GkeCredentialsError, NodePoolError) as error:
-        return [_unseen("GKE", error)]
+        unseen = _unseen("GKE", error)
+        return [unseen] if job is None else [unseen, _needed(job, "GKE can't be asked for its pools")]
     where = f"{place.name} in {place.location}, project {place.project}{_describe(cluster)}"
     results = [CheckResult("GKE", Mark.OK, where), judge_pools(pools, cluster)]
+    if job is not None:
+        results.append(judge_job(job, pools, cluster))
     try:
         with open_session() as session:
             quotas = Compute(place, session, sleep=time.sleep).list_quotas()
@@ -74,6 +85,39 @@ def judge_pools(pools: Sequence[Pool], cluster: Cluster) -> CheckResult:
     return CheckResult(subject, Mark.OK, "none has accelerators", step)
 
 
+def judge_job(job: FrayJob, pools: Sequence[Pool], cluster: Cluster) -> CheckResult:
+    """Tell whether a cluster has a job's pools, whoever uses them now; missing ones are wrong."""
+    subject, demand, placement = f"pools for {job.metadata.name}", derive_demand(job), job.spec.placement
+    for key, value in (("nodePool", placement.node_pool), ("computeClass", placement.compute_class)):
+        if value is not None:
+            return CheckResult(subject, Mark.OK, f"placement.{key} names {value}, which decides")
+    if demand.accelerator is None:
+        return CheckResult(subject, Mark.OK, f"it needs no accelerator, but {demand.describe()}")
+    # GPUs of N1 machines have no machine type of their own: that of a pool which has such ones will do.
+    alike = (pool for pool in pools if (pool.accelerator, pool.chips) == (demand.accelerator, demand.chips))
+    machine_type = None if demand.topology else next((pool.machine_type for pool in alike), None)
+    chosen = PoolChoices(zones=cluster.zones, machine_type=machine_type)
+    choices = choose_for_job(job, chosen)
+    try:
+        zones = find_zones(demand, choices)
+        # A slice is in one zone; which one is left open here.
+        request = build_pool(demand, replace(choices, zones=zones[:1]))
+    except FrayError as error:
+        return CheckResult(subject, Mark.WRONG, error.message, error.next_step)
+    existing, missing = find_missing(replace(request, zones=zones), demand, pools, used_nodes={})
+    if not missing:
+        return CheckResult(subject, Mark.OK, f"{', '.join(pool.name for pool in existing)} can hold it")
+    provisioning = derive_provisioning(cluster, request, slices=demand.slices)
+    if provisioning is not None:
+        mark = Mark.WRONG if provisioning.trouble else Mark.OK
+        return CheckResult(subject, mark, provisioning.trouble or provisioning.told)
+    lacking = f"missing: {format_count(len(missing), 'pool')} of {request.machine_type}"
+    step = (
+        "`fray pools plan -f FILE` shows them, `fray pools create -f FILE` makes them; or the operator does."
+    )
+    return CheckResult(subject, Mark.WRONG, f"the job needs {demand.describe()}; {lacking}", step)
+
+
 def judge_quotas(quotas: Sequence[Quota], *, region: str) -> CheckResult:
     """Tell what is left of the region's quota for accelerators, as far as Compute Engine keeps it."""
     shown = [
@@ -83,6 +127,11 @@ def judge_quotas(quotas: Sequence[Quota], *, region: str) -> CheckResult:
     ]
     seen = "; ".join(shown) or "none for GPUs or TPUs that Compute Engine tells of"
     return CheckResult(f"quota in {region}", Mark.OK, seen)
+
+
+def _needed(job: FrayJob, why: str) -> CheckResult:
+    told = f"the job needs {derive_demand(job).describe()}; {why}"
+    return CheckResult(f"pools for {job.metadata.name}", Mark.UNKNOWN, told)
 
 
 def _kind(pool: Pool) -> str:

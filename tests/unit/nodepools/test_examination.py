@@ -14,10 +14,10 @@ from fray.errors import ExtraMissingError
 from fray.nodepools.bodies import GkeCluster, build_body
 from fray.nodepools.examination import examine_gke
 from fray.nodepools.gke import Gke
-from fray.nodepools.requests import PoolChoices
+from fray.nodepools.requests import PoolChoices, name_pool
 from tests.gke.compute import ComputeAdapter, open_fake_session
 from tests.gke.server import FakeGke
-from tests.unit.nodepools.golden import build_request
+from tests.unit.nodepools.golden import build_job, build_request
 
 
 class Bench:
@@ -102,6 +102,70 @@ def test_other_clusters_get_no_line(bench: Bench) -> None:
     assert bench.examine() == {}
     bench.config.unlink()
     assert bench.examine() == {}
+
+
+SLICES = {"resources": {"tpu": {"type": "v5p-16"}}, "replicas": 2}
+
+
+@pytest.mark.parametrize(
+    ("spec", "pools", "mark", "told"),
+    [
+        (SLICES, 0, Mark.WRONG, "2 nodes with tpu-v5p-slice 2x2x2; missing: 2 pools of ct5p-hightpu-4t"),
+        (SLICES, 1, Mark.WRONG, "missing: 1 pool of ct5p-hightpu-4t"),
+        (SLICES, 2, Mark.OK, " can hold it"),
+        (
+            {**SLICES, "placement": {"zones": ["us-west4-a"]}},
+            2,
+            Mark.WRONG,
+            "the job may run in us-west4-a only",
+        ),
+        ({**SLICES, "placement": {"nodePool": "mine"}}, 0, Mark.OK, "placement.nodePool names mine"),
+        ({}, 0, Mark.OK, "no accelerator"),
+    ],
+)
+def test_the_pools_of_a_job_are_looked_for(
+    bench: Bench, spec: dict[str, Any], pools: int, mark: Mark, told: str
+) -> None:
+    gke = Gke(GkeCluster.parse(bench.fake.path), bench.fake.client())
+    for number in range(pools):
+        request = build_request(
+            {"resources": {"tpu": {"type": "v5p-16"}}}, PoolChoices(zones=bench.fake.zones)
+        )
+        gke.create(build_body(name_pool(request, number), made_by="cli"))
+    bench.fake.clock.sleep(bench.fake.seconds)
+    found = bench.examine(job=build_job(spec))["pools for train"]
+    assert (found.mark, told in found.told) == (mark, True), found
+    assert (bool(found.next_step)) is (mark is Mark.WRONG)
+
+
+def test_gpus_of_any_n1_machine_will_do(bench: Bench) -> None:
+    t4 = {"resources": {"gpu": {"type": "nvidia-tesla-t4", "count": 2}}}
+    assert bench.examine(job=build_job(t4))["pools for train"].mark is Mark.WRONG
+    choices = PoolChoices(zones=bench.fake.zones, machine_type="n1-standard-16")
+    body = build_body(build_request(t4, choices), made_by="cli")
+    Gke(GkeCluster.parse(bench.fake.path), bench.fake.client()).create(body)
+    bench.fake.clock.sleep(bench.fake.seconds)
+    assert bench.examine(job=build_job(t4))["pools for train"].mark is Mark.OK
+
+
+def test_a_job_waits_for_whoever_makes_its_pools(bench: Bench) -> None:
+    bench.fake.limits = {"tpu-v5p-slice": 8}
+    found = bench.examine(job=build_job(SLICES))["pools for train"]
+    assert (found.mark, "its limit for tpu-v5p-slice is 8" in found.told) == (Mark.WRONG, True)
+    bench.fake.limits = {"tpu-v5p-slice": 16}
+    found = bench.examine(job=build_job(SLICES))["pools for train"]
+    assert (found.mark, "node auto-provisioning" in found.told) == (Mark.OK, True)
+
+
+def test_what_a_job_needs_is_told_where_nothing_can_be_asked(bench: Bench) -> None:
+    def missing() -> Any:
+        raise ExtraMissingError("asking GKE", "google-cloud-container", "gke")
+
+    found = bench.examine(open_client=missing, job=build_job(SLICES))["pools for train"]
+    assert (found.mark, "the job needs 2 node pools of 2 nodes" in found.told) == (Mark.UNKNOWN, True)
+    bench.point_to("kind-kind")
+    found = bench.examine(job=build_job(SLICES))["pools for train"]
+    assert (found.mark, "the job needs 2 node pools of 2 nodes" in found.told) == (Mark.UNKNOWN, True)
 
 
 def test_answers_of_another_shape_are_no_quota(bench: Bench) -> None:
