@@ -184,7 +184,7 @@ class LocalCluster(Cluster):
             StateDirectoryError: The state directory can't be written.
             OpenFilesError: The gang is too large for the limit of open files.
         """
-        prepared = prepare_job(job, self._variables, directory)
+        prepared = prepare_job(job, self._spec, self._variables, directory)
         return self._start(prepared, *take_name(self._state, job.metadata.name))
 
     @property

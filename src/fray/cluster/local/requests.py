@@ -70,29 +70,46 @@ class LocalRequest:
         return job, replace(self.workplace, payload=payload)
 
 
-def prepare_job(job: FrayJob, environ: Mapping[str, str], directory: Path | None) -> LocalRequest:
+def prepare_job(
+    job: FrayJob, spec: LocalSpec, environ: Mapping[str, str], directory: Path | None
+) -> LocalRequest:
     """Return what a FrayJob means for a process of these variables; `directory` is where its hosts start.
+
+    Its packages are those that are installed here, or installed for each host, as for a request.
 
     Raises:
         RequestError: it can't be run here as it is.
         OpenFilesError: it has too many hosts.
     """
-    machine = LocalMachine(socket.gethostname(), uuid.uuid4())
-    plan = _judge(job, machine)
     working_dir = str((directory or Path.cwd()).absolute())
+    wanted = job.spec.environment
+    environment = EnvironmentConfig(
+        workspace=working_dir, pip_packages=wanted.pip_packages, extras=wanted.extras
+    )
+    has_packages = bool(wanted.pip_packages or wanted.extras)
+    base, isolated_env = derive_base_environment(environ), None
+    if has_packages and spec.use_isolated_env:
+        isolated_env = IsolatedEnv.of(environment, working_dir, uv=find_uv(environ.get("PATH", "")))
+    elif has_packages:
+        _check_packages(environment, "spec.environment.pipPackages")
+        base = _with_this_python(base)
+    machine = LocalMachine(socket.gethostname(), uuid.uuid4())
+    plan = _judge(job, machine, has_packages=has_packages)
     return LocalRequest(
         job=job,
         payload=None,
-        workplace=Workplace(machine, derive_base_environment(environ), working_dir=working_dir),
-        notices=build_notices(job, plan),
-        isolated_env=None,
+        workplace=Workplace(machine, base, working_dir=working_dir),
+        notices=tuple(_notices(job, plan, environment, isolated=isolated_env is not None)),
+        isolated_env=isolated_env,
     )
 
 
-def _judge(job: FrayJob, machine: LocalMachine, *, requested: bool = False) -> AttemptPlan:
-    """Refuse what can't be run here, and return what the job means; `requested` ones have what they need."""
+def _judge(
+    job: FrayJob, machine: LocalMachine, *, has_payload: bool = False, has_packages: bool = False
+) -> AttemptPlan:
+    """Refuse what can't be run here, and return what the job means."""
     plan = build_attempt(job, attempt=1, settings=PLAN_SETTINGS)
-    check_supported(job, plan, has_payload=requested, has_packages=requested)
+    check_supported(job, plan, has_payload=has_payload, has_packages=has_packages)
     check_open_files(job, plan, allowed=resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     build_local_pods(plan, machine)
     return plan
@@ -131,10 +148,10 @@ def prepare_request(
     built = build_manifest(request, spec, parent=parent, uploads=uploads)
     if isolated_env is None:
         # Not before: one with a password is refused above, by an error that doesn't show it.
-        _check_packages(environment)
+        _check_packages(environment, "EnvironmentConfig.pip_packages")
     job = _without_secrets(built)
     machine = LocalMachine(socket.gethostname(), uuid.uuid4())
-    plan = _judge(job, machine, requested=True)
+    plan = _judge(job, machine, has_payload=True, has_packages=True)
     kept = job.spec.model_copy(update={"ttl_seconds_after_finished": KEPT_SECONDS})
     return LocalRequest(
         job=job.model_copy(update={"spec": kept}),
@@ -189,11 +206,11 @@ def _with_this_python(environ: Mapping[str, str]) -> dict[str, str]:
     return {**environ, "PATH": path}
 
 
-def _check_packages(environment: EnvironmentConfig) -> None:
+def _check_packages(environment: EnvironmentConfig, field: str) -> None:
     missing = [package for package in environment.pip_packages if not is_installed(package)]
     if missing:
         raise UnsupportedFeatureError(
-            f"EnvironmentConfig.pip_packages {missing}",
+            f"{field} {missing}",
             "they aren't installed here, and processes run in this Python",
             "Install them into it, or use FRAY_CLUSTER_SPEC=local?use_isolated_env=true.",
         )
