@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from fray.cli.explain import format_manifest
 from fray.cli.story import Line, describe_job, format_job_table
 from fray.cli.streams import Stream
 from fray.cluster.base import Cluster
@@ -60,6 +59,8 @@ def show_jobs(
     jobs = choice.apply(cluster.get_all())
     if form is not None:
         items = [job.to_manifest() for job in jobs]
+        from fray.cli.explain import format_manifest  # noqa: PLC0415 - costs a table its start
+
         output.write(format_manifest({"apiVersion": "v1", "kind": "List", "items": items}, form.value))
     elif not jobs:
         notes.write(f"no jobs{' of that phase' if choice.phases else ''} in {cluster.place}\n")
@@ -91,6 +92,8 @@ def watch_jobs(
 def show_job(job: FrayJob, form: DataFormat | None, *, output: Stream) -> None:
     """Print the story of a job; with a format, its resource."""
     if form is not None:
+        from fray.cli.explain import format_manifest  # noqa: PLC0415 - costs a table its start
+
         output.write(format_manifest(job.to_manifest(), form.value))
         return
     print_lines(describe_job(job, now=datetime.now(UTC)), output)
