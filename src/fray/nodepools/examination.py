@@ -109,8 +109,8 @@ def judge_job(job: FrayJob, pools: Sequence[Pool], cluster: Cluster) -> CheckRes
         return CheckResult(subject, Mark.OK, f"{', '.join(pool.name for pool in existing)} can hold it")
     provisioning = derive_provisioning(cluster, request, slices=demand.slices)
     if provisioning is not None:
-        mark = Mark.WRONG if provisioning.trouble else Mark.OK
-        return CheckResult(subject, mark, provisioning.trouble or provisioning.told)
+        mark = Mark.WRONG if provisioning.limitation else Mark.OK
+        return CheckResult(subject, mark, provisioning.limitation or provisioning.sentence)
     lacking = f"missing: {format_count(len(missing), 'pool')} of {request.machine_type}"
     step = (
         "`fray pools plan -f FILE` shows them, `fray pools create -f FILE` makes them; or the operator does."

@@ -134,7 +134,7 @@ def test_the_pools_of_a_job_are_looked_for(
         gke.create(build_body(name_pool(request, number), made_by="cli"))
     bench.fake.clock.sleep(bench.fake.seconds)
     found = bench.examine(job=build_job(spec))["pools for train"]
-    assert (found.mark, told in found.told) == (mark, True), found
+    assert (found.mark, told in found.seen) == (mark, True), found
     assert (bool(found.next_step)) is (mark is Mark.WRONG)
 
 
@@ -151,10 +151,10 @@ def test_gpus_of_any_n1_machine_will_do(bench: Bench) -> None:
 def test_a_job_waits_for_whoever_makes_its_pools(bench: Bench) -> None:
     bench.fake.limits = {"tpu-v5p-slice": 8}
     found = bench.examine(job=build_job(SLICES))["pools for train"]
-    assert (found.mark, "its limit for tpu-v5p-slice is 8" in found.told) == (Mark.WRONG, True)
+    assert (found.mark, "its limit for tpu-v5p-slice is 8" in found.seen) == (Mark.WRONG, True)
     bench.fake.limits = {"tpu-v5p-slice": 16}
     found = bench.examine(job=build_job(SLICES))["pools for train"]
-    assert (found.mark, "node auto-provisioning" in found.told) == (Mark.OK, True)
+    assert (found.mark, "node auto-provisioning" in found.seen) == (Mark.OK, True)
 
 
 def test_what_a_job_needs_is_told_where_nothing_can_be_asked(bench: Bench) -> None:
@@ -162,10 +162,10 @@ def test_what_a_job_needs_is_told_where_nothing_can_be_asked(bench: Bench) -> No
         raise ExtraMissingError("asking GKE", "google-cloud-container", "gke")
 
     found = bench.examine(open_client=missing, job=build_job(SLICES))["pools for train"]
-    assert (found.mark, "the job needs 2 node pools of 2 nodes" in found.told) == (Mark.UNKNOWN, True)
+    assert (found.mark, "the job needs 2 node pools of 2 nodes" in found.seen) == (Mark.UNKNOWN, True)
     bench.point_to("kind-kind")
     found = bench.examine(job=build_job(SLICES))["pools for train"]
-    assert (found.mark, "the job needs 2 node pools of 2 nodes" in found.told) == (Mark.UNKNOWN, True)
+    assert (found.mark, "the job needs 2 node pools of 2 nodes" in found.seen) == (Mark.UNKNOWN, True)
 
 
 def test_answers_of_another_shape_are_no_quota(bench: Bench) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from fray.runtime.pool.machine.devices import UNITS
 from fray.runtime.pool.machine.leaving import is_at_work
-from fray.runtime.pool.machine.places import MOST_BESIDE
+from fray.runtime.pool.machine.placement import MOST_BESIDE
 from fray.runtime.pool.machine.records import HostRecord, Needs
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.messages.specs import HostId
