@@ -57,7 +57,7 @@ def test_nothing_is_stopped_when_nothing_is_missing() -> None:
         await asyncio.sleep(60)
         assert len(life.jobs) == 3
         # One by kopf, and one to see what is missing from it.
-        assert life.calls() == {"LIST frayjobs": 2, "LIST jobsets": 1, "LIST pods": 1}
+        assert life.calls() == {"LIST frayjobs": 2, "LIST jobsets": 1, "LIST jobs": 1, "LIST pods": 1}
 
     live(story)
 
