@@ -164,9 +164,9 @@ def describe_offer(spec: FrayJobSpec) -> str | None:
     if asked.memory is not None:
         offered["memory"] = int(parse_quantity(asked.memory))
     if gang.gpu is not None:
-        offered["GPU"] = gang.gpu.count
+        offered["gpu"] = gang.gpu.count
     if gang.tpu is not None:
-        offered["TPU"] = gang.tpu.chips_per_host
+        offered["tpu"] = gang.tpu.chips_per_host
     return ",".join(f"{name}={amount}" for name, amount in offered.items())
 
 

@@ -151,8 +151,8 @@ def test_the_head_asks_for_workers_only_where_their_number_is_bounded() -> None:
         ({"memory": "1Gi"}, None),
         ({"cpu": "500m"}, "CPU=1"),
         ({"cpu": "3500m", "memory": "8Gi"}, "CPU=3,memory=8589934592"),
-        ({"cpu": 8, "gpu": {"type": "nvidia-l4", "count": 2}}, "CPU=8,GPU=2"),
-        ({"cpu": 8, "tpu": {"type": "v6e-4"}}, "CPU=8,TPU=4"),
+        ({"cpu": 8, "gpu": {"type": "nvidia-l4", "count": 2}}, "CPU=8,gpu=2"),
+        ({"cpu": 8, "tpu": {"type": "v6e-4"}}, "CPU=8,tpu=4"),
     ],
 )
 def test_a_worker_offers_what_it_asks_for(resources: dict[str, Any], offer: str | None) -> None:
