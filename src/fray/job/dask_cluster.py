@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from distributed import Nanny, Scheduler, SpecCluster
+from tornado.ioloop import IOLoop
 
 from fray.job.dask_engine import ACTORS, TASKS
+from fray.runtime.loop_thread import LoopThread
 
 __all__ = ["start_cluster"]
 
@@ -18,7 +20,27 @@ HOST = "127.0.0.1"
 
 
 class _Cluster(SpecCluster):
-    """Leaves workers to their nannies, which start them again, however long that takes."""
+    """Leaves workers to their nannies, which start them again, however long that takes.
+
+    Its event loop is one of Fray's: one that `distributed` starts must run within 10 s, however busy the
+    machine is (its `LoopRunner`).
+    """
+
+    def __init__(self, workers: Mapping[str, Any], scheduler: Mapping[str, Any]) -> None:
+        self._own = LoopThread("fray-dask-cluster")
+        try:
+            loop = self._own.run(_find_loop())
+            super().__init__(workers, scheduler, loop=loop, silence_logs=logging.ERROR)  # type: ignore[no-untyped-call]
+        except BaseException:
+            self._own.close()
+            raise
+
+    def close(self, timeout: float | None = None) -> Any:
+        """End it with its processes, and its loop; on that loop, return what is to be awaited."""
+        ended = super().close(timeout)
+        if not self.asynchronous:
+            self._own.close()
+        return ended
 
     def _update_worker_status(self, op: str, msg: Any) -> None:
         # Without SpecCluster's own step, which gives up a worker that isn't back after some seconds.
@@ -39,8 +61,8 @@ def start_cluster(workers: int, resources: Mapping[str, float], memory: int | No
     specs = {f"task-{index}": worker({TASKS: MANY, **({} if index else resources)})
              for index in range(workers)}  # fmt: skip
     served = {"host": HOST, "port": 0, "dashboard": False, "dashboard_address": f"{HOST}:0"}
-    return _Cluster(  # type: ignore[no-untyped-call]
-        specs | {"actors": worker({ACTORS: MANY})},
-        {"cls": Scheduler, "options": served},
-        silence_logs=logging.ERROR,
-    )
+    return _Cluster(specs | {"actors": worker({ACTORS: MANY})}, {"cls": Scheduler, "options": served})
+
+
+async def _find_loop() -> IOLoop:
+    return IOLoop.current()
