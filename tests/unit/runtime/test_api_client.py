@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -315,11 +317,13 @@ def test_a_silent_watch_ends(server: Server, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_watch_that_the_server_never_ends_is_ended(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WATCH_GRACE_SECONDS", 0.0)
     server.answers = [stream(line("ADDED", "8"), line("ADDED", "9"), line("ADDED", "10"))]
-    events = server.client.watch(PODS, resource_version="7", seconds=0.0)
+    events = server.client.watch(PODS, resource_version="7", seconds=60.0)
+    assert next(events).type == "ADDED"
+    later = time.monotonic() + 60.0 + module.WATCH_GRACE_SECONDS
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: later))
     with pytest.raises(UnreachableError, match="doesn't end the watch"):
-        list(events)
+        next(events)
 
 
 def test_a_pod_knows_its_api_server(tmp_path: Path) -> None:
