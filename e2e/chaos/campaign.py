@@ -128,7 +128,7 @@ def run_campaign(
         _open_proxy(layout, storm) as proxy,
         _operator_behind(proxy, release),
         open_job_namespace(release.kubectl, release) as space,
-        Recorder(api := provider.connect(), space.name) as recorder,
+        Recorder(api := provider.connect(), space.name, system=release.namespace) as recorder,
     ):
         planned_jobs = {lane.name: jobs(campaign.seed, lane) for lane in LANES}
         user = User(api, space.name, recorder, planned_jobs)

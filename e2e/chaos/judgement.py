@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from e2e.chaos.invariants import find_duplicates, find_overlaps, find_regressions, find_talkative
 from e2e.chaos.plan import JobPlan
-from e2e.chaos.prediction import find_mismatch, predict
+from e2e.chaos.prediction import find_mismatch, find_unseen, predict
 from e2e.chaos.records import JobSetSighting, PodSighting, Records
 
 __all__ = ["judge", "tell_story"]
@@ -40,7 +40,8 @@ def _judge_end(plan: JobPlan, records: Records) -> str | None:
     last = records.last_job(plan.name)
     if last is None:
         return "its FrayJob was never seen"
-    return find_mismatch(plan, predict(plan, records), status=last.status, gone=last.gone)
+    ends, unseen = predict(plan, records), find_unseen(plan, records)
+    return find_mismatch(plan, ends, unseen=unseen, status=last.status, gone=last.gone)
 
 
 def tell_story(plan: JobPlan, records: Records) -> str:

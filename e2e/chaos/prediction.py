@@ -2,7 +2,8 @@
 
 Pure. An attempt ends by the first thing that ends it, and clocks, networks and kubelets decide which of two
 that came at about the same time was first. So the prediction is a set: of one end nearly always, since most
-harm is done long before an attempt would have ended by itself.
+harm is done long before an attempt would have ended by itself. The exit code of a failure is known unless
+its pods showed it and were gone while no operator led.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from e2e.chaos.plan import Act, JobPlan, Kind
 from e2e.chaos.records import Hit, Outage, PodSighting, Records
 from fray.vocabulary import Phase, Reason, VerdictKind
 
-__all__ = ["GONE", "End", "find_mismatch", "predict"]
+__all__ = ["GONE", "End", "find_mismatch", "find_unseen", "predict"]
 
 GONE = "Gone"
 """In place of a phase: the FrayJob is no more."""
@@ -73,6 +75,28 @@ def predict(job: JobPlan, records: Records) -> frozenset[End]:
             following = world.verdicts_of(len(verdicts) + 1)
             open_ends += [(*verdicts, verdict.value) for verdict in following]
     return frozenset(ends)
+
+
+def find_unseen(job: JobPlan, records: Records) -> frozenset[int]:
+    """Return the attempts of which each pod with the job's exit code ended, and was gone, while nobody led."""
+    gaps = [
+        # A leader reads what there is once it has the Lease.
+        (before.at, after.at + MARGIN_SECONDS)
+        for before, after in pairwise(records.leases)
+        if before.holder != after.holder
+    ]
+    shown: dict[int, dict[str, list[PodSighting]]] = {}
+    for pod in records.pods:
+        if pod.job == job.name and pod.exit_code == job.exit_code:
+            shown.setdefault(pod.attempt, {}).setdefault(pod.uid, []).append(pod)
+    return frozenset(
+        attempt
+        for attempt, pods in shown.items()
+        if all(
+            seen[-1].gone and any(begin <= seen[0].at and seen[-1].at <= end for begin, end in gaps)
+            for seen in pods.values()
+        )
+    )
 
 
 def _derive_phase(job: JobPlan, verdicts: tuple[str, ...]) -> Phase | None:
@@ -163,10 +187,13 @@ def _meets(outage: Outage, pod: PodSighting) -> bool:
     return begun < outage.end + MARGIN_SECONDS and ended > outage.begin - MARGIN_SECONDS
 
 
-def find_mismatch(job: JobPlan, ends: frozenset[End], *, status: Mapping[str, Any], gone: bool) -> str | None:
+def find_mismatch(
+    job: JobPlan, ends: frozenset[End], *, unseen: frozenset[int], status: Mapping[str, Any], gone: bool
+) -> str | None:
     """Return in words how a job differs from what was predicted, None when it doesn't.
 
-    `status` is the last that was seen of it, `gone` whether the FrayJob is no more.
+    `unseen` are attempts whose exit code may be unknown, `status` is the last that was seen of the job, `gone`
+    whether the FrayJob is no more.
     """
     leaves = job.kind in (Kind.DELETED, Kind.EXPIRES)
     if gone is not leaves:
@@ -183,13 +210,13 @@ def find_mismatch(job: JobPlan, ends: frozenset[End], *, status: Mapping[str, An
             and end.count(VerdictKind.FAILURE) == retries.get("failuresUsed", 0)
             and end.count(VerdictKind.PREEMPTION) == retries.get("preemptionsUsed", 0)
         ):
-            return _find_wrong_reason(job, attempts)
+            return _find_wrong_reason(job, attempts, unseen)
     charged = f"{retries.get('failuresUsed', 0)} failures and {retries.get('preemptionsUsed', 0)} preemptions"
     predicted = " or ".join(sorted(map(str, ends))) or "no end"
     return f"{End(status.get('phase', 'no phase'), told)}, charged {charged}; predicted: {predicted}"
 
 
-def _find_wrong_reason(job: JobPlan, attempts: list[Mapping[str, Any]]) -> str | None:
+def _find_wrong_reason(job: JobPlan, attempts: list[Mapping[str, Any]], unseen: frozenset[int]) -> str | None:
     for attempt in attempts:
         wanted: tuple[str, int | None] | None = {
             VerdictKind.SUCCESS.value: (Reason.COMPLETED.value, None),
@@ -198,6 +225,8 @@ def _find_wrong_reason(job: JobPlan, attempts: list[Mapping[str, Any]]) -> str |
             VerdictKind.STOPPED.value: (Reason.STOP_REQUESTED.value, None),
         }.get(attempt["verdict"])
         found = (attempt.get("reason"), attempt.get("exitCode"))
+        if attempt["number"] in unseen and found == (Reason.NON_ZERO_EXIT.value, None):
+            continue
         if wanted is not None and found != wanted:
             return f"attempt {attempt['number']} ended as {found}; predicted: {wanted}"
         if wanted is None and attempt.get("reason") not in (Reason.DISRUPTED, Reason.HOSTS_GONE):

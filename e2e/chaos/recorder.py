@@ -1,4 +1,4 @@
-"""Watches the pods, JobSets and FrayJobs of a namespace all the time, whatever the operator goes through.
+"""Watches the pods, JobSets and FrayJobs of a namespace, and who leads, whatever the operator goes through.
 
 It asks the API server itself, never the proxy. What the sightings mean is `prediction` and `invariants`.
 """
@@ -19,6 +19,7 @@ from e2e.chaos.records import (
     Records,
     read_job,
     read_jobset,
+    read_lease,
     read_pod,
 )
 from e2e.cluster.api import Api, ApiError
@@ -29,6 +30,7 @@ __all__ = ["Recorder", "collection_of"]
 WATCH_SECONDS = 10.0
 PAUSE_SECONDS = 0.2
 START_SECONDS = 120.0
+LEASE = "fray-operator"
 
 _Sighting = TypeVar("_Sighting", PodSighting, JobSetSighting, JobSighting)
 
@@ -39,6 +41,7 @@ def collection_of(namespace: str, plural: str) -> str:
         FRAYJOB_PLURAL: f"/apis/{API_VERSION}",
         "jobsets": f"/apis/{JOBSET_API_VERSION}",
         "jobs": "/apis/batch/v1",
+        "leases": "/apis/coordination.k8s.io/v1",
     }.get(plural, "/api/v1")
     return f"{version}/namespaces/{namespace}/{plural}"
 
@@ -50,10 +53,13 @@ class _Note(Protocol):
 class Recorder:
     """Fills `records` from the start of its `with` block until the end.
 
+    Parameters: `namespace` of the jobs; `system` that of the operator, whose Lease is watched too;
     `watch_seconds` is how long one watch lasts, and how long the end of the block may take.
     """
 
-    def __init__(self, api: Api, namespace: str, *, watch_seconds: float = WATCH_SECONDS) -> None:
+    def __init__(
+        self, api: Api, namespace: str, *, system: str, watch_seconds: float = WATCH_SECONDS
+    ) -> None:
         self.records = Records()
         self._watch_seconds = watch_seconds
         self._api, self._namespace = api, namespace
@@ -66,10 +72,15 @@ class Recorder:
             "pods": self._note_pod,
             "jobsets": self._note_jobset,
             FRAYJOB_PLURAL: self._note_job,
+            "leases": self._note_lease,
         }
         self._listed = {plural: threading.Event() for plural in notes}
         self._threads = [
-            threading.Thread(target=self._run, args=(namespace, plural, note), name=f"watch of {plural}")
+            threading.Thread(
+                target=self._run,
+                args=(system if plural == "leases" else namespace, plural, note),
+                name=f"watch of {plural}",
+            )
             for plural, note in notes.items()
         ]
 
@@ -202,6 +213,10 @@ class Recorder:
         job = read_job(at, manifest, gone=gone)
         self._jobs[job.name] = job
         self.records.jobs.append(job)
+
+    def _note_lease(self, at: float, manifest: Mapping[str, Any], *, gone: bool) -> None:
+        if manifest["metadata"]["name"] == LEASE and not gone:
+            self.records.leases.append(read_lease(at, manifest))
 
 
 def _last(seen: Mapping[str, _Sighting]) -> dict[str, _Sighting]:

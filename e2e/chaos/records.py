@@ -18,12 +18,14 @@ __all__ = [
     "Hit",
     "JobSetSighting",
     "JobSighting",
+    "LeaseSighting",
     "Outage",
     "PodSighting",
     "Records",
     "UserAct",
     "read_job",
     "read_jobset",
+    "read_lease",
     "read_pod",
 ]
 
@@ -114,6 +116,14 @@ class JobSighting:
     gone: bool = False
 
 
+@dataclass(frozen=True)
+class LeaseSighting:
+    """The operator's Lease at one moment; `holder` is empty while nobody leads."""
+
+    at: float
+    holder: str
+
+
 @dataclass
 class Records:
     """All of a campaign, each list in the order in which things came."""
@@ -124,6 +134,7 @@ class Records:
     pods: list[PodSighting] = field(default_factory=list)
     jobsets: list[JobSetSighting] = field(default_factory=list)
     jobs: list[JobSighting] = field(default_factory=list)
+    leases: list[LeaseSighting] = field(default_factory=list)
 
     def last_pods(self, job: str) -> list[PodSighting]:
         """Each pod of a job as it was seen last, with what was seen earlier and is told no more."""
@@ -197,6 +208,11 @@ def read_job(at: float, manifest: Manifest, *, gone: bool) -> JobSighting:
         status=status,
         gone=gone,
     )
+
+
+def read_lease(at: float, manifest: Manifest) -> LeaseSighting:
+    """What is seen of the operator's Lease."""
+    return LeaseSighting(at, manifest.get("spec", {}).get("holderIdentity") or "")
 
 
 def _container_state(statuses: Sequence[Manifest]) -> Manifest:

@@ -80,7 +80,7 @@ class Scene:
 @pytest.fixture
 def scene(control_plane: ControlPlane, hands: Hands, operator: OperatorThread) -> Iterator[Scene]:
     api = control_plane.api()
-    with Recorder(api, hands.namespace, watch_seconds=1.0) as recorder:
+    with Recorder(api, hands.namespace, system=hands.namespace, watch_seconds=1.0) as recorder:
         yield Scene(api, hands, recorder)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from e2e.chaos.plan import LANES, Act, JobPlan, Kind
-from e2e.chaos.prediction import find_mismatch, predict
-from e2e.chaos.records import Hit, JobSighting, Outage, PodSighting, Records, UserAct
+from e2e.chaos.prediction import find_mismatch, find_unseen, predict
+from e2e.chaos.records import Hit, JobSighting, LeaseSighting, Outage, PodSighting, Records, UserAct
 
 WORK = 10
 FAILS = JobPlan("fails", Kind.FAILS, LANES[0], WORK, failing=1_000_000)
@@ -159,7 +159,8 @@ def status(phase: str, *verdicts: str, **retries: int) -> dict[str, Any]:
 
 
 def mismatch(job: JobPlan, found: dict[str, Any], *, gone: bool = False, **records: Any) -> str | None:
-    return find_mismatch(job, predict(job, Records(**records)), status=found, gone=gone)
+    seen = Records(**records)
+    return find_mismatch(job, predict(job, seen), unseen=find_unseen(job, seen), status=found, gone=gone)
 
 
 def test_a_job_as_predicted_is_no_mismatch() -> None:
@@ -193,6 +194,27 @@ def test_the_reason_and_the_exit_code_count_too() -> None:
     taken["attempts"][0]["reason"] = "NonZeroExit"
     pods, hits = [pod(SUCCEEDS, 1, 100.0)], [hit(SUCCEEDS, 1, 101.0)]
     assert "attempt 1 is a preemption for NonZeroExit" in str(mismatch(SUCCEEDS, taken, pods=pods, hits=hits))
+
+
+@pytest.mark.parametrize(
+    ("leases", "gone", "known"),
+    [
+        ([(100.0, "a"), (115.0, "b")], True, True),
+        ([(100.0, "a"), (112.0, "a"), (115.0, "b")], True, False),  # the first one led when it was shown
+        ([(100.0, "a"), (115.0, "b")], False, False),  # the pod was still there for the second one
+        ([(100.0, "a"), (115.0, "a")], True, False),
+    ],
+    ids=["nobody led", "somebody led", "it stayed", "one leader"],
+)
+def test_an_exit_code_may_be_unknown_only_if_it_was_shown_while_nobody_led(
+    leases: list[tuple[float, str]], *, gone: bool, known: bool
+) -> None:
+    found = status("Failed", "Failure", failuresUsed=1)
+    del found["attempts"][0]["exitCode"]
+    shown = replace(pod(FAILS, 1, 100.0), at=110.0, phase="Failed", exit_code=3)
+    pods = [shown, replace(shown, at=111.0, gone=True)] if gone else [shown]
+    problem = mismatch(FAILS, found, pods=pods, leases=[LeaseSighting(*each) for each in leases])
+    assert (problem is None) is known, problem
 
 
 def test_the_order_of_the_attempts_counts_too() -> None:
