@@ -78,7 +78,7 @@ def predict(job: JobPlan, records: Records) -> frozenset[End]:
 
 
 def find_unseen(job: JobPlan, records: Records) -> frozenset[int]:
-    """Return the attempts of which each pod with the job's exit code ended, and was gone, while nobody led."""
+    """Return the attempts whose pods with the job's exit code ended, and were gone, while nobody led."""
     gaps = [
         # A leader reads what there is once it has the Lease.
         (before.at, after.at + MARGIN_SECONDS)
@@ -192,7 +192,7 @@ def find_mismatch(
 ) -> str | None:
     """Return in words how a job differs from what was predicted, None when it doesn't.
 
-    `unseen` are attempts whose exit code may be unknown, `status` is the last that was seen of the job, `gone`
+    `unseen` are attempts whose exit code may be unknown, `status` is the last that was seen, `gone`
     whether the FrayJob is no more.
     """
     leaves = job.kind in (Kind.DELETED, Kind.EXPIRES)
