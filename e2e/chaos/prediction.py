@@ -28,6 +28,10 @@ OUTAGE_SECONDS = 30.0
 """How long a node may be away before anybody takes its pods away: pods of a Node that doesn't exist are
 collected after 40 s, https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/controller/podgc/gc_controller.go
 """
+NOT_STARTED = 128
+"""Exit code of a container that its node's runtime could not start: a kubelet was killed while it did. See
+https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/kuberuntime/kuberuntime_container.go
+"""
 MOST_ATTEMPTS = 60
 KEPT_ATTEMPTS = 10
 
@@ -154,7 +158,8 @@ class _World:
                     yield _Ender(VerdictKind.SUSPENDED, sure=False)
         for pod in self._pods.get(attempt, []):
             for outage in self._outages:
-                if _meets(outage, pod) and (pod.reason or outage.end - outage.begin > OUTAGE_SECONDS):
+                long = outage.end - outage.begin > OUTAGE_SECONDS
+                if _meets(outage, pod) and (pod.reason or pod.exit_code == NOT_STARTED or long):
                     yield _Ender(VerdictKind.PREEMPTION, sure=False)
 
     def _own_end(self, attempt: int) -> float:

@@ -120,6 +120,14 @@ def test_a_short_outage_alone_ends_nothing_and_a_long_one_may() -> None:
     assert ends(SUCCEEDS, pods=refused) == {"Succeeded after Success"}
 
 
+def test_what_a_kubelet_that_was_killed_could_not_start_may_be_charged_to_preemptions() -> None:
+    pods = [pod(SUCCEEDS, 1, None, exit_code=128, finished=105.0), pod(SUCCEEDS, 2, 120.0)]
+    outages = [Outage(NODE, 101.0, 108.0, "killed")]
+    either = {"Succeeded after Success", "Succeeded after Preemption, Success"}
+    assert ends(SUCCEEDS, pods=pods, outages=outages) == either
+    assert ends(SUCCEEDS, pods=pods) == {"Succeeded after Success"}
+
+
 def test_a_stopped_job_ends_as_stopped_whatever_else_was_done() -> None:
     stop = UserAct(105.0, STOPPED.name, 1, Act.STOP)
     assert ends(STOPPED, acts=[stop]) == {"Stopped after Stopped"}
