@@ -51,6 +51,7 @@ WHERE = {
     frozenset({"v5litepod"}): "v5litepod, v5p and v6e",
     frozenset({"slices"}): "several TPU slices that train together",
 }
+ACTORS = "pods of FrayActors"
 ELSEWHERE = {
     "FRAY_RANK": "every job but several slices of several hosts",
     "FRAY_REPLICA_ID": "as FRAY_RANK",
@@ -66,7 +67,7 @@ ELSEWHERE = {
         ("FRAY_WORKERS_MIN", "FRAY_WORKERS_MAX", "FRAY_WORKERS_IDLE_SECONDS"),
         "the head of a pool that asks for workers",
     ),
-    "FRAY_POD_IP": "jobs with workers",
+    "FRAY_POD_IP": "jobs with workers, and pods of FrayActors",
     "FRAY_WORKERS_SHAPE": "workers, and the head of a pool that asks for them",
     "JAX_PLATFORMS": "TPU, and jobs that a client launched",
     "JOB_COMPLETION_INDEX": "every job",
@@ -129,7 +130,8 @@ def _of_jobs() -> Iterator[tuple[str, str, str]]:
     if unknown := kinds.keys() - meanings.keys():
         raise ValueError(f"src/fray/vocabulary.py doesn't say what these are: {', '.join(sorted(unknown))}")
     for name, meaning in meanings.items():
-        where = ELSEWHERE.get(name) or WHERE[frozenset(kinds[name])]
+        where = ACTORS if name.startswith("FRAY_ACTOR_") else ELSEWHERE.get(name)
+        where = where or WHERE[frozenset(kinds[name])]
         yield (f"{name}<NAME>" if name.endswith("_") else name), where, meaning
 
 

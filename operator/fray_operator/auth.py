@@ -1,4 +1,4 @@
-"""Keeps the Secret `fray-auth` in each namespace whose jobs have workers: pools' pods know each other by it.
+"""Keeps the Secret `fray-auth` where there are actors, or jobs with workers: pods know each other by it.
 
 What is to be done is decided in `auth_keys`; here it is read and written. The operator may create Secrets,
 and get and update this one alone.
@@ -67,7 +67,8 @@ class _Seen:
 class AuthKeeper:
     """Makes and rotates the keys of all namespaces that need them.
 
-    Parameters: the server, the lease that every write needs, and the unfinished jobs.
+    Parameters: the server, the lease that every write needs, and the unfinished jobs; with `always` each of
+    them needs keys, without those that have workers.
     """
 
     def __init__(
@@ -76,10 +77,11 @@ class AuthKeeper:
         lease: Lease,
         jobs: Jobs,
         *,
+        always: bool = False,
         clock: Callable[[], float] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._api, self._lease, self._jobs = api, lease, jobs
+        self._api, self._lease, self._jobs, self._always = api, lease, jobs, always
         self._clock = clock or asyncio.get_running_loop().time
         self._now = now
         self._seen: dict[str, _Seen] = {}
@@ -93,7 +95,7 @@ class AuthKeeper:
 
     async def look(self) -> None:
         """Look once at the jobs, and at each Secret whose time has come."""
-        for namespace in sorted(find_namespaces(await self._read_jobs())):
+        for namespace in sorted(await self._find_namespaces()):
             seen = self._seen.setdefault(namespace, _Seen())
             if seen.next_look > self._clock():
                 continue
@@ -106,6 +108,11 @@ class AuthKeeper:
             except (ApiError, TimeoutError) as error:
                 logger.warning("Secret %s of namespace %s: %s", AUTH_SECRET, namespace, error)
                 seen.next_look = self._clock() + RETRY_SECONDS
+
+    async def _find_namespaces(self) -> set[str]:
+        if self._always:
+            return {namespace for namespace, _ in self._jobs}
+        return find_namespaces(await self._read_jobs())
 
     async def _keep(self, namespace: str, seen: _Seen) -> None:
         # The package behind it is loaded by the first job with workers only.

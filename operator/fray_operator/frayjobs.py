@@ -7,12 +7,13 @@ from typing import Final
 from fray.kube.api import Manifest
 from fray.kube.resources import JOBS, JOBSETS
 from fray.plan.remains import tells_of_end
-from fray.plan.settings import PlanSettings, RetryPolicy
+from fray.plan.settings import RetryPolicy
 from fray.vocabulary import AUTH_SECRET, LABEL_JOB, Role
 from fray.wire.frayjob import FrayJob
 from fray.wire.schema import FRAYJOB as CUSTOM
 from fray_operator.act import Actor
 from fray_operator.auth import AuthKeeper
+from fray_operator.frayactors import FRAYACTOR
 from fray_operator.informer import Informer, JobKey, trim_job, trim_jobset, trim_worker_job
 from fray_operator.kinds import Controller, Kind, Services
 from fray_operator.node_pools import NodePools
@@ -92,12 +93,6 @@ def _control(kind: Kind[FrayJob], services: Services) -> Controller:
         settle_seconds=settings.settle_seconds,
         unreachable_seconds=settings.unreachable_seconds,
     )
-    plan_settings = PlanSettings(
-        image=settings.runtime_image,
-        injector_image=settings.injector_image,
-        service_account=settings.service_account,
-        metadata_server=settings.metadata_server,
-    )
     node_pools = NodePools.of(services, store, on_change=lambda key: queue.add(kind.key(key)))
     observer = Observer(
         api,
@@ -108,7 +103,7 @@ def _control(kind: Kind[FrayJob], services: Services) -> Controller:
         policy=policy,
         node_pools=node_pools,
     )
-    actor = Actor(api, services.lease, settings=plan_settings, remember=remember)
+    actor = Actor(api, services.lease, settings=settings.plan, remember=remember)
     reconciler = Reconciler(
         kind,
         store,
@@ -127,5 +122,5 @@ def _control(kind: Kind[FrayJob], services: Services) -> Controller:
 
 
 FRAYJOB: Final = Kind(custom=CUSTOM, label=LABEL_JOB, control=_control, requires=(JOBSETS,))
-KINDS: Final = (FRAYJOB,)
+KINDS: Final = (FRAYJOB, FRAYACTOR)
 """All that an operator serves."""

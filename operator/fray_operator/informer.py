@@ -17,11 +17,21 @@ from fray.kube.api import KubeApi, Manifest
 from fray.kube.resources import Resource
 from fray.plan.pod_disruption import MARKS
 from fray.plan.renumbering import trim_number
-from fray.vocabulary import LABEL_ROLE, Role
+from fray.vocabulary import LABEL_POD_INDEX, LABEL_ROLE, Role
 from fray_operator.kinds import Kind
 from fray_operator.list_watch import PAGE, ListWatch, Place, place_of
 
-__all__ = ["Informer", "JobKey", "trim_job", "trim_jobset", "trim_pod", "trim_worker_job"]
+__all__ = [
+    "Informer",
+    "JobKey",
+    "trim_actor_pod",
+    "trim_actor_report",
+    "trim_job",
+    "trim_jobset",
+    "trim_pod",
+    "trim_stateful_set",
+    "trim_worker_job",
+]
 
 JobKey = Place
 """Namespace and name of a FrayJob."""
@@ -45,6 +55,8 @@ WORKER_STATUS = (
     "succeeded",
     "terminating",
 )
+REPORTED = ("podUid", "startNumber", "exhausted", "lastError")
+LONGEST_REPORT = 1 << 16
 LABELS = (
     "fray.dev/",
     "jobset.sigs.k8s.io/",
@@ -281,6 +293,38 @@ def trim_pod(manifest: Manifest) -> Manifest:
             ],
             "containerStatuses": _trim_containers(status.get("containerStatuses", [])),
             "initContainerStatuses": _trim_containers(status.get("initContainerStatuses", [])),
+        },
+    }
+
+
+def trim_stateful_set(manifest: Manifest) -> Manifest:
+    """Return what decisions need of an actor's StatefulSet."""
+    return {
+        "metadata": _trim_metadata(manifest["metadata"]),
+        "spec": _select(manifest.get("spec", {}), ("replicas",)),
+    }
+
+
+def trim_actor_pod(manifest: Manifest) -> Manifest:
+    """Return what a member's status needs of its pod: also where it is, and whether it takes calls."""
+    status = manifest.get("status", {})
+    kept = trim_pod(manifest)
+    labels = manifest["metadata"].get("labels", {})
+    kept["metadata"]["labels"] |= _select(labels, (LABEL_POD_INDEX,))
+    kept["status"] |= _select(status, ("podIP",))
+    kept["status"]["conditions"] += [
+        condition for condition in status.get("conditions", []) if condition["type"] == "Ready"
+    ]
+    return kept
+
+
+def trim_actor_report(manifest: Manifest) -> Manifest:
+    """Return what a member says of itself; what it says at too great a length isn't kept."""
+    data = manifest.get("data") or {}
+    return {
+        "metadata": _trim_metadata(manifest["metadata"]),
+        "data": {
+            name: data[name] for name in REPORTED if len(data.get(name, "")) <= LONGEST_REPORT if name in data
         },
     }
 

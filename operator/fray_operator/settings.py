@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
+from fray.plan.settings import PlanSettings
+
 __all__ = ["OperatorSettings", "SettingsError"]
 
 MOST = {"FRAY_HTTP_PORT": 65535, "FRAY_MAX_POOLS": 1000, "FRAY_WORKERS": 1000}
@@ -79,6 +81,16 @@ class OperatorSettings:
     """Kubeconfig to use outside a pod (KUBECONFIG)."""
     api_server: str | None = None
     """URL of the API server as the kubelet tells it to pods (KUBERNETES_SERVICE_HOST and _PORT)."""
+
+    @property
+    def plan(self) -> PlanSettings:
+        """What the plan of jobs and actors needs of them."""
+        return PlanSettings(
+            image=self.runtime_image,
+            injector_image=self.injector_image,
+            service_account=self.service_account,
+            metadata_server=self.metadata_server,
+        )
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> Self:

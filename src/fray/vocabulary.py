@@ -18,6 +18,9 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 FRAYJOB_KIND: Final = "FrayJob"
 FRAYJOB_PLURAL: Final = "frayjobs"
 FRAYJOB_SHORT_NAME: Final = "fj"
+FRAYACTOR_KIND: Final = "FrayActor"
+FRAYACTOR_PLURAL: Final = "frayactors"
+FRAYACTOR_SHORT_NAME: Final = "fa"
 
 # --- labels and annotations on the objects that Fray makes ----------------------------------------------
 
@@ -25,6 +28,10 @@ LABEL_JOB: Final = f"{GROUP}/job"
 """On every object made for a FrayJob: the FrayJob's name (it always fits, names end at 63)."""
 LABEL_JOB_UID: Final = f"{GROUP}/job-uid"
 """On every object made for a FrayJob in a cluster: its uid, which tells whose it is without an owner."""
+LABEL_ACTOR: Final = f"{GROUP}/actor"
+"""On every object made for a FrayActor, and what its members report: the FrayActor's name."""
+LABEL_ACTOR_UID: Final = f"{GROUP}/actor-uid"
+"""On what a FrayActor's StatefulSet selects its pods by: the FrayActor's uid."""
 LABEL_ATTEMPT: Final = f"{GROUP}/attempt"
 """On every object of an attempt: its number, from 1."""
 LABEL_ROLE: Final = f"{GROUP}/role"
@@ -64,6 +71,8 @@ LABEL_JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
 LABEL_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 LABEL_CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
 """On every pod of a Job: the Job's uid."""
+LABEL_POD_INDEX: Final = "apps.kubernetes.io/pod-index"
+"""On every pod of a StatefulSet: its index."""
 ANNOTATION_EXCLUSIVE_TOPOLOGY: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 REPLICATED_JOB: Final = "slice"
 """The one replicatedJob of a gang. Short, since it counts against the 63 characters of a pod's name."""
@@ -80,6 +89,13 @@ POOL_OBJECT_PORTS: Final = (POOL_PORTS[0] + 1, POOL_PORTS[1] - 1)
 """First and last port of which each process that joins takes a free one."""
 POOL_HEAD_CONTAINER: Final = "fray-pool-head"
 """The sidecar of hosts that runs the head in rank 0's pod; a podTemplate overlay reaches it by this name."""
+
+# --- actors ------------------------------------------------------------------------------------------------
+
+ACTOR_PORT: Final = 7097
+"""Port on which an actor's pod listens for calls."""
+ACTOR_READY_PORT: Final = 7098
+"""Port on which it answers whether the actor's constructor has returned: `GET /ready`."""
 
 # --- what a callable leaves behind -----------------------------------------------------------------------
 
@@ -140,7 +156,7 @@ ENV_POOL_OBJECTS: Final = "FRAY_POOL_OBJECTS"
 """Where a process that joins serves what it puts, at its pod's address: `tcp:host:first-last`, of which it
 takes the first free port, or `tcp:host:port`."""
 ENV_POD_IP: Final = "FRAY_POD_IP"
-"""In pods of jobs with workers: the pod's address."""
+"""In pods of jobs with workers, and of actors: the pod's address."""
 ENV_POOL_STATE: Final = "FRAY_POOL_STATE"
 """In the container of a pool's head: a directory that lives as long as the pod, and nobody else writes to."""
 ENV_WORKERS_MIN: Final = "FRAY_WORKERS_MIN"
@@ -151,6 +167,27 @@ ENV_WORKERS_IDLE_SECONDS: Final = "FRAY_WORKERS_IDLE_SECONDS"
 """In the container of a pool's head: how long there was no work for a worker that it gives back."""
 ENV_WORKERS_SHAPE: Final = "FRAY_WORKERS_SHAPE"
 """What one worker offers, for itself and for the head: `CPU=4,memory=8589934592`, where the job says so."""
+
+ENV_ACTOR_NAME: Final = "FRAY_ACTOR_NAME"
+"""In pods of actors, as the others of these: name of the FrayActor."""
+ENV_ACTOR_UID: Final = "FRAY_ACTOR_UID"
+"""Its uid."""
+ENV_ACTOR_INDEX: Final = "FRAY_ACTOR_INDEX"
+"""Which member of the FrayActor this pod is, from 0."""
+ENV_ACTOR_POD_UID: Final = "FRAY_ACTOR_POD_UID"
+"""The pod's uid, by which its incarnations differ from those of the pod before it."""
+ENV_ACTOR_MAX_RESTARTS: Final = "FRAY_ACTOR_MAX_RESTARTS"
+"""How often the actor's process is started again in one pod; not set: always."""
+ENV_ACTOR_MAX_CONCURRENCY: Final = "FRAY_ACTOR_MAX_CONCURRENCY"
+"""How many calls run at once; not set: one, or 1,000 of a class with async methods."""
+ENV_ACTOR_CLASS: Final = "FRAY_ACTOR_CLASS"
+"""The actor's class, `module:Class`; not set: it comes in the payload."""
+ENV_ACTOR_PAYLOAD: Final = "FRAY_ACTOR_PAYLOAD"
+"""The directory of the payload: the class, or a function that returns the instance, and its arguments."""
+ENV_ACTOR_PAYLOAD_SHA256: Final = "FRAY_ACTOR_PAYLOAD_SHA256"
+"""Its digest."""
+ENV_ACTOR_PAYLOAD_PYTHON: Final = "FRAY_ACTOR_PAYLOAD_PYTHON"
+"""The minor version of Python that made it."""
 
 ENV_JOBSET_NAME: Final = "JOBSET_NAME"
 """Name of the attempt's JobSet, where scripts written for JobSet look."""
@@ -248,6 +285,8 @@ class ConditionType(StrEnum):
     """Only there in jobs that can have workers."""
     SUSPENDED = "Suspended"
     """Only there from the first time that it is True."""
+    READY = "Ready"
+    """Only there in FrayActors."""
     STATUS_READABLE = "StatusReadable"
     """Only there while it is False."""
 
@@ -315,6 +354,15 @@ class Reason(StrEnum):
     STOP_REQUESTED = "StopRequested"
     RUNNER_LOST = "RunnerLost"
     WORKERS_FAILED = "WorkersFailed"
+
+
+class ActorReason(StrEnum):
+    """Reasons that conditions of FrayActors have besides those of jobs."""
+
+    ALL_MEMBERS_READY = "AllMembersReady"
+    MEMBERS_STARTING = "MembersStarting"
+    MEMBER_FAILED = "MemberFailed"
+    ROOT_JOB_ENDED = "RootJobEnded"
 
 
 class VerdictKind(StrEnum):

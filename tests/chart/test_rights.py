@@ -25,6 +25,11 @@ OPERATOR = grants({"secrets": "get update"}, AUTH) | grants(
         "fray.dev/frayjobs": "get list watch update delete",
         "fray.dev/frayjobs/status": "update",
         "fray.dev/frayjobs/finalizers": "update",
+        "fray.dev/frayactors": "get list watch delete",
+        "fray.dev/frayactors/status": "update",
+        "fray.dev/frayactors/finalizers": "update",
+        "apps/statefulsets": "get list watch create update delete",
+        "configmaps": "list watch",
         "jobset.x-k8s.io/jobsets": "get list watch create update delete",
         "batch/jobs": "get list watch create update delete",
         "networking.k8s.io/networkpolicies": "create get",
@@ -52,7 +57,7 @@ EDIT = grants(
 JOB = EDIT | grants(
     {
         "secrets": "create",
-        "configmaps": "create get",
+        "configmaps": "create get patch",
         "pods": "get list watch",
         "pods/log": "get",
         "jobset.x-k8s.io/jobsets": "get list watch",

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from e2e.cluster.api import Api, Response
-from fray import vocabulary
+from fray.wire.custom_kind import CustomKind
+from fray.wire.schema import FRAYJOB
 
 __all__ = ["CRD_COLLECTION", "Cause", "FrayJobs", "await_served", "causes_of"]
 
@@ -53,20 +54,22 @@ class FrayJobs:
     @property
     def collection(self) -> str:
         """Path of the collection."""
-        group = f"{vocabulary.GROUP}/{vocabulary.VERSION}"
-        return f"/apis/{group}/namespaces/{self.namespace}/{vocabulary.FRAYJOB_PLURAL}"
+        return self._collection_of(FRAYJOB)
+
+    def _collection_of(self, kind: CustomKind[Any]) -> str:
+        return f"/apis/{kind.group}/{kind.version}/namespaces/{self.namespace}/{kind.plural}"
 
     def path(self, name: str, subresource: str = "") -> str:
         """Path of one job or of a subresource of it."""
         return "/".join(part for part in (self.collection, name, subresource) if part)
 
-    def create(self, manifest: dict[str, Any]) -> Response:
-        """Create a job; unknown fields are refused."""
-        return self.api.post(self.collection, manifest)
+    def create(self, manifest: dict[str, Any], kind: CustomKind[Any] = FRAYJOB) -> Response:
+        """Create a job, or another object; unknown fields are refused."""
+        return self.api.post(self._collection_of(kind), manifest)
 
-    def created(self, manifest: dict[str, Any]) -> dict[str, Any]:
-        """Create a job that must be taken; returns it as stored."""
-        response = self.create(manifest)
+    def created(self, manifest: dict[str, Any], kind: CustomKind[Any] = FRAYJOB) -> dict[str, Any]:
+        """Create a job, or another object, that must be taken; returns it as stored."""
+        response = self.create(manifest, kind)
         assert response.status == 201, response.body
         stored: dict[str, Any] = response.body
         return stored

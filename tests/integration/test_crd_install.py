@@ -32,7 +32,8 @@ def test_the_crd_stays_small_enough_for_client_side_apply(api: Api) -> None:
 
 def test_frayjobs_are_found_by_short_name_and_category(api: Api) -> None:
     resources = {r["name"]: r for r in api.get("/apis/fray.dev/v1alpha1").body["resources"]}
-    assert set(resources) == {"frayjobs", "frayjobs/status", "frayjobs/scale"}
+    for plural in ("frayjobs", "frayactors"):
+        assert {plural, f"{plural}/status", f"{plural}/scale"} <= set(resources)
     assert (resources["frayjobs"]["shortNames"], resources["frayjobs"]["categories"]) == (
         ["fj"],
         ["all", "fray"],

@@ -2,30 +2,51 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fray.errors import InvalidJobError
-from fray.wire.validation import validate_manifest
+from fray.wire.custom_kind import CustomKind
+from fray.wire.frayactor import FRAYACTOR
+from fray.wire.schema import FRAYJOB
+from fray.wire.validation import validate_object
 from tests.integration.frayjobs import FrayJobs, causes_of
-from tests.manifests.corpus import BadManifest, GoodManifest, bad_manifests, good_manifests
+from tests.manifests.corpus import (
+    BadManifest,
+    GoodManifest,
+    bad_actors,
+    bad_manifests,
+    good_actors,
+    good_manifests,
+)
 
 
-@pytest.fixture(params=bad_manifests(), ids=lambda case: case.name)
+def name_case(case: BadManifest | GoodManifest) -> str:
+    return f"{kind_of(case).short_name}-{case.name}"
+
+
+def kind_of(case: BadManifest | GoodManifest) -> CustomKind[Any]:
+    """An object of the wrong kind was meant as a job."""
+    return FRAYACTOR if case.manifest.get("kind") == FRAYACTOR.kind else FRAYJOB
+
+
+@pytest.fixture(params=(*bad_manifests(), *bad_actors()), ids=name_case)
 def bad(request: pytest.FixtureRequest) -> BadManifest:
     case: BadManifest = request.param
     return case
 
 
-@pytest.fixture(params=good_manifests(), ids=lambda case: case.name)
+@pytest.fixture(params=(*good_manifests(), *good_actors()), ids=name_case)
 def good(request: pytest.FixtureRequest) -> GoodManifest:
     case: GoodManifest = request.param
     return case
 
 
 def test_a_bad_manifest_is_refused_alike(bad: BadManifest, frayjobs: FrayJobs) -> None:
-    response = frayjobs.create(bad.manifest)
+    response = frayjobs.create(bad.manifest, kind_of(bad))
     with pytest.raises(InvalidJobError) as error:
-        validate_manifest(bad.manifest)
+        validate_object(bad.manifest, kind_of(bad))
     in_python = error.value.problems
 
     if bad.refusals[0].kind in ("unknown", "map"):
@@ -46,6 +67,6 @@ def test_a_bad_manifest_is_refused_alike(bad: BadManifest, frayjobs: FrayJobs) -
 
 
 def test_a_good_manifest_is_taken_alike(good: GoodManifest, frayjobs: FrayJobs) -> None:
-    in_python = validate_manifest(good.manifest)
-    stored = frayjobs.created(good.manifest)
-    assert validate_manifest(stored).spec == in_python.spec
+    in_python = validate_object(good.manifest, kind_of(good))
+    stored = frayjobs.created(good.manifest, kind_of(good))
+    assert validate_object(stored, kind_of(good)).spec == in_python.spec

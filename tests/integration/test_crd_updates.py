@@ -13,7 +13,7 @@ from tests.integration.frayjobs import Cause, FrayJobs, causes_of
 from tests.manifests.corpus import good_manifests
 
 GOOD = {case.name: case.manifest for case in good_manifests()}
-IMMUTABLE = "Forbidden: is immutable: delete the FrayJob, or make another"
+IMMUTABLE = "Forbidden: is immutable: delete the object, or make another"
 
 CHANGES: dict[str, dict[str, Any]] = {
     "spec.entrypoint": {"entrypoint": {"command": ["other"]}},
@@ -90,7 +90,7 @@ def test_stopped_never_goes_back(frayjobs: FrayJobs) -> None:
     stopped = frayjobs.replace(changed(stored, {"stopped": True}))
     assert stopped.status == 200
     new = changed(stopped.body, {"stopped": False})
-    text = "must stay true: a stopped FrayJob doesn't run again"
+    text = "must stay true: what was stopped doesn't run again"
     assert causes_of(frayjobs.replace(new)) == [Cause("spec.stopped", f"Forbidden: {text}")]
     removed = changed(stopped.body, {"stopped": None})
     assert causes_of(frayjobs.replace(removed)) == [Cause("spec.stopped", f"Forbidden: {text}")]

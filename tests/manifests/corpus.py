@@ -1,6 +1,7 @@
 """Manifests that must be taken or refused, by Python and by the API server alike.
 
-`good/`: one FrayJob a file. `bad/`: one a YAML document, with a comment above it for each refusal:
+`good/`: one FrayJob a file, `good-actors/`: one FrayActor a file. `bad/` and `bad-actors/`: one a YAML
+document, with a comment above it for each refusal:
 
     # KIND PATH: MESSAGE
 
@@ -20,7 +21,15 @@ from typing import Any, Literal, cast
 
 import yaml
 
-__all__ = ["BadManifest", "GoodManifest", "Refusal", "bad_manifests", "good_manifests"]
+__all__ = [
+    "BadManifest",
+    "GoodManifest",
+    "Refusal",
+    "bad_actors",
+    "bad_manifests",
+    "good_actors",
+    "good_manifests",
+]
 
 _FOLDER = Path(__file__).parent
 _REFUSAL = re.compile(r"# (?P<kind>rule|schema|unknown|map) (?P<path>[^\s:]+): (?P<message>.+)")
@@ -61,22 +70,40 @@ class GoodManifest:
     manifest: dict[str, Any]
 
 
-@cache
 def bad_manifests() -> tuple[BadManifest, ...]:
     """All cases of `bad/`, by file and place."""
+    return _read_bad("bad")
+
+
+def bad_actors() -> tuple[BadManifest, ...]:
+    """All cases of `bad-actors/`."""
+    return _read_bad("bad-actors")
+
+
+def good_manifests() -> tuple[GoodManifest, ...]:
+    """All files of `good/`, by name."""
+    return _read_good("good")
+
+
+def good_actors() -> tuple[GoodManifest, ...]:
+    """All files of `good-actors/`, by name."""
+    return _read_good("good-actors")
+
+
+@cache
+def _read_bad(folder: str) -> tuple[BadManifest, ...]:
     return tuple(
         _parse_case(f"{path.stem}-{number}", text)
-        for path in sorted((_FOLDER / "bad").glob("*.yaml"))
+        for path in sorted((_FOLDER / folder).glob("*.yaml"))
         for number, text in enumerate(path.read_text(encoding="utf-8").split("\n---\n")[1:], start=1)
     )
 
 
 @cache
-def good_manifests() -> tuple[GoodManifest, ...]:
-    """All files of `good/`, by name."""
+def _read_good(folder: str) -> tuple[GoodManifest, ...]:
     return tuple(
         GoodManifest(path.stem, yaml.safe_load(path.read_text(encoding="utf-8")))
-        for path in sorted((_FOLDER / "good").glob("*.yaml"))
+        for path in sorted((_FOLDER / folder).glob("*.yaml"))
     )
 
 

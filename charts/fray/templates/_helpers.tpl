@@ -71,20 +71,32 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{/* What the operator does in each namespace that it serves. */}}
 {{- define "fray.operatorRules" -}}
 - apiGroups: [fray.dev]
-  resources: [frayjobs]
+  resources: [frayjobs, frayactors]
   verbs: [get, list, watch]
+# Finished actors are deleted when their time has come.
+- apiGroups: [fray.dev]
+  resources: [frayactors]
+  verbs: [delete]
 # Jobs that another one launched are stopped when it fails, and finished ones deleted when their time has come.
 - apiGroups: [fray.dev]
   resources: [frayjobs]
   verbs: [update, delete]
 - apiGroups: [fray.dev]
-  resources: [frayjobs/status]
+  resources: [frayjobs/status, frayactors/status]
   verbs: [update]
 # Where owner references are guarded (OwnerReferencesPermissionEnforcement), a JobSet that its FrayJob owns
 # can't be created without this.
 - apiGroups: [fray.dev]
-  resources: [frayjobs/finalizers]
+  resources: [frayjobs/finalizers, frayactors/finalizers]
   verbs: [update]
+# The pods of actors.
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [get, list, watch, create, update, delete]
+# What the members of actors report of themselves.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [list, watch]
 - apiGroups: [jobset.x-k8s.io]
   resources: [jobsets]
   verbs: [get, list, watch, create, update, delete]

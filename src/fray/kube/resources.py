@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from fray.vocabulary import FRAYJOB_PLURAL, GROUP, VERSION
+from fray.vocabulary import FRAYACTOR_PLURAL, FRAYJOB_PLURAL, GROUP, VERSION
 
 __all__ = [
     "ACCESS_REVIEWS",
@@ -15,6 +15,7 @@ __all__ = [
     "DEPLOYMENTS",
     "DISCOVERY",
     "EVENTS",
+    "FRAYACTORS",
     "FRAYJOBS",
     "JOBS",
     "JOBSETS",
@@ -26,6 +27,7 @@ __all__ = [
     "SECRETS",
     "SELF_REVIEWS",
     "SERVICE_ACCOUNTS",
+    "STATEFUL_SETS",
     "WORKLOADS",
     "Resource",
 ]
@@ -57,6 +59,7 @@ class Resource:
 
 
 FRAYJOBS: Final = Resource(GROUP, VERSION, FRAYJOB_PLURAL)
+FRAYACTORS: Final = Resource(GROUP, VERSION, FRAYACTOR_PLURAL)
 JOBSETS: Final = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets")
 JOBS: Final = Resource("batch", "v1", "jobs")
 NETWORK_POLICIES: Final = Resource("networking.k8s.io", "v1", "networkpolicies")
@@ -71,6 +74,7 @@ LEASES: Final = Resource("coordination.k8s.io", "v1", "leases")
 CRDS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 NAMESPACES: Final = Resource("", "v1", "namespaces", namespaced=False)
 SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts")
+STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets")
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments")
 ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", namespaced=False)
 """Asks the server whether the caller may do something."""

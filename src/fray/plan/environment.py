@@ -83,6 +83,7 @@ __all__ = [
     "MULTISLICE",
     "PROTECTED_PREFIX",
     "EnvEntry",
+    "build_accelerator_environment",
     "build_environment",
     "build_offer",
     "build_worker_environment",
@@ -166,9 +167,12 @@ def build_worker_environment(
         *_pool(),
         *build_offer(job.spec),
     ]
-    if gang.kind is GangKind.TPU:
-        entries += _tpu(gang, Addresses(""), metadata_server=metadata_server)
-    return entries
+    return [*entries, *build_accelerator_environment(gang, metadata_server=metadata_server)]
+
+
+def build_accelerator_environment(gang: Gang, *, metadata_server: bool) -> list[EnvEntry]:
+    """Return what a process that has no rank needs for its own accelerators."""
+    return _tpu(gang, Addresses(""), metadata_server=metadata_server) if gang.kind is GangKind.TPU else []
 
 
 def _job(job: FrayJob) -> list[EnvEntry]:

@@ -14,9 +14,9 @@ from fray.vocabulary import (
     LABEL_ROLE,
     MANAGED_BY,
 )
-from fray.wire.frayjob import FrayJob
+from fray.wire.frayjob import FrayJob, ObjectMeta
 
-__all__ = ["build_labels", "build_owner_references"]
+__all__ = ["build_controller", "build_labels", "build_owner_references"]
 
 
 def build_labels(job: FrayJob, *, role: str, attempt: int | None = None) -> dict[str, str]:
@@ -34,12 +34,16 @@ def build_owner_references(job: FrayJob) -> dict[str, Any]:
     """Return the metadata by which a job controls an object; none for a job that isn't in a cluster."""
     if job.metadata.uid is None:
         return {}
-    owner = {
-        "apiVersion": API_VERSION,
-        "kind": FRAYJOB_KIND,
-        "name": job.metadata.name,
-        "uid": job.metadata.uid,
+    return {"ownerReferences": [build_controller(API_VERSION, FRAYJOB_KIND, job.metadata)]}
+
+
+def build_controller(api_version: str, kind: str, owner: ObjectMeta) -> dict[str, Any]:
+    """Return the reference by which an object controls another one."""
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": owner.name,
+        "uid": owner.uid,
         "controller": True,
         "blockOwnerDeletion": True,
     }
-    return {"ownerReferences": [owner]}

@@ -30,7 +30,7 @@ from fray.vocabulary import (
 )
 from fray.wire.frayjob import FrayJob, FrayJobSpec
 
-__all__ = ["PoolParts", "build_module_command", "build_pool_parts"]
+__all__ = ["PoolParts", "build_module_command", "build_pool_parts", "build_ready_probe"]
 
 HEAD_MODULE: Final = "fray.runtime.pool.head_pod"
 HEAD_STATE: Final = "/var/run/fray/pool-head"
@@ -68,7 +68,7 @@ def build_pool_parts(
     if role is Role.WORKER:
         why = f"a worker is ready while it has joined its pool: GET {READY_PATH}"
         facts = (told, Fact("readinessProbe", f"port {POOL_READY_PORT}", why))
-        return PoolParts((keys,), (mount,), probe=_build_ready_probe(), facts=facts)
+        return PoolParts((keys,), (mount,), probe=build_ready_probe(), facts=facts)
     head, volume, fact = _build_head(job.spec, gang, environment, settings=settings)
     return PoolParts((keys, volume), (mount,), sidecars=(head,), facts=(told, fact))
 
@@ -140,10 +140,10 @@ def _build_bounds(spec: FrayJobSpec) -> list[EnvEntry]:
     return [*(EnvEntry(name, why, str(value)) for name, value in bounds), *build_offer(spec)]
 
 
-def _build_ready_probe() -> dict[str, Any]:
-    """Return how a worker pod tells that it has joined its pool; it isn't ready before its first answer."""
+def build_ready_probe(port: int = POOL_READY_PORT) -> dict[str, Any]:
+    """Return how a pod tells that it takes work, a worker's by default; it isn't ready before it answers."""
     return {
-        "httpGet": {"path": READY_PATH, "port": POOL_READY_PORT},
+        "httpGet": {"path": READY_PATH, "port": port},
         "periodSeconds": READY_SECONDS,
         "failureThreshold": 1,
     }

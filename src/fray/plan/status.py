@@ -13,6 +13,7 @@ from datetime import datetime
 from enum import Enum, auto
 
 from fray.plan.acceptance import describe_ignored
+from fray.plan.conditions import Claim, build_conditions
 from fray.plan.gang import derive_gang
 from fray.plan.observation import GangObservation, HostPhase, Waiting
 from fray.plan.reasons import REASONS, get_row
@@ -87,16 +88,6 @@ class Outlook:
     workers: WorkersObservation | None = None
 
 
-@dataclass(frozen=True)
-class _Claim:
-    """A condition without its history."""
-
-    type: ConditionType
-    holds: bool
-    reason: Reason
-    message: str
-
-
 def find_condition(status: FrayJobStatus, kind: ConditionType) -> Condition | None:
     """Return the condition of a type, or None."""
     return next((condition for condition in status.conditions if condition.type == kind), None)
@@ -155,7 +146,7 @@ def derive_status(
         observed_generation=job.metadata.generation,
         start_time=previous.start_time or (attempts[0].start_time if attempts else None),
         completion_time=format_time(now) if outlook.stage is Stage.FINISHED else None,
-        conditions=_with_history(claims, previous, job.metadata.generation, now),
+        conditions=build_conditions(claims, previous.conditions, generation=job.metadata.generation, now=now),
         ready=f"{replicas.running}/{replicas.total}",
         replicas=replicas,
         workers=derive_worker_counts(job, outlook.workers.jobs if outlook.workers else ()),
@@ -167,9 +158,9 @@ def derive_status(
 
 def with_unreadable(status: FrayJobStatus, job: FrayJob, why: str, now: datetime) -> FrayJobStatus:
     """Return a status with the condition that says why it can't be judged by."""
-    claim = _Claim(ConditionType.STATUS_READABLE, False, Reason.STATUS_UNREADABLE, why)
+    claim = Claim(ConditionType.STATUS_READABLE, False, Reason.STATUS_UNREADABLE, why)
     others = [one for one in status.conditions if one.type != claim.type]
-    conditions = _with_history([claim], job.status, job.metadata.generation, now)
+    conditions = build_conditions([claim], job.status.conditions, generation=job.metadata.generation, now=now)
     return status.model_copy(update={"conditions": [*others, *conditions]})
 
 
@@ -218,10 +209,10 @@ def _claims(
     observed: GangObservation | None,
     attempts: Sequence[AttemptStatus],
     outlook: Outlook,
-) -> list[_Claim]:
+) -> list[Claim]:
     asked = f"the job asks for {derive_gang(job.spec).describe()}"
     ignored = describe_ignored(job.spec)
-    accepted = _Claim(
+    accepted = Claim(
         ConditionType.ACCEPTED, True, Reason.VALID, asked if ignored is None else f"{asked}; {ignored}"
     )
     if outlook.unsupported is not None:
@@ -231,48 +222,48 @@ def _claims(
     placed, running = _progress(replicas, observed, attempts, outlook)
     ending = outlook.ending
     if ending is None:
-        finished = _Claim(ConditionType.FINISHED, False, Reason.IN_PROGRESS, "the job has not ended yet")
+        finished = Claim(ConditionType.FINISHED, False, Reason.IN_PROGRESS, "the job has not ended yet")
         return [accepted, placed, running, finished]
     return [
         accepted,
         placed,
         running,
-        _Claim(ConditionType.FINISHED, True, ending.reason, ending.message),
-        _Claim(ending.type, True, ending.reason, ending.message),
+        Claim(ConditionType.FINISHED, True, ending.reason, ending.message),
+        Claim(ending.type, True, ending.reason, ending.message),
     ]
 
 
-def _suspension(outlook: Outlook, previous: FrayJobStatus) -> list[_Claim]:
+def _suspension(outlook: Outlook, previous: FrayJobStatus) -> list[Claim]:
     """Return the condition Suspended, once it has been True."""
     if outlook.stage is Stage.SUSPENDED:
-        return [_Claim(ConditionType.SUSPENDED, True, Reason.SUSPENDED, SUSPENDED)]
+        return [Claim(ConditionType.SUSPENDED, True, Reason.SUSPENDED, SUSPENDED)]
     if outlook.stage is Stage.DEACTIVATED and outlook.waiting is not None:
-        return [_Claim(ConditionType.SUSPENDED, True, outlook.waiting.reason, outlook.waiting.message)]
+        return [Claim(ConditionType.SUSPENDED, True, outlook.waiting.reason, outlook.waiting.message)]
     if find_condition(previous, ConditionType.SUSPENDED) is None:
         return []
     if outlook.stage is Stage.FINISHED:
-        return [_Claim(ConditionType.SUSPENDED, False, Reason.ENDED, "the job has ended")]
-    return [_Claim(ConditionType.SUSPENDED, False, Reason.IN_PROGRESS, "the job is not suspended")]
+        return [Claim(ConditionType.SUSPENDED, False, Reason.ENDED, "the job has ended")]
+    return [Claim(ConditionType.SUSPENDED, False, Reason.IN_PROGRESS, "the job is not suspended")]
 
 
-def _workers(job: FrayJob, outlook: Outlook) -> list[_Claim]:
+def _workers(job: FrayJob, outlook: Outlook) -> list[Claim]:
     """Return the condition WorkersReady of a job that can have workers."""
     if not can_have_workers(job.spec):
         return []
     kind = ConditionType.WORKERS_READY
     if outlook.stage is Stage.FINISHED:
-        return [_Claim(kind, False, Reason.ENDED, "the job has ended")]
+        return [Claim(kind, False, Reason.ENDED, "the job has ended")]
     if outlook.stage is not Stage.LIVE:
-        return [_Claim(kind, False, Reason.WORKERS_STARTING, "there are workers while an attempt runs")]
+        return [Claim(kind, False, Reason.WORKERS_STARTING, "there are workers while an attempt runs")]
     observed = outlook.workers or WorkersObservation()
     wanted = derive_wanted(job.spec)
     message = f"{min(observed.ready, wanted)} of {wanted} workers take tasks"
     if observed.ready >= wanted:
-        return [_Claim(kind, True, Reason.ALL_WORKERS_READY, message)]
+        return [Claim(kind, True, Reason.ALL_WORKERS_READY, message)]
     waiting = observed.waiting
     if waiting is None:
-        return [_Claim(kind, False, Reason.WORKERS_STARTING, message)]
-    return [_Claim(kind, False, waiting.reason, f"{message}: {waiting.message}")]
+        return [Claim(kind, False, Reason.WORKERS_STARTING, message)]
+    return [Claim(kind, False, waiting.reason, f"{message}: {waiting.message}")]
 
 
 def _progress(
@@ -280,7 +271,7 @@ def _progress(
     observed: GangObservation | None,
     attempts: Sequence[AttemptStatus],
     outlook: Outlook,
-) -> tuple[_Claim, _Claim]:
+) -> tuple[Claim, Claim]:
     """Return the conditions Scheduled and Running."""
     number = attempts[-1].number if attempts else 0
     waiting = outlook.waiting or Waiting(
@@ -302,27 +293,27 @@ def _progress(
         case Stage.FINISHED:
             return _neither(Reason.ENDED, "the job has ended")
     all_placed = f"all {replicas.total} hosts have a node" if replicas.total > 1 else "the host has a node"
-    placed = _Claim(ConditionType.SCHEDULED, True, Reason.ALL_HOSTS_PLACED, all_placed)
+    placed = Claim(ConditionType.SCHEDULED, True, Reason.ALL_HOSTS_PLACED, all_placed)
     unplaced = _count_unplaced(observed, replicas)
     if unplaced and ConditionType.SCHEDULED not in REASONS[waiting.reason].stands_on:
         # Some hosts have a node, and trouble there; of those that have none nothing is known yet.
         message = f"{unplaced} of {replicas.total} hosts have no node yet"
-        placed = _Claim(ConditionType.SCHEDULED, False, Reason.HOSTS_STARTING, message)
+        placed = Claim(ConditionType.SCHEDULED, False, Reason.HOSTS_STARTING, message)
     elif unplaced:
-        placed = _Claim(ConditionType.SCHEDULED, False, waiting.reason, waiting.message)
+        placed = Claim(ConditionType.SCHEDULED, False, waiting.reason, waiting.message)
     if outlook.stage is Stage.ENDING:
         why = (attempts[-1].message or "").partition("\n")[0]
         message = f"attempt {number} is ending: {why}"
         neither = _neither(Reason.STOPPING, message)
         return neither if unplaced else (placed, neither[1])
     if replicas.pending:
-        return placed, _Claim(ConditionType.RUNNING, False, waiting.reason, waiting.message)
+        return placed, Claim(ConditionType.RUNNING, False, waiting.reason, waiting.message)
     ended = f", {replicas.succeeded} ended well" if replicas.succeeded else ""
     message = f"{replicas.running} of {replicas.total} hosts run{ended} (attempt {number})"
     if observed is not None and observed.failing_sidecar is not None:
         message = f"{message}; {observed.failing_sidecar}"
-        return placed, _Claim(ConditionType.RUNNING, True, Reason.SIDECAR_FAILING, message)
-    return placed, _Claim(ConditionType.RUNNING, True, Reason.ALL_HOSTS_RUNNING, message)
+        return placed, Claim(ConditionType.RUNNING, True, Reason.SIDECAR_FAILING, message)
+    return placed, Claim(ConditionType.RUNNING, True, Reason.ALL_HOSTS_RUNNING, message)
 
 
 def _count_unplaced(observed: GangObservation | None, replicas: ReplicaCounts) -> int:
@@ -331,41 +322,8 @@ def _count_unplaced(observed: GangObservation | None, replicas: ReplicaCounts) -
     return sum(host.node is None and host.pending for host in observed.hosts)
 
 
-def _neither(reason: Reason, message: str) -> tuple[_Claim, _Claim]:
+def _neither(reason: Reason, message: str) -> tuple[Claim, Claim]:
     return (
-        _Claim(ConditionType.SCHEDULED, False, reason, message),
-        _Claim(ConditionType.RUNNING, False, reason, message),
+        Claim(ConditionType.SCHEDULED, False, reason, message),
+        Claim(ConditionType.RUNNING, False, reason, message),
     )
-
-
-def _fuller(claim: _Claim, before: Condition | None) -> str:
-    """Return a claim's message, or the one before: an old kubelet drops the cause while it waits to pull."""
-    if before is None or not before.reason == claim.reason == Reason.IMAGE_PULL_FAILED:
-        return claim.message
-    return before.message if before.message.startswith(claim.message) else claim.message
-
-
-def _with_history(
-    claims: Sequence[_Claim], previous: FrayJobStatus, generation: int | None, now: datetime
-) -> list[Condition]:
-    """Return conditions whose transition time is kept while their status stays the same."""
-    conditions = []
-    for claim in claims:
-        status = "True" if claim.holds else "False"
-        before = find_condition(previous, claim.type)
-        since = (
-            before.last_transition_time
-            if before is not None and before.status == status
-            else format_time(now)
-        )
-        conditions.append(
-            Condition(
-                type=claim.type.value,
-                status=status,
-                reason=claim.reason.value,
-                message=_fuller(claim, before),
-                last_transition_time=since,
-                observed_generation=generation,
-            )
-        )
-    return conditions

@@ -21,6 +21,7 @@ from fray.accelerators import (
     lookup_tpu,
 )
 from fray.accelerators.tpu_generations import generations_by_spelling, topology_dimensions
+from fray.wire.frayactor import FrayActorSpec
 from fray.wire.frayjob import FrayJobSpec, Workers
 from fray.wire.resources import Gpu, Tpu
 from fray.wire.rule import Rule, cel_string, cel_strings
@@ -29,7 +30,7 @@ __all__ = [
     "GPU_COUNT",
     "GPU_TYPE",
     "MULTISLICE",
-    "SINGLE_HOST_WORKERS",
+    "SINGLE_HOST",
     "TPU_CHIPS_PER_HOST",
     "TPU_NAMED_TOPOLOGY",
     "TPU_SIZE_TOPOLOGY",
@@ -312,8 +313,8 @@ _ONE_HOST: Final = _single_host_names(choice=False)
 _ONE_HOST_OF_SEVERAL: Final = _single_host_names(choice=True)
 
 
-def _is_one_host(workers: Workers) -> bool:
-    tpu = workers.resources.tpu
+def _is_one_host(asked: Workers | FrayActorSpec) -> bool:
+    tpu = asked.resources.tpu
     if tpu is None:
         return True
     if re.search(_ONE_HOST, tpu.type) is None:
@@ -322,7 +323,7 @@ def _is_one_host(workers: Workers) -> bool:
     return not divided or tpu.chips_per_host in (None, _legal_chips_per_host(tpu.type)[0])
 
 
-SINGLE_HOST_WORKERS: Final = Rule[Workers](
+SINGLE_HOST: Final = Rule[Workers | FrayActorSpec](
     cel="!has(self.resources.tpu)"
     f" || (self.resources.tpu.type.matches('{_ONE_HOST}')"
     f" && (!self.resources.tpu.type.matches('{_ONE_HOST_OF_SEVERAL}')"

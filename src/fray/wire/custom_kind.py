@@ -14,7 +14,7 @@ __all__ = ["CustomKind"]
 Model = TypeVar("Model", bound=WireModel)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CustomKind(Generic[Model]):
     """A kind's names, its model, and how it is printed. The model has `spec` and `status`."""
 

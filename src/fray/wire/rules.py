@@ -1,4 +1,4 @@
-"""What a FrayJob may not say beyond the types of its fields, each rule once.
+"""What a FrayJob or a FrayActor may not say beyond the types of its fields, each rule once.
 
 `RULES` judge an object, `UPDATE_RULES` a change of one; both become `x-kubernetes-validations` in the
 CRD (`fray.wire.schema`), and `RULES` run in Python too (`fray.wire.validation`). Rules made of TPU and
@@ -22,13 +22,14 @@ from fray.wire.accelerator_rules import (
     GPU_COUNT,
     GPU_TYPE,
     MULTISLICE,
-    SINGLE_HOST_WORKERS,
+    SINGLE_HOST,
     TPU_CHIPS_PER_HOST,
     TPU_NAMED_TOPOLOGY,
     TPU_SIZE_TOPOLOGY,
     TPU_TYPE,
 )
 from fray.wire.durations import DURATION_PATTERN, parse_duration
+from fray.wire.frayactor import ActorEntrypoint, FrayActor, FrayActorSpec
 from fray.wire.frayjob import (
     CallableEntrypoint,
     Entrypoint,
@@ -123,6 +124,16 @@ def _more_secrets() -> Rule[Any]:
     )
 
 
+def _named(longest: int) -> Rule[Any]:
+    """Of an object whose name is part of the names of others."""
+    return Rule[Any](
+        cel=f"self.metadata.name.size() <= {longest} && !self.metadata.name.contains('.')",
+        holds=lambda value: len(value.metadata.name) <= longest and "." not in value.metadata.name,
+        message=f"must have at most {longest} characters and no dot",
+        field="metadata.name",
+    )
+
+
 def _command_names_program(command: list[str]) -> bool:
     return not command or command[0] != ""
 
@@ -199,14 +210,7 @@ _PORT_NAME: Final = Rule[str](
 
 RULES: Final[Mapping[Target, tuple[Rule[Any], ...]]] = MappingProxyType(
     {
-        (FrayJob, ""): (
-            Rule[FrayJob](
-                cel="self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')",
-                holds=lambda job: len(job.metadata.name) <= 63 and "." not in job.metadata.name,
-                message="must have at most 63 characters and no dot",
-                field="metadata.name",
-            ),
-        ),
+        (FrayJob, ""): (_named(63),),
         (FrayJobSpec, ""): (MULTISLICE,),
         (FrayJobSpec, "ports"): (
             Rule[list[ContainerPort]](
@@ -267,7 +271,7 @@ RULES: Final[Mapping[Target, tuple[Rule[Any], ...]]] = MappingProxyType(
         (Timeouts, "pending"): (_DURATION,),
         (Timeouts, "active"): (_DURATION,),
         (Timeouts, "total"): (_DURATION,),
-        (Workers, ""): (_ORDERED_RANGE, SINGLE_HOST_WORKERS),
+        (Workers, ""): (_ORDERED_RANGE, SINGLE_HOST),
         (Workers, "pod_template"): _pod_template_rules(),
         (Workspace, ""): (_exactly_one("secretName", "url"), _more_secrets()),
         (ContainerPort, "name"): (_PORT_NAME,),
@@ -284,12 +288,28 @@ RULES: Final[Mapping[Target, tuple[Rule[Any], ...]]] = MappingProxyType(
             _exactly_one("secretKeyRef", "configMapKeyRef", "fieldRef", "resourceFieldRef"),
         ),
         (Toleration, ""): _toleration_rules(),
+        # Its StatefulSet has its name, and a label of the pods 11 characters more.
+        (FrayActor, ""): (_named(52),),
+        (FrayActorSpec, ""): (
+            SINGLE_HOST,
+            Rule[FrayActorSpec](
+                cel="(self.lifetime == 'job') == has(self.rootJob)",
+                holds=lambda spec: (spec.lifetime == "job") == (spec.root_job is not None),
+                message="must be set where lifetime is job, and only there",
+                field="rootJob",
+            ),
+        ),
+        (ActorEntrypoint, ""): (_exactly_one("callable", "class"),),
     }
 )
-"""What must hold of every FrayJob, by the value it is judged on."""
+"""What must hold of every FrayJob and FrayActor, by the value it is judged on."""
 
 
-IMMUTABLE: Final = "is immutable: delete the FrayJob, or make another"
+IMMUTABLE: Final = "is immutable: delete the object, or make another"
+STAYS_STOPPED: Final = UpdateRule(
+    cel="self || !oldSelf",
+    message="must stay true: what was stopped doesn't run again",
+)
 
 
 def _immutable_fields(model: type[WireModel], *, but: frozenset[str]) -> tuple[UpdateRule, ...]:
@@ -312,8 +332,9 @@ def _immutable(name: str, *, optional: bool) -> UpdateRule:
     )
 
 
-MUTABLE: Final = frozenset({"suspend", "stopped", "ttl_seconds_after_finished", "retries", "timeouts"})
-"""Fields of a spec that may change while a job lives: every pass reads them anew."""
+ALWAYS_MUTABLE: Final = frozenset({"suspend", "stopped", "ttl_seconds_after_finished"})
+MUTABLE: Final = ALWAYS_MUTABLE | {"retries", "timeouts"}
+"""Fields of a job's spec that may change while it lives: every pass reads them anew."""
 
 UPDATE_RULES: Final[Mapping[Target, tuple[UpdateRule, ...]]] = MappingProxyType(
     {
@@ -325,14 +346,11 @@ UPDATE_RULES: Final[Mapping[Target, tuple[UpdateRule, ...]]] = MappingProxyType(
                 field="queue",
             ),
         ),
-        (FrayJobSpec, "stopped"): (
-            UpdateRule(
-                cel="self || !oldSelf",
-                message="must stay true: a stopped FrayJob doesn't run again",
-            ),
-        ),
+        (FrayJobSpec, "stopped"): (STAYS_STOPPED,),
         (Queue, ""): _immutable_fields(Queue, but=frozenset({"priority_class"})),
         (Workers, ""): _immutable_fields(Workers, but=frozenset({"replicas"})),
+        (FrayActorSpec, ""): _immutable_fields(FrayActorSpec, but=ALWAYS_MUTABLE | {"replicas"}),
+        (FrayActorSpec, "stopped"): (STAYS_STOPPED,),
     }
 )
-"""What must hold between a FrayJob and the one that it replaces."""
+"""What must hold between a FrayJob or FrayActor and the one that it replaces."""

@@ -230,14 +230,14 @@ FRAYJOB: Final = CustomKind(
 )
 
 
-@cache
 def frayjob_schema() -> dict[str, Any]:
     """Return the schema of a whole FrayJob as the API server has it. Don't change it: it is shared."""
     return build_schema(FRAYJOB)
 
 
+@cache
 def build_schema(custom: CustomKind[Any]) -> dict[str, Any]:
-    """Return the schema of a whole object of a kind."""
+    """Return the schema of a whole object of a kind. Don't change it: it is shared."""
     schema = structural_schema(custom.model)
     properties = schema["properties"]
     properties["apiVersion"] = {

@@ -15,6 +15,7 @@ __all__ = [
     "AttemptStatus",
     "AvoidedNode",
     "Condition",
+    "Count",
     "Disruption",
     "FrayJobStatus",
     "NodeFault",

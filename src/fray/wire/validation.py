@@ -9,30 +9,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
-from fray import vocabulary
 from fray.errors import FieldError, InvalidJobError
+from fray.wire.custom_kind import CustomKind
 from fray.wire.frayjob import FrayJob
 from fray.wire.model import WireModel
 from fray.wire.rules import RULES
-from fray.wire.schema import frayjob_schema
+from fray.wire.schema import FRAYJOB, build_schema
 from fray.wire.structure import find_structure_problems
 
-__all__ = ["validate_manifest"]
+__all__ = ["validate_manifest", "validate_object"]
+
+Model = TypeVar("Model", bound=WireModel)
 
 
 def validate_manifest(manifest: Mapping[str, Any]) -> FrayJob:
-    """Return the FrayJob that a manifest describes, if the API server would take it.
+    """Return the FrayJob that a manifest describes, as `validate_object`."""
+    return validate_object(manifest, FRAYJOB)
+
+
+def validate_object(manifest: Mapping[str, Any], custom: CustomKind[Model]) -> Model:
+    """Return the object of a kind that a manifest describes, if the API server would take it.
 
     Args:
         manifest: The whole object as JSON data. A `status` is ignored, as on any write but the
             operator's.
+        custom: The kind.
 
     Returns:
-        The job, without status.
+        The object, without status.
 
     Raises:
         InvalidJobError: Every field that is wrong. Unknown fields, nulls and values of another type
@@ -40,23 +48,23 @@ def validate_manifest(manifest: Mapping[str, Any]) -> FrayJob:
     """
     written = {key: value for key, value in manifest.items() if key != "status"}
     name = _name_of(written)
-    problems = [*_type_problems(written), *_metadata_problems(written.get("metadata"))]
+    problems = [*_type_problems(written, custom), *_metadata_problems(written.get("metadata"))]
     problems += [
         problem
-        for problem in find_structure_problems(written, frayjob_schema())
+        for problem in find_structure_problems(written, build_schema(custom))
         if not problem.path.startswith("metadata.")
     ]
     if problems:
         raise InvalidJobError(name, tuple(problems))
     try:
-        job = FrayJob.from_manifest(written)
+        found = custom.model.from_manifest(written)
     except ValidationError as error:
         # The models and their schema judge alike (tests hold them to it); a gap between them is told too.
         gaps = tuple(FieldError(_path(e["loc"]), e["msg"]) for e in error.errors(include_url=False))
         raise InvalidJobError(name, gaps) from error
-    if broken := tuple(_broken_rules(job, "")):
+    if broken := tuple(_broken_rules(found, "")):
         raise InvalidJobError(name, broken)
-    return job
+    return found
 
 
 # --- what every Kubernetes object has -------------------------------------------------------------------
@@ -80,8 +88,8 @@ def _name_of(manifest: Mapping[str, Any]) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _type_problems(manifest: Mapping[str, Any]) -> Iterator[FieldError]:
-    expected = {"apiVersion": vocabulary.API_VERSION, "kind": vocabulary.FRAYJOB_KIND}
+def _type_problems(manifest: Mapping[str, Any], custom: CustomKind[Any]) -> Iterator[FieldError]:
+    expected = {"apiVersion": f"{custom.group}/{custom.version}", "kind": custom.kind}
     for field, value in expected.items():
         if manifest.get(field) != value:
             yield FieldError(field, f"must be {value}")
@@ -136,7 +144,7 @@ def _broken_rules(model: WireModel, path: str) -> Iterator[FieldError]:
     yield from _judge(type(model), "", model, path)
     for field, info in type(model).model_fields.items():
         value = getattr(model, field)
-        if value is None or (isinstance(model, FrayJob) and field == "status"):
+        if value is None or (not path and field == "status"):
             continue
         below = _join(path, info.alias or field)
         yield from _judge(type(model), field, value, below)

@@ -12,12 +12,13 @@ import pytest
 from fray.accelerators import generations, lookup_tpu
 from fray.errors import AcceleratorShapeError, UnknownAcceleratorError
 from fray.wire.accelerator_rules import TPU_CHIPS_PER_HOST, TPU_NAMED_TOPOLOGY, TPU_SIZE_TOPOLOGY, TPU_TYPE
+from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob
 from fray.wire.model import WireModel
 from fray.wire.resources import Tpu
 from fray.wire.rule import Rule, cel_string
 from fray.wire.rules import RULES, UPDATE_RULES, Target
-from tests.manifests.corpus import bad_manifests, good_manifests
+from tests.manifests.corpus import bad_actors, bad_manifests, good_actors, good_manifests
 
 ALL_RULES = [(target, rule) for target, rules in RULES.items() for rule in rules]
 
@@ -37,10 +38,13 @@ def values(model: WireModel) -> Iterator[tuple[Target, Any]]:
 
 @cache
 def judged(target: Target, *, legal: bool) -> list[Any]:
-    """The values for a rule in the jobs of the corpus."""
-    broken = [case for case in bad_manifests() if case.refusals[0].kind == "rule"]
-    jobs = [FrayJob.from_manifest(case.manifest) for case in (good_manifests() if legal else broken)]
-    return [value for job in jobs for found, value in values(job) if found == target]
+    """The values for a rule in the jobs and actors of the corpus."""
+    models = {FrayJob: (good_manifests(), bad_manifests()), FrayActor: (good_actors(), bad_actors())}
+    objects: list[WireModel] = []
+    for model, (good, bad) in models.items():
+        broken = [case for case in bad if case.refusals[0].kind == "rule"]
+        objects += [model.from_manifest(case.manifest) for case in (good if legal else broken)]
+    return [value for each in objects for found, value in values(each) if found == target]
 
 
 def label(target: Target, rule: Rule[Any]) -> str:

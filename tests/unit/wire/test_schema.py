@@ -10,11 +10,22 @@ import pytest
 import yaml
 from pydantic import Field
 
+from fray.wire.custom_kind import CustomKind
+from fray.wire.frayactor import FRAYACTOR
 from fray.wire.model import WireModel
 from fray.wire.rules import RULES, UPDATE_RULES
-from fray.wire.schema import UnsupportedSchemaError, build_crd, frayjob_schema, render_crd, structural_schema
+from fray.wire.schema import (
+    FRAYJOB,
+    UnsupportedSchemaError,
+    build_crd,
+    build_schema,
+    frayjob_schema,
+    render_crd,
+    structural_schema,
+)
 
-CRD_FILE = Path(__file__).parents[3] / "crds" / "frayjobs.fray.dev.yaml"
+CRDS = Path(__file__).parents[3] / "crds"
+CRD_FILE = CRDS / "frayjobs.fray.dev.yaml"
 
 
 def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -30,8 +41,10 @@ def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
 NODES = dict(nodes(frayjob_schema()))
 
 
-def test_the_file_in_crds_is_up_to_date() -> None:
-    assert CRD_FILE.read_text(encoding="utf-8") == render_crd(build_crd()), "run `make crds`"
+@pytest.mark.parametrize("custom", [FRAYJOB, FRAYACTOR], ids=lambda custom: custom.kind)
+def test_the_file_in_crds_is_up_to_date(custom: CustomKind[Any]) -> None:
+    file = CRDS / f"{custom.plural}.{custom.group}.yaml"
+    assert file.read_text(encoding="utf-8") == render_crd(build_crd(custom)), "run `make crds`"
 
 
 def test_the_same_crd_gives_the_same_text_which_reads_back() -> None:
@@ -51,7 +64,7 @@ def test_the_file_is_small_and_passes_through_helm() -> None:
 def test_every_field_has_a_description() -> None:
     silent = [
         path
-        for path, node in NODES.items()
+        for path, node in [*NODES.items(), *nodes(build_schema(FRAYACTOR))]
         if "description" not in node and not path.startswith("metadata") and not path.endswith(("[]", "*"))
     ]
     assert silent == []
@@ -110,7 +123,8 @@ def test_counts_in_status_have_a_least_value() -> None:
 
 
 def test_every_rule_stands_in_the_crd() -> None:
-    written = [v["rule"] for node in NODES.values() for v in node.get("x-kubernetes-validations", [])]
+    both = [*NODES.values(), *dict(nodes(build_schema(FRAYACTOR))).values()]
+    written = [v["rule"] for node in both for v in node.get("x-kubernetes-validations", [])]
     for table in (RULES, UPDATE_RULES):
         for target, rules in table.items():
             assert [r.cel for r in rules if r.cel not in written] == [], target

@@ -10,16 +10,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fray.errors import FieldError, InvalidJobError
+from fray.wire.custom_kind import CustomKind
+from fray.wire.frayactor import FRAYACTOR
 from fray.wire.frayjob import FrayJob
-from fray.wire.validation import validate_manifest
-from tests.manifests.corpus import BadManifest, GoodManifest, bad_manifests, good_manifests
+from fray.wire.schema import FRAYJOB
+from fray.wire.validation import validate_manifest, validate_object
+from tests.manifests.corpus import (
+    BadManifest,
+    GoodManifest,
+    bad_actors,
+    bad_manifests,
+    good_actors,
+    good_manifests,
+)
 
 GOOD = {case.name: case.manifest for case in good_manifests()}
 
 
-def problems_of(manifest: dict[str, Any]) -> tuple[FieldError, ...]:
+def problems_of(manifest: dict[str, Any], custom: CustomKind[Any] = FRAYJOB) -> tuple[FieldError, ...]:
     try:
-        validate_manifest(manifest)
+        validate_object(manifest, custom)
     except InvalidJobError as error:
         return error.problems
     return ()
@@ -31,6 +41,19 @@ def test_a_bad_manifest_is_refused_for_what_is_wrong(bad: BadManifest) -> None:
     assert len(found) == len(bad.refusals)
     for refusal in bad.refusals:
         assert any(p.path == refusal.path and refusal.is_said_by(p.message) for p in found), found
+
+
+@pytest.mark.parametrize("bad", bad_actors(), ids=lambda case: case.name)
+def test_a_bad_actor_is_refused_for_what_is_wrong(bad: BadManifest) -> None:
+    (refusal,) = bad.refusals
+    (found,) = problems_of(bad.manifest, FRAYACTOR)
+    assert found.path == refusal.path
+    assert refusal.is_said_by(found.message)
+
+
+@pytest.mark.parametrize("good", good_actors(), ids=lambda case: case.name)
+def test_a_good_manifest_is_the_actor_that_it_says(good: GoodManifest) -> None:
+    assert validate_object(good.manifest, FRAYACTOR).to_manifest() == good.manifest
 
 
 @pytest.mark.parametrize("good", good_manifests(), ids=lambda case: case.name)

@@ -1,0 +1,231 @@
+"""FrayActors, as a kind of the operator: the caches of what belongs to them, and the passes over them.
+
+What is to be told and done is `fray.plan.actor_lifecycle`'s to say. The status is written before the step,
+so that a process that dies in between finds everything again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from fray.kube.api import KubeApi, Manifest
+from fray.kube.errors import AlreadyExistsError, ForbiddenError, NotFoundError
+from fray.kube.errors import RefusedError as ServerRefusedError
+from fray.kube.resources import CONFIG_MAPS, FRAYJOBS, PODS, STATEFUL_SETS, Resource
+from fray.plan.actor_lifecycle import (
+    ActorObservation,
+    CreateMembers,
+    RemoveMembers,
+    RootState,
+    ScaleMembers,
+    decide_actor,
+    read_root,
+)
+from fray.plan.actor_set import build_actor_set
+from fray.plan.observation import Waiting
+from fray.plan.pod_observation import is_ending
+from fray.plan.scheduling import derive_refusal
+from fray.vocabulary import AUTH_SECRET, LABEL_ACTOR, Reason
+from fray.wire.frayactor import FRAYACTOR as CUSTOM
+from fray.wire.frayactor import FrayActor
+from fray_operator.auth import AuthKeeper
+from fray_operator.informer import Informer, trim_actor_pod, trim_actor_report, trim_stateful_set
+from fray_operator.kinds import Controller, Kind, RefusedError, Services
+from fray_operator.list_watch import Place, find_controller
+from fray_operator.retention import Expiry
+from fray_operator.store import Store
+from fray_operator.writer import Writer
+
+__all__ = ["FRAYACTOR"]
+
+logger = logging.getLogger(__name__)
+
+ROOT_SECONDS = 10.0
+"""How often a job-scoped actor's root job is looked at: no event of an actor tells of its end."""
+TRIMS: Final = {STATEFUL_SETS: trim_stateful_set, PODS: trim_actor_pod, CONFIG_MAPS: trim_actor_report}
+"""What is watched for actors, owners first, and what is kept of each."""
+
+
+def _control(kind: Kind[FrayActor], services: Services) -> Controller:
+    api, settings = services.api, services.settings
+
+    def due(place: Place) -> None:
+        services.queue.add(kind.key(place))
+
+    caches = {
+        resource: {
+            each: Informer(api, resource, kind, namespace=each, on_change=due, trim=trim)
+            for each in settings.namespaces or (None,)
+        }
+        for resource, trim in TRIMS.items()
+    }
+    store = Store(due)
+    reconciler = _Reconciler(kind, services, store, caches)
+    return Controller(
+        kind,
+        store,
+        reconciler.reconcile,
+        [tuple(row.values()) for row in caches.values()],
+        {f"{AUTH_SECRET} of actors": lambda: AuthKeeper(api, services.lease, store, always=True).run()},
+    )
+
+
+class _Reconciler:
+    """Passes over FrayActors."""
+
+    def __init__(
+        self,
+        kind: Kind[FrayActor],
+        services: Services,
+        store: Store,
+        caches: Mapping[Resource, Mapping[str | None, Informer]],
+    ) -> None:
+        self._kind, self._services, self._store, self._caches = kind, services, store, caches
+        self._api: KubeApi = services.api
+        self._writer = Writer(services.api, services.lease, kind, identity=services.identity)
+        self._expiry = Expiry(store, self._writer)
+        self._refusals: dict[Place, Waiting] = {}
+
+    async def reconcile(self, place: Place) -> float | None:
+        """Bring one actor a step further; return seconds after which to look again, None when events will do.
+
+        Raises `RefusedError` when its pods can't be made, `UnreadableError`, and `ApiError`.
+        """
+        body = await self._read(place)
+        if body is None:
+            self._refusals.pop(place, None)
+            return await self._expiry.expire(place, now=self._services.clock())
+        if is_ending(body):
+            return None  # what it owns is the garbage collector's
+        actor = self._kind.parse(body)
+        root = await self._look_at_root(actor)
+        observed = self._observe(place, actor, root)
+        decision = decide_actor(actor, observed, now=self._services.clock())
+        status = decision.status.to_manifest()
+        if status != body.get("status"):
+            self._store.update(await self._writer.write_status(body, status))
+        match decision.action:
+            case CreateMembers(replicas):
+                await self._create(place, actor, replicas)
+            case ScaleMembers(replicas) if observed.members is not None:
+                await self._scale(observed.members, replicas)
+            case RemoveMembers() if observed.members is not None:
+                await self._remove(observed.members)
+            case _:
+                pass
+        return None if root is None else ROOT_SECONDS
+
+    async def _read(self, place: Place) -> Manifest | None:
+        """Return an unfinished actor's manifest, which the server is asked for where it is large."""
+        known = self._store.get(place)
+        if known is None or not self._store.is_cut(known):
+            return known
+        found = await self._fetch(self._kind.resource, known["metadata"])
+        if found is None:
+            self._store.discard(place, uid=known["metadata"]["uid"])
+        return found
+
+    async def _fetch(self, resource: Resource, metadata: Mapping[str, Any]) -> Manifest | None:
+        """Return this very object as the server has it, None when it exists no more."""
+        try:
+            found = await self._api.get(resource, metadata["name"], namespace=metadata["namespace"])
+        except NotFoundError:
+            return None
+        return found if found["metadata"]["uid"] == metadata["uid"] else None
+
+    async def _look_at_root(self, actor: FrayActor) -> RootState | None:
+        name = actor.spec.root_job
+        if name is None:
+            return None
+        try:
+            root = await self._api.get(FRAYJOBS, name, namespace=actor.metadata.namespace)
+        except NotFoundError:
+            return read_root(actor, None)
+        return read_root(actor, root)
+
+    def _observe(self, place: Place, actor: FrayActor, root: RootState | None) -> ActorObservation:
+        members = next(
+            (each for each in self._list(STATEFUL_SETS, place) if _controls(actor.metadata.uid, each)), None
+        )
+        uid = None if members is None else members["metadata"]["uid"]
+        return ActorObservation(
+            members=members,
+            pods=[pod for pod in self._list(PODS, place) if uid is not None and _controls(uid, pod)],
+            reports=self._list(CONFIG_MAPS, place),
+            root=root,
+            refusal=self._refusals.get(place),
+        )
+
+    def _list(self, resource: Resource, place: Place) -> Sequence[Manifest]:
+        return self._cache(resource, place[0]).of_job(place)
+
+    def _cache(self, resource: Resource, namespace: str) -> Informer:
+        return self._caches[resource][namespace if self._services.settings.namespaces else None]
+
+    # --- steps ------------------------------------------------------------------------------------------
+
+    async def _create(self, place: Place, actor: FrayActor, replicas: int) -> None:
+        """Create the StatefulSet, or adopt it where it is this actor's; raises `RefusedError`."""
+        meant = {"name": place[1], "namespace": place[0], "uid": actor.metadata.uid}
+        current = await self._fetch(self._kind.resource, meant)
+        if current is None or is_ending(current):
+            return  # it was deleted, and the watch has yet to tell: its pods would come and go for ever
+        manifest = build_actor_set(actor, replicas=replicas, settings=self._services.settings.plan)
+        self._services.lease.require()
+        try:
+            made = await self._api.create(STATEFUL_SETS, manifest)
+        except AlreadyExistsError:
+            made = await self._api.get(STATEFUL_SETS, place[1], namespace=place[0])
+            if not _controls(actor.metadata.uid, made):
+                text = f"StatefulSet {place[1]} isn't this actor's: delete it, or use another name"
+                await self._refuse(place, current, Waiting(Reason.NAME_TAKEN, text))
+        except (ForbiddenError, ServerRefusedError) as refused:
+            why = derive_refusal(refused.reason or str(refused.status), refused.detail)
+            await self._refuse(place, current, why)
+        if self._refusals.pop(place, None) is not None:
+            self._services.queue.add(self._kind.key(place))
+        self._cache(STATEFUL_SETS, place[0]).remember(made)
+
+    async def _refuse(self, place: Place, current: Manifest, refusal: Waiting) -> NoReturn:
+        """Tell why there are no pods, and raise `RefusedError`, by which it is tried again."""
+        if self._refusals.get(place) != refusal:
+            self._refusals[place] = refusal
+            actor = self._kind.parse(current)
+            observed = self._observe(place, actor, None)
+            status = decide_actor(actor, observed, now=self._services.clock()).status.to_manifest()
+            if status != current.get("status"):
+                self._store.update(await self._writer.write_status(current, status))
+        raise RefusedError(refusal.message)
+
+    async def _scale(self, members: Mapping[str, Any], replicas: int) -> None:
+        """Give the StatefulSet another number of pods; raises `ConflictError` when it changes meanwhile."""
+        found = await self._fetch(STATEFUL_SETS, members["metadata"])
+        if found is None:
+            return
+        self._services.lease.require()
+        scaled = await self._api.replace(
+            STATEFUL_SETS, {**found, "spec": {**found["spec"], "replicas": replicas}}
+        )
+        self._cache(STATEFUL_SETS, members["metadata"]["namespace"]).remember(scaled)
+
+    async def _remove(self, members: Mapping[str, Any]) -> None:
+        """Delete the StatefulSet; it is gone when the last of its pods is."""
+        metadata = members["metadata"]
+        self._services.lease.require()
+        await self._api.delete(
+            STATEFUL_SETS,
+            metadata["name"],
+            namespace=metadata["namespace"],
+            uid=metadata["uid"],
+            propagation="Foreground",
+        )
+
+
+def _controls(uid: str | None, manifest: Manifest) -> bool:
+    controller = find_controller(manifest)
+    return controller is not None and controller["uid"] == uid
+
+
+FRAYACTOR: Final = Kind(custom=CUSTOM, label=LABEL_ACTOR, control=_control)

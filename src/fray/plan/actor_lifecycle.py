@@ -1,0 +1,297 @@
+"""One step of a FrayActor: what there is of it, what to tell about it, and what to do next.
+
+`decide_actor` is pure. The members' restarts are counted here from one status to the next; everything else is
+derived anew from the StatefulSet, its pods, and what the members report in ConfigMaps of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from fray.plan.actor_set import build_actor_labels
+from fray.plan.conditions import Claim, build_conditions
+from fray.plan.manifests import Manifest, find_condition
+from fray.plan.observation import Waiting
+from fray.plan.outside_text import clean_text, flatten
+from fray.plan.pod_observation import is_ending
+from fray.plan.scheduling import derive_waiting
+from fray.plan.timestamps import format_time
+from fray.plan.workers import describe_crash
+from fray.vocabulary import FRAYJOB_KIND, LABEL_POD_INDEX, ActorReason, ConditionType, Reason
+from fray.wire.frayactor import ActorError, FrayActor, FrayActorStatus, MemberStatus
+
+__all__ = [
+    "ActorDecision",
+    "ActorObservation",
+    "CreateMembers",
+    "RemoveMembers",
+    "RootState",
+    "ScaleMembers",
+    "decide_actor",
+    "read_root",
+]
+
+ACTOR_ERROR: Final = ("type", "message", "traceback")
+MOST_TRACEBACK: Final = 1500
+MOST_STARTS: Final = 2**31
+"""A report may say anything, and the status keeps counts in 64 bits."""
+
+
+@dataclass(frozen=True)
+class RootState:
+    """What a job-scoped actor needs to know of its root job; `end` says how that ended, None until then."""
+
+    suspended: bool = False
+    end: str | None = None
+
+
+@dataclass(frozen=True)
+class ActorObservation:
+    """What there is of an actor at one moment.
+
+    `members` is its StatefulSet, `reports` are the members' ConfigMaps, `refusal` says why the StatefulSet
+    can't be made that was tried last. `root` is None where the actor is detached.
+    """
+
+    members: Manifest | None = None
+    pods: Sequence[Manifest] = ()
+    reports: Sequence[Manifest] = ()
+    root: RootState | None = None
+    refusal: Waiting | None = None
+
+
+@dataclass(frozen=True)
+class CreateMembers:
+    """Create the StatefulSet."""
+
+    replicas: int
+
+
+@dataclass(frozen=True)
+class ScaleMembers:
+    """Give the StatefulSet another number of pods."""
+
+    replicas: int
+
+
+@dataclass(frozen=True)
+class RemoveMembers:
+    """Delete the StatefulSet with its pods."""
+
+
+@dataclass(frozen=True)
+class ActorDecision:
+    """What to write, and then what to do."""
+
+    status: FrayActorStatus
+    action: CreateMembers | ScaleMembers | RemoveMembers | None = None
+
+
+@dataclass(frozen=True)
+class _Ending:
+    reason: Reason | ActorReason
+    message: str
+
+
+def read_root(actor: FrayActor, root: Manifest | None) -> RootState:
+    """Return how things stand with an actor's root job, of the FrayJob that has its name now, if one has.
+
+    That may be another one than the actor was made for: the owner reference tells.
+    """
+    name = actor.spec.root_job
+    owners = {
+        owner["uid"]
+        for owner in actor.metadata.owner_references
+        if owner["kind"] == FRAYJOB_KIND and owner["name"] == name
+    }
+    if root is None or is_ending(root) or (owners and root["metadata"]["uid"] not in owners):
+        return RootState(end=f"its root job {name} was deleted")
+    if find_condition(root, ConditionType.FINISHED, status="True"):
+        return RootState(end=f"its root job {name} has ended")
+    return RootState(suspended=bool((root.get("spec") or {}).get("suspend")))
+
+
+def decide_actor(actor: FrayActor, observed: ActorObservation, *, now: datetime) -> ActorDecision:
+    """Return the status of an actor that hasn't finished, and the next step towards what is asked for."""
+    ending = _derive_ending(actor, observed.root)
+    suspended = actor.spec.suspend or (observed.root is not None and observed.root.suspended)
+    wanted = 0 if ending or suspended else actor.spec.replicas
+    members = _derive_members(actor, observed)
+    finished = ending is not None and observed.members is None and not observed.pods
+    claims = [
+        *_accept(observed.refusal),
+        _derive_ready(members, wanted=wanted, suspended=suspended, ending=ending),
+        *_suspend(actor, suspended=suspended and not ending),
+        Claim(ConditionType.FINISHED, True, ending.reason, ending.message)
+        if ending and finished
+        else Claim(ConditionType.FINISHED, False, Reason.IN_PROGRESS, "the actor has not ended yet"),
+    ]
+    previous, generation = actor.status, actor.metadata.generation
+    status = FrayActorStatus(
+        observed_generation=generation,
+        ready=f"{sum(member.ready for member in members)}/{len(members)}",
+        replicas=len(observed.pods),
+        restarts=sum(member.restarts for member in members),
+        selector=",".join(f"{label}={value}" for label, value in build_actor_labels(actor).items()),
+        completion_time=format_time(now) if finished else None,
+        conditions=build_conditions(claims, previous.conditions, generation=generation, now=now),
+        members=members,
+    )
+    return ActorDecision(status, _derive_action(observed.members, wanted=wanted, over=ending is not None))
+
+
+def _derive_ending(actor: FrayActor, root: RootState | None) -> _Ending | None:
+    if actor.spec.stopped:
+        return _Ending(Reason.STOP_REQUESTED, "spec.stopped is true")
+    if root is not None and root.end is not None:
+        return _Ending(ActorReason.ROOT_JOB_ENDED, root.end)
+    return None
+
+
+def _derive_action(
+    members: Manifest | None, *, wanted: int, over: bool
+) -> CreateMembers | ScaleMembers | RemoveMembers | None:
+    if members is None:
+        # One that is suspended or empty has no pods to make yet.
+        return CreateMembers(wanted) if wanted else None
+    if is_ending(members):
+        return None
+    if over:
+        return RemoveMembers()
+    current = (members.get("spec") or {}).get("replicas")
+    return None if current == wanted else ScaleMembers(wanted)
+
+
+# --- conditions -----------------------------------------------------------------------------------------
+
+
+def _accept(refusal: Waiting | None) -> Iterable[Claim]:
+    if refusal is not None:
+        yield Claim(ConditionType.ACCEPTED, False, refusal.reason, refusal.message)
+    else:
+        yield Claim(ConditionType.ACCEPTED, True, Reason.VALID, "the spec can be run")
+
+
+def _derive_ready(
+    members: Sequence[MemberStatus], *, wanted: int, suspended: bool, ending: _Ending | None
+) -> Claim:
+    if ending is not None:
+        return Claim(ConditionType.READY, False, ending.reason, ending.message)
+    if suspended:
+        return Claim(ConditionType.READY, False, Reason.SUSPENDED, "it or its root job is suspended")
+    message = f"{sum(member.ready for member in members)} of {wanted} members take calls"
+    if all(member.ready for member in members):
+        return Claim(ConditionType.READY, True, ActorReason.ALL_MEMBERS_READY, message)
+    reason = ActorReason.MEMBERS_STARTING
+    first = next(member for member in members if not member.ready)
+    for member in members:
+        if member.failed or (member.last_error is not None and not member.ready):
+            reason, first = ActorReason.MEMBER_FAILED, member
+            break
+    told = first.message
+    if told is None and first.last_error is not None:
+        told = f"{first.last_error.type}: {first.last_error.message}"
+    return Claim(
+        ConditionType.READY, False, reason, message + (f"; member {first.index}: {told}" if told else "")
+    )
+
+
+def _suspend(actor: FrayActor, *, suspended: bool) -> Iterable[Claim]:
+    """Yield the condition from the first time on that it is true."""
+    if suspended:
+        yield Claim(ConditionType.SUSPENDED, True, Reason.SUSPENDED, "it or its root job is suspended")
+    elif any(condition.type == ConditionType.SUSPENDED for condition in actor.status.conditions):
+        yield Claim(ConditionType.SUSPENDED, False, Reason.IN_PROGRESS, "the actor is not suspended")
+
+
+# --- members --------------------------------------------------------------------------------------------
+
+
+def _derive_members(actor: FrayActor, observed: ActorObservation) -> list[MemberStatus]:
+    pods = {
+        (pod["metadata"].get("labels") or {}).get(LABEL_POD_INDEX): pod
+        for pod in observed.pods
+        if not is_ending(pod)
+    }
+    reports = {report["metadata"]["name"]: report for report in observed.reports}
+    before = {member.index: member for member in actor.status.members}
+    return [
+        _derive_member(
+            index,
+            pods.get(str(index)),
+            (reports.get(f"{actor.metadata.name}-{index}") or {}).get("data") or {},
+            before.get(index) or MemberStatus(index=index),
+        )
+        for index in range(actor.spec.replicas)
+    ]
+
+
+def _derive_member(index: int, pod: Manifest | None, report: Manifest, before: MemberStatus) -> MemberStatus:
+    """Return how a member fares; a report counts while it is about the pod that there is."""
+    error = _read_error(report.get("lastError")) or before.last_error
+    if pod is None:
+        return MemberStatus(
+            index=index,
+            pod_uid=before.pod_uid,
+            start_number=before.start_number,
+            restarts=before.restarts,
+            last_error=error,
+        )
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    uid = metadata["uid"]
+    reported = report.get("podUid") == uid
+    number = _read_number(report.get("startNumber")) if reported else 0
+    ready = bool(find_condition(pod, "Ready", status="True"))
+    waiting = None if ready else derive_waiting([pod])
+    problem = waiting.message if waiting is not None else describe_crash([pod])
+    return MemberStatus(
+        index=index,
+        pod=metadata["name"],
+        pod_uid=uid,
+        node=(pod.get("spec") or {}).get("nodeName"),
+        address=status.get("podIP"),
+        start_number=number,
+        ready=ready,
+        failed=reported and report.get("exhausted") == "true",
+        restarts=min(MOST_STARTS, before.restarts + _count_restarts(before, uid, number)),
+        last_error=error,
+        message=None if ready or problem is None else flatten(problem, most=512),
+    )
+
+
+def _count_restarts(before: MemberStatus, uid: str, number: int) -> int:
+    """Return how often a member was started again since the status before: in its pod, or in a new one."""
+    if before.pod_uid == uid:
+        return max(0, number - max(1, before.start_number))
+    return (before.pod_uid is not None) + max(0, number - 1)
+
+
+def _read_number(text: object) -> int:
+    if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 10:
+        return int(text)
+    return 0
+
+
+def _read_error(text: object) -> ActorError | None:
+    """Return the exception in a report, None where there is none that can be read.
+
+    Of its parts so much is kept that the largest group fits into one object.
+    """
+    if not isinstance(text, str) or not text:
+        return None
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict) or not isinstance(told.get("type"), str):
+        return None
+    kind, message, traceback = (clean_text(str(told.get(part) or "")) for part in ACTOR_ERROR)
+    return ActorError(
+        type=flatten(kind, most=128),
+        message=flatten(message, most=512),
+        traceback=traceback[-MOST_TRACEBACK:],
+    )

@@ -1,0 +1,151 @@
+"""The pods of a FrayActor: a StatefulSet of its name, whose pod of an index is that member.
+
+A StatefulSet makes no second pod of an index before the first one is gone, and replaces a lost one without
+the back-off of a Job. Its pods are those of a job's workers, but for what they run and when they are ready.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fray.plan.command import KEYS_MOUNT, PAYLOAD_MOUNT
+from fray.plan.environment import EnvEntry, build_accelerator_environment
+from fray.plan.gang import Gang, derive_gang
+from fray.plan.ownership import build_controller
+from fray.plan.placement import build_placement
+from fray.plan.pod import build_pod_template
+from fray.plan.pool import build_module_command, build_ready_probe
+from fray.plan.settings import PlanSettings
+from fray.vocabulary import (
+    ACTOR_PORT,
+    ACTOR_READY_PORT,
+    ENV_ACTOR_CLASS,
+    ENV_ACTOR_INDEX,
+    ENV_ACTOR_MAX_CONCURRENCY,
+    ENV_ACTOR_MAX_RESTARTS,
+    ENV_ACTOR_NAME,
+    ENV_ACTOR_PAYLOAD,
+    ENV_ACTOR_PAYLOAD_PYTHON,
+    ENV_ACTOR_PAYLOAD_SHA256,
+    ENV_ACTOR_POD_UID,
+    ENV_ACTOR_UID,
+    ENV_POD_IP,
+    ENV_POOL_KEY,
+    ENV_ROOT_JOB,
+    LABEL_ACTOR,
+    LABEL_ACTOR_UID,
+    LABEL_MANAGED_BY,
+    LABEL_POD_INDEX,
+    MANAGED_BY,
+    Role,
+)
+from fray.wire.frayactor import ActorEntrypoint, FrayActor
+from fray.wire.frayjob import Entrypoint, FrayJob, FrayJobSpec, Workers
+
+__all__ = ["build_actor_labels", "build_actor_set"]
+
+MODULE: Final = "fray.runtime.actors.pod"
+
+
+def build_actor_labels(actor: FrayActor) -> dict[str, str]:
+    """Return the labels of an actor's pods, by which its StatefulSet selects them.
+
+    The uid is among them: a pod that was left of an actor of this name isn't one of this actor's.
+    """
+    return {
+        LABEL_ACTOR: actor.metadata.name,
+        LABEL_ACTOR_UID: actor.metadata.uid or "",
+        LABEL_MANAGED_BY: MANAGED_BY,
+    }
+
+
+def build_actor_set(actor: FrayActor, *, replicas: int, settings: PlanSettings) -> dict[str, Any]:
+    """Return the StatefulSet of an actor's members.
+
+    Raises `UnknownAcceleratorError` or `AcceleratorShapeError` for hardware that doesn't exist; a spec that
+    the API server accepted never does.
+    """
+    job = _build_job(actor, settings)
+    shape = derive_gang(job.spec)
+    labels = build_actor_labels(actor)
+    template = build_pod_template(
+        job,
+        shape,
+        environment=_build_environment(actor, shape, settings),
+        placement=build_placement(job.spec.placement, shape),
+        labels=labels,
+        settings=settings,
+        role=Role.WORKER,
+    ).manifest
+    pod = template["spec"]
+    pod["restartPolicy"] = "Always"  # a StatefulSet takes no other
+    container = pod["containers"][0]
+    container["readinessProbe"] = build_ready_probe(ACTOR_READY_PORT)
+    container["ports"] = [{"name": "actor", "containerPort": ACTOR_PORT, "protocol": "TCP"}]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {
+            "name": actor.metadata.name,
+            "namespace": actor.metadata.namespace,
+            "labels": labels,
+            "ownerReferences": [build_controller(actor.api_version, actor.kind, actor.metadata)],
+        },
+        "spec": {
+            "replicas": replicas,
+            "podManagementPolicy": "Parallel",
+            "updateStrategy": {"type": "OnDelete"},
+            "revisionHistoryLimit": 0,
+            "selector": {"matchLabels": labels},
+            "template": template,
+        },
+    }
+
+
+def _build_job(actor: FrayActor, settings: PlanSettings) -> FrayJob:
+    """Return the job whose one worker has the pod of a member."""
+    spec = actor.spec
+    command = build_module_command(MODULE, injected=settings.injector_image is not None)
+    return FrayJob(
+        metadata=actor.metadata,
+        spec=FrayJobSpec(
+            # Its payload is mounted as that of a job's callable, and the command reads it.
+            entrypoint=Entrypoint(command=command, callable=spec.entrypoint.callable),
+            resources=spec.resources,
+            placement=spec.placement,
+            environment=spec.environment,
+            service_account_name=spec.service_account_name,
+            workers=Workers(),
+        ),
+    )
+
+
+def _build_environment(actor: FrayActor, shape: Gang, settings: PlanSettings) -> list[EnvEntry]:
+    spec = actor.spec
+    entries = [
+        EnvEntry(ENV_ACTOR_NAME, "names the FrayActor", actor.metadata.name),
+        EnvEntry(ENV_ACTOR_UID, "tells it from an earlier one of its name", actor.metadata.uid or ""),
+        EnvEntry(ENV_ACTOR_INDEX, "which member this is", label=LABEL_POD_INDEX),
+        EnvEntry(ENV_ACTOR_POD_UID, "tells its incarnations from those of other pods", path="metadata.uid"),
+        EnvEntry(ENV_POD_IP, "where callers reach it", path="status.podIP"),
+        EnvEntry(ENV_POOL_KEY, "it and its callers know each other by these keys", KEYS_MOUNT),
+        *_build_payload(spec.entrypoint),
+    ]
+    limits = {ENV_ACTOR_MAX_CONCURRENCY: spec.max_concurrency, ENV_ACTOR_MAX_RESTARTS: spec.max_restarts}
+    entries += [
+        EnvEntry(name, "the spec says so", str(limit)) for name, limit in limits.items() if limit is not None
+    ]
+    if spec.root_job is not None:
+        entries.append(EnvEntry(ENV_ROOT_JOB, "names of other actors are scoped by it", spec.root_job))
+    return [*entries, *build_accelerator_environment(shape, metadata_server=settings.metadata_server)]
+
+
+def _build_payload(entrypoint: ActorEntrypoint) -> list[EnvEntry]:
+    payload = entrypoint.callable
+    if payload is None:
+        return [EnvEntry(ENV_ACTOR_CLASS, "the class, in the image", entrypoint.class_path or "")]
+    return [
+        EnvEntry(ENV_ACTOR_PAYLOAD, "holds the pickled class", payload.url or PAYLOAD_MOUNT),
+        EnvEntry(ENV_ACTOR_PAYLOAD_SHA256, "its digest", payload.sha256),
+        EnvEntry(ENV_ACTOR_PAYLOAD_PYTHON, "the Python that pickled it", payload.python),
+    ]

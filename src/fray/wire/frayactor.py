@@ -1,0 +1,177 @@
+"""The FrayActor resource: a named actor, or a group of them, that jobs share.
+
+These models are the source of `crds/frayactors.fray.dev.yaml`. What a FrayActor means is decided in
+`fray.plan.actors`; which combinations are refused stands in `fray.wire.rules`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from fray.vocabulary import FRAYACTOR_KIND, FRAYACTOR_PLURAL, FRAYACTOR_SHORT_NAME
+from fray.wire.custom_kind import CustomKind
+from fray.wire.frayjob import CallableEntrypoint, Environment, ObjectMeta, Placement
+from fray.wire.model import ObjectName, WireModel
+from fray.wire.resources import Resources
+from fray.wire.status import Condition, Count
+
+__all__ = [
+    "FRAYACTOR",
+    "ActorEntrypoint",
+    "ActorError",
+    "FrayActor",
+    "FrayActorSpec",
+    "FrayActorStatus",
+    "MemberStatus",
+]
+
+CLASS_PATTERN: Final = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_.]*$"
+
+
+class ActorEntrypoint(WireModel):
+    """What every member of the group is an instance of. Exactly one of callable and class."""
+
+    callable: CallableEntrypoint | None = None
+    """A pickled class with the arguments of its constructor, written by the fray client."""
+    class_path: Annotated[str | None, Field(alias="class", max_length=512, pattern=CLASS_PATTERN)] = None
+    """A class in the image, as module:Class; its constructor gets no arguments."""
+
+
+class FrayActorSpec(WireModel):
+    """What the members are, on what they run, and for how long.
+
+    Immutable but for replicas, suspend, stopped and ttlSecondsAfterFinished.
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    """The name by which programs look the actor up, such as train_lm/curriculum."""
+    entrypoint: ActorEntrypoint
+    """What every member is an instance of. Exactly one of callable and class."""
+    replicas: Annotated[int, Field(ge=0, le=256)] = 1
+    """Members of the group; what `kubectl scale` changes. Each has an index, from 0."""
+    lifetime: Literal["detached", "job"] = "detached"
+    """detached lives until it is deleted or stopped, job ends with the job named by rootJob."""
+    root_job: ObjectName | None = None
+    """The job at the top of the tree that made it; needed where lifetime is job, and only there."""
+    max_concurrency: Annotated[int | None, Field(ge=1, le=100000)] = None
+    """Calls that a member runs at once; the class decides when unset."""
+    max_restarts: Annotated[int | None, Field(ge=0, le=1000000)] = None
+    """How often a member's process is started again in its pod; without limit when unset."""
+    resources: Resources = Resources()
+    """Resources of one member."""
+    placement: Placement = Placement()
+    """Where the members' pods may run."""
+    environment: Environment = Environment()
+    """The image, variables and packages of the members' processes."""
+    service_account_name: ObjectName | None = None
+    """ServiceAccount of the members' pods; the operator's default for jobs when unset."""
+    suspend: bool = False
+    """true ends all members and starts none until it is false again; they begin with fresh state."""
+    stopped: bool = False
+    """true ends the actor for good; the object and its status stay."""
+    ttl_seconds_after_finished: Annotated[int | None, Field(ge=0, le=2147483647)] = None
+    """Seconds after which a finished actor is deleted; kept when unset."""
+
+
+class ActorError(WireModel):
+    """An exception that ended a member's process."""
+
+    type: str
+    """Its class."""
+    message: str = ""
+    """What it says."""
+    traceback: str = ""
+    """The end of its traceback."""
+
+
+class MemberStatus(WireModel):
+    """One member of the group: where it is, which incarnation, and how it fares."""
+
+    index: Count
+    """Index of the member."""
+    pod: str | None = None
+    """Its pod."""
+    pod_uid: str | None = None
+    """uid of that pod. With startNumber it names the incarnation."""
+    node: str | None = None
+    """Node of that pod."""
+    address: str | None = None
+    """IP address of that pod."""
+    start_number: Count = 0
+    """Which process of the actor in that pod it is, from 1; 0 before the first."""
+    ready: bool = False
+    """Whether its constructor has returned and it takes calls."""
+    failed: bool = False
+    """Whether maxRestarts are used up: it isn't started again in this pod."""
+    restarts: Count = 0
+    """How often it was started again, in its pod or in another one."""
+    last_error: ActorError | None = None
+    """The exception that ended it last."""
+    message: str | None = None
+    """Why its pod doesn't run, where that is known."""
+
+
+class FrayActorStatus(WireModel):
+    """What has become of a FrayActor."""
+
+    observed_generation: int | None = None
+    """The generation of the spec that this status is about."""
+    ready: str | None = None
+    """Members that take calls, of all, such as 3/4; for printing."""
+    replicas: Count = 0
+    """Members whose pods exist."""
+    restarts: Count = 0
+    """Restarts of all members."""
+    selector: str = ""
+    """Label selector of the members' pods, for autoscalers."""
+    completion_time: str | None = None
+    """When the actor ended."""
+    conditions: Annotated[
+        list[Condition],
+        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+    ] = []
+    """Accepted, Ready, Suspended and Finished."""
+    members: Annotated[
+        list[MemberStatus],
+        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["index"]}),
+    ] = []
+    """The members, by index."""
+
+
+class FrayActor(WireModel):
+    """A named actor, or a group of them: objects that live in pods of their own and answer calls of jobs."""
+
+    api_version: Literal["fray.dev/v1alpha1"] = "fray.dev/v1alpha1"
+    kind: Literal["FrayActor"] = "FrayActor"
+    metadata: ObjectMeta
+    spec: FrayActorSpec
+    """What the members are, on what they run, and for how long."""
+    status: FrayActorStatus = FrayActorStatus()
+    """What has become of it. Written by the operator."""
+
+
+FRAYACTOR: Final = CustomKind(
+    kind=FRAYACTOR_KIND,
+    plural=FRAYACTOR_PLURAL,
+    short_name=FRAYACTOR_SHORT_NAME,
+    model=FrayActor,
+    columns=[
+        {"name": "Actor", "type": "string", "jsonPath": ".spec.name"},
+        {
+            "name": "Ready",
+            "type": "string",
+            "jsonPath": ".status.ready",
+            "description": "Members that take calls, of all.",
+        },
+        {"name": "Restarts", "type": "integer", "jsonPath": ".status.restarts"},
+        {"name": "Lifetime", "type": "string", "jsonPath": ".spec.lifetime", "priority": 1},
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    ],
+    scale={
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    },
+)

@@ -1,0 +1,252 @@
+"""FrayActors on a real API server; the test plays the StatefulSet controller, the kubelet and the members."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fray import vocabulary as words
+from tests.integration.controller.conftest import SettingsFor
+from tests.integration.controller.hands import Hands, Manifest, condition, eventually, now
+from tests.integration.controller.operator_thread import OperatorThread, run_operator
+
+
+@pytest.fixture
+def operator(kubeconfig: Path, hands: Hands, settings_for: SettingsFor) -> Iterator[OperatorThread]:
+    """The operator as it is installed, of one namespace."""
+    with run_operator(kubeconfig, settings_for(hands.namespace)) as running:
+        yield running
+
+
+class Actors:
+    """The FrayActors of a namespace, and what belongs to them."""
+
+    def __init__(self, hands: Hands) -> None:
+        self.hands, self.api = hands, hands.api
+        self.path = f"/apis/{words.API_VERSION}/namespaces/{hands.namespace}/{words.FRAYACTOR_PLURAL}"
+        self.sets = f"/apis/apps/v1/namespaces/{hands.namespace}/statefulsets"
+
+    def submit(self, name: str, *, owner: Manifest | None = None, **spec: Any) -> Manifest:
+        reference = {"apiVersion": words.API_VERSION, "kind": words.FRAYJOB_KIND}
+        owners = [reference | {key: owner["metadata"][key] for key in ("name", "uid")}] if owner else []
+        body = {
+            "apiVersion": words.API_VERSION,
+            "kind": words.FRAYACTOR_KIND,
+            "metadata": {"name": name, "ownerReferences": owners},
+            "spec": {"name": name, "entrypoint": {"class": "app:Counter"}, **spec},
+        }
+        answer = self.api.post(self.path, body)
+        assert answer.status == 201, answer.body
+        made: Manifest = answer.body
+        return made
+
+    def get(self, name: str) -> Manifest:
+        body: Manifest = self.api.get(f"{self.path}/{name}").body
+        return body
+
+    def edit(self, name: str, **spec: Any) -> None:
+        assert self.api.merge(f"{self.path}/{name}", {"spec": spec}).ok
+
+    def await_status(self, name: str, check: Callable[[Manifest], Any]) -> Manifest:
+        def find() -> Manifest | None:
+            status: Manifest = self.get(name).get("status") or {}
+            return status if status and check(status) else None
+
+        found: Manifest = eventually(find, told=lambda: self.get(name))
+        return found
+
+    def await_condition(self, name: str, kind: str, status: str, reason: str) -> Manifest:
+        def holds(told: Manifest) -> bool:
+            found = condition({"status": told}, kind)
+            return (found.get("status"), found.get("reason")) == (status, reason)
+
+        return self.await_status(name, holds)
+
+    def await_set(self, name: str, *, replicas: int) -> Manifest:
+        def find() -> Manifest | None:
+            found = self.api.get(f"{self.sets}/{name}")
+            return found.body if found.ok and found.body["spec"]["replicas"] == replicas else None
+
+        members: Manifest = eventually(find, told=lambda: self.api.get(self.sets).body)
+        return members
+
+    def start(self, members: Manifest, index: int, *, ip: str) -> Manifest:
+        """Make the pod of a member, as the StatefulSet controller would, and have it run."""
+        metadata, template = members["metadata"], members["spec"]["template"]
+        owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True}
+        pod = {
+            "metadata": {
+                "name": f"{metadata['name']}-{index}",
+                "labels": {**template["metadata"]["labels"], words.LABEL_POD_INDEX: str(index)},
+                "ownerReferences": [owner | {key: metadata[key] for key in ("name", "uid")}],
+            },
+            "spec": {
+                **template["spec"],
+                "serviceAccountName": "default",
+                "automountServiceAccountToken": False,
+            },
+        }
+        made = self.api.post(f"{self.hands.core}/pods", pod)
+        assert made.status == 201, made.body
+        running: Manifest = made.body
+        self.hands.bind(running)
+        self.set_ready(running, ready=False, ip=ip)
+        return running
+
+    def set_ready(self, pod: Manifest, *, ready: bool, ip: str) -> None:
+        told = {"type": "Ready", "status": str(ready), "lastTransitionTime": now()}
+        status = {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": [told]}
+        path = f"{self.hands.core}/pods/{pod['metadata']['name']}/status"
+        assert self.api.merge(path, {"status": status}).ok
+
+    def report(self, pod: Manifest, name: str, **data: str) -> None:
+        """Say what a member says of itself."""
+        metadata = {"name": pod["metadata"]["name"], "labels": {words.LABEL_ACTOR: name}}
+        body = {"metadata": metadata, "data": {"podUid": pod["metadata"]["uid"], **data}}
+        path = f"{self.hands.core}/configmaps"
+        made = self.api.post(path, body)
+        assert made.ok or self.api.merge(f"{path}/{metadata['name']}", body).ok, made.body
+
+
+@pytest.fixture
+def actors(hands: Hands, operator: OperatorThread) -> Actors:
+    assert operator.alive
+    return Actors(hands)
+
+
+def test_a_group_is_ready_when_all_its_constructors_have_returned(actors: Actors) -> None:
+    actors.submit("buffer", replicas=2)
+    members = actors.await_set("buffer", replicas=2)
+    spec = members["spec"]
+    assert (spec["podManagementPolicy"], spec["updateStrategy"]["type"]) == ("Parallel", "OnDelete")
+    assert spec["template"]["spec"]["restartPolicy"] == "Always"
+    actors.await_condition("buffer", "Ready", "False", "MembersStarting")
+    pods = [actors.start(members, index, ip=f"10.0.0.{index + 1}") for index in range(2)]
+    for index, pod in enumerate(pods):
+        actors.report(pod, "buffer", startNumber="1")
+        actors.set_ready(pod, ready=True, ip=f"10.0.0.{index + 1}")
+    status = actors.await_condition("buffer", "Ready", "True", "AllMembersReady")
+    assert (status["ready"], status["restarts"], status["replicas"]) == ("2/2", 0, 2)
+    status = actors.await_status("buffer", lambda told: told["members"][1]["startNumber"] == 1)
+    assert [(member["index"], member["pod"], member["address"]) for member in status["members"]] == [
+        (0, "buffer-0", "10.0.0.1"),
+        (1, "buffer-1", "10.0.0.2"),
+    ]
+    # By its selector an autoscaler finds the pods, and no others.
+    found = actors.api.get(f"{actors.hands.core}/pods", labelSelector=status["selector"]).body["items"]
+    assert {pod["metadata"]["uid"] for pod in found} == {pod["metadata"]["uid"] for pod in pods}
+    scale = {"spec": {"replicas": 3}}
+    assert actors.api.merge(f"{actors.path}/buffer/scale", scale).ok
+    actors.await_set("buffer", replicas=3)
+    actors.await_status("buffer", lambda told: told["ready"] == "2/3")
+
+
+def test_restarts_in_a_pod_and_lost_pods_are_counted_and_the_error_is_told(actors: Actors) -> None:
+    actors.submit("counter")
+    members = actors.await_set("counter", replicas=1)
+    pod = actors.start(members, 0, ip="10.0.0.1")
+    actors.report(pod, "counter", startNumber="1")
+    actors.await_status("counter", lambda told: told["members"][0].get("startNumber") == 1)
+    error = {"type": "ValueError", "message": "no \x1b[31mroom", "traceback": "Traceback\n  a line\n"}
+    actors.report(pod, "counter", startNumber="3", lastError=json.dumps(error))
+    status = actors.await_status("counter", lambda told: told["restarts"] == 2)
+    member = status["members"][0]
+    assert member["lastError"] == {**error, "message": "no room"}
+    actors.await_condition("counter", "Ready", "False", "MemberFailed")
+    actors.hands.delete_pod(pod)
+    gone = actors.await_status("counter", lambda told: "pod" not in told["members"][0])
+    assert gone["members"][0]["podUid"] == pod["metadata"]["uid"]
+    other = actors.start(members, 0, ip="10.0.0.2")
+    status = actors.await_status("counter", lambda told: told["restarts"] == 3)
+    # What the pod before reported isn't taken for this one's.
+    assert status["members"][0]["podUid"] == other["metadata"]["uid"]
+    assert status["members"][0]["startNumber"] == 0
+    actors.report(other, "counter", startNumber="1", exhausted="true")
+    actors.await_status("counter", lambda told: told["members"][0]["failed"])
+    assert actors.get("counter")["status"]["restarts"] == 3
+
+
+def test_a_suspended_actor_has_no_pods_and_a_stopped_one_ends_when_they_are_gone(actors: Actors) -> None:
+    actors.submit("counter")
+    members = actors.await_set("counter", replicas=1)
+    actors.edit("counter", suspend=True)
+    actors.await_set("counter", replicas=0)
+    actors.await_condition("counter", "Suspended", "True", "Suspended")
+    actors.edit("counter", suspend=False)
+    members = actors.await_set("counter", replicas=1)
+    actors.await_condition("counter", "Suspended", "False", "InProgress")
+    pod = actors.start(members, 0, ip="10.0.0.1")
+    actors.edit("counter", stopped=True, ttlSecondsAfterFinished=0)
+    path = f"{actors.sets}/counter"
+    eventually(lambda: "deletionTimestamp" in actors.api.get(path).body["metadata"])
+    assert condition(actors.get("counter"), "Finished")["status"] == "False"
+    actors.hands.delete_pod(pod)
+    assert actors.api.merge(path, {"metadata": {"finalizers": None}}).ok
+    # In the foreground, so it is there until what it owns is gone.
+    eventually(lambda: "deletionTimestamp" in actors.get("counter")["metadata"])
+    ended = actors.get("counter")["status"]
+    finished = condition({"status": ended}, "Finished")
+    assert (finished["status"], finished["reason"]) == ("True", "StopRequested")
+    assert ended["completionTime"]
+
+
+def test_an_actor_of_a_job_ends_with_it_and_a_detached_one_does_not(actors: Actors) -> None:
+    job = actors.hands.submit("train")
+    actors.submit("own", lifetime="job", rootJob="train", owner=job)
+    actors.submit("shared")
+    # One of a job of this name that is gone by now.
+    late = {**job, "metadata": {**job["metadata"], "uid": "00000000-0000-0000-0000-000000000000"}}
+    actors.submit("stale", lifetime="job", rootJob="train", owner=late)
+    actors.await_condition("stale", "Finished", "True", "RootJobEnded")
+    actors.await_set("own", replicas=1)
+    actors.await_set("shared", replicas=1)
+    actors.hands.edit("train", stopped=True)
+    jobset = actors.hands.await_jobset("train-a1")
+    eventually(lambda: "deletionTimestamp" in actors.hands.await_jobset("train-a1")["metadata"])
+    actors.hands.finish_deletion(actors.hands.await_jobset("train-a1"))
+    assert jobset
+    actors.hands.await_phase("train", "Stopped")
+    path = f"{actors.sets}/own"
+    eventually(lambda: "deletionTimestamp" in actors.api.get(path).body["metadata"])
+    assert actors.api.merge(path, {"metadata": {"finalizers": None}}).ok
+    actors.await_condition("own", "Finished", "True", "RootJobEnded")
+    assert condition(actors.get("shared"), "Finished")["status"] == "False"
+    assert "deletionTimestamp" not in actors.api.get(f"{actors.sets}/shared").body["metadata"]
+
+
+def test_a_foreign_set_of_the_name_is_told_and_left_alone(actors: Actors) -> None:
+    labels = {"app": "theirs"}
+    body = {
+        "metadata": {"name": "counter"},
+        "spec": {
+            "serviceName": "",
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "a", "image": "b"}]},
+            },
+        },
+    }
+    theirs = actors.api.post(actors.sets, body)
+    assert theirs.status == 201, theirs.body
+    actors.submit("counter")
+    actors.await_condition("counter", "Accepted", "False", "NameTaken")
+    found = actors.api.get(f"{actors.sets}/counter").body
+    assert found["metadata"]["resourceVersion"] == theirs.body["metadata"]["resourceVersion"]
+    assert actors.api.delete(f"{actors.sets}/counter").ok
+    actors.await_condition("counter", "Accepted", "True", "Valid")
+    actors.await_set("counter", replicas=1)
+
+
+def test_the_keys_are_there_before_the_pods_need_them(actors: Actors) -> None:
+    actors.submit("counter")
+    path = f"{actors.hands.core}/secrets/{words.AUTH_SECRET}"
+    eventually(lambda: actors.api.get(path).ok)
+    pod = actors.await_set("counter", replicas=1)["spec"]["template"]["spec"]
+    assert {"secretName": words.AUTH_SECRET, "defaultMode": 0o444} in [
+        volume.get("secret") for volume in pod["volumes"]
+    ]

@@ -1,0 +1,177 @@
+"""What a FrayActor becomes: its StatefulSet, its status, and the next step."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from fray.plan.actor_lifecycle import (
+    ActorObservation,
+    CreateMembers,
+    RemoveMembers,
+    RootState,
+    ScaleMembers,
+    decide_actor,
+    read_root,
+)
+from fray.plan.actor_set import build_actor_set
+from fray.plan.settings import PlanSettings
+from fray.vocabulary import LABEL_POD_INDEX
+from fray.wire.frayactor import FrayActor, FrayActorStatus
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+SHA = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+CALLABLE = {"secretName": "payload", "sha256": SHA, "python": "3.11"}
+
+
+def actor(status: FrayActorStatus | None = None, **spec: Any) -> FrayActor:
+    found = FrayActor.from_manifest(
+        {
+            "metadata": {"name": "counter", "namespace": "team", "uid": "u1", "generation": 1},
+            "spec": {"name": "team/counter", "entrypoint": {"class": "app:Counter"}, **spec},
+        }
+    )
+    return found.model_copy(update={"status": status or FrayActorStatus()})
+
+
+def members(replicas: int) -> dict[str, Any]:
+    return {"metadata": {"name": "counter", "uid": "s1"}, "spec": {"replicas": replicas}}
+
+
+def pod(index: int, uid: str, *, ready: bool = False, **metadata: Any) -> dict[str, Any]:
+    told = {"type": "Ready", "status": str(ready)}
+    return {
+        "metadata": {
+            "name": f"counter-{index}",
+            "uid": uid,
+            "labels": {LABEL_POD_INDEX: str(index)},
+            **metadata,
+        },
+        "status": {"podIP": f"10.0.0.{index}", "conditions": [told]},
+    }
+
+
+def report(index: int, **data: str) -> dict[str, Any]:
+    return {"metadata": {"name": f"counter-{index}"}, "data": data}
+
+
+def variables(found: FrayActor) -> dict[str, Any]:
+    container = build_actor_set(found, replicas=1, settings=PlanSettings())["spec"]["template"]["spec"][
+        "containers"
+    ][0]
+    return {entry["name"]: entry.get("value") for entry in container["env"]}
+
+
+def test_a_member_is_told_who_it_is_and_what_to_run() -> None:
+    told = variables(actor(maxRestarts=3, lifetime="job", rootJob="train"))
+    assert told["FRAY_ACTOR_NAME"] == "counter"
+    assert told["FRAY_ACTOR_UID"] == "u1"
+    assert told["FRAY_ACTOR_CLASS"] == "app:Counter"
+    assert told["FRAY_ACTOR_MAX_RESTARTS"] == "3"
+    assert told["FRAY_ROOT_JOB"] == "train"
+    assert "FRAY_ACTOR_MAX_CONCURRENCY" not in told
+    assert "FRAY_JOB_NAME" not in told
+
+
+def test_a_pickled_class_is_mounted_where_the_member_looks_for_it() -> None:
+    found = actor(entrypoint={"callable": CALLABLE})
+    told = variables(found)
+    pod_spec = build_actor_set(found, replicas=1, settings=PlanSettings())["spec"]["template"]["spec"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in pod_spec["containers"][0]["volumeMounts"]}
+    assert told["FRAY_ACTOR_PAYLOAD"] == mounts["payload"]
+    assert told["FRAY_ACTOR_PAYLOAD_SHA256"] == SHA
+    assert pod_spec["containers"][0]["command"][-1] == "fray.runtime.actors.pod"
+    assert "FRAY_ACTOR_CLASS" not in told
+
+
+def test_its_pods_are_no_pods_of_a_job() -> None:
+    manifest = build_actor_set(actor(), replicas=2, settings=PlanSettings())
+    labels = manifest["spec"]["template"]["metadata"]["labels"]
+    assert manifest["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert not [label for label in labels if label.startswith("fray.dev/job")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "observed", "action"),
+    [
+        ({}, ActorObservation(), CreateMembers(1)),
+        ({"replicas": 0}, ActorObservation(), None),
+        ({"suspend": True}, ActorObservation(), None),
+        ({"replicas": 3}, ActorObservation(members=members(3)), None),
+        ({"replicas": 3}, ActorObservation(members=members(1)), ScaleMembers(3)),
+        ({"suspend": True}, ActorObservation(members=members(1)), ScaleMembers(0)),
+        ({}, ActorObservation(members=members(1), root=RootState(suspended=True)), ScaleMembers(0)),
+        ({"stopped": True}, ActorObservation(members=members(1)), RemoveMembers()),
+        ({"stopped": True, "suspend": True}, ActorObservation(members=members(0)), RemoveMembers()),
+        ({"stopped": True}, ActorObservation(), None),
+        ({}, ActorObservation(members=members(1), root=RootState(end="gone")), RemoveMembers()),
+    ],
+)
+def test_the_next_step(spec: dict[str, Any], observed: ActorObservation, action: object) -> None:
+    assert decide_actor(actor(**spec), observed, now=NOW).action == action
+
+
+def test_nothing_is_done_while_the_set_is_being_deleted() -> None:
+    going = members(1)
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert decide_actor(actor(), ActorObservation(members=going), now=NOW).action is None
+
+
+def test_it_has_not_finished_while_a_pod_is_left() -> None:
+    left = ActorObservation(pods=[pod(0, "p1", deletionTimestamp="2026-01-01T00:00:00Z")])
+    assert decide_actor(actor(stopped=True), left, now=NOW).status.completion_time is None
+    ended = decide_actor(actor(stopped=True), ActorObservation(), now=NOW).status
+    assert ended.completion_time == "2026-01-02T00:00:00.000Z"
+
+
+def test_restarts_count_those_in_a_pod_and_new_pods_once() -> None:
+    steps = [
+        ([], 0),
+        ([pod(0, "p1")], 0),
+        ([pod(0, "p1"), report(0, podUid="p1", startNumber="1")], 0),
+        ([pod(0, "p1"), report(0, podUid="p1", startNumber="3")], 2),
+        ([report(0, podUid="p1", startNumber="3")], 2),
+        ([pod(0, "p2"), report(0, podUid="p1", startNumber="3")], 3),
+        ([pod(0, "p2"), report(0, podUid="p2", startNumber="2")], 4),
+        # A report that went back, or that nobody can read, takes nothing away.
+        ([pod(0, "p2"), report(0, podUid="p2", startNumber="1")], 4),
+        ([pod(0, "p2"), report(0, podUid="p2", startNumber="-9" * 99)], 4),
+    ]
+    status = FrayActorStatus()
+    for found, restarts in steps:
+        observed = ActorObservation(
+            members=members(1),
+            pods=[each for each in found if "status" in each],
+            reports=[each for each in found if "data" in each],
+        )
+        status = decide_actor(actor(status), observed, now=NOW).status
+        assert status.restarts == restarts, found
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"type": 3}', "[" * 100_000, "null"])
+def test_an_error_that_can_not_be_read_is_none(text: str) -> None:
+    observed = ActorObservation(members(1), [pod(0, "p1")], [report(0, podUid="p1", lastError=text)])
+    assert decide_actor(actor(), observed, now=NOW).status.members[0].last_error is None
+
+
+def test_the_largest_group_with_the_longest_errors_fits_into_an_object() -> None:
+    error = json.dumps({"type": "E" * 9999, "message": "m" * 9999, "traceback": "\u00e9" * 99999})
+    pods = [pod(index, f"p{index}") for index in range(256)]
+    reports = [report(index, podUid=f"p{index}", startNumber="2", lastError=error) for index in range(256)]
+    found = decide_actor(actor(replicas=256), ActorObservation(members(256), pods, reports), now=NOW).status
+    assert len(json.dumps(found.to_manifest(), ensure_ascii=False).encode()) < 1_200_000
+
+
+def test_a_root_job_is_told_from_another_one_of_its_name() -> None:
+    own = actor(lifetime="job", rootJob="train")
+    owners = [{"kind": "FrayJob", "name": "train", "uid": "j1"}]
+    own = own.model_copy(update={"metadata": own.metadata.model_copy(update={"owner_references": owners})})
+    alive = {"metadata": {"uid": "j1"}, "spec": {"suspend": True}}
+    assert read_root(own, alive) == RootState(suspended=True)
+    assert read_root(own, {**alive, "metadata": {"uid": "j2"}}).end == "its root job train was deleted"
+    assert read_root(own, None).end == "its root job train was deleted"
+    over = {**alive, "status": {"conditions": [{"type": "Finished", "status": "True"}]}}
+    assert read_root(own, over).end == "its root job train has ended"
