@@ -17,6 +17,7 @@ from fray.vocabulary import (
     EXIT_USAGE,
     EXIT_WORKER_ENDED,
     EXIT_WORKER_LOST_HEAD,
+    EXIT_WORKER_MEMORY,
     EXIT_WORKER_REFUSED,
 )
 from tools.frayjob_page import escape_cell
@@ -47,7 +48,13 @@ itself isn't confused with it, since Fray also writes a termination message.
 installed, a port that is taken, its lease lost). Its log has the cause, and Kubernetes starts it again.
 """
 COMMANDS_ONLY = (EXIT_USAGE, EXIT_TIMEOUT, EXIT_BROKEN_PIPE)
-WORKERS = (EXIT_WORKER_ENDED, EXIT_WORKER_LOST_HEAD, EXIT_WORKER_REFUSED, EXIT_ATTEMPT_OVER)
+WORKERS = (
+    EXIT_WORKER_ENDED,
+    EXIT_WORKER_LOST_HEAD,
+    EXIT_WORKER_MEMORY,
+    EXIT_WORKER_REFUSED,
+    EXIT_ATTEMPT_OVER,
+)
 
 
 def render_exit_codes_page() -> str:

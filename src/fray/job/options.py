@@ -43,7 +43,8 @@ class TaskOptions:
     """How a task runs.
 
     `resources` are slots by name: "CPU", "GPU", "TPU", "memory" (bytes), or a name of your own; None is
-    one CPU. In a pool, a process with GPUs or TPUs sees those that it holds. `max_calls` ends the worker's
+    one CPU. In a pool, a process with GPUs or TPUs sees those that it holds, and a task that takes more
+    than its "memory" ends its worker. `max_calls` ends the worker's
     process after that many calls. `retries` is how often a task is run again when its worker is lost, and
     when it raises one of `retry_exceptions` (True: any, False: none). `timeout` limits one run, in seconds.
     `env` and `runtime_env` describe the worker's process.

@@ -71,6 +71,7 @@ from fray.vocabulary import (
     EXIT_FAILURE,
     EXIT_WORKER_ENDED,
     EXIT_WORKER_LOST_HEAD,
+    EXIT_WORKER_MEMORY,
     EXIT_WORKER_REFUSED,
 )
 
@@ -294,12 +295,15 @@ class _Nanny:
             return
         with _reported():
             self._store.discard_dead_parts()
-        retired = os.waitstatus_to_exitcode(status) == EXIT_WORKER_ENDED
+        code = os.waitstatus_to_exitcode(status)
+        retired = code == EXIT_WORKER_ENDED
         reason = describe_exit(status)
         if child.stopping:
             reason += f": {child.stopping}"
-        elif os.waitstatus_to_exitcode(status) == EXIT_WORKER_LOST_HEAD:
+        elif code == EXIT_WORKER_LOST_HEAD:
             reason += ": it couldn't connect to the head, or lost it"
+        elif code == EXIT_WORKER_MEMORY:
+            reason += ": its tasks took more memory than they asked for"
         elif status == signal.SIGKILL and (kills := count_oom_kills()) > self._oom_kills:
             self._oom_kills = kills
             reason += ": out of memory? The kernel ended a process of this container for that"

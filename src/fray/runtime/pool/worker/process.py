@@ -57,9 +57,10 @@ from fray.runtime.pool.worker.executor import Executor, QueuedTask
 from fray.runtime.pool.worker.failures import no_thread
 from fray.runtime.pool.worker.functions import Functions
 from fray.runtime.pool.worker.generators import Window, stream
+from fray.runtime.pool.worker.memory_limits import Exceeded, MemoryLimits
 from fray.runtime.pool.worker.standard_output import flush_output
 from fray.runtime.pool.worker.threads import ElasticThreads, let_threads_know_their_task, start_apart
-from fray.vocabulary import EXIT_WORKER_ENDED, EXIT_WORKER_LOST_HEAD
+from fray.vocabulary import EXIT_WORKER_ENDED, EXIT_WORKER_LOST_HEAD, EXIT_WORKER_MEMORY
 
 __all__ = ["DRAIN", "run_worker"]
 
@@ -118,6 +119,7 @@ class _Worker:
         self._loops = TaskLoops()
         self._execution = Execution(session)
         self._functions = Functions()
+        self._memory = MemoryLimits(_end_for_memory)
         self._windows: dict[ObjectId, Window] = {}
         self._executor = Executor(self._threads, self._outbox.send, self._outbox.send_soon, self._on_idle)
         self._actors = ActorHost(
@@ -216,8 +218,10 @@ class _Worker:
             self._executor.open(task)
 
     def _run(self, call: Call) -> Callable[[ObjectId], None]:
-        ended = self._execution.run(call)
         identity = call.running.id
+        self._memory.add(identity, call.running.name, call.command.spec.shape)
+        ended = self._execution.run(call)
+        self._memory.remove(identity)
         if self._calls_left > 0:
             self._calls_left -= 1
         return lambda started: self._tell_end(ended.as_message(identity, started), soon=started != 0)
@@ -227,6 +231,8 @@ class _Worker:
         self._tell_end(TaskDone(call.running.id, no_thread(call.running.name, error)))
 
     def _create_actor(self, command: CreateActor) -> None:
+        spec = command.spec
+        self._memory.add(spec.id, spec.name or spec.class_name, spec.shape)  # its process ends with it
         self._actors.create(command, self._functions.learn(command.spec.function, command.blob))
 
     def _cancel(self, command: CancelTask) -> None:
@@ -337,6 +343,12 @@ def _attach(config: HostConfig, client: PoolClient, objects: ObjectReader) -> No
 
 def _end_without_head() -> NoReturn:
     os._exit(EXIT_WORKER_LOST_HEAD)
+
+
+def _end_for_memory(exceeded: Exceeded) -> NoReturn:
+    sys.stderr.write(f"fray: {exceeded}: their worker ends\n")
+    sys.stderr.flush()
+    os._exit(EXIT_WORKER_MEMORY)
 
 
 def _cover(descriptor: int) -> None:
