@@ -6,8 +6,9 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
 CONFORMANCE ?= local,threads,isolated
+RAY_SUITE ?= $(addprefix tests/conformance/test_,bad_input.py endings.py logs.py)
 
-.PHONY: help setup demo test check lint types unit faults integration local conformance conformance-kubernetes chart engine chaos chaos-pool e2e scale skew bench prepare cluster cluster-down images crds docs lock clean
+.PHONY: help setup demo test check lint types unit faults integration local conformance conformance-ray conformance-kubernetes chart engine chaos chaos-pool e2e scale skew bench prepare cluster cluster-down images crds docs lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -18,7 +19,7 @@ setup:
 demo: setup ## train a model from examples/digits/frayjob.yaml on this machine: 2 slices x 2 hosts
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/fray run --cluster local -f examples/digits/frayjob.yaml
 
-test: check faults engine chart local conformance integration e2e conformance-kubernetes ## everything that this machine can run
+test: check faults engine chart local conformance conformance-ray integration e2e conformance-kubernetes ## everything that this machine can run
 
 check: lint types unit ## the quick part: lint, types, layers, unit tests
 
@@ -65,6 +66,9 @@ local: setup
 
 conformance: setup ## one suite for every backend; CONFORMANCE=local,threads chooses
 	CONFORMANCE=$(CONFORMANCE) $(PYTEST) tests/conformance
+
+conformance-ray: setup ## what of the same suite goes through Ray's job API; RAY_SUITE=tests/conformance is all
+	CONFORMANCE=ray $(PYTEST) $(RAY_SUITE)
 
 conformance-kubernetes: setup ## the same suite on the cluster of `make e2e`, which it starts if need be
 	CONFORMANCE=kubernetes $(PYTEST) tests/conformance -k kubernetes

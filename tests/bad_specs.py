@@ -7,7 +7,7 @@ from typing import Final
 __all__ = ["BAD_SPECS"]
 
 BAD_SPECS: Final[list[tuple[str, str, str]]] = [
-    ("", "there is no backend ''", "Legal backends: local, k8s;"),
+    ("", "there is no backend ''", "Legal backends: local, k8s, ray;"),
     ("locale", "no backend 'locale'", "Did you mean 'local'?"),
     ("Local", "no backend 'Local'", "Did you mean 'local'?"),
     ("kubernetes?namespace=x", "no backend 'kubernetes'", "Did you mean 'k8s'?"),

@@ -50,8 +50,8 @@ class RunningRay(NamedTuple):
 
 
 @contextlib.contextmanager
-def running_ray(*, cpus: int = 2, dashboard: bool = False) -> Iterator[RunningRay]:
-    """Start a Ray; end it with the block.
+def running_ray(*, cpus: int = 2, memory: int | None = None, dashboard: bool = False) -> Iterator[RunningRay]:
+    """Start a Ray; end it with the block. `cpus` and `memory`, in bytes, are what it says that it has.
 
     Ray gives up when its first node isn't there after 30 s, which nothing can change
     (`raylet_start_wait_time_s` in its `node.py`), and on a busy machine it may take longer: then the next try
@@ -61,7 +61,7 @@ def running_ray(*, cpus: int = 2, dashboard: bool = False) -> Iterator[RunningRa
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         for _ in range(STARTS):
-            with _start_ray(cpus, dashboard=dashboard) as ray:
+            with _start_ray(cpus, memory, dashboard=dashboard) as ray:
                 if ray is not None:
                     yield ray
                     return
@@ -69,7 +69,7 @@ def running_ray(*, cpus: int = 2, dashboard: bool = False) -> Iterator[RunningRa
 
 
 @contextlib.contextmanager
-def _start_ray(cpus: int, *, dashboard: bool) -> Iterator[RunningRay | None]:
+def _start_ray(cpus: int, memory: int | None, *, dashboard: bool) -> Iterator[RunningRay | None]:
     """Start a Ray, and end it with the block; None where it gave up."""
     place = tempfile.mkdtemp(prefix="ray-")  # short: sockets are in it
     head, board, *agents = _free_ports(2 + len(PORTS))
@@ -79,6 +79,7 @@ def _start_ray(cpus: int, *, dashboard: bool) -> Iterator[RunningRay | None]:
         *(f"--port={head}", f"--dashboard-port={board}", f"--include-dashboard={dashboard}"),
         *(f"--{name}={port}" for name, port in zip(PORTS, agents, strict=True)),
         f"--system-config={json.dumps(SYSTEM)}",
+        *([] if memory is None else [f"--memory={memory}"]),
     ]
     started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:

@@ -7,12 +7,14 @@ fact says so here, by the name of what is promised.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fray.cluster import Cluster, Entrypoint, JobRequest, create_cluster
+from fray.cluster import Cluster, Entrypoint, JobRequest, JobStatus, ResourceConfig, create_cluster
+from tests.local_ray import running_ray
 
 __all__ = ["BACKENDS", "UV_VARIABLES", "Backend", "set_variables"]
 
@@ -58,9 +60,14 @@ def fails_and_waits(name: str) -> JobRequest:
     return JobRequest(name, Entrypoint.from_command(["sh", "-c", "exit 1"]), max_retries_failure=1)
 
 
-def processes_of(state: Path) -> list[str]:
-    """Return the processes that have this state directory in their environment."""
-    mark = f"FRAY_STATE_DIR={state}".encode()
+def waits_for_hardware(name: str) -> JobRequest:
+    """A request for a TPU that the cluster hasn't got."""
+    return JobRequest(name, Entrypoint.from_command(["true"]), ResourceConfig.with_tpu("v6e-4"))
+
+
+def processes_with(variable: str, value: object) -> list[str]:
+    """Return the processes that have this variable in their environment."""
+    mark = f"{variable}={value}".encode()
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -100,8 +107,8 @@ def local(
             launches_jobs,
             outlives_launcher=False,
             make_pending=fails_and_waits,
-            find_left=lambda: processes_of(state),
-            list_all=lambda: {*map(str, state.rglob("*")), *processes_of(state)},
+            find_left=lambda: processes_with("FRAY_STATE_DIR", state),
+            list_all=lambda: {*map(str, state.rglob("*")), *processes_with("FRAY_STATE_DIR", state)},
         )
 
 
@@ -110,6 +117,33 @@ def isolated(folder: Path) -> Iterator[Backend]:
     spec = "local?use_isolated_env=true"
     with set_variables(UV_VARIABLES), local(spec, folder, launches_jobs=False) as backend:
         yield backend
+
+
+@contextmanager
+def ray(folder: Path) -> Iterator[Backend]:
+    """A Ray with room for every job that the suite launches: all share the two cores of one machine."""
+    del folder
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    with set_variables({"PATH": path}), running_ray(cpus=1000, memory=1 << 42, dashboard=True) as running:
+        spec = f"ray?address={running.dashboard}"
+        variables = {"FRAY_CLUSTER_SPEC": spec, "RAY_AUTH_TOKEN": os.environ["RAY_AUTH_TOKEN"]}
+        with create_cluster(spec) as cluster:
+
+            def find_left() -> list[str]:
+                jobs = [info.job_id for info in cluster.list_jobs() if not JobStatus.finished(info.status)]
+                return [*jobs, *processes_with("RAY_ADDRESS", running.address)]
+
+            yield Backend(
+                cluster,
+                "python3",
+                variables,
+                own_processes=True,
+                launches_jobs=True,
+                outlives_launcher=True,
+                make_pending=waits_for_hardware,
+                find_left=find_left,
+                list_all=lambda: {*(info.job_id for info in cluster.list_jobs()), *find_left()},
+            )
 
 
 @contextmanager
@@ -125,5 +159,6 @@ BACKENDS: dict[str, Callable[[Path], AbstractContextManager[Backend]]] = {
     "local": lambda folder: local("local", folder),
     "threads": lambda folder: local("local?mode=thread", folder, own_processes=False),
     "isolated": isolated,
+    "ray": ray,
     "kubernetes": kubernetes,
 }

@@ -1,4 +1,4 @@
-"""One suite for all backends: CONFORMANCE=local,threads,isolated,kubernetes says for which.
+"""One suite for all backends: CONFORMANCE=local,threads,isolated,ray,kubernetes says for which.
 
 By default those that need nothing. A machine that can't have a cluster skips `kubernetes` and says why; with
 CI=true that is a failure.

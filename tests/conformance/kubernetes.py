@@ -16,14 +16,14 @@ from e2e.cluster.kubeconfig import CONTEXT
 from e2e.cluster.paths import KUBECONFIG
 from e2e.installation import install_release
 from e2e.job_namespace import JobNamespace, open_job_namespace
-from fray.cluster import Entrypoint, JobId, JobRequest, JobStatus, ResourceConfig
+from fray.cluster import JobId, JobRequest, JobStatus, ResourceConfig
 from fray.cluster.base import WhenTaken
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes import KubernetesCluster
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.retries import persistently
 from fray.kube.resources import CONFIG_MAPS, FRAYJOBS, JOBS, JOBSETS, PODS, SECRETS, Resource
-from tests.conformance.backends import Backend
+from tests.conformance.backends import Backend, waits_for_hardware
 from tests.conformance.jobs import SMALL
 
 __all__ = ["open_backend"]
@@ -52,11 +52,6 @@ def say(line: str) -> None:
     print(line, file=sys.__stderr__, flush=True)
 
 
-def wait_for_hardware(name: str) -> JobRequest:
-    """A request for a TPU that the cluster hasn't got."""
-    return JobRequest(name, Entrypoint.from_command(["true"]), ResourceConfig.with_tpu("v6e-4"))
-
-
 @contextmanager
 def open_backend(folder: Path) -> Iterator[Backend]:
     """The cluster with a new namespace for the length of a `with` block. Raises ClusterError."""
@@ -72,7 +67,7 @@ def open_backend(folder: Path) -> Iterator[Backend]:
                 own_processes=True,
                 launches_jobs=True,
                 outlives_launcher=True,
-                make_pending=wait_for_hardware,
+                make_pending=waits_for_hardware,
                 find_left=lambda: find_left(cluster, space),
                 list_all=lambda: cluster.session.ask(list_all),
                 restart_server=restart_server,

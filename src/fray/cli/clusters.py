@@ -14,6 +14,7 @@ from fray.cluster.cluster_spec import (
     ClusterSpec,
     KubernetesSpec,
     LocalSpec,
+    RaySpec,
     check_available,
     parse_cluster_spec,
 )
@@ -52,11 +53,16 @@ def open_cluster(
 
     Raises:
         SettingError: The state directory of this machine isn't known.
+        ClusterUnavailableError: Ray isn't installed here.
     """
     if isinstance(spec, KubernetesSpec):
         from fray.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
 
         return KubernetesCluster(spec, environ=environ)
+    if isinstance(spec, RaySpec):
+        from fray.cluster import RayCluster  # noqa: PLC0415 - as above
+
+        return RayCluster(spec.address, environ=environ)
     assert isinstance(spec, LocalSpec)
     from fray.cluster import LocalCluster  # noqa: PLC0415 - not needed for a cluster
 

@@ -90,11 +90,17 @@ class KubernetesSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class RaySpec:
-    """Jobs on a Ray cluster, which this version of Fray can name and not use."""
+    """Jobs on a Ray cluster.
 
+    Attributes:
+        address: Of Ray's dashboard (`http://head:8265`) or of its head (`head:6379`); the Ray of RAY_ADDRESS,
+            or of this machine, when None.
+        namespace, cluster: Of an earlier API; a spec with one can be read and not used.
+    """
+
+    address: str | None = None
     namespace: str | None = None
     cluster: str | None = None
-    address: str | None = None
 
     def __post_init__(self) -> None:
         _check_values(self)
@@ -170,11 +176,11 @@ def check_available(spec: ClusterSpec) -> None:
     Raises:
         ClusterUnavailableError: It can't; the error says what to use instead.
     """
-    instead = "Use FRAY_CLUSTER_SPEC=local on this machine, or k8s?namespace=... on a cluster with Fray."
-    if isinstance(spec, RaySpec):
-        reason = "launching jobs on a Ray cluster doesn't exist yet; installing ray doesn't change that"
-        raise ClusterUnavailableError("ray", reason, instead)
+    if isinstance(spec, RaySpec) and (spec.namespace is not None or spec.cluster is not None):
+        reason = "jobs have no namespace on Ray, and a cluster is named by its address"
+        raise ClusterUnavailableError("ray", reason, "Write ray?address=http://HEAD:8265, or ray alone.")
     if isinstance(spec, IrisSpec):
+        instead = "Use FRAY_CLUSTER_SPEC=local on this machine, or k8s?namespace=... on a cluster with Fray."
         reason = "launching jobs on an Iris cluster doesn't exist yet, and no package adds it"
         raise ClusterUnavailableError("iris", reason, instead)
 
@@ -209,7 +215,7 @@ _BACKENDS: Final[Mapping[str, type[LocalSpec | KubernetesSpec | RaySpec | IrisSp
     {"local": LocalSpec, "k8s": KubernetesSpec, "ray": RaySpec, "iris": IrisSpec}
 )
 _MEANT: Final = {"kubernetes": "k8s", "kube": "k8s", "gke": "k8s", "laptop": "local", "localhost": "local"}
-_BACKENDS_REMEDY: Final = "Legal backends: local, k8s; for example k8s?namespace=ml."
+_BACKENDS_REMEDY: Final = "Legal backends: local, k8s, ray; for example k8s?namespace=ml."
 """Those that can be used; `check_available` says of the others why they can't."""
 _CREDENTIALS_REMEDY: Final = (
     "Processes use those of their service account, or variables; pods get these with "
@@ -263,7 +269,7 @@ _READERS: Final[Mapping[str, tuple[Callable[[str], Any], str]]] = MappingProxyTy
         "service_account": (_OBJECT_NAME, "a ServiceAccount's name, such as fray-job"),
         "staging": (_URL, "an fsspec URL, such as gs://bucket/fray"),
         "cluster": (_ANY_TEXT, "a cluster's name"),
-        "address": (_NO_SPACES, "an address, such as auto or ray://host:10001"),
+        "address": (_NO_SPACES, "an address, such as http://head:8265 or head:6379"),
         "controller": (_URL, "a URL, such as http://host:10000"),
     }
 )

@@ -22,6 +22,7 @@ from fray.cluster.cluster_spec import (
     ClusterSpec,
     KubernetesSpec,
     LocalSpec,
+    RaySpec,
     check_available,
     parse_cluster_spec,
 )
@@ -35,6 +36,7 @@ _HOMES: Final[Mapping[type[ClusterSpec], tuple[str, str]]] = MappingProxyType(
     {
         LocalSpec: ("fray.cluster.local_cluster", "LocalCluster"),
         KubernetesSpec: ("fray.cluster.kubernetes", "KubernetesCluster"),
+        RaySpec: ("fray.cluster.ray", "RayCluster"),
     }
 )
 """Where each backend's class is; its `from_spec` takes the spec."""

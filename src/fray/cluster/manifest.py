@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec, LocalSpec, check_available
+from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec, LocalSpec, RaySpec, check_available
 from fray.credentials import holds_credentials
 from fray.errors import InvalidRequestError, UnsupportedFeatureError
 from fray.plan.expansion import escape_text
@@ -278,7 +278,9 @@ def _image(environment: EnvironmentConfig, resources: ResourceConfig, cluster: C
 
 def _default_variables(resources: ResourceConfig, cluster: ClusterSpec) -> dict[str, str]:
     # Inside a pod there is no kubeconfig: a job's own jobs are launched with its account.
+    # On Ray the way in is another one than from outside, and Ray itself tells it, in RAY_ADDRESS.
     within = replace(cluster, context=None) if isinstance(cluster, KubernetesSpec) else cluster
+    within = RaySpec() if isinstance(cluster, RaySpec) else within
     variables = {ENV_CLUSTER_SPEC: str(within), ENV_CLIENT_SPEC: str(within)}
     platform = JAX_PLATFORMS.get(resources.device.kind)
     return variables if platform is None else {**variables, ENV_JAX_PLATFORMS: platform}

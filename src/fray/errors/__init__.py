@@ -19,6 +19,8 @@ from fray.errors.cluster import (
     FrayNotInstalledError,
     JobLeftBehindError,
     NamespaceNotFoundError,
+    RayRefusedError,
+    RayUnreachableError,
 )
 from fray.errors.job import (
     JobError,
@@ -240,6 +242,8 @@ __all__ = [
     "QueueStorageError",
     "QueueTokenError",
     "QueueUnreachableError",
+    "RayRefusedError",
+    "RayUnreachableError",
     "RefusalReason",
     "RemoteTracebackError",
     "RequestError",

@@ -14,6 +14,8 @@ __all__ = [
     "FrayNotInstalledError",
     "JobLeftBehindError",
     "NamespaceNotFoundError",
+    "RayRefusedError",
+    "RayUnreachableError",
 ]
 
 SERVICE_ACCOUNT = "system:serviceaccount:"
@@ -145,3 +147,29 @@ class ClusterClosedError(SurroundingsError):
     next_step_template = "Close it after the last call; jobs run on, and a new object can be asked for them."
 
     cluster: str
+
+
+@dataclass(eq=False)
+class RayUnreachableError(SurroundingsError):
+    """Ray's job API gave no answer, or doesn't know who asks."""
+
+    message_template = "no answer from the job API of Ray at {address}: {problem}"
+    next_step_template = (
+        "Name Ray's dashboard, ray?address=http://HEAD:8265, and give its token in RAY_AUTH_TOKEN "
+        "with RAY_AUTH_MODE=token."
+    )
+
+    address: str
+    problem: str
+
+
+@dataclass(eq=False)
+class RayRefusedError(SurroundingsError):
+    """Ray's job API answered that it can't; `status` is the HTTP status."""
+
+    message_template = "Ray at {address} refuses ({status}): {problem}"
+    next_step_template = "Look at the logs of Ray's dashboard (`ray job list`); then ask again."
+
+    address: str
+    status: int
+    problem: str

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fray.cluster.base import Cluster
-from fray.cluster.cluster_spec import LocalSpec, RaySpec, check_available
+from fray.cluster.cluster_spec import LocalSpec
 from fray.cluster.current import current_cluster
 from fray.cluster.local.requests import is_installed
 from fray.cluster.local_cluster import LocalCluster
+from fray.cluster.ray import RayCluster
 from fray.errors import InvalidRequestError
 from fray.job import JobContext
 from fray.legacy.job_body import call_with_context
@@ -117,9 +118,7 @@ class LocalClusterContext(ClusterContext):
 
 
 class RayClusterContext(ClusterContext):
-    """Jobs of a Ray cluster, which can't be launched yet: making one raises `ClusterUnavailableError`."""
+    """Jobs of a Ray cluster: `dashboard_address` counts before `address`; see `RayCluster`."""
 
     def __init__(self, address: str | None = None, dashboard_address: str | None = None) -> None:
-        del address, dashboard_address
-        check_available(RaySpec())
-        super().__init__()
+        super().__init__(RayCluster(address, dashboard_address))

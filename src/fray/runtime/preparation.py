@@ -49,7 +49,7 @@ from fray.vocabulary import (
     TERMINATION_LOG,
 )
 
-__all__ = ["main"]
+__all__ = ["main", "unpack_workspace"]
 
 PACKAGES = Path(__file__).parents[2]
 """What the init container has brought: Fray and cloudpickle."""
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
     with exit_on_termination():
         try:
             if options.workspace is not None:
-                _unpack(_read(options.workspace), options)
+                unpack_workspace(_read(options.workspace), sha256=options.sha256, into=options.into)
                 _enter(options.into)
             if options.package or options.extra:
                 _install(options, os.environ)  # noqa: TID251 - uv has settings of its own there
@@ -133,20 +133,20 @@ def _read(place: str) -> bytes:
         raise WorkspaceMissingError(place, error.strerror or str(error)) from error
 
 
-def _unpack(data: bytes, options: _Options) -> None:
-    """Write the files of an archive. Raises `WorkspaceError`."""
+def unpack_workspace(data: bytes, *, sha256: str, into: Path) -> None:
+    """Write the files of an archive of this digest into a folder. Raises `WorkspaceError`."""
     found = hashlib.sha256(data).hexdigest()
-    if found != options.sha256:
-        raise WorkspaceChangedError(options.sha256, found, len(data))
+    if found != sha256:
+        raise WorkspaceChangedError(sha256, found, len(data))
     try:
-        options.into.mkdir(parents=True, exist_ok=True)
+        into.mkdir(parents=True, exist_ok=True)
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:*") as tar:
             if hasattr(tarfile, "data_filter"):
-                tar.extractall(options.into, filter="data")
+                tar.extractall(into, filter="data")
             else:  # before 3.11.4
-                tar.extractall(options.into)
+                tar.extractall(into)
     except (OSError, EOFError, ValueError, tarfile.TarError, zlib.error) as error:
-        raise WorkspaceUnreadableError(str(options.into), f"{type(error).__name__}: {error}") from error
+        raise WorkspaceUnreadableError(str(into), f"{type(error).__name__}: {error}") from error
 
 
 def _enter(folder: Path) -> None:

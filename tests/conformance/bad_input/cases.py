@@ -258,7 +258,12 @@ SPECS: Final = [
     Case("client-of-spec", lambda on: Client("local"), InvalidRequestError, "cluster: is 'local'"),
     Case("current-spec", lambda on: set_current_cluster("local"), InvalidRequestError, "cluster: is 'local'"),
     Case("cli-spec-unknown", lambda on: on.fray("list", "--cluster", "slurm"), ClusterSpecError, "'slurm'"),
-    Case("cli-spec-ray", lambda on: on.fray("list", "--cluster", "ray"), ClusterUnavailableError, "'ray'"),
+    Case(
+        "cli-spec-ray",
+        lambda on: on.fray("list", "--cluster", "ray?cluster=us"),
+        ClusterUnavailableError,
+        "'ray'",
+    ),
 ]
 COMMANDS: Final = [
     Case("cli-no-module", lambda on: on.fray("run", "no_such:main"), InvalidRequestError, "'no_such'"),

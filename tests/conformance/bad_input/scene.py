@@ -23,8 +23,8 @@ __all__ = ["EVERYWHERE", "KUBERNETES", "LOCAL", "PICKLING", "Case", "Scene"]
 
 LOCAL: Final = ("local", "threads", "isolated")
 KUBERNETES: Final = ("kubernetes",)
-EVERYWHERE: Final = (*LOCAL, *KUBERNETES)
-PICKLING: Final = ("local", "isolated", "kubernetes")
+EVERYWHERE: Final = (*LOCAL, *KUBERNETES, "ray")
+PICKLING: Final = ("local", "isolated", "kubernetes", "ray")
 
 
 @dataclass(frozen=True)

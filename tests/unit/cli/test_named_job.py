@@ -169,7 +169,7 @@ def test_a_function_that_can_not_be_had_is_told(
             {"cluster": "k8s", "working_dir": Path("/")},
             "is a directory of this machine",
         ),
-        (("train",), None, {}, {"cluster": "ray"}, "not available"),
+        (("train",), None, {}, {"cluster": "iris"}, "not available"),
         (("train",), None, {}, {"cluster": "k9s"}, "Unknown cluster spec"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from fray.cli.columns import format_age, format_columns, format_duration
 from fray.cli.exit_codes import derive_error_exit_code, derive_exit_code
 from fray.cli.story import Tone, describe_change, describe_end, describe_job, format_job_table
-from fray.cluster.local.jobs import derive_failed
+from fray.cluster.local.jobs import derive_ended
 from fray.errors import (
     JobDeletedError,
     JobFailedError,
@@ -20,8 +20,9 @@ from fray.errors import (
 from fray.plan.lifecycle import decide
 from fray.plan.observation import START_FAILED, GangObservation, HostObservation, HostPhase
 from fray.plan.settings import RetryPolicy
+from fray.plan.status import Ending
 from fray.plan.timestamps import format_time
-from fray.vocabulary import Reason
+from fray.vocabulary import ConditionType, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import FrayJobStatus, RetryCounts
 from tests.unit.cluster.local_jobs import frayjob
@@ -226,7 +227,7 @@ def test_the_failure_that_ends_a_job_is_no_retry() -> None:
 
 
 def test_how_long_is_not_told_where_nobody_saw_the_end() -> None:
-    lost = derive_failed(frayjob(), Reason.RUNNER_LOST, "killed", at(3))
+    lost = derive_ended(frayjob(), Ending(ConditionType.FAILED, Reason.RUNNER_LOST, "killed"), at(3))
     job = frayjob().model_copy(update={"status": lost.model_copy(update={"start_time": format_time(at(0))})})
     assert describe_end(job)[0].text == "job: Failed after at least 3.0 s: RunnerLost"
     assert any("took" in line.text and "at least 3.0 s" in line.text for line in describe_job(job, now=at(9)))

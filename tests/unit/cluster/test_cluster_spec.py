@@ -103,15 +103,20 @@ def test_any_text_is_a_spec_or_a_typed_error(text: str) -> None:
     assert parse_cluster_spec(str(spec)) == spec
 
 
-@pytest.mark.parametrize("text", ["ray?namespace=x", "iris?controller=http://h:1"])
-def test_backends_that_do_not_exist_yet(text: str) -> None:
-    with pytest.raises(
-        ClusterUnavailableError, match=r"doesn't exist yet[^\n]*\nUse FRAY_CLUSTER_SPEC=local"
-    ):
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("ray?namespace=x", "Write ray\\?address="),
+        ("ray?cluster=us-east5", "Write ray\\?address="),
+        ("iris?controller=http://h:1", "Use FRAY_CLUSTER_SPEC=local"),
+    ],
+)
+def test_specs_that_can_only_be_read(text: str, advice: str) -> None:
+    with pytest.raises(ClusterUnavailableError, match=rf"is not available[^\n]*\n{advice}"):
         check_available(parse_cluster_spec(text))
 
 
-@pytest.mark.parametrize("text", ["local", "k8s?namespace=x"])
+@pytest.mark.parametrize("text", ["local", "k8s?namespace=x", "ray?address=http://h:8265"])
 def test_backends_that_exist(text: str) -> None:
     check_available(parse_cluster_spec(text))
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from fray.cluster.local.jobs import derive_failed, list_jobs, observe_job
+from fray.cluster.local.jobs import derive_ended, list_jobs, observe_job
 from fray.cluster.local.store import StateDirectory
 from fray.cluster.local_cluster import LocalCluster
 from fray.errors import JobNotFoundError
 from fray.plan.lifecycle import decide
 from fray.plan.settings import RetryPolicy
-from fray.plan.status import is_finished
+from fray.plan.status import Ending, is_finished
 from fray.types import JobId
-from fray.vocabulary import Reason
+from fray.vocabulary import ConditionType, Reason
 from fray.wire.frayjob import FrayJob
 from tests.unit.cluster.local_jobs import frayjob, held_locks
 
@@ -99,7 +99,9 @@ def test_a_job_is_removed_with_its_folder(tmp_path: Path) -> None:
 
 
 def test_a_failure_from_outside_keeps_what_the_attempts_were(tmp_path: Path) -> None:
-    status = derive_failed(frayjob(), Reason.START_FAILED, "no port is free", NOW)
+    status = derive_ended(
+        frayjob(), Ending(ConditionType.FAILED, Reason.START_FAILED, "no port is free"), NOW
+    )
     assert (status.phase, status.reason, status.attempts) == ("Failed", "StartFailed", [])
 
 

@@ -106,8 +106,9 @@ def test_a_job_by_attribute_and_by_key() -> None:
 
 
 @pytest.mark.parametrize("kind", [RayCluster, RayClusterContext])
-def test_clusters_on_ray_can_be_named_only(kind: type) -> None:
-    with pytest.raises(ClusterUnavailableError):
+def test_clusters_on_ray_need_ray(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ClusterUnavailableError, match=r"pip install 'fray\[ray\]'"):
         kind("auto")
 
 

@@ -18,7 +18,7 @@ from fray.vocabulary import ConditionType, Reason, VerdictKind
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import FrayJobStatus, RetryCounts
 
-__all__ = ["derive_failed", "list_jobs", "observe_job"]
+__all__ = ["derive_ended", "list_jobs", "observe_job"]
 
 RUNNER_LOST = "the process that ran the job (`fray run`, or the program that launched it) was killed"
 
@@ -57,22 +57,23 @@ def _observe(folder: JobFolder) -> FrayJob | None:
     if job is None or is_finished(job.status):
         return job
     lost_at = datetime.fromtimestamp(folder.written_at(), UTC)
-    status = derive_failed(job, Reason.RUNNER_LOST, RUNNER_LOST, lost_at)
+    ending = Ending(ConditionType.FAILED, Reason.RUNNER_LOST, RUNNER_LOST)
+    status = derive_ended(job, ending, lost_at)
     return job.model_copy(update={"status": status})
 
 
-def derive_failed(job: FrayJob, reason: Reason, message: str, now: datetime) -> FrayJobStatus:
+def derive_ended(job: FrayJob, ending: Ending, now: datetime) -> FrayJobStatus:
     """Return the status of a job that ends for a reason outside its processes; its live attempt ends, too."""
     attempts = list(job.status.attempts)
     if attempts and attempts[-1].verdict is None:
+        stopped = ending.type is ConditionType.STOPPED
         ended = {
-            "verdict": VerdictKind.FAILURE.value,
-            "reason": reason.value,
-            "message": message,
+            "verdict": (VerdictKind.STOPPED if stopped else VerdictKind.FAILURE).value,
+            "reason": ending.reason.value,
+            "message": ending.message,
             "end_time": format_time(now),
         }
         attempts[-1] = attempts[-1].model_copy(update=ended)
-    ending = Ending(ConditionType.FAILED, reason, message)
     counts = job.status.retries or RetryCounts(failures_used=0, preemptions_used=0)
     outlook = Outlook(Stage.FINISHED, ending=ending)
     return derive_status(job, None, attempts, counts, outlook, now)

@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from fray.cluster.local.attempt import Workplace
-from fray.cluster.local.jobs import derive_failed
+from fray.cluster.local.jobs import derive_ended
 from fray.cluster.local.locks import JobLocks
 from fray.cluster.local.runner import LocalRunner
 from fray.cluster.local.store import StateDirectory
 from fray.errors import FrayError
 from fray.plan.observation import GangObservation
 from fray.plan.settings import RetryPolicy
-from fray.vocabulary import Reason
+from fray.plan.status import Ending
+from fray.vocabulary import ConditionType, Reason
 from fray.wire.frayjob import FrayJob
 
 __all__ = ["LaunchedJob", "LaunchedJobWatch"]
@@ -118,7 +119,8 @@ class LaunchedJob:
         logger.info("%s: attempt %d: ports: %s", self._job.metadata.name, attempt, changes)
 
     def _failed(self, message: str) -> FrayJob:
-        status = derive_failed(self._job, Reason.START_FAILED, message, datetime.now(UTC))
+        ending = Ending(ConditionType.FAILED, Reason.START_FAILED, message)
+        status = derive_ended(self._job, ending, datetime.now(UTC))
         return self._job.model_copy(update={"status": status})
 
     def _end(self, job: FrayJob) -> None:

@@ -35,7 +35,15 @@ from fray.types import EnvironmentConfig, JobRequest
 from fray.vocabulary import ANNOTATION_ORIGINAL_NAME
 from fray.wire.frayjob import CallableEntrypoint, FrayJob, Parent
 
-__all__ = ["LocalRequest", "is_installed", "prepare_job", "prepare_request"]
+__all__ = [
+    "LocalRequest",
+    "describe_payload",
+    "is_installed",
+    "prepare_job",
+    "prepare_request",
+    "with_this_python",
+    "without_secrets",
+]
 
 PACKAGE_NAME = re.compile(r"\s*([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)")
 UNLIMITED = PayloadLimits(secrets=sys.maxsize)
@@ -92,7 +100,7 @@ def prepare_job(
         isolated_env = IsolatedEnv.of(environment, working_dir, uv=find_uv(environ.get("PATH", "")))
     elif has_packages:
         _check_packages(environment, "spec.environment.pipPackages")
-        base = _with_this_python(base)
+        base = with_this_python(base)
     machine = LocalMachine(socket.gethostname(), uuid.uuid4())
     plan = _judge(job, machine, has_packages=has_packages)
     return LocalRequest(
@@ -144,12 +152,12 @@ def prepare_request(
     payload = None if call is None or in_process else _encode(call)
     if call is not None and in_process:
         check_call(call.callable, call.args, call.kwargs)
-    uploads = Uploads(payload=None if call is None else _describe(payload))
+    uploads = Uploads(payload=None if call is None else describe_payload(payload))
     built = build_manifest(request, spec, parent=parent, uploads=uploads)
     if isolated_env is None:
         # Not before: one with a password is refused above, by an error that doesn't show it.
         _check_packages(environment, "EnvironmentConfig.pip_packages")
-    job = _without_secrets(built)
+    job = without_secrets(built)
     machine = LocalMachine(socket.gethostname(), uuid.uuid4())
     plan = _judge(job, machine, has_payload=True, has_packages=True)
     kept = job.spec.model_copy(update={"ttl_seconds_after_finished": KEPT_SECONDS})
@@ -158,7 +166,7 @@ def prepare_request(
         payload=payload,
         workplace=Workplace(
             machine,
-            {**_with_this_python(derive_base_environment(environ)), **settings.to_env()},
+            {**with_this_python(derive_base_environment(environ)), **settings.to_env()},
             working_dir=working_dir,
             secrets=built.secret_variables,
             in_process=InProcessCall(call, enter) if call is not None and in_process else None,
@@ -172,13 +180,14 @@ def _encode(call: types.CallableEntrypoint) -> Payload:
     return encode_callable(call.callable, call.args, call.kwargs, limits=UNLIMITED)
 
 
-def _describe(payload: Payload | None) -> CallableEntrypoint:
+def describe_payload(payload: Payload | None) -> CallableEntrypoint:
+    """Return what a FrayJob says of a callable whose processes find it as a file; None for threads."""
     # There is no Secret, but a FrayJob can't say so: the payload lies in the job's folder, or is none.
     sha256 = NO_DIGEST if payload is None else payload.sha256
     return CallableEntrypoint(secret_name="payload", sha256=sha256, python=PYTHON)
 
 
-def _without_secrets(built: JobManifest) -> FrayJob:
+def without_secrets(built: JobManifest) -> FrayJob:
     """Return the FrayJob without the variables that refer to a Secret: processes get them by another way."""
     spec = built.job.spec
     plain = [entry for entry in spec.environment.env if entry.name not in built.secret_variables]
@@ -196,7 +205,7 @@ def _working_dir(environment: EnvironmentConfig) -> str:
     return str(path)
 
 
-def _with_this_python(environ: Mapping[str, str]) -> dict[str, str]:
+def with_this_python(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables such that `python3` is this interpreter, also where its venv isn't active."""
     path = environ.get("PATH", "")
     own = str(Path(sys.executable).parent)

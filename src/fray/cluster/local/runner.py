@@ -15,7 +15,7 @@ from typing import Protocol
 
 from fray.cluster.local.attempt import LocalAttempt, Workplace
 from fray.cluster.local.host import HostEvents
-from fray.cluster.local.jobs import derive_failed
+from fray.cluster.local.jobs import derive_ended
 from fray.cluster.local.locks import JobLocks
 from fray.cluster.local.ports import PortLeases
 from fray.cluster.local.store import JobFolder, StateDirectory
@@ -23,7 +23,8 @@ from fray.errors import FrayError, StateDirectoryError
 from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
 from fray.plan.observation import GangObservation
 from fray.plan.settings import RetryPolicy
-from fray.vocabulary import ANNOTATION_STOPPED_BECAUSE, Reason
+from fray.plan.status import Ending
+from fray.vocabulary import ANNOTATION_STOPPED_BECAUSE, ConditionType, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import FrayJobStatus
 
@@ -128,7 +129,8 @@ class LocalRunner:
             await self._close_attempt()
             # Told as well as it can be: if this can't be written, the job is found without a runner.
             with contextlib.suppress(StateDirectoryError):
-                self._adopt(derive_failed(self._job, Reason.START_FAILED, error.message, datetime.now(UTC)))
+                ending = Ending(ConditionType.FAILED, Reason.START_FAILED, error.message)
+                self._adopt(derive_ended(self._job, ending, datetime.now(UTC)))
             raise
         finally:
             await self._close_attempt()
