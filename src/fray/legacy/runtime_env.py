@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fray.errors import InvalidRequestError, InvalidTypeError, UnsupportedFeatureError
-from fray.types import EnvironmentConfig, ResourceConfig, create_environment
 from fray.types.checks import check_texts, show_value
+from fray.types.environment import EnvironmentConfig, create_environment
+from fray.types.resources import ResourceConfig
 
 __all__ = ["Resource", "RuntimeEnv"]
 
