@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
+from fray.cluster.long_lines import last_state
 from fray.types import LogLine
 
 __all__ = ["LineFormatter", "clean_for_terminal"]
@@ -46,7 +47,7 @@ class LineFormatter:
         if self._terminal:
             text = clean_for_terminal(line.text)
         else:
-            text = line.text if begun or goes_on else _last_state(line.text)
+            text = line.text if begun or goes_on else last_state(line.text)
         return f"{before}{text}" if goes_on else f"{before}{text}\n"
 
     def end(self) -> str:
@@ -61,15 +62,10 @@ class LineFormatter:
         return f"{label} " if at is None else f"{_format_time(at)} {label} "
 
 
-def _last_state(line: str) -> str:
-    """Return a line without what was there before: a progress bar returns to the start of its line."""
-    return line.rstrip("\r").rpartition("\r")[2]
-
-
 def clean_for_terminal(line: str) -> str:
     """Return a line without what would move the cursor or change the terminal; colours stay."""
     body, newline = (line[:-1], "\n") if line.endswith("\n") else (line, "")
-    body = ESCAPE.sub("", _last_state(body))
+    body = ESCAPE.sub("", last_state(body))
     if STYLE.search(body):
         body += RESET
     return body + newline

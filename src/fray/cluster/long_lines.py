@@ -1,14 +1,15 @@
-"""How lines without an end are cut, so that no program's output fills its reader's memory: for all backends.
+"""Very long lines: how they are cut, and which part of a progress bar's line is shown.
 
-A progress bar that only returns its carriage prints one line for days. Where a line is cut depends on its
-bytes alone: who reads it again, in other pieces, finds the same parts.
+A progress bar prints carriage returns and no newlines, so its line grows for days. Lines are cut so that no
+program's output fills the memory of its reader. Where a line is cut depends on its bytes alone: a second
+reader, which receives other pieces, finds the same parts.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LONGEST_LINE", "split_long_line"]
+__all__ = ["LONGEST_LINE", "last_state", "split_long_line"]
 
 LONGEST_LINE: Final = 1 << 20
 """Bytes of a line that are handed out as one."""
@@ -33,3 +34,8 @@ def split_long_line(line: bytes, *, longest: int = LONGEST_LINE) -> list[bytes]:
         begin = end
     parts.append(line[begin:])
     return parts
+
+
+def last_state(line: str) -> str:
+    """Return what a terminal shows of a line in the end: the text after its last carriage return."""
+    return line.rstrip("\r").rpartition("\r")[2]

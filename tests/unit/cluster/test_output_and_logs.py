@@ -151,6 +151,15 @@ def test_the_tail_of_a_host_is_its_last_lines_as_text(tmp_path: Path) -> None:
     output.close()
 
 
+def test_the_tail_of_a_host_has_the_last_state_of_its_progress_bar(tmp_path: Path) -> None:
+    output = AttemptOutput(tmp_path)
+    host = output.open_host(0, 0)
+    host.write(b"loading\r\n" + b"".join(b"\r%d%%" % percent for percent in range(100)) + b"\nno memory\n")
+    assert host.tail(3) == ("loading", "99%", "no memory")
+    host.close()
+    output.close()
+
+
 def test_a_folder_that_cannot_be_made_is_a_typed_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StateDirectoryError, match="file"):

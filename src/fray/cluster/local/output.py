@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from fray.cluster.local.store import state_errors
+from fray.cluster.long_lines import last_state
 
 __all__ = ["ORDER_FILE", "AttemptOutput", "HostOutput", "host_log_name"]
 
@@ -86,12 +87,13 @@ class HostOutput:
             self._attempt.note_order(self._place, self._unfinished, 1)
 
     def tail(self, lines: int) -> tuple[str, ...]:
-        """Return the last lines that hold anything, as text."""
+        """Return the last lines that hold anything, as text; of a progress bar, its last state."""
         with state_errors(self._path), self._path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(size - TAIL_BYTES, 0))
             text = file.read().decode(errors="replace")
-        return tuple(line for line in text.splitlines() if line.strip())[-lines:]
+        states = map(last_state, text.split("\n"))
+        return tuple(state for state in states if state.strip())[-lines:]
 
 
 def _open_to_append(path: Path) -> int:
