@@ -307,7 +307,8 @@ def describe_start_failure(event: Mapping[str, Any], task: HostTask) -> tuple[in
     cannot = f"cannot start {command!r}"
     if number in (errno.ENOENT, errno.ENOTDIR):
         if "/" not in command:
-            return EXIT_NOT_FOUND, f"{cannot}: no such program in PATH (install it, or write its path)"
+            path = task.environment.get("PATH", os.defpath)
+            return EXIT_NOT_FOUND, f"{cannot}: no such program in PATH ({path}); install it or write its path"
         if (Path(task.working_dir) / command).exists():
             return EXIT_NOT_FOUND, f"{cannot}: the interpreter in its first line (#!) does not exist"
         return EXIT_NOT_FOUND, f"{cannot}: no such file (working directory {task.working_dir})"
