@@ -43,7 +43,7 @@ chart: setup
 
 engine: setup ## contexts, worker pool and queues, with real processes that are killed
 	$(PYTEST) tests/behaviour # alone: Dask leaves a process of the standard library's to who has used it
-	$(PYTEST) tests/queue tests/pool
+	$(PYTEST) tests/queue tests/pool tests/actors
 
 chaos: setup ## 20 minutes of random faults on the cluster under jobs of all shapes, seed after seed; SECONDS=, SEED=
 	$(BIN)/python -m e2e.chaos --seconds $(or $(SECONDS),1200) --seed $(or $(SEED),1)

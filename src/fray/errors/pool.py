@@ -17,6 +17,8 @@ __all__ = [
     "ActorExistsError",
     "ActorNotFoundError",
     "ActorNotSharedError",
+    "ActorReplacedError",
+    "ActorUnavailableError",
     "AttemptOverError",
     "CodeNotFoundError",
     "ContextUnavailableError",
@@ -26,6 +28,7 @@ __all__ = [
     "MalformedPayloadError",
     "ObjectLostError",
     "ObjectUnreachableError",
+    "OtherPoolError",
     "PoolClosedError",
     "PoolVersionError",
     "RemoteTracebackError",
@@ -149,6 +152,21 @@ class ActorDiedError(TaskError):
 
     message_template = "actor {actor!r} has died: {reason}{story:lines}"
     next_step_template = "Create it again, or let it restart with ActorOptions.max_restarts."
+
+    actor: str
+    reason: str
+    story: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class ActorUnavailableError(TaskError):
+    """The actor can't be reached, and may live: whether it has run the call isn't known."""
+
+    message_template = "actor {actor!r} can't be reached: {reason}{story:lines}"
+    next_step_template = (
+        "Call it again where a second run does no harm: the handle connects anew. `kubectl get fa` and the "
+        "actor's pod show what hinders it."
+    )
 
     actor: str
     reason: str
@@ -337,6 +355,28 @@ class AttemptOverError(SurroundingsError):
     next_step_template = "See the job's status: it says how the attempt ended, and whether there is another."
 
     reason: str
+
+
+@dataclass(eq=False)
+class OtherPoolError(SurroundingsError):
+    """At an address where the head of one pool was there is that of another now."""
+
+    message_template = "{address} is the head of another pool"
+    next_step_template = "Look for the pool anew: the one that was there has ended."
+
+    address: str
+
+
+@dataclass(eq=False)
+class ActorReplacedError(SurroundingsError):
+    """The pod of an actor's member runs although a later one has taken its place."""
+
+    message_template = "member {index} of actor {actor} runs in pod {pod} by now"
+    next_step_template = "Nothing is to be done: this pod's actor is ended, and no call reaches it."
+
+    actor: str
+    index: int
+    pod: str
 
 
 @dataclass(eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar, final
 
+from fray.errors import ObjectLostError
 from fray.job.checks import check_seconds
 from fray.job.engine import Actor, Engine
 from fray.job.refs import ObjectRef, make_ref
@@ -50,7 +51,6 @@ class ActorMethod:
         return f"{self._handle!r}.{self._name}"
 
 
-@final
 class ActorHandle(Generic[A_co]):
     """Stands for an actor; small, hashable, picklable, to be passed to tasks and other actors.
 
@@ -71,6 +71,12 @@ class ActorHandle(Generic[A_co]):
         streaming = actor.streams(method)
         entry = self._engine.call_actor(actor, method, args, kwargs, streaming=streaming, timeout=timeout)
         return make_ref(self._engine, entry, f"{actor.label}.{method}", actor.label, streaming=streaming)
+
+    def _kill(self, engine: Engine) -> None:
+        """End the actor, for a context of `engine`. Raises `ObjectLostError` if it is another context's."""
+        if self._engine is not engine and self._engine.home != engine.home:
+            raise ObjectLostError(repr(self), "it belongs to another context")
+        self._engine.kill(self._actor)
 
     def __getattr__(self, name: str) -> ActorMethod:
         if name.startswith("_"):

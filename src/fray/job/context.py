@@ -11,11 +11,12 @@ import os
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, Self, TypeVar, final, overload
 
-from fray.errors import GetTimeoutError, InvalidOptionError, ObjectLostError
+from fray.errors import GetTimeoutError, InvalidOptionError
 from fray.job.actors import ActorHandle
 from fray.job.calls import (
     Call,
@@ -31,9 +32,10 @@ from fray.job.mapping import ChunkSize, MapCall, Results, check_chunksize, map_i
 from fray.job.options import ActorOptions, Lifetime, TaskOptions
 from fray.job.progress import FutureState, MapWatch, total_of
 from fray.job.progress_display import watching, watching_map
-from fray.job.refs import GeneratorFuture, ObjectRef, check_owned, make_ref, read_ref
+from fray.job.refs import GeneratorFuture, ObjectRef, check_owned, make_ref, read_ref, reader_of
 from fray.job.waiting import ReadyRefs, Rest, claim
 from fray.offered_names import find_offered
+from fray.vocabulary import ENV_POOL_KEY, ENV_ROOT_JOB
 
 __all__ = ["ContextStats", "JobContext", "context_of", "find_context"]
 
@@ -42,6 +44,8 @@ T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")
 
+NAMED_ACTORS = "fray.job.named_actors"
+"""The module of actors that jobs share. It stands above this one: its handles are those of pools."""
 _DEFAULT = TaskOptions()
 """Shared, since making and checking options costs as much as encoding a small call."""
 
@@ -88,7 +92,11 @@ class JobContext:
         with watching("get", self._survey, ref):
             deadline = deadline_after(timeout)
             own = [check_owned(part, engine) for part in ref if isinstance(part, ObjectRef)]
-            pending = [one._entry for one in own if type(one) is ObjectRef and not one._entry.ready]
+            pending = [
+                one._entry
+                for one in own
+                if type(one) is ObjectRef and not one._entry.ready and reader_of(one, engine) is engine
+            ]
             if pending:
                 engine.prefetch(pending, deadline)
             return [
@@ -123,7 +131,7 @@ class JobContext:
         `TaskCancelledError` all the same. With `force`, worker processes are ended with a task that doesn't
         end. Does nothing to a value that is there.
         """
-        self._engine.cancel(check_owned(ref, self._engine)._entry, force=force)
+        reader_of(ref, self._engine).cancel(check_owned(ref, self._engine)._entry, force=force)
 
     def kill(self, actor: ActorHandle[Any]) -> None:
         """End an actor for good; its calls that have not ended raise `ActorDiedError`, and its name is free.
@@ -133,9 +141,7 @@ class JobContext:
         Raises:
             ObjectLostError: the actor belongs to another context.
         """
-        if actor._engine is not self._engine and actor._engine.home != self._engine.home:
-            raise ObjectLostError(repr(actor), "it belongs to another context")
-        actor._engine.kill(actor._actor)
+        actor._kill(self._engine)
 
     @property
     def closed(self) -> bool:
@@ -280,6 +286,10 @@ class JobContext:
             num_cpus=num_cpus,
         )
         environ = os.environ  # noqa: TID251 - which job a process is of
+        named = _find_named_actors() if chosen.name is not None else None
+        if named is not None:
+            shared: ActorHandle[A] = named.create(read_call(cls, args, kwargs), chosen)
+            return shared
         check_shared(chosen, own=lifetime is not None, environ=environ)
         return ActorHandle(self._engine, self._engine.create_actor(read_call(cls, args, kwargs), chosen))
 
@@ -293,6 +303,9 @@ class JobContext:
         check_name("name", name)
         if not name:
             raise InvalidOptionError("name", repr(name), "the name that an actor was created with")
+        if (named := _find_named_actors()) is not None:
+            shared: ActorHandle[Any] = named.find(name)
+            return shared
         return ActorHandle(self._engine, self._engine.find_actor(name))
 
     @overload
@@ -500,11 +513,24 @@ class _Survey:
 
     def state_of(self, future: Any, *, whole: bool) -> FutureState:
         """Return how far a future is; anything but a ref is ready."""
-        return self._engine.state_of(future._entry, whole=whole) if isinstance(future, ObjectRef) else "ready"
+        if not isinstance(future, ObjectRef):
+            return "ready"
+        return reader_of(future, self._engine).state_of(future._entry, whole=whole)
 
     def count_running(self) -> int | None:
         """Return how many tasks run; None if that can't be known."""
         return self._engine.count_running()
+
+
+def _find_named_actors() -> Any:
+    """Return the named actors that all jobs share; None where names are known in this context only.
+
+    Imported once they may be there: few programs have any.
+    """
+    environ = os.environ  # noqa: TID251 - which job a process is of
+    if not environ.get(ENV_ROOT_JOB) or not environ.get(ENV_POOL_KEY):
+        return None
+    return import_module(NAMED_ACTORS).find_named_actors(environ)
 
 
 _contexts: weakref.WeakValueDictionary[str, JobContext] = weakref.WeakValueDictionary()

@@ -17,12 +17,27 @@ from fray.job.options import ActorOptions, TaskOptions
 from fray.job.progress import FutureState
 from fray.job.timeline import TaskRun
 
-__all__ = ["END", "LATE", "Actor", "ContextStats", "Engine", "Entry", "Ref", "deadline_after", "time_left"]
+__all__ = [
+    "ANYWHERE",
+    "END",
+    "LATE",
+    "Actor",
+    "ContextStats",
+    "Engine",
+    "Entry",
+    "Ref",
+    "deadline_after",
+    "time_left",
+]
 
 LATE: Final = object()
 """Given in place of a value after the deadline; no exception, since a task's own may be a TimeoutError."""
 END: Final = object()
 """Given in place of an item after the last one."""
+
+
+ANYWHERE: Final = "anywhere"
+"""The home of engines whose refs every context of their process reads: connections to named actors."""
 
 
 def deadline_after(timeout: float | None) -> float | None:
@@ -114,7 +129,7 @@ class Engine(Protocol):
     token: str
     """Its name, unique: pickled refs, handles and contexts say by it where they belong."""
     home: str
-    """Engines with the same home can read each other's refs."""
+    """Engines with the same home can read each other's refs; those of `ANYWHERE` are read by all."""
     items_are_refs: bool
     """Whether `next_item` gives the entry of an item, not the item itself."""
 

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any, Generic, TypeVar, final
 
 from fray.errors import GetTimeoutError, ObjectLostError
-from fray.job.engine import END, LATE, Engine, Entry, deadline_after
+from fray.job.engine import ANYWHERE, END, LATE, Engine, Entry, deadline_after
 from fray.job.futures import read_later
 from fray.payload.values.references import Reference
 
-__all__ = ["GeneratorFuture", "ObjectRef", "check_owned", "make_ref", "read_ref"]
+__all__ = ["GeneratorFuture", "ObjectRef", "check_owned", "make_ref", "read_ref", "reader_of"]
 
 
 T = TypeVar("T")
@@ -180,9 +180,14 @@ def check_owned(ref: ObjectRef[T], engine: Engine) -> ObjectRef[T]:
     Raises:
         ObjectLostError: the engine can't read it: it belongs to another.
     """
-    if ref._engine is engine or ref._engine.home == engine.home:
+    if ref._engine is engine or ref._engine.home in (engine.home, ANYWHERE):
         return ref
     raise ObjectLostError(ref.id, "it belongs to another context")
+
+
+def reader_of(ref: ObjectRef[Any], engine: Engine) -> Engine:
+    """Return which engine knows a ref that `engine` can read: `engine` itself, or a named actor's."""
+    return ref._engine if ref._engine.home is ANYWHERE else engine
 
 
 def read_ref(ref: ObjectRef[Any], timeout: float | None, deadline: float | None) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from fray.errors import GetTimeoutError
 from fray.job.engine import Engine, Entry, deadline_after, time_left
-from fray.job.refs import ObjectRef, check_owned
+from fray.job.refs import ObjectRef, check_owned, reader_of
 
 __all__ = ["Awaited", "ReadyRefs", "Rest", "Snapshot", "claim"]
 
@@ -59,8 +59,8 @@ class Awaited(Generic[T]):
         self._listener: Callable[[Entry], None] = self._news.put
 
     def __del__(self) -> None:
-        if self._places:
-            self.engine.unsubscribe(self._places, self._listener)
+        for engine, entries in self._by_reader(self._places.items()).items():
+            engine.unsubscribe(entries, self._listener)
 
     def find(self, count: int) -> list[int]:
         """Return where the first `count` ready ones stand, or all that are: in their order."""
@@ -112,14 +112,22 @@ class Awaited(Generic[T]):
         return len(positions)
 
     def _subscribe(self, positions: Iterable[int]) -> None:
-        entries: list[Entry] = []
+        new: list[tuple[Entry, int]] = []
         for position in positions:
             entry = self._entry(position)
             if self._places.setdefault(entry, position) == position:
-                entries.append(entry)
+                new.append((entry, position))
             else:
                 self._further.setdefault(entry, []).append(position)
-        self.engine.subscribe(entries, self._listener)
+        for engine, entries in self._by_reader(new).items():
+            engine.subscribe(entries, self._listener)
+
+    def _by_reader(self, places: Iterable[tuple[Entry, int]]) -> dict[Engine, list[Entry]]:
+        """Return entries by the engine that knows them: named actors have engines of their own."""
+        found: dict[Engine, list[Entry]] = {}
+        for entry, position in places:
+            found.setdefault(reader_of(self.futures[position], self.engine), []).append(entry)
+        return found
 
     def _entry(self, position: int) -> Entry:
         future = self.futures[position]
@@ -264,7 +272,7 @@ class ReadyRefs:
     def add(self, ref: ObjectRef[Any]) -> None:
         """Add a ref of the engine."""
         self._left += 1
-        self._engine.subscribe((ref._entry,), lambda _: self._ready.put(ref))
+        reader_of(ref, self._engine).subscribe((ref._entry,), lambda _: self._ready.put(ref))
 
     def next(self, timeout: float | None = None) -> ObjectRef[Any]:
         """Take out a ref that is ready, blocking until there is one. Raises `GetTimeoutError`."""

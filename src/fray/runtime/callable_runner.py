@@ -49,7 +49,7 @@ from fray.vocabulary import (
     TERMINATION_LOG,
 )
 
-__all__ = ["main"]
+__all__ = ["become_main", "load_call", "main"]
 
 EXIT_CODES: dict[type[FrayError], int] = {
     PayloadMissingError: EXIT_PAYLOAD_MISSING,
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runner = os.getpid()
     with exit_on_termination() as termination:
         try:
-            call = _load(options)
+            call = load_call(options.place, sha256=options.sha256, python=options.python)
         except (PayloadError, PayloadStorageError, SystemExit) as error:
             if os.getpid() != runner:
                 raise error.__cause__ or error from None  # a fork of a module's own making
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 reporter.exited(exit_)
                 raise exit_ from error
             return _refuse(error, reporter)
-        _become_main(call)
+        become_main(call)
         try:
             value = call.function(*call.args, **call.kwargs)
             if inspect.iscoroutine(value):
@@ -127,12 +127,12 @@ def _parse(arguments: Sequence[str] | None) -> _Options:
     return _Options(**vars(parser.parse_args(arguments)))
 
 
-def _load(options: _Options) -> Call:
-    """Return the call. Raises `PayloadError` or `PayloadStorageError`."""
-    check_python(options.python)
-    staged = "://" in options.place
-    data = FsspecStorage().read(options.place) if staged else join_parts(Path(options.place))
-    return decode_callable(data, sha256=options.sha256)
+def load_call(place: str, *, sha256: str, python: str) -> Call:
+    """Return the call whose payload is at `place`. Raises `PayloadError` or `PayloadStorageError`."""
+    check_python(python)
+    staged = "://" in place
+    data = FsspecStorage().read(place) if staged else join_parts(Path(place))
+    return decode_callable(data, sha256=sha256)
 
 
 def _refuse(error: PayloadError | PayloadStorageError | SystemExit, reporter: Reporter) -> int:
@@ -147,7 +147,7 @@ def _refuse(error: PayloadError | PayloadStorageError | SystemExit, reporter: Re
     return EXIT_CODES[type(error)]
 
 
-def _become_main(call: Call) -> None:
+def become_main(call: Call) -> None:
     """Let `__main__` be the launching script, as far as it is here: pickle looks its classes up there."""
     main_module = types.ModuleType("__main__")
     vars(main_module).update(call.main)

@@ -45,10 +45,11 @@ from fray.runtime.pool.objects.reader import ObjectReader
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.blocking import BlockingConnection
 from fray.runtime.pool.transport.keys import SECRET_FILE, TransportKey
+from fray.runtime.pool.transport.settings import DEFAULT_SETTINGS, TransportSettings
 
-__all__ = ["ClientHost", "JoinedPool", "open_store", "start_own_pool"]
+__all__ = ["RUN_HEAD", "ClientHost", "JoinedPool", "open_store", "start_own_pool"]
 
-_RUN_HEAD = """
+RUN_HEAD = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
 from fray.runtime.pool.head.__main__ import main
@@ -79,12 +80,12 @@ class JoinedPool:
 
     Parameters: the address of the `head`; the pool's `key`; what this process's host offers, whose store is
     closed with this; `patience`: how many seconds the head may take until it listens; `own_head`, which ends
-    with this.
+    with this; `settings` of the connection to the head.
 
     Raises `TransportError` if it can't connect, `PoolVersionError` if it is refused for its versions.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but the first three have a default, or are the process's
         self,
         head: Address,
         key: TransportKey,
@@ -92,6 +93,7 @@ class JoinedPool:
         *,
         patience: float = PATIENCE,
         own_head: subprocess.Popen[bytes] | None = None,
+        settings: TransportSettings = DEFAULT_SETTINGS,
         environ: Mapping[str, str],
     ) -> None:
         owned, resources, workers = offer.owned, offer.resources, offer.workers
@@ -101,7 +103,7 @@ class JoinedPool:
         name = socket.gethostname()
         try:
             hello = ClientHello(name, resources, workers, store.limit)
-            self._link = HeadLink(_connect(head, key, patience), hello, SubmitLimit())
+            self._link = HeadLink(_connect(head, key, patience, settings), hello, SubmitLimit())
         except BaseException:
             self._end_head()
             owned.close()
@@ -229,7 +231,7 @@ def start_own_pool(
     (directory / SECRET_FILE).write_bytes(key.secret)  # others may not enter the directory
     address = Address(path=str(directory / "head"))
     head = start_process(
-        _RUN_HEAD,
+        RUN_HEAD,
         *("--listen", str(address), "--key", str(directory), "--owner", str(os.getpid())),
         *("--inline-limit", str(owned.store.limit // INLINE_SHARE), "--metrics", str(_metrics(owned))),
     )
@@ -252,12 +254,14 @@ def _metrics(owned: OwnedStore) -> Address:
     return Address(path=str(owned.store.directory / "metrics"))
 
 
-def _connect(head: Address, key: TransportKey, patience: float) -> BlockingConnection:
+def _connect(
+    head: Address, key: TransportKey, patience: float, settings: TransportSettings
+) -> BlockingConnection:
     give_up_at = time.monotonic() + patience
     pause = FIRST_PAUSE
     while True:
         try:
-            return BlockingConnection.connect(head, key)
+            return BlockingConnection.connect(head, key, settings=settings)
         except PeerUnreachableError:
             if time.monotonic() + pause > give_up_at:
                 raise

@@ -246,11 +246,14 @@ def start_nanny(config: HostConfig) -> subprocess.Popen[bytes]:
     return nanny
 
 
-def start_process(program: str, *arguments: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+def start_process(
+    program: str, *arguments: str, stdin: int = subprocess.DEVNULL, pass_fds: tuple[int, ...] = ()
+) -> subprocess.Popen[bytes]:
     """Start a process of the pool, whose first argument is where Fray's packages lie."""
     return subprocess.Popen(
         [sys.executable, "-c", program, str(Path(__file__).parents[3]), *arguments],
         stdin=stdin,
+        pass_fds=pass_fds,
         stdout=_inherited(1),
         stderr=_inherited(2),
         # Ctrl-C in a terminal is for the driver; this one can't ignore it before Python has started.

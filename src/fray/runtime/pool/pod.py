@@ -28,7 +28,7 @@ from fray.vocabulary import (
     ENV_WORKERS_SHAPE,
 )
 
-__all__ = ["HeadPlace", "PodPool", "read_number", "read_offer"]
+__all__ = ["HeadPlace", "PodPool", "read_number", "read_objects_address", "read_offer"]
 
 RANK_0: Final = "rank-0:"
 """Before the port, instead of an address."""
@@ -69,12 +69,11 @@ class PodPool:
         head = Address.parse(f"tcp:{text}" if in_rank_0 else text)
         if head.last:
             raise AddressError(text, "the head has one port")
-        objects = environ.get(ENV_POOL_OBJECTS) or f"tcp:{gethostbyname(gethostname())}:0"
         return cls(
             head=None if in_rank_0 else head,
             port=head.port,
             key=Path(_read(environ, ENV_POOL_KEY)),
-            objects=Address.parse(objects),
+            objects=read_objects_address(environ),
             environ=environ,
             access=ApiAccess.in_pod(environ) if in_rank_0 else None,
         )
@@ -108,6 +107,11 @@ class PodPool:
             raise AttemptOverError("the pod of rank 0, in which its pool's head was, has ended")
         pod = await_head(client, job_uid=job_uid, attempt=attempt, seconds=seconds)
         return HeadPlace(Address(host=pod.address, port=self.port), pod.uid)
+
+
+def read_objects_address(environ: Mapping[str, str]) -> Address:
+    """Return where this process serves what it puts; raises `AddressError` for what is no address."""
+    return Address.parse(environ.get(ENV_POOL_OBJECTS) or f"tcp:{gethostbyname(gethostname())}:0")
 
 
 def read_offer(environ: Mapping[str, str]) -> Shape:

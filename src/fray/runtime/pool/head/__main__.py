@@ -30,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="fray.runtime.pool.head", description=__doc__)
     parser.add_argument("--listen", action="append", required=True, help="address: tcp:host:port")
     parser.add_argument("--key", required=True, type=Path, help="directory of the pool's key")
+    parser.add_argument("--token", default="", help="the pool's name, unique; by default random")
     parser.add_argument("--owner", type=int, default=0, help="pid of the process that the pool belongs to")
     parser.add_argument("--inline-limit", type=int, help="bytes of values that it keeps in messages")
     parser.add_argument("--metrics", default="", help="unix:/path, where Prometheus text is served")
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         key = TransportKey.load(parsed.key)
         config = HeadConfig(
-            token=secrets.token_hex(8),
+            token=parsed.token or secrets.token_hex(8),
             attach=ATTACH,
             listen=tuple(map(Address.parse, parsed.listen)),
             key=key,

@@ -71,7 +71,7 @@ class BlockingConnection:
         """
         deadline = time.monotonic() + settings.handshake_seconds
         context = None if address.is_unix else key.tls_context(Role.DIALLER)
-        connected = _dial(address, deadline)
+        connected = _dial(address, deadline, settings)
         try:
             if context is not None:
                 connected = _secure(connected, context, deadline)
@@ -165,17 +165,19 @@ class BlockingConnection:
         raise ConnectionLostError(self.peer, str(error or "the peer closed it")) from error
 
 
-def _dial(address: Address, deadline: float) -> socket.socket:
+def _dial(address: Address, deadline: float, settings: TransportSettings) -> socket.socket:
     left = deadline - time.monotonic()
     try:
-        return _dial_unix(address.path, left) if address.is_unix else _dial_tcp(address, left)
+        if address.is_unix:
+            return _dial_unix(address.path, left)
+        return _dial_tcp(address, left, settings.silence_seconds)
     except OSError as error:
         raise PeerUnreachableError(str(address), error.strerror or str(error)) from error
 
 
-def _dial_tcp(address: Address, timeout: float) -> socket.socket:
+def _dial_tcp(address: Address, timeout: float, silence_seconds: int) -> socket.socket:
     connected = socket.create_connection((address.host, address.port), timeout=timeout)
-    tune(connected)
+    tune(connected, silence_seconds)
     return connected
 
 

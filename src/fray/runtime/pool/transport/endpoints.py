@@ -165,7 +165,7 @@ class Server:
         )
         try:
             check_user(accepted)
-            tune(accepted)
+            tune(accepted, self._settings.silence_seconds)
         except HandshakeError as error:
             accepted.close()
             self._refuse(connection, error)
@@ -302,7 +302,7 @@ async def _dial(
             ssl_handshake_timeout=2 * settings.handshake_seconds,
             ssl_shutdown_timeout=settings.handshake_seconds,
         )
-        tune(stream.get_extra_info("socket"))
+        tune(stream.get_extra_info("socket"), settings.silence_seconds)
         return
     dialled = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -17,6 +17,8 @@ class TransportSettings:
     """What one frame may measure."""
     handshake_seconds: float = 10.0
     """From the connection's start until the peer has proved itself; a silent one is cut then."""
+    silence_seconds: int = 20
+    """How long the peer's kernel may answer nothing before the connection is taken for lost."""
     max_handshakes: int = 256
     """Peers that haven't proved themselves yet, at once; more wait in the kernel's queue."""
     max_handshakes_per_source: int = 64

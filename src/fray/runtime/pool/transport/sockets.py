@@ -19,8 +19,6 @@ __all__ = ["check_user", "listening_socket", "peer_name", "source_of", "tls_refu
 _BACKLOG = 1024
 _PROBE_SECONDS = 1
 """How often an idle connection over a network is tried: so all those to a lost host end at about one time."""
-_SILENCE_SECONDS = 20
-"""How long the peer's kernel may answer nothing before the connection is taken for lost."""
 _CREDENTIALS = struct.Struct("3i")
 """unix(7): `struct ucred` is pid, uid, gid."""
 
@@ -74,7 +72,7 @@ def _tcp_listener(address: Address) -> socket.socket:
     raise AssertionError("an address has at least one port")
 
 
-def tune(connected: socket.socket) -> None:
+def tune(connected: socket.socket, silence_seconds: int) -> None:
     """Set what a connection of either kind needs: small frames leave at once, and a cut link ends it.
 
     Kernels answer for processes that are busy or stopped: only a lost host or network is silent.
@@ -86,9 +84,9 @@ def tune(connected: socket.socket) -> None:
     for name, value in (
         ("TCP_KEEPIDLE", _PROBE_SECONDS),
         ("TCP_KEEPINTVL", _PROBE_SECONDS),
-        ("TCP_KEEPCNT", _SILENCE_SECONDS // _PROBE_SECONDS),
+        ("TCP_KEEPCNT", silence_seconds // _PROBE_SECONDS),
         # tcp(7): also for what was sent and isn't acknowledged, which would be tried for 15 minutes.
-        ("TCP_USER_TIMEOUT", _SILENCE_SECONDS * 1000),
+        ("TCP_USER_TIMEOUT", silence_seconds * 1000),
     ):
         if (option := getattr(socket, name, None)) is not None:  # macOS has only some
             connected.setsockopt(socket.IPPROTO_TCP, option, value)

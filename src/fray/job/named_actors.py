@@ -1,0 +1,269 @@
+"""Named actors of a job in a cluster: handles of FrayActors, which all jobs of the namespace can hold.
+
+A handle names one member; with its first use it names one incarnation of it, for good. What it calls runs by
+the pool that the member's pod is, so that refs, errors and generators are those of pools.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any, Final, TypeVar
+
+from fray.errors import (
+    ActorUnavailableError,
+    InvalidOptionError,
+    ObjectLostError,
+    PoolClosedError,
+)
+from fray.job.actor_methods import ActorMethods
+from fray.job.actors import ActorHandle
+from fray.job.calls import Call
+from fray.job.engine import ANYWHERE, Engine
+from fray.job.options import ActorOptions, Lifetime
+from fray.job.pool import PoolEngine, PoolSession
+from fray.job.refs import ObjectRef, make_ref
+from fray.payload.callables import encode_callable
+from fray.runtime.actors.identity import ACTOR, Member
+from fray.runtime.actors.joining import describe_loss, join_member
+from fray.runtime.actors.objects import ActorObjects, NewActor, delete_actor
+from fray.runtime.api.client import ApiAccess, ApiClient
+from fray.runtime.pool.joined_pool import JoinedPool
+from fray.vocabulary import ENV_JOB_NAME, ENV_POOL_KEY, ENV_ROOT_JOB
+
+__all__ = ["NamedActorHandle", "NamedActors", "find_named_actors"]
+
+A = TypeVar("A")
+UNITS: Final = {"CPU": "cpu", "memory": "memory"}
+"""Resources of actors in the words of a FrayActor."""
+NO_POD: Final = "this process is in no pod of a cluster"
+HEAD_NODE: Final = "head_node"
+"""What an older API calls a place where nothing is preempted."""
+
+
+class MemberEngine(PoolEngine):
+    """The connection of this process to one incarnation of a member; all its contexts read its refs."""
+
+    def __init__(self, pool: JoinedPool, member: Member, api: ApiClient) -> None:
+        super().__init__(PoolSession(pool.token, pool.client, pool.objects))
+        self.home = ANYWHERE
+        self.member = member
+        self._api = api
+        self.actor = self.find_actor(ACTOR)
+
+    def take(self, ref: Any, deadline: float | None) -> Any:
+        """Return the value of a ref; see `Engine`. Raises what became of the member, where it was lost."""
+        try:
+            return super().take(ref, deadline)
+        except PoolClosedError as error:
+            raise self._loss(error) from None
+
+    def next_item(self, ref: Any, deadline: float | None) -> Any:
+        """Return the entry of a generator's next item; see `Engine` and `take`."""
+        try:
+            return super().next_item(ref, deadline)
+        except PoolClosedError as error:
+            raise self._loss(error) from None
+
+    def reduce_ref(self, ref: Any) -> tuple[Any, ...]:
+        """Raise `ObjectLostError`: only the process that made a call can read what it returns."""
+        raise ObjectLostError(repr(ref), "it is the result of a named actor, which this process alone reads")
+
+    def _loss(self, error: PoolClosedError) -> Exception:
+        if not self.closed:
+            return error  # one that the method itself has raised
+        return describe_loss(self._api, self.member)
+
+
+_lock = threading.Lock()
+_engines: dict[tuple[int, str], MemberEngine] = {}
+"""The connections of this process, by its pid and the incarnation: all its handles share them."""
+
+
+def _connect(member: Member) -> MemberEngine:
+    """Return this process's connection to a member; waits until it's ready, unless an incarnation is named.
+
+    Raises `ActorDiedError` and `ActorUnavailableError`.
+    """
+    if (engine := _find(member.incarnation)) is not None:
+        return engine
+    api = _api()
+    if api is None:
+        raise ActorUnavailableError(member.label, NO_POD)
+    pool = join_member(api, member, os.environ)  # noqa: TID251 - the entry of the connection
+    with _lock:
+        engine = _find(pool.token)
+        if engine is None:
+            try:
+                engine = MemberEngine(pool, replace(member, incarnation=pool.token), api)
+            except PoolClosedError:
+                raise describe_loss(api, member) from None
+            _engines[os.getpid(), pool.token] = engine
+            return engine
+    pool.stop()  # another thread was quicker
+    return engine
+
+
+def _find(incarnation: str) -> MemberEngine | None:
+    engine = _engines.get((os.getpid(), incarnation))
+    return None if engine is None or engine.closed else engine
+
+
+@cache
+def _api() -> ApiClient | None:
+    access = ApiAccess.in_pod(os.environ)  # noqa: TID251 - which pod this is
+    return None if access is None else ApiClient(access)
+
+
+class NamedActor:
+    """A member, as one handle sees it; see `fray.job.engine.Actor`."""
+
+    entry = None
+
+    def __init__(self, member: Member, methods: ActorMethods | None) -> None:
+        self.member = member
+        self._methods = methods
+        self._lock = threading.Lock()
+
+    @property
+    def id(self) -> str:
+        """Unique among all members of all actors."""
+        return f"{self.member.uid}-{self.member.index}"
+
+    @property
+    def label(self) -> str:
+        """What users call the actor."""
+        return self.member.label
+
+    @property
+    def known(self) -> ActorMethods | None:
+        """What is known of its methods without asking it."""
+        return self._methods
+
+    @property
+    def methods(self) -> ActorMethods:
+        """What its methods are; asks it, the first time that a handle which was looked up is used."""
+        if self._methods is None:
+            self.reach()
+        assert self._methods is not None
+        return self._methods
+
+    @property
+    def class_name(self) -> str:
+        """The name of its class, if it is known."""
+        return self._methods.class_name if self._methods is not None else "FrayActor"
+
+    def problem_of(self, method: str) -> str:
+        """Return in words why there is no such method; empty if there may be one."""
+        return self.methods.problem_of(method)
+
+    def streams(self, method: str) -> bool:
+        """Return whether the method is a generator function."""
+        return self.methods.streams(method)
+
+    def reach(self) -> MemberEngine:
+        """Return the connection to it. Raises `ActorDiedError` and `ActorUnavailableError`."""
+        with self._lock:
+            engine = _connect(self.member)
+            self.member = engine.member
+            self._methods = engine.actor.methods
+            return engine
+
+
+class NamedActorHandle(ActorHandle[A]):
+    """Stands for a named actor; small, and valid in each pod of the namespace."""
+
+    __slots__ = ()
+    _actor: NamedActor
+
+    def __init__(self, member: Member, methods: ActorMethods | None = None) -> None:
+        self._actor = NamedActor(member, methods)
+
+    def _submit(
+        self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], timeout: float | None
+    ) -> ObjectRef[Any]:
+        """Call a method; see `ActorHandle`. The first call waits until the actor is ready."""
+        engine = self._actor.reach()
+        label, streaming = self._actor.label, self._actor.streams(method)
+        args = tuple(_value_of(part, engine) for part in args)
+        kwargs = {name: _value_of(part, engine) for name, part in kwargs.items()}
+        entry = engine.call_actor(engine.actor, method, args, kwargs, streaming=streaming, timeout=timeout)
+        return make_ref(engine, entry, f"{label}.{method}", label, streaming=streaming)
+
+    def __repr__(self) -> str:
+        return f"ActorHandle({self._actor.label}, {self._actor.id})"
+
+    def _kill(self, engine: Engine) -> None:  # noqa: ARG002 - each context of the namespace may
+        """Delete the FrayActor; one that is gone is fine."""
+        member = self._actor.member
+        if (api := _api()) is None:
+            raise ActorUnavailableError(member.label, NO_POD)
+        delete_actor(api, member)
+
+    def __del__(self) -> None:
+        """Do nothing: an actor with a name lives on."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NamedActorHandle, (self._actor.member, self._actor.known)
+
+
+def _value_of(part: Any, engine: MemberEngine) -> Any:
+    """Return an argument as the actor's pool can take it: refs of other contexts as their values."""
+    return part.result() if isinstance(part, ObjectRef) and part._engine is not engine else part
+
+
+class NamedActors:
+    """The named actors that a job sees."""
+
+    def __init__(self, objects: ActorObjects) -> None:
+        self._objects = objects
+
+    def create(self, call: Call, options: ActorOptions) -> NamedActorHandle[Any]:
+        """Create an actor, or find the one that lives; see `JobContext.create_actor`.
+
+        Raises `ActorExistsError`, `InvalidOptionError` and `SerializationError`.
+        """
+        assert options.name is not None
+        resources = dict(options.resources or {})
+        preemptible = not resources.pop(HEAD_NODE, 0)
+        unknown = sorted(set(resources) - set(UNITS))
+        if unknown or options.env:
+            what = f"resources {', '.join(unknown)}" if unknown else "env"
+            raise InvalidOptionError(
+                "an option of a named actor", what, "CPU and memory; its job's environment"
+            )
+        new = NewActor(
+            options.name,
+            encode_callable(call.function, call.args, call.kwargs),
+            detached=options.lifetime is Lifetime.DETACHED,
+            max_concurrency=options.max_concurrency,
+            max_restarts=options.max_restarts or None,
+            resources={UNITS[name]: _quantity(amount) for name, amount in resources.items() if amount},
+            preemptible=preemptible,
+        )
+        member, own = self._objects.create(new, get_if_exists=options.get_if_exists)
+        methods = ActorMethods.of(call.function, call.name, options.name) if own else None
+        return NamedActorHandle(member, methods)
+
+    def find(self, name: str) -> NamedActorHandle[Any]:
+        """Return the actor of a name. Raises `ActorNotFoundError`."""
+        return NamedActorHandle(self._objects.find(name))
+
+
+def _quantity(amount: float) -> str:
+    """Return an amount as Kubernetes reads it."""
+    return str(int(amount)) if amount == int(amount) else f"{amount:.3f}"
+
+
+def find_named_actors(environ: Mapping[str, str]) -> NamedActors | None:
+    """Return the named actors of this process's job; None where names are known in one process and its pool.
+
+    That is so outside of pods, and in those that have no keys (`FRAY_POOL_KEY`) to call an actor with.
+    """
+    root, api = environ.get(ENV_ROOT_JOB), _api()
+    if not root or not environ.get(ENV_POOL_KEY) or api is None:
+        return None
+    return NamedActors(ActorObjects(api, job=environ.get(ENV_JOB_NAME) or root, root=root))

@@ -1,0 +1,109 @@
+"""What names an actor: its FrayActor, its member's pod, and its incarnation. Pure.
+
+Clients and pods share it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from fray.errors import SettingError
+from fray.vocabulary import (
+    ENV_ACTOR_INDEX,
+    ENV_ACTOR_MAX_RESTARTS,
+    ENV_ACTOR_NAME,
+    ENV_ACTOR_POD_UID,
+    ENV_ACTOR_UID,
+    ENV_POD_IP,
+    ENV_POOL_KEY,
+)
+
+__all__ = ["ACTOR", "DETACHED", "ActorPod", "Member", "build_actor_name"]
+
+ACTOR: Final = "actor"
+"""The name of the one actor in the pool of a member's pod."""
+DETACHED: Final = "detached"
+"""The scope of actors that belong to no job."""
+SLUG_LENGTH: Final = 30
+DIGEST_LENGTH: Final = 16
+
+
+def build_actor_name(scope: str, name: str) -> str:
+    """Return the name of the FrayActor that users call `name`: the same for each who looks for it.
+
+    `scope` is the uid of the root job, or `DETACHED`. Any text is a name; what is left of it is for people.
+    """
+    digest = hashlib.sha256(f"{scope}\0{name}".encode()).hexdigest()[:DIGEST_LENGTH]
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:SLUG_LENGTH].strip("-")
+    # Some objects' names must begin with a letter.
+    start = slug if slug[:1].isalpha() else f"actor-{slug}".strip("-")
+    return f"{start}-{digest}"
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member of a FrayActor: what a handle names.
+
+    `incarnation` is the run of its process that is meant; empty: the first one that is reached.
+    """
+
+    label: str
+    """What users call the actor."""
+    name: str
+    uid: str
+    index: int = 0
+    incarnation: str = ""
+
+    @property
+    def record_name(self) -> str:
+        """The ConfigMap in which the member's pod tells how it fares."""
+        return f"{self.name}-{self.index}"
+
+    def build_incarnation(self, pod_uid: str, start: int) -> str:
+        """Return the name of an incarnation, which no other one of any actor has."""
+        return f"{self.uid}-{self.index}-{pod_uid}-{start}"
+
+
+@dataclass(frozen=True)
+class ActorPod:
+    """The pod of a member, by its variables."""
+
+    member: Member
+    pod_uid: str
+    address: str
+    """The pod's IP address."""
+    key: Path
+    max_restarts: int | None = None
+    """None: no limit."""
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> ActorPod:
+        """Return what `environ` says; raises `SettingError` for a variable that is missing or wrong."""
+        name = _read(environ, ENV_ACTOR_NAME)
+        restarts = environ.get(ENV_ACTOR_MAX_RESTARTS)
+        return cls(
+            Member(name, name, _read(environ, ENV_ACTOR_UID), _read_count(environ, ENV_ACTOR_INDEX)),
+            _read(environ, ENV_ACTOR_POD_UID),
+            _read(environ, ENV_POD_IP),
+            Path(_read(environ, ENV_POOL_KEY)),
+            _read_count(environ, ENV_ACTOR_MAX_RESTARTS) if restarts else None,
+        )
+
+
+def _read(environ: Mapping[str, str], variable: str) -> str:
+    value = environ.get(variable)
+    if not value:
+        raise SettingError(variable, "is not set, as it is in each pod of an actor")
+    return value
+
+
+def _read_count(environ: Mapping[str, str], variable: str) -> int:
+    value = _read(environ, variable)
+    if not (value.isascii() and value.isdigit() and len(value) <= 9):
+        raise SettingError(variable, f"is {value!r}, not a whole number")
+    return int(value)

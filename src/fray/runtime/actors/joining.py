@@ -1,0 +1,134 @@
+"""How a caller reaches a member of an actor: by what its pod has told, and by a pool that it joins.
+
+No DNS: the record has the address, and the pool's token says whether it is the incarnation that is meant.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from fray.errors import ActorDiedError, ActorUnavailableError, FrayError, OtherPoolError, TransportError
+from fray.kube.errors import ApiError, NotFoundError
+from fray.kube.resources import FRAYACTORS
+from fray.runtime.actors.identity import Member
+from fray.runtime.actors.record import LastError, MemberRecord, read_record
+from fray.runtime.api.client import ApiClient
+from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store
+from fray.runtime.pool.pod import read_objects_address
+from fray.runtime.pool.transport.addresses import Address
+from fray.runtime.pool.transport.keys import TransportKey
+from fray.runtime.pool.transport.settings import TransportSettings
+from fray.vocabulary import ENV_POOL_KEY, ConditionType
+
+__all__ = ["describe_loss", "join_member", "locate"]
+
+START_SECONDS: Final = 600.0
+"""How long a caller waits for an actor that isn't ready: its pod may need a new node, and an image."""
+REACH_SECONDS: Final = 3.0
+"""How long it tries to reach an incarnation that it knows."""
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 1.0
+SETTINGS: Final = TransportSettings(handshake_seconds=4.0, silence_seconds=4)
+"""Kernels answer for processes that stand still, so that 4 s of silence mean a lost host or network."""
+STORY_LINES: Final = 12
+"""Of a traceback, its last ones."""
+
+
+def join_member(
+    api: ApiClient, member: Member, environ: Mapping[str, str], *, seconds: float = START_SECONDS
+) -> JoinedPool:
+    """Return the pool of a member's present incarnation, or of the one that `member` names, once it's ready.
+
+    Raises `ActorDiedError` if that one has ended, the FrayActor is gone, or its constructor has raised;
+    `ActorUnavailableError` if it can't be reached: for 3 s where `member` names it, else for `seconds`.
+    """
+    key = TransportKey.load(Path(environ[ENV_POOL_KEY]))
+    give_up_at = time.monotonic() + (REACH_SECONDS if member.incarnation else seconds)
+    pause = FIRST_PAUSE
+    problem: FrayError | None = None
+    while True:
+        try:
+            record = locate(api, member)
+            if record is not None:
+                return _join(member, record, key, environ)
+        except (ApiError, OtherPoolError, TransportError) as error:
+            problem = error
+        if time.monotonic() + pause > give_up_at:
+            reason = "it isn't ready" if problem is None else problem.message
+            raise ActorUnavailableError(member.label, reason) from problem
+        time.sleep(pause)
+        pause = min(LONGEST_PAUSE, 2 * pause)
+
+
+def locate(api: ApiClient, member: Member) -> MemberRecord | None:
+    """Return the record of the incarnation that is meant, if it is ready; None: not yet.
+
+    Raises `ActorDiedError` if it has ended or will never be there, and `ApiError`.
+    """
+    try:
+        found = api.get(FRAYACTORS, member.name, namespace=api.namespace)
+    except NotFoundError:
+        found = {}
+    metadata = found.get("metadata") or {}
+    if metadata.get("uid") != member.uid or metadata.get("deletionTimestamp"):
+        raise ActorDiedError(member.label, "it was deleted")
+    conditions = (found.get("status") or {}).get("conditions") or ()
+    if found["spec"].get("stopped") or any(
+        each.get("type") == ConditionType.FINISHED and each.get("status") == "True" for each in conditions
+    ):
+        raise ActorDiedError(member.label, "it has ended")
+    record = read_record(api, member)
+    if record is None:
+        return None
+    story = describe_error(record.error)
+    if member.incarnation not in ("", member.build_incarnation(record.pod_uid, record.start)):
+        raise ActorDiedError(member.label, "its process was started anew, and what it had is lost", story)
+    if record.ready:
+        return record
+    if member.incarnation:
+        raise ActorDiedError(member.label, "its process has ended", story)
+    if record.exhausted:
+        raise ActorDiedError(member.label, "it was started as often as it may be", story)
+    if record.error is not None and record.error.constructing:
+        raise ActorDiedError(member.label, "its constructor failed", story)
+    return None
+
+
+def describe_loss(api: ApiClient, member: Member) -> ActorDiedError | ActorUnavailableError:
+    """Return what becomes of calls whose connection was lost: the member's end, where it is known."""
+    try:
+        locate(api, member)
+    except ActorDiedError as died:
+        return died
+    except ApiError as error:
+        return ActorUnavailableError(member.label, f"the connection to it was lost, and {error.message}")
+    return ActorUnavailableError(member.label, "the connection to it was lost")
+
+
+def describe_error(error: LastError | None) -> tuple[str, ...]:
+    """Return an error of a member as the lines of a story."""
+    if error is None:
+        return ()
+    return (f"{error.type}: {error.message}", *error.traceback.splitlines()[-STORY_LINES:])
+
+
+def _join(member: Member, record: MemberRecord, key: TransportKey, environ: Mapping[str, str]) -> JoinedPool:
+    """Join the pool of the incarnation of a record. Raises `OtherPoolError` if another one listens there."""
+    # Any port: those of the job's own pool are open to its own pods only.
+    objects = replace(read_objects_address(environ), port=0, last=0)
+    pool = JoinedPool(
+        Address.parse(record.address),
+        key,
+        ClientHost(open_store(None, environ), objects),
+        patience=0.0,
+        settings=SETTINGS,
+        environ=environ,
+    )
+    if pool.token == member.build_incarnation(record.pod_uid, record.start):
+        return pool
+    pool.stop()
+    raise OtherPoolError(record.address)

@@ -1,0 +1,191 @@
+"""FrayActors as jobs make, find and delete them: by the API server alone, which lets one creator win.
+
+A FrayActor's name is a hash of its scope and of what users call it, so that creating it is asking for the
+name. The Secrets with its payload come after it and are its own; its pods wait for them.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fray.errors import ActorExistsError, ActorNotFoundError, ActorUnavailableError
+from fray.kube.errors import AlreadyExistsError, ApiError, NotFoundError
+from fray.kube.objects import Manifest
+from fray.kube.resources import FRAYACTORS, FRAYJOBS, SECRETS
+from fray.payload.callables import Payload
+from fray.payload.chunks import SecretPart, split_payload
+from fray.runtime.actors.identity import DETACHED, Member, build_actor_name
+from fray.runtime.api.client import ApiClient
+from fray.vocabulary import API_VERSION, FRAYACTOR_KIND, FRAYJOB_KIND, LABEL_MANAGED_BY, MANAGED_BY
+
+__all__ = ["ActorObjects", "NewActor", "delete_actor"]
+
+GONE_SECONDS: Final = 120.0
+"""How long a creator waits for an actor of its name that is being deleted."""
+PAUSE: Final = 0.5
+COPIED: Final = ("environment", "serviceAccountName")
+"""What an actor has as the job that creates it."""
+
+
+@dataclass(frozen=True)
+class NewActor:
+    """An actor that is to be created."""
+
+    label: str
+    """What users call it."""
+    payload: Payload
+    detached: bool
+    max_concurrency: int | None = None
+    max_restarts: int | None = None
+    resources: Mapping[str, str] | None = None
+    preemptible: bool = True
+
+
+class ActorObjects:
+    """The FrayActors that a job sees: those of its root job, and detached ones.
+
+    Parameters: the `api`; the names of the `job` and of its `root`, the job at the top of the tree; `pause`
+    sleeps. All methods raise `fray.kube.errors.ApiError` where the server refuses or can't be reached.
+    """
+
+    def __init__(
+        self, api: ApiClient, *, job: str, root: str, pause: Callable[[float], object] = time.sleep
+    ) -> None:
+        self._api = api
+        self._job = job
+        self._root = root
+        self._pause = pause
+
+    def create(self, new: NewActor, *, get_if_exists: bool) -> tuple[Member, bool]:
+        """Create an actor; return it, and True; with `get_if_exists` maybe another's that lives, and False.
+
+        Raises `ActorExistsError`, and `ActorUnavailableError` if one of its name takes too long to go.
+        """
+        body, parts = self._build(new)
+        name = body["metadata"]["name"]
+        give_up_at = time.monotonic() + GONE_SECONDS
+        while True:
+            try:
+                # Again where the answer was lost: the Secrets' name says whether it is this one.
+                made = self._api.create(FRAYACTORS, body, namespace=self._api.namespace, repeat=True)
+            except AlreadyExistsError:
+                found = self._get(name)
+                if found is not None and _secret_of(found) == _secret_of(body):
+                    made = found
+                elif found is not None and "deletionTimestamp" not in found["metadata"]:
+                    if not get_if_exists:
+                        raise ActorExistsError(new.label) from None
+                    return _member_of(found, new.label), False
+                elif time.monotonic() > give_up_at:
+                    raise ActorUnavailableError(new.label, "an earlier one is still being deleted") from None
+                else:
+                    self._pause(PAUSE)
+                    continue
+            self._complete(made, parts)
+            return _member_of(made, new.label), True
+
+    def find(self, label: str) -> Member:
+        """Return the actor that users call so: the root job's, else the detached one.
+
+        Raises `ActorNotFoundError`.
+        """
+        for scope in (self._root_job()["metadata"]["uid"], DETACHED):
+            found = self._get(build_actor_name(scope, label))
+            if found is not None and "deletionTimestamp" not in found["metadata"]:
+                return _member_of(found, label)
+        raise ActorNotFoundError(label)
+
+    def _get(self, name: str) -> Manifest | None:
+        try:
+            return self._api.get(FRAYACTORS, name, namespace=self._api.namespace)
+        except NotFoundError:
+            return None
+
+    def _root_job(self) -> Manifest:
+        return self._api.get(FRAYJOBS, self._root, namespace=self._api.namespace)
+
+    def _build(self, new: NewActor) -> tuple[Manifest, tuple[SecretPart, ...]]:
+        """Return the FrayActor, and the contents of its Secrets."""
+        job = self._api.get(FRAYJOBS, self._job, namespace=self._api.namespace)
+        root = self._root_job()
+        scope = DETACHED if new.detached else root["metadata"]["uid"]
+        name = build_actor_name(scope, new.label)
+        parts = split_payload(new.payload.data, secret_name=f"{name}-{secrets.token_hex(4)}")
+        first, *more = (part.secret_name for part in parts)
+        entrypoint: dict[str, Any] = {
+            "secretName": first,
+            "sha256": new.payload.sha256,
+            "python": new.payload.stamp.python,
+            "function": new.payload.function,
+        }
+        if more:
+            entrypoint["moreSecrets"] = more
+        spec: dict[str, Any] = {
+            "name": new.label,
+            "entrypoint": {"callable": entrypoint},
+            "lifetime": "detached" if new.detached else "job",
+            **{field: job["spec"][field] for field in COPIED if job["spec"].get(field)},
+        }
+        metadata: dict[str, Any] = {"name": name, "labels": {LABEL_MANAGED_BY: MANAGED_BY}}
+        if not new.detached:
+            spec["rootJob"] = self._root
+            owner = {"apiVersion": API_VERSION, "kind": FRAYJOB_KIND, "name": self._root}
+            metadata["ownerReferences"] = [{**owner, "uid": root["metadata"]["uid"]}]
+        options = {
+            "maxConcurrency": new.max_concurrency,
+            "maxRestarts": new.max_restarts,
+            "resources": dict(new.resources) if new.resources else None,
+            "placement": None if new.preemptible else {"preemptible": False},
+        }
+        spec |= {field: value for field, value in options.items() if value is not None}
+        body = {"apiVersion": API_VERSION, "kind": FRAYACTOR_KIND, "metadata": metadata, "spec": spec}
+        return body, parts
+
+    def _complete(self, made: Manifest, parts: tuple[SecretPart, ...]) -> None:
+        """Create the Secrets of an actor, or delete it: without them its pods would wait for ever."""
+        metadata = made["metadata"]
+        owner = {
+            "apiVersion": API_VERSION,
+            "kind": FRAYACTOR_KIND,
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+        }
+        try:
+            for part in parts:
+                body = {
+                    "apiVersion": "v1",
+                    "kind": "Secret",
+                    "metadata": {
+                        "name": part.secret_name,
+                        "labels": {LABEL_MANAGED_BY: MANAGED_BY},
+                        "ownerReferences": [owner],
+                    },
+                    "immutable": True,
+                    "data": {part.key: base64.b64encode(part.data).decode()},
+                }
+                try:
+                    self._api.create(SECRETS, body, namespace=self._api.namespace, repeat=True)
+                except AlreadyExistsError:
+                    continue  # an earlier try whose answer was lost: nobody else has the name
+        except ApiError:
+            delete_actor(self._api, _member_of(made, metadata["name"]))
+            raise
+
+
+def delete_actor(api: ApiClient, member: Member) -> None:
+    """Delete an actor, with all that is its own; one that is gone is fine. Raises `ApiError`."""
+    api.delete(FRAYACTORS, member.name, namespace=api.namespace, uid=member.uid)
+
+
+def _secret_of(actor: Manifest) -> str | None:
+    """Return the name of an actor's first Secret, which no other creator has chosen."""
+    return (actor["spec"].get("entrypoint") or {}).get("callable", {}).get("secretName")  # type: ignore[no-any-return]
+
+
+def _member_of(actor: Manifest, label: str) -> Member:
+    return Member(label, actor["metadata"]["name"], actor["metadata"]["uid"])

@@ -1,0 +1,260 @@
+"""The program of an actor's pod: `python -m fray.runtime.actors.pod`. Variables tell it everything.
+
+It supervises: a head that callers join, and beside it a process that has the actor's worker. Both end with a
+run of the actor, and the next run begins with new ones, once no process of the last one is left. No user's
+code runs here or in the head, so that callers learn of an end although the actor's process stands still. It
+ends with 0 when it was asked to go, and never because the actor has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fray.errors import FrayError, SettingError
+from fray.kube.errors import ApiError
+from fray.runtime.actors.identity import ActorPod
+from fray.runtime.actors.record import LastError, MemberRecord, RecordWriter
+from fray.runtime.api.client import ApiAccess, ApiClient
+from fray.runtime.pool.host.processes import (
+    adopt_orphans,
+    children,
+    describe_exit,
+    signal_group,
+    watch_signals,
+)
+from fray.runtime.pool.host.readiness import ReadinessServer
+from fray.runtime.pool.joined_pool import RUN_HEAD
+from fray.runtime.pool.local_pool import start_process
+from fray.runtime.pool.transport.addresses import Address
+from fray.runtime.pool.transport.keys import TransportKey
+from fray.vocabulary import ACTOR_PORT, ACTOR_READY_PORT, EXIT_FAILURE
+
+__all__ = ["Supervisor", "main"]
+
+FIRST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 60.0
+"""Seconds between two starts, doubling; a run that was ready for the longest of them begins anew."""
+API_PAUSE: Final = 2.0
+"""Seconds between two tries to count a start, while the API server can't be reached."""
+END_SECONDS: Final = 10.0
+"""How long the processes of a run may take to end, before they are killed."""
+LOOK_SECONDS: Final = 0.1
+_RUN_MEMBER = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from fray.job.actor_member import main
+sys.exit(main())
+"""
+
+
+def main(
+    environ: Mapping[str, str] | None = None, *, port: int = ACTOR_PORT, ready_port: int = ACTOR_READY_PORT
+) -> int:
+    """Supervise the actor of this pod until SIGTERM; `environ` is by default this process's.
+
+    Returns the exit code: 0 when it was asked to go, 1 where a variable or a file is wrong, and where a later
+    pod has taken this one's place.
+    """
+    environ = os.environ if environ is None else environ  # noqa: TID251 - the entry of the process
+    try:
+        pod = ActorPod.from_env(environ)
+        TransportKey.load(pod.key)
+        access = ApiAccess.in_pod(environ)
+        if access is None:
+            raise SettingError("KUBERNETES_SERVICE_HOST", "isn't set, or there is no token")
+        anywhere = "::" if ":" in pod.address else "0.0.0.0"
+        readiness = ReadinessServer(Address(host=anywhere, port=ready_port))
+        listen = Address(host=anywhere, port=port)
+        record = RecordWriter(ApiClient(access), pod, Address(host=pod.address, port=port))
+        return Supervisor(pod, record, listen, readiness).run()
+    except FrayError as error:
+        sys.stderr.write(f"fray: {error}\n")
+        return EXIT_FAILURE
+
+
+class Supervisor:
+    """Runs the actor again and again, from a process of which this is the only thread.
+
+    Parameters: the `pod`; the `record`, where it tells how the actor fares; where the head is to `listen`;
+    `readiness`, which is told whether the constructor has returned.
+    """
+
+    def __init__(
+        self, pod: ActorPod, record: RecordWriter, listen: Address, readiness: ReadinessServer
+    ) -> None:
+        self._pod = pod
+        self._record = record
+        self._listen = listen
+        self._readiness = readiness
+        self._ending = False
+        self._untold: dict[str, Any] = {}
+        """What the record doesn't say yet, since the API server couldn't be reached."""
+        self._signals, _ = watch_signals(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+        adopt_orphans()
+
+    def run(self) -> int:
+        """Supervise until SIGTERM; return the exit code. Raises `ActorReplacedError`."""
+        pause = FIRST_PAUSE
+        while (record := self._begin()) is not None:
+            if self._pod.max_restarts is not None and record.start > self._pod.max_restarts + 1:
+                self._tell(exhausted=True)
+                while not self._ending:
+                    self._await_news(API_PAUSE)
+                    self._tell()
+                break
+            began = time.monotonic()
+            error = self._run_once(record)
+            self._readiness.ready = False
+            if self._ending:
+                break
+            sys.stderr.write(f"fray: the actor has ended: {error.type}: {error.message}\n")
+            self._tell(ready=False, error=error)
+            if time.monotonic() - began > LONGEST_PAUSE:
+                pause = FIRST_PAUSE
+            self._wait(pause)
+            pause = min(LONGEST_PAUSE, pause * 2)
+        return 0
+
+    def _begin(self) -> MemberRecord | None:
+        """Count a start, however long that takes; None: it is to end."""
+        while not self._ending:
+            try:
+                record = self._record.begin()
+            except ApiError as error:
+                sys.stderr.write(f"fray: the actor's start can't be counted: {error}\n")
+                self._wait(API_PAUSE)
+                continue
+            self._untold = {}
+            return record
+        return None
+
+    def _tell(self, **changes: Any) -> None:
+        """Let the record say this and what it doesn't say yet; what fails is tried again later."""
+        self._untold |= changes
+        if not self._untold:
+            return
+        try:
+            self._record.tell(**self._untold)
+        except ApiError as error:
+            sys.stderr.write(f"fray: how the actor fares can't be told: {error}\n")
+        else:
+            self._untold = {}
+
+    # --- one run -------------------------------------------------------------------------------------------
+
+    def _run_once(self, record: MemberRecord) -> LastError:
+        """Run the actor until its process has ended, or this one is to; return why, once all is gone."""
+        token = self._pod.member.build_incarnation(self._pod.pod_uid, record.start)
+        news, telling = os.pipe()
+        os.set_blocking(news, False)
+        key = ("--key", str(self._pod.key))
+        head = start_process(
+            RUN_HEAD, "--listen", str(self._listen), *key, "--token", token, "--owner", str(os.getpid())
+        )
+        own = Address(host="::1" if ":" in self._pod.address else "127.0.0.1", port=self._listen.port)
+        member = start_process(
+            _RUN_MEMBER, "--head", str(own), *key, "--news", str(telling),
+            pass_fds=(telling,),
+        )  # fmt: skip
+        os.close(telling)
+        try:
+            error = self._follow({head.pid: "its server", member.pid: "its process"}, news)
+        finally:
+            os.close(news)
+            self._end((head, member))
+        return error
+
+    def _follow(self, processes: Mapping[int, str], news: int) -> LastError:
+        """Return why the run has ended: what the member's process told, or that one of the two ended."""
+        heard, error = b"", None
+        while not self._ending:
+            ended, status = _reap()
+            heard += _read(news)
+            *lines, heard = heard.split(b"\n")
+            for line in lines:
+                told = json.loads(line)
+                if told is None:
+                    self._readiness.ready = True
+                    self._tell(ready=True)
+                else:
+                    error = LastError(**told)
+            if ended in processes:
+                return error or LastError("ActorDiedError", f"{processes[ended]} was {describe_exit(status)}")
+            if not ended:
+                self._await_news(API_PAUSE if self._untold else None, news)
+                self._tell()
+        return LastError("ActorDiedError", "its pod was told to end")
+
+    def _end(self, processes: tuple[subprocess.Popen[bytes], ...]) -> None:
+        """End all processes of a run, and return once there is none: so two runs never meet."""
+        for process in processes:
+            signal_group(process.pid, signal.SIGTERM)
+        kill_at = time.monotonic() + END_SECONDS
+        while left := children(os.getpid()):
+            if time.monotonic() > kill_at:
+                for child in left:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(child, signal.SIGKILL)
+            while _reap()[0]:
+                pass
+            self._await_news(LOOK_SECONDS)
+        while _reap()[0]:
+            pass
+        for process in processes:
+            process.returncode = 0  # it was reaped here
+
+    # --- waiting -------------------------------------------------------------------------------------------
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for so long, or until it is to end."""
+        until = time.monotonic() + seconds
+        while not self._ending and (left := until - time.monotonic()) > 0:
+            self._await_news(left)
+
+    def _await_news(self, seconds: float | None, news: int = -1) -> None:
+        """Wait for a signal, the kubelet or the member, at most so long (None: for ever)."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._signals, selectors.EVENT_READ, self._note_signals)
+            if news >= 0:
+                selector.register(news, selectors.EVENT_READ, _leave_it)
+            for each in self._readiness.sockets:
+                selector.register(each, selectors.EVENT_READ, self._readiness.serve)
+            for deal in {key.data for key, _ in selector.select(seconds)}:
+                deal()
+
+    def _note_signals(self) -> None:
+        numbers = _read(self._signals)
+        self._ending |= signal.SIGTERM in numbers or signal.SIGINT in numbers
+
+
+def _leave_it() -> None:
+    """Do nothing: who waits reads it."""
+
+
+def _read(descriptor: int) -> bytes:
+    found = b""
+    with contextlib.suppress(BlockingIOError):
+        while part := os.read(descriptor, 65536):
+            found += part
+    return found
+
+
+def _reap() -> tuple[int, int]:
+    """Return the pid and status of a child that has ended, or an orphan; 0: there is none."""
+    try:
+        return os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return 0, 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""How a member fares, as its pod tells it: a ConfigMap that callers read to find it.
+
+The number of its starts is kept there too, so that it goes on when the pod's container is restarted.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from fray.errors import ActorReplacedError
+from fray.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
+from fray.kube.objects import Manifest
+from fray.kube.resources import CONFIG_MAPS
+from fray.runtime.actors.identity import ActorPod, Member
+from fray.runtime.api.client import ApiClient
+from fray.runtime.pool.transport.addresses import Address
+from fray.vocabulary import API_VERSION, FRAYACTOR_KIND, LABEL_ACTOR, LABEL_MANAGED_BY, MANAGED_BY
+
+__all__ = ["LastError", "MemberRecord", "RecordWriter", "read_record"]
+
+MOST_CONFLICTS: Final = 10
+
+
+@dataclass(frozen=True)
+class LastError:
+    """Why the last run of an actor's process ended: an exception of its constructor, or what became of it."""
+
+    type: str
+    message: str
+    traceback: str = ""
+    constructing: bool = False
+    """Whether the constructor, or what it needs, had not returned."""
+
+
+@dataclass(frozen=True)
+class MemberRecord:
+    """What the pod of a member tells of it."""
+
+    pod_uid: str
+    start: int
+    """Number of the actor's start in this pod, from 1."""
+    address: str
+    """Where it listens: `tcp:host:port`."""
+    ready: bool = False
+    """Whether the constructor has returned."""
+    exhausted: bool = False
+    """Whether the actor isn't started any more: it was, as often as it may be."""
+    error: LastError | None = None
+
+    def to_data(self) -> dict[str, str]:
+        """Return it as the data of a ConfigMap."""
+        error = None if self.error is None else asdict(self.error)
+        return {
+            "podUid": self.pod_uid,
+            "startNumber": str(self.start),
+            "address": self.address,
+            "ready": str(self.ready).lower(),
+            "exhausted": str(self.exhausted).lower(),
+            "lastError": "" if error is None else json.dumps(error),
+        }
+
+    @classmethod
+    def from_data(cls, data: dict[str, str]) -> MemberRecord | None:
+        """Return the record in a ConfigMap; None where it holds none: anybody may have written it."""
+        try:
+            told = data.get("lastError")
+            return cls(
+                data["podUid"],
+                int(data["startNumber"]),
+                data["address"],
+                data.get("ready") == "true",
+                data.get("exhausted") == "true",
+                LastError(**json.loads(told)) if told else None,
+            )
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+def read_record(api: ApiClient, member: Member) -> MemberRecord | None:
+    """Return what the member's pod has told; None: nothing yet. Raises `ApiError`."""
+    found = _find(api, member)
+    return None if found is None else MemberRecord.from_data(found.get("data") or {})
+
+
+class RecordWriter:
+    """Writes the record of one pod. All methods raise `ApiError`, which an outage of the server causes."""
+
+    def __init__(self, api: ApiClient, pod: ActorPod, address: Address) -> None:
+        self._api = api
+        self._pod = pod
+        self._last = MemberRecord(pod.pod_uid, 0, str(address))
+
+    def begin(self) -> MemberRecord:
+        """Count a further start of the actor in this pod, and return the record of it."""
+        found = read_record(self._api, self._pod.member)
+        own = found if found is not None and found.pod_uid == self._pod.pod_uid else self._last
+        started = replace(own, start=own.start + 1, address=self._last.address, ready=False)
+        self._write(started, takes_over=True)
+        return started
+
+    def tell(self, **changes: Any) -> None:
+        """Change what the record says.
+
+        Raises `ActorReplacedError` if it is that of a later pod: this one is to end.
+        """
+        self._write(replace(self._last, **changes), takes_over=False)
+
+    def _write(self, record: MemberRecord, *, takes_over: bool) -> None:
+        member = self._pod.member
+        conflict: ApiError | None = None
+        for _ in range(MOST_CONFLICTS):
+            found = _find(self._api, member)
+            try:
+                if found is None:
+                    self._api.create(CONFIG_MAPS, self._build(record), namespace=self._api.namespace)
+                else:
+                    kept = MemberRecord.from_data(found.get("data") or {})
+                    if not takes_over and kept is not None and kept.pod_uid != self._pod.pod_uid:
+                        raise ActorReplacedError(member.name, member.index, kept.pod_uid)
+                    version = found["metadata"]["resourceVersion"]
+                    changes = {"metadata": {"resourceVersion": version}, "data": record.to_data()}
+                    name, namespace = member.record_name, self._api.namespace
+                    self._api.patch(CONFIG_MAPS, name, changes, namespace=namespace)
+            except (AlreadyExistsError, ConflictError, NotFoundError) as changed:
+                conflict = changed
+                continue
+            self._last = record
+            return
+        # Such as a ConfigMap of an earlier FrayActor of this name, which the garbage collector will take.
+        assert conflict is not None
+        raise conflict
+
+    def _build(self, record: MemberRecord) -> Manifest:
+        member = self._pod.member
+        owner = {"apiVersion": API_VERSION, "kind": FRAYACTOR_KIND, "name": member.name, "uid": member.uid}
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": member.record_name,
+                "labels": {LABEL_MANAGED_BY: MANAGED_BY, LABEL_ACTOR: member.name},
+                "ownerReferences": [owner],
+            },
+            "data": record.to_data(),
+        }
+
+
+def _find(api: ApiClient, member: Member) -> Manifest | None:
+    """Return the ConfigMap of this FrayActor: one of the same name may have had it before."""
+    try:
+        found = api.get(CONFIG_MAPS, member.record_name, namespace=api.namespace)
+    except NotFoundError:
+        return None
+    owners = found["metadata"].get("ownerReferences") or ()
+    return found if any(owner.get("uid") == member.uid for owner in owners) else None

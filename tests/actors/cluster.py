@@ -1,0 +1,149 @@
+"""Actors' pods on this machine: real processes over TLS, an API server that keeps objects, and no operator.
+
+Nothing of the programs is replaced but how they reach the API server, and which ports they listen on.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+import uuid
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.actors.objects_api import ObjectsApi
+from tests.pool.hosts.pools import PATIENCE, ROOT, wait_until
+
+__all__ = ["Cluster", "Pod"]
+
+_POD = """
+import os, sys
+from pathlib import Path
+from fray.runtime.api.client import ApiAccess
+access = ApiAccess(os.environ["TEST_API"], "ml", Path(os.environ["TEST_TOKEN"]))
+ApiAccess.in_pod = classmethod(lambda cls, environ: access)
+from fray.runtime.actors.pod import main
+sys.exit(main(port=int(os.environ["TEST_PORT"]), ready_port=int(os.environ["TEST_READY_PORT"])))
+"""
+
+
+@dataclass
+class Pod:
+    """A pod of an actor."""
+
+    process: subprocess.Popen[bytes]
+    ready_port: int
+
+    @property
+    def is_ready(self) -> bool:
+        """What the kubelet's probe finds."""
+        url = f"http://127.0.0.1:{self.ready_port}/ready"
+        try:
+            with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+                return bool(answer.status == 200)
+        except urllib.error.HTTPError as error:
+            error.close()
+            return False
+        except OSError:
+            return False
+
+    def await_ready(self) -> None:
+        """Return once its actor's constructor has returned."""
+        wait_until(lambda: self.is_ready)
+
+    def kill(self) -> None:
+        """End it as a lost node does: all of its processes, at once and without a word."""
+        from fray.runtime.pool.host.processes import signal_group  # noqa: PLC0415
+
+        signal_group(self.process.pid, 9)
+        self.process.wait(PATIENCE)
+
+
+@dataclass
+class Cluster:
+    """A namespace `ml` with the job `train`, whose process the test is."""
+
+    api: ObjectsApi
+    url: str
+    key: Path
+    folder: Path
+    pods: list[Pod] = field(default_factory=list)
+
+    def environ(self) -> dict[str, str]:
+        """The variables of a job's process."""
+        return {
+            "FRAY_JOB_NAME": "train",
+            "FRAY_ROOT_JOB": "train",
+            "FRAY_POOL_KEY": str(self.key),
+            "FRAY_POOL_OBJECTS": "tcp:127.0.0.1:0",
+        }
+
+    def actor(self, label: str) -> dict[str, Any]:
+        """Return the FrayActor that users call so."""
+        (found,) = [
+            each
+            for each in self.api.objects.values()
+            if each["kind"] == "FrayActor" and each["spec"]["name"] == label
+        ]
+        return found
+
+    def record(self, label: str) -> dict[str, str]:
+        """Return what the member of an actor tells."""
+        name = f"{self.actor(label)['metadata']['name']}-0"
+        data: dict[str, str] = self.api.objects[f"/api/v1/namespaces/ml/configmaps/{name}"]["data"]
+        return data
+
+    def start_pod(self, label: str, **more: str) -> Pod:
+        """Start the pod of an actor, as the operator's StatefulSet does."""
+        actor = self.actor(label)
+        given = actor["spec"]["entrypoint"]["callable"]
+        payload = self.folder / uuid.uuid4().hex
+        payload.mkdir()
+        for name in (given["secretName"], *given.get("moreSecrets", ())):
+            for key, value in self.api.objects[f"/api/v1/namespaces/ml/secrets/{name}"]["data"].items():
+                (payload / key).write_bytes(base64.b64decode(value))
+        port, ready_port = _free_port(), _free_port()
+        variables = {
+            "FRAY_ACTOR_NAME": actor["metadata"]["name"],
+            "FRAY_ACTOR_UID": actor["metadata"]["uid"],
+            "FRAY_ACTOR_INDEX": "0",
+            "FRAY_ACTOR_POD_UID": str(uuid.uuid4()),
+            "FRAY_ACTOR_PAYLOAD": str(payload),
+            "FRAY_ACTOR_PAYLOAD_SHA256": given["sha256"],
+            "FRAY_ACTOR_PAYLOAD_PYTHON": given["python"],
+            "FRAY_POD_IP": "127.0.0.1",
+            "FRAY_POOL_KEY": str(self.key),
+            "FRAY_POOL_OBJECTS": "tcp:127.0.0.1:0",
+            "TEST_API": self.url,
+            "TEST_TOKEN": str(self.folder / "token"),
+            "TEST_PORT": str(port),
+            "TEST_READY_PORT": str(ready_port),
+        }
+        if "maxConcurrency" in actor["spec"]:
+            variables["FRAY_ACTOR_MAX_CONCURRENCY"] = str(actor["spec"]["maxConcurrency"])
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("FRAY_")}
+        process = subprocess.Popen(
+            [sys.executable, "-c", _POD], cwd=ROOT, env={**kept, **variables, **more}, process_group=0
+        )
+        self.pods.append(Pod(process, ready_port))
+        return self.pods[-1]
+
+    def close(self) -> None:
+        """End all pods."""
+        for pod in self.pods:
+            pod.process.terminate()
+        for pod in self.pods:
+            pod.process.wait(PATIENCE)
+
+
+def _free_port() -> int:
+    with closing(socket.create_server(("127.0.0.1", 0))) as found:
+        port: int = found.getsockname()[1]
+        return port

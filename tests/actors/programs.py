@@ -1,0 +1,77 @@
+"""Actors of the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+
+class Counter:
+    """Counts, and does what tests of calls need."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.value = start
+        self.seen: list[int] = []
+        self._go = threading.Event()
+
+    def add(self, amount: int = 1) -> int:
+        self.value += amount
+        return self.value
+
+    def note(self, number: int) -> None:
+        self.seen.append(number)
+
+    def noted(self) -> list[int]:
+        return self.seen
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def fail(self) -> None:
+        raise KeyError("no such lesson")
+
+    def items(self, count: int) -> Iterator[int]:
+        yield from range(count)
+
+    def size(self, data: bytes) -> int:
+        return len(data)
+
+    def block(self) -> None:
+        self._go.wait()
+
+    def release(self) -> None:
+        self._go.set()
+
+    def end(self) -> None:
+        os._exit(0)
+
+    def sleep(self, seconds: float) -> str:
+        time.sleep(seconds)
+        return "slept"
+
+
+class Broken:
+    """Can't be constructed."""
+
+    def __init__(self) -> None:
+        raise ValueError("no such table")
+
+    def call(self) -> None: ...
+
+
+class Meeting:
+    """Lets calls meet that run at once."""
+
+    def __init__(self) -> None:
+        self._all = asyncio.Event()
+        self._count = 0
+
+    async def meet(self, others: int) -> int:
+        self._count += 1
+        if self._count == others:
+            self._all.set()
+        await self._all.wait()
+        return self._count

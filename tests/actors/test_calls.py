@@ -1,0 +1,75 @@
+"""Calls of a named actor from the process of a job: order, errors, items, large values, several handles."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from fray.errors import RemoteTracebackError, TaskTimeoutError
+from fray.job import JobContext
+from fray.job.actors import ActorHandle
+from tests.actors import programs
+from tests.actors.cluster import Cluster
+from tests.pool.hosts.pools import PATIENCE
+
+Counter = ActorHandle[programs.Counter]
+
+
+@pytest.fixture
+def counter(cluster: Cluster, context: JobContext) -> Counter:
+    handle = context.create_actor(programs.Counter, 40, name="train/counter")
+    cluster.start_pod("train/counter")
+    return handle
+
+
+def test_an_actor_answers_in_order_with_values_errors_items_and_large_arguments(
+    counter: Counter, context: JobContext
+) -> None:
+    assert context.get(counter.add.remote(2), timeout=PATIENCE) == 42
+
+    for number in range(200):
+        counter.note.remote(number)
+    assert context.get(counter.noted.remote(), timeout=PATIENCE) == list(range(200))
+
+    with pytest.raises(KeyError, match="no such lesson") as caught:
+        context.get(counter.fail.remote(), timeout=PATIENCE)
+    assert isinstance(caught.value.__cause__, RemoteTracebackError)
+    assert "in fail" in caught.value.__cause__.traceback
+
+    assert list(map(context.get, counter.items.remote(5))) == [0, 1, 2, 3, 4]
+
+    data = bytes(3_000_000)
+    assert context.get(counter.size.remote(data), timeout=PATIENCE) == len(data)
+    of_the_context = context.run(bytes, 1000)
+    assert context.get(counter.size.remote(of_the_context), timeout=PATIENCE) == 1000
+
+    refs = [context.run(pow, 2, 3), counter.add.remote(1)]
+    ready, rest = context.wait(refs, num_returns=2, timeout=PATIENCE)
+    assert (ready, list(rest)) == (refs, [])
+    assert context.get(refs) == [8, 43]
+
+    with pytest.raises(TaskTimeoutError):
+        context.get(counter.sleep.options(timeout=0.1).remote(1.0), timeout=PATIENCE)
+    assert context.get(counter.add.remote(1), timeout=PATIENCE) == 44, "the actor lives on"
+
+
+def test_a_handle_that_was_looked_up_or_pickled_calls_the_same_actor(
+    counter: Counter, context: JobContext
+) -> None:
+    assert context.get(counter.add.remote(1), timeout=PATIENCE) == 41
+    found = context.get_actor("train/counter")
+    assert context.get(found.add.remote(1), timeout=PATIENCE) == 42
+    with pytest.raises(AttributeError, match="no method 'subtract'"):
+        found.subtract  # noqa: B018
+
+    data = pickle.dumps(counter)
+    assert len(data) < 2000
+    assert context.get(pickle.loads(data).add.remote(1), timeout=PATIENCE) == 43
+
+
+def test_async_methods_run_at_once(cluster: Cluster, context: JobContext) -> None:
+    meeting = context.create_actor(programs.Meeting, name="meeting")
+    cluster.start_pod("meeting")
+    refs = [meeting.meet.remote(50) for _ in range(50)]
+    assert context.get(refs, timeout=PATIENCE) == [50] * 50

@@ -1,0 +1,113 @@
+"""What callers learn when an actor's process, its pod or its FrayActor ends, and that none meets another."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from fray.errors import ActorDiedError, ActorUnavailableError, TaskError
+from fray.job import JobContext
+from fray.runtime.pool.host.processes import children
+from tests.actors import programs
+from tests.actors.cluster import Cluster
+from tests.pool.driver.processes import descendants
+from tests.pool.hosts.pools import PATIENCE, wait_until
+
+
+def test_a_restart_is_fresh_and_no_call_of_the_old_handle_reaches_it(
+    cluster: Cluster, context: JobContext
+) -> None:
+    counter = context.create_actor(programs.Counter, 1, name="counter")
+    pod = cluster.start_pod("counter")
+    first = context.get(counter.pid.remote(), timeout=PATIENCE)
+    assert context.get(counter.add.remote(), timeout=PATIENCE) == 2
+
+    blocked = counter.block.remote()
+    waiting = counter.add.remote()
+    os.kill(first, signal.SIGKILL)
+    for ref in (blocked, waiting):
+        with pytest.raises(ActorDiedError):
+            context.get(ref, timeout=PATIENCE)
+
+    wait_until(lambda: cluster.record("counter")["startNumber"] == "2")
+    pod.await_ready()
+    with pytest.raises(ActorDiedError, match="started anew"):
+        context.get(counter.add.remote(), timeout=PATIENCE)
+    fresh = context.get_actor("counter")
+    assert context.get(fresh.add.remote(), timeout=PATIENCE) == 2
+    assert context.get(fresh.pid.remote(), timeout=PATIENCE) != first
+    assert cluster.record("counter")["ready"] == "true"
+
+
+def test_a_process_that_exits_with_0_is_started_again(cluster: Cluster, context: JobContext) -> None:
+    counter = context.create_actor(programs.Counter, name="counter")
+    cluster.start_pod("counter")
+    with pytest.raises(ActorDiedError):
+        context.get(counter.end.remote(), timeout=PATIENCE)
+    wait_until(lambda: cluster.record("counter")["startNumber"] == "2")
+    assert context.get(context.get_actor("counter").add.remote(), timeout=PATIENCE) == 1
+
+
+def test_a_pod_that_vanishes_is_told_and_its_successor_is_another_incarnation(
+    cluster: Cluster, context: JobContext
+) -> None:
+    counter = context.create_actor(programs.Counter, name="counter")
+    pod = cluster.start_pod("counter")
+    assert context.get(counter.add.remote(), timeout=PATIENCE) == 1
+    blocked = counter.block.remote()
+    for process in (pod.process.pid, *descendants(pod.process.pid)):
+        os.kill(process, signal.SIGKILL)
+    pod.process.wait(PATIENCE)
+    with pytest.raises(ActorUnavailableError):
+        context.get(blocked, timeout=PATIENCE)
+
+    cluster.start_pod("counter").await_ready()
+    with pytest.raises(ActorDiedError, match="started anew"):
+        counter.add.remote()
+    assert context.get(context.get_actor("counter").add.remote(), timeout=PATIENCE) == 1
+
+
+def test_a_constructor_that_fails_is_told_to_callers_and_in_the_record(
+    cluster: Cluster, context: JobContext
+) -> None:
+    broken = context.create_actor(programs.Broken, name="broken")
+    pod = cluster.start_pod("broken", FRAY_ACTOR_MAX_RESTARTS="1")
+    with pytest.raises(ActorDiedError, match="no such table") as caught:
+        broken.call.remote()
+    assert any("in __init__" in line for line in caught.value.story)
+    wait_until(lambda: cluster.record("broken")["exhausted"] == "true")
+    assert "no such table" in cluster.record("broken")["lastError"]
+    assert not pod.is_ready
+    assert children(pod.process.pid) == []
+
+
+def test_a_killed_actor_is_gone_and_its_name_is_free(cluster: Cluster, context: JobContext) -> None:
+    counter = context.create_actor(programs.Counter, 5, name="counter")
+    pod = cluster.start_pod("counter")
+    assert context.get(counter.add.remote(), timeout=PATIENCE) == 6
+    context.kill(counter)
+    pod.process.terminate()
+    assert pod.process.wait(PATIENCE) == 0
+    with pytest.raises(ActorDiedError, match="deleted"):
+        counter.add.remote()
+    again = context.create_actor(programs.Counter, 1, name="counter")
+    cluster.start_pod("counter")
+    assert context.get(again.add.remote(), timeout=PATIENCE) == 2
+
+
+def test_an_outage_of_the_api_server_stops_no_calls(cluster: Cluster, context: JobContext) -> None:
+    counter = context.create_actor(programs.Counter, name="counter")
+    cluster.start_pod("counter")
+    assert context.get(counter.add.remote(), timeout=PATIENCE) == 1
+    cluster.api.down = True
+    assert context.get(counter.add.remote(), timeout=PATIENCE) == 2
+    pid = context.get(counter.pid.remote(), timeout=PATIENCE)
+    ref = counter.block.remote()
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(TaskError):
+        context.get(ref, timeout=PATIENCE)
+    cluster.api.down = False
+    wait_until(lambda: cluster.record("counter")["startNumber"] == "2")
+    assert context.get(context.get_actor("counter").add.remote(), timeout=PATIENCE) == 1
