@@ -1,0 +1,149 @@
+"""Worker pods of engine fray: the same answer while workers are taken away, and as many as are wanted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from e2e.cluster.command import await_condition
+from e2e.cluster.kubelets import kill_in_pod
+from e2e.cluster.layout import Layout
+from e2e.job_namespace import JobNamespace, build_job
+from fray.vocabulary import CONTAINER, LABEL_JOB, LABEL_ROLE, Role
+
+COUNT_WORDS = (Path(__file__).parent / "programs" / "count_words.py").read_text(encoding="utf-8")
+PATIENCE = 240.0
+SMALL = {"cpu": "100m", "memory": "128Mi"}
+ROOM_OF_NO_NODE = {"cpu": "1000"}
+
+
+def build_counting(name: str, seconds: float, workers: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    command = ["python3", "-c", COUNT_WORDS, str(seconds)]
+    return build_job(name, command, resources=SMALL, workers={"resources": SMALL, **workers}, **spec)
+
+
+def pods_of(jobs: JobNamespace, job: str, role: Role) -> list[dict[str, Any]]:
+    """The pods of a job that have a role and haven't ended."""
+    selector = f"--selector={LABEL_JOB}={job},{LABEL_ROLE}={role}"
+    pods = jobs.kubectl.items("pods", selector)
+    return [pod for pod in pods if pod["status"].get("phase") not in ("Succeeded", "Failed")]
+
+
+def workers_of(jobs: JobNamespace, job: str) -> dict[str, Any]:
+    """What the status of a job says of its workers."""
+    told: dict[str, Any] = jobs.job(job).get("status", {}).get("workers") or {}
+    return told
+
+
+def await_workers(jobs: JobNamespace, job: str, what: str, test: Callable[[dict[str, Any]], bool]) -> None:
+    """Wait until the status of a job says this of its workers."""
+    await_condition(
+        f"workers of {job}: {what}",
+        lambda: test(workers_of(jobs, job)),
+        timeout=PATIENCE,
+        details=lambda: f"{workers_of(jobs, job)}\n{jobs.describe()}",
+    )
+
+
+def await_ready(jobs: JobNamespace, job: str, count: int) -> None:
+    await_workers(
+        jobs,
+        job,
+        f"{count} are ready, no other is there",
+        lambda told: told.get("ready") == count and len(pods_of(jobs, job, Role.WORKER)) == count,
+    )
+
+
+def let_go(jobs: JobNamespace, job: str) -> None:
+    """Let the program end after its round, in all ranks."""
+    for pod in pods_of(jobs, job, Role.HOST):
+        jobs.kubectl("exec", pod["metadata"]["name"], f"--container={CONTAINER}", "--", "touch", "/tmp/go")
+
+
+def answers(jobs: JobNamespace, job: str) -> list[dict[str, Any]]:
+    """What `count_words.py` printed on each rank."""
+    selector = f"--selector={LABEL_JOB}={job},{LABEL_ROLE}={Role.HOST}"
+    names = [pod["metadata"]["name"] for pod in jobs.kubectl.items("pods", selector)]
+    logs = [jobs.kubectl("logs", name, f"--container={CONTAINER}") for name in names]
+    return [json.loads(log.splitlines()[-1]) for log in logs]
+
+
+def test_the_answer_is_the_same_while_workers_are_evicted_and_killed(
+    jobs: JobNamespace, layout: Layout
+) -> None:
+    jobs.submit(build_counting("words", 0.2, {"replicas": 3}))
+    await_ready(jobs, "words", 3)
+    evicted, killed, kept = pods_of(jobs, "words", Role.WORKER)
+    jobs.evict(evicted["metadata"]["name"])
+    host = layout.host_named(killed["spec"]["nodeName"])
+    assert kill_in_pod(host, killed["metadata"]["uid"], "python")
+    await_condition(
+        "the two that were lost are replaced",
+        lambda: (
+            workers_of(jobs, "words").get("ready") == 3
+            and not {evicted["metadata"]["uid"], killed["metadata"]["uid"]}
+            & {pod["metadata"]["uid"] for pod in pods_of(jobs, "words", Role.WORKER)}
+        ),
+        timeout=PATIENCE,
+        details=jobs.describe,
+    )
+    let_go(jobs, "words")
+    status = jobs.await_end("words")
+    assert (status["phase"], len(status["attempts"])) == ("Succeeded", 1), status
+    assert status["retries"] == {"failuresUsed": 0, "preemptionsUsed": 0}
+    assert pods_of(jobs, "words", Role.WORKER) == []
+    (answer,) = answers(jobs, "words")
+    assert (answer["wrong"], answer["rounds"] > 1) == (0, True)
+    assert kept["spec"]["hostname"] in answer["hosts"]
+
+
+def test_workers_come_and_go_with_the_work(jobs: JobNamespace) -> None:
+    elastic = {"maxReplicas": 2, "idleSeconds": 3}
+    script = (
+        "import time\n"
+        "from pathlib import Path\n"
+        "from fray.job import get_default_job_ctx\n"
+        "ctx = get_default_job_ctx()\n"
+        "print(len(ctx.get([ctx.run(time.sleep, 4) for _ in range(6)])), flush=True)\n"
+        "while not Path('/tmp/go').exists():\n"
+        "    time.sleep(0.1)\n"
+    )
+    command = ["python3", "-c", script]
+    job = build_job("waves", command, resources=SMALL, workers={"resources": SMALL, **elastic})
+    jobs.submit(job)
+    await_workers(jobs, "waves", "as many as may be", lambda told: told.get("ready") == 2)
+    await_ready(jobs, "waves", 0)
+    let_go(jobs, "waves")
+    assert jobs.await_end("waves")["phase"] == "Succeeded"
+
+
+def test_kubectl_scales_the_workers_of_a_gang_whose_ranks_all_submit(jobs: JobNamespace) -> None:
+    jobs.submit(build_counting("gang", 0.1, {"replicas": 1}, replicas=2))
+    await_ready(jobs, "gang", 1)
+    jobs.kubectl("scale", "frayjob/gang", "--replicas=2")
+    await_ready(jobs, "gang", 2)
+    jobs.kubectl("scale", "frayjob/gang", "--replicas=1")
+    await_ready(jobs, "gang", 1)
+    let_go(jobs, "gang")
+    assert jobs.await_end("gang")["phase"] == "Succeeded"
+    assert [answer["wrong"] for answer in answers(jobs, "gang")] == [0, 0]
+
+
+def test_a_job_whose_workers_have_no_room_runs_on_and_says_so(jobs: JobNamespace) -> None:
+    script = "while ! test -e /tmp/go; do sleep 0.1; done"
+    workers = {"replicas": 1, "resources": ROOM_OF_NO_NODE}
+    jobs.submit(build_job("alone", ["sh", "-c", script], resources=SMALL, workers=workers))
+    jobs.await_job("alone", "condition=Running")
+    await_condition(
+        "the condition tells why",
+        lambda: "Insufficient cpu" in jobs.condition("alone", "WorkersReady").get("message", ""),
+        timeout=PATIENCE,
+        details=jobs.describe,
+    )
+    let_go(jobs, "alone")
+    assert jobs.await_end("alone")["phase"] == "Succeeded"
+    jobs.kubectl("delete", "frayjob", "alone")
+    for left in ("jobs", "networkpolicies", "pods"):
+        jobs.kubectl.wait(left, "delete", seconds=PATIENCE, selector=f"{LABEL_JOB}=alone")
