@@ -28,6 +28,8 @@ from fray.vocabulary import (
     LABEL_COMPLETION_INDEX,
     LABEL_JOB,
     LABEL_JOB_INDEX,
+    LABEL_ROLE,
+    Role,
 )
 
 __all__ = [
@@ -122,8 +124,8 @@ class JobNamespace:
         return self.await_end(job["metadata"]["name"], seconds=seconds)
 
     def pods(self, job: str, *, attempt: int = 1) -> list[dict[str, Any]]:
-        """The pods of an attempt of a job, by slice and host."""
-        selector = f"--selector={LABEL_JOB}={job},{LABEL_ATTEMPT}={attempt}"
+        """The hosts' pods of an attempt of a job, by slice and host."""
+        selector = f"--selector={LABEL_JOB}={job},{LABEL_ATTEMPT}={attempt},{LABEL_ROLE}={Role.HOST}"
         return sorted(self.kubectl.items("pods", selector), key=place)
 
     def await_description(self, job: str, *words: str) -> str:

@@ -64,10 +64,7 @@ def let_go(jobs: JobNamespace, job: str) -> None:
 
 def answers(jobs: JobNamespace, job: str) -> list[dict[str, Any]]:
     """What `count_words.py` printed on each rank."""
-    selector = f"--selector={LABEL_JOB}={job},{LABEL_ROLE}={Role.HOST}"
-    names = [pod["metadata"]["name"] for pod in jobs.kubectl.items("pods", selector)]
-    logs = [jobs.kubectl("logs", name, f"--container={CONTAINER}") for name in names]
-    return [json.loads(log.splitlines()[-1]) for log in logs]
+    return [json.loads(log.splitlines()[-1]) for log in jobs.logs(job)]
 
 
 def test_the_answer_is_the_same_while_workers_are_evicted_and_killed(
