@@ -52,13 +52,14 @@ ctx.kill(handle)
 
 
 def submit(jobs: JobNamespace, name: str, program: str) -> None:
-    """Submit a job that runs a program with the actor at hand."""
+    """Submit a job that runs a program with the actor at hand, and wait until it runs."""
     jobs.submit(build_job(name, ["python3", "-c", _PRELUDE + program], workers=WORKERS))
+    jobs.await_job(name, "condition=Running")
 
 
 def logs(jobs: JobNamespace, name: str) -> str:
-    """What the only pod of a job has printed."""
-    text: str = jobs.kubectl("logs", f"--selector=fray.dev/job={name}", "--container=main", "--tail=-1")
+    """What the only host of a job has printed."""
+    (text,) = jobs.logs(name)
     return text
 
 

@@ -122,8 +122,13 @@ class _Source(Source):
         self.kinds = list[WatchedKind](self._fed)
 
     async def run(self) -> None:
-        (jobs,) = self._fed
-        await jobs.run()
+        watches = [asyncio.create_task(each.run()) for each in self._fed]
+        try:
+            await asyncio.gather(*watches)
+        finally:
+            for watch in watches:
+                watch.cancel()
+            await asyncio.gather(*watches, return_exceptions=True)
 
 
 class _Health:

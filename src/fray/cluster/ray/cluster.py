@@ -11,7 +11,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.util import find_spec
@@ -87,7 +87,7 @@ class _Launch:
     parent: Parent | None = None
     variables: Mapping[str, str] | None = None
     payload: Payload | None = None
-    workspace: tuple[bytes, str] | None = None
+    workspace: tuple[bytes, str] | None = field(default=None, repr=False)
 
     def under(self, name: str) -> FrayJob:
         metadata = self.job.metadata
