@@ -53,10 +53,10 @@ class Scene:
     def attempt(self, number: int) -> tuple[Manifest, list[Manifest]]:
         """Let all hosts of an attempt run, and wait until that was seen."""
         jobset = self.hands.await_jobset(f"train-a{number}")
+        # By a watch of its own, in a thread of its own: before the job runs, since then the user acts.
+        self.until(lambda: self.recorder.last_attempt("train") == number)
         pods = self.hands.run_all(jobset)
         self.until(lambda: len([p for p in self.recorder.living_pods() if p.started]) == len(pods))
-        # By a watch of its own, in a thread of its own.
-        self.until(lambda: self.recorder.last_attempt("train") == number)
         return jobset, pods
 
     def succeed(self, jobset: Manifest, pods: list[Manifest]) -> None:

@@ -20,6 +20,9 @@ ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 
 LEAST_RIGHTS = [
     {"apiGroups": ["fray.dev"], "resources": ["frayjobs"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": ["fray.dev"], "resources": ["frayactors"], "verbs": ["list", "watch"]},
+    {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["list", "watch"]},
+    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]},
     {"apiGroups": ["fray.dev"], "resources": ["frayjobs/status"], "verbs": ["update"]},
     {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["get", "list", "watch", "delete"]},
     {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list", "watch"]},
