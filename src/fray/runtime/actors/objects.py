@@ -121,7 +121,6 @@ class ActorObjects:
             "secretName": first,
             "sha256": new.payload.sha256,
             "python": new.payload.stamp.python,
-            "function": new.payload.function,
         }
         if more:
             entrypoint["moreSecrets"] = more
