@@ -200,7 +200,7 @@ class _Reconciler:
         raise RefusedError(refusal.message)
 
     async def _scale(self, members: Mapping[str, Any], replicas: int) -> None:
-        """Give the StatefulSet another number of pods; raises `ConflictError` when it changes meanwhile."""
+        """Give the StatefulSet another number of pods; raises `ConflictError` if another write came first."""
         found = await self._fetch(STATEFUL_SETS, members["metadata"])
         if found is None:
             return
