@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -14,8 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from fray.runtime.pool.messages.commands import FreeObject, SpillObject, StartWorker, StopWorker
-from fray.runtime.pool.messages.events import ObjectSpilled, TaskDone, WorkerLost
+from fray.runtime.pool.messages.commands import (
+    CheckObject,
+    FreeObject,
+    SpillObject,
+    StartWorker,
+    StopWorker,
+)
+from fray.runtime.pool.messages.events import ObjectChecked, ObjectSpilled, TaskDone, WorkerLost
 from fray.runtime.pool.messages.specs import Profile
 from fray.runtime.pool.objects.values import encode
 from fray.vocabulary import EXIT_WORKER_ENDED
@@ -139,6 +146,45 @@ def test_objects_are_freed_and_spilled(pool: Pool) -> None:
     pool.start_worker()  # what was said before has been heard then
     assert not pool.store.contains(6)
     assert (pool.folder / "spill" / "5").exists()
+
+
+def test_a_nanny_that_can_open_no_file_answers_and_goes_on(pool: Pool) -> None:
+    survivor, other = pool.start_worker(), pool.start_worker()
+    for identity in (5, 6):
+        pool.store.write(identity, encode(bytes(1000)))
+    soft, hard = resource.prlimit(pool.nanny.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pool.nanny.pid, resource.RLIMIT_NOFILE, (4, hard))
+    pool.head.tell_nanny(
+        StartWorker(HOST, 99, Profile()),
+        SpillObject(HOST, 5),
+        CheckObject(HOST, 5),
+        FreeObject(HOST, 6),
+        StopWorker(other, True, "idle"),
+    )
+    assert "Too many open files" in pool.head.take(WorkerLost, worker=99).reason
+    assert pool.head.take(ObjectSpilled) == (5, HOST, False)
+    assert pool.head.take(ObjectChecked) == (5, HOST, True)
+    assert pool.head.take(WorkerLost).worker == other
+    assert pool.run(survivor, abs, -1) == 1
+    resource.prlimit(pool.nanny.pid, resource.RLIMIT_NOFILE, (soft, hard))
+    assert pool.run(pool.start_worker(), abs, -2) == 2
+    assert not pool.store.contains(6)
+
+
+@pytest.mark.parametrize("lost", ["store", "spill"])
+def test_a_nanny_whose_directory_became_a_file_answers_and_goes_on(pool: Pool, lost: str) -> None:
+    survivor, other = pool.start_worker(), pool.start_worker()
+    pool.store.write(5, encode(bytes(1000)))
+    (pool.folder / lost).rename(pool.folder / "away")
+    (pool.folder / lost).touch(mode=0o600)
+    pool.head.tell_nanny(
+        SpillObject(HOST, 5), CheckObject(HOST, 5), FreeObject(HOST, 5), StopWorker(other, True, "idle")
+    )
+    assert pool.head.take(ObjectSpilled) == (5, HOST, False)
+    assert pool.head.take(ObjectChecked) == (5, HOST, lost == "spill")
+    assert pool.head.take(WorkerLost).worker == other
+    assert pool.run(survivor, abs, -1) == 1
+    assert pool.run(pool.start_worker(), abs, -2) == 2
 
 
 def test_a_worker_that_cannot_be_started_is_told() -> None:

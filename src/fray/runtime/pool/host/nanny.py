@@ -101,7 +101,8 @@ class _Nanny:
         self._on_joined = on_joined
         self._driver_end = watch_end(driver) if driver else None
         self._store = HostStore(Path(config.store), Path(config.spill), config.store_limit)
-        self._store.discard_dead_parts()  # of a nanny before this one, and of its workers
+        with _reported():
+            self._store.discard_dead_parts()  # of a nanny before this one, and of its workers
         self._children: dict[int, _Child] = {}
         self._pids: dict[WorkerId, int] = {}
         self._object_server = 0
@@ -125,9 +126,10 @@ class _Nanny:
                 config.host, config.name, config.resources, config.workers, config.store_limit, objects
             )
         )
-        if config.host and (left := self._store.identities()):
-            # A nanny before this one has told nothing of what its workers left when they died with it.
-            self._tell(FilesFound(config.host, left))
+        with _reported():
+            if config.host and (left := self._store.identities()):
+                # A nanny before this one has told nothing of what its workers left when they died with it.
+                self._tell(FilesFound(config.host, left))
         self._handlers: dict[type, Callable[[Any], None]] = {
             StartWorker: self._start_worker,
             StopWorker: self._stop_worker,
@@ -141,7 +143,7 @@ class _Nanny:
 
     def run(self) -> None:
         """Serve until the head is gone or lets it go, or until some time after SIGTERM."""
-        with selectors.DefaultSelector() as selector:
+        with selectors.PollSelector() as selector:
             selector.register(self._signals, selectors.EVENT_READ)
             selector.register(self._connection.fileno(), selectors.EVENT_READ)
             if self._driver_end is not None:
@@ -264,8 +266,8 @@ class _Nanny:
         try:
             if self._store.spill(command.id):
                 self._tell(ObjectSpilled(command.id, command.host))
-        except SurroundingsError as error:
-            _log.warning("object %x stays in memory: %s", command.id, error.message)
+        except (SurroundingsError, OSError) as error:
+            _log.warning("object %x stays in memory: %s", command.id, error)
             self._tell(ObjectSpilled(command.id, command.host, done=False))
 
     def _check_object(self, command: CheckObject) -> None:
@@ -316,7 +318,7 @@ class _Nanny:
     def _await_workers(self, deadline: float) -> None:
         """Reap until no worker is left or the time has come."""
         self._reap()
-        with selectors.DefaultSelector() as selector:
+        with selectors.PollSelector() as selector:
             selector.register(self._signals, selectors.EVENT_READ)
             while self._children and (left := deadline - time.monotonic()) > 0:
                 selector.select(left)
@@ -429,7 +431,7 @@ def run_nanny(
     adopt_orphans()
     try:
         nanny = _Nanny(config, driver, on_joined)
-    except FrayError as error:
+    except (FrayError, OSError) as error:
         sys.stderr.write(f"fray: {error}\n")
         return EXIT_FAILURE
     try:

@@ -182,10 +182,10 @@ class HostStore:
     def keep(self, identity: ObjectId) -> bool:
         """Let an object be no copy any more; return whether it is here. Waits for nobody."""
         for folder in (self._memory, self._disk) * 2:
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):
                 os.chmod(f"{folder}/{identity:x}", 0o600, follow_symlinks=True)  # noqa: PTH101 - no Path
                 return True
-        return False
+        return self.contains(identity)
 
     def spill(self, identity: ObjectId) -> bool:
         """Move an object from memory to disk; False if it isn't in memory, or was freed first.
