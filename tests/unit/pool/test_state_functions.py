@@ -1,11 +1,11 @@
-"""Functions that no task uses: kept for the next one, within bounds, and not with references inside."""
+"""What tasks leave behind: functions are kept for the next one, within bounds; timers and demands go."""
 
 from __future__ import annotations
 
 from fray.runtime.pool.machine import functions
 from fray.runtime.pool.messages.commands import DropTimer, ForgetFunctions
-from fray.runtime.pool.messages.events import TaskDone, TaskSubmitted
-from fray.runtime.pool.messages.specs import DRIVER
+from fray.runtime.pool.messages.events import RefsReleased, TaskCancelled, TaskDone, TaskSubmitted
+from fray.runtime.pool.messages.specs import DRIVER, PLAIN, Profile
 from tests.unit.pool.state_script import ONE, Script, make_task
 
 
@@ -39,3 +39,17 @@ def test_a_timer_goes_with_its_task() -> None:
     script = Script(1)
     script.submit(1, timeout=3600.0)
     assert DropTimer(("timeout", 1)) in script.tell(1, TaskDone(1, ONE))
+
+
+def test_the_demand_of_a_profile_goes_with_its_last_task() -> None:
+    script = Script(1)
+    demands = script.state._tables.demands
+    for number in range(1, 4):
+        script.submit(number, profile=Profile(env=(("RUN", str(number)),)))
+    assert len(demands) == 3
+    for number in range(1, 4):
+        script.tell(DRIVER, TaskCancelled(number))
+        script.tell(DRIVER, RefsReleased((number,)))
+    assert not demands
+    script.submit(4)
+    assert [profile for profile, _ in demands] == [PLAIN]

@@ -250,6 +250,7 @@ class Demand:
     """
 
     __slots__ = (
+        "__weakref__",
         "callers",
         "cpu",
         "devices",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from typing import Any
+from weakref import WeakValueDictionary
 
 from fray.runtime.pool.machine.devices import UNITS
 from fray.runtime.pool.machine.records import (
@@ -129,7 +130,8 @@ class Tables:
         self.inline_limit = INLINE_BYTES
         self.crowded = False
         """Clients were told that these are too many bytes."""
-        self.demands: dict[tuple[Profile, Shape], Demand] = {}
+        self.demands: WeakValueDictionary[tuple[Profile, Shape], Demand] = WeakValueDictionary()
+        """Each for as long as a task has it: programs may make any number of profiles."""
         self.plain: Demand | None = None
         """That of the default profile and shape."""
         self.active: deque[Demand] = deque()
