@@ -225,6 +225,12 @@ def test_of_racing_creators_one_creates(ctx: JobContext, tmp_path: Path) -> None
     assert lines(made) == ["constructed"]
 
 
+def test_who_asks_again_in_the_creators_process_does_not_end_it(ctx: JobContext, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    assert [ctx.get(ctx.run(create_and_read, made)) for _ in range(3)] == [True] * 3
+    assert lines(made) == ["constructed"]
+
+
 def test_a_failing_constructor_is_heard_and_frees_the_name(ctx: JobContext) -> None:
     with pytest.raises(ArithmeticError, match="no such actor"):
         ctx.get(ctx.create_actor(Failing, name="failing").method())

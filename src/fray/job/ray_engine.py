@@ -212,8 +212,8 @@ class RayEngine:
         self._closed = False
         self._tasks: weakref.WeakSet[RayEntry] = weakref.WeakSet()
         self._actors: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._named: dict[str, Any] = {}
-        """Handles of the named actors that were made here: they live as long as the context."""
+        self._named: dict[Any, Any] = {}
+        """Handles of the named actors that were made here, by their ids: they live as long as the context."""
         self._killed: set[str] = set()
         """Actors that were ended for good by this process."""
         self._subscribed = threading.local()
@@ -450,7 +450,8 @@ class RayEngine:
         if options.lifetime is not Lifetime.DETACHED:
             self._actors.add(handle)
             if options.name is not None:
-                self._named[options.name] = handle
+                # A handle of an actor that was there is weak: with the first one, Ray ends the actor.
+                self._named.setdefault(handle._actor_id, handle)
         methods = None if options.get_if_exists else ActorMethods.of(call.function, call.name, options.name)
         return RayActor(self.session, handle, label, methods)
 
@@ -496,7 +497,7 @@ class RayEngine:
 
     def kill(self, actor: RayActor) -> None:
         """End an actor for good; see `Engine`."""
-        self._named.pop(actor.label, None)
+        self._named.pop(actor.handle._actor_id, None)
         self._killed.add(actor.id)
         self._free_name(actor.label, actor.handle)
 
