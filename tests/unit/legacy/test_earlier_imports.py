@@ -24,6 +24,7 @@ from fray.types import CpuConfig, GpuConfig, JobRequest, ResourceConfig, TpuConf
         ("fray.v2.client", "fray.client"),
         ("fray.v2.types", "fray.types"),
         ("fray.v2.local_backend", "fray.local_backend"),
+        ("fray.v2.actor", "fray.actor"),
     ],
 )
 def test_an_earlier_path_is_the_module_itself(earlier: str, now: str) -> None:
@@ -46,6 +47,17 @@ assert type(fray.current_client()) is fray.Client
 assert type(current_client()) is fray.Client
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_actors_by_the_names_of_an_earlier_api() -> None:
+    actor = importlib.import_module("fray.actor")
+    with fray.create_job_ctx("sync") as ctx:
+        handle = ctx.create_actor(dict, a=1)
+        future = handle.get.remote("a")
+        assert isinstance(handle, actor.ActorHandle)
+        assert isinstance(handle.get, actor.ActorMethod)
+        assert isinstance(future, actor.ActorFuture)
+        assert future.result() == 1
 
 
 def test_names_of_an_earlier_api() -> None:

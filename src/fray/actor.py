@@ -1,0 +1,9 @@
+"""An earlier API's module of actors: what there is now under its names."""
+
+from __future__ import annotations
+
+from fray.errors import ActorUnavailableError
+from fray.job.actors import ActorHandle, ActorMethod
+from fray.job.refs import ObjectRef as ActorFuture
+
+__all__ = ["ActorFuture", "ActorHandle", "ActorMethod", "ActorUnavailableError"]
