@@ -10,6 +10,7 @@ import logging
 import random
 from abc import ABC, abstractmethod
 
+from fray.backoff import Backoff
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import ApiError, ExpiredError, UnreachableError
 from fray.kube.resources import Resource
@@ -20,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 PAGE = 100
 """Objects to a page of a list. What one takes while it is read, the process doesn't give back."""
-RETRY_CAP_SECONDS = 30.0
+BACKOFF = Backoff(0.2, 30.0)
 SHORT_WATCH_SECONDS = 1.0
 """A watch that ends sooner was not ended by the server's timeout."""
 
@@ -95,7 +96,7 @@ class ListWatch(ABC):
         """Wait after a failure, longer after each in a row."""
         self._failures += 1
         # Spread: after an outage not all watchers must come back in the same instant.
-        pause = min(RETRY_CAP_SECONDS, 0.1 * 2.0 ** min(self._failures, 10)) * random.uniform(0.5, 1.0)
+        pause = BACKOFF.pause(self._failures) * random.uniform(0.5, 1.0)
         await asyncio.sleep(max(pause, at_least or 0.0))
 
     async def _list(self) -> str:
@@ -141,7 +142,7 @@ class ListWatch(ABC):
                     self._store(event.object)
                 self._listed_version = version
         finally:
-            if self._loop.time() - started >= RETRY_CAP_SECONDS:
+            if self._loop.time() - started >= BACKOFF.longest:
                 # Nothing to tell, and then cut, as idle connections are: no failure in a row.
                 self._failures = 0
         if self._loop.time() - started < SHORT_WATCH_SECONDS:

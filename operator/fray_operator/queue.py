@@ -11,12 +11,15 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Callable, Hashable, Iterator
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
+
+from fray.backoff import Backoff
 
 __all__ = ["WorkQueue"]
 
 Key = TypeVar("Key", bound=Hashable)
 
+BACKOFF: Final = Backoff(0.1, 60.0)
 SPARE_ENTRIES = 100
 """How many times that no longer count are kept at least, before looking for them."""
 
@@ -24,14 +27,12 @@ SPARE_ENTRIES = 100
 class WorkQueue(Generic[Key]):
     """Keys that are due, in the order in which they became so.
 
-    `clock` returns seconds; `initial` and `cap` bound the pause in seconds after failures in a row.
+    `clock` returns seconds; `backoff` says how long a key pauses after failures in a row.
     """
 
-    def __init__(
-        self, *, clock: Callable[[], float] | None = None, initial: float = 0.1, cap: float = 60.0
-    ) -> None:
+    def __init__(self, *, clock: Callable[[], float] | None = None, backoff: Backoff = BACKOFF) -> None:
         self._clock = clock or asyncio.get_running_loop().time
-        self._initial, self._cap = initial, cap
+        self._backoff = backoff
         self._due: dict[Key, None] = {}
         self._active: set[Key] = set()
         self._again: set[Key] = set()
@@ -93,7 +94,7 @@ class WorkQueue(Generic[Key]):
         """Say that a key has to be tried again; return the pause in seconds before that."""
         count = self._failures.get(key, 0) + 1
         self._failures[key] = count
-        pause = max(at_least, min(self._cap, self._initial * 2.0 ** min(count - 1, 30)))
+        pause = self._backoff.pause(count, at_least)
         # A change seen in between must not skip the pause: the failure may be the server's plea for one.
         self._again.discard(key)
         self._release(key)

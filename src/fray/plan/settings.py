@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fray.backoff import Backoff
+
 __all__ = ["PlanSettings", "RetryPolicy"]
 
 
@@ -43,5 +45,4 @@ class RetryPolicy:
 
     def delay(self, retries: int) -> float:
         """Return the pause in seconds before the retry with this number, counted from 1."""
-        # The exponent is bounded: 2.0 ** 2000 overflows, and a job may be preempted that often.
-        return float(min(self.cap_seconds, self.initial_seconds * 2.0 ** min(retries - 1, 60)))
+        return Backoff(self.initial_seconds, self.cap_seconds).pause(retries)

@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 
 import urllib3
 
+from fray.backoff import Backoff
 from fray.errors import FrayError
 from fray.errors.queue import (
     ItemTooLargeError,
@@ -53,8 +54,7 @@ __all__ = ["ClientLimits", "HttpQueue"]
 T = TypeVar("T")
 
 CONNECT_SECONDS = 5.0
-FIRST_PAUSE_SECONDS = 0.05
-LONGEST_PAUSE_SECONDS = 2.0
+BACKOFF = Backoff(0.05, 2.0)
 
 # Without a proof, these come from a server, or a proxy before it, that asks for another try.
 _TRY_AGAIN = frozenset({408, 429, 502, 503, 504})
@@ -188,7 +188,7 @@ class HttpQueue(Generic[T]):
     def _persist(self, path: str, body: bytes) -> _Answer:
         """Send a request until there is an answer or the time for it is over."""
         give_up = time.monotonic() + self._limits.retry_seconds
-        pause = FIRST_PAUSE_SECONDS
+        failures = 0
         while True:
             cause: Exception | None = None
             try:
@@ -197,10 +197,11 @@ class HttpQueue(Generic[T]):
                     return answer
             except (urllib3.exceptions.HTTPError, OSError) as error:
                 cause = error
+            failures += 1
+            pause = BACKOFF.pause(failures)
             if time.monotonic() + pause > give_up:
                 raise QueueUnreachableError(self.address, str(cause or "it is busy")) from cause
             time.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def _try(self, path: str, body: bytes) -> _Answer | None:
         """Send a request once; return a proven answer, or None when it should be sent again."""

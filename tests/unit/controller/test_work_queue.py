@@ -8,6 +8,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fray.backoff import Backoff
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.virtual_time import run
 
@@ -101,7 +102,7 @@ def test_an_earlier_time_replaces_a_later_one_and_now_replaces_both() -> None:
 
 def test_failures_in_a_row_wait_twice_as_long_each_time_up_to_a_cap_and_success_forgets_them() -> None:
     async def main() -> list[float]:
-        queue: WorkQueue[str] = WorkQueue(initial=0.1, cap=60)
+        queue: WorkQueue[str] = WorkQueue(backoff=Backoff(0.1, 60))
         queue.add("a")
         pauses = []
         for _ in range(12):
@@ -135,7 +136,7 @@ def test_a_server_that_asks_for_a_pause_gets_it_whatever_is_seen_during_the_pass
 
 def test_a_change_ends_the_pause_after_a_failure() -> None:
     async def main() -> None:
-        queue: WorkQueue[str] = WorkQueue(initial=60)
+        queue: WorkQueue[str] = WorkQueue(backoff=Backoff(60, 60))
         queue.add("a")
         queue.failed(await queue.get())
         queue.add("a")
@@ -146,7 +147,7 @@ def test_a_change_ends_the_pause_after_a_failure() -> None:
 
 def test_a_forgotten_key_is_not_tried_again_and_starts_anew() -> None:
     async def main() -> None:
-        queue: WorkQueue[str] = WorkQueue(initial=1)
+        queue: WorkQueue[str] = WorkQueue(backoff=Backoff(1, 60))
         queue.add("a")
         queue.failed(await queue.get())
         queue.forget("a")
@@ -203,7 +204,7 @@ def test_no_key_is_ever_with_two_workers_and_none_is_lost(
     steps: list[tuple[str, str, float, float]], outcomes: list[str], workers: int
 ) -> None:
     async def main() -> None:
-        queue: WorkQueue[str] = WorkQueue(initial=0.5, cap=4)
+        queue: WorkQueue[str] = WorkQueue(backoff=Backoff(0.5, 4))
         active: Counter[str] = Counter()
         owed: set[str] = set()  # added since it was last taken
         left = list(outcomes)

@@ -31,7 +31,7 @@ from fray.kube.errors import (
 from fray.kube.objects import WatchEvent
 from fray.kube.resources import FRAYJOBS, LEASES, PODS
 from fray.runtime.api import client as module
-from fray.runtime.api.client import PAUSES, ApiAccess, ApiClient
+from fray.runtime.api.client import BACKOFF, ApiAccess, ApiClient
 
 LEASE = {"kind": "Lease", "metadata": {"name": "a", "uid": "1", "namespace": "ml", "resourceVersion": "7"}}
 PATH = "/apis/coordination.k8s.io/v1/namespaces/ml/leases/a"
@@ -173,7 +173,7 @@ def test_what_may_be_done_twice_is_asked_again(
     server.answers = [failed, failed]
     ask(server)
     assert len(server.requests) == 3
-    assert server.paused == list(PAUSES)
+    assert server.paused == [BACKOFF.pause(1), BACKOFF.pause(2)]
 
 
 @pytest.mark.parametrize("ask", [create, put])
@@ -202,7 +202,7 @@ def test_a_server_that_is_not_there_is_tried_again(server: Server, ask: Callable
     with pytest.raises(UnreachableError) as caught:
         ask(server)
     assert not caught.value.was_sent
-    assert server.paused == list(PAUSES)
+    assert server.paused == [BACKOFF.pause(1), BACKOFF.pause(2)]
 
 
 def test_a_busy_server_says_when_to_come_back(server: Server) -> None:

@@ -12,12 +12,12 @@ import hashlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from itertools import chain, repeat
+from dataclasses import replace
 from typing import Any, cast
 
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.log_cursor import LogCursor, TimedLine, split_timed_line
-from fray.cluster.kubernetes.retries import BUSY_PAUSES, persistently
+from fray.cluster.kubernetes.retries import BUSY, persistently
 from fray.cluster.long_lines import LONGEST_LINE
 from fray.kube.errors import (
     NotFoundError,
@@ -35,7 +35,7 @@ __all__ = ["PodLog", "has_begun", "read_state"]
 FULL = 200
 FULL_BYTES = 1 << 15
 """Lines that wait, and their bytes, before reading pauses."""
-LONGEST_PAUSE = 10.0
+BACKOFF = replace(BUSY, longest=10.0)
 WORD_SECONDS = 30.0
 """How long the watch of pods may be behind."""
 
@@ -137,27 +137,26 @@ class PodLog:
         A node that doesn't answer is asked again: with `follow` for as long as this runs, else a few times.
         """
         self.reading, self.held = True, False
-        pauses = chain(BUSY_PAUSES, repeat(LONGEST_PAUSE))
-        failures = 0
+        failures = rounds = 0
         while not self.ended:
-            pause = 0.0
+            rounds, asked = rounds + 1, None
             try:
                 if await self._read_once(access, follow=follow):
-                    failures, pauses = 0, chain(BUSY_PAUSES, repeat(LONGEST_PAUSE))
+                    failures, rounds = 0, 1
                 if not follow or await self._is_over(access):
                     await self._finish(access, follow=follow)
                     return
             except (NotFoundError, RefusedError, ServerError, ThrottledError, UnreachableError) as error:
                 failures += 1
-                pause = error.retry_after_seconds or 0.0
+                asked = error.retry_after_seconds
                 refused = isinstance(error, RefusedError) and (not follow or await self._is_over(access))
                 # A kubelet that has just started finds no pod either, before it knows of any.
                 if isinstance(error, NotFoundError) and await self._is_gone(access):
                     self.give_up("its pod is gone, and with it what wasn't read before")
-                elif refused or (not follow and failures > len(BUSY_PAUSES)):
+                elif refused or (not follow and failures > BUSY.tries):
                     self.give_up(error.detail)
             if not self.ended:
-                await asyncio.sleep(max(pause, next(pauses)))
+                await asyncio.sleep(BACKOFF.pause(rounds, asked))
 
     async def _read_once(self, access: Access, *, follow: bool) -> bool:
         """Read until the server ends it; return whether there was anything."""

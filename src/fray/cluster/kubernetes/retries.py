@@ -1,4 +1,4 @@
-"""Which requests to an API server are sent again, and after which pauses.
+"""Which requests to an API server are sent again.
 
 Only those that may be carried out twice: reads, and writes that the server itself tells apart. What is never
 sent again by this rule is a request that the server has judged.
@@ -7,36 +7,35 @@ sent again by this rule is a request that the server has judged.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from fray.kube.errors import ApiError, ServerError, ThrottledError, UnreachableError
+from fray.backoff import Backoff
+from fray.kube.errors import ServerError, ThrottledError, UnreachableError
 
-__all__ = ["BUSY_PAUSES", "LOST_PAUSES", "Sleep", "choose_pause", "persistently"]
+__all__ = ["BUSY", "LONGEST_ASKED", "Sleep", "persistently"]
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
 
-BUSY_PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)
-"""Seconds before further tries where the server is overloaded or failed; it may ask for longer ones."""
-LOST_PAUSES = (0.2, 1.0)
-"""Where no answer came. Few, for mostly the address is wrong, and somebody waits to be told."""
-LONGEST_PAUSE = 30.0
-
-
-def choose_pause(error: ApiError, pause: float) -> float:
-    """Return how long to wait after an error: as the server asks, within reason, at least `pause` seconds."""
-    return min(max(pause, error.retry_after_seconds or 0.0), LONGEST_PAUSE)
+LONGEST_ASKED: Final = 30.0
+"""The longest pause, in seconds, that a server can ask for."""
+BUSY: Final = Backoff(0.25, 4.0, tries=5, longest_asked=LONGEST_ASKED)
+"""Where the server is overloaded or failed."""
+LOST: Final = Backoff(0.4, 0.8, tries=2, longest_asked=LONGEST_ASKED)
+"""Where no answer came. Few tries, because the usual cause is a wrong address and the user is waiting."""
 
 
 async def persistently(act: Callable[[], Awaitable[T]], *, sleep: Sleep = asyncio.sleep) -> T:
     """Return what `act` returns, tried again after 429, 5xx and lost answers; raises the last `ApiError`."""
-    busy, lost = iter(BUSY_PAUSES), iter(LOST_PAUSES)
+    failures = Counter[Backoff]()
     while True:
         try:
             return await act()
         except (ThrottledError, ServerError, UnreachableError) as error:
-            pause = next(lost if isinstance(error, UnreachableError) else busy, None)
-            if pause is None:
+            backoff = LOST if isinstance(error, UnreachableError) else BUSY
+            failures[backoff] += 1
+            if failures[backoff] > backoff.tries:
                 raise
-            await sleep(choose_pause(error, pause))
+            await sleep(backoff.pause(failures[backoff], error.retry_after_seconds))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import chain, repeat
+from itertools import count
 
 from fray.cluster.kubernetes.access import Access
-from fray.cluster.kubernetes.retries import BUSY_PAUSES, Sleep, persistently
+from fray.cluster.kubernetes.retries import BUSY, Sleep, persistently
 from fray.kube.api import Manifest
 from fray.kube.errors import ConflictError
 from fray.kube.resources import FRAYJOBS
@@ -37,7 +37,7 @@ async def stop_job(access: Access, name: JobId, *, sleep: Sleep = asyncio.sleep)
         return True
 
     # A write whose answer was lost is seen by the next look.
-    for pause in chain(BUSY_PAUSES, repeat(BUSY_PAUSES[-1])):
+    for conflicts in count(1):
         if await persistently(stop):
             return
-        await sleep(pause)
+        await sleep(BUSY.pause(conflicts))

@@ -13,8 +13,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol, cast
 
+from fray.backoff import Backoff
 from fray.cluster.kubernetes.access import Access
-from fray.cluster.kubernetes.retries import Sleep, choose_pause
+from fray.cluster.kubernetes.retries import LONGEST_ASKED, Sleep
 from fray.kube.api import Manifest, WatchEvent
 from fray.kube.errors import ExpiredError, ServerError, ThrottledError, UnreachableError
 from fray.kube.resources import Resource
@@ -23,8 +24,7 @@ __all__ = ["Observer", "Subject", "list_subject", "watch_until_complete"]
 
 logger = logging.getLogger(__name__)
 
-FIRST_PAUSE = 0.2
-LONGEST_PAUSE = 10.0
+BACKOFF = Backoff(0.2, 10.0, longest_asked=LONGEST_ASKED)
 SUFFICIENT_SECONDS = 5.0
 """A watch that held for so long was in order; one that ends sooner is followed by a longer pause."""
 
@@ -78,23 +78,23 @@ async def watch_until_complete(
     Raises what the observer raises, and the `ApiError` of a missing right.
     """
     time = asyncio.get_running_loop().time
-    pause = FIRST_PAUSE
+    rounds = 0
     while not observer.complete:
-        begun, wanted = time(), 0.0
+        begun, asked = time(), None
         try:
             await _watch(access, subject, observer)
         except ExpiredError:
             observer.version = None
         except (ServerError, ThrottledError, UnreachableError) as error:
-            wanted = choose_pause(error, pause)
-            if pause == FIRST_PAUSE:
+            asked = error.retry_after_seconds
+            if not rounds:
                 logger.warning("%s can't be watched; trying again: %s", subject.resource, error)
         if observer.complete:
             return
         if time() - begun >= SUFFICIENT_SECONDS:
-            pause = FIRST_PAUSE
-        await sleep(max(wanted, pause))
-        pause = min(2 * pause, LONGEST_PAUSE)
+            rounds = 0
+        rounds += 1
+        await sleep(BACKOFF.pause(rounds, asked))
 
 
 async def _watch(access: Access, subject: Subject, observer: Observer) -> None:

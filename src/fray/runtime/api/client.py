@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode, urlsplit
 
+from fray.backoff import Backoff
 from fray.kube.errors import (
     ApiError,
     ConflictError,
@@ -40,16 +41,14 @@ from fray.kube.objects import (
 )
 from fray.kube.resources import Resource
 
-__all__ = ["PAUSES", "ApiAccess", "ApiClient"]
+__all__ = ["BACKOFF", "ApiAccess", "ApiClient"]
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/"""
 REQUEST_SECONDS: Final = 5.0
 """How long each step of a request may take."""
-PAUSES: Final = (0.5, 2.0)
-"""Seconds before each further try; a pod that is being ended may have no more than 15."""
-LONGEST_PAUSE: Final = 5.0
-"""The longest pause that a server can ask for; after that the caller learns that it is throttled."""
+BACKOFF: Final = Backoff(0.8, 1.6, tries=2, longest_asked=5.0)
+"""A pod that is being ended may have no more than 15 s. Who is asked to pause for longer learns it."""
 WATCH_SECONDS: Final = 300.0
 """How long a watch is kept open."""
 WATCH_GRACE_SECONDS: Final = 15.0
@@ -260,15 +259,17 @@ class ApiClient:
     ) -> Manifest:
         """Return the answer, after further tries where `repeat`, or the error itself, allows them."""
         request = f"{method} {path}"
-        for seconds in PAUSES:
+        failures = 0
+        while True:
             try:
                 return self._ask_once(request, path, body=body, query=query, content=content)
             except (ServerError, ThrottledError, UnreachableError) as error:
+                failures += 1
                 asked = error.retry_after_seconds or 0.0
-                if not (repeat or _was_not_done(error)) or asked > LONGEST_PAUSE:
+                may_repeat = repeat or _was_not_done(error)
+                if not may_repeat or failures > BACKOFF.tries or asked > BACKOFF.longest_asked:
                     raise
-                self._pause(max(seconds, asked))
-        return self._ask_once(request, path, body=body, query=query, content=content)
+                self._pause(BACKOFF.pause(failures, asked))
 
     def _ask_once(
         self, request: str, path: str, *, body: Manifest | None, query: Mapping[str, str] | None, content: str
