@@ -85,6 +85,12 @@ POOL_PORTS: Final = (7077, 7096)
 """First and last port that processes of a pool listen on in pods; the head's is the first."""
 POOL_READY_PORT: Final = POOL_PORTS[1]
 """Port on which a worker's pod answers whether it has joined its pool: `GET /ready`."""
+POOL_METRICS_PORT: Final = 7099
+"""Port of rank 0's pod where the head shows the pool to anybody; behind the actors' ports."""
+POOL_METRICS_PORT_NAME: Final = "pool-metrics"
+"""Its name in the pod; a job may have a port `metrics` of its own."""
+POOL_METRICS_PATH: Final = "/metrics"
+POOL_VIEW_PATH: Final = "/pool.json"
 POOL_OBJECT_PORTS: Final = (POOL_PORTS[0] + 1, POOL_PORTS[1] - 1)
 """First and last port of which each process that joins takes a free one."""
 POOL_HEAD_CONTAINER: Final = "fray-pool-head"

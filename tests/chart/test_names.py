@@ -24,6 +24,7 @@ LIKE_NUMBERS: Values = {
     "nodeSelector": {"pool": "11"},
     "networkPolicy": {"enabled": True, "metricsFrom": ["12"], "apiServer": {"cidrs": ["::/0"]}},
     "serviceMonitor": {"enabled": True, "labels": {"a": "13"}},
+    "podMonitor": {"enabled": True, "labels": {"a": "14"}},
 }
 
 STRINGS = ("/name", "/namespace", "/serviceAccountName", "/priorityClassName", "/cidr", "/image", "/interval")

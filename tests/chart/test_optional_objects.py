@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 
+from fray.plan.jobset import build_attempt
+from fray.plan.settings import PlanSettings
+from fray.testing import build_frayjob
+from fray.vocabulary import (
+    LABEL_COMPLETION_INDEX,
+    LABEL_JOB_INDEX,
+    POOL_METRICS_PATH,
+    POOL_METRICS_PORT_NAME,
+)
 from fray_operator.metrics import Metrics
 from tests.chart.rendering import find, kinds, operator_pod, render
-from tests.chart.value_tables import GKE
+from tests.chart.value_tables import GKE, Values
+from tests.unit.plan.jobset_rules import pod_template
 
 
 def test_default_installation_has_exactly_these_kinds() -> None:
@@ -101,6 +112,39 @@ def test_service_monitor_selects_the_metrics_service_only() -> None:
     assert monitor["spec"]["endpoints"] == [
         {"port": service["spec"]["ports"][0]["name"], "path": "/metrics", "interval": "1m"}
     ]
+
+
+POOLS: Values = {"podMonitor": {"enabled": True, "labels": {"release": "prometheus"}, "interval": "15s"}}
+
+
+def test_pod_monitor_selects_the_heads_of_pools_only() -> None:
+    monitor = find(render(POOLS), "PodMonitor")
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint == {"port": POOL_METRICS_PORT_NAME, "path": POOL_METRICS_PATH, "interval": "15s"}
+    job = build_frayjob(workers={"replicas": 1}, replicas=2)
+    jobset = build_attempt(job, attempt=1, settings=PlanSettings()).jobset
+    labels = pod_template(jobset)["metadata"]["labels"]
+    wanted = monitor["spec"]["selector"]["matchLabels"]
+    # The two that the plan doesn't set come from JobSet and from the Job controller, for each pod.
+    assert wanted.items() - labels.items() == {(LABEL_JOB_INDEX, "0"), (LABEL_COMPLETION_INDEX, "0")}
+    assert set(monitor["spec"]["podTargetLabels"]) <= labels.keys()
+    assert "PodMonitor" not in kinds(render())
+
+
+@pytest.mark.parametrize(
+    ("scope", "selected"),
+    [
+        ({}, {"any": True}),
+        ({"scope": "namespace", "namespaces": ["a", "5"]}, {"matchNames": ["a", "5"]}),
+        ({"scope": "namespace"}, {"matchNames": ["fray-system"]}),
+    ],
+)
+def test_pod_monitor_finds_pools_in_all_namespaces_that_are_served(
+    scope: Values, selected: dict[str, Any]
+) -> None:
+    monitor = find(render({**POOLS, **scope}), "PodMonitor")
+    assert monitor["spec"]["namespaceSelector"] == selected
 
 
 # --- alerts and the dashboard ---------------------------------------------------------------------------

@@ -174,6 +174,7 @@ def test_single_namespace_installation_creates_nothing_outside_its_namespace() -
         **SINGLE,
         "networkPolicy": {"enabled": True},
         "serviceMonitor": {"enabled": True},
+        "podMonitor": {"enabled": True},
         "prometheusRule": {"enabled": True},
         "dashboard": {"enabled": True},
     }

@@ -25,6 +25,7 @@ _LABELS: list[Any] = [*_ANNOTATIONS, *({"a": value} for value in ("a" * 64, "a b
 _OWN_LABELS = ["name", "instance", "part-of", "version", "managed-by"]
 _ADDED_LABELS: list[Any] = [*_LABELS, {"helm.sh/chart": "x"}]
 _ADDED_LABELS += [{f"app.kubernetes.io/{name}": "x"} for name in _OWN_LABELS]
+_NO_INTERVALS: list[Any] = [30, "30", "30 s", "-30s", "1s1h", "1.5m", "", "often", None]
 _QUANTITIES = ["banana", "", "-1", -1, "1 Gi", "1GB", "1gi", "0x10", "1.5.3", "1,5", "Mi", True, [], "1\n"]
 _REPOSITORIES = [
     "https://registry.example/x",
@@ -183,7 +184,10 @@ REFUSED: dict[str, list[Any]] = {
     "dashboard.labels": _ADDED_LABELS,
     "serviceMonitor.enabled": _SWITCH,
     "serviceMonitor.labels": _ADDED_LABELS,
-    "serviceMonitor.interval": [30, "30", "30 s", "-30s", "1s1h", "1.5m", "", "often", None],
+    "serviceMonitor.interval": _NO_INTERVALS,
+    "podMonitor.enabled": _SWITCH,
+    "podMonitor.labels": _ADDED_LABELS,
+    "podMonitor.interval": _NO_INTERVALS,
 }
 """Must be refused with the path in the message."""
 
@@ -302,6 +306,9 @@ ACCEPTED: dict[str, list[Any]] = {
     "serviceMonitor.enabled": [True, False],
     "serviceMonitor.labels": [{}, None, {"release": "prometheus"}],
     "serviceMonitor.interval": ["30s", "1m", "1h30m", "500ms", "1d"],
+    "podMonitor.enabled": [True, False],
+    "podMonitor.labels": [{}, None, {"release": "prometheus"}],
+    "podMonitor.interval": ["15s"],
 }
 """Must be taken, alone and with every optional object installed."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import warnings
 from typing import Protocol
 
@@ -44,7 +43,6 @@ class LocalOwner:
 
     def __init__(self, pool: LocalPool | JoinedPool) -> None:
         self._pool = pool
-        self._epoch = time.time() - time.monotonic()
 
     @property
     def metrics_address(self) -> str:
@@ -57,7 +55,7 @@ class LocalOwner:
 
     def runs(self) -> list[TaskRun]:
         """See `PoolOwner`."""
-        return list_runs(self._pool.stats().finished, self._epoch)
+        return list_runs(self._pool.runs())
 
     def count_running(self) -> int:
         """See `PoolOwner`."""

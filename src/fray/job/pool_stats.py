@@ -5,7 +5,7 @@ How the head counts is in `fray.runtime.pool.machine.snapshot`; nothing here ask
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fray.errors.transport import RefusalReason
@@ -42,11 +42,10 @@ class PoolContextStats(ContextStats):
     waits: tuple[str, ...]
 
 
-def list_runs(finished: Iterable[Run], epoch: float) -> list[TaskRun]:
-    """Return the head's runs for a timeline; `epoch` is when its monotonic clock was 0, in Unix time.
-
-    Hosts whose clocks differ make waiting times wrong by as much.
-    """
+def list_runs(finished: Sequence[Run]) -> list[TaskRun]:
+    """Return the head's runs for a timeline, all by the head's clock."""
+    begun = [run for run in finished if run.began > 0]  # else it has ended before it began
+    behind = _measure_clocks(begun)
     return [
         TaskRun(
             row=(run.worker, f"worker {run.worker} on {run.host}"),
@@ -54,13 +53,26 @@ def list_runs(finished: Iterable[Run], epoch: float) -> list[TaskRun]:
             is_call=run.is_call,
             attempt=run.attempt,
             outcome=run.outcome,
-            began=run.began,
+            began=run.began + behind[run.host],
             seconds=run.seconds,
-            waited=max(run.began - (epoch + run.submitted), 0.0),
+            waited=max(run.began + behind[run.host] - run.submitted, 0.0),
         )
-        for run in finished
-        if run.began > 0  # else it has ended before it began
+        for run in begun
     ]
+
+
+def _measure_clocks(runs: Iterable[Run]) -> dict[str, float]:
+    """Return by how many seconds each host's clock is behind the head's.
+
+    A run began after the head had sent it, and ended before the head was told: two bounds. The offset is the
+    middle between the tightest ones, so it's as exact as half of the quickest way there and back, as NTP's.
+    """
+    bounds: dict[str, tuple[float, float]] = {}
+    for run in runs:
+        least, most = run.sent - run.began, run.told - (run.began + run.seconds)
+        known_least, known_most = bounds.get(run.host, (least, most))
+        bounds[run.host] = max(least, known_least), min(most, known_most)
+    return {host: (least + most) / 2 for host, (least, most) in bounds.items()}
 
 
 def summarize(stats: PoolStats, refused: Mapping[RefusalReason, int]) -> PoolContextStats:

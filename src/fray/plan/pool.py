@@ -25,6 +25,8 @@ from fray.vocabulary import (
     ENV_WORKERS_MAX,
     ENV_WORKERS_MIN,
     POOL_HEAD_CONTAINER,
+    POOL_METRICS_PORT,
+    POOL_METRICS_PORT_NAME,
     POOL_READY_PORT,
     Role,
 )
@@ -110,6 +112,7 @@ def _build_head(
         "command": build_module_command(HEAD_MODULE, injected=injected),
         "restartPolicy": "Always",
         "env": [entry.to_manifest() for entry in (*told, state, *_build_bounds(spec))],
+        "ports": [{"name": POOL_METRICS_PORT_NAME, "containerPort": POOL_METRICS_PORT}],
         "volumeMounts": mounts,
         "securityContext": {
             "allowPrivilegeEscalation": False,

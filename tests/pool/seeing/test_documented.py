@@ -13,15 +13,24 @@ from fray.job.ledger import REMEMBERED_RUNS
 from fray.job.pool_stats import PoolContextStats
 from fray.runtime.pool.client.backpressure import MAX_BYTES, MAX_TASKS
 from fray.runtime.pool.head.metrics import render_metrics
-from fray.runtime.pool.head.metrics_server import CLIENT_SECONDS, FRESH_SECONDS, MAX_REQUEST, SHARE
+from fray.runtime.pool.head.metrics_server import (
+    CLIENT_SECONDS,
+    FRESH_SECONDS,
+    MAX_CLIENTS_OF_SOURCE,
+    MAX_REQUEST,
+    SHARE,
+)
 from fray.runtime.pool.machine.cancelling import CANCEL_SECONDS
+from fray.runtime.pool.machine.functions import MOST_NAMES, OTHER_NAMES
 from fray.runtime.pool.machine.lineage import LINEAGE_LIMIT
 from fray.runtime.pool.machine.tables import REMEMBERED_TASKS
 from fray.runtime.pool.messages.specs import TaskSpec
 from fray.runtime.pool.objects.directories import MEMORY_SHARE
 from fray.runtime.pool.objects.values import INLINE_LIMIT
 from fray.runtime.pool.state import PoolState
+from fray.runtime.pool.view import RATE_SECONDS
 from fray.runtime.pool.worker.generators import SMALL_BYTES, SMALL_ITEMS
+from fray.vocabulary import POOL_METRICS_PORT
 
 PAGE = (Path(__file__).parents[3] / "docs" / "pool.md").read_text()
 MIB = 1024**2
@@ -45,6 +54,10 @@ MIB = 1024**2
         ("Requests above 8 KiB are refused", MAX_REQUEST == 8 * 1024),
         ("longer than 5 seconds is cut off", CLIENT_SECONDS == 5.0),
         ("at most once a second", FRESH_SECONDS == 1.0),
+        ("one address has 4 connections", MAX_CLIENTS_OF_SOURCE == 4),
+        ("over the last 10 seconds", RATE_SECONDS == 10),
+        ("for up to 200 names; later ones are `(others)`", (MOST_NAMES, OTHER_NAMES) == (200, "(others)")),
+        ("--metrics tcp:0.0.0.0:7099", POOL_METRICS_PORT == 7099),
         ("no more than a twentieth", SHARE == 20),
     ],
 )

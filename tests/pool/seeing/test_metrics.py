@@ -44,7 +44,7 @@ def a_pool(**more: Any) -> PoolStats:
         "counters": {"submitted": 2_000_000_001, "done": 9, "cancelled": 3, "items": 5},
         "ignored": {"TaskDone: x": 2, "other": 1},
         "lineage_bytes": 512,
-        "finished": (),
+        "functions": (),
         "waits": (),
     }
     named |= more

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import stat
 from collections.abc import Awaitable, Callable
@@ -13,7 +14,14 @@ from typing import Any
 import pytest
 
 from fray.errors import AddressError
-from fray.runtime.pool.head.metrics_server import CLIENT_SECONDS, MAX_CLIENTS, MAX_REQUEST, MetricsServer
+from fray.runtime.pool.head.metrics_server import (
+    CLIENT_SECONDS,
+    MAX_CLIENTS,
+    MAX_CLIENTS_OF_SOURCE,
+    MAX_REQUEST,
+    MetricsServer,
+    Page,
+)
 from fray.runtime.pool.transport.addresses import Address
 from tests.pool.standing_time import StandingLoop
 
@@ -38,7 +46,7 @@ def serving(
         told: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
         address = Address(path=str(folder / "metrics"))
-        server = MetricsServer(address, render, content_type="text/x", **more)
+        server = MetricsServer(address, {"/metrics": Page("text/x", render)}, **more)
         await server.start()
         try:
             await use(Path(address.path))
@@ -243,3 +251,54 @@ def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with pytest.raises(AddressError, match="0700"):
         serving(tmp_path, lambda _: asyncio.sleep(0))
+
+
+# --- over TCP, where anybody may come ----------------------------------------------------------------------
+
+
+def serving_tcp(use: Callable[[str, int], Awaitable[None]], **more: Any) -> None:
+    async def run() -> None:
+        pages = {"/metrics": Page("text/x", lambda: "page\n"), "/pool.json": Page("text/y", lambda: "{}\n")}
+        server = MetricsServer(Address(host="127.0.0.1", port=0), pages, **more)
+        await server.start()
+        try:
+            await use(server.address.host, server.address.port)
+        finally:
+            await server.close()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(run())
+
+
+async def ask_tcp(host: str, port: int, path: str, *, source: str = "127.0.0.1") -> bytes:
+    reader, writer = await asyncio.open_connection(host, port, local_addr=(source, 0))
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: pool\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def test_each_page_has_its_path_and_its_type() -> None:
+    async def use(host: str, port: int) -> None:
+        assert b"text/x" in (found := await ask_tcp(host, port, "/metrics"))
+        assert found.endswith(b"page\n")
+        assert b"text/y" in (found := await ask_tcp(host, port, "/pool.json"))
+        assert found.endswith(b"{}\n")
+        assert (await ask_tcp(host, port, "/")).startswith(b"HTTP/1.1 404 ")
+
+    serving_tcp(use)
+
+
+def test_a_silent_machine_takes_no_places_from_others() -> None:
+    async def use(host: str, port: int) -> None:
+        silent = [await asyncio.open_connection(host, port) for _ in range(2 * MAX_CLIENTS)]
+        # Those above its share are cut off at once, the others hold their places.
+        cut_off = [asyncio.create_task(reader.read()) for reader, _ in silent]
+        for coming in itertools.islice(asyncio.as_completed(cut_off), len(silent) - MAX_CLIENTS_OF_SOURCE):
+            assert await coming == b""
+        assert (await ask_tcp(host, port, "/metrics", source="127.0.0.2")).endswith(b"page\n")
+        for _, writer in silent:
+            writer.transport.abort()
+        await asyncio.gather(*cut_off, return_exceptions=True)
+
+    serving_tcp(use, client_seconds=600.0)

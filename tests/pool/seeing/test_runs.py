@@ -23,7 +23,7 @@ CANCELLED = Failed(b"", "TaskCancelledError", "task 1")
 
 
 def runs(script: Script) -> list[Run]:
-    return list(script.state.stats().finished)
+    return list(script.state.runs(0.0))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_run_is_remembered_with_its_end(outcome: Outcome, word: str) -> None:
     script.submit(1)
     script.now += 7
     script.tell(1, TaskDone(1, outcome, began=5.0, seconds=0.5))
-    assert runs(script) == [Run("task 1", 1, "host-1", 5.0, 0.5, 1, 100.0, word, is_call=False)]
+    assert runs(script) == [Run("task 1", 1, "host-1", 5.0, 0.5, 1, 100.0, 100.0, 107.0, word, is_call=False)]
 
 
 def test_each_attempt_is_a_run_and_a_lost_one_is_none() -> None:

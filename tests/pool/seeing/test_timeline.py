@@ -101,15 +101,29 @@ def test_no_run_is_a_trace_too(tmp_path: Path) -> None:
     assert check_trace(path)["traceEvents"] == []
 
 
+def a_finished(host: str, began: float, *, sent: float, told: float, seconds: float = 0.1) -> Run:
+    return Run("f", 3, host, began, seconds, 2, 1000.0, sent, told, "done", is_call=False)
+
+
 def test_waiting_counts_from_submission_by_the_clock_of_the_head() -> None:
-    ended = Run("f", 3, "host", 1000.5, 0.1, 2, 40.0, "done", is_call=False)
+    ended = a_finished("host", 1000.5, sent=1000.4, told=1000.7)
     never_began = ended._replace(began=0.0)
-    early = ended._replace(began=990.0)  # the clock of its host is wrong
-    runs = list_runs([ended, never_began, early], epoch=960.0)
-    assert [(run.row, run.waited) for run in runs] == [
-        ((3, "worker 3 on host"), 0.5),
-        ((3, "worker 3 on host"), 0.0),
+    runs = list_runs([ended, never_began])
+    assert [(run.row, round(run.waited, 6)) for run in runs] == [((3, "worker 3 on host"), 0.5)]
+
+
+def test_runs_of_hosts_whose_clocks_differ_are_told_by_the_clock_of_the_head() -> None:
+    # What the head's clock would have said of each run: it began 10 ms after it was sent, at the quickest.
+    runs = [
+        a_finished(host, began + wrong, sent=began - way, told=began + 0.1 + way)
+        for host, wrong in (("fast", 90.0), ("slow", -7.5), ("right", 0.0))
+        for began, way in ((1001.0, 0.25), (1002.0, 0.01), (1003.0, 3.0))
     ]
+    assert [(round(run.began, 6), round(run.waited, 6)) for run in list_runs(runs)] == [
+        (1001.0, 1.0),
+        (1002.0, 2.0),
+        (1003.0, 3.0),
+    ] * 3
 
 
 # --- of real runs ------------------------------------------------------------------------------------------

@@ -21,6 +21,9 @@ from fray.vocabulary import (
     ENV_WORKERS_MIN,
     ENV_WORKERS_SHAPE,
     POOL_HEAD_CONTAINER,
+    POOL_METRICS_PORT,
+    POOL_METRICS_PORT_NAME,
+    POOL_PORTS,
 )
 from tests.unit.plan.jobset_rules import find_violations, main_container, pod_template
 
@@ -105,6 +108,13 @@ def test_the_head_runs_in_the_runtimes_image_and_knows_nothing_of_the_users() ->
     assert POOL_HEAD_CONTAINER not in mounted
     state = variables(head)[ENV_POOL_STATE]
     assert {"name": POOL_HEAD_CONTAINER, "mountPath": state} in head["volumeMounts"]
+
+
+def test_the_head_shows_the_pool_at_a_port_that_the_jobs_policy_leaves_open() -> None:
+    (port,) = head_of(workers={"replicas": 1})["ports"]
+    assert port == {"name": POOL_METRICS_PORT_NAME, "containerPort": POOL_METRICS_PORT}
+    assert not POOL_PORTS[0] <= POOL_METRICS_PORT <= POOL_PORTS[1]
+    assert len(POOL_METRICS_PORT_NAME) <= 15  # Kubernetes takes no longer ones
 
 
 def test_where_no_runtime_is_brought_the_jobs_image_has_it() -> None:

@@ -495,7 +495,7 @@ def test_the_last_runs_are_remembered_for_a_timeline() -> None:
     script = Script(1)
     script.submit(1)
     script.tell(1, TaskDone(1, ONE, began=5.0, seconds=0.5))
-    (finished,) = script.state.stats().finished
+    (finished,) = script.state.runs(0.0)
     assert (finished.name, finished.worker, finished.began, finished.seconds) == ("task 1", 1, 5.0, 0.5)
 
 

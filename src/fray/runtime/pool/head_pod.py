@@ -22,8 +22,9 @@ from fray.runtime.pool.head.__main__ import ATTACH, announce
 from fray.runtime.pool.head.program import HeadConfig, run_head
 from fray.runtime.pool.head.scaling import JobScale, ScaleLimits
 from fray.runtime.pool.pod import PodPool
+from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
-from fray.vocabulary import ENV_POOL_STATE, EXIT_FAILURE
+from fray.vocabulary import ENV_JOB_NAME, ENV_POOL_STATE, EXIT_FAILURE, POOL_METRICS_PORT
 
 __all__ = ["main"]
 
@@ -50,6 +51,8 @@ def main(environ: Mapping[str, str] | None = None) -> int:
             attach=ATTACH,
             listen=(pool.listen,),
             key=key,
+            metrics=Address(host=pool.listen.host, port=POOL_METRICS_PORT),
+            job=environ.get(ENV_JOB_NAME, ""),
             allowed=None,
             is_attempt=True,
             over="" if _is_first(environ.get(ENV_POOL_STATE, "")) else RESTARTED,

@@ -34,6 +34,7 @@ from fray.runtime.pool.local_pool import (
     start_nanny,
     start_process,
 )
+from fray.runtime.pool.machine.records import Run
 from fray.runtime.pool.machine.snapshot import PoolStats
 from fray.runtime.pool.messages.commands import CopyObject
 from fray.runtime.pool.messages.events import ObjectCopied, ObjectRelayed
@@ -145,6 +146,10 @@ class JoinedPool:
     def stats(self) -> PoolStats:
         """Return what the pool has and did."""
         return self._ask("stats")  # type: ignore[no-any-return]
+
+    def runs(self) -> tuple[Run, ...]:
+        """Return the last runs that have ended."""
+        return self._ask("runs")  # type: ignore[no-any-return]
 
     def count_running(self) -> int:
         """Return how many tasks and calls workers have, for those who look often; cheaper than `stats`."""

@@ -26,6 +26,7 @@ from fray.runtime.container import available_memory, thread_limits
 from fray.runtime.pool.client.backpressure import SubmitLimit
 from fray.runtime.pool.head.head import Head
 from fray.runtime.pool.host_config import HostConfig
+from fray.runtime.pool.machine.records import Run
 from fray.runtime.pool.machine.snapshot import PoolStats
 from fray.runtime.pool.messages.events import HostJoined
 from fray.runtime.pool.messages.greetings import HostWelcome
@@ -37,6 +38,7 @@ from fray.runtime.pool.objects.reader import ObjectReader
 from fray.runtime.pool.state import PoolState
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
+from fray.vocabulary import ENV_JOB_NAME
 
 __all__ = ["SPILL_DIR", "LocalPool", "end_with_process", "offered_resources", "start_nanny", "start_process"]
 
@@ -123,12 +125,12 @@ class LocalPool:
         self._head.fetch_by(fetch.copy)
         self.objects = ObjectReader(HOST, store, fetch)
         self.metrics = Address(path=str(store.directory / "metrics"))
-        """Where the pool shows what it has and did, as Prometheus text; see `Head.serve_metrics`."""
+        """Where the pool shows what it has and did, as Prometheus text and JSON; see `Head.serve_metrics`."""
         self.address: Address | None = None
         """Where nannies of other hosts connect; None: nowhere."""
         try:
             address = self._head.start()
-            self._head.serve_metrics(self.metrics)
+            self._head.serve_metrics(self.metrics, job=environ.get(ENV_JOB_NAME, ""))
             if network is not None:
                 self.address = self._head.listen(network.listen, HostWelcome(0, self.token, attach))
         except BaseException:
@@ -148,6 +150,11 @@ class LocalPool:
         """Return what the pool has and did."""
         stats: PoolStats = self._head.call(lambda state: state.stats())
         return stats
+
+    def runs(self) -> tuple[Run, ...]:
+        """Return the last runs that have ended."""
+        runs: tuple[Run, ...] = self._head.call(lambda state: state.runs(time.time() - time.monotonic()))
+        return runs
 
     def count_running(self) -> int:
         """Return how many tasks and calls workers have, for those who look often; cheaper than `stats`."""

@@ -25,10 +25,10 @@ from fray.runtime.pool.machine import (
 from fray.runtime.pool.machine.crowding import note_inline
 from fray.runtime.pool.machine.invariants import check_tables
 from fray.runtime.pool.machine.message_checks import RefusedMessageError
-from fray.runtime.pool.machine.records import ActorRecord, ObjectRecord
+from fray.runtime.pool.machine.records import ActorRecord, ObjectRecord, Run
 from fray.runtime.pool.machine.resources import describe_needs
 from fray.runtime.pool.machine.scheduling import schedule
-from fray.runtime.pool.machine.snapshot import PoolStats, count_running, take_snapshot
+from fray.runtime.pool.machine.snapshot import PoolStats, count_running, list_finished, take_snapshot
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.transitions import ACTOR_TRANSITIONS, TASK_TRANSITIONS, Cause, StateName
 from fray.runtime.pool.machine.waits import describe_waits, is_at_work
@@ -161,6 +161,18 @@ class PoolState:
     def stats(self) -> PoolStats:
         """Return a frozen summary of the pool as it is now."""
         return take_snapshot(self._tables)
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """What has happened since the pool began, as `PoolStats.counters`; not to be kept: it changes."""
+        return self._tables.counters
+
+    def runs(self, epoch: float) -> tuple[Run, ...]:
+        """Return the last runs that have ended, oldest first; bounded.
+
+        `epoch`: when the head's monotonic clock was 0, in seconds since the epoch.
+        """
+        return list_finished(self._tables, epoch)
 
     def count_wanted_hosts(self, offered: Shape = ()) -> int:
         """Return how many hosts there is work for that offer so much each (empty: as those that are here)."""

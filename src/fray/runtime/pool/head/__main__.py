@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--token", default="", help="the pool's name, unique; by default random")
     parser.add_argument("--owner", type=int, default=0, help="pid of the process that the pool belongs to")
     parser.add_argument("--inline-limit", type=int, help="bytes of values that it keeps in messages")
-    parser.add_argument("--metrics", default="", help="unix:/path, where Prometheus text is served")
+    parser.add_argument("--metrics", default="", help="unix:/path or tcp:host:port, where it shows the pool")
     parsed = parser.parse_args(arguments)
     try:
         key = TransportKey.load(parsed.key)

@@ -19,8 +19,8 @@ from fray.runtime.pool.client.client import PoolClient
 from fray.runtime.pool.head.dispatcher import Dispatcher, Driver
 from fray.runtime.pool.head.inbox import DriverInbox
 from fray.runtime.pool.head.membership import Membership
-from fray.runtime.pool.head.metrics import CONTENT_TYPE, render_metrics
 from fray.runtime.pool.head.metrics_server import MetricsServer
+from fray.runtime.pool.head.pages import PoolPages
 from fray.runtime.pool.head.peers import Peers
 from fray.runtime.pool.messages.events import HostJoined, ObjectCopied
 from fray.runtime.pool.messages.greetings import HostWelcome, PoolFailed
@@ -81,6 +81,7 @@ class Head:
         limit.exempt = self._thread
         self._server: Server | None = None
         self._outer: Server | None = None
+        self._pages: PoolPages | None = None
         self._metrics: MetricsServer | None = None
         self._failure: BaseException | None = None
 
@@ -112,14 +113,17 @@ class Head:
         self._outer = asyncio.run_coroutine_threadsafe(self._serve(address), self._loop).result()
         return self._outer.address
 
-    def serve_metrics(self, address: Address) -> None:
-        """Show what the pool has and did on a unix socket, as Prometheus text over HTTP.
+    def serve_metrics(self, address: Address, *, job: str = "") -> None:
+        """Show what the pool has and did on a unix socket, as Prometheus text and as JSON over HTTP.
+
+        `job` is the job of this process, if it has one.
 
         Raises `AddressError` if it can't.
         """
-        server = MetricsServer(address, self._render_metrics, content_type=CONTENT_TYPE)
+        pages = PoolPages(self._dispatcher.state, self.refusals, job=job)
+        server = MetricsServer(address, pages.pages)
         asyncio.run_coroutine_threadsafe(server.start(), self._loop).result()
-        self._metrics = server
+        self._metrics, self._pages = server, pages
 
     def fetch_by(self, fetch: Callable[[ObjectId, HostId], int]) -> None:
         """Let objects that readers can't reach be copied to the driver's host by this."""
@@ -232,6 +236,8 @@ class Head:
             return
         self.client.flush()
         self._inbox.drain()
+        if self._pages is not None:
+            self._pages.note()
         if waits := self._dispatcher.state.find_stall(time.monotonic()):
             _log.warning("nothing has run in the pool for a while:\n  %s", "\n  ".join(waits))
         self.on_tick()
@@ -240,9 +246,6 @@ class Head:
     def _restart_nanny(self) -> bool:
         # Looked up when it's needed: it is set once the head has started.
         return self.on_nanny_lost()
-
-    def _render_metrics(self) -> str:
-        return render_metrics(self._dispatcher.state.stats(), self.refusals.snapshot())
 
 
 def _nothing() -> None:

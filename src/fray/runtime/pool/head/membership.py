@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -89,6 +90,7 @@ class Membership:
         self.questions: Mapping[str, Callable[[], Any]] = {
             "stats": dispatcher.state.stats,
             "running": dispatcher.state.count_running,
+            "runs": lambda: dispatcher.state.runs(time.time() - time.monotonic()),
             "refusals": refusals.snapshot,
         }
         """What clients may ask, by name."""

@@ -11,25 +11,12 @@ from typing import Final
 
 from fray.errors.transport import RefusalReason
 from fray.runtime.pool.machine.snapshot import PoolStats
-from fray.runtime.pool.machine.transitions import (
-    ALIVE,
-    BLOCKED,
-    PENDING,
-    READY,
-    RESTARTING,
-    RUNNING,
-    SENT,
-    STARTING,
-    WAITING,
-)
+from fray.runtime.pool.view import ACTOR_STATES, OUTCOMES, TASK_STATES
 
 __all__ = ["CONTENT_TYPE", "render_metrics"]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 """Prometheus documentation, "Exposition formats": the text format."""
-TASK_STATES = (WAITING, READY, SENT, RUNNING, BLOCKED)
-ACTOR_STATES = (PENDING, STARTING, ALIVE, RESTARTING)
-OUTCOMES = ("done", "failed", "cancelled")
 
 
 def render_metrics(stats: PoolStats, refused: Mapping[RefusalReason, int]) -> str:

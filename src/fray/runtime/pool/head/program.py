@@ -17,8 +17,8 @@ from typing import Any
 
 from fray.runtime.pool.head.dispatcher import Dispatcher
 from fray.runtime.pool.head.membership import Membership
-from fray.runtime.pool.head.metrics import CONTENT_TYPE, render_metrics
 from fray.runtime.pool.head.metrics_server import MetricsServer
+from fray.runtime.pool.head.pages import PoolPages
 from fray.runtime.pool.head.peers import Peers
 from fray.runtime.pool.head.scaling import ScaleLimits, ScaleWriter, Scaling
 from fray.runtime.pool.host.processes import watch_end
@@ -50,7 +50,9 @@ class HeadConfig:
     """Where it listens."""
     key: TransportKey
     metrics: Address | None = None
-    """A unix socket where what the pool has and did is shown as Prometheus text."""
+    """Where the pool's pages are shown: a unix socket, or TCP for anybody."""
+    job: str = ""
+    """The job whose pool it is; empty: none."""
     owner: int = 0
     """The process that the pool belongs to, which is this one's parent; 0: none."""
     allowed: tuple[Shape, ...] | None = None
@@ -79,6 +81,7 @@ class _HeadProgram:
         self._peers = Peers()
         state = PoolState(config.allowed, inline_limit=config.inline_limit)
         self._dispatcher = Dispatcher(self._loop, state, peers=self._peers)
+        self._pages = PoolPages(state, self._refusals, job=config.job)
         self._membership = Membership(
             self._loop, self._dispatcher, peers=self._peers, refusals=self._refusals
         )
@@ -95,7 +98,7 @@ class _HeadProgram:
         for address in self._config.listen:
             self._servers.append(await serve(address, key, on_connection, refusals=self._refusals))
         if (metrics := self._config.metrics) is not None:
-            self._metrics = MetricsServer(metrics, self._render_metrics, content_type=CONTENT_TYPE)
+            self._metrics = MetricsServer(metrics, self._pages.pages)
             await self._metrics.start()
         self._loop.call_later(LOOK_SECONDS, self._look)
         config = self._config
@@ -131,12 +134,10 @@ class _HeadProgram:
     def _look(self) -> None:
         if self._dispatcher.stopped:
             return
+        self._pages.note()
         if waits := self._dispatcher.state.find_stall(time.monotonic()):
             _log.warning("nothing has run in the pool for a while:\n  %s", "\n  ".join(waits))
         self._loop.call_later(LOOK_SECONDS, self._look)
-
-    def _render_metrics(self) -> str:
-        return render_metrics(self._dispatcher.state.stats(), self._refusals.snapshot())
 
 
 async def run_head(config: HeadConfig, ready: Callable[[list[Address]], None]) -> bool:

@@ -457,6 +457,7 @@ def _send(tables: Tables, actor: ActorRecord, task: TaskRecord, values: tuple[ob
     actor.sent[task.spec.id] = task
     stream = task.stream
     skip = stream.produced if stream is not None else 0
+    task.sent = tables.now
     run = RunTask(worker.id, task.spec, b"", values, False, task.attempt, skip, task.client)  # type: ignore[arg-type]
     tables.commands.append(run)
     if stream is not None and stream.consumed:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from fray.runtime.pool.machine.records import Function, WorkerRecord
+from fray.runtime.pool.machine.records import Function, RunTotals, WorkerRecord
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.messages.commands import ForgetFunctions
 from fray.runtime.pool.messages.specs import DIGEST_BYTES, FunctionId
 
-__all__ = ["MOST_AHEAD", "drop_function", "measure", "send_function", "use_function"]
+__all__ = [
+    "MOST_AHEAD",
+    "MOST_NAMES",
+    "OTHER_NAMES",
+    "drop_function",
+    "measure",
+    "note_run",
+    "send_function",
+    "use_function",
+]
 
 AHEAD_SECONDS = 0.001
 """Tasks are sent ahead to a worker for about as long: more would only wait there."""
@@ -18,6 +27,13 @@ UNUSED_LIMIT = 256
 """Functions that stay known although no task uses them: most are used again soon."""
 UNUSED_BYTES = 32 * 1024 * 1024
 """Of such functions, together; each worker that ran them has them, too."""
+MOST_NAMES = 200
+"""Names whose runs are counted apart: programs choose names, and may choose a new one for each task."""
+OTHER_NAMES = "(others)"
+"""Stands for all names that came later."""
+NAME_LENGTH = 200
+LONGEST_RUN = 1e9
+"""Seconds. No run takes longer; a worker that reports such a time is wrong, and its time isn't counted."""
 
 
 def use_function(tables: Tables, function: FunctionId, blob: bytes) -> bool:
@@ -76,3 +92,20 @@ def measure(tables: Tables, function: FunctionId, seconds: float) -> None:
     mean = seconds if mean < 0 else mean + NEW_SHARE * (seconds - mean)
     known.seconds = mean
     known.depth = MOST_AHEAD if mean * MOST_AHEAD <= AHEAD_SECONDS else int(AHEAD_SECONDS / mean)
+
+
+def note_run(tables: Tables, name: str, seconds: float, *, failed: bool) -> None:
+    """Count a run of a function or method that has ended, and how long it took."""
+    totals = tables.totals.get(name)
+    if totals is None:
+        name = name[:NAME_LENGTH]
+        if name not in tables.totals and len(tables.totals) >= MOST_NAMES:
+            name = OTHER_NAMES
+        totals = tables.totals.setdefault(name, RunTotals())
+    if failed:
+        totals.failed += 1
+    else:
+        totals.done += 1
+    if 0.0 <= seconds < LONGEST_RUN:  # below 0: it ended before it began
+        totals.seconds += seconds
+        totals.longest = max(totals.longest, seconds)

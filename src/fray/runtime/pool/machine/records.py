@@ -36,6 +36,7 @@ __all__ = [
     "Needs",
     "ObjectRecord",
     "Run",
+    "RunTotals",
     "Stream",
     "TaskRecord",
     "Team",
@@ -79,7 +80,7 @@ class ObjectRecord:
 class TaskRecord:
     """One task or one call. `charged` counts the retries it has used up; `attempt` all its runs.
 
-    `submitted`: monotonic seconds.
+    `submitted`, and `sent` to its worker the last time: monotonic seconds.
     """
 
     __slots__ = (
@@ -89,6 +90,7 @@ class TaskRecord:
         "demand",
         "misfortune",
         "missing",
+        "sent",
         "spec",
         "state",
         "stream",
@@ -100,7 +102,7 @@ class TaskRecord:
         self, spec: TaskSpec, client: ClientId, demand: Demand | None, submitted: float = 0.0
     ) -> None:
         self.spec = spec
-        self.submitted = submitted
+        self.submitted = self.sent = submitted
         self.client = client
         self.demand = demand
         self.state: StateName = WAITING
@@ -123,7 +125,9 @@ class Run(NamedTuple):
     seconds: float
     attempt: int
     submitted: float
-    """Monotonic seconds, by the head's clock."""
+    """Seconds since the epoch, by the head's clock; so are `sent` (to the worker) and `told` (its end)."""
+    sent: float
+    told: float
     outcome: str
     """"done", "failed" (an exception of its own), or what else ended it: the name of a `Failed`'s error."""
     is_call: bool
@@ -228,6 +232,18 @@ class Function:
         self.uses = 0
         self.seconds = -1.0
         self.depth = 0
+
+
+class RunTotals:
+    """The runs of one function or method that have ended. `longest` and `seconds`, their sum, in seconds."""
+
+    __slots__ = ("done", "failed", "longest", "seconds")
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.failed = 0
+        self.seconds = 0.0
+        self.longest = 0.0
 
 
 class CallerQueue:

@@ -168,6 +168,7 @@ def start(
     stream = task.stream
     skip = stream.produced if stream is not None else 0
     blob = send_function(tables, worker, spec.function)
+    task.sent = tables.now
     tables.commands.append(RunTask(worker.id, spec, blob, values, False, task.attempt, skip, task.client))
     if stream is not None and stream.consumed:
         tables.commands.append(ResumeGenerator(worker.id, spec.id, stream.consumed))
@@ -195,6 +196,7 @@ def send_ahead(
     worker.ahead_of[key] = worker.ahead_of.get(key, 0) + 1
     tables.sent_ahead += 1
     blob = send_function(tables, worker, spec.function)
+    task.sent = tables.now
     tables.commands.append(RunTask(worker.id, spec, blob, values, True, task.attempt, 0, task.client))
 
 

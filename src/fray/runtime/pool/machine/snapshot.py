@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from fray.runtime.pool.machine.devices import UNITS
-from fray.runtime.pool.machine.records import HostRecord, Run, TaskRecord
+from fray.runtime.pool.machine.records import HostRecord, Run, RunTotals, TaskRecord
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.waits import describe_waits
 from fray.runtime.pool.messages.specs import HostId, Shape
 
-__all__ = ["HostStats", "PoolStats", "count_running", "take_snapshot"]
+__all__ = ["FunctionStats", "HostStats", "PoolStats", "count_running", "list_finished", "take_snapshot"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,18 @@ class HostStats:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionStats:
+    """The runs of one function, or of an actor's method, that have ended; retried ones count each time."""
+
+    name: str
+    done: int
+    failed: int
+    seconds: float
+    """Of all of them together, by the clocks of their workers."""
+    longest: float
+
+
+@dataclass(frozen=True, slots=True)
 class PoolStats:
     """The pool at one moment."""
 
@@ -49,8 +61,8 @@ class PoolStats:
     lineage_bytes: int
     waits: tuple[str, ...]
     """Who waits for whom, and why, in words: the first ones."""
-    finished: tuple[Run, ...]
-    """The last runs, oldest first; bounded."""
+    functions: tuple[FunctionStats, ...]
+    """Those that took most time first; bounded."""
 
 
 def take_snapshot(tables: Tables) -> PoolStats:
@@ -65,7 +77,16 @@ def take_snapshot(tables: Tables) -> PoolStats:
         ignored=MappingProxyType(dict(tables.ignored)),
         lineage_bytes=tables.lineage_bytes,
         waits=describe_waits(tables),
-        finished=tuple(Run(*run) for run in tables.finished),
+        functions=_list_functions(tables.totals),
+    )
+
+
+def list_finished(tables: Tables, epoch: float) -> tuple[Run, ...]:
+    """Return the last runs that have ended, oldest first; bounded. `epoch`: when monotonic time was 0."""
+    runs = (Run(*run) for run in tables.finished)
+    return tuple(
+        run._replace(submitted=run.submitted + epoch, sent=run.sent + epoch, told=run.told + epoch)
+        for run in runs
     )
 
 
@@ -93,6 +114,14 @@ def _describe(tables: Tables, host: HostRecord) -> HostStats:
         spilled=sum(host.spilling.values()),
         copies=sum(copies.get(host.id, 0) for copies in tables.copies.values()),
     )
+
+
+def _list_functions(totals: Mapping[str, RunTotals]) -> tuple[FunctionStats, ...]:
+    found = (
+        FunctionStats(name, each.done, each.failed, each.seconds, each.longest)
+        for name, each in totals.items()
+    )
+    return tuple(sorted(found, key=lambda function: (-function.seconds, function.name)))
 
 
 def _shape(amounts: Mapping[str, int]) -> Shape:

@@ -21,6 +21,7 @@ from fray.runtime.pool.machine.records import (
     Misfortune,
     Needs,
     ObjectRecord,
+    RunTotals,
     TaskRecord,
     WorkerRecord,
 )
@@ -95,6 +96,7 @@ class Tables:
         "reserved",
         "sent_ahead",
         "stale",
+        "totals",
         "touched",
         "unreferenced",
         "unused_bytes",
@@ -169,7 +171,9 @@ class Tables:
         self.counters["preempted"] = 0
         self.recent: deque[tuple[ObjectId, Cause]] = deque(maxlen=REMEMBERED_TRANSITIONS)
         self.finished: deque[tuple[Any, ...]] = deque(maxlen=REMEMBERED_TASKS)
-        """The fields of a `Run` each."""
+        """The fields of a `Run` each, with times of the head's that are monotonic."""
+        self.totals: dict[str, RunTotals] = {}
+        """Of the runs that have ended, by the name of their function; so many names at most."""
 
     def ignore(self, what: str) -> None:
         """Count something that came too late, or from one who has no say in it."""

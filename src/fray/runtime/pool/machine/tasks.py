@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from fray.runtime.pool.machine.functions import drop_function, measure, use_function
+from fray.runtime.pool.machine.functions import drop_function, measure, note_run, use_function
 from fray.runtime.pool.machine.lineage import keep_lineage, request
 from fray.runtime.pool.machine.message_checks import check_message
 from fray.runtime.pool.machine.objects import (
@@ -244,6 +244,7 @@ def complete(tables: Tables, source: ClientId, event: TaskDone) -> None:
     refresh(tables, worker)
     tables.touched[worker.id] = worker
     tables.dirty = True
+    note_run(tables, spec.name, seconds, failed=failed)
     # A plain tuple: making a `Run` costs several times as much, and few are ever looked at.
     tables.finished.append(
         (
@@ -254,6 +255,8 @@ def complete(tables: Tables, source: ClientId, event: TaskDone) -> None:
             seconds,
             task.attempt,
             task.submitted,
+            task.sent,
+            tables.now,
             _end_of(task, outcome) if failed else "done",  # type: ignore[arg-type]
             task.demand is None,
         )

@@ -1,0 +1,131 @@
+"""What a pool has and does now, as JSON: what its head shows, and what `fray top` reads. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Final, Self
+
+from fray.runtime.pool.machine.snapshot import FunctionStats, HostStats, PoolStats
+from fray.runtime.pool.machine.transitions import (
+    ALIVE,
+    BLOCKED,
+    PENDING,
+    READY,
+    RESTARTING,
+    RUNNING,
+    SENT,
+    STARTING,
+    WAITING,
+)
+
+__all__ = ["ACTOR_STATES", "OUTCOMES", "RATE_SECONDS", "TASK_STATES", "PoolView", "RateMeter"]
+
+TASK_STATES: Final = (WAITING, READY, SENT, RUNNING, BLOCKED)
+ACTOR_STATES: Final = (PENDING, STARTING, ALIVE, RESTARTING)
+OUTCOMES: Final = ("done", "failed", "cancelled")
+SAMPLE_SECONDS: Final = 1.0
+RATE_SECONDS: Final = 10
+"""Rates are those of the last so many seconds."""
+
+
+@dataclass(frozen=True)
+class PoolView:
+    """A pool at one moment. Names and words are those of `PoolStats`; what has ended is in `counters`."""
+
+    job: str
+    """The job whose pool it is; empty: none."""
+    seconds: float
+    """Since the pool began."""
+    tasks: Mapping[str, int]
+    """State -> tasks and calls that haven't ended."""
+    actors: Mapping[str, int]
+    counters: Mapping[str, int]
+    rates: Mapping[str, float]
+    """Tasks and calls a second: `submitted`, `ended`."""
+    hosts: tuple[HostStats, ...]
+    objects: int
+    functions: tuple[FunctionStats, ...]
+    waits: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def build(cls, stats: PoolStats, *, job: str, seconds: float, rates: Mapping[str, float]) -> Self:
+        """Return what is shown of a summary."""
+        return cls(
+            job=job,
+            seconds=round(seconds, 1),
+            tasks={state: stats.tasks.get(state, 0) for state in TASK_STATES},
+            actors={state: stats.actors.get(state, 0) for state in ACTOR_STATES},
+            counters=dict(stats.counters),
+            rates=dict(rates),
+            hosts=tuple(stats.hosts.values()),
+            objects=stats.objects,
+            functions=stats.functions,
+            waits=stats.waits,
+        )
+
+    def to_json(self) -> str:
+        """Return the text of the page; amounts of resources are objects by name."""
+        shown = asdict(self)
+        for host in shown["hosts"]:
+            host["offered"], host["free"] = dict(host["offered"]), dict(host["free"])
+        return json.dumps(shown, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: bytes | str) -> Self:
+        """Return what a page says; fields of later versions are left out.
+
+        Raises `ValueError` where it is no such page.
+        """
+        try:
+            read = json.loads(text)
+            known = _choose(cls, read)
+            known["hosts"] = tuple(_read_host(host) for host in read["hosts"])
+            known["functions"] = tuple(
+                FunctionStats(**_choose(FunctionStats, each)) for each in read["functions"]
+            )
+            known["waits"] = tuple(map(str, read["waits"]))
+            return cls(**known)
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"it is no page of a pool: {error}") from error
+
+
+def _choose(kind: type[Any], read: Mapping[str, Any]) -> dict[str, Any]:
+    return {each.name: read[each.name] for each in fields(kind) if each.name in read}
+
+
+def _read_host(read: Mapping[str, Any]) -> HostStats:
+    amounts = {name: tuple(sorted(read[name].items())) for name in ("offered", "free")}
+    return HostStats(**{**_choose(HostStats, read), **amounts})
+
+
+class RateMeter:
+    """How many tasks a second are submitted and end, over the last `RATE_SECONDS`.
+
+    `now` is the monotonic time at which the pool begins, with no task.
+    """
+
+    def __init__(self, now: float) -> None:
+        # One more than there are seconds between the first and the last.
+        self._samples = deque([(now, 0, 0)], maxlen=int(RATE_SECONDS / SAMPLE_SECONDS) + 1)
+
+    def note(self, counters: Mapping[str, int], now: float) -> None:
+        """Take a sample of the counters, if it is time for one; to be called at least once a second."""
+        if now - self._samples[-1][0] >= SAMPLE_SECONDS:
+            self._samples.append((now, *_count(counters)))
+
+    def rates(self, counters: Mapping[str, int], now: float) -> dict[str, float]:
+        """Return the rates until now."""
+        began, submitted, ended = self._samples[0]
+        seconds = max(now - began, SAMPLE_SECONDS)
+        submitted_now, ended_now = _count(counters)
+        return {
+            "submitted": round((submitted_now - submitted) / seconds, 2),
+            "ended": round((ended_now - ended) / seconds, 2),
+        }
+
+
+def _count(counters: Mapping[str, int]) -> tuple[int, int]:
+    return counters["submitted"], sum(counters[outcome] for outcome in OUTCOMES)
