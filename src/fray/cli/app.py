@@ -305,6 +305,29 @@ def logs(  # noqa: PLR0913, PLR0917 - one parameter for each option
     show_logs(request, job, asked, _output())
 
 
+@app.command(short_help="Show what the pool of a running job has and does.")
+def top(
+    name: NameArgument,
+    json: Annotated[bool, typer.Option("--json", help="Once, as data for programs.")] = False,  # noqa: FBT002
+    cluster: ClusterOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Show workers, slots, queue, rates, memory and functions of a job's pool: on a terminal until it ends.
+
+    On a cluster it needs the verb `get` on `pods/proxy`.
+    """
+    from fray.cli.top import show_pool, watch_pool
+    from fray.types import JobId
+
+    output = _output()
+    with _asking(cluster, namespace) as asked:
+        if json or not output.is_terminal:
+            show_pool(JobId(name), as_json=json, cluster=asked, output=output)
+            return
+        _find(name, asked)
+    watch_pool(JobId(name), cluster=asked, output=output, notes=_notes())
+
+
 @app.command("exec", short_help="Run a command in a host of a running job.")
 def exec_(
     name: NameArgument,

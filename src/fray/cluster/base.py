@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, overload
+from typing import TYPE_CHECKING, Final, Self, overload
 
 from fray.cluster.arguments import WhenTaken, check_job_ids, check_seconds
 from fray.cluster.cluster_spec import ClusterSpec
@@ -36,6 +36,9 @@ from fray.payload.outcome import Outcome
 from fray.types import JobId, JobInfo, JobRequest, JobStatus, LogLine, MonitoredJob
 from fray.vocabulary import EXIT_FAILURE, Reason
 from fray.wire.frayjob import FrayJob
+
+if TYPE_CHECKING:
+    from fray.runtime.pool.view import PoolView
 
 __all__ = ["MONITORED_LINES", "Applied", "CheckResult", "Cluster", "Mark", "WhenTaken"]
 
@@ -236,6 +239,20 @@ class Cluster(abc.ABC):
         reason = "its hosts are processes of this machine, and no containers"
         alternative = "Start the command in a shell of yours: it sees the same files."
         raise UnsupportedFeatureError(f"a command in a host of job {job_id!r}", reason, alternative)
+
+    def read_pool(self, job_id: JobId) -> PoolView:
+        """Return what the pool of a running job has and does now.
+
+        Raises:
+            JobNotFoundError: There is no such job.
+            HostNotRunningError: Its rank 0 doesn't run.
+            PoolNotShownError: It has no pool, or the head doesn't answer.
+            UnsupportedFeatureError: Pools can't be reached here.
+        """
+        self.get(job_id)
+        reason = "its processes can't be reached"
+        alternative = "Call `ctx.stats()` in the job."
+        raise UnsupportedFeatureError(f"showing the pool of job {job_id!r}", reason, alternative)
 
     @abc.abstractmethod
     def outcome(self, job_id: JobId) -> Outcome | None:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fray.cluster.arguments import check_job_id, check_launch, check_whole_number
 from fray.cluster.base import CheckResult, Cluster, Mark, WhenTaken
@@ -47,6 +47,9 @@ from fray.runtime.loop_thread import LoopThread
 from fray.settings import Settings
 from fray.types import JobId, JobRequest, JobStatus, LogLine
 from fray.wire.frayjob import FrayJob, Parent
+
+if TYPE_CHECKING:
+    from fray.runtime.pool.view import PoolView
 
 __all__ = ["LocalCluster", "LocalClusterConfig"]
 
@@ -263,6 +266,13 @@ class LocalCluster(Cluster):
         reader = LineReader(JobId(job_id), self._state.job(job_id), rank=rank, attempt=attempt, tail=tail)
         reader.check(watch.look()[0])
         return reader.read(watch, follow=follow)
+
+    def read_pool(self, job_id: JobId) -> PoolView:
+        """Return what the pool of a job's program has and does now; see `Cluster.read_pool`."""
+        self.get(job_id)
+        from fray.cluster.local.pools import read_pool  # noqa: PLC0415 - loads the pool, which few ask for
+
+        return read_pool(job_id)
 
     def outcome(self, job_id: JobId) -> Outcome | None:
         """Return what became of a job's callable; see `Cluster.outcome`."""

@@ -26,6 +26,7 @@ __all__ = [
     "JobNotRunningError",
     "JobRunningError",
     "LogsNotFoundError",
+    "PoolNotShownError",
     "RequestError",
     "UnknownAcceleratorError",
     "UnsupportedFeatureError",
@@ -259,6 +260,17 @@ class HostNotRunningError(RequestError):
 
     name: str
     rank: int
+    problem: str
+
+
+@dataclass(eq=False)
+class PoolNotShownError(RequestError):
+    """A job has no pool that could be shown, or the head of its pool doesn't answer."""
+
+    message_template = "the pool of job {name!r} can't be shown: {problem}"
+    next_step_template = "`fray status {name}` shows the job; docs/workers.md says which jobs have a pool."
+
+    name: str
     problem: str
 
 

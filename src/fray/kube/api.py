@@ -131,6 +131,13 @@ class UserApi(KubeApi, Protocol):
         """
         ...
 
+    async def read_page(self, pod: str, *, namespace: str, port: int, path: str) -> bytes:
+        """Return what a pod answers by HTTP, through the API server; needs the verb `get` on `pods/proxy`.
+
+        Raises `NotFoundError` where there is no such pod or page, `ServerError` where it can't be reached.
+        """
+        ...
+
     async def discover(self, group: str, version: str = "") -> Manifest:
         """Return what a version of an API group serves, or which versions there are.
 

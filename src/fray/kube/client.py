@@ -58,6 +58,8 @@ LOG_PIECE = 1 << 14
 LINE_PIECE = 1 << 21
 """Bytes that are read ahead of others, at most: no line of a watch may be longer than twice this."""
 LIST_PIECE = 1 << 16
+MOST_PAGE = 1 << 24
+"""Bytes of a pod's own answer that are taken."""
 PAGE_BYTES = 1 << 20
 """Of objects that are handed out at once, at most, but for the last of them."""
 JSON = "application/json"
@@ -273,6 +275,21 @@ class KubernetesApi:
         query = {"container": container, "tailLines": str(tail_lines)}
         async with self._request("GET", PODS, path, query=query, timeout=self._timeout) as response:
             return (await response.read()).decode(errors="replace")
+
+    async def read_page(self, pod: str, *, namespace: str, port: int, path: str) -> bytes:
+        """Return what a pod answers by HTTP, through the API server; needs the verb `get` on `pods/proxy`.
+
+        Raises `NotFoundError` where there is no such pod or page, `ServerError` where it can't be reached.
+        """
+        path = PODS.path(namespace=namespace, name=f"{pod}:{port}", subresource="proxy") + path
+        page = b""
+        async with self._request("GET", PODS, path, timeout=self._timeout) as response:
+            async for piece in response.content.iter_chunked(LIST_PIECE):
+                page += piece
+                if len(page) > MOST_PAGE:
+                    problem = f"the pod answers with more than {MOST_PAGE} bytes"
+                    raise UnreachableError(f"GET {path}", 0, "no page", problem)
+        return page
 
     async def stream_log(
         self,

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from fray.cluster.arguments import check_job_id, check_launch, check_whole_number
 from fray.cluster.base import Applied, CheckResult, Cluster, WhenTaken
@@ -42,6 +42,9 @@ from fray.payload.staging import FsspecStorage, Storage
 from fray.plan.status import is_finished
 from fray.types import JobId, JobRequest, LogLine
 from fray.wire.frayjob import FrayJob
+
+if TYPE_CHECKING:
+    from fray.runtime.pool.view import PoolView
 
 __all__ = ["KubernetesCluster", "Preview"]
 
@@ -283,6 +286,12 @@ class KubernetesCluster(Cluster):
         return self._session.ask(
             lambda access: run_command(access, job_id, command, rank=rank, streams=streams)
         )
+
+    def read_pool(self, job_id: JobId) -> PoolView:
+        """Return what the pool of a job has and does now; see `Cluster.read_pool`."""
+        from fray.cluster.kubernetes.pool_page import read_pool  # noqa: PLC0415 - loads what few ask for
+
+        return self._session.ask(lambda access: read_pool(access, job_id))
 
     def outcome(self, job_id: JobId) -> Outcome | None:
         """Return what became of a job's callable, from what its pod left: a ConfigMap, or a staged object.

@@ -25,7 +25,7 @@ from fray.types import JobId
 from fray.vocabulary import CONTAINER, LABEL_ATTEMPT, LABEL_JOB_UID
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["choose_pod", "run_command"]
+__all__ = ["choose_pod", "list_pods", "run_command"]
 
 
 async def run_command(
@@ -42,7 +42,7 @@ async def run_command(
     """
     job = await read_job(access, job_id)
     check_log_choice(job, rank=rank, attempt=None, kept=())
-    pod = choose_pod(job, await _list_pods(access, job), rank)
+    pod = choose_pod(job, await list_pods(access, job), rank)
     try:
         async with access.api.run_command(
             pod, namespace=access.namespace, container=CONTAINER, command=command, tty=streams.is_terminal
@@ -86,7 +86,8 @@ def _describe(pod: Manifest) -> str:
     return f"its pod is {phase}" + (f" ({reason})" if reason else "")
 
 
-async def _list_pods(access: Access, job: FrayJob) -> list[Manifest]:
+async def list_pods(access: Access, job: FrayJob) -> list[Manifest]:
+    """Return the pods of a job, of all its attempts."""
     labels = f"{LABEL_JOB_UID}={job.metadata.uid}"
 
     async def read() -> list[Manifest]:

@@ -26,6 +26,7 @@ from fray.runtime.pool.host_config import HostConfig
 from fray.runtime.pool.local_pool import (
     INLINE_SHARE,
     MAX_NANNIES,
+    METRICS_SOCKET,
     SPILL_DIR,
     STARTS_SECONDS,
     STOP_SECONDS,
@@ -47,6 +48,7 @@ from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.blocking import BlockingConnection
 from fray.runtime.pool.transport.keys import SECRET_FILE, TransportKey
 from fray.runtime.pool.transport.settings import DEFAULT_SETTINGS, TransportSettings
+from fray.vocabulary import ENV_JOB_NAME
 
 __all__ = ["RUN_HEAD", "ClientHost", "JoinedPool", "open_store", "start_own_pool"]
 
@@ -238,6 +240,7 @@ def start_own_pool(
     head = start_process(
         RUN_HEAD,
         *("--listen", str(address), "--key", str(directory), "--owner", str(os.getpid())),
+        *("--job", environ.get(ENV_JOB_NAME, "")),
         *("--inline-limit", str(owned.store.limit // INLINE_SHARE), "--metrics", str(_metrics(owned))),
     )
     return JoinedPool(
@@ -256,7 +259,7 @@ def open_store(limit: int | None, environ: Mapping[str, str]) -> OwnedStore:
 
 
 def _metrics(owned: OwnedStore) -> Address:
-    return Address(path=str(owned.store.directory / "metrics"))
+    return Address(path=str(owned.store.directory / METRICS_SOCKET))
 
 
 def _connect(

@@ -40,10 +40,20 @@ from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
 from fray.vocabulary import ENV_JOB_NAME
 
-__all__ = ["SPILL_DIR", "LocalPool", "end_with_process", "offered_resources", "start_nanny", "start_process"]
+__all__ = [
+    "METRICS_SOCKET",
+    "SPILL_DIR",
+    "LocalPool",
+    "end_with_process",
+    "offered_resources",
+    "start_nanny",
+    "start_process",
+]
 
 SPILL_DIR = "FRAY_SPILL_DIR"
 """Environment variable: where objects go that memory has no room for; else with temporary files."""
+METRICS_SOCKET = "metrics"
+"""Name of the socket in the pool's directory at which its head shows it."""
 INLINE_SHARE = 4
 """The head keeps values in messages up to that part of the memory for objects, beside it."""
 HOST = 1
@@ -124,7 +134,7 @@ class LocalPool:
         fetch = PeerFetch(HOST, self._head.address_of, key, store, self._head.note_copied)
         self._head.fetch_by(fetch.copy)
         self.objects = ObjectReader(HOST, store, fetch)
-        self.metrics = Address(path=str(store.directory / "metrics"))
+        self.metrics = Address(path=str(store.directory / METRICS_SOCKET))
         """Where the pool shows what it has and did, as Prometheus text and JSON; see `Head.serve_metrics`."""
         self.address: Address | None = None
         """Where nannies of other hosts connect; None: nowhere."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final, Self
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, Self, TypeVar
 
 from fray.runtime.pool.machine.snapshot import FunctionStats, HostStats, PoolStats
 from fray.runtime.pool.machine.transitions import (
@@ -20,6 +20,7 @@ from fray.runtime.pool.machine.transitions import (
     STARTING,
     WAITING,
 )
+from fray.runtime.pool.messages.specs import Shape
 
 __all__ = ["ACTOR_STATES", "OUTCOMES", "RATE_SECONDS", "TASK_STATES", "PoolView", "RateMeter"]
 
@@ -48,7 +49,7 @@ class PoolView:
     hosts: tuple[HostStats, ...]
     objects: int
     functions: tuple[FunctionStats, ...]
-    waits: tuple[str, ...] = field(default=())
+    waits: tuple[str, ...]
 
     @classmethod
     def build(cls, stats: PoolStats, *, job: str, seconds: float, rates: Mapping[str, float]) -> Self:
@@ -81,24 +82,40 @@ class PoolView:
         """
         try:
             read = json.loads(text)
-            known = _choose(cls, read)
-            known["hosts"] = tuple(_read_host(host) for host in read["hosts"])
-            known["functions"] = tuple(
-                FunctionStats(**_choose(FunctionStats, each)) for each in read["functions"]
+            return cls(
+                job=str(read["job"]),
+                seconds=float(read["seconds"]),
+                tasks={state: int(read["tasks"].get(state, 0)) for state in TASK_STATES},
+                actors={state: int(read["actors"].get(state, 0)) for state in ACTOR_STATES},
+                counters={str(name): int(count) for name, count in read["counters"].items()},
+                rates={name: float(read["rates"].get(name, 0.0)) for name in ("submitted", "ended")},
+                hosts=tuple(_read(HostStats, host) for host in read["hosts"]),
+                objects=int(read["objects"]),
+                functions=tuple(_read(FunctionStats, function) for function in read["functions"]),
+                waits=tuple(map(str, read["waits"])),
             )
-            known["waits"] = tuple(map(str, read["waits"]))
-            return cls(**known)
-        except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"it is no page of a pool: {error}") from error
+        except (TypeError, KeyError, AttributeError, OverflowError) as error:
+            raise ValueError(f"it is no page of a pool: {type(error).__name__}: {error}") from error
 
 
-def _choose(kind: type[Any], read: Mapping[str, Any]) -> dict[str, Any]:
-    return {each.name: read[each.name] for each in fields(kind) if each.name in read}
+_T = TypeVar("_T", HostStats, FunctionStats)
 
 
-def _read_host(read: Mapping[str, Any]) -> HostStats:
-    amounts = {name: tuple(sorted(read[name].items())) for name in ("offered", "free")}
-    return HostStats(**{**_choose(HostStats, read), **amounts})
+def _read(kind: type[_T], read: Mapping[str, Any]) -> _T:
+    return kind(**{each.name: _READERS[each.type](read[each.name]) for each in fields(kind)})
+
+
+def _read_amounts(amounts: Mapping[str, Any]) -> Shape:
+    return tuple(sorted((str(name), float(amount)) for name, amount in amounts.items()))
+
+
+_READERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "Shape": _read_amounts,
+}
+"""By the type of a field, as it is written there."""
 
 
 class RateMeter:

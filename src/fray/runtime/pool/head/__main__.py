@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--owner", type=int, default=0, help="pid of the process that the pool belongs to")
     parser.add_argument("--inline-limit", type=int, help="bytes of values that it keeps in messages")
     parser.add_argument("--metrics", default="", help="unix:/path or tcp:host:port, where it shows the pool")
+    parser.add_argument("--job", default="", help="the job whose pool it is")
     parsed = parser.parse_args(arguments)
     try:
         key = TransportKey.load(parsed.key)
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             listen=tuple(map(Address.parse, parsed.listen)),
             key=key,
             metrics=Address.parse(parsed.metrics) if parsed.metrics else None,
+            job=parsed.job,
             owner=parsed.owner,
             allowed=() if parsed.owner else None,
             inline_limit=parsed.inline_limit,

@@ -19,7 +19,7 @@ from fray.runtime.container import available_memory
 from fray.runtime.pool.objects.files import check_directory
 from fray.runtime.pool.objects.store import HostStore
 
-__all__ = ["OwnedStore", "create_store", "sweep_stale"]
+__all__ = ["OwnedStore", "create_store", "list_directories", "sweep_stale"]
 
 SHARED_MEMORY = Path("/dev/shm")
 MINIMUM = 256 * 1024**2
@@ -97,6 +97,20 @@ def sweep_stale(place: Path) -> list[Path]:
             return _sweep(home)
     except FileNotFoundError:
         return []
+
+
+def list_directories(places: Sequence[Path] = ()) -> list[Path]:
+    """Return the directories of this user's pools, those of dead owners included; some may go meanwhile.
+
+    `places` are where to look; shared memory and the place of temporary files where there are none.
+    """
+    found = []
+    for place in dict.fromkeys(places or (SHARED_MEMORY, Path(tempfile.gettempdir()))):
+        home = place / f"fray-{os.geteuid()}"
+        with contextlib.suppress(OSError, StoreDirectoryError):
+            check_directory(home)
+            found += sorted(home.iterdir())
+    return found
 
 
 def _claim(place: Path) -> tuple[Path, int]:
