@@ -62,6 +62,7 @@ ELSEWHERE = {
     "FRAY_POOL_HEAD": "processes that are to join a pool",
     "FRAY_POOL_KEY": "processes that are to join a pool",
     "FRAY_POOL_OBJECTS": "processes that are to join a pool",
+    "FRAY_POOL_METRICS": "the head of a job's pool",
     "FRAY_POOL_STATE": "the head of a job's pool",
     **dict.fromkeys(
         ("FRAY_WORKERS_MIN", "FRAY_WORKERS_MAX", "FRAY_WORKERS_IDLE_SECONDS"),

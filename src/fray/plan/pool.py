@@ -20,6 +20,7 @@ from fray.plan.settings import PlanSettings
 from fray.plan.workers import can_have_workers
 from fray.vocabulary import (
     AUTH_SECRET,
+    ENV_POOL_METRICS,
     ENV_POOL_STATE,
     ENV_WORKERS_IDLE_SECONDS,
     ENV_WORKERS_MAX,
@@ -106,12 +107,13 @@ def _build_head(
         mounts.append(RUNTIME_VOLUME)
     told = [entry for entry in environment if entry.name.startswith(PROTECTED_PREFIX)]
     state = EnvEntry(ENV_POOL_STATE, "a volume of its own", HEAD_STATE)
+    metrics = EnvEntry(ENV_POOL_METRICS, "where it shows the pool", str(POOL_METRICS_PORT))
     container: dict[str, Any] = {
         "name": POOL_HEAD_CONTAINER,
         "image": image,
         "command": build_module_command(HEAD_MODULE, injected=injected),
         "restartPolicy": "Always",
-        "env": [entry.to_manifest() for entry in (*told, state, *_build_bounds(spec))],
+        "env": [entry.to_manifest() for entry in (*told, state, metrics, *_build_bounds(spec))],
         "ports": [{"name": POOL_METRICS_PORT_NAME, "containerPort": POOL_METRICS_PORT}],
         "volumeMounts": mounts,
         "securityContext": {

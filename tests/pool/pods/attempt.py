@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,12 +23,14 @@ from urllib.parse import parse_qs, urlsplit
 
 from fray.job import JobContext
 from fray.job.pool import join_pool
+from fray.runtime.pool.view import PoolView
 from tests.pool.hosts.pools import PATIENCE, ROOT
 
-__all__ = ["Api", "Attempt", "identity", "running_attempt"]
+__all__ = ["METRICS_PORT", "Api", "Attempt", "identity", "running_attempt"]
 
 HEAD_PORT = 7077
 READY_PORT = 7096
+METRICS_PORT = 7099
 _IN_POD = """
 import os, sys
 from pathlib import Path
@@ -237,6 +240,11 @@ class Attempt:
         )
         self.processes.append(process)
         return process
+
+    def read_view(self) -> PoolView:
+        """Return what the head shows of the pool, if it was started with a port for that."""
+        with urllib.request.urlopen(f"http://{self.address(0)}:{METRICS_PORT}/pool.json") as page:
+            return PoolView.from_json(page.read())
 
     def join(self) -> JobContext:
         """Make this process a client."""

@@ -12,16 +12,18 @@ from fray.errors import AttemptOverError, PoolClosedError
 from fray.runtime.pool.host.processes import children
 from fray.vocabulary import EXIT_ATTEMPT_OVER, EXIT_FAILURE
 from tests.pool.hosts.pools import PATIENCE, wait_until
-from tests.pool.pods.attempt import Attempt, identity
+from tests.pool.pods.attempt import METRICS_PORT, Attempt, identity
 
 
 def test_a_worker_that_came_first_joins_and_ends_with_the_attempt(attempt: Attempt) -> None:
     worker = attempt.start_worker()
     wait_until(lambda: attempt.ask(1) == 503)
     attempt.show_rank_0()
-    head = attempt.start_head()
+    head = attempt.start_head(FRAY_POOL_METRICS=str(METRICS_PORT))
     wait_until(lambda: attempt.ask(1) == 200)
     assert attempt.ask(1, "/other") == 404
+    (host,) = attempt.read_view().hosts
+    assert (attempt.read_view().job, host.workers + host.starting > 0) == ("train", True)
     rank = attempt.start_rank(1)
     assert rank.stdout is not None
     assert rank.stdout.readline() == "144\n"

@@ -14,6 +14,7 @@ from fray.vocabulary import (
     AUTH_SECRET,
     ENV_POOL_HEAD,
     ENV_POOL_KEY,
+    ENV_POOL_METRICS,
     ENV_POOL_OBJECTS,
     ENV_POOL_STATE,
     ENV_WORKERS_IDLE_SECONDS,
@@ -111,7 +112,9 @@ def test_the_head_runs_in_the_runtimes_image_and_knows_nothing_of_the_users() ->
 
 
 def test_the_head_shows_the_pool_at_a_port_that_the_jobs_policy_leaves_open() -> None:
-    (port,) = head_of(workers={"replicas": 1})["ports"]
+    head = head_of(workers={"replicas": 1})
+    (port,) = head["ports"]
+    assert variables(head)[ENV_POOL_METRICS] == str(POOL_METRICS_PORT)
     assert port == {"name": POOL_METRICS_PORT_NAME, "containerPort": POOL_METRICS_PORT}
     assert not POOL_PORTS[0] <= POOL_METRICS_PORT <= POOL_PORTS[1]
     assert len(POOL_METRICS_PORT_NAME) <= 15  # Kubernetes takes no longer ones

@@ -24,7 +24,7 @@ from fray.runtime.pool.head.scaling import JobScale, ScaleLimits
 from fray.runtime.pool.pod import PodPool
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
-from fray.vocabulary import ENV_JOB_NAME, ENV_POOL_STATE, EXIT_FAILURE, POOL_METRICS_PORT
+from fray.vocabulary import ENV_JOB_NAME, ENV_POOL_METRICS, ENV_POOL_STATE, EXIT_FAILURE
 
 __all__ = ["main"]
 
@@ -51,7 +51,7 @@ def main(environ: Mapping[str, str] | None = None) -> int:
             attach=ATTACH,
             listen=(pool.listen,),
             key=key,
-            metrics=Address(host=pool.listen.host, port=POOL_METRICS_PORT),
+            metrics=_read_metrics(pool, environ.get(ENV_POOL_METRICS, "")),
             job=environ.get(ENV_JOB_NAME, ""),
             allowed=None,
             is_attempt=True,
@@ -64,6 +64,11 @@ def main(environ: Mapping[str, str] | None = None) -> int:
         sys.stderr.write(f"fray: {error}\n")
         return EXIT_FAILURE
     return 0 if sound else EXIT_FAILURE
+
+
+def _read_metrics(pool: PodPool, port: str) -> Address | None:
+    """Return where the pool is shown, beside where its head listens; raises `AddressError` for no port."""
+    return Address.parse(f"tcp:{pool.listen.host}:{port}") if port else None
 
 
 def _is_first(directory: str) -> bool:
