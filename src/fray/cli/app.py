@@ -8,14 +8,21 @@ of its own module.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fray.cli.actors import actors
+from fray.cli.cluster_options import (
+    ClusterOption,
+    Form,
+    FormOption,
+    NamespaceOption,
+    asking,
+    data_format,
+)
 from fray.cli.job_or_program import JobOrProgramCommand, ProgramCommand, has_program
 from fray.cli.pools import pools
 from fray.cli.process import environ as _environ
@@ -24,7 +31,6 @@ from fray.cli.process import output as _output
 from fray.cli.process import stdin as _stdin
 
 if TYPE_CHECKING:
-    from fray.cli.listing import DataFormat
     from fray.cluster.base import Cluster
     from fray.wire.frayjob import FrayJob
 
@@ -42,13 +48,8 @@ app = typer.Typer(
 )
 
 
+app.add_typer(actors)
 app.add_typer(pools)
-
-
-class _Form(StrEnum):
-    TABLE = "table"
-    YAML = "yaml"
-    JSON = "json"
 
 
 class _Explanation(StrEnum):
@@ -91,18 +92,6 @@ NamesArgument = Annotated[
     list[str], typer.Argument(metavar="NAME...", help="Names of jobs.", autocompletion=_complete_names)
 ]
 RankOption = Annotated[int, typer.Option("--rank", min=0, help="Rank of the host.")]
-FormOption = Annotated[_Form, typer.Option("--output", "-o", help="A table, or data for programs.")]
-ClusterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--cluster",
-        metavar="SPEC",
-        help="local, or such as k8s?namespace=ml&context=gke; else FRAY_CLUSTER_SPEC, else local.",
-    ),
-]
-NamespaceOption = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="Namespace of a cluster, instead of the spec's.")
-]
 
 JobNameOption = Annotated[
     str | None, typer.Option("--name", help="Name of the job, instead of metadata.name.")
@@ -257,14 +246,14 @@ def list_(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on and print what changes.")] = False,  # noqa: FBT002
     cluster: ClusterOption = None,
     namespace: NamespaceOption = None,
-    output: FormOption = _Form.TABLE,
+    output: FormOption = Form.TABLE,
 ) -> None:
     """List the jobs that run or ran, with phase, attempt and hosts; the newest first."""
     from fray.cli.listing import Choice, show_jobs, watch_jobs
 
     choice = Choice.of(phase or (), limit)
-    with _asking(cluster, namespace) as asked:
-        listed = show_jobs(choice, _data(output), cluster=asked, output=_output(), notes=_notes())
+    with asking(cluster, namespace) as asked:
+        listed = show_jobs(choice, data_format(output), cluster=asked, output=_output(), notes=_notes())
     if watch:
         watch_jobs(choice, listed, cluster=asked, output=_output())
 
@@ -274,13 +263,14 @@ def status(
     name: NameArgument,
     cluster: ClusterOption = None,
     namespace: NamespaceOption = None,
-    output: FormOption = _Form.TABLE,
+    output: FormOption = Form.TABLE,
 ) -> None:
-    """Tell how a job stands and what happened to it, attempt by attempt."""
+    """Tell how a job stands and what happened to it, attempt by attempt, and how its actors stand."""
     from fray.cli.listing import show_job
 
-    with _asking(cluster, namespace) as asked:
-        show_job(_find(name, asked), _data(output), output=_output())
+    with asking(cluster, namespace) as asked:
+        job = _find(name, asked)
+        show_job(job, data_format(output), cluster=asked, output=_output(), notes=_notes())
 
 
 @app.command(short_help="Print what a job's hosts printed.")
@@ -300,7 +290,7 @@ def logs(  # noqa: PLR0913, PLR0917 - one parameter for each option
     from fray.cli.logs import LogRequest, show_logs
 
     request = LogRequest(name, follow, attempt, rank, slice_index, host, tail, timestamps)
-    with _asking(cluster, namespace) as asked:
+    with asking(cluster, namespace) as asked:
         job = _find(name, asked)
     show_logs(request, job, asked, _output())
 
@@ -320,7 +310,7 @@ def top(
     from fray.types import JobId
 
     output = _output()
-    with _asking(cluster, namespace) as asked:
+    with asking(cluster, namespace) as asked:
         if json or not output.is_terminal:
             show_pool(JobId(name), as_json=json, cluster=asked, output=output)
             return
@@ -342,7 +332,7 @@ def exec_(
     """
     from fray.cli.host_command import ThisTerminal, run_in_host
 
-    with _asking(cluster, namespace) as asked:
+    with asking(cluster, namespace) as asked:
         _find(name, asked)
     streams = ThisTerminal(_stdin().fileno(), _output(), _notes())
     raise typer.Exit(run_in_host(name, words, rank, cluster=asked, streams=streams))
@@ -361,7 +351,7 @@ def shell(
     """
     from fray.cli.host_command import ThisTerminal, open_shell
 
-    with _asking(cluster, namespace) as asked:
+    with asking(cluster, namespace) as asked:
         _find(name, asked)
     streams = ThisTerminal(_stdin().fileno(), _output(), _notes())
     raise typer.Exit(open_shell(name, rank, cluster=asked, streams=streams))
@@ -382,7 +372,7 @@ def wait(
     """
     from fray.cli.wait import wait_for_jobs
 
-    with _asking(cluster, namespace) as asked:
+    with asking(cluster, namespace) as asked:
         _find(names[0], asked)  # which tells where a cluster is silent; a wait may be so for days
     raise typer.Exit(wait_for_jobs(names, timeout=timeout, cluster=asked, notes=_notes()))
 
@@ -397,7 +387,7 @@ def stop(
     """Stop running jobs: their processes get SIGTERM and, after their grace period, SIGKILL."""
     from fray.cli.wait import stop_jobs
 
-    with _asking(cluster, namespace) as asked:
+    with asking(cluster, namespace) as asked:
         jobs = [_find(name, asked) for name in names]
     stop_jobs(jobs, wait=wait, cluster=asked, notes=_notes())
 
@@ -411,7 +401,7 @@ def delete(
     """Remove jobs with their status and their logs; those that run are ended."""
     from fray.cli.wait import delete_jobs
 
-    with _asking(cluster, namespace) as asked:
+    with asking(cluster, namespace) as asked:
         jobs = [_find(name, asked) for name in names]
     delete_jobs(jobs, cluster=asked, output=_output())
 
@@ -502,7 +492,7 @@ def accelerators(
 def doctor(
     cluster: ClusterOption = None,
     namespace: NamespaceOption = None,
-    output: FormOption = _Form.TABLE,
+    output: FormOption = Form.TABLE,
     file: OptionalFileOption = None,
 ) -> None:
     """Check what jobs need: access, CRDs, operator, JobSet, rights, nodes.
@@ -517,27 +507,11 @@ def doctor(
 
     spec = choose_cluster(cluster, namespace, environ=_environ())
     job = None if file is None else load_job(file, stdin=_stdin())[0]
-    code = diagnose(spec, _data(output), job=job, environ=_environ(), output=_output())
+    code = diagnose(spec, data_format(output), job=job, environ=_environ(), output=_output())
     raise typer.Exit(code)
-
-
-@contextmanager
-def _asking(cluster: str | None, namespace: str | None) -> Iterator[Cluster]:
-    """Open the cluster that is meant, and tell within the context that it is silent."""
-    from fray.cli.clusters import choose_cluster, open_cluster, patience
-
-    spec = choose_cluster(cluster, namespace, environ=_environ())
-    with patience(_notes(), spec):
-        yield open_cluster(spec, environ=_environ())
 
 
 def _find(name: str, cluster: Cluster) -> FrayJob:
     from fray.types import JobId
 
     return cluster.get(JobId(name))
-
-
-def _data(form: _Form) -> DataFormat | None:
-    from fray.cli.listing import DataFormat
-
-    return None if form is _Form.TABLE else DataFormat(form.value)

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from fray.cli.actor_story import describe_job_actors
 from fray.cli.story import Line, describe_job, format_job_table
 from fray.cli.streams import Stream
 from fray.cluster.base import Cluster
-from fray.errors import InvalidRequestError
+from fray.errors import FrayError, InvalidRequestError
 from fray.vocabulary import Phase
+from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob
+from fray.wire.model import WireModel
 
-__all__ = ["Choice", "DataFormat", "print_lines", "show_job", "show_jobs", "watch_jobs"]
+__all__ = ["Choice", "DataFormat", "print_lines", "print_resources", "show_job", "show_jobs", "watch_jobs"]
 
 WATCH_SECONDS = 1.0
 
@@ -58,10 +61,7 @@ def show_jobs(
     """Print jobs, one a line; with a format, their resources as a List. Return them."""
     jobs = choice.apply(cluster.get_all())
     if form is not None:
-        items = [job.to_manifest() for job in jobs]
-        from fray.cli.explain import format_manifest  # noqa: PLC0415 - costs a table its start
-
-        output.write(format_manifest({"apiVersion": "v1", "kind": "List", "items": items}, form.value))
+        print_resources(jobs, form, output)
     elif not jobs:
         notes.write(f"no jobs{' of that phase' if choice.phases else ''} in {cluster.place}\n")
     else:
@@ -89,14 +89,31 @@ def watch_jobs(
         shown = {job.metadata.name: job for job in jobs}
 
 
-def show_job(job: FrayJob, form: DataFormat | None, *, output: Stream) -> None:
-    """Print the story of a job; with a format, its resource."""
+def show_job(
+    job: FrayJob, form: DataFormat | None, *, cluster: Cluster, output: Stream, notes: Stream
+) -> None:
+    """Print the story of a job with its actors; with a format, its resource."""
     if form is not None:
-        from fray.cli.explain import format_manifest  # noqa: PLC0415 - costs a table its start
-
-        output.write(format_manifest(job.to_manifest(), form.value))
+        print_resources(job, form, output)
         return
-    print_lines(describe_job(job, now=datetime.now(UTC)), output)
+    now = datetime.now(UTC)
+    own: list[FrayActor] = []
+    try:
+        own = [actor for actor in cluster.get_actors() if actor.spec.root_job == job.metadata.name]
+    except FrayError as error:  # such as a missing right: the rest of the story is shown all the same
+        notes.write(f"the job's actors can't be shown: {error}\n")
+    print_lines(describe_job(job, now=now, more=describe_job_actors(own, now=now)), output)
+
+
+def print_resources(found: WireModel | Sequence[WireModel], form: DataFormat, output: Stream) -> None:
+    """Print a resource as a document, or several as a List."""
+    from fray.cli.explain import format_manifest  # noqa: PLC0415 - costs a table its start
+
+    if isinstance(found, WireModel):
+        body = found.to_manifest()
+    else:
+        body = {"apiVersion": "v1", "kind": "List", "items": [each.to_manifest() for each in found]}
+    output.write(format_manifest(body, form.value))
 
 
 def print_lines(lines: Iterable[Line], output: Stream) -> None:

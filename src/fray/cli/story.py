@@ -134,8 +134,8 @@ def _next_command(job: FrayJob) -> str:
     return f"fray status {name}"
 
 
-def describe_job(job: FrayJob, *, now: datetime) -> list[Line]:
-    """Return the whole story of a job: where it stands, its conditions, and attempt by attempt."""
+def describe_job(job: FrayJob, *, now: datetime, more: Sequence[Line] = ()) -> list[Line]:
+    """Return the whole story of a job: where it stands, its conditions, attempt by attempt, and `more`."""
     status, name = job.status, job.metadata.name
     reason = f"   {status.reason}" if status.reason else ""
     lines = [
@@ -149,7 +149,7 @@ def describe_job(job: FrayJob, *, now: datetime) -> list[Line]:
     lines += [Line(""), Line("Attempts", Tone.HEADING)]
     for attempt in status.attempts:
         lines += _describe_attempt(attempt, status, now)
-    lines += [Line(""), Line(f"next: {_suggestion(job)}", Tone.QUIET)]
+    lines += [*more, Line(""), Line(f"next: {_suggestion(job)}", Tone.QUIET)]
     return lines
 
 

@@ -22,6 +22,7 @@ from fray.cluster.cluster_spec import ClusterSpec
 from fray.cluster.command_streams import CommandStreams
 from fray.cluster.progress import describe_frayjob
 from fray.errors import (
+    ActorNotFoundError,
     JobError,
     JobFailedError,
     JobNotFoundError,
@@ -35,6 +36,7 @@ from fray.errors import (
 from fray.payload.outcome import Outcome
 from fray.types import JobId, JobInfo, JobRequest, JobStatus, LogLine, MonitoredJob
 from fray.vocabulary import EXIT_FAILURE, Reason
+from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob
 
 if TYPE_CHECKING:
@@ -215,6 +217,43 @@ class Cluster(abc.ABC):
             JobNotFoundError: There is no such job.
             LogsNotFoundError: It has no such rank or attempt.
         """
+
+    def get_actors(self) -> list[FrayActor]:
+        """Return all FrayActors, sorted by name; none where a place has no such resource."""
+        return []
+
+    def find_actor(self, name: str) -> FrayActor:
+        """Return a FrayActor by its own name, or by the one that programs call it by.
+
+        Raises:
+            ActorNotFoundError: There is none, or several jobs have one that is called so.
+        """
+        actors = self.get_actors()
+        for actor in actors:
+            if actor.metadata.name == name:
+                return actor
+        called = [actor for actor in actors if actor.spec.name == name]
+        if len(called) == 1:
+            return called[0]
+        raise ActorNotFoundError(name, tuple(actor.metadata.name for actor in called or actors))
+
+    def delete_actor(self, actor: FrayActor) -> None:
+        """Delete a FrayActor: its members are ended, and their logs are gone. One that is gone is fine."""
+        raise ActorNotFoundError(actor.metadata.name)
+
+    def actor_logs(
+        self, actor: FrayActor, *, follow: bool = False, member: int | None = None, tail: int | None = None
+    ) -> Iterator[LogLine]:
+        """Return the lines that an actor's members printed; `slice_index` of a line is the member.
+
+        Args:
+            actor: The actor, as it was read.
+            follow: Go on until the actor has ended or was deleted.
+            member: Only the member of this index; all when None.
+            tail: Only so many lines, the last of those printed so far.
+        """
+        del follow, member, tail
+        raise ActorNotFoundError(actor.metadata.name)
 
     def run_command(
         self, job_id: JobId, command: Sequence[str], *, rank: int = 0, streams: CommandStreams

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from fray.cluster.kubernetes import logs
+from fray.cluster.kubernetes import log_reading
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.pod_log import FULL, FULL_BYTES, PodLog
 from fray.cluster.long_lines import LONGEST_LINE
@@ -53,14 +53,14 @@ async def until_held(log: PodLog) -> None:
 
 def test_lines_that_nobody_takes_for_long_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        monkeypatch.setattr(logs, "LAST_SECONDS", 0.001)
+        monkeypatch.setattr(log_reading, "LAST_SECONDS", 0.001)
         log, access = open_log(silent=False)
         reading = asyncio.create_task(log.read(access, follow=True))
         await until_held(log)
-        ending = asyncio.create_task(logs.await_end(log))
+        ending = asyncio.create_task(log_reading.await_end(log))
         await asyncio.sleep(0.05)
         assert not log.ended
-        monkeypatch.setattr(logs, "LAST_SECONDS", PATIENCE)
+        monkeypatch.setattr(log_reading, "LAST_SECONDS", PATIENCE)
         taken = log.take_lines()
         while not ending.done():
             await asyncio.wait({ending}, timeout=0.001)
@@ -73,13 +73,13 @@ def test_lines_that_nobody_takes_for_long_are_not_lost(monkeypatch: pytest.Monke
 
 def test_a_log_that_is_silent_and_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        monkeypatch.setattr(logs, "LAST_SECONDS", 0.001)
+        monkeypatch.setattr(log_reading, "LAST_SECONDS", 0.001)
         log, access = open_log(silent=True)
         reading = asyncio.create_task(log.read(access, follow=True))
         await until_held(log)
         taken = log.take_lines()
         async with asyncio.timeout(PATIENCE):
-            ending = asyncio.create_task(logs.await_end(log))
+            ending = asyncio.create_task(log_reading.await_end(log))
             while not ending.done():
                 await asyncio.wait({ending}, timeout=0.001)
                 taken += log.take_lines()

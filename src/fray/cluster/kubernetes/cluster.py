@@ -7,6 +7,7 @@ import secrets
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Self
@@ -16,6 +17,7 @@ from fray.cluster.base import Applied, CheckResult, Cluster, WhenTaken
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.command_streams import CommandStreams
 from fray.cluster.kubernetes.access import Access, OpenAccess, open_access
+from fray.cluster.kubernetes.actors import ActorReading, delete_actor, list_actors
 from fray.cluster.kubernetes.applying import apply_job, fill_in
 from fray.cluster.kubernetes.examination import examine
 from fray.cluster.kubernetes.executing import run_command
@@ -26,7 +28,8 @@ from fray.cluster.kubernetes.launching import (
     prepare_launch,
     withdraw_job,
 )
-from fray.cluster.kubernetes.logs import LogReading, PrintedLines, prepare_reading, read_logs
+from fray.cluster.kubernetes.log_reading import Reading, read_logs
+from fray.cluster.kubernetes.logs import LogReading, PrintedLines, prepare_reading
 from fray.cluster.kubernetes.results import KeptOutcome, describe_place, list_jobs, read_job, read_outcome
 from fray.cluster.kubernetes.retries import persistently
 from fray.cluster.kubernetes.session import Session
@@ -41,6 +44,7 @@ from fray.payload.outcome import Outcome, decode_outcome
 from fray.payload.staging import FsspecStorage, Storage
 from fray.plan.status import is_finished
 from fray.types import JobId, JobRequest, LogLine
+from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob
 
 if TYPE_CHECKING:
@@ -271,13 +275,34 @@ class KubernetesCluster(Cluster):
                 line for line in self._iterate(following) if line.attempt >= attempt
             )
 
-    def _iterate(self, reading: LogReading) -> Iterator[LogLine]:
+    def _iterate(self, reading: Reading) -> Iterator[LogLine]:
         started = self._session.start(lambda access: read_logs(access, reading), reading.end)
         try:
             while (lines := started.run(reading.next_lines())) is not None:
                 yield from lines
         finally:
             started.cancel()
+
+    def get_actors(self) -> list[FrayActor]:
+        """Return all FrayActors of the namespace, sorted by name."""
+        return self._session.ask(list_actors)
+
+    def delete_actor(self, actor: FrayActor) -> None:
+        """Delete a FrayActor with its pods and their logs; see `Cluster.delete_actor`."""
+        self._session.ask(lambda access: delete_actor(access, actor))
+
+    def actor_logs(
+        self, actor: FrayActor, *, follow: bool = False, member: int | None = None, tail: int | None = None
+    ) -> Iterator[LogLine]:
+        """Return the lines that an actor's members printed; see `Cluster.actor_logs`."""
+        check_whole_number("tail", tail)
+        if tail is None:
+            return self._iterate(ActorReading(actor, follow=follow, member=member))
+        printed = PrintedLines(self._iterate(ActorReading(actor, follow=False, member=member)), tail)
+        if not follow:
+            return iter(printed.last)
+        coming = self._iterate(ActorReading(actor, follow=True, member=member))
+        return chain(printed.last, printed.skip(coming))
 
     def run_command(
         self, job_id: JobId, command: Sequence[str], *, rank: int = 0, streams: CommandStreams

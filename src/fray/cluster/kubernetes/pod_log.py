@@ -30,7 +30,7 @@ from fray.kube.resources import PODS
 from fray.types import JobId, LogLine
 from fray.vocabulary import CONTAINER
 
-__all__ = ["PodLog", "has_begun", "read_state"]
+__all__ = ["PodLog", "has_begun", "read_container", "read_state"]
 
 FULL = 200
 FULL_BYTES = 1 << 15
@@ -46,15 +46,24 @@ def has_begun(pod: Mapping[str, Any]) -> bool:
     return "running" in state or "terminated" in state
 
 
-def _has_ended(pod: Mapping[str, Any]) -> bool:
-    return "terminated" in read_state(pod) or pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
-
-
 def read_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the state of the container that runs the job's program; empty before it has one."""
+    found: Mapping[str, Any] = _read_status(pod).get("state") or {}
+    return found
+
+
+def read_container(pod: Mapping[str, Any]) -> str:
+    """Return the id of the last container that has run a pod's program; empty before the first.
+
+    A pod that starts it again, and a later pod of the same name, have another one.
+    """
+    return str(_read_status(pod).get("containerID") or "")
+
+
+def _read_status(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     for container in pod.get("status", {}).get("containerStatuses") or []:
         if container["name"] == CONTAINER:
-            found: Mapping[str, Any] = container.get("state") or {}
+            found: Mapping[str, Any] = container
             return found
     return {}
 
@@ -66,11 +75,19 @@ def _digest(line: bytes) -> bytes:
 class PodLog:
     """The log of one pod, and how far it was read.
 
-    `place` is rank, slice and host; `tell` is called when there are lines.
+    `place` is rank, slice and host; `tell` is called when there are lines. Where pods start their containers
+    again, `container` is the one whose log it is.
     """
 
     def __init__(
-        self, pod: str, job_id: JobId, attempt: int, place: tuple[int, int, int], tell: Callable[[], None]
+        self,
+        pod: str,
+        job_id: JobId,
+        attempt: int,
+        place: tuple[int, int, int],
+        tell: Callable[[], None],
+        *,
+        container: str = "",
     ) -> None:
         self.pod, self.attempt, self.place = pod, attempt, place
         self.lines: deque[LogLine] = deque()
@@ -80,8 +97,8 @@ class PodLog:
         """Whether reading waits for somebody to take lines."""
         self.pieces = 0
         """What came so far, in pieces of any size."""
-        self._job_id, self._tell = job_id, tell
-        self._gone, self._seen_ended = asyncio.Event(), False
+        self._job_id, self._tell, self._container = job_id, tell, container
+        self._gone, self._seen_ended, self._replaced = asyncio.Event(), False, False
         self._cursor = LogCursor()
         self._rest = b""
         self._last = _digest(b"")
@@ -107,7 +124,7 @@ class PodLog:
 
     def note(self, pod: Mapping[str, Any]) -> None:
         """Note how its pod stands."""
-        self._seen_ended = _has_ended(pod)
+        self._seen_ended = self._has_ended(pod)
 
     def note_gone(self) -> None:
         """Note that its pod was deleted."""
@@ -141,6 +158,9 @@ class PodLog:
         while not self.ended:
             rounds, asked = rounds + 1, None
             try:
+                if failures and self._container and await self._is_over(access):
+                    await self._finish(access, follow=follow)
+                    return
                 if await self._read_once(access, follow=follow):
                     failures, rounds = 0, 1
                 if not follow or await self._is_over(access):
@@ -201,7 +221,20 @@ class PodLog:
             if self._seen_ended:
                 return True
             raise
-        return _has_ended(pod)
+        return self._has_ended(pod)
+
+    def _has_ended(self, pod: Mapping[str, Any]) -> bool:
+        if self._container and read_container(pod) != self._container:
+            self._replaced = True
+        return (
+            self._replaced
+            or "terminated" in read_state(pod)
+            or pod.get("status", {}).get("phase")
+            in (
+                "Succeeded",
+                "Failed",
+            )
+        )
 
     async def _is_gone(self, access: Access) -> bool:
         """Whether the API server has no such pod (any more); False as long as it doesn't say."""
@@ -215,7 +248,7 @@ class PodLog:
 
     async def _finish(self, access: Access, *, follow: bool) -> None:
         """Take what came last, now that nothing more can come."""
-        if follow:
+        if follow and not self._replaced:  # else what can be read is the log of the next container
             # A stream may be ended by others than the container.
             rest = self._rest
             try:
