@@ -87,11 +87,12 @@ class JobContext:
         engine = self._engine
         if isinstance(ref, ObjectRef):
             return read_ref(check_owned(ref, engine), timeout, deadline_after(timeout))
-        if not isinstance(ref, list) or not any(isinstance(part, ObjectRef) for part in ref):
+        refs = [part for part in ref if isinstance(part, ObjectRef)] if isinstance(ref, list) else ()
+        if not refs:
             return ref
         with watching("get", self._survey, ref):
             deadline = deadline_after(timeout)
-            own = [check_owned(part, engine) for part in ref if isinstance(part, ObjectRef)]
+            own = [check_owned(part, engine) for part in refs]
             pending = [
                 one._entry
                 for one in own

@@ -11,7 +11,7 @@ import pytest
 
 from fray.runtime.pool.messages.events import ItemsProduced
 from fray.runtime.pool.messages.specs import Inline, Stored, TaskSpec
-from fray.runtime.pool.worker.generators import SMALL_BYTES, SMALL_ITEMS, Window, stream
+from fray.runtime.pool.worker.generators import RESUME_SHARE, SMALL_BYTES, SMALL_ITEMS, Window, stream
 
 SPEC = TaskSpec(1, b"", b"", "numbers", streaming=True)
 
@@ -71,6 +71,30 @@ def test_it_goes_further_with_small_items_until_they_take_much_together() -> Non
     consumer = Consumer(window, sink)
     stream(["x" * (SMALL_BYTES // 4)] * 10, SPEC, skip=0, window=window, sink=sink, waiting=consumer.waiting)
     assert consumer.waits == [4, 8]
+
+
+def test_one_that_waits_goes_on_when_much_of_the_window_is_free_again() -> None:
+    window = Window(2, 0)
+    ahead = 2 * SMALL_ITEMS
+    for _ in range(ahead):
+        window.note(1)
+    enough = ahead - ahead // RESUME_SHARE + 1
+    waiting = threading.Event()
+
+    @contextmanager
+    def wait(_wake: Callable[[], None]) -> Iterator[None]:
+        waiting.set()
+        yield
+
+    generator = threading.Thread(target=window.wait, args=(ahead, wait))
+    generator.start()
+    waiting.wait()
+    for taken in range(1, enough):
+        window.consume(taken)
+    assert generator.is_alive()
+    window.consume(enough)
+    generator.join()
+    window.wait(ahead, wait)
 
 
 def test_news_of_the_past_change_nothing() -> None:

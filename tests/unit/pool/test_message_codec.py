@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fray.runtime.pool.message_codec import decode_messages, encode_messages
-from fray.runtime.pool.messages.commands import ResumeGenerator, RunTask
-from fray.runtime.pool.messages.events import TaskBlocked, TaskDone
+from fray.runtime.pool.messages.commands import DeliverItems, ResumeGenerator, RunTask
+from fray.runtime.pool.messages.events import ItemsProduced, TaskBlocked, TaskDone
 from fray.runtime.pool.messages.specs import PLAIN, Failed, Inline, Profile, Stored, TaskSpec
 
 SPEC = TaskSpec(1 << 41, b"digest", b"args", "task", 7, (3, 4), (3, 4, 5), retries=1, timeout=2.5)
@@ -17,6 +17,10 @@ MESSAGES = [
     TaskDone(5, Inline(b"value", (1, 2)), 8, 1e9, 0.25, False),
     TaskDone(5, Stored(1, 70_000, (1,)), 8, 1e9, 0.25, False),
     TaskDone(5, Failed(b"error", "", "task", ("once",), (("n", 1),)), 0, 1e9, 0.25, True),
+    ItemsProduced(5, 10, ((1 << 41, Inline(b"a")), (7, Inline(b"b")))),
+    ItemsProduced(5, 10, ((6, Inline(b"a")), (7, Inline(b"b", (3,))))),
+    ItemsProduced(5, 10, ((6, Stored(1, 70_000, (1,))),)),
+    DeliverItems(2, 5, 10, ((6, Inline(b"a")), (7, Inline(b"b")))),
     TaskBlocked(5, 6),
     ResumeGenerator(1, 2, 3),
 ]
@@ -35,7 +39,8 @@ def test_messages_come_back(messages: list[object]) -> None:
 
 
 def test_those_of_each_task_need_no_class() -> None:
-    body = encode_messages([MESSAGES[2], MESSAGES[3]])
+    items = [message for message in MESSAGES if isinstance(message, ItemsProduced | DeliverItems)]
+    body = encode_messages([MESSAGES[2], MESSAGES[3], items[0], items[-1]])
     assert b"fray" not in body
     restored = decode_messages(body)[0].spec.profile
     assert restored == PLAIN

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import queue
 import threading
 import time
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from fray.errors import ConnectionLostError, FrameTooLargeError
+from fray.runtime.pool.message_codec import decode_messages
 from fray.runtime.pool.messages.events import ItemsProduced, RefsAdded
 from fray.runtime.pool.messages.specs import Inline
 from fray.runtime.pool.outbox import BATCH, Outbox
@@ -29,7 +29,7 @@ class Connection:
             raise ConnectionLostError("the head", "gone")
         if len(body) > LIMIT:
             raise FrameTooLargeError("body", len(body), LIMIT)
-        self.frames.put(pickle.loads(body))
+        self.frames.put(decode_messages(body))
 
     def next(self) -> list[Any]:
         return self.frames.get(timeout=PATIENCE)

@@ -11,8 +11,8 @@ import pickle
 from types import MappingProxyType
 from typing import Any
 
-from fray.runtime.pool.messages.commands import Deliver, RunTask
-from fray.runtime.pool.messages.events import TaskDone, TaskSubmitted
+from fray.runtime.pool.messages.commands import Deliver, DeliverItems, RunTask
+from fray.runtime.pool.messages.events import ItemsProduced, TaskDone, TaskSubmitted
 from fray.runtime.pool.messages.specs import PLAIN, Inline, TaskSpec
 
 __all__ = ["MESSAGES", "OVER", "REFUSAL", "STAMP", "decode_messages", "encode_messages"]
@@ -34,6 +34,8 @@ _RUN_TASK = 1
 _TASK_DONE = 2
 _TASK_SUBMITTED = 3
 _DELIVER = 4
+_ITEMS_PRODUCED = 5
+_DELIVER_ITEMS = 6
 _PROFILE = TaskSpec._fields.index("profile")
 
 
@@ -67,7 +69,21 @@ def _flatten(message: Any) -> Any:
         spec = message.spec
         if spec.profile == PLAIN:
             return (_TASK_SUBMITTED, (*spec[:_PROFILE], None, *spec[_PROFILE + 1 :]), *message[1:])
+    elif kind is ItemsProduced:
+        return _flatten_items(_ITEMS_PRODUCED, message)
+    elif kind is DeliverItems:
+        return _flatten_items(_DELIVER_ITEMS, message)
     return message
+
+
+def _flatten_items(number: int, message: ItemsProduced | DeliverItems) -> Any:
+    """Return identities and bytes as a row each, where all items are small: there are many in a message."""
+    rows: list[bytes] = []
+    for _, outcome in message.items:
+        if type(outcome) is not Inline or outcome.contained:
+            return message
+        rows.append(outcome.data)
+    return (number, *message[:-1], [identity for identity, _ in message.items], rows)
 
 
 def _restore(item: tuple[Any, ...]) -> Any:
@@ -81,6 +97,11 @@ def _restore(item: tuple[Any, ...]) -> Any:
     if item[0] == _TASK_SUBMITTED:
         _, spec, *rest = item
         return new(TaskSubmitted, (_plain(spec), *rest))
+    if item[0] == _ITEMS_PRODUCED or item[0] == _DELIVER_ITEMS:
+        *fields, identities, rows = item[1:]
+        outcomes = [new(Inline, (data, ())) for data in rows]
+        kind = ItemsProduced if item[0] == _ITEMS_PRODUCED else DeliverItems
+        return new(kind, (*fields, tuple(zip(identities, outcomes, strict=True))))
     _, worker, spec, *rest = item
     return new(RunTask, (worker, _plain(spec), *rest))
 

@@ -16,7 +16,7 @@ from fray.runtime.pool.messages.events import ItemsProduced, RefsAdded
 
 __all__ = ["FrameSender", "Outbox"]
 
-BATCH = 16
+BATCH = 64
 """Messages that are sent together at most when they could wait."""
 DELAY_SECONDS = 0.0005
 """How long a message waits for others; less than a frame's way to the driver and back."""

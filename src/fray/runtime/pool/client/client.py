@@ -50,7 +50,7 @@ Listener: TypeAlias = Callable[[Entry], None]
 
 CROWDED_INLINE_LIMIT = 1024
 """Of values in messages, in bytes, while the head keeps too many."""
-ACKNOWLEDGED_TOGETHER = 64
+ACKNOWLEDGED_TOGETHER = 256
 """Small items of a generator that its reader has taken, and that are told to the head at once."""
 
 

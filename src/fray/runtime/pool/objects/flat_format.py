@@ -22,6 +22,9 @@ BytesLike = bytes | bytearray | memoryview
 ALIGNMENT = 64
 """Of buffers, in bytes: a cache line, and what vector instructions want at most."""
 
+COPIED_BYTES = 1024
+"""A value without buffers, up to that size, is copied sooner than a view of it is made."""
+
 MAGIC = b"FRV\x01"
 HEADER = struct.Struct("<4sIQ")
 
@@ -60,22 +63,26 @@ class Encoded(NamedTuple):
 
     def to_bytes(self) -> bytes:
         """Return the flat format as one, for `Inline.data`."""
+        if not self.buffers:
+            return HEADER.pack(MAGIC, 0, len(self.body)) + self.body
         return b"".join(self.parts())
 
 
-def split(data: BytesLike) -> tuple[memoryview, list[memoryview]]:
-    """Return the pickle and the buffers, as views of `data`, read-only.
+def split(data: BytesLike) -> tuple[bytes | memoryview, list[memoryview]]:
+    """Return the pickle and the buffers, as views of `data`, read-only, or as a copy where that is cheaper.
 
     Raises `MalformedPayloadError`: `data` isn't in this format.
     """
-    view = memoryview(data).toreadonly()
-    if len(view) < HEADER.size:
-        raise MalformedPayloadError(f"{len(view)} bytes are less than a header")
-    magic, count, length = HEADER.unpack_from(view)
+    if len(data) < HEADER.size:
+        raise MalformedPayloadError(f"{len(data)} bytes are less than a header")
+    magic, count, length = HEADER.unpack_from(data)
     body = HEADER.size + 8 * count
-    if magic != MAGIC or body > len(view):
+    if magic != MAGIC or body > len(data):
         raise MalformedPayloadError("it doesn't begin like one")
     end = body + length
+    if end == len(data) <= COPIED_BYTES and type(data) is bytes:
+        return data[body:], []
+    view = memoryview(data).toreadonly()
     buffers = []
     for size in struct.unpack_from(f"<{count}Q", view, HEADER.size):
         start = end + -end % ALIGNMENT

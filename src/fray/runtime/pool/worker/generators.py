@@ -21,6 +21,9 @@ SMALL_ITEMS = 64
 SMALL_BYTES = 64 * 1024
 """... and take no more than that together."""
 
+RESUME_SHARE = 2
+"""A generator that waits goes on when one of so many parts of its window is left: each wait costs much."""
+
 Waiting = Callable[[Callable[[], None]], AbstractContextManager[object]]
 """Entered while a generator waits, with what wakes it when its task is told to end."""
 
@@ -32,14 +35,15 @@ class Window:
     message that came to an earlier run.
     """
 
-    __slots__ = ("_buffered", "_bytes", "_changed", "_consumed", "_open", "_sizes")
+    __slots__ = ("_buffered", "_changed", "_consumed", "_open", "_sizes", "_taken_bytes", "_told_bytes")
 
     def __init__(self, buffered: int, skip: int) -> None:
         self._buffered = max(buffered, 1)
         self._consumed = skip
         self._sizes: deque[int] = deque()
         """Of the items that were told and not taken."""
-        self._bytes = 0
+        self._told_bytes = 0
+        self._taken_bytes = 0
         self._changed = threading.Condition()
         self._open = False
 
@@ -48,7 +52,7 @@ class Window:
         with self._changed:
             if count > self._consumed:
                 for _ in range(min(count - self._consumed, len(self._sizes))):
-                    self._bytes -= self._sizes.popleft()
+                    self._taken_bytes += self._sizes.popleft()
                 self._consumed = count
                 self._changed.notify_all()
 
@@ -59,14 +63,17 @@ class Window:
             self._changed.notify_all()
 
     def note(self, size: int) -> None:
-        """Take note of an item that was told, with its bytes."""
-        with self._changed:
-            self._sizes.append(size)
-            self._bytes += size
+        """Take note of an item that is about to be told, with its bytes."""
+        # Without the lock: nobody else writes to these, and nobody takes an item before it was told.
+        self._told_bytes += size
+        self._sizes.append(size)
 
-    def _has_room(self, index: int) -> bool:
+    def _has_room(self, index: int, share: int = 1) -> bool:
         ahead = index - self._consumed
-        return ahead < self._buffered or (ahead < self._buffered * SMALL_ITEMS and self._bytes < SMALL_BYTES)
+        return ahead < self._buffered or (
+            ahead * share < self._buffered * SMALL_ITEMS
+            and (self._told_bytes - self._taken_bytes) * share < SMALL_BYTES
+        )
 
     def wait(self, index: int, waiting: Waiting) -> None:
         """Return when the item `index`, counted from 0, may be made."""
@@ -75,7 +82,7 @@ class Window:
             return
         # Outside of the lock, since it sends a message, and `consume` must not wait for that.
         with waiting(self.release), self._changed:
-            self._changed.wait_for(lambda: self._open or self._has_room(index))
+            self._changed.wait_for(lambda: self._open or self._has_room(index, RESUME_SHARE))
 
 
 class ItemSink(Protocol):
