@@ -5,7 +5,7 @@ YAML is version 1.1 as Go's yaml.v2 resolves it, which differs from PyYAML's: ti
 `1:30` is text and not 90, `1e3` is a number, `y` and `n` are booleans, keys become text. Source:
 `goyaml.v2/resolve.go` and `yaml.go` in sigs.k8s.io/yaml.
 
-One thing differs from kubectl: GPU types may be written short (`H100`), and become GKE's names here.
+GPU types may be written short (`H100`), which kubectl doesn't know, and become GKE's names here.
 """
 
 from __future__ import annotations

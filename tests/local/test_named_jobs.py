@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.local.harness import Fray, job_manifest, running_job
 
 
@@ -26,6 +28,19 @@ def test_a_function_of_the_current_directory_is_called(fray: Fray) -> None:
     failed = fray.run("run", "training:bad")
     assert failed.code == 1
     assert "KeyError: 'x'" in failed.err
+
+
+def test_processes_start_in_the_workspace_that_a_file_names(fray: Fray) -> None:
+    (fray.folder / "code").mkdir()
+    (fray.folder / "code" / "train.py").write_text("print('trained')\n")
+    file = fray.folder / "frayjob.json"
+    file.write_text(json.dumps(job_manifest("python3 train.py", environment={"workspace": "code"})))
+    ended = fray.run("run", "-f", str(file))
+    assert (ended.code, ended.out) == (0, "[0/0] trained\n"), ended
+    file.write_text(json.dumps(job_manifest("true", environment={"workspace": "nowhere"})))
+    refused = fray.run("run", "-f", str(file))
+    assert refused.code == 2
+    assert f"{fray.folder}/nowhere is no directory" in refused.err
 
 
 def test_a_job_is_waited_for_from_another_shell(fray: Fray) -> None:

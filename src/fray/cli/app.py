@@ -506,7 +506,7 @@ def doctor(
     from fray.cli.requested_job import load_job
 
     spec = choose_cluster(cluster, namespace, environ=_environ())
-    job = None if file is None else load_job(file, stdin=_stdin())[0]
+    job = None if file is None else load_job(file, stdin=_stdin()).job
     code = diagnose(spec, data_format(output), job=job, environ=_environ(), output=_output())
     raise typer.Exit(code)
 

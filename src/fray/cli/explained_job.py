@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from fray.cli.clusters import choose_cluster, open_cluster, patience
 from fray.cli.named_job import JobOptions, build_request
@@ -18,6 +18,9 @@ from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec
 from fray.errors import InvalidRequestError
 from fray.types import JobId
 from fray.wire.frayjob import FrayJob
+
+if TYPE_CHECKING:
+    from fray.cluster import KubernetesCluster
 
 __all__ = ["ExplainCommand", "Explained", "find_explained"]
 
@@ -57,11 +60,15 @@ def find_explained(
     """
     _check(command)
     if command.file is not None:
-        job, _ = load_job(command.file, stdin=stdin, name=command.options.name, with_status=True)
-        job, changes = override_job(job, command.options, environ=environ, is_local=False)
+        loaded = load_job(command.file, stdin=stdin, name=command.options.name, with_status=True)
+        job, changes = override_job(loaded.job, command.options, environ=environ, is_local=False)
         if changes:
             notes.write(f"{job.metadata.name}: instead of what the file says: {'; '.join(changes)}\n")
-        return Explained(job)
+        if loaded.workspace is None:
+            return Explained(job)
+        spec = choose_cluster(command.cluster, command.namespace, environ=environ)
+        previewed = _open_for_preview(spec, environ).preview(job, workspace=loaded.workspace)
+        return Explained(previewed.job.model_copy(update={"status": job.status}), previewed.secrets)
     spec = choose_cluster(command.cluster, command.namespace, environ=environ)
     if command.has_program:
         return _describe(command, spec, environ)
@@ -96,10 +103,13 @@ def _check(command: ExplainCommand) -> None:
 
 
 def _describe(command: ExplainCommand, spec: ClusterSpec, environ: Mapping[str, str]) -> Explained:
-    from fray.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import, and not needed for files
-
     request = build_request(command.words, command.options, environ=dict(environ))
-    # On this machine there is no JobSet: what is explained is what any cluster would get.
-    cluster = KubernetesCluster(spec if isinstance(spec, KubernetesSpec) else None, environ=environ)
-    previewed = cluster.preview(request)
+    previewed = _open_for_preview(spec, environ).preview(request)
     return Explained(previewed.job, previewed.secrets)
+
+
+def _open_for_preview(spec: ClusterSpec, environ: Mapping[str, str]) -> KubernetesCluster:
+    """Return the cluster of a spec; here, where there is no JobSet, what any cluster would get."""
+    from fray.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import, and not needed for most files
+
+    return KubernetesCluster(spec if isinstance(spec, KubernetesSpec) else None, environ=environ)

@@ -277,8 +277,7 @@ def _confirm(question: str, shell: PoolShell) -> bool:
 
 
 def _load(options: PoolOptions, shell: PoolShell) -> FrayJob:
-    job, _ = load_job(options.file, stdin=shell.stdin)
-    return job
+    return load_job(options.file, stdin=shell.stdin).job
 
 
 def _look(cluster: str | None, gke: str | None, shell: PoolShell) -> _Seen:

@@ -4,24 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
 from fray.accelerators import lookup_gpu, lookup_tpu
 from fray.errors import AcceleratorShapeError, FieldError, InvalidJobError, UnknownAcceleratorError
-from fray.jobfile import read_job_file, read_job_files
+from fray.jobfile import STDIN, read_job_file, read_job_files
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import FrayJobStatus
 from fray.wire.validation import validate_manifest
 
-__all__ = ["LoadedJobs", "as_sent", "load_job", "load_jobs"]
+__all__ = ["LoadedJob", "LoadedJobs", "as_sent", "load_job", "load_jobs"]
 
 NAME_PATH = "metadata.name"
 SERVERS_OWN = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink")
 """What the API server writes into `metadata`, and doesn't take back."""
 SERVERS_OWN_FIELDS = ("uid", "creation_timestamp", "deletion_timestamp", "generation")
 """Those of them that a FrayJob's model has."""
+
+
+@dataclass(frozen=True)
+class LoadedJob:
+    """The FrayJob of a file, judged, and the names of the file's other objects.
+
+    `directory` is the folder of the file, `workspace` the directory that the file names as its workspace, to
+    be packed as that of a request is (`workspace: .`); None where it names none, or an archive.
+    """
+
+    job: FrayJob
+    others: tuple[str, ...]
+    directory: Path
+    workspace: Path | None
 
 
 @dataclass(frozen=True)
@@ -32,10 +47,8 @@ class LoadedJobs:
     others: tuple[str, ...]
 
 
-def load_job(
-    path: str, *, stdin: BinaryIO, name: str | None = None, with_status: bool = False
-) -> tuple[FrayJob, tuple[str, ...]]:
-    """Return the one FrayJob in a file, and the names of the other objects in it.
+def load_job(path: str, *, stdin: BinaryIO, name: str | None = None, with_status: bool = False) -> LoadedJob:
+    """Return the one FrayJob in a file.
 
     Args:
         path: The file; `-` is `stdin`.
@@ -49,10 +62,12 @@ def load_job(
     """
     file = read_job_file(path, stdin=stdin)
     manifest = file.manifest if name is None else _with_name(file.manifest, name)
+    directory = Path.cwd() if path == STDIN else Path(path).absolute().parent
+    manifest, workspace = _split_workspace(manifest, directory)
     job = _judge(manifest)
     if with_status and "status" in manifest:
         job = job.model_copy(update={"status": _read_status(job.metadata.name, manifest["status"])})
-    return job, file.others
+    return LoadedJob(job, file.others, directory, workspace)
 
 
 def load_jobs(path: str, *, stdin: BinaryIO) -> LoadedJobs:
@@ -93,6 +108,15 @@ def _read_status(name: str, status: Any) -> FrayJobStatus:
         paths = (".".join(["status", *map(str, problem["loc"])]) for problem in wrong)
         problems = (FieldError(path, problem["msg"]) for path, problem in zip(paths, wrong, strict=True))
         raise InvalidJobError(name, tuple(problems)) from error
+
+
+def _split_workspace(manifest: Mapping[str, Any], directory: Path) -> tuple[dict[str, Any], Path | None]:
+    """Return a manifest without the directory that is its workspace, and that directory."""
+    match manifest:
+        case {"spec": {"environment": {"workspace": str(named), **others}} as spec} if named:
+            spec = {**spec, "environment": others}
+            return {**manifest, "spec": spec}, directory / Path(named).expanduser()
+    return dict(manifest), None
 
 
 def _with_name(manifest: Mapping[str, Any], name: str) -> dict[str, Any]:

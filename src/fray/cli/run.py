@@ -29,7 +29,6 @@ from fray.cli.streams import Stream
 from fray.cluster.base import Cluster
 from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec, LocalSpec
 from fray.errors import FieldError, InvalidJobError, InvalidRequestError, OutputError
-from fray.jobfile import STDIN
 from fray.plan.status import is_finished
 from fray.types import JobId
 from fray.vocabulary import EXIT_BROKEN_PIPE, EXIT_FAILURE, EXIT_INTERRUPTED
@@ -82,20 +81,19 @@ def run_job(
             with patience(notes, spec), _closed_after_errors(cluster):
                 name = cluster.launch(request, when_taken="rename" if rename else "refuse")
         else:
-            job, others = load_job(command.file, stdin=stdin, name=command.options.name)
+            loaded = load_job(command.file, stdin=stdin, name=command.options.name)
             job, changes = override_job(
-                job, command.options, environ=environ, is_local=isinstance(spec, LocalSpec)
+                loaded.job, command.options, environ=environ, is_local=isinstance(spec, LocalSpec)
             )
             if changes:
                 notes.write(f"{job.metadata.name}: instead of what the file says: {'; '.join(changes)}\n")
             spec = place_in_namespace(spec, job)
-            for other in others:
+            for other in loaded.others:
                 notes.write(f"{other} in the same file: left out; `kubectl apply` makes it\n")
             cluster = open_cluster(spec, environ=environ, working_dir=command.working_dir)
             signals = _note_signals(cluster) if isinstance(spec, LocalSpec) else []
-            directory = Path.cwd() if command.file == STDIN else Path(command.file).absolute().parent
             with patience(notes, spec), _closed_after_errors(cluster):
-                name = cluster.create(job, directory=directory)
+                name = cluster.create(job, directory=loaded.directory, workspace=loaded.workspace)
         session = _Session(cluster, name, output, notes, signals)
         tell.show = session.following.say
         if isinstance(spec, LocalSpec):

@@ -129,7 +129,7 @@ class Cluster(abc.ABC):
         return False
 
     @abc.abstractmethod
-    def create(self, job: FrayJob, *, directory: Path | None = None) -> JobId:
+    def create(self, job: FrayJob, *, directory: Path | None = None, workspace: Path | None = None) -> JobId:
         """Start a job as its FrayJob says, and return its id; it must be one that the API server takes.
 
         On a cluster a finished job of its name stays, and this one gets another; here it takes its place.
@@ -137,6 +137,8 @@ class Cluster(abc.ABC):
         Args:
             job: What to run; its status counts for nothing.
             directory: Where processes of this machine start unless their container says where.
+            workspace: A directory with the user's code, which goes along; on this machine processes start
+                in it.
 
         Raises:
             RequestError: It can't be run as it is; nothing was started.

@@ -178,7 +178,7 @@ class LocalCluster(Cluster):
         self._loop.start(launched.run())
         return JobId(job_id)
 
-    def create(self, job: FrayJob, *, directory: Path | None = None) -> JobId:
+    def create(self, job: FrayJob, *, directory: Path | None = None, workspace: Path | None = None) -> JobId:
         """Start a job as its FrayJob says; see `Cluster.create`. A finished one of its name makes room.
 
         Raises:
@@ -187,7 +187,7 @@ class LocalCluster(Cluster):
             StateDirectoryError: The state directory can't be written.
             OpenFilesError: The gang is too large for the limit of open files.
         """
-        prepared = prepare_job(job, self._spec, self._variables, directory)
+        prepared = prepare_job(job, self._spec, self._variables, workspace or directory)
         return self._start(prepared, *take_name(self._state, job.metadata.name))
 
     @property

@@ -17,6 +17,7 @@ from fray.types import Entrypoint, JobRequest, create_environment
 from tests.integration.cluster.conftest import NewCluster
 from tests.integration.cluster.jobs import command, decoded, secrets_of
 from tests.integration.frayjobs import FrayJobs
+from tests.unit.cluster.local_jobs import frayjob
 
 
 def stored_jobs(frayjobs: FrayJobs) -> list[dict[str, Any]]:
@@ -54,6 +55,18 @@ def test_the_working_directory_goes_along_in_secrets_that_the_job_owns(
     archive = b"".join(b"".join(decoded(secrets[name]).values()) for name in names)
     assert hashlib.sha256(archive).hexdigest() == asked["sha256"]
     assert unpacked(archive) == {"model/weights.bin": data, "train.py": b"print()"}
+
+
+def test_a_directory_goes_along_with_a_job_from_a_file(
+    cluster: KubernetesCluster, frayjobs: FrayJobs, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("print()")
+    cluster.create(frayjob(), workspace=tmp_path)
+    (job,) = stored_jobs(frayjobs)
+    (secret,) = secrets_of(frayjobs)
+    assert workspace_of(job)["secretName"] == secret["metadata"]["name"]
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+    assert unpacked(b"".join(decoded(secret).values())) == {"train.py": b"print()"}
 
 
 def test_a_callable_and_its_workspace_go_along_beside_each_other(

@@ -149,6 +149,18 @@ def explain(capfd: pytest.CaptureFixture[str], *words: str) -> str:
     return capfd.readouterr().out
 
 
+def test_a_file_is_explained_with_the_directory_that_it_names(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    manifest = frayjob().to_manifest()
+    manifest["spec"]["environment"] = {"workspace": "."}
+    (here / "frayjob.json").write_text(json.dumps(manifest))
+    told = explain(capfd, "-f", "frayjob.json")
+    assert told.startswith("# With Secrets, which aren't shown: job-workspace-0000000000\n")
+    explained, _ = yaml.safe_load_all(told)
+    assert explained["spec"]["environment"]["workspace"]["secretName"] == "job-workspace-0000000000"
+
+
 @pytest.mark.usefixtures("here")
 def test_a_program_is_explained_as_fray_run_would_launch_it(capfd: pytest.CaptureFixture[str]) -> None:
     options = ["--tpu", "v5p-16", "--replicas", "2", "-e", "TOKEN=hidden", "-e", "MODE=fast", "--name", "big"]
@@ -246,7 +258,7 @@ def test_options_may_follow_the_name_of_a_job() -> None:
 def test_what_the_server_has_written_is_left_out() -> None:
     metadata = {"name": "train", "labels": {"team": "a"}, "uid": "u", "resourceVersion": "7"}
     manifest = frayjob().to_manifest() | {"metadata": metadata, "status": {"phase": "Running", "attempt": 2}}
-    job, _ = load_job("-", stdin=io.BytesIO(json.dumps(manifest).encode()), with_status=True)
+    job = load_job("-", stdin=io.BytesIO(json.dumps(manifest).encode()), with_status=True).job
     told, jobset = yaml.safe_load_all(explain_job(job, ExplainFormat.YAML))
     assert told["metadata"] == {"name": "train", "labels": {"team": "a"}}
     assert "status" not in told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +21,7 @@ def load(*, name: str | None = None, metadata: dict[str, Any] | None = None, **s
         "metadata": {"name": "job"} if metadata is None else metadata,
         "spec": {"entrypoint": {"command": ["train"]}, **spec},
     }
-    job, _ = load_job("-", stdin=io.BytesIO(json.dumps(manifest).encode()), name=name)
-    return job
+    return load_job("-", stdin=io.BytesIO(json.dumps(manifest).encode()), name=name).job
 
 
 def problems(**request: Any) -> str:
@@ -33,6 +33,26 @@ def problems(**request: Any) -> str:
 def test_a_name_on_the_command_line_wins() -> None:
     assert load(name="other").metadata.name == "other"
     assert load(name="other", metadata={"labels": {"a": "b"}}).metadata.labels == {"a": "b"}
+
+
+@pytest.mark.parametrize("named", [".", "code", "/code"])
+def test_a_directory_as_workspace_is_relative_to_its_file(tmp_path: Path, named: str) -> None:
+    file = tmp_path / "job.json"
+    environment = {"workspace": named, "image": "i"}
+    spec = {"entrypoint": {"command": ["train"]}, "environment": environment}
+    file.write_text(
+        json.dumps(
+            {"apiVersion": "fray.dev/v1alpha1", "kind": "FrayJob", "metadata": {"name": "job"}, "spec": spec}
+        )
+    )
+    loaded = load_job(str(file), stdin=io.BytesIO())
+    assert loaded.workspace == tmp_path / named
+    assert loaded.job.spec.environment.to_manifest() == {"image": "i"}
+
+
+def test_a_workspace_that_is_neither_directory_nor_archive_is_refused() -> None:
+    for wrong in ("", 5, ["."]):
+        assert "spec.environment.workspace" in problems(environment={"workspace": wrong})
 
 
 @pytest.mark.parametrize("name", ["x" * 64, "a.b", "A", "-a", "../a", "a/b", ""])
@@ -84,7 +104,7 @@ def test_all_jobs_of_a_file_are_taken_without_what_the_server_wrote() -> None:
 
 
 def test_one_job_may_be_asked_for_and_named() -> None:
-    job, _ = load_job("-", stdin=written(manifest("a")), name="other")
+    job = load_job("-", stdin=written(manifest("a")), name="other").job
     assert job.metadata.name == "other"
     with pytest.raises(JobFileError, match="holds 2 FrayJobs"):
         load_job("-", stdin=written(manifest("a"), manifest("b")))

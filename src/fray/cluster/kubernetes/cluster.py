@@ -22,10 +22,12 @@ from fray.cluster.kubernetes.applying import apply_job, fill_in
 from fray.cluster.kubernetes.examination import examine
 from fray.cluster.kubernetes.executing import run_command
 from fray.cluster.kubernetes.launching import (
+    Launch,
     Launchable,
     WrittenJob,
     launch_job,
     prepare_launch,
+    prepare_written,
     withdraw_job,
 )
 from fray.cluster.kubernetes.log_reading import Reading, read_logs
@@ -58,7 +60,7 @@ NO_WORD = "0" * 32
 
 @dataclass(frozen=True)
 class Preview:
-    """The FrayJob that a request becomes, and the names of the Secrets that would be made beside it."""
+    """The FrayJob that would be made, and the names of the Secrets that would be made beside it."""
 
     job: FrayJob
     secrets: tuple[str, ...]
@@ -135,20 +137,31 @@ class KubernetesCluster(Cluster):
         )
         return self._launch(launch, when_taken, self._numbers)
 
-    def preview(self, request: JobRequest) -> Preview:
-        """Return what launching a request would create; nothing is sent or staged.
+    def preview(self, wanted: JobRequest | FrayJob, *, workspace: Path | None = None) -> Preview:
+        """Return what launching a request, or creating a job, would create; nothing is sent or staged.
+
+        Args:
+            wanted: The request or the job.
+            workspace: The directory that goes along with a job; a request names its own.
 
         Raises:
-            RequestError: The request can't be run as it is.
+            RequestError: It can't be run as it is.
         """
-        launch = prepare_launch(
-            request.with_environment(),
-            self._spec,
-            word=NO_WORD,
-            parent=find_parent(self._environ),
-            storage=_NoStorage(),
-            archiver=Archiver(),
-        )
+        storage, archiver = _NoStorage(), Archiver()
+        launch: Launch | WrittenJob
+        if isinstance(wanted, FrayJob):
+            launch = prepare_written(
+                wanted, self._spec, word=NO_WORD, workspace=workspace, storage=storage, archiver=archiver
+            )
+        else:
+            launch = prepare_launch(
+                wanted.with_environment(),
+                self._spec,
+                word=NO_WORD,
+                parent=find_parent(self._environ),
+                storage=storage,
+                archiver=archiver,
+            )
         built = launch.build(launch.name)
         names = [part.secret_name for part in launch.parts]
         if built.secret_variables:
@@ -164,14 +177,21 @@ class KubernetesCluster(Cluster):
         """The namespace and the API server."""
         return self._session.ask(_describe_place)
 
-    def create(self, job: FrayJob, *, directory: Path | None = None) -> JobId:
+    def create(self, job: FrayJob, *, directory: Path | None = None, workspace: Path | None = None) -> JobId:
         """Create a FrayJob as it is written, under another name where a finished one has its: `train-2`.
 
-        What the cluster spec says counts where the job leaves it open. `directory` means nothing here.
+        What the cluster spec says counts where the job leaves it open. `directory` means nothing here;
+        `workspace` goes along as that of a request does.
         """
         del directory
-        launch = WrittenJob(
-            fill_in(job, self._spec, parent=find_parent(self._environ)), secrets.token_hex(16)
+        written = fill_in(job, self._spec, parent=find_parent(self._environ))
+        launch = prepare_written(
+            written,
+            self._spec,
+            word=secrets.token_hex(16),
+            workspace=workspace,
+            storage=self._storage,
+            archiver=self._archiver,
         )
         return self._launch(launch, "refuse", {})
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Coroutine, Mapping, MutableMapping
+from collections.abc import Coroutine, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from fray.cluster.base import WhenTaken
@@ -57,6 +58,7 @@ __all__ = [
     "WrittenJob",
     "launch_job",
     "prepare_launch",
+    "prepare_written",
     "withdraw_job",
 ]
 
@@ -126,19 +128,23 @@ class Launch:
 
     def build_secrets(self, built: JobManifest, owner: Manifest) -> list[Manifest]:
         """Return the Secrets that the job needs; they go with `owner`, its FrayJob as stored."""
-        contents = {part.secret_name: {part.key: part.data} for part in self.parts}
+        secrets = _build_parts(self.parts, owner)
         if built.secret_variables:
-            variables = built.secret_variables.items()
-            contents[built.secret_name] = {name: value.encode() for name, value in variables}
-        return [_build_secret(name, content, owner) for name, content in contents.items()]
+            variables = {name: value.encode() for name, value in built.secret_variables.items()}
+            secrets.append(_build_secret(built.secret_name, variables, owner))
+        return secrets
 
 
 @dataclass(frozen=True)
 class WrittenJob:
-    """A FrayJob that is launched as its author wrote it; `word` is of this launch alone."""
+    """A FrayJob that is launched as its author wrote it; `word` is of this launch alone.
+
+    `parts` hold its workspace, where that is a directory which goes along.
+    """
 
     job: FrayJob
     word: str
+    parts: tuple[SecretPart, ...] = field(default=(), repr=False)
 
     @property
     def name(self) -> str:
@@ -162,8 +168,8 @@ class WrittenJob:
         return JobManifest(job=job, secret_name=f"{legal}-env", secret_variables={})
 
     def build_secrets(self, built: JobManifest, owner: Manifest) -> list[Manifest]:  # noqa: ARG002
-        """Return none: a file refers to Secrets that are there."""
-        return []
+        """Return those of its workspace; any other Secret that a file names is there."""
+        return _build_parts(self.parts, owner)
 
 
 def prepare_launch(
@@ -184,9 +190,35 @@ def prepare_launch(
     """
     uploading = _Uploading(build_object_name(request.name), word[:LAUNCH_DIGITS], cluster.staging, storage)
     uploads = Uploads(
-        payload=uploading.upload_payload(request), workspace=uploading.upload_workspace(request, archiver)
+        payload=uploading.upload_payload(request),
+        workspace=uploading.upload_workspace(request.environment.workspace, archiver),
     )
     return Launch(request, cluster, word, parent, uploads, tuple(uploading.parts))
+
+
+def prepare_written(
+    job: FrayJob,
+    cluster: KubernetesSpec,
+    *,
+    word: str,
+    workspace: Path | None,
+    storage: WritableStorage,
+    archiver: Archiver,
+) -> WrittenJob:
+    """Return a launch of a FrayJob with the directory that is its workspace; the cluster is asked nothing.
+
+    Raises:
+        RequestError: The workspace can't be archived, or is too large for where it may go.
+        PayloadStorageError: The staging URL doesn't take it.
+    """
+    if workspace is None:
+        return WrittenJob(job, word)
+    name = build_object_name(job.metadata.name)
+    uploading = _Uploading(name, word[:LAUNCH_DIGITS], cluster.staging, storage)
+    uploaded = uploading.upload_workspace(str(workspace), archiver)
+    environment = job.spec.environment.model_copy(update={"workspace": uploaded})
+    spec = job.spec.model_copy(update={"environment": environment})
+    return WrittenJob(job.model_copy(update={"spec": spec}), word, tuple(uploading.parts))
 
 
 @dataclass
@@ -219,8 +251,7 @@ class _Uploading:
             results_url=self.staging,
         )
 
-    def upload_workspace(self, request: CompleteRequest, archiver: Archiver) -> Workspace | None:
-        directory = request.environment.workspace
+    def upload_workspace(self, directory: str | None, archiver: Archiver) -> Workspace | None:
         if directory is None:
             return None
         limits = WorkspaceLimits(staging=STAGING_LIMIT if self.staging is not None else 0)
@@ -339,6 +370,10 @@ async def _complete(access: Access, launch: Launchable, built: JobManifest, job:
     except BaseException as error:
         await _remove(access, launch, built.name, error)
         raise
+
+
+def _build_parts(parts: Sequence[SecretPart], owner: Manifest) -> list[Manifest]:
+    return [_build_secret(part.secret_name, {part.key: part.data}, owner) for part in parts]
 
 
 async def _create_secret(access: Access, secret: Manifest) -> None:

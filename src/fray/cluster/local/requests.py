@@ -89,11 +89,11 @@ def prepare_job(
         RequestError: it can't be run here as it is.
         OpenFilesError: it has too many hosts.
     """
-    working_dir = str((directory or Path.cwd()).absolute())
     wanted = job.spec.environment
     environment = EnvironmentConfig(
-        workspace=working_dir, pip_packages=wanted.pip_packages, extras=wanted.extras
+        workspace=directory or Path.cwd(), pip_packages=wanted.pip_packages, extras=wanted.extras
     )
+    working_dir = _working_dir(environment)
     has_packages = bool(wanted.pip_packages or wanted.extras)
     base, isolated_env = derive_base_environment(environ), None
     if has_packages and spec.use_isolated_env:

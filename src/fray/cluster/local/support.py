@@ -63,7 +63,7 @@ def check_supported(
         raise UnsupportedFeatureError(
             "spec.environment.workspace",
             "the archive lies in a Secret or in object storage",
-            "Remove the field: processes start in the folder of the job file, or in --workdir DIR.",
+            "Name a directory (`workspace: .`), or remove the field: processes start in the file's folder.",
         )
     if has_workers(spec):
         raise UnsupportedFeatureError(

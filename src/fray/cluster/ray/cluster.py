@@ -161,14 +161,16 @@ class RayCluster(Cluster):
         check_launch(request, when_taken)
         return self._submit(self._prepare(request), request.name, when_taken)
 
-    def create(self, job: FrayJob, *, directory: Path | None = None) -> JobId:
+    def create(self, job: FrayJob, *, directory: Path | None = None, workspace: Path | None = None) -> JobId:
         """Submit a FrayJob as it is written, under another name where a finished one has its: `train-2`.
 
-        `directory` means nothing here: what it needs must be on Ray's nodes.
+        `directory` means nothing here: what it needs is in `workspace`, or must be on Ray's nodes.
         """
         del directory
         job = _marked(job)
-        return self._submit(_Launch(job, _judge(job), job.spec.parent), job.metadata.name, "refuse")
+        archive = None if workspace is None else self._archive(str(workspace))
+        launch = _Launch(job, _judge(job), job.spec.parent, workspace=archive)
+        return self._submit(launch, job.metadata.name, "refuse")
 
     def apply(self, job: FrayJob) -> Applied:
         """Refuse: what a Ray job is can't change."""
@@ -321,7 +323,6 @@ class RayCluster(Cluster):
             limits = PayloadLimits(secrets=LARGEST)
             payload = encode_callable(call.callable, call.args, call.kwargs, limits=limits)
         directory = request.environment.workspace
-        archive = self._archiver.archive(directory, WorkspaceLimits(secrets=LARGEST)) if directory else None
         parent = find_parent(self._environ)
         uploads = Uploads(payload=None if call is None else describe_payload(payload))
         built = build_manifest(request, self._spec, parent=parent, uploads=uploads)
@@ -332,8 +333,12 @@ class RayCluster(Cluster):
             parent,
             built.secret_variables,
             payload,
-            None if archive is None else (archive.data, archive.sha256),
+            self._archive(directory) if directory else None,
         )
+
+    def _archive(self, directory: str) -> tuple[bytes, str] | None:
+        archive = self._archiver.archive(directory, WorkspaceLimits(secrets=LARGEST))
+        return None if archive is None else (archive.data, archive.sha256)
 
     def _submit(self, launch: _Launch, name: str, when_taken: WhenTaken) -> JobId:
         job_id, sent = "", False
