@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from fray.runtime.pool.machine import functions
-from fray.runtime.pool.messages.commands import DropTimer, ForgetFunctions
-from fray.runtime.pool.messages.events import RefsReleased, TaskCancelled, TaskDone, TaskSubmitted
+from fray.runtime.pool.messages.commands import DropTimer, ForgetFunctions, StopWorker
+from fray.runtime.pool.messages.events import (
+    RefsReleased,
+    TaskCancelled,
+    TaskDone,
+    TaskSubmitted,
+    TimerFired,
+    WorkerJoined,
+    WorkerLost,
+)
 from fray.runtime.pool.messages.specs import DRIVER, PLAIN, Profile
 from tests.unit.pool.state_script import ONE, Script, make_task
 
@@ -39,6 +47,18 @@ def test_a_timer_goes_with_its_task() -> None:
     script = Script(1)
     script.submit(1, timeout=3600.0)
     assert DropTimer(("timeout", 1)) in script.tell(1, TaskDone(1, ONE))
+
+
+def test_the_team_of_a_profile_goes_with_its_last_process() -> None:
+    script = Script(1)
+    profile = Profile(env=(("RUN", "1"),))
+    script.submit(1, profile=profile)
+    script.tell(DRIVER, WorkerJoined(2))
+    script.tell(2, TaskDone(1, ONE))
+    script.now += 10.0
+    assert script.tell(DRIVER, TimerFired(("idle", 2))) == [StopWorker(2, False, "it had no work")]
+    script.tell(DRIVER, WorkerLost(2, "exited", expected=True))
+    assert set(script.state._tables.hosts[1].teams) == {PLAIN}
 
 
 def test_the_demand_of_a_profile_goes_with_its_last_task() -> None:

@@ -192,9 +192,11 @@ def lose_worker(tables: Tables, _source: ClientId, event: WorkerLost) -> None:
 
 
 def _forget_unused(tables: Tables, host: HostRecord, profile: Profile) -> None:
-    """Forget a team of actors without processes: actors come and go, and each may have had its own."""
+    """Forget a team without processes: profiles come and go. Early ends are remembered, for tasks."""
     team = host.teams.get(profile)
-    if team is not None and profile.actors and not team.workers and team.retry_at <= tables.now:
+    if team is None or team.workers or team.retry_at > tables.now:
+        return
+    if profile.actors or not (team.vain or team.backoff):
         del host.teams[profile]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import importlib
 import os
+import select
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -64,6 +65,8 @@ from fray.vocabulary import EXIT_WORKER_ENDED, EXIT_WORKER_LOST_HEAD, EXIT_WORKE
 
 __all__ = ["DRAIN", "run_worker"]
 
+FLUSH_SECONDS = 1.0
+"""How often an idle worker looks for references that were dropped."""
 DRAIN = b"d"
 """Written to a worker's leash: it ends when it has ended what it runs."""
 
@@ -175,10 +178,17 @@ class _Worker:
             os._exit(1)
 
     def _watch(self, leash: int) -> None:
-        while order := os.read(leash, 1):
-            if order == DRAIN:
-                self._drain()
-        _end_without_head()
+        poll = select.poll()
+        poll.register(leash, select.POLLIN)
+        while True:
+            if not poll.poll(FLUSH_SECONDS * 1000):
+                # A thread that a task or an actor has started may drop a reference when nothing else is sent.
+                self._client.flush()
+            elif order := os.read(leash, 1):
+                if order == DRAIN:
+                    self._drain()
+            else:
+                _end_without_head()
 
     def _drain(self) -> None:
         self._draining = True
