@@ -60,7 +60,7 @@ ELSEWHERE = {
     "FRAY_CLUSTER_SPEC": "jobs that a client launched",
     "FRAY_CLIENT_SPEC": "jobs that a client launched",
     "FRAY_POOL_HEAD": "processes that are to join a pool",
-    "FRAY_POOL_KEY": "processes that are to join a pool",
+    "FRAY_POOL_KEY": "callables, pods of FrayActors, and processes that are to join a pool",
     "FRAY_POOL_OBJECTS": "processes that are to join a pool",
     "FRAY_POOL_METRICS": "the head of a job's pool",
     "FRAY_POOL_STATE": "the head of a job's pool",

@@ -1,4 +1,4 @@
-"""Keeps the Secret `fray-auth` where there are actors, or jobs with workers: pods know each other by it.
+"""Keeps the Secret `fray-auth` where there are actors, workers or callables: pods know each other by it.
 
 What is to be done is decided in `auth_keys`; here it is read and written. The operator may create Secrets,
 and get and update this one alone.
@@ -32,8 +32,11 @@ RETRY_SECONDS = 10.0
 
 
 def wants_auth(job: Manifest) -> bool:
-    """Return whether a FrayJob's pods need `fray-auth`: whether it has, or may get, workers."""
-    workers = (job.get("spec") or {}).get("workers")
+    """Return whether a FrayJob's pods mount `fray-auth`: it has a callable, or has or may get workers."""
+    spec = job.get("spec") or {}
+    workers, entrypoint = spec.get("workers"), spec.get("entrypoint")
+    if isinstance(entrypoint, dict) and entrypoint.get("callable"):
+        return True
     return isinstance(workers, dict) and workers.get("maxReplicas") != 0
 
 

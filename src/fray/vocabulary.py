@@ -157,7 +157,7 @@ ENV_POOL_HEAD: Final = "FRAY_POOL_HEAD"
 """Where the head of the job's pool listens, which the job's processes join: `tcp:host:port`, or `rank-0:port`
 in pods: the pod of rank 0 of this attempt, whose address the API server knows."""
 ENV_POOL_KEY: Final = "FRAY_POOL_KEY"
-"""The directory of that pool's key."""
+"""The directory of that pool's key; in pods, of the keys by which actors and callers know each other, too."""
 ENV_POOL_OBJECTS: Final = "FRAY_POOL_OBJECTS"
 """Where a process that joins serves what it puts, at its pod's address: `tcp:host:first-last`, of which it
 takes the first free port, or `tcp:host:port`."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import pickle
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from fray.errors import RemoteTracebackError, TaskTimeoutError
 from fray.job import JobContext
 from fray.job.actors import ActorHandle
+from fray.runtime.pool.transport.keys import TransportKey
 from tests.actors import programs
 from tests.actors.cluster import Cluster
 from tests.pool.hosts.pools import PATIENCE
@@ -73,3 +78,24 @@ def test_async_methods_run_at_once(cluster: Cluster, context: JobContext) -> Non
     cluster.start_pod("meeting")
     refs = [meeting.meet.remote(50) for _ in range(50)]
     assert context.get(refs, timeout=PATIENCE) == [50] * 50
+
+
+def test_keys_that_come_after_the_pod_of_the_caller_has_begun_are_waited_for(
+    cluster: Cluster, context: JobContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried, load = threading.Event(), TransportKey.load
+
+    def note(directory: Path) -> TransportKey:
+        tried.set()
+        return load(directory)
+
+    monkeypatch.setattr(TransportKey, "load", note)
+    monkeypatch.setenv("FRAY_POOL_KEY", str(tmp_path / "auth"))
+    handle = context.create_actor(programs.Counter, 40, name="counter")
+    cluster.start_pod("counter")
+    with ThreadPoolExecutor(1) as caller:
+        answer = caller.submit(lambda: context.get(handle.add.remote(2), timeout=PATIENCE))
+        assert tried.wait(PATIENCE)
+        shutil.copytree(cluster.key, tmp_path / "coming")
+        (tmp_path / "coming").rename(tmp_path / "auth")
+        assert answer.result(PATIENCE) == 42

@@ -15,7 +15,7 @@ from fray.plan.command import KEYS_MOUNT
 from fray.plan.facts import Fact
 from fray.plan.gang import Gang, GangKind
 from fray.plan.kueue import derive_queue
-from fray.plan.workers import can_have_workers, describe_offer
+from fray.plan.workers import can_have_workers, describe_offer, has_keys
 from fray.vocabulary import (
     ENV_ATTEMPT,
     ENV_COORDINATOR_ADDRESS,
@@ -228,7 +228,10 @@ def _identity(job: FrayJob, gang: Gang, addresses: Addresses, attempt: int) -> l
     if job.spec.entrypoint.callable is not None or pooled:
         why = FINDS_HEAD if pooled else "the FrayJob owns what the callable leaves behind"
         entries.append(EnvEntry(ENV_JOB_UID, why, label=LABEL_JOB_UID))
-    entries += _pool() if pooled else []
+    if pooled:
+        entries += _pool()
+    elif has_keys(job.spec):
+        entries.append(EnvEntry(ENV_POOL_KEY, "actors know their callers by these keys", KEYS_MOUNT))
     entries += [
         EnvEntry(port_variable(port.name), f"number of port {port.name!r}", str(port.port))
         for port in job.spec.ports

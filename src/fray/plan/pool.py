@@ -17,7 +17,7 @@ from fray.plan.facts import Fact
 from fray.plan.gang import Gang
 from fray.plan.injection import RUNTIME_VOLUME, build_start
 from fray.plan.settings import PlanSettings
-from fray.plan.workers import can_have_workers
+from fray.plan.workers import can_have_workers, has_keys
 from fray.vocabulary import (
     AUTH_SECRET,
     ENV_POOL_METRICS,
@@ -64,10 +64,13 @@ class PoolParts:
 def build_pool_parts(
     job: FrayJob, gang: Gang, environment: Sequence[EnvEntry], *, role: Role, settings: PlanSettings
 ) -> PoolParts:
-    """Return what the pool of a job adds to pods of this role; nothing in a job that can't have workers."""
-    if not can_have_workers(job.spec):
+    """Return what the pool of a job adds to pods of this role: of one without workers the keys at most."""
+    if not has_keys(job.spec):
         return PoolParts()
-    keys, mount, told = _build_keys()
+    pooled = can_have_workers(job.spec)
+    keys, mount, told = _build_keys(awaited=pooled)
+    if not pooled:
+        return PoolParts((keys,), (mount,), facts=(told,))
     if role is Role.WORKER:
         why = f"a worker is ready while it has joined its pool: GET {READY_PATH}"
         facts = (told, Fact("readinessProbe", f"port {POOL_READY_PORT}", why))
@@ -81,15 +84,20 @@ def build_module_command(module: str, *, injected: bool) -> list[str]:
     return build_start("run", [module]) if injected else ["python3", "-m", module]
 
 
-def _build_keys() -> tuple[dict[str, Any], dict[str, Any], Fact]:
-    """Return the volume of the pool's keys, its mount, and why it is there; pods wait for the Secret.
+def _build_keys(*, awaited: bool) -> tuple[dict[str, Any], dict[str, Any], Fact]:
+    """Return the volume of the namespace's keys, its mount, and why it is there.
 
-    The kubelet writes keys that were rotated into the mount of a pod that runs.
+    With `awaited` pods wait for the Secret. The kubelet writes keys that come later, or were rotated, into
+    the mount of a pod that runs.
     """
-    volume = {"name": KEYS, "secret": {"secretName": AUTH_SECRET, "defaultMode": KEYS_READABLE}}
+    secret: dict[str, Any] = {"secretName": AUTH_SECRET, "defaultMode": KEYS_READABLE}
+    if awaited:
+        why = "processes of a pool know each other by its keys; no variable holds them"
+    else:
+        secret["optional"] = True
+        why = "a callable may call actors, which know it by these keys; no variable holds them"
     mount = {"name": KEYS, "mountPath": KEYS_MOUNT, "readOnly": True}
-    why = "processes of a pool know each other by its keys; no variable holds them"
-    return volume, mount, Fact(f"mount {KEYS_MOUNT}", f"Secret {AUTH_SECRET}", why)
+    return {"name": KEYS, "secret": secret}, mount, Fact(f"mount {KEYS_MOUNT}", f"Secret {AUTH_SECRET}", why)
 
 
 def _build_head(
@@ -100,7 +108,7 @@ def _build_head(
     The volume is for the mark by which a head knows that it was restarted.
     """
     injected = settings.injector_image is not None
-    mounts = [{"name": POOL_HEAD_CONTAINER, "mountPath": HEAD_STATE}, _build_keys()[1]]
+    mounts = [{"name": POOL_HEAD_CONTAINER, "mountPath": HEAD_STATE}, _build_keys(awaited=True)[1]]
     # Where no runtime is brought into pods, the job's own image has it.
     image = settings.image if injected else spec.environment.image or settings.image
     if injected:

@@ -43,6 +43,7 @@ __all__ = [
     "describe_crash",
     "describe_offer",
     "find_removable",
+    "has_keys",
     "has_workers",
     "read_worker_job",
 ]
@@ -142,6 +143,14 @@ def has_workers(spec: FrayJobSpec) -> bool:
 def can_have_workers(spec: FrayJobSpec) -> bool:
     """Return whether a job may ever have workers, and this version of Fray makes any."""
     return has_workers(spec) and spec.workers.engine in ENGINES
+
+
+def has_keys(spec: FrayJobSpec) -> bool:
+    """Return whether a job's hosts have the namespace's keys: for its pool, or so that it can call actors.
+
+    A callable comes from Fray's client and may use any context. A command that does asks for workers.
+    """
+    return spec.entrypoint.callable is not None or can_have_workers(spec)
 
 
 def derive_wanted(spec: FrayJobSpec) -> int:

@@ -58,12 +58,15 @@ WITH_WORKERS = job("pool", workers={"replicas": 2})
         ({"workers": None}, False),
         ({"workers": "garbage"}, False),
         ({"workers": {"replicas": 0, "maxReplicas": 0}}, False),
+        ({"entrypoint": {"command": ["train"]}}, False),
+        ({"entrypoint": "garbage"}, False),
+        ({"entrypoint": {"callable": {"secretName": "train"}}}, True),
         ({"workers": {}}, True),
         ({"workers": {"replicas": 0}}, True),
         ({"workers": {"replicas": 0, "maxReplicas": 3}}, True),
     ],
 )
-def test_a_job_needs_it_if_it_has_or_may_get_workers(spec: Manifest, *, wanted: bool) -> None:
+def test_a_job_needs_it_if_it_has_a_callable_or_may_get_workers(spec: Manifest, *, wanted: bool) -> None:
     assert wants_auth({"spec": spec}) is wanted
     assert wants_auth({}) is False
     assert find_namespaces([{"metadata": {"namespace": "ml"}, "spec": spec}]) == ({"ml"} if wanted else set())

@@ -10,6 +10,7 @@ from fray.plan.injection import RUNTIME_MOUNT
 from fray.plan.jobset import AttemptPlan, build_attempt
 from fray.plan.settings import PlanSettings
 from fray.testing import build_frayjob
+from fray.vocabulary import AUTH_SECRET
 from tests.unit.plan.jobset_rules import main_container, pod_template
 
 
@@ -86,6 +87,7 @@ def test_secrets_are_mounted_readable_for_whatever_user_the_image_has() -> None:
     assert {name: oct(secret["defaultMode"]) for name, secret in mounted.items()} == {
         "payload": "0o444",
         "code": "0o444",
+        AUTH_SECRET: "0o444",
     }
     mounts = {mount["name"]: mount for mount in spec["containers"][0]["volumeMounts"]}
     assert mounts["payload"]["readOnly"]
@@ -160,4 +162,5 @@ def test_a_staging_url_reaches_the_command_as_it_is_written() -> None:
     assert [volume["name"] for volume in pod_template(plan.jobset)["spec"]["volumes"]] == [
         "shm",
         "fray-runtime",
+        AUTH_SECRET,
     ]

@@ -69,6 +69,18 @@ def test_a_job_without_workers_has_nothing_of_a_pool(asked: dict[str, Any]) -> N
     assert not set(POOLED) & set(variables(pod["containers"][0]))
 
 
+def test_a_callable_without_workers_can_call_actors_and_does_not_wait_for_the_keys() -> None:
+    payload = {"secretName": "train-payload", "sha256": "0" * 64, "python": "3.12"}
+    pod = hosts(entrypoint={"callable": payload})
+    assert find_head(pod) is None
+    (main,) = pod["containers"]
+    directory = variables(main)[ENV_POOL_KEY]
+    assert not {ENV_POOL_HEAD, ENV_POOL_OBJECTS} & set(variables(main))
+    (mount,) = [each for each in main["volumeMounts"] if each["mountPath"] == directory]
+    (volume,) = [each for each in pod["volumes"] if each["name"] == mount["name"]]
+    assert volume["secret"] == {"secretName": AUTH_SECRET, "defaultMode": 0o444, "optional": True}
+
+
 def test_hosts_and_workers_find_the_same_head_with_the_same_keys() -> None:
     asked = {"workers": {"replicas": 1}}
     of_hosts, of_workers = hosts(**asked), workers(**asked)

@@ -46,7 +46,6 @@ def join_member(
     Raises `ActorDiedError` if that one has ended, the FrayActor is gone, or its constructor has raised;
     `ActorUnavailableError` if it can't be reached: for 3 s where `member` names it, else for `seconds`.
     """
-    key = TransportKey.load(Path(environ[ENV_POOL_KEY]))
     give_up_at = time.monotonic() + (REACH_SECONDS if member.incarnation else seconds)
     pause = FIRST_PAUSE
     problem: FrayError | None = None
@@ -54,6 +53,8 @@ def join_member(
         try:
             record = locate(api, member)
             if record is not None:
+                # In the first job of a namespace they may come after the pod has begun.
+                key = TransportKey.load(Path(environ[ENV_POOL_KEY]))
                 return _join(member, record, key, environ)
         except (ApiError, OtherPoolError, TransportError) as error:
             problem = error
