@@ -8,36 +8,10 @@ large hosts are, `beside` what they need that isn't on them, `peak_flops` how fa
 use. What a job does with these facts (selectors, tolerations, child Jobs) doesn't belong here.
 """
 
+from fray.accelerators import node_labels
 from fray.accelerators.gpu import GpuHost, legal_gpu_counts, legal_gpu_types, lookup_gpu, resolve_gpu_type
 from fray.accelerators.host_sizes import HostSize
-from fray.accelerators.node_labels import (
-    GPU_RESOURCE,
-    LABEL_ACCELERATOR_COUNT,
-    LABEL_COMPUTE_CLASS,
-    LABEL_FLEX_START,
-    LABEL_GPU_ACCELERATOR,
-    LABEL_HOSTNAME,
-    LABEL_INSTANCE_TYPE,
-    LABEL_NODE_POOL,
-    LABEL_PLACEMENT_POLICY,
-    LABEL_REGION,
-    LABEL_RESERVATION_AFFINITY,
-    LABEL_RESERVATION_NAME,
-    LABEL_RESERVATION_PROJECT,
-    LABEL_RESERVATION_ZONE,
-    LABEL_SPOT,
-    LABEL_TPU_ACCELERATOR,
-    LABEL_TPU_TOPOLOGY,
-    LABEL_ZONE,
-    TAINT_ARCH,
-    TAINT_COMPUTE_CLASS,
-    TAINT_FLEX_START,
-    TAINT_GPU,
-    TAINT_QUEUED,
-    TAINT_SPOT,
-    TAINT_TPU,
-    TPU_RESOURCE,
-)
+from fray.accelerators.node_labels import *  # noqa: F403 - its `__all__` is the list
 from fray.accelerators.tpu import (
     TpuSlice,
     legal_topologies,
@@ -54,32 +28,6 @@ from fray.accelerators.tpu_generations import (
 )
 
 __all__ = [
-    "GPU_RESOURCE",
-    "LABEL_ACCELERATOR_COUNT",
-    "LABEL_COMPUTE_CLASS",
-    "LABEL_FLEX_START",
-    "LABEL_GPU_ACCELERATOR",
-    "LABEL_HOSTNAME",
-    "LABEL_INSTANCE_TYPE",
-    "LABEL_NODE_POOL",
-    "LABEL_PLACEMENT_POLICY",
-    "LABEL_REGION",
-    "LABEL_RESERVATION_AFFINITY",
-    "LABEL_RESERVATION_NAME",
-    "LABEL_RESERVATION_PROJECT",
-    "LABEL_RESERVATION_ZONE",
-    "LABEL_SPOT",
-    "LABEL_TPU_ACCELERATOR",
-    "LABEL_TPU_TOPOLOGY",
-    "LABEL_ZONE",
-    "TAINT_ARCH",
-    "TAINT_COMPUTE_CLASS",
-    "TAINT_FLEX_START",
-    "TAINT_GPU",
-    "TAINT_QUEUED",
-    "TAINT_SPOT",
-    "TAINT_TPU",
-    "TPU_RESOURCE",
     "GpuHost",
     "HostSize",
     "TorusRule",
@@ -97,3 +45,4 @@ __all__ = [
     "lookup_tpu",
     "resolve_gpu_type",
 ]
+__all__ += node_labels.__all__

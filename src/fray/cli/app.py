@@ -8,9 +8,12 @@ of its own module.
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,6 +34,7 @@ from fray.cli.process import output as _output
 from fray.cli.process import stdin as _stdin
 
 if TYPE_CHECKING:
+    from fray.cli.named_job import JobOptions
     from fray.cluster.base import Cluster
     from fray.wire.frayjob import FrayJob
 
@@ -140,6 +144,63 @@ RetriesOption = Annotated[
 ]
 
 
+def _read_options(  # noqa: PLR0913, PLR0917 - one parameter for each option
+    name: JobNameOption = None,
+    tpu: TpuOption = None,
+    gpu: GpuOption = None,
+    cpu: CpuOption = None,
+    memory: MemoryOption = None,
+    disk: DiskOption = None,
+    spot: SpotOption = None,
+    queue: QueueOption = None,
+    pip: PipOption = None,
+    replicas: ReplicasOption = None,
+    image: ImageOption = None,
+    env: EnvOption = None,
+    retries: RetriesOption = None,
+    timeout: TimeoutOption = None,
+) -> JobOptions:
+    """Return the options that describe a job, as typer has read them."""
+    from fray.cli.named_job import JobOptions
+
+    return JobOptions(
+        name,
+        tpu,
+        gpu,
+        cpu,
+        memory,
+        disk,
+        spot,
+        queue,
+        tuple(pip or ()),
+        replicas,
+        image,
+        tuple(env or ()),
+        retries,
+        timeout,
+    )
+
+
+def _with_job_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that describe a job on the command line, as one parameter `options`."""
+    lazily = {"JobOptions": object}  # whose module isn't imported for `--help`
+    described = inspect.signature(_read_options, locals=lazily, eval_str=True).parameters
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        options = _read_options(**{name: values.pop(name) for name in described})
+        command(**values, options=options)
+
+    # typer reads the parameters from here; `options` is none of them.
+    own = inspect.signature(command, locals=lazily, eval_str=True).parameters.values()
+    parameters = [each for each in own if each.name != "options"]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    all_of_them = [each.replace(kind=keyword) for each in (*parameters, *described.values())]
+    run.__signature__ = inspect.Signature(all_of_them)  # type: ignore[attr-defined]
+    run.__annotations__ = {}
+    return run
+
+
 @app.callback(invoke_without_command=True, help=HELP)
 def fray(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,  # noqa: FBT002
@@ -158,7 +219,8 @@ def fray(
     short_help="Run a job to its end.",
     context_settings={"allow_interspersed_args": False},
 )
-def run(  # noqa: PLR0913, PLR0917 - one parameter for each option
+@_with_job_options
+def run(  # noqa: PLR0913 - one parameter for each option
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -168,7 +230,6 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter for each option
         ),
     ] = None,
     file: OptionalFileOption = None,
-    name: JobNameOption = None,
     cluster: ClusterOption = None,
     namespace: NamespaceOption = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Don't follow the job.")] = False,  # noqa: FBT002
@@ -181,19 +242,8 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter for each option
             help="On this machine: where the processes start; the job file's folder by default.",
         ),
     ] = None,
-    tpu: TpuOption = None,
-    gpu: GpuOption = None,
-    cpu: CpuOption = None,
-    memory: MemoryOption = None,
-    disk: DiskOption = None,
-    spot: SpotOption = None,
-    queue: QueueOption = None,
-    pip: PipOption = None,
-    replicas: ReplicasOption = None,
-    image: ImageOption = None,
-    env: EnvOption = None,
-    retries: RetriesOption = None,
-    timeout: TimeoutOption = None,
+    *,
+    options: JobOptions,
 ) -> None:
     """Run a job to its end: that of a file, a program, or a Python function, on each of its hosts.
 
@@ -203,25 +253,8 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter for each option
     Exit code: 0 when the job succeeded, that of the first process that failed, 126 or 127 when one could
     not be started, 124 after a timeout, 130 after Ctrl-C, 143 when it was stopped, 2 for a bad job.
     """
-    from fray.cli.named_job import JobOptions
     from fray.cli.run import RunCommand, run_job
 
-    options = JobOptions(
-        name,
-        tpu,
-        gpu,
-        cpu,
-        memory,
-        disk,
-        spot,
-        queue,
-        tuple(pip or ()),
-        replicas,
-        image,
-        tuple(env or ()),
-        retries,
-        timeout,
-    )
     command = RunCommand(tuple(words or ()), file, options, cluster, namespace, workdir, detach)
     code = run_job(command, environ=_environ(), stdin=_stdin(), output=_output(), notes=_notes())
     raise typer.Exit(code)
@@ -407,7 +440,8 @@ def delete(
 
 
 @app.command(cls=JobOrProgramCommand, short_help="Print a job's FrayJob and JobSet, with reasons.")
-def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option
+@_with_job_options
+def explain(  # noqa: PLR0913 - one parameter for each option
     context: typer.Context,
     words: Annotated[
         list[str] | None,
@@ -418,25 +452,13 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option
         ),
     ] = None,
     file: OptionalFileOption = None,
-    name: JobNameOption = None,
     cluster: ClusterOption = None,
     namespace: NamespaceOption = None,
     output: Annotated[
         _Explanation, typer.Option("--output", "-o", help="With reasons, or the bare manifests.")
     ] = _Explanation.TEXT,
-    tpu: TpuOption = None,
-    gpu: GpuOption = None,
-    cpu: CpuOption = None,
-    memory: MemoryOption = None,
-    disk: DiskOption = None,
-    spot: SpotOption = None,
-    queue: QueueOption = None,
-    pip: PipOption = None,
-    replicas: ReplicasOption = None,
-    image: ImageOption = None,
-    env: EnvOption = None,
-    retries: RetriesOption = None,
-    timeout: TimeoutOption = None,
+    *,
+    options: JobOptions,
 ) -> None:
     """Print the FrayJob of a job and the JobSet that a cluster would make of it, with reasons.
 
@@ -445,24 +467,8 @@ def explain(  # noqa: PLR0913, PLR0917 - one parameter for each option
     """
     from fray.cli.explain import ExplainFormat, explain_job
     from fray.cli.explained_job import ExplainCommand, find_explained
-    from fray.cli.named_job import JobOptions, find_help
+    from fray.cli.named_job import find_help
 
-    options = JobOptions(
-        name,
-        tpu,
-        gpu,
-        cpu,
-        memory,
-        disk,
-        spot,
-        queue,
-        tuple(pip or ()),
-        replicas,
-        image,
-        tuple(env or ()),
-        retries,
-        timeout,
-    )
     command = ExplainCommand(tuple(words or ()), has_program(context), file, options, cluster, namespace)
     if has_program(context) and (usage := find_help(command.words)) is not None:
         _output().write(usage)

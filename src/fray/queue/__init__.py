@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from fray.offered_names import import_home
 
 if TYPE_CHECKING:
-    from fray.queue.base import Lease, Queue
+    from fray.queue.base import Lease, MemoryQueue, Queue
     from fray.queue.file import FileQueue
     from fray.queue.http import ClientLimits, HttpQueue
-    from fray.queue.memory import MemoryQueue
     from fray.queue.server import HttpQueueServer, ServerLimits
 
 __all__ = [
@@ -35,7 +34,7 @@ _HOMES = {
     "HttpQueue": "fray.queue.http",
     "HttpQueueServer": "fray.queue.server",
     "Lease": "fray.queue.base",
-    "MemoryQueue": "fray.queue.memory",
+    "MemoryQueue": "fray.queue.base",
     "Queue": "fray.queue.base",
     "ServerLimits": "fray.queue.server",
 }
