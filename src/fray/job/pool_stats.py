@@ -69,7 +69,7 @@ def _measure_clocks(runs: Iterable[Run]) -> dict[str, float]:
     """
     bounds: dict[str, tuple[float, float]] = {}
     for run in runs:
-        least, most = run.sent - run.began, run.told - (run.began + run.seconds)
+        least, most = run.sent - run.began, run.reported - (run.began + run.seconds)
         known_least, known_most = bounds.get(run.host, (least, most))
         bounds[run.host] = max(least, known_least), min(most, known_most)
     return {host: (least + most) / 2 for host, (least, most) in bounds.items()}

@@ -39,7 +39,7 @@ class TaskInterrupt(BaseException):
 
 
 class OnWait(Protocol):
-    """Is told when a task begins and ends to wait for objects, so that others can use what it holds."""
+    """Is called when a task begins and ends to wait for objects, so that others can use what it holds."""
 
     def blocked(self, task: RunningTask) -> None:
         """Take note that the task waits."""
@@ -79,13 +79,13 @@ class RunningTask:
 
     @property
     def interrupted(self) -> bool:
-        """Whether the task was told to end."""
+        """Whether the task was asked to end."""
         return self._interrupted
 
     def enter(self) -> None:
         """Let this thread be interrupted from now on, until `leave`.
 
-        Raises `TaskInterrupt` if the task was told to end before.
+        Raises `TaskInterrupt` if the task was asked to end before.
         """
         with self._lock:
             if not self._interrupted:
@@ -131,7 +131,7 @@ class RunningTask:
     def shielded(self) -> AbstractContextManager[None]:
         """Keep interrupts from this thread within the block: it must not be left half done.
 
-        Raises `TaskInterrupt` after the block if the task was told to end inside it.
+        Raises `TaskInterrupt` after the block if the task was asked to end inside it.
         """
         return _Shield(self)
 
@@ -141,9 +141,9 @@ class RunningTask:
 
     @contextlib.contextmanager
     def woken_by(self, wake: Callable[[], None]) -> Iterator[None]:
-        """Let `wake` be called, from another thread, if the task is told to end within the block.
+        """Let `wake` be called, from another thread, if the task is asked to end within the block.
 
-        Raises `TaskInterrupt` if the task was told to end before.
+        Raises `TaskInterrupt` if the task was asked to end before.
         """
         with self._lock:
             if self._interrupted:
@@ -162,7 +162,7 @@ class RunningTask:
         `wake` is called as by `woken_by`; the block should return then. A task whose threads wait at the same
         time counts as waiting once.
 
-        Raises `TaskInterrupt` if the task was told to end before.
+        Raises `TaskInterrupt` if the task was asked to end before.
         """
         with self.shielded(), self.woken_by(wake):
             if self._on_wait is None:
@@ -175,7 +175,7 @@ class RunningTask:
                 self._count_waits(-1, self._on_wait.unblocked)
 
     def _count_waits(self, difference: int, tell: Callable[[RunningTask], None]) -> None:
-        # Told under a lock of its own, so that what is told has the order of what happened.
+        # Under a lock of its own, so that the reports have the order of what happened.
         with self._telling:
             before, self._waits = self._waits, self._waits + difference
             if not (before and self._waits):

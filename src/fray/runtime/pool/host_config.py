@@ -1,4 +1,4 @@
-"""What a nanny is told when it starts, through a pipe: so the key is in no argument and no variable."""
+"""What a nanny gets when it starts, through a pipe: so the key is in no argument and no variable."""
 
 from __future__ import annotations
 

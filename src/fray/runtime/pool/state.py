@@ -1,7 +1,7 @@
 """The pool's state machine: events in, commands out. No clock, no sockets, no processes, no chance.
 
 The head's shell feeds it and carries out what it says. The same events at the same times give the same
-commands, so that any story can be told again in a test.
+commands, so that any story can be played again in a test.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ __all__ = ["PoolState"]
 
 
 STALL_SECONDS = 10.0
-"""Without any event, and without anything that runs, until somebody is told."""
+"""Without any event, and without anything that runs, until there is a warning."""
 
 
 class PoolState:
@@ -229,7 +229,7 @@ def _wake(tables: Tables) -> None:
             actors.pump_all(tables, actor)
 
 
-# --- what is told of single objects ------------------------------------------------------------------------
+# --- what is said of single objects ------------------------------------------------------------------------
 
 
 def _submit(tables: Tables, source: ClientId, event: TaskSubmitted) -> None:

@@ -51,7 +51,7 @@ Listener: TypeAlias = Callable[[Entry], None]
 CROWDED_INLINE_LIMIT = 1024
 """Of values in messages, in bytes, while the head keeps too many."""
 ACKNOWLEDGED_TOGETHER = 256
-"""Small items of a generator that its reader has taken, and that are told to the head at once."""
+"""Small items of a generator that its reader has taken, and that are reported to the head at once."""
 
 
 class PoolClient:
@@ -331,7 +331,7 @@ class PoolClient:
             if not self.wait((entry,), 1, timeout):
                 raise GetTimeoutError(name, timeout or 0.0)
             outcome = entry.outcome
-        if outcome is None:  # another thread has found it unreadable, or this one was told to end its wait
+        if outcome is None:  # another thread has found it unreadable, or this one was asked to end its wait
             self._check_open()
             return self.await_outcome(entry, timeout, name)
         return outcome
@@ -356,7 +356,7 @@ class PoolClient:
                     item = stream.items.popleft()
                     stream.consumed += 1
                     stream.ready = bool(stream.items) or stream.outcome is not None
-                    # Small ones are told several at once, and before anybody waits for more.
+                    # Small ones are reported several at once, and before anybody waits for more.
                     several = stream.consumed - stream.acknowledged >= ACKNOWLEDGED_TOGETHER
                     if several or not stream.items or type(item.outcome) is not Inline:
                         stream.acknowledged = stream.consumed
@@ -387,7 +387,7 @@ class PoolClient:
     def _take(self, message: Deliver) -> None:
         entry = self._entries.get(message.id)
         if entry is None or entry.outcome is not None:
-            return  # dropped, or told twice because it was asked for anew
+            return  # dropped, or sent twice because it was asked for anew
         entry.outcome = message.outcome
         entry.wanted = False
         entry.ready = True

@@ -116,11 +116,11 @@ class HeadLink:
     # --- from any thread -----------------------------------------------------------------------------------
 
     def post(self, message: Any) -> None:
-        """Tell the head, after what was told before. Never blocks, so that finalizers may call it."""
+        """Send to the head, after what was sent before. Never blocks, so that finalizers may call it."""
         self._pending.append(message)
         if not self._awake:
             self._awake = True
-            with contextlib.suppress(OSError):  # it rings already; or nobody is to be told any more
+            with contextlib.suppress(OSError):  # it rings already; or nobody listens any more
                 self._bell.send(b"\0")
 
     def ask(self, what: str) -> Any:
@@ -148,7 +148,7 @@ class HeadLink:
         self._connection.close()
 
     def close(self) -> None:
-        """Leave the pool; what was told before is still sent. May be called twice."""
+        """Leave the pool; what was posted before is still sent. May be called twice."""
         self.client.close()
         if self._thread is threading.current_thread():  # a finalizer
             self._connection.close()

@@ -60,7 +60,7 @@ class Driver:
 
     store: HostStore
     limit: SubmitLimit
-    """Is told what has ended."""
+    """Takes note of what has ended."""
     on_news: Callable[[list[ToClient]], None]
     """Takes what is for its client."""
     fetch: Callable[[ObjectId, HostId], int]

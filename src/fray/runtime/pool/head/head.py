@@ -105,7 +105,7 @@ class Head:
     def listen(self, address: Address, welcome: HostWelcome) -> Address:
         """Listen on a further address, for other hosts and clients; return the real one.
 
-        `welcome` is what they are told of the pool; each gets a number of its own.
+        `welcome` is what they learn of the pool; each gets a number of its own.
 
         Raises `AddressError` or `TransportKeyError` if it can't.
         """

@@ -70,7 +70,7 @@ class DriverInbox:
         except BlockingIOError:
             pass  # it rings already
         except OSError:
-            pass  # closed with the loop: nobody is to be told of anything any more
+            pass  # closed with the loop: nobody waits for anything any more
 
     def ask(self, function: Callable[[PoolState], Any]) -> Any:
         """Return what `function` makes of the state, on the loop's thread, where nothing else changes it.

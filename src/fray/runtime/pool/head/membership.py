@@ -61,7 +61,7 @@ _log = logging.getLogger(__name__)
 NEWS_OF_DEATH_SECONDS = 2.0
 """How long the head waits for a nanny to say by itself why a worker's connection has ended."""
 ANSWER_SECONDS = 30.0
-"""How long it waits when it has told the nanny to end that worker: the nanny's word doesn't depend on who is
+"""How long it waits when it has asked the nanny to end that worker: the nanny's word doesn't depend on who is
 quicker, so this is longer than machines stand still."""
 
 
@@ -86,7 +86,7 @@ class Membership:
         refusals: RefusalCounts,
     ) -> None:
         self.welcome: HostWelcome | None = None
-        """What other hosts and clients are told of the pool; None: none is awaited."""
+        """What other hosts and clients learn of the pool; None: none is awaited."""
         self.questions: Mapping[str, Callable[[], Any]] = {
             "stats": dispatcher.state.stats,
             "running": dispatcher.state.count_running,
@@ -95,7 +95,7 @@ class Membership:
         }
         """What clients may ask, by name."""
         self.over = ""
-        """Why the attempt of this pool's job is over; then whoever comes is told so, and nothing else."""
+        """Why the attempt of this pool's job is over; then that is the answer to all."""
         self.on_home_lost: Callable[[], bool] = lambda: False
         """Starts another nanny for the host of the driver that has this head; False: it's lost."""
         self._loop = loop
@@ -233,7 +233,7 @@ class Membership:
         self._peers.tell_hosts()
 
     def _number(self, peer: Peer, hello: NannyHello) -> HostId:
-        """Return the number of a nanny's host, which is told if it's new; 0: none is awaited."""
+        """Return the number of a nanny's host, which gets it if it's new; 0: none is awaited."""
         if hello.host:
             known = self._peers.has_client(hello.host) and not self._peers.has_nanny(hello.host)
             return hello.host if known else 0
@@ -260,7 +260,7 @@ class Membership:
         _log.error("%s is cut off: %s", peer.connection.peer, error, exc_info=error.__cause__)
         if peer.worker is not None:
             self._give_up(WorkerLost(peer.worker, f"was cut off, since it sent this: {error.message}"))
-        peer.connection.abort()  # the loss of a client or a nanny is told by that
+        peer.connection.abort()  # the loss of a client or a nanny is reported by that
         if error.__cause__ is not None:
             # It may have been half done when it failed: then nothing can be trusted any more.
             self._dispatcher.state.check()
@@ -279,7 +279,7 @@ class Membership:
         self._dispatcher.flush()
 
     def _end_unheard(self, lost: WorkerLost) -> None:
-        """Have a worker ended that can't be reached, unless its nanny has told of its end by now."""
+        """Have a worker ended that can't be reached, unless its nanny has reported its end by now."""
         if not self._dispatcher.stopped and self._peers.home_of(lost.worker) is not None:
             self._dispatcher.stop_worker(StopWorker(lost.worker, kill=True, reason=lost.reason))
             self._loop.call_later(ANSWER_SECONDS, self._give_up, lost)

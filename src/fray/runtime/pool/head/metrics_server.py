@@ -148,7 +148,7 @@ class MetricsServer:
             except HandshakeError as error:
                 _log.warning("%s (%s)", error.message, self.address)
             except OSError:
-                # TimeoutError is one: too slow, or gone. Nobody is there to be told.
+                # TimeoutError is one: too slow, or gone. Nobody is there to answer.
                 _log.debug("a client of %s has gone, or was too slow", self.address)
 
     def _answer(self, head: bytes) -> bytes:

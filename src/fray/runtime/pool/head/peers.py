@@ -22,7 +22,7 @@ __all__ = ["LAST_WORD_SECONDS", "Peer", "Peers"]
 _log = logging.getLogger(__name__)
 
 LAST_WORD_SECONDS = 5.0
-"""How long peers may take to go when they were told that it's over."""
+"""How long peers may take to go when they know that it's over."""
 
 
 class Peer:
@@ -36,7 +36,7 @@ class Peer:
         """The host whose nanny it is; of a client, the host that came with it."""
         self.client: ClientId | None = None
         self.stamped = False
-        """Whether it has told its versions, and they are the pool's."""
+        """Whether it has sent its versions, and they are the pool's."""
         self.worker: WorkerId | None = None
         self.outbox: list[Any] = []
 
@@ -107,21 +107,22 @@ class Peers:
                 _log.error("%s is cut off: %s", peer.connection.peer, error.message)
                 peer.connection.abort()  # what was for it is tried again, and fails in the end
             except TransportError:
-                # Its end is told by `on_lost`, and what was on its way to it is dealt with there.
+                # Its end is reported by `on_lost`, and what was on its way to it is dealt with there.
                 _log.debug("%s has gone", peer.connection.peer)
 
     async def tell_over(self, reason: str) -> None:
         """Tell clients and nannies that their attempt is over, and wait until they have gone."""
         self.flush()
-        told = [peer.connection for peer in (*self.clients.values(), *self._nannies.values())]
-        for connection in told:
+        leaving = [peer.connection for peer in (*self.clients.values(), *self._nannies.values())]
+        for each in leaving:
             try:
-                connection.send(OVER, reason.encode(), at_once=True)
+                each.send(OVER, reason.encode(), at_once=True)
             except TransportError:
-                _log.debug("%s has gone", connection.peer)
-        if told:
+                _log.debug("%s has gone", each.peer)
+        if leaving:
             await asyncio.wait(
-                [asyncio.ensure_future(connection.lost()) for connection in told], timeout=LAST_WORD_SECONDS
+                [asyncio.ensure_future(each.lost()) for each in leaving],
+                timeout=LAST_WORD_SECONDS,
             )
 
     def close(self) -> None:

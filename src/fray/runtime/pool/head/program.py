@@ -62,7 +62,7 @@ class HeadConfig:
     is_attempt: bool = False
     """Whether an attempt of a job is over with this pool, so that nobody is to wait for another head."""
     over: str = ""
-    """Why that attempt is over already: then there is no pool, and who comes is told so."""
+    """Why that attempt is over already: then there is no pool, and whoever connects gets that answer."""
     limits: ScaleLimits | None = None
     """How many workers it may ask for; None: others decide that."""
     scale: ScaleWriter | None = None
@@ -143,7 +143,7 @@ class _HeadProgram:
 async def run_head(config: HeadConfig, ready: Callable[[list[Address]], None]) -> bool:
     """Be the head of a pool until SIGTERM, or until its owner has gone; return False if it failed before.
 
-    `ready` is told the addresses once it listens.
+    `ready` gets the addresses once it listens.
 
     Raises `AddressError` or `TransportKeyError` if it can't.
     """

@@ -1,4 +1,4 @@
-"""The nanny of a host: `python -m fray.runtime.pool.host.nanny`, told what to do by a `HostConfig` on stdin.
+"""The nanny of a host: `python -m fray.runtime.pool.host.nanny`, started with a `HostConfig` on stdin.
 
 It forks workers, watches them, tells the head how they end, and ends them all when the head is gone; then it
 removes the host's objects. It runs no thread, so that a fork copies nothing half done, and no user code.
@@ -128,7 +128,7 @@ class _Nanny:
         )
         with _reported():
             if config.host and (left := self._store.identities()):
-                # A nanny before this one has told nothing of what its workers left when they died with it.
+                # A nanny before this one couldn't report what its workers left when they died with it.
                 self._tell(FilesFound(config.host, left))
         self._handlers: dict[type, Callable[[Any], None]] = {
             StartWorker: self._start_worker,
@@ -253,9 +253,9 @@ class _Nanny:
     def _stop_worker(self, command: StopWorker) -> None:
         pid = self._pids.get(command.worker)
         if pid is None or has_ended(pid):
-            return  # by itself, and how is told when it's reaped
+            return  # by itself, and how is reported when it's reaped
         child = self._children[pid]
-        child.stopping = command.reason or "it was told to end"
+        child.stopping = command.reason or "it was asked to end"
         if command.kill:
             signal_group(pid, signal.SIGKILL)
         else:
@@ -418,7 +418,7 @@ def run_nanny(
     """Be the nanny of a host until its head is gone or SIGTERM comes; return the exit code.
 
     `driver` is the pid of the process that has the head, if it is on this machine: its end is the head's.
-    `on_joined` is told the pool's token when the head has given this host a number.
+    `on_joined` is called with the pool's token when the head has given this host a number.
     Call it on the only thread of a process that does nothing else.
 
     The code is 0 after SIGTERM or without the head, 86 when the head let it go, 1 if it can't be joined, 88

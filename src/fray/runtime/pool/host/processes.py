@@ -63,7 +63,7 @@ def has_ended(child: int) -> bool:
 def stopped_children() -> Iterator[tuple[int, str]]:
     """Give the pids of children that were stopped since the last call, or went on, and which of it in words.
 
-    A process that a debugger holds isn't told to anybody but the debugger (ptrace(2)).
+    A process that a debugger holds isn't reported to anybody but the debugger (ptrace(2)).
     """
     while True:
         try:

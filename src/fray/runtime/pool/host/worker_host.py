@@ -2,7 +2,7 @@
 
 A worker pod does the same with what `worker_pod` reads of its variables. It makes the directories of the
 host's objects, forks a nanny, and does both again when the head is gone: the host comes back as a new one,
-with nothing of what it had. All it must be told is where the head is and where the key lies; the rest of the
+with nothing of what it had. All it must know is where the head is and where the key lies; the rest of the
 pool's facts are the head's answer.
 """
 
@@ -60,7 +60,7 @@ class HostOffer:
     """How long it stays after SIGTERM, for what runs there and to save what only lies there."""
 
     def config(self, store: HostStore, *, head: Address, token: str = "") -> HostConfig:
-        """Return what a nanny is told that works with `store`; `token` is that of the pool it was in."""
+        """Return what a nanny gets that works with `store`; `token` is that of the pool it was in."""
         return HostConfig(
             token=token,
             head=str(head),
@@ -96,7 +96,7 @@ class WorkerHost:
 
     Parameters: the `offer`; `find`, called in a fork before each try with the pod that the head was in before
     (empty: none is known), returns where it is; `patience`: how many seconds of failing it takes to give up;
-    `longest_pause`, in seconds, between two tries; `readiness`, which is told whether it has joined;
+    `longest_pause`, in seconds, between two tries; `readiness`, which notes whether it has joined;
     `one_pool`: it ends with the first pool that it has joined, and takes no other head for that one's.
     """
 

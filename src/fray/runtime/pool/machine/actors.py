@@ -251,7 +251,7 @@ def _leave(tables: Tables, actor: ActorRecord) -> WorkerRecord | None:
     actor.waiting.clear()
     worker.actors.pop(actor.spec.id, None)
     if worker.host.id in tables.hosts:
-        for task in actor.sent:  # their results may have been written, and never be told of
+        for task in actor.sent:  # their results may have been written, and never be reported
             free_later(tables, task, worker.host.id)
     return worker
 
@@ -267,7 +267,7 @@ def answer_ready(tables: Tables, source: ClientId, event: ActorReady) -> None:
 
 
 def answer_end(tables: Tables, source: ClientId, event: ActorEnded) -> None:
-    """Note that an actor's constructor raised, or that it ended as it was told to."""
+    """Note that an actor's constructor raised, or that it ended as it was asked to."""
     actor = _actor_of(tables, source, event.actor, event.incarnation)
     if actor is None:
         tables.ignore("ActorEnded: it had ended")

@@ -18,7 +18,7 @@ from fray.runtime.pool.messages.specs import ClientId, Failed
 __all__ = ["abandon", "cancel", "time_out"]
 
 CANCEL_SECONDS = 5.0
-"""How long a task may take to end after it was told to, before its worker is killed."""
+"""How long a task may take to end after it was asked to, before its worker is killed."""
 
 
 def cancel(tables: Tables, _source: ClientId, event: TaskCancelled) -> None:
@@ -79,7 +79,7 @@ def stop_by_force(tables: Tables, worker: WorkerRecord, reason: str) -> None:
 
 
 def time_out(tables: Tables, kind: str, object_id: int) -> None:
-    """Take a task's timer: its time is over, or it hasn't ended although it was told to."""
+    """Take a task's timer: its time is over, or it hasn't ended although it was asked to."""
     record = tables.objects.get(object_id)
     task = record.maker if record is not None else None
     if type(task) is not TaskRecord or task.worker is None or task.misfortune is None:

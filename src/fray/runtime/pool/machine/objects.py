@@ -178,7 +178,7 @@ def free_later(tables: Tables, object_id: ObjectId, host: HostId) -> None:
 
 
 def discard(tables: Tables, object_id: ObjectId, outcome: Outcome | None) -> None:
-    """Free a file that was told of too late: now, or with the object that has its identity."""
+    """Free a file that was reported too late: now, or with the object that has its identity."""
     if type(outcome) is not Stored or outcome.host not in tables.hosts:
         return
     record = tables.objects.get(object_id)
@@ -220,7 +220,7 @@ def place(tables: Tables, record: ObjectRecord, outcome: Outcome) -> None:
     else:
         host = tables.hosts.get(outcome.host)  # type: ignore[union-attr]
         if host is None:
-            lose(tables, record, "its host was lost before it was told of")
+            lose(tables, record, "its host was lost before it was reported")
             return
         _keep_on(tables, host, record.id, outcome.size)  # type: ignore[union-attr]
 

@@ -29,7 +29,7 @@ __all__ = [
 MOST_BESIDE = 128
 """Tasks without CPUs that run in one worker at once; blocked ones don't count."""
 MOST_VAIN_STARTS = 8
-"""Starts in succession, with growing pauses, of which no worker joins, until those who wait are told."""
+"""Starts in succession, with growing pauses, of which no worker joins, until those who wait get an error."""
 
 
 def choose_worker(tables: Tables, demand: Demand, task: TaskRecord) -> WorkerRecord | None:

@@ -115,7 +115,7 @@ class TaskRecord:
 
 
 class Run(NamedTuple):
-    """One run of a task or a call that its worker has told of; `TaskRecord` goes when nobody needs it."""
+    """One run of a task or a call that its worker has reported; `TaskRecord` goes when nobody needs it."""
 
     name: str
     worker: WorkerId
@@ -125,9 +125,9 @@ class Run(NamedTuple):
     seconds: float
     attempt: int
     submitted: float
-    """Seconds since the epoch, by the head's clock; so are `sent` (to the worker) and `told` (its end)."""
+    """Seconds since the epoch, by the head's clock, like `sent` (to the worker) and `reported` (its end)."""
     sent: float
-    told: float
+    reported: float
     outcome: str
     """"done", "failed" (an exception of its own), or what else ended it: the name of a `Failed`'s error."""
     is_call: bool
@@ -325,7 +325,7 @@ class HostRecord:
     Its objects are in memory (`objects`, `memory` bytes), on disk or on their way there (`spilling`), or in
     memory since the disk had no room (`stuck`). `devices`: what is free of each accelerator.
 
-    `leaving`: why it is to go; empty: it stays. `released`: it was told that it may. `unmovable`: objects
+    `leaving`: why it is to go; empty: it stays. `released`: it was allowed to go. `unmovable`: objects
     that couldn't be copied elsewhere.
     """
 

@@ -57,7 +57,7 @@ class PoolStats:
     """Since the pool began: submitted, done, failed, cancelled, retried, rebuilt, preempted, workers_lost,
     items."""
     ignored: Mapping[str, int]
-    """What was told and didn't count, by kind and reason."""
+    """What was reported and didn't count, by kind and reason."""
     lineage_bytes: int
     waits: tuple[str, ...]
     """Who waits for whom, and why, in words: the first ones."""
@@ -85,7 +85,7 @@ def list_finished(tables: Tables, epoch: float) -> tuple[Run, ...]:
     """Return the last runs that have ended, oldest first; bounded. `epoch`: when monotonic time was 0."""
     runs = (Run(*run) for run in tables.finished)
     return tuple(
-        run._replace(submitted=run.submitted + epoch, sent=run.sent + epoch, told=run.told + epoch)
+        run._replace(submitted=run.submitted + epoch, sent=run.sent + epoch, reported=run.reported + epoch)
         for run in runs
     )
 

@@ -14,7 +14,7 @@ __all__ = ["consume", "discard_items", "produce"]
 
 
 def produce(tables: Tables, source: ClientId, event: ItemsProduced) -> None:
-    """Pass new items on to who submitted the generator. Those that were told before are dropped."""
+    """Pass new items on to who submitted the generator. Those that came before are dropped."""
     if not _is_plain(event):
         check_message(event)
     record = tables.objects.get(event.task)
@@ -64,13 +64,13 @@ _PAIR = 2
 
 
 def discard_items(tables: Tables, event: ItemsProduced) -> None:
-    """Free what was told of too late."""
+    """Free what was reported too late."""
     for object_id, outcome in event.items:
         discard(tables, object_id, outcome)
 
 
 def consume(tables: Tables, source: ClientId, event: ItemsConsumed) -> None:
-    """Let a generator go on, on any worker; what it is told again after a retry is kept."""
+    """Let a generator go on, on any worker; what comes again after a retry is kept."""
     record = tables.objects.get(event.task)
     task = record.maker if record is not None else None
     if type(task) is not TaskRecord or task.stream is None or task.client != source:

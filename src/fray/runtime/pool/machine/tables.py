@@ -131,7 +131,7 @@ class Tables:
         """Of values that came in messages, and of the arguments of tasks that haven't ended."""
         self.inline_limit = INLINE_BYTES
         self.crowded = False
-        """Clients were told that these are too many bytes."""
+        """Clients were warned that these are too many bytes."""
         self.demands: WeakValueDictionary[tuple[Profile, Shape], Demand] = WeakValueDictionary()
         """Each for as long as a task has it: programs may make any number of profiles."""
         self.plain: Demand | None = None

@@ -319,7 +319,7 @@ def note_spilled(tables: Tables, _source: ClientId, event: ObjectSpilled) -> Non
 
 
 def free_unknown(tables: Tables, _source: ClientId, event: FilesFound) -> None:
-    """Free what lost workers had written and nobody was told of; what they still tell counts no more."""
+    """Free what lost workers had written and nobody has reported; what they still report counts no more."""
     for object_id in event.ids:
         client = object_id >> CLIENT_BITS
         if client != DRIVER and client not in tables.clients and object_id not in tables.objects:

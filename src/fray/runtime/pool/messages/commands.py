@@ -64,7 +64,7 @@ class RunTask(NamedTuple):
     waits: bool
     attempt: int
     skip: int
-    """Items of a generator that earlier tries have told: they are made again and dropped."""
+    """Items of a generator that earlier tries have sent: they are made again and dropped."""
     client: ClientId
     """Who submitted it."""
 

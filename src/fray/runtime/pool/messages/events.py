@@ -239,7 +239,7 @@ class ObjectRelayed(NamedTuple):
 class FilesFound(NamedTuple):
     """Objects that lie on a host after some of its workers were lost.
 
-    What a worker had written and not told of before it was killed is known to nobody else.
+    What a worker had written and not reported before it was killed is known to nobody else.
     """
 
     host: HostId
@@ -299,7 +299,7 @@ class WorkerLost(NamedTuple):
     expected: bool = False
     """StopWorker was the cause, or it has retired."""
     retired: bool = False
-    """It ended by itself, after all that it ran: as it was told to, or after `max_calls`."""
+    """It ended by itself, after all that it ran: as it was asked to, or after `max_calls`."""
 
 
 class ClientJoined(NamedTuple):

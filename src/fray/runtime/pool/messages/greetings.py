@@ -28,7 +28,7 @@ class NannyHello(NamedTuple):
     """A host's nanny has connected. The head makes HostJoined of it."""
 
     host: HostId
-    """That of a client, which the head has told it; 0: the head is to give it a number."""
+    """That of a client, which the head has sent it; 0: the head is to give it a number."""
     name: str
     resources: Shape
     workers: int
@@ -56,7 +56,7 @@ class WorkerHello(NamedTuple):
 
 
 class HostTable(NamedTuple):
-    """Where objects of hosts are read; told to each nanny and worker, anew with each change."""
+    """Where objects of hosts are read; sent to each nanny and worker, anew with each change."""
 
     addresses: tuple[tuple[HostId, str], ...]
 

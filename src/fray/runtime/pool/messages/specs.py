@@ -138,7 +138,7 @@ class TaskSpec(NamedTuple):
     timeout: float = 0.0
     """Seconds that it may run; 0: for ever."""
     streaming: bool = False
-    """A generator: items are objects of their own, told one by one; the result is its end."""
+    """A generator: items are objects of their own, sent one by one; the result is its end."""
     buffered: int = 16
     """Items that a generator may be ahead of its consumer."""
     actor: ActorId = 0

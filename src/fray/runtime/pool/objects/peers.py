@@ -101,7 +101,7 @@ def run_object_server(
     lifeline: int,
     ready: Callable[[Address], None],
 ) -> None:
-    """Serve the objects of `store` until `lifeline` is at its end; `ready` is told the real address.
+    """Serve the objects of `store` until `lifeline` is at its end; `ready` gets the real address.
 
     `lifeline` is the reading end of a pipe whose writing end only the parent holds: it ends with it.
 
@@ -248,7 +248,7 @@ class PeerFetch:
     """`fetch` by the number of a host.
 
     Parameters: the number of this host (`home`); `address_of` gives where a host's objects are read, or
-    nothing for one that is gone; the pool's `key`; the `store` of this host; `on_copied` is told of the
+    nothing for one that is gone; the pool's `key`; the `store` of this host; `on_copied` is called with the
     copies that lie in it from then on.
     """
 

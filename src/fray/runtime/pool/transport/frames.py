@@ -173,7 +173,7 @@ class _Partial:
 class FrameDecoder:
     """Turns a stream of bytes, cut anywhere, back into frames.
 
-    Bytes go in through `feed`, or, where `target` offers memory for them, straight into that and are told
+    Bytes go in through `feed`, or, where `target` offers memory for them, straight into that and are counted
     by `filled`: so a large buffer is written once, by the kernel. After a `FrameError` each call raises it
     again. Memory beyond the frames handed out is bounded by the limits.
 

@@ -140,6 +140,6 @@ def tls_refusal(error: OSError) -> RefusalReason:
     if not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return "truncated"
     reason = error.reason or ""
-    # OpenSSL's names: our peer has no certificate, or told us by an alert that it doesn't trust ours.
+    # OpenSSL's names: our peer has no certificate, or says by an alert that it doesn't trust ours.
     signs = ("CERTIFICATE" in reason, "UNKNOWN_CA" in reason, "ALERT_DECRYPT_ERROR" in reason)
     return "wrong_key" if any(signs) else "malformed"

@@ -77,7 +77,7 @@ class _Actor:
 class ActorHost:
     """The actors of one worker.
 
-    Parameters: `execution` of calls; `threads` to run them on; `on_wait` is told when a call waits; `tell`
+    Parameters: `execution` of calls; `threads` to run them on; `on_wait` is called when a call waits; `tell`
     sends messages; `on_idle` is called when a call or an actor has ended.
     """
 

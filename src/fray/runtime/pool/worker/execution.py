@@ -144,7 +144,7 @@ class Execution:
         return self._session.context.copy().run(build)
 
     def keep(self, id: ObjectId, value: Any, limit: int | None = None) -> Inline | Stored:  # noqa: A002
-        """Return a value as it is told: in the message up to `limit` bytes, else from this host's store.
+        """Return a value as it is sent: in the message up to `limit` bytes, else from this host's store.
 
         Without a limit, the client's counts.
 
@@ -158,7 +158,7 @@ class Execution:
         return Stored(objects.host, objects.write(id, encoded), encoded.contained)
 
     def cancelled(self, name: str) -> Failed:
-        """Return the outcome of a task called `name` that was told to end."""
+        """Return the outcome of a task called `name` that was asked to end."""
         return Failed(b"", "TaskCancelledError", name)
 
     def failed(self, spec: TaskSpec, error: BaseException) -> tuple[Failed, bool]:

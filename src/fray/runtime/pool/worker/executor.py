@@ -79,7 +79,7 @@ class Executor:
                 queue = self._waiting.setdefault(task.shape, RoundRobin())
                 queue.add(task.running.id, task.caller, task)
                 return
-        # Before it begins: its end must not be told before its start. Of others that waited, the end tells.
+        # Before it begins: its end must not be reported before its start. Others are reported with an end.
         self._tell_soon(TaskBegun(task.running.id))
         self.open(task)
 
@@ -114,7 +114,7 @@ class Executor:
                 return
             self._lent.add(task.id)
             following = self._following(waiting.shape)
-        # Before the other one begins: its end must not be told before its start.
+        # Before the other one begins: its end must not be reported before its start.
         self._tell(TaskBlocked(task.id, following.running.id if following else 0))
         if following is not None:
             self._start(following)

@@ -1,4 +1,4 @@
-"""Generators that run as tasks: each item is told as soon as it's made, not too far ahead of its reader."""
+"""Generators that run as tasks: each item is sent as soon as it's made, not too far ahead of its reader."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RESUME_SHARE = 2
 """A generator that waits goes on when one of so many parts of its window is left: each wait costs much."""
 
 Waiting = Callable[[Callable[[], None]], AbstractContextManager[object]]
-"""Entered while a generator waits, with what wakes it when its task is told to end."""
+"""Entered while a generator waits, with what wakes it when its task is asked to end."""
 
 
 class Window:
@@ -35,14 +35,14 @@ class Window:
     message that came to an earlier run.
     """
 
-    __slots__ = ("_buffered", "_changed", "_consumed", "_open", "_sizes", "_taken_bytes", "_told_bytes")
+    __slots__ = ("_buffered", "_changed", "_consumed", "_open", "_sent_bytes", "_sizes", "_taken_bytes")
 
     def __init__(self, buffered: int, skip: int) -> None:
         self._buffered = max(buffered, 1)
         self._consumed = skip
         self._sizes: deque[int] = deque()
-        """Of the items that were told and not taken."""
-        self._told_bytes = 0
+        """Of the items that were sent and not taken."""
+        self._sent_bytes = 0
         self._taken_bytes = 0
         self._changed = threading.Condition()
         self._open = False
@@ -57,22 +57,22 @@ class Window:
                 self._changed.notify_all()
 
     def release(self) -> None:
-        """Let the generator go on for good: it was told to end, and does so once it's awake."""
+        """Let the generator go on for good: it was asked to end, and does so once it's awake."""
         with self._changed:
             self._open = True
             self._changed.notify_all()
 
     def note(self, size: int) -> None:
-        """Take note of an item that is about to be told, with its bytes."""
-        # Without the lock: nobody else writes to these, and nobody takes an item before it was told.
-        self._told_bytes += size
+        """Take note of an item that is about to be sent, with its bytes."""
+        # Without the lock: nobody else writes to these, and nobody takes an item before it was sent.
+        self._sent_bytes += size
         self._sizes.append(size)
 
     def _has_room(self, index: int, share: int = 1) -> bool:
         ahead = index - self._consumed
         return ahead < self._buffered or (
             ahead * share < self._buffered * SMALL_ITEMS
-            and (self._told_bytes - self._taken_bytes) * share < SMALL_BYTES
+            and (self._sent_bytes - self._taken_bytes) * share < SMALL_BYTES
         )
 
     def wait(self, index: int, waiting: Waiting) -> None:
@@ -92,13 +92,13 @@ class ItemSink(Protocol):
         """Return an identity for an item."""
 
     def keep(self, id: ObjectId, value: Any, limit: int, /) -> Inline | Stored:  # noqa: A002
-        """Return an item as it is told."""
+        """Return an item as it is sent."""
 
     def tell(self, item: ItemsProduced) -> None:
         """Send the message, with others that follow closely."""
 
     def flush(self) -> None:
-        """Send what was told."""
+        """Send what was deferred."""
 
 
 def stream(

@@ -117,7 +117,7 @@ class _Worker:
         objects = ObjectReader(config.host, store, fetch)
         session = Session(self._client, objects, contextvars.Context(), f"worker {worker} on {config.name}")
         session.context.run(_attach, config, self._client, objects)
-        # The last reference to an object may go with the work itself, after its end was told.
+        # The last reference to an object may go with the work itself, after its end was reported.
         self._threads = ElasticThreads("fray-task", self._client.flush)
         self._loops = TaskLoops()
         self._execution = Execution(session)
@@ -317,7 +317,7 @@ class _Worker:
         return self._client.new_id()
 
     def keep(self, id: ObjectId, value: Any, limit: int) -> Inline | Stored:  # noqa: A002
-        """Return an item as it is told."""
+        """Return an item as it is sent."""
         with shielded():
             return self._execution.keep(id, value, limit)
 
@@ -326,7 +326,7 @@ class _Worker:
         self._outbox.send_soon(item)
 
     def flush(self) -> None:
-        """Send what was told."""
+        """Send what was deferred."""
         self._outbox.flush()
 
 
