@@ -68,12 +68,36 @@ def test_whatever_is_written_comes_back_whole_for_each_host(
     written: dict[int, bytes] = defaultdict(bytes)
     for host, data in chunks:
         written[host] += data
+    written = defaultdict(bytes, {host: last_states(data) for host, data in written.items()})
     found: dict[int, bytes] = defaultdict(bytes)
     for (_, host), data in read(folder):
         found[host] += data
     assert found == written
     for host, data in written.items():
         assert (folder / host_log_name(0, host)).read_bytes() == data
+
+
+def last_states(data: bytes) -> bytes:
+    """Return output as a terminal shows it in the end, line by line."""
+    return b"\n".join(line.rstrip(b"\r").rpartition(b"\r")[2] for line in data.split(b"\n"))
+
+
+@settings(max_examples=200)
+@given(chunks=st.lists(st.text("ab\r\n", min_size=1, max_size=6), max_size=12))
+def test_of_a_progress_bar_the_last_state_is_kept(
+    tmp_path_factory: pytest.TempPathFactory, chunks: list[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("logs")
+    output = AttemptOutput(folder)
+    host = output.open_host(0, 0)
+    written = b""
+    for chunk in chunks:
+        host.write(chunk.encode())
+        written += chunk.encode()
+        assert (folder / host_log_name(0, 0)).read_bytes() == last_states(written)
+    host.close()
+    output.close()
+    assert b"".join(data for _, data in read(folder)) == last_states("".join(chunks).encode())
 
 
 @settings(max_examples=60)
