@@ -20,6 +20,7 @@ from fray.kube.errors import (
     ServerError,
 )
 from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, NETWORK_POLICIES, Resource
+from fray.kube.topology import read_topology
 from fray.plan.children import Child, build_children, build_workers, read_role
 from fray.plan.observation import Waiting
 from fray.plan.renumbering import build_renumbered
@@ -67,7 +68,10 @@ class Actor:
 
         Workers hold up no gang: a later step tries to create them again.
         """
-        for child in build_children(job, attempt=number, settings=self._settings):
+        topology = await read_topology(self._api, job)
+        for sentence in topology.unread:
+            logger.warning("attempt %d of %s: %s", number, job.metadata.name, sentence)
+        for child in build_children(job, attempt=number, settings=self._settings, topology=topology):
             refusal = await self._create_child(job, child)
             if refusal is not None and child.role is not Role.WORKER:
                 return refusal

@@ -116,6 +116,10 @@ LABEL_KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"
 LABEL_KUEUE_PRIORITY: Final = "kueue.x-k8s.io/priority-class"
 LABEL_KUEUE_JOB_UID: Final = "kueue.x-k8s.io/job-uid"
 """On every Workload: the uid of what it was made of."""
+ANNOTATION_PREFERRED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-preferred-topology"
+ANNOTATION_SLICE_REQUIRED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-slice-required-topology"
+ANNOTATION_SLICE_SIZE: Final = "kueue.x-k8s.io/podset-slice-size"
+ANNOTATION_TPU_SLICE_TOPOLOGY: Final = "cloud.google.com/gke-tpu-slice-topology"
 ANNOTATION_SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 # --- environment of a job's process ----------------------------------------------------------------------

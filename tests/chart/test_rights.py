@@ -36,11 +36,19 @@ OPERATOR = grants({"secrets": "get update"}, AUTH) | grants(
         "pods": "list watch",
         "events": "list create",
         "kueue.x-k8s.io/workloads": "list",
+        "kueue.x-k8s.io/localqueues": "get",
         "secrets": "create",
     }
 )
 LEASES = "coordination.k8s.io/leases"
-CLUSTER = grants({"nodes": "list watch"}) | grants({LEASES: "list"}, "fray-scope")
+CLUSTER = grants({LEASES: "list"}, "fray-scope") | grants(
+    {
+        "nodes": "list watch",
+        "kueue.x-k8s.io/clusterqueues": "get",
+        "kueue.x-k8s.io/resourceflavors": "get",
+        "kueue.x-k8s.io/topologies": "get",
+    }
+)
 LEASE, NAMESPACE_CLAIM, CLUSTER_CLAIM = (
     grants({LEASES: "create"}) | grants({LEASES: "get update"}, name)
     for name in ("fray-operator", "fray-scope", "fray-scope-cluster")

@@ -127,6 +127,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - apiGroups: [kueue.x-k8s.io]
   resources: [workloads]
   verbs: [list]
+# To learn by which topology Kueue places the jobs of a queue; the rest of it belongs to no namespace.
+- apiGroups: [kueue.x-k8s.io]
+  resources: [localqueues]
+  verbs: [get]
 {{- end }}
 
 {{/* The same for every release, so that two of them in one namespace can't both lead. */}}

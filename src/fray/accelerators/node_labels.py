@@ -24,6 +24,8 @@ __all__ = [
     "LABEL_RESERVATION_ZONE",
     "LABEL_SPOT",
     "LABEL_TPU_ACCELERATOR",
+    "LABEL_TPU_CUBE",
+    "LABEL_TPU_SLICE",
     "LABEL_TPU_TOPOLOGY",
     "LABEL_ZONE",
     "TAINT_ARCH",
@@ -48,6 +50,13 @@ LABEL_TPU_TOPOLOGY: Final = "cloud.google.com/gke-tpu-topology"
 LABEL_GPU_ACCELERATOR: Final = "cloud.google.com/gke-accelerator"
 LABEL_ACCELERATOR_COUNT: Final = "cloud.google.com/gke-accelerator-count"
 """Chips or GPUs of the node: the only label that tells the two machines of topology 2x4 apart."""
+
+# --- what slices are formed of on demand
+
+LABEL_TPU_CUBE: Final = "cloud.google.com/gke-tpu-partition-4x4x4-id"
+"""On nodes of which slices are formed: which cube they are a part of."""
+LABEL_TPU_SLICE: Final = "cloud.google.com/gke-tpu-slice"
+"""On nodes of a slice that was formed: which one."""
 
 # --- how the node was bought
 

@@ -62,6 +62,15 @@ class TpuSlice:
         return self.hosts > 1
 
     @property
+    def cubes(self) -> int:
+        """Cubes of 4x4x4 chips that GKE can form the slice of on demand; 0 where it can't.
+
+        GKE's page on dynamic slices: tpu7x only; smaller slices lie within a cube, which is another feature.
+        """
+        whole = all(side % 4 == 0 for side in topology_dimensions(self.topology))
+        return self.chips // 64 if self.generation == "tpu7x" and whole else 0
+
+    @property
     def size(self) -> HostSize | None:
         """CPU and memory of one host; None where no source says so."""
         return self._machine.size

@@ -464,6 +464,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
 
     A file, a program or a function is explained offline, with the options of `fray run`; nothing is sent. Of
     a job that is there already (NAME, or `kubectl get frayjob NAME -o yaml`), its last attempt is explained.
+    Only with NAME is the cluster asked who keeps the hosts of a gang together: JobSet, Kueue or GKE.
     """
     from fray.cli.explain import ExplainFormat, explain_job
     from fray.cli.explained_job import ExplainCommand, find_explained
@@ -474,7 +475,9 @@ def explain(  # noqa: PLR0913 - one parameter for each option
         _output().write(usage)
         return
     found = find_explained(command, environ=_environ(), stdin=_stdin(), notes=_notes())
-    _output().write(explain_job(found.job, ExplainFormat(output), secrets=found.secrets))
+    _output().write(
+        explain_job(found.job, ExplainFormat(output), secrets=found.secrets, topology=found.topology)
+    )
 
 
 @app.command(short_help="List the TPU slices and GPU hosts that jobs can ask for.")

@@ -20,6 +20,7 @@ from fray.cli.requested_job import as_sent
 from fray.plan.counts import format_count
 from fray.plan.facts import Fact
 from fray.plan.gang import Gang
+from fray.plan.gang_placement import NOTHING_READ, ClusterTopology
 from fray.plan.jobset import build_attempt
 from fray.plan.network_policy import build_network_policy
 from fray.plan.settings import PlanSettings
@@ -40,17 +41,23 @@ class ExplainFormat(StrEnum):
     JSON = "json"
 
 
-def explain_job(job: FrayJob, form: ExplainFormat, *, secrets: Sequence[str] = ()) -> str:
+def explain_job(
+    job: FrayJob,
+    form: ExplainFormat,
+    *,
+    secrets: Sequence[str] = (),
+    topology: ClusterTopology = NOTHING_READ,
+) -> str:
     """Return a job, and what its last attempt has become on a cluster, or the first one will.
 
     One document for each object, or as JSON a List of them. `secrets` names the Secrets that would be made
-    beside the job.
+    beside the job; `topology` is what its cluster has that keeps gangs together.
 
     Raises:
         RequestError: the job asks for hardware that doesn't exist.
     """
     attempt = job.status.attempt or 1
-    objects = _list_objects(job, attempt)
+    objects = _list_objects(job, attempt, topology)
     frayjob = as_sent(job.to_manifest())
     if form is ExplainFormat.JSON:
         items = [frayjob, *(each.manifest for each in objects)]
@@ -75,10 +82,10 @@ class _Object:
     needs: Sequence[Need] = ()
 
 
-def _list_objects(job: FrayJob, attempt: int) -> list[_Object]:
+def _list_objects(job: FrayJob, attempt: int, topology: ClusterTopology) -> list[_Object]:
     """Return what an attempt of a job becomes, the JobSet first."""
     name, settings = job.metadata.name, PlanSettings()
-    plan = build_attempt(job, attempt=attempt, settings=settings)
+    plan = build_attempt(job, attempt=attempt, settings=settings, topology=topology)
     title = f"{name}: {plan.gang.describe()}; attempt {attempt} is JobSet {plan.name}"
     objects = [_Object(plan.jobset, title, plan.facts, plan.notices, _list_needs(plan.gang))]
     if not can_have_workers(job.spec):

@@ -16,6 +16,7 @@ from fray.cli.requested_job import load_job
 from fray.cli.streams import Stream
 from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec
 from fray.errors import InvalidRequestError
+from fray.plan.gang_placement import NOTHING_READ, ClusterTopology
 from fray.types import JobId
 from fray.wire.frayjob import FrayJob
 
@@ -42,10 +43,11 @@ class ExplainCommand:
 
 @dataclass(frozen=True)
 class Explained:
-    """A job, and the names of the Secrets that launching it would make beside it."""
+    """A job, the names of the Secrets that launching it would make beside it, and what its cluster has."""
 
     job: FrayJob
     secrets: tuple[str, ...] = ()
+    topology: ClusterTopology = NOTHING_READ
 
 
 def find_explained(
@@ -74,7 +76,8 @@ def find_explained(
         return _describe(command, spec, environ)
     cluster = open_cluster(spec, environ=environ)
     with patience(notes, spec):
-        return Explained(cluster.get(JobId(command.words[0])))
+        job = cluster.get(JobId(command.words[0]))
+        return Explained(job, topology=cluster.read_topology(job))
 
 
 def _check(command: ExplainCommand) -> None:

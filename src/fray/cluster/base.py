@@ -34,6 +34,7 @@ from fray.errors import (
     WaitTimeoutError,
 )
 from fray.payload.outcome import Outcome
+from fray.plan.gang_placement import NOTHING_READ, ClusterTopology
 from fray.types import JobId, JobInfo, JobRequest, JobStatus, LogLine, MonitoredJob
 from fray.vocabulary import EXIT_FAILURE, Reason
 from fray.wire.frayactor import FrayActor
@@ -323,6 +324,10 @@ class Cluster(abc.ABC):
     @abc.abstractmethod
     def examine(self) -> list[CheckResult]:
         """Look at what jobs need, and return what was found; each result that is wrong says what to do."""
+
+    def read_topology(self, job: FrayJob) -> ClusterTopology:  # noqa: ARG002 - most backends have none
+        """Return what there is to keep the hosts of a job together."""
+        return NOTHING_READ
 
     def close(self) -> None:  # noqa: B027 - most backends hold nothing
         """Let go of what this object holds; jobs of other processes are left alone. May be called again."""

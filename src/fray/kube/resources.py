@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
 
@@ -10,16 +10,19 @@ from fray.vocabulary import FRAYACTOR_PLURAL, FRAYJOB_PLURAL, GROUP, VERSION
 
 __all__ = [
     "ACCESS_REVIEWS",
+    "CLUSTER_QUEUES",
     "CONFIG_MAPS",
     "CRDS",
     "DEPLOYMENTS",
     "DISCOVERY",
     "EVENTS",
+    "FLAVORS",
     "FRAYACTORS",
     "FRAYJOBS",
     "JOBS",
     "JOBSETS",
     "LEASES",
+    "LOCAL_QUEUES",
     "NAMESPACES",
     "NETWORK_POLICIES",
     "NODES",
@@ -28,6 +31,7 @@ __all__ = [
     "SELF_REVIEWS",
     "SERVICE_ACCOUNTS",
     "STATEFUL_SETS",
+    "TOPOLOGIES",
     "WORKLOADS",
     "Resource",
 ]
@@ -63,8 +67,13 @@ FRAYACTORS: Final = Resource(GROUP, VERSION, FRAYACTOR_PLURAL)
 JOBSETS: Final = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets")
 JOBS: Final = Resource("batch", "v1", "jobs")
 NETWORK_POLICIES: Final = Resource("networking.k8s.io", "v1", "networkpolicies")
-WORKLOADS: Final = tuple(Resource("kueue.x-k8s.io", v, "workloads") for v in ("v1beta2", "v1beta1"))
+_KUEUE = "kueue.x-k8s.io"
+WORKLOADS: Final = tuple(Resource(_KUEUE, version, "workloads") for version in ("v1beta2", "v1beta1"))
 """Kueue's, in the versions of its API that tell what Fray reads; older Kueues know the last only."""
+LOCAL_QUEUES: Final = tuple(replace(each, plural="localqueues") for each in WORKLOADS)
+CLUSTER_QUEUES: Final = tuple(replace(each, plural="clusterqueues", namespaced=False) for each in WORKLOADS)
+FLAVORS: Final = tuple(replace(each, plural="resourceflavors") for each in CLUSTER_QUEUES)
+TOPOLOGIES: Final = tuple(replace(each, plural="topologies") for each in CLUSTER_QUEUES)
 PODS: Final = Resource("", "v1", "pods")
 SECRETS: Final = Resource("", "v1", "secrets")
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from fray.plan.gang_placement import NOTHING_READ, ClusterTopology
 from fray.plan.jobset import build_attempt
 from fray.plan.kueue import derive_queue
 from fray.plan.manifests import Manifest
@@ -58,13 +59,16 @@ class Child:
         return ROLES[self.role]
 
 
-def build_children(job: FrayJob, *, attempt: int, settings: PlanSettings) -> tuple[Child, ...]:
+def build_children(
+    job: FrayJob, *, attempt: int, settings: PlanSettings, topology: ClusterTopology = NOTHING_READ
+) -> tuple[Child, ...]:
     """Return the objects that attempt number `attempt` begins with, in the order in which they are created.
 
     Workers of a job that waits in a queue are made once its gang is out of it. Raises what `build_attempt`
     raises.
     """
-    hosts = Child(Role.HOST, build_attempt(job, attempt=attempt, settings=settings).jobset)
+    plan = build_attempt(job, attempt=attempt, settings=settings, topology=topology)
+    hosts = Child(Role.HOST, plan.jobset)
     if not can_have_workers(job.spec):
         return (hosts,)
     # Before any pod that listens.

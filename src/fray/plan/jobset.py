@@ -8,14 +8,20 @@ Kueue evicted and resumes (`renumbering`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fray.accelerators import LABEL_NODE_POOL
 from fray.plan.addresses import Addresses, build_cluster_addresses
 from fray.plan.environment import MULTISLICE, EnvEntry, build_environment
 from fray.plan.facts import Fact
 from fray.plan.gang import Gang, GangKind, derive_gang
+from fray.plan.gang_placement import (
+    NOTHING_READ,
+    ClusterTopology,
+    GangPlacement,
+    build_gang_placement,
+    is_dynamic,
+)
 from fray.plan.kueue import derive_queue
 from fray.plan.names import build_jobset_name
 from fray.plan.observation import KILL_CODES
@@ -24,7 +30,6 @@ from fray.plan.placement import NodeDemand, build_placement, derive_demand
 from fray.plan.pod import build_pod_template
 from fray.plan.settings import PlanSettings
 from fray.vocabulary import (
-    ANNOTATION_EXCLUSIVE_TOPOLOGY,
     CONTAINER,
     ENV_FRAY_RANK,
     ENV_HOST,
@@ -55,7 +60,6 @@ controller fails a suspended Job by its rules (`getFailJobMessage` of Kubernetes
 """
 
 JOBSET_DOCS = "https://jobset.sigs.k8s.io/docs/concepts/"
-EXCLUSIVE_DOCS = "https://jobset.sigs.k8s.io/docs/tasks/exclusive_placement/"
 POD_FAILURE_DOCS = "https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy"
 
 
@@ -80,12 +84,17 @@ class AttemptPlan:
 
 
 def build_attempt(
-    job: FrayJob, *, attempt: int, settings: PlanSettings, addresses: Addresses | None = None
+    job: FrayJob,
+    *,
+    attempt: int,
+    settings: PlanSettings,
+    addresses: Addresses | None = None,
+    topology: ClusterTopology = NOTHING_READ,
 ) -> AttemptPlan:
     """Return what attempt number `attempt` (from 1) of a job becomes.
 
     Its pods keep off the nodes that `job.status` says to avoid. `addresses` is given by backends whose hosts
-    aren't pods.
+    aren't pods. `topology` is what the cluster has that keeps gangs together.
 
     Raises `UnknownAcceleratorError` or `AcceleratorShapeError` for hardware that doesn't exist, and
     `InvalidJobError` for a podTemplate that can't be merged.
@@ -97,11 +106,20 @@ def build_attempt(
     environment = build_environment(
         job, gang, addresses, attempt=attempt, metadata_server=settings.metadata_server
     )
-    placement = build_placement(job.spec.placement, gang, avoided=_find_avoided(job))
+    dynamic = is_dynamic(gang, topology)
+    avoided = [] if dynamic else _find_avoided(job)  # unhealthy parts are left out of slices that are formed
+    placement = build_placement(job.spec.placement, gang, avoided=avoided, dynamic=dynamic)
+    together = build_gang_placement(gang, topology, queue=derive_queue(job).name, selector=placement.selector)
     pod = build_pod_template(
-        job, gang, environment=environment, placement=placement, labels=labels, settings=settings
+        job,
+        gang,
+        environment=environment,
+        placement=placement,
+        labels=labels,
+        annotations=together.pod_annotations,
+        settings=settings,
     )
-    metadata, facts = _metadata(job, gang, name, labels)
+    metadata, facts = _metadata(job, together, name, labels)
     jobset = {
         "apiVersion": JOBSET_API_VERSION,
         "kind": "JobSet",
@@ -122,17 +140,19 @@ def build_attempt(
             ],
         },
     }
-    demand = derive_demand(job)
+    demand = replace(derive_demand(job), dynamic=dynamic)
     facts = [
         *_shape_facts(job, gang),
         Fact("nodes", demand.describe(), "spec.replicas, spec.resources, spec.placement and spec.queue"),
         *_slices_facts(job, gang),
         *facts,
+        *together.facts,
         *placement.facts,
         *pod.facts,
         *_environment_facts(environment, pod.manifest),
     ]
-    return AttemptPlan(gang, demand, _unshared(jobset), tuple(facts), (*placement.notices, *pod.notices))
+    notices = (*together.notices, *placement.notices, *pod.notices)
+    return AttemptPlan(gang, demand, _unshared(jobset), tuple(facts), notices)
 
 
 def _find_avoided(job: FrayJob) -> list[AvoidedNode]:
@@ -175,7 +195,7 @@ def _job_spec(job: FrayJob, gang: Gang, template: dict[str, Any]) -> dict[str, A
 
 
 def _metadata(
-    job: FrayJob, gang: Gang, name: str, labels: dict[str, str]
+    job: FrayJob, together: GangPlacement, name: str, labels: dict[str, str]
 ) -> tuple[dict[str, Any], list[Fact]]:
     facts: list[Fact] = []
     metadata: dict[str, Any] = {"name": name, "labels": dict(labels)}
@@ -188,12 +208,8 @@ def _metadata(
         facts.append(Fact(f"label {LABEL_KUEUE_QUEUE}", queue.name, because))
     if queue.priority_class is not None:
         metadata["labels"][LABEL_KUEUE_PRIORITY] = queue.priority_class
-    if gang.multi_host_slices:
-        metadata["annotations"] = {ANNOTATION_EXCLUSIVE_TOPOLOGY: LABEL_NODE_POOL}
-        why = "a multi-host slice is one node pool: each slice gets one of its own"
-        facts.append(
-            Fact(f"annotation {ANNOTATION_EXCLUSIVE_TOPOLOGY}", LABEL_NODE_POOL, why, EXCLUSIVE_DOCS)
-        )
+    if together.jobset_annotations:
+        metadata["annotations"] = dict(together.jobset_annotations)
     return {**metadata, **build_owner_references(job)}, facts
 
 

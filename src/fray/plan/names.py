@@ -28,6 +28,8 @@ WORKER_SUFFIX = len("-99999-abcde")
 """What names of a worker Job's pods add to its own."""
 POD_SUFFIX = 9
 """JobSet's webhook refuses names with fewer than 9 characters to spare: three dashes and `-abcde`."""
+SLICE_LIMIT = 49
+"""GKE takes no longer names of dynamic slices."""
 MAX_ENV_VALUE = 120_000
 """Linux refuses to start a process with one environment string over 128 KiB (MAX_ARG_STRLEN)."""
 
@@ -51,9 +53,9 @@ def read_generation(worker_job: str) -> int:
 def jobset_name_limit(gang: Gang) -> int:
     """Return how long a JobSet's name may be for this gang.
 
-    Two limits hold. Pods are called `<jobset>-slice-<i>-<j>-abcde` and must fit 63 characters. And the
+    Three limits hold. Pods are called `<jobset>-slice-<i>-<j>-abcde` and must fit 63 characters. And the
     list of a slice's host names (TPU_WORKER_HOSTNAMES) must fit one environment string: each entry holds
-    the JobSet's name twice.
+    the JobSet's name twice. And slices that may be formed on demand are called after their child Job.
     """
     digits = len(str(gang.slices - 1)) + len(str(gang.hosts_per_slice - 1))
     by_pod_name = LABEL_LIMIT - POD_SUFFIX - len(REPLICATED_JOB) - digits
@@ -61,7 +63,10 @@ def jobset_name_limit(gang: Gang) -> int:
         return by_pod_name
     around = len(f"-{REPLICATED_JOB}-") + digits + len("-.:8471,")
     by_host_list = (MAX_ENV_VALUE // gang.hosts_per_slice - around) // 2
-    return min(by_pod_name, by_host_list)
+    by_slice_name = LABEL_LIMIT
+    if gang.tpu is not None and gang.tpu.cubes:
+        by_slice_name = SLICE_LIMIT - len(f"-{REPLICATED_JOB}-{gang.slices - 1}")
+    return min(by_pod_name, by_host_list, by_slice_name)
 
 
 def build_object_name(original: str) -> str:

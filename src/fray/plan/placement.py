@@ -62,6 +62,7 @@ class NodeDemand:
     slices: int
     hosts: int
     own_pools: bool = False
+    dynamic: bool = False
     accelerator: str | None = None
     chips: int = 0
     topology: str | None = None
@@ -73,7 +74,9 @@ class NodeDemand:
 
     def describe(self) -> str:
         """Return the demand in one line, such as `2 node pools of 4 nodes with tpu-v5p-slice 2x2x4`."""
-        if self.own_pools:
+        if self.dynamic:
+            amount = f"{format_count(self.slices, 'dynamic slice')} of {format_count(self.hosts, 'node')}"
+        elif self.own_pools:
             amount = f"{format_count(self.slices, 'node pool')} of {format_count(self.hosts, 'node')}"
         elif self.topology is not None:
             amount = format_count(self.slices, "node")
@@ -159,11 +162,14 @@ class NodePlacement:
 
 
 def build_placement(
-    placement: Placement, gang: Gang, *, avoided: Sequence[AvoidedNode] = ()
+    placement: Placement, gang: Gang, *, avoided: Sequence[AvoidedNode] = (), dynamic: bool = False
 ) -> NodePlacement:
-    """Return where the pods of a gang may run, off the nodes that are `avoided`."""
+    """Return where the pods of a gang may run, off the nodes that are `avoided`.
+
+    `dynamic` says that its slices are formed on demand.
+    """
     result = NodePlacement()
-    _hardware(result, placement, gang)
+    _hardware(result, placement, gang, dynamic=dynamic)
     _provisioning(result, placement)
     _location(result, placement, gang)
     _user(result, placement)
@@ -172,7 +178,7 @@ def build_placement(
     return result
 
 
-def _hardware(result: NodePlacement, placement: Placement, gang: Gang) -> None:
+def _hardware(result: NodePlacement, placement: Placement, gang: Gang, *, dynamic: bool) -> None:
     if gang.tpu is not None:
         tpu = gang.tpu
         result.select(
@@ -181,7 +187,9 @@ def _hardware(result: NodePlacement, placement: Placement, gang: Gang) -> None:
             f"GKE's name for nodes of a {tpu.generation}",
             TPU_DOCS,
         )
-        result.select(LABEL_TPU_TOPOLOGY, tpu.topology, f"{tpu.type} is a {tpu.topology} slice", TPU_DOCS)
+        if not dynamic:
+            why = f"{tpu.type} is a {tpu.topology} slice"
+            result.select(LABEL_TPU_TOPOLOGY, tpu.topology, why, TPU_DOCS)
         if tpu.needs_accelerator_count:
             why = (
                 f"{tpu.topology} comes as one host of 8 chips or two of 4: the job wants {tpu.chips_per_host}"

@@ -6,7 +6,7 @@ One template serves all hosts of the gang. Where the pods run is `placement`, wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,7 @@ from fray.wire.quantities import parse_quantity
 
 __all__ = ["PodTemplate", "build_pod_template"]
 
+NO_ANNOTATIONS: Mapping[str, str] = {}
 READABLE = 0o444
 """Mode of mounted Secrets: the kubelet makes them root's, and an image's user may be any other."""
 SPOT_GRACE_SECONDS = 15
@@ -64,6 +65,7 @@ def build_pod_template(  # noqa: PLR0913 - all that a template rests on
     environment: Sequence[EnvEntry],
     placement: NodePlacement,
     labels: dict[str, str],
+    annotations: Mapping[str, str] = NO_ANNOTATIONS,
     settings: PlanSettings,
     role: Role = Role.HOST,
 ) -> PodTemplate:
@@ -119,7 +121,7 @@ def build_pod_template(  # noqa: PLR0913 - all that a template rests on
         facts.append(
             Fact("terminationGracePeriodSeconds", str(SPOT_GRACE_SECONDS), "spot nodes give no more")
         )
-    metadata = {"labels": labels, "annotations": {ANNOTATION_SAFE_TO_EVICT: "false"}}
+    metadata = {"labels": labels, "annotations": {ANNOTATION_SAFE_TO_EVICT: "false", **annotations}}
     manifest: dict[str, Any] = {"metadata": metadata, "spec": spec}
     if job.spec.pod_template:
         check_overlay(job.metadata.name, job.spec.pod_template)

@@ -17,6 +17,7 @@ from fray.cli.explain import ExplainFormat, explain_job
 from fray.cli.requested_job import load_job
 from fray.errors import InvalidJobError, JobNotFoundError, RequestError
 from fray.payload.staging import FsspecStorage
+from fray.plan.gang_placement import NOTHING_READ, ClusterTopology, QueueFlavor
 from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
 from fray.wire.validation import validate_manifest
@@ -53,6 +54,36 @@ def test_every_selector_and_variable_has_its_reason() -> None:
 def test_what_is_not_done_as_asked_is_said() -> None:
     job = frayjob(resources={"tpu": {"type": "v5p-8"}, "cpu": "10000"})
     assert "# Not done as asked:\n#   cpu 10000 is more than" in explain_job(job, ExplainFormat.TEXT)
+
+
+@pytest.mark.parametrize(
+    ("topology", "who", "why"),
+    [
+        (NOTHING_READ, "JobSet", "no topology of a queue keeps slices together"),
+        (
+            ClusterTopology((QueueFlavor("v5p", levels=("cloud.google.com/gke-nodepool",)),)),
+            "Kueue",
+            "the topology of the queue's flavors has the level of node pools",
+        ),
+    ],
+)
+def test_who_keeps_a_gang_together_is_told_and_why(topology: ClusterTopology, who: str, why: str) -> None:
+    job = frayjob(tpu="v5p-16", queue={"name": "team"})
+    text = explain_job(job, ExplainFormat.TEXT, topology=topology)
+    assert f"#   gang kept together by = {who}\n#       {why}" in text
+
+
+def test_slices_formed_on_demand_are_told() -> None:
+    text = explain_job(frayjob(tpu="tpu7x-4x4x4"), ExplainFormat.TEXT, topology=ClusterTopology(cubes=True))
+    assert "#   gang kept together by = dynamic slices\n" in text
+    assert "#   nodes = 1 dynamic slice of 16 nodes with tpu7x 4x4x4\n" in text
+
+
+def test_what_could_not_be_read_of_the_cluster_is_told() -> None:
+    topology = ClusterTopology(unread=("whether queue team has a topology can't be read: no",))
+    assert "#   whether queue team has a topology can't" in explain_job(
+        JOB, ExplainFormat.TEXT, topology=topology
+    )
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,10 @@ class MemoryServer:
         metadata.setdefault("creationTimestamp", self._now())
         return self._commit(place, body)
 
+    def serves(self, resource: Resource) -> bool:
+        """Return whether this server knows a kind: Kueue's only where there are objects of it."""
+        return resource in SERVED or any(place[0] == resource for place in self._objects)
+
     def remove(self, resource: Resource, name: str, *, namespace: str = "default") -> None:
         """Drop an object, whatever its finalizers."""
         self._drop(_place(resource, name, namespace))
@@ -408,7 +412,7 @@ class MemoryApi:
         await self.before(call)
         self._server.calls.append(call)
         try:
-            if resource not in SERVED:
+            if not self._server.serves(resource):
                 raise NotFoundError(f"{method} {resource}", 404, "", "404 page not found")
             return act()
         finally:

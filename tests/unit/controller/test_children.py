@@ -9,6 +9,7 @@ import pytest
 from fray.kube.api import Manifest
 from fray.kube.resources import JOBSETS
 from fray.plan.children import Child, build_children
+from fray.plan.gang_placement import ClusterTopology
 from fray.plan.settings import PlanSettings
 from fray.vocabulary import Role
 from fray.wire.frayjob import FrayJob
@@ -24,8 +25,10 @@ JOB = FrayJob.from_manifest(
 )
 
 
-def two_children(job: FrayJob, *, attempt: int, settings: PlanSettings) -> tuple[Child, ...]:
-    (hosts,) = build_children(job, attempt=attempt, settings=settings)
+def two_children(
+    job: FrayJob, *, attempt: int, settings: PlanSettings, topology: ClusterTopology
+) -> tuple[Child, ...]:
+    (hosts,) = build_children(job, attempt=attempt, settings=settings, topology=topology)
     metadata = {**hosts.manifest["metadata"], "name": "train-a1-more"}
     return hosts, Child(Role.HOST, {**hosts.manifest, "metadata": metadata})
 

@@ -1,27 +1,40 @@
 """The golden shapes: what FrayJobs become, written down as files that a reader can check.
 
-`tests/golden/<shape>/job.yaml` is written by hand; `jobset.yaml` beside it is the first attempt's JobSet,
+`tests/golden/<shape>/job.yaml` is written by hand, and `cluster.yaml` where it matters what the cluster has;
+`jobset.yaml` beside it is the first attempt's JobSet,
 preceded by the plan's notices as comments, and `worker-job.yaml` the Job of its workers, where it wants some.
 `regenerate_golden` writes the latter.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from fray.kube.resources import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, NODES, TOPOLOGIES
+from fray.kube.topology import read_topology
+from fray.plan.gang_placement import NOTHING_READ, ClusterTopology
 from fray.plan.jobset import AttemptPlan, build_attempt
 from fray.plan.settings import PlanSettings
 from fray.plan.worker_job import build_worker_job
 from fray.plan.workers import derive_wanted
 from fray.wire.frayjob import FrayJob
+from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 
 __all__ = ["GOLDEN", "build_golden", "build_golden_workers", "read_job", "render", "render_all", "shapes"]
 
 GOLDEN = Path(__file__).parents[2] / "golden"
+RESOURCES = {
+    "LocalQueue": LOCAL_QUEUES[0],
+    "ClusterQueue": CLUSTER_QUEUES[0],
+    "ResourceFlavor": FLAVORS[0],
+    "Topology": TOPOLOGIES[0],
+    "Node": NODES,
+}
 LONGEST_LINE = 1000
 """Longer values are lists of hosts, of which the ends and a digest tell enough."""
 
@@ -57,7 +70,20 @@ def read_job(shape: str) -> FrayJob:
 
 def build_golden(shape: str) -> AttemptPlan:
     """Return what the first attempt of a shape becomes on GKE."""
-    return build_attempt(read_job(shape), attempt=1, settings=PlanSettings())
+    job = read_job(shape)
+    return build_attempt(job, attempt=1, settings=PlanSettings(), topology=_read_topology(shape, job))
+
+
+def _read_topology(shape: str, job: FrayJob) -> ClusterTopology:
+    """Return what is read from a cluster that has the objects of `cluster.yaml`."""
+    described = GOLDEN / shape / "cluster.yaml"
+    if not described.exists():
+        return NOTHING_READ
+    server = MemoryServer()
+    for manifest in yaml.safe_load_all(described.read_text(encoding="utf-8")):
+        server.store(RESOURCES[manifest["kind"]], manifest)
+    metadata = job.metadata.model_copy(update={"namespace": "default"})
+    return asyncio.run(read_topology(MemoryApi(server), job.model_copy(update={"metadata": metadata})))
 
 
 def build_golden_workers(shape: str) -> dict[str, Any] | None:

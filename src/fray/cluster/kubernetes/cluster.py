@@ -42,8 +42,10 @@ from fray.cluster.workspace import Archiver
 from fray.credentials import redacted
 from fray.errors import OutcomeUnreadableError, PayloadMissingError, PayloadStorageError
 from fray.kube.resources import FRAYJOBS
+from fray.kube.topology import read_topology
 from fray.payload.outcome import Outcome, decode_outcome
 from fray.payload.staging import FsspecStorage, Storage
+from fray.plan.gang_placement import ClusterTopology
 from fray.plan.status import is_finished
 from fray.types import JobId, JobRequest, LogLine
 from fray.wire.frayactor import FrayActor
@@ -171,6 +173,10 @@ class KubernetesCluster(Cluster):
     def examine(self) -> list[CheckResult]:
         """Look at what jobs need; see `Cluster.examine`."""
         return self._session.ask(lambda access: examine(access, self._spec))
+
+    def read_topology(self, job: FrayJob) -> ClusterTopology:
+        """Return what there is to keep the hosts of a job together; see `Cluster.read_topology`."""
+        return self._session.ask(lambda access: read_topology(access.api, job))
 
     @property
     def place(self) -> str:
