@@ -81,6 +81,16 @@ def test_a_constructor_that_fails_is_told_to_callers_and_in_the_record(
     assert "no such table" in cluster.record("broken")["lastError"]
     assert not pod.is_ready
     assert children(pod.process.pid) == []
+    assert (cluster.record("broken")["startNumber"], cluster.record("broken")["restarts"]) == ("2", "1")
+
+    # What was used up in one pod isn't there again in the next one.
+    pod.kill()
+    later = cluster.start_pod("broken", FRAY_ACTOR_MAX_RESTARTS="1")
+    wait_until(lambda: cluster.record("broken")["startNumber"] == "0")
+    assert cluster.record("broken")["restarts"] == "1"
+    assert not children(later.process.pid)
+    with pytest.raises(ActorDiedError, match="as often as it may be"):
+        context.get_actor("broken").call.remote()
 
 
 def test_a_killed_actor_is_gone_and_its_name_is_free(cluster: Cluster, context: JobContext) -> None:

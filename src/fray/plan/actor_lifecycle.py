@@ -1,7 +1,7 @@
 """One step of a FrayActor: what there is of it, what to tell about it, and what to do next.
 
-`decide_actor` is pure. The members' restarts are counted here from one status to the next; everything else is
-derived anew from the StatefulSet, its pods, and what the members report in ConfigMaps of their own.
+`decide_actor` is pure. The status is derived anew from the StatefulSet, its pods, and what the members report
+in ConfigMaps of their own; of a member without a pod it keeps what was known last.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ __all__ = [
 
 ACTOR_ERROR: Final = ("type", "message", "traceback")
 MOST_TRACEBACK: Final = 1500
-MOST_STARTS: Final = 2**31
-"""A report may say anything, and the status keeps counts in 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -257,20 +255,14 @@ def _derive_member(index: int, pod: Manifest | None, report: Manifest, before: M
         start_number=number,
         ready=ready,
         failed=reported and report.get("exhausted") == "true",
-        restarts=min(MOST_STARTS, before.restarts + _count_restarts(before, uid, number)),
+        restarts=max(before.restarts, _read_number(report.get("restarts")) if reported else 0),
         last_error=error,
         message=None if ready or problem is None else flatten(problem, most=512),
     )
 
 
-def _count_restarts(before: MemberStatus, uid: str, number: int) -> int:
-    """Return how often a member was started again since the status before: in its pod, or in a new one."""
-    if before.pod_uid == uid:
-        return max(0, number - max(1, before.start_number))
-    return (before.pod_uid is not None) + max(0, number - 1)
-
-
 def _read_number(text: object) -> int:
+    """Return a number of a report, which may say anything: what is no number, or a huge one, is 0."""
     if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 10:
         return int(text)
     return 0

@@ -58,7 +58,7 @@ class FrayActorSpec(WireModel):
     max_concurrency: Annotated[int | None, Field(ge=1, le=100000)] = None
     """Calls that a member runs at once; the class decides when unset."""
     max_restarts: Annotated[int | None, Field(ge=0, le=1000000)] = None
-    """How often a member's process is started again in its pod; without limit when unset."""
+    """How often a member is started again, in its pod or in another one; without limit when unset."""
     resources: Resources = Resources()
     """Resources of one member."""
     placement: Placement = Placement()
@@ -104,7 +104,7 @@ class MemberStatus(WireModel):
     ready: bool = False
     """Whether its constructor has returned and it takes calls."""
     failed: bool = False
-    """Whether maxRestarts are used up: it isn't started again in this pod."""
+    """Whether maxRestarts are used up: it isn't started again."""
     restarts: Count = 0
     """How often it was started again, in its pod or in another one."""
     last_error: ActorError | None = None

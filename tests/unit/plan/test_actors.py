@@ -127,18 +127,19 @@ def test_it_has_not_finished_while_a_pod_is_left() -> None:
     assert ended.completion_time == "2026-01-02T00:00:00.000Z"
 
 
-def test_restarts_count_those_in_a_pod_and_new_pods_once() -> None:
+def test_restarts_are_those_that_the_present_pod_reports_and_never_fewer_than_before() -> None:
     steps = [
         ([], 0),
         ([pod(0, "p1")], 0),
-        ([pod(0, "p1"), report(0, podUid="p1", startNumber="1")], 0),
-        ([pod(0, "p1"), report(0, podUid="p1", startNumber="3")], 2),
-        ([report(0, podUid="p1", startNumber="3")], 2),
-        ([pod(0, "p2"), report(0, podUid="p1", startNumber="3")], 3),
-        ([pod(0, "p2"), report(0, podUid="p2", startNumber="2")], 4),
+        ([pod(0, "p1"), report(0, podUid="p1", restarts="0")], 0),
+        ([pod(0, "p1"), report(0, podUid="p1", restarts="2")], 2),
+        ([report(0, podUid="p1", restarts="2")], 2),
+        # What another pod reports, maybe that of an earlier actor of this name, counts for nothing.
+        ([pod(0, "p2"), report(0, podUid="p0", restarts="7")], 2),
+        ([pod(0, "p2"), report(0, podUid="p2", restarts="3")], 3),
         # A report that went back, or that nobody can read, takes nothing away.
-        ([pod(0, "p2"), report(0, podUid="p2", startNumber="1")], 4),
-        ([pod(0, "p2"), report(0, podUid="p2", startNumber="-9" * 99)], 4),
+        ([pod(0, "p2"), report(0, podUid="p2", restarts="1")], 3),
+        ([pod(0, "p2"), report(0, podUid="p2", restarts="-9" * 99)], 3),
     ]
     status = FrayActorStatus()
     for found, restarts in steps:

@@ -86,14 +86,14 @@ def locate(api: ApiClient, member: Member) -> MemberRecord | None:
     if record is None:
         return None
     story = describe_error(record.error)
+    if record.exhausted:
+        raise ActorDiedError(member.label, "it was started as often as it may be", story)
     if member.incarnation not in ("", member.build_incarnation(record.pod_uid, record.start)):
         raise ActorDiedError(member.label, "its process was started anew, and what it had is lost", story)
     if record.ready:
         return record
     if member.incarnation:
         raise ActorDiedError(member.label, "its process has ended", story)
-    if record.exhausted:
-        raise ActorDiedError(member.label, "it was started as often as it may be", story)
     if record.error is not None and record.error.constructing:
         raise ActorDiedError(member.label, "its constructor failed", story)
     return None

@@ -105,8 +105,7 @@ class Supervisor:
         """Supervise until SIGTERM; return the exit code. Raises `ActorReplacedError`."""
         pause = FIRST_PAUSE
         while (record := self._begin()) is not None:
-            if self._pod.max_restarts is not None and record.start > self._pod.max_restarts + 1:
-                self._tell(exhausted=True)
+            if record.exhausted:
                 while not self._ending:
                     self._await_news(API_PAUSE)
                     self._tell()

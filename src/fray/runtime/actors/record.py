@@ -1,6 +1,7 @@
 """How a member fares, as its pod tells it: a ConfigMap that callers read to find it.
 
-The number of its starts is kept there too, so that it goes on when the pod's container is restarted.
+The number of its starts and its restarts are kept there too, so that they go on when the pod's container is
+restarted; the restarts also when another pod takes its place.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fray.runtime.api.client import ApiClient
 from fray.runtime.pool.transport.addresses import Address
 from fray.vocabulary import API_VERSION, FRAYACTOR_KIND, LABEL_ACTOR, LABEL_MANAGED_BY, MANAGED_BY
 
-__all__ = ["LastError", "MemberRecord", "RecordWriter", "read_record"]
+__all__ = ["LastError", "MemberRecord", "RecordWriter", "derive_start", "read_record"]
 
 MOST_CONFLICTS: Final = 10
 
@@ -43,6 +44,8 @@ class MemberRecord:
     """Number of the actor's start in this pod, from 1."""
     address: str
     """Where it listens: `tcp:host:port`."""
+    restarts: int = 0
+    """How often the member was started again, in this pod and in those before it."""
     ready: bool = False
     """Whether the constructor has returned."""
     exhausted: bool = False
@@ -56,6 +59,7 @@ class MemberRecord:
             "podUid": self.pod_uid,
             "startNumber": str(self.start),
             "address": self.address,
+            "restarts": str(self.restarts),
             "ready": str(self.ready).lower(),
             "exhausted": str(self.exhausted).lower(),
             "lastError": "" if error is None else json.dumps(error),
@@ -70,12 +74,31 @@ class MemberRecord:
                 data["podUid"],
                 int(data["startNumber"]),
                 data["address"],
+                int(data["restarts"]),
                 data.get("ready") == "true",
                 data.get("exhausted") == "true",
                 LastError(**json.loads(told)) if told else None,
             )
         except (KeyError, TypeError, ValueError):
             return None
+
+
+def derive_start(found: MemberRecord | None, own: MemberRecord, max_restarts: int | None) -> MemberRecord:
+    """Return the record of a member's next start in the pod of `own`; `found` is what stands there now.
+
+    The first start of another pod is a restart of the member too. One more than `max_restarts` (None: no
+    limit) isn't counted as one: the record keeps its numbers and is `exhausted`.
+    """
+    before = replace(own, ready=False)
+    if found is None and own.start == 0:
+        return replace(before, start=1)
+    if found is not None and found.pod_uid == own.pod_uid:
+        before = replace(found, address=own.address, ready=False)
+    elif found is not None:
+        before = replace(before, restarts=found.restarts, error=found.error)
+    if max_restarts is not None and before.restarts >= max_restarts:
+        return replace(before, exhausted=True)
+    return replace(before, start=before.start + 1, restarts=before.restarts + 1)
 
 
 def read_record(api: ApiClient, member: Member) -> MemberRecord | None:
@@ -91,13 +114,22 @@ class RecordWriter:
         self._api = api
         self._pod = pod
         self._last = MemberRecord(pod.pod_uid, 0, str(address))
+        self._begun: MemberRecord | None = None
+        """The start that was counted, unless an answer says so."""
 
     def begin(self) -> MemberRecord:
-        """Count a further start of the actor in this pod, and return the record of it."""
+        """Count a further start of the actor, and return the record of it.
+
+        Where it was started as often as it may be, nothing is counted: the record says `exhausted`.
+        Raises `ActorReplacedError` as `tell` does; a pod's first start takes an earlier pod's place.
+        """
         found = read_record(self._api, self._pod.member)
-        own = found if found is not None and found.pod_uid == self._pod.pod_uid else self._last
-        started = replace(own, start=own.start + 1, address=self._last.address, ready=False)
-        self._write(started, takes_over=True)
+        if found is None or found != self._begun:
+            self._begun = derive_start(found, self._last, self._pod.max_restarts)
+        # Else an earlier try was carried out whose answer was lost.
+        started = self._begun
+        self._write(started, takes_over=self._last.start == 0)
+        self._begun = None
         return started
 
     def tell(self, **changes: Any) -> None:

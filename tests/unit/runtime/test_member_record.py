@@ -1,0 +1,70 @@
+"""How the starts of a member are counted: in its pod, in later ones, and where an answer was lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fray.errors import ActorReplacedError
+from fray.kube.errors import UnreachableError
+from fray.runtime.actors.identity import ActorPod, Member
+from fray.runtime.actors.record import MemberRecord, RecordWriter, derive_start
+from fray.runtime.api.client import ApiAccess, ApiClient
+from fray.runtime.pool.transport.addresses import Address
+from tests.actors.objects_api import ObjectsApi, serving
+
+MEMBER = Member("counter", "counter", "u1")
+ADDRESS = Address(host="10.0.0.1", port=7000)
+NEW = MemberRecord("p2", 0, str(ADDRESS))
+
+
+@pytest.mark.parametrize(
+    ("found", "limit", "start", "restarts", "exhausted"),
+    [
+        (None, 0, 1, 0, False),
+        (MemberRecord("p2", 1, "tcp:a:1", ready=True), None, 2, 1, False),
+        (MemberRecord("p2", 1, "tcp:a:1"), 0, 1, 0, True),
+        (MemberRecord("p2", 3, "tcp:a:1", restarts=4), 4, 3, 4, True),
+        (MemberRecord("p1", 3, "tcp:a:1", restarts=2), 3, 1, 3, False),
+        (MemberRecord("p1", 3, "tcp:a:1", restarts=3), 3, 0, 3, True),
+    ],
+)
+def test_what_a_start_is(
+    found: MemberRecord | None, limit: int | None, start: int, restarts: int, *, exhausted: bool
+) -> None:
+    expected = MemberRecord("p2", start, str(ADDRESS), restarts, exhausted=exhausted)
+    assert derive_start(found, NEW, limit) == expected
+
+
+class LosesAnswers(ApiClient):
+    """Carries out a patch, and loses the answer where `losing`."""
+
+    losing = False
+
+    def patch(self, *args: Any, **more: Any) -> dict[str, Any]:
+        made = super().patch(*args, **more)
+        if self.losing:
+            raise UnreachableError("PATCH", 0, "Lost", "no answer")
+        return made
+
+
+def test_starts_are_counted_once_and_an_earlier_pod_takes_no_place_back(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("token")
+    with serving(ObjectsApi()) as url:
+        api = LosesAnswers(ApiAccess(url, "ml", tmp_path / "token"))
+        first, second = (
+            RecordWriter(api, ActorPod(MEMBER, pod, "10.0.0.1", Path(), max_restarts=1), ADDRESS)
+            for pod in ("p1", "p2")
+        )
+        assert first.begin().start == 1
+        api.losing = True
+        with pytest.raises(UnreachableError):
+            second.begin()
+        api.losing = False
+        begun = second.begin()
+        assert (begun.start, begun.restarts, begun.exhausted) == (1, 1, False)
+        with pytest.raises(ActorReplacedError):
+            first.begin()
+        assert second.begin().exhausted
