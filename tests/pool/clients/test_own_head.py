@@ -69,7 +69,7 @@ def test_workers_go_on_while_their_driver_does_nothing(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_after_a_shutdown() -> None:
-    before = set(children(os.getpid()))
+    before, threads = set(children(os.getpid())), pool_threads()
     context = create_job_ctx("pool", max_workers=1, head="process")
     assert context.get(context.run(abs, -1), timeout=PATIENCE) == 1
     below = [pid for pid in descendants(os.getpid()) if pid not in before]
@@ -78,7 +78,7 @@ def test_nothing_is_left_after_a_shutdown() -> None:
     context.shutdown()
     await_end(below)
     assert not any(folder.exists() for folder in folders)
-    assert pool_threads() == set()
+    assert pool_threads() == threads
 
 
 def test_a_killed_head_is_told_at_once_and_leaves_no_process(ctx: JobContext) -> None:
