@@ -7,6 +7,8 @@ say.
 from __future__ import annotations
 
 import json
+import os
+import sys
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ import yaml
 from e2e.cluster.command import await_condition
 from e2e.cluster.errors import CommandError
 from e2e.cluster.images import BUSYBOX_IMAGE
+from e2e.cluster.paths import KUBECONFIG
 from e2e.kubectl import REMOVE_SECONDS, Kubectl
 from e2e.release import Release
 from fray.vocabulary import (
@@ -89,6 +92,16 @@ class JobNamespace:
     def name(self) -> str:
         """Name of the namespace."""
         return self.kubectl.namespace
+
+    def fray(self, *words: str) -> tuple[list[str], dict[str, str]]:
+        """The words and variables of a command line of `fray` about this namespace."""
+        environ = {
+            **os.environ,
+            "KUBECONFIG": str(KUBECONFIG),
+            "FRAY_CLUSTER_SPEC": f"k8s?namespace={self.name}",
+            "TERM": "xterm",
+        }
+        return [sys.executable, "-m", "fray.cli", *words], environ
 
     def submit(self, job: dict[str, Any]) -> None:
         """Apply a job. Raises CommandError when it is refused."""

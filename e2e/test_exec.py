@@ -6,35 +6,22 @@ import os
 import pty
 import select
 import subprocess
-import sys
 
-from e2e.cluster.paths import KUBECONFIG
 from e2e.job_namespace import JobNamespace, build_shell, until_told
 
 PATIENCE = 60.0
-
-
-def command(jobs: JobNamespace, *words: str) -> tuple[list[str], dict[str, str]]:
-    """The words and variables of a command line of `fray` about a namespace."""
-    environ = {
-        **os.environ,
-        "KUBECONFIG": str(KUBECONFIG),
-        "FRAY_CLUSTER_SPEC": f"k8s?namespace={jobs.name}",
-        "TERM": "xterm",
-    }
-    return [sys.executable, "-m", "fray.cli", *words], environ
 
 
 def test_a_command_runs_in_the_host_of_a_rank(jobs: JobNamespace) -> None:
     jobs.submit(build_shell("train", until_told(), replicas=2))
     jobs.await_job("train", "condition=Running")
     script = 'cat; echo "rank $FRAY_RANK" >&2; exit 7'
-    words, environ = command(jobs, "exec", "train", "--rank", "1", "--", "sh", "-c", script)
+    words, environ = jobs.fray("exec", "train", "--rank", "1", "--", "sh", "-c", script)
     data = bytes(range(256)) * 4096
     ran = subprocess.run(words, env=environ, input=data, capture_output=True, timeout=PATIENCE, check=False)
     assert (ran.returncode, ran.stderr) == (7, b"rank 1\n")
     assert ran.stdout == data
-    words, environ = command(jobs, "exec", "train", "--", "no-such-program")
+    words, environ = jobs.fray("exec", "train", "--", "no-such-program")
     missing = subprocess.run(
         words, env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False
     )
@@ -46,7 +33,7 @@ def test_a_command_runs_in_the_host_of_a_rank(jobs: JobNamespace) -> None:
 def test_a_shell_has_a_terminal(jobs: JobNamespace) -> None:
     jobs.submit(build_shell("train", until_told()))
     jobs.await_job("train", "condition=Running")
-    words, environ = command(jobs, "shell", "train")
+    words, environ = jobs.fray("shell", "train")
     ours, theirs = pty.openpty()
     shell = subprocess.Popen(words, env=environ, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)

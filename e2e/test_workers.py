@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,17 @@ from typing import Any
 from e2e.cluster.command import await_condition
 from e2e.cluster.kubelets import kill_in_pod
 from e2e.cluster.layout import Layout
-from e2e.job_namespace import JobNamespace, build_job
-from fray.vocabulary import CONTAINER, LABEL_JOB, LABEL_ROLE, Role
+from e2e.job_namespace import JobNamespace, build_job, open_job_namespace
+from e2e.kubectl import Kubectl
+from e2e.release import Release
+from fray.runtime.pool.view import PoolView
+from fray.vocabulary import CONTAINER, LABEL_JOB, LABEL_ROLE, POOL_HEAD_CONTAINER, POOL_PORTS, Role
 
-COUNT_WORDS = (Path(__file__).parent / "programs" / "count_words.py").read_text(encoding="utf-8")
+PROGRAMS = Path(__file__).parent / "programs"
+COUNT_WORDS = (PROGRAMS / "count_words.py").read_text(encoding="utf-8")
+STRANGER = (PROGRAMS / "stranger.py").read_text(encoding="utf-8")
+CANARY = "/var/run/fray/pool-head/canary"
+"""Where the head may write."""
 PATIENCE = 240.0
 SMALL = {"cpu": "100m", "memory": "128Mi"}
 ROOM_OF_NO_NODE = {"cpu": "1000"}
@@ -62,6 +70,18 @@ def let_go(jobs: JobNamespace, job: str) -> None:
         jobs.kubectl("exec", pod["metadata"]["name"], f"--container={CONTAINER}", "--", "touch", "/tmp/go")
 
 
+def read_view(jobs: JobNamespace, job: str) -> PoolView:
+    """What `fray top` shows of the pool of a job."""
+    words, environ = jobs.fray("top", job, "--json")
+    ran = subprocess.run(words, env=environ, capture_output=True, timeout=PATIENCE, check=True)
+    return PoolView.from_json(ran.stdout)
+
+
+def hosts_of(view: PoolView) -> set[str]:
+    """The names of the hosts that have workers."""
+    return {host.name for host in view.hosts if host.workers + host.starting}
+
+
 def answers(jobs: JobNamespace, job: str) -> list[dict[str, Any]]:
     """What `count_words.py` printed on each rank."""
     return [json.loads(log.splitlines()[-1]) for log in jobs.logs(job)]
@@ -86,6 +106,9 @@ def test_the_answer_is_the_same_while_workers_are_evicted_and_killed(
         timeout=PATIENCE,
         details=jobs.describe,
     )
+    shown = read_view(jobs, "words")
+    assert hosts_of(shown) == {pod["spec"]["hostname"] for pod in pods_of(jobs, "words", Role.WORKER)}
+    assert {function.name for function in shown.functions if function.done} == {"count"}
     let_go(jobs, "words")
     status = jobs.await_end("words")
     assert (status["phase"], len(status["attempts"])) == ("Succeeded", 1), status
@@ -144,3 +167,30 @@ def test_a_job_whose_workers_have_no_room_runs_on_and_says_so(jobs: JobNamespace
     jobs.kubectl("delete", "frayjob", "alone")
     for left in ("jobs", "networkpolicies", "pods"):
         jobs.kubectl.wait(left, "delete", seconds=PATIENCE, selector=f"{LABEL_JOB}=alone")
+
+
+def test_strangers_get_nowhere_and_a_lost_head_ends_the_attempt(
+    jobs: JobNamespace, kubectl: Kubectl, release: Release, layout: Layout
+) -> None:
+    jobs.submit(build_counting("guarded", 0.1, {"replicas": 1}))
+    await_ready(jobs, "guarded", 1)
+    (rank_0,) = pods_of(jobs, "guarded", Role.HOST)
+    head = f"--container={POOL_HEAD_CONTAINER}"
+    with open_job_namespace(kubectl, release) as others:
+        words = ["python3", "-c", STRANGER, f"{rank_0['status']['podIP']}:{POOL_PORTS[0]}", CANARY]
+        # With keys of its own namespace, as a job that may have workers.
+        others.run(build_job("stranger", words, resources=SMALL, workers={"maxReplicas": 1}))
+        (tried,) = answers(others, "stranger")
+    assert set(tried) == {"by_plain_tcp", "by_bare_tls", "by_own_keys"}
+    assert set(tried.values()) <= {"refused", "unreachable"}, tried
+    listed = f"import os; print(os.listdir({str(Path(CANARY).parent)!r}))"
+    assert "canary" not in jobs.kubectl(
+        "exec", rank_0["metadata"]["name"], head, "--", "python3", "-c", listed
+    )
+    assert jobs.job("guarded")["status"]["phase"] == "Running"
+    host = layout.host_named(rank_0["spec"]["nodeName"])
+    assert kill_in_pod(host, rank_0["metadata"]["uid"], "pool.head_pod")
+    status = jobs.await_end("guarded")
+    assert (status["phase"], len(status["attempts"])) == ("Failed", 1), status
+    assert "PoolClosedError" in jobs.logs("guarded")[0]
+    assert pods_of(jobs, "guarded", Role.WORKER) == []

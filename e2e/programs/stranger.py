@@ -1,0 +1,91 @@
+"""Tries to get into the pool of another job, and prints a line of JSON with what came of each try.
+
+Run in a pod with keys of its own pool as `python3 -c SOURCE HOST:PORT CANARY`. What it sends would write the
+file CANARY where it is unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import socket
+import ssl
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from fray.errors import HandshakeError, PeerUnreachableError
+from fray.runtime.pool.transport.addresses import Address
+from fray.runtime.pool.transport.blocking import BlockingConnection
+from fray.runtime.pool.transport.keys import TransportKey
+
+PATIENCE = 60.0
+"""Longer than the pool bears with a peer that proves nothing."""
+
+
+class Canary:
+    """Writes a file where it is unpickled."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+        return os.system, (f"touch {self.path}",)
+
+
+def speak(stream: socket.socket, canary: bytes) -> str:
+    """Send the canary and return what came of it."""
+    try:
+        stream.sendall(canary)
+        while stream.recv(65536):
+            pass
+    except TimeoutError:
+        return "heard"
+    except OSError:
+        pass  # cut off while it was sent
+    return "refused"
+
+
+def by_plain_tcp(host: str, port: int, canary: bytes) -> str:
+    """Send it as it is."""
+    with socket.create_connection((host, port), timeout=PATIENCE) as plain:
+        return speak(plain, canary)
+
+
+def by_bare_tls(host: str, port: int, canary: bytes) -> str:
+    """Send it over TLS without a certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection((host, port), timeout=PATIENCE) as plain:
+        try:
+            secured = context.wrap_socket(plain)
+        except ssl.SSLError:
+            return "refused"
+        with secured:
+            return speak(secured, canary)
+
+
+def by_own_keys(host: str, port: int, _: bytes) -> str:
+    """Join as a process of this namespace's pools does."""
+    key = TransportKey.load(Path(os.environ["FRAY_POOL_KEY"]))
+    try:
+        BlockingConnection.connect(Address(host=host, port=port), key)
+    except HandshakeError:
+        return "refused"
+    return "heard"
+
+
+def attempt(way: Callable[[str, int, bytes], str], host: str, port: int, canary: bytes) -> str:
+    """Return what came of a way in: refused, unreachable, or heard."""
+    try:
+        return way(host, port, canary)
+    except (PeerUnreachableError, OSError):
+        return "unreachable"  # a network that enforces policies
+
+
+if __name__ == "__main__":
+    place, _, number = sys.argv[1].rpartition(":")
+    evil = pickle.dumps(Canary(sys.argv[2]))
+    ways = (by_plain_tcp, by_bare_tls, by_own_keys)
+    print(json.dumps({way.__name__: attempt(way, place, int(number), evil) for way in ways}), flush=True)
