@@ -33,7 +33,7 @@ logger = logging.getLogger("fray_operator")
 END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DEEPEST_OBJECT = 12_000
 """Nested calls that are allowed. The API server takes objects that are nested 10,000 deep, and Python reads
-only 1,000 unless told otherwise: anybody's FrayJob could end the operator. A stack of 8 MiB is enough.
+only 1,000 by default: anybody's FrayJob could end the operator. A stack of 8 MiB is enough.
 """
 
 

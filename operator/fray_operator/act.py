@@ -50,7 +50,7 @@ WEBHOOK_FAILED = "failed calling webhook"
 
 
 class Actor:
-    """Carries out what was decided about FrayJobs; `remember` is told of each child that was written."""
+    """Carries out what was decided about FrayJobs; `remember` gets each child that was written."""
 
     def __init__(
         self,
@@ -99,8 +99,8 @@ class Actor:
         metadata = known["metadata"]
         try:
             found = await self._api.get(JOBS, metadata["name"], namespace=metadata["namespace"])
-            seen, told = read_worker_job(found), read_worker_job(known)
-            if (seen.completions, seen.complete) != (told.completions, told.complete):
+            seen, before = read_worker_job(found), read_worker_job(known)
+            if (seen.completions, seen.complete) != (before.completions, before.complete):
                 self._remember(Role.WORKER, found)
                 return
             self._lease.require()

@@ -1,6 +1,6 @@
 """FrayActors, as a kind of the operator: the caches of what belongs to them, and the passes over them.
 
-What is to be told and done is `fray.plan.actor_lifecycle`'s to say. The status is written before the step,
+What is to be shown and done is `fray.plan.actor_lifecycle`'s to say. The status is written before the step,
 so that a process that dies in between finds everything again.
 """
 

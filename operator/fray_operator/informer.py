@@ -70,7 +70,7 @@ LABELS = (
 class Informer(ListWatch):
     """All objects of a resource that carry the label of a kind, in one namespace or in all.
 
-    `trim` returns what is kept of an object, and `on_change` is told of the owner of each that changes.
+    `trim` returns what is kept of an object, and `on_change` gets the owner of each that changes.
     With `metadata_only` nothing else is asked for, with a `role` for those alone that say so.
     What `outlives` says so of is kept beyond its deletion, as it was last, until `forget_gone`.
     """
@@ -108,7 +108,7 @@ class Informer(ListWatch):
         return None if place is None or place[0] != namespace else self.get(*place)
 
     def of_job(self, key: Place) -> list[Manifest]:
-        """Return all objects that belong to one, by name: what is told must not depend on chance."""
+        """Return all objects that belong to one, by name: what is shown must not depend on chance."""
         return [_unpack(self._texts[place]) for place in sorted(self._by_owner.get(key, ()))]
 
     def gone_of_job(self, key: Place) -> list[Manifest]:
@@ -126,10 +126,10 @@ class Informer(ListWatch):
         """
         known = self.get(*place_of(manifest))
         if self.owner_of(manifest) is None or (known is not None and _is_newer(known, manifest)):
-            return  # the watch may have told of a later change before the answer came
+            return  # the watch may have reported a later change before the answer came
         labelled = self._kind.label in manifest["metadata"].get("labels", {})
         if known is None and labelled and _is_version_up_to(manifest["metadata"], self._listed_version):
-            return  # it has told of the end too, and will never tell of it again
+            return  # it has reported the end too, and will never do so again
         self._store(manifest)
 
     def forget(self, known: Manifest) -> None:

@@ -2,7 +2,7 @@
 
 The job of a log line is taken from the task that writes it, so no function has to pass a logger on.
 WARNING and above is what somebody who runs the operator must look at. What ends by itself, and what a
-job's status tells its owner, is INFO when it is told once and DEBUG when it is repeated.
+job's status shows its owner, is INFO when it is logged once and DEBUG when it is repeated.
 """
 
 from __future__ import annotations

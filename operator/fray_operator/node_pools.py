@@ -1,4 +1,4 @@
-"""Node pools for gangs that no node takes: what a provider is asked, and what jobs are told of its answers.
+"""Node pools for gangs that no node takes: what a provider is asked, and what jobs show of its answers.
 
 One task of the leader. Which gangs wait is read from the statuses of their jobs, what is in use from pods and
 nodes, and which pools there are the provider finds out anew in each pass: a successor goes on where this
@@ -75,10 +75,10 @@ HEAVY: Final = ("podTemplate", "environment")
 
 
 class NodePools:
-    """What is asked of a provider for all jobs, and what each of them is told.
+    """What is asked of a provider for all jobs, and what each of them shows.
 
-    `choices` are the administrator's, for what jobs leave open. `on_change` is told of each job that is to
-    be told something else.
+    `choices` are the administrator's, for what jobs leave open. `on_change` gets each job that is to
+    show something else.
     """
 
     def __init__(  # noqa: PLR0913 - it joins what there is of the cluster

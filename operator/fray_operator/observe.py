@@ -350,7 +350,7 @@ class Observer:
     async def _make_sure(
         self, job: FrayJob, attempt: AttemptStatus, jobset: Manifest, gang: GangObservation
     ) -> tuple[Manifest, GangObservation]:
-        """Ask the server where an end is judged by what one cache lacks that the other has told of.
+        """Ask the server where an end is judged by what one cache lacks that the other has seen.
 
         The caches of JobSets and pods aren't of one moment, and a verdict can't be taken back.
         """
@@ -507,7 +507,7 @@ def _trim_worker_pod(pod: Manifest) -> Manifest:
 
 
 def _is_unseen(host: HostObservation) -> bool:
-    """Return whether a host failed, and its own pod told nothing of it."""
+    """Return whether a host failed, and its own pod shows nothing of it."""
     return host.failed and host.ended_at is None and host.exit_code is None and host.reason is None
 
 

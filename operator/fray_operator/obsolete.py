@@ -38,7 +38,7 @@ class ObsoleteJobSets:
         await self._remove(key, find_obsolete(job, self._observer.list_children(key)))
 
     async def remove_of_unknown(self, key: JobKey) -> None:
-        """Delete those of a job that isn't known to go on: finished, gone, or not yet told of."""
+        """Delete those of a job that isn't known to go on: finished, gone, or not yet seen."""
         await self._remove(key, list(filter(may_be_obsolete, self._observer.list_children(key))))
 
     async def _remove(self, key: JobKey, suspects: list[Manifest]) -> None:

@@ -1,6 +1,6 @@
 """Whose an object is; which of a job's own are in the way of an attempt, in no status, or left without one.
 
-What a FrayJob doesn't control is never touched, only told about. Usually there is nothing of the kind: it
+What a FrayJob doesn't control is never touched, only reported. Usually there is nothing of the kind: it
 takes somebody who deletes a JobSet, takes its owner away, or edits a status that names it. Nothing is read or
 written here: callers bring the objects.
 """

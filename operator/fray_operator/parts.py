@@ -1,6 +1,6 @@
 """The tasks that make up a process: all of them run, or none does.
 
-Those that write and those that only watch are told apart, since at the end the writers must be gone
+Those that write and those that only watch are kept apart, since at the end the writers must be gone
 before another process may lead, while watchers may take their time. What a task does is not known here.
 """
 

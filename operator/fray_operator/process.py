@@ -48,7 +48,7 @@ class MissingKindError(Exception):
 
 
 class OperatorProcess:
-    """One operator: `run` returns when it was told to stop, and raises when it can't go on.
+    """One operator: `run` returns when it was asked to stop, and raises when it can't go on.
 
     `claim_signals` is called when a part may have taken the handling of signals away from the caller;
     `node_pools` is asked for those that jobs wait for.

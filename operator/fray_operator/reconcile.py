@@ -288,7 +288,7 @@ class Reconciler:
         # A moment later: a timer may fire a little early, and the pass would find nothing due.
         looks = [(at - now + timedelta(milliseconds=20)).total_seconds() for at in due]
         if written and isinstance(decision.action, StartAttempt | RenumberHosts):
-            # No event comes when the JobSet was there before and only its name or number was told now.
+            # No event comes when the JobSet was there before and only its name or number was written now.
             looks.append(0.0)
         if observed.look_again is not None:
             looks.append(observed.look_again)

@@ -32,7 +32,7 @@ KEPT_JOBSETS = 3
 EARLY_SECONDS = 0.02
 """How much a timer may fire too early."""
 ORDER_SECONDS = 1.0
-"""How long a finished object is kept at least: changes of two are told within it, though in no order."""
+"""How long a finished object is kept at least: changes of two are seen within it, though in no order."""
 FORBIDDEN_SECONDS = 600.0
 """When a deletion is tried again that the operator hasn't the right to."""
 

@@ -36,7 +36,7 @@ class SharedEvents(Generic[Read]):
         self._answers: dict[str, SharedAnswer[list[Read]]] = {}
 
     async def get(self, namespace: str) -> list[Read]:
-        """Return what was told in a namespace, in no order."""
+        """Return the Events of a namespace, in no order."""
         if namespace not in self._answers:
             ask = functools.partial(self._list, namespace)
             self._answers[namespace] = SharedAnswer(ask, seconds=SECONDS)

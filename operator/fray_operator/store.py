@@ -1,4 +1,4 @@
-"""The objects of a kind that have not finished, as last seen: what kopf's events and our own writes told.
+"""The objects of a kind that have not finished, as last seen: by kopf's events and our own writes.
 
 Of finished ones, of which there may be thousands, only those are remembered that are to be deleted some day:
 by their uid, version and that day. Who is whose child is known of unfinished ones only.
@@ -118,7 +118,7 @@ class Store:
     def look_at_relatives(self) -> None:
         """Have each job looked at again that acts, or doesn't, because of another one.
 
-        That may be gone, without the watch having told of it.
+        That may be gone, without the watch having reported it.
         """
         self._parents.clear()
         for parent, children in list(self._children.items()):
@@ -126,7 +126,7 @@ class Store:
                 self._on_kin(key)
 
     async def learn(self, namespace: str | None, manifests: AsyncIterator[Manifest]) -> None:
-        """Keep what is read of all jobs of a namespace, or of all, before any watch told of them.
+        """Keep what is read of all jobs of a namespace, or of all, before any watch reported them.
 
         What is missing is dropped. Nothing is kept of jobs that have finished, or were deleted, while it was
         read: it may be older than that, and no event would come any more to say so.
@@ -154,7 +154,7 @@ class Store:
         """Keep the answer to our own write; return False when the job was dropped since.
 
         That a finished job is to be deleted is left to the watch to tell: what came before, such as a child
-        that the job launched as its last act, is told before.
+        that the job launched as its last act, is known before.
         """
         metadata, key = manifest["metadata"], place_of(manifest)
         known = self._jobs.get(key)

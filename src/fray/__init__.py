@@ -2,7 +2,7 @@
 
 Every public name is here and is imported when it is first used (PEP 562), so that `import fray` costs next
 to nothing. Completion and a star import give those that new programs use; errors and names of earlier APIs
-can be imported as well. Nothing is defined here; where names stand is told in `fray.offered_names`.
+can be imported as well. Nothing is defined here; `fray.offered_names` lists where names stand.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fray.offered_names import ERRORS, HOMES, find_offered, list_users_names
 
 if TYPE_CHECKING:
-    from fray.client import *  # noqa: F403 - the names are told there, and so with the others
+    from fray.client import *  # noqa: F403 - its `__all__` is the list, as with the others
     from fray.cluster import *  # noqa: F403
     from fray.errors import *  # noqa: F403
     from fray.job import *  # noqa: F403
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _HOMES = (*HOMES, ERRORS)
 
 
-if not TYPE_CHECKING:  # else no misspelt name would be told
+if not TYPE_CHECKING:  # else mypy would find no misspelt name
 
     def __getattr__(name: str) -> Any:
         if name == "__all__":

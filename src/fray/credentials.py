@@ -52,7 +52,7 @@ def holds_credentials(text: str) -> bool:
 
 
 def holds_token(text: str) -> bool:
-    """Return whether a text holds a token or a key of a kind that can be told by how it looks."""
+    """Return whether a text holds a token or a key of a kind that can be recognised by how it looks."""
     return _TOKEN.search(text) is not None
 
 

@@ -1,7 +1,7 @@
-"""The names that packages offer and import when they are first used (PEP 562), each told once.
+"""The names that packages offer and import when they are first used (PEP 562), each listed once.
 
 An attribute that isn't offered must import nothing: pickle and cloudpickle ask every module for theirs.
-Errors are told by `fray.errors` itself, which needs the standard library only. Nothing is imported here.
+Errors are listed by `fray.errors` itself, which needs the standard library only. Nothing is imported here.
 """
 
 from __future__ import annotations

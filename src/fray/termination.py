@@ -26,7 +26,7 @@ class Ending(StrEnum):
     RETURNED = "returned"
     RAISED = "raised"
     EXITED = "exited"
-    """By `sys.exit`, or told to by a signal."""
+    """By `sys.exit`, or because of a signal."""
     NEVER_RAN = "neverRan"
     """The payload couldn't be run: an exit code of 114 to 118 means that."""
 

@@ -110,7 +110,7 @@ def build_pod(  # noqa: PLR0913 - a pod has many parts, and tests of one of them
 ) -> Manifest:
     """Return the pod of a rank of an attempt.
 
-    Parameters: the `phase` and the `state` of its main container (None: the kubelet told of none); `name`
+    Parameters: the `phase` and the `state` of its main container (None: the kubelet reported none); `name`
     (else that of its rank); the `job`, by name and uid, and the `attempt` that it is of; `hosts` of a slice,
     where a gang has several slices; when it was `created`, and when its time is up where it was `deleted`,
     which is 30 s after that was asked; the `node` that it is on; the state of its `init` container;

@@ -408,7 +408,7 @@ EXIT_ATTEMPT_OVER: Final = 89
 EXIT_WORKER_REFUSED: Final = 88
 """A worker's host has another version of Python or Fray than its pool."""
 # 112 to 118: the job's entrypoint never ran. Shells, timeout(1), sysexits.h (64-78), xargs(1) (123-127) and
-# test runners use none of these; a program that does is told apart by its termination message.
+# test runners use none of these; a program that does is recognised by its termination message.
 EXIT_WORKSPACE: Final = 112
 """The job's workspace can't be read or unpacked."""
 EXIT_PACKAGES: Final = 113

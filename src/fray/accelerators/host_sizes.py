@@ -68,4 +68,4 @@ GPU_MACHINE_SIZES: Final[Mapping[str, HostSize]] = MappingProxyType(
         "g4-standard-384": HostSize(384, 1440),
     }
 )
-"""By machine type; those that aren't here have a size that no source told."""
+"""By machine type; those that aren't here have a size that no source gives."""

@@ -1,4 +1,4 @@
-"""Which cluster a command means, and what a user is told while it is silent."""
+"""Which cluster a command means, and what a user reads while it is silent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fray.vocabulary import ENV_CLUSTER_SPEC
 __all__ = ["choose_cluster", "open_cluster", "patience"]
 
 PATIENCE_SECONDS = 5.0
-"""After that a user is told what the command waits for."""
+"""After that a line says what the command waits for."""
 
 
 def choose_cluster(text: str | None, namespace: str | None, *, environ: Mapping[str, str]) -> ClusterSpec:

@@ -1,4 +1,4 @@
-"""What shells are told when Tab is pressed: names of jobs and of accelerators. Errors complete nothing."""
+"""What shells get when Tab is pressed: names of jobs and of accelerators. Errors complete nothing."""
 
 from __future__ import annotations
 

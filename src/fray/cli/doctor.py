@@ -40,8 +40,8 @@ def diagnose(
     if isinstance(spec, KubernetesSpec):
         results += examine_gke(environ, context=spec.context, job=job)
     elif job is not None:
-        told = "processes of this machine run it, whatever nodes it asks for"
-        results.append(CheckResult(f"pools for {job.metadata.name}", Mark.OK, told))
+        found = "processes of this machine run it, whatever nodes it asks for"
+        results.append(CheckResult(f"pools for {job.metadata.name}", Mark.OK, found))
     if form is None:
         print_lines(describe_check_results(results), output)
     else:

@@ -31,8 +31,8 @@ REDRAW_SECONDS = 0.1
 """Much output must not become as many redrawn lines."""
 SETTLE_SECONDS = 0.05
 PATIENCE_SECONDS = 1.0
-"""A change is told once no output has come for a moment, so that it follows what was printed before it; a job
-that prints without a pause makes it wait so long at most."""
+"""A change is shown once no output has come for a moment, so that it follows what was printed before it. A
+job that prints without a pause makes it wait so long at most."""
 MOST_WAITING = 2000
 """Lines that were read and aren't shown yet."""
 BATCH = 500
@@ -79,7 +79,7 @@ class Following:
         self._drawn_at = -math.inf
 
     def say(self, lines: Iterable[Line]) -> None:
-        """Show lines beside what is told of the job; from any thread."""
+        """Show lines beside the job's own; from any thread."""
         self._said.extend(lines)
 
     def abandon(self) -> None:

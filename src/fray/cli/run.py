@@ -272,7 +272,7 @@ class _Session:
                 waited += POLL_SECONDS
         self.following.abandon()
         if self._error is not None and not obeyed:
-            self._cluster.terminate(self._name)  # nobody reads any more, so nobody has to be told
+            self._cluster.terminate(self._name)  # nobody reads any more, so there is nothing to write
         while self._error is not None and not is_finished(self._cluster.get(self._name).status):
             self._cluster.wait_finished([self._name], POLL_SECONDS)
             if len(self._signals) > obeyed:

@@ -1,6 +1,6 @@
 """Where the output and the progress of a running job go: a terminal with a live line, or plain streams.
 
-A screen is used by one thread. What is told, and when, is `display`'s.
+A screen is used by one thread. What is shown, and when, is `follow`'s.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def tone_of_phase(phase: str | None) -> Tone:
 def describe_change(before: FrayJobStatus, after: FrayJobStatus, *, name: str, retries: int) -> list[Line]:
     """Return what is worth telling while a job runs, now that its status has changed; mostly nothing.
 
-    The end of the job is told by `describe_end`.
+    The end of the job is `describe_end`'s.
     """
     if is_finished(after):
         return []

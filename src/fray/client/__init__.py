@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _HOMES = tuple(home for home in HOMES if home.startswith(f"{__name__}."))
 
 
-if not TYPE_CHECKING:  # else no misspelt name would be told
+if not TYPE_CHECKING:  # else mypy would find no misspelt name
 
     def __getattr__(name: str) -> Any:
         value = find_offered(__name__, name, _HOMES)

@@ -19,7 +19,7 @@ class Client:
     Args:
         cluster: Where they run; when None, the one of `set_current_cluster`, else the one that
             FRAY_CLIENT_SPEC names, else FRAY_CLUSTER_SPEC, else this machine.
-        adopt_existing: What `submit` does where it isn't told.
+        adopt_existing: What `submit` does by default.
 
     Raises:
         ClusterSpecError: The variable can't be read.

@@ -15,6 +15,6 @@ JobFailed = JobError
 
 @dataclass(eq=False)
 class JobAlreadyExists(JobExistsError):  # noqa: N818 - the name of an earlier API
-    """A job of this name lives, and `submit` was told not to adopt it; `handle` is that job's."""
+    """A job of this name lives, and `submit` was asked not to adopt it; `handle` is that job's."""
 
     handle: JobHandle | None = None

@@ -29,7 +29,7 @@ _OF_ANOTHER_PLACE = ("fray.legacy.cluster_context", "fray.legacy.tpu_topology", 
 _HOMES = tuple(home for home in HOMES if home.startswith(f"{__name__}.") or home in _OF_ANOTHER_PLACE)
 
 
-if not TYPE_CHECKING:  # else no misspelt name would be told
+if not TYPE_CHECKING:  # else mypy would find no misspelt name
 
     def __getattr__(name: str) -> Any:
         value = find_offered(__name__, name, _HOMES)

@@ -65,7 +65,7 @@ class KubernetesSpec:
         queue: Kueue LocalQueue.
         service_account: ServiceAccount of the job's pods.
         staging: fsspec URL of a directory for what is too large for a Secret. It holds no credentials,
-            since all jobs are told it: file systems find those of the account that a process runs as
+            since all jobs get it: file systems find those of the account that a process runs as
             (workload identity), or in variables, which pods get from a Secret
             (`EnvironmentConfig.secrets`).
 

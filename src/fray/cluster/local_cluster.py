@@ -63,7 +63,7 @@ CLOSE_GRACE_SECONDS: Final = 5.0
 CLOSE_SECONDS: Final = 20.0
 """Killed processes are waited for that long; more than a supervisor needs to clean up."""
 KEPT_FINISHED: Final = 100
-"""Jobs that have ended and are still told of from memory; of those before, the files tell."""
+"""Jobs that have ended and are still shown from memory; earlier ones are read from their files."""
 STRANGERS_PAUSE: Final = 0.25
 """Seconds between two looks at jobs of other processes; those of this one are waited for without any."""
 
@@ -311,7 +311,7 @@ class LocalCluster(Cluster):
         while True:
             looks = [stranger.look() for stranger in strangers]
             pause = None if all(ended for _, ended in looks) else STRANGERS_PAUSE
-            with self._finished:  # the end of a job of this process is told while it is held
+            with self._finished:  # the end of a job of this process is noted while it is held
                 looks += [job.see()[:2] for job in own]
                 if all(ended for _, ended in looks):
                     break

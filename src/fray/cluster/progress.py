@@ -1,4 +1,4 @@
-"""From a FrayJob with its status to what users are told of the job: pure, for all backends alike.
+"""From a FrayJob with its status to what users read about the job: pure, for all backends alike.
 
 The conditions say how a job stands; its phase is for printing only.
 """

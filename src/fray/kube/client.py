@@ -73,7 +73,7 @@ WATCH_SILENCE_SECONDS = 90.0
 class KubernetesApi:
     """Access to one API server. Use as an async context manager, or call `close`.
 
-    `on_answer` is told the method, resource and HTTP status of every answer (0 when none came).
+    `on_answer` gets the method, resource and HTTP status of every answer (0 when none came).
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from fray.kube.errors import UnreachableError, build_api_error
 __all__ = ["PROTOCOL", "Channel", "RemoteCommand", "open_socket"]
 
 PROTOCOL: Final = "v5.channel.k8s.io"
-"""The first one in which the end of standard input can be told. API servers have it from 1.30 on."""
+"""The first one that can send the end of standard input. API servers have it from 1.30 on."""
 HEARTBEAT_SECONDS: Final = 30.0
 """Between two pings: a load balancer would cut a connection that is silent."""
 CLOSE_SECONDS: Final = 2.0

@@ -1,4 +1,4 @@
-"""What an earlier API told of TPU types; the facts are those of `fray.accelerators`."""
+"""What an earlier API knew of TPU types; the facts are those of `fray.accelerators`."""
 
 from __future__ import annotations
 

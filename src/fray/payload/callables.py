@@ -142,7 +142,7 @@ def check_python(made_by: str) -> None:
 
 
 def decode_callable(data: bytes, *, sha256: str) -> Call:
-    """Return the call in a payload, whose digest was told by somebody who is trusted.
+    """Return the call in a payload, whose digest came from somebody who is trusted.
 
     Imports what it needs, so it may take long and print.
 

@@ -51,7 +51,7 @@ class EncodedOutcome:
 
     @property
     def sha256(self) -> str:
-        """Digest of the bytes, which the client is told by the status."""
+        """Digest of the bytes, which the client reads in the status."""
         return hashlib.sha256(self.data).hexdigest()
 
 

@@ -46,7 +46,7 @@ def build_command(job: FrayJob, *, injected: bool) -> list[str]:
 
 
 def explain_preparation(environment: Environment) -> list[Fact]:
-    """Return what is told of what happens before the entrypoint, in its order."""
+    """Return the facts about what happens before the entrypoint, in its order."""
     facts = []
     if environment.workspace is not None:
         action = f"unpacked into {WORKSPACE_MOUNT}"

@@ -146,7 +146,7 @@ def build_environment(
     """Return the variables of every host of an attempt, in an order in which each may refer to earlier ones.
 
     `metadata_server` says whether the machine has Google's metadata server; where it hasn't, JAX must be
-    told that a single slice is one, or it asks that server for minutes.
+    needs the word that a single slice is one, or it asks that server for minutes.
     """
     entries = [*_identity(job, gang, addresses, attempt), *_controllers(gang)]
     if gang.kind is GangKind.TPU:

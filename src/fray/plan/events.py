@@ -39,7 +39,7 @@ def derive_events(before: FrayJobStatus, after: FrayJobStatus) -> list[EventDraf
     """Return the events that tell what changed.
 
     With `derive_started` they are at most six for an attempt: why it isn't placed and why it doesn't run
-    are told once each, and the status tells what came after. One that queues has up to three more, and so has
+    are sent once each, and the status shows what came after. One that queues has up to three more, and so has
     one that node pools are made for.
     """
     return [

@@ -1,6 +1,6 @@
 """What a pod's process will see: the kubelet's expansion of environment and arguments.
 
-The local backend uses it to start processes, tests use it to check what each rank is told. It follows
+The local backend uses it to start processes, tests use it to check what each rank gets. It follows
 the kubelet's rules (kubernetes `third_party/forked/golang/expansion`): `$(NAME)` refers to a variable
 defined earlier, an unknown one stays as it is, `$$` is a dollar sign.
 """

@@ -56,7 +56,7 @@ class _Testimony:
     message: str
 
     def apply(self, host: HostObservation) -> HostObservation:
-        """Return the host with what is told of it."""
+        """Return the host with what is known of it."""
         ended_at = parse_time(self.at) if self.at else None
         host = replace(host, name=self.pod, ended_at=ended_at)
         if self.exit_code is None:

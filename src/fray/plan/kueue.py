@@ -2,7 +2,7 @@
 
 Kueue suspends a JobSet that names a queue, and tells of it in an object of its own, the Workload:
 https://kueue.sigs.k8s.io/docs/concepts/workload/. Fetching that is the caller's. Decisions rest on whether
-the JobSet is suspended, never on what is told here.
+the JobSet is suspended, never on what is shown here.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class WorkloadSummary:
 
     `owner` is the uid of its JobSet. `waits` is why it isn't admitted: WAITING_FOR_QUEUE, or a reason for
     which waiting doesn't help. `pending` says so in words, `eviction` why its admission was taken back; None
-    where nothing is told of it.
+    where nothing is known of it.
     """
 
     owner: str

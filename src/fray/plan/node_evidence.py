@@ -1,7 +1,7 @@
 """What nodes tell of an attempt's hosts: that one is taken away, or can't be ended any more.
 
 A machine that dies says nothing, and Kubernetes takes minutes to give up its pods. Until then the other hosts
-of the gang crash, as if it were their fault, and what was running there can't be told to end. Its node shows
+of the gang crash, as if it were their fault, and what was running there can't be asked to end. Its node shows
 both. Fetching nodes is the caller's; without the right to, only how long a pod has outlived its deletion
 tells, which is less precise.
 """
@@ -99,7 +99,7 @@ class Nodes:
             return None  # it is ready
         if any(key in OUT_OF_SERVICE for key, _, _ in found.taints):
             return max(found.unready_since, deletion.asked)
-        # Silence and deletion are told by the control plane's clock: no node's is in it.
+        # Silence and deletion have times of the control plane's clock: no node's is in it.
         return max(found.unready_since + self.unreachable_after, deletion.asked) if found.silent else None
 
     def cannot_end(self, node: str | None, deletion: Deletion | None, *, now: datetime) -> bool:

@@ -1,4 +1,4 @@
-"""Whether a host ended because its node is broken, and in which words that is told.
+"""Whether a host ended because its node is broken, and the words for it.
 
 Broken is a node that would fail the next pod too. One that is taken back, drained, scaled away or wanted
 for something else isn't, nor is one that was deleted: those come back sound, if they do. What follows for

@@ -88,7 +88,7 @@ class EvidenceKind(StrEnum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """One sign: of what, the words to show, and since when it is there if that is told."""
+    """One sign: of what, the words to show, and since when it is there if that is known."""
 
     kind: EvidenceKind
     text: str
@@ -188,7 +188,7 @@ class GangObservation:
     `settled` is False while something may make a host anew that has ended; `suspended` is True while
     somebody else than the FrayJob has the hosts removed, or not made yet: `suspension` says who and why,
     where that is known. `requeued` is True where that is a queue, which will have them made again.
-    `misnumbered` is True where they are, or would be, told the number of another attempt. `held` is True
+    `misnumbered` is True where they have, or would get, the number of another attempt. `held` is True
     until what makes the hosts knows that this is over, which it is since `released_at`. `failing_sidecar`
     says which sidecar ends again and again.
     """

@@ -1,7 +1,7 @@
 """Whether a job that another one launched may go on without it: children end with their parent.
 
 They don't when it succeeded, until it is deleted: a job may launch others and be done. Which FrayJob is the
-parent, and not merely one of its name, is told by times: a parent is there before its child.
+parent, and not merely one of its name, is decided by times: a parent is there before its child.
 """
 
 from __future__ import annotations

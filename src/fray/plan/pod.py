@@ -1,6 +1,6 @@
 """The pod template of an attempt: container, resources, mounts, and the user's overlay over them.
 
-One template serves all hosts of the gang. Where the pods run is `placement`, what they are told is
+One template serves all hosts of the gang. Where the pods run is `placement`, their variables are
 `environment`, what those of a pool have besides `pool`; how many there are is `jobset`.
 """
 

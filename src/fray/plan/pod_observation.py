@@ -126,7 +126,7 @@ def _missing_phase(jobset_end: str | None) -> HostPhase:
 
 
 def _gone_host(last: HostObservation, *, jobset_end: str | None) -> HostObservation:
-    """Return a host as its pod, which is gone, told last; how it ended isn't known where that hadn't yet."""
+    """Return a host as its pod, which is gone, showed it; how it ended isn't known where that hadn't yet."""
     if last.ended:
         return last
     return replace(last, phase=_missing_phase(jobset_end), message=None, deletion=None)

@@ -2,7 +2,7 @@
 
 The head is a native sidecar of hosts: the pods of a gang share one template, and that of rank 0 runs it, the
 others wait. It runs in the runtime's own image, since it never unpickles what users send, and ends after the
-program, as sidecars do; with it ends the attempt for all workers. What processes are told is `environment`.
+program, as sidecars do; with it ends the attempt for all workers. Their variables are `environment`.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ def build_pool_parts(
     if not has_keys(job.spec):
         return PoolParts()
     pooled = can_have_workers(job.spec)
-    keys, mount, told = _build_keys(awaited=pooled)
+    keys, mount, keys_fact = _build_keys(awaited=pooled)
     if not pooled:
-        return PoolParts((keys,), (mount,), facts=(told,))
+        return PoolParts((keys,), (mount,), facts=(keys_fact,))
     if role is Role.WORKER:
         why = f"a worker is ready while it has joined its pool: GET {READY_PATH}"
-        facts = (told, Fact("readinessProbe", f"port {POOL_READY_PORT}", why))
+        facts = (keys_fact, Fact("readinessProbe", f"port {POOL_READY_PORT}", why))
         return PoolParts((keys,), (mount,), probe=build_ready_probe(), facts=facts)
-    head, volume, fact = _build_head(job.spec, gang, environment, settings=settings)
-    return PoolParts((keys, volume), (mount,), sidecars=(head,), facts=(told, fact))
+    head, volume, head_fact = _build_head(job.spec, gang, environment, settings=settings)
+    return PoolParts((keys, volume), (mount,), sidecars=(head,), facts=(keys_fact, head_fact))
 
 
 def build_module_command(module: str, *, injected: bool) -> list[str]:
@@ -113,7 +113,7 @@ def _build_head(
     image = settings.image if injected else spec.environment.image or settings.image
     if injected:
         mounts.append(RUNTIME_VOLUME)
-    told = [entry for entry in environment if entry.name.startswith(PROTECTED_PREFIX)]
+    own = [entry for entry in environment if entry.name.startswith(PROTECTED_PREFIX)]
     state = EnvEntry(ENV_POOL_STATE, "a volume of its own", HEAD_STATE)
     metrics = EnvEntry(ENV_POOL_METRICS, "where it shows the pool", str(POOL_METRICS_PORT))
     container: dict[str, Any] = {
@@ -121,7 +121,7 @@ def _build_head(
         "image": image,
         "command": build_module_command(HEAD_MODULE, injected=injected),
         "restartPolicy": "Always",
-        "env": [entry.to_manifest() for entry in (*told, state, metrics, *_build_bounds(spec))],
+        "env": [entry.to_manifest() for entry in (*own, state, metrics, *_build_bounds(spec))],
         "ports": [{"name": POOL_METRICS_PORT_NAME, "containerPort": POOL_METRICS_PORT}],
         "volumeMounts": mounts,
         "securityContext": {

@@ -49,7 +49,7 @@ class ReasonRow:
     """The event that is sent when it begins to keep a job waiting; None for none. Ends always have theirs."""
     event_key: str = ""
     """The key of that event, where it has one of its own: what keeps an attempt waiting once it is out of a
-    queue is told too."""
+    queue is shown too."""
     charge: VerdictKind | None = None
     """What an attempt that ends for it is charged to; None for one that no attempt ends for."""
     final: bool = False

@@ -104,7 +104,7 @@ def has_succeeded(status: FrayJobStatus) -> bool:
 
 
 def derive_exit_code(status: FrayJobStatus, *, signal_number: int | None = None) -> int:
-    """Return the exit code of a finished job, as a shell is told it and its errors hold it.
+    """Return the exit code of a finished job, as a shell gets it and its errors hold it.
 
     0 for success, the first cause's own code for a failure, 124 for a time limit, 128 + N for a signal:
     `signal_number` is the signal that stopped it, if one did.

@@ -78,7 +78,7 @@ def derive_volume_waiting(
     messages = {each.message for each in complaints if each.pod in uids and each.holds(now)}
     if not messages:
         return None
-    # What is said of one volume says why. Of several the first by name: what is told must not go to and fro.
+    # What is said of one volume says why. Of several the first by name: the message must not alternate.
     message = min(messages, key=lambda text: (ONE_VOLUME.match(text) is None, text))
     named = ONE_VOLUME.match(message)
     which, why = "volumes", message

@@ -4,7 +4,7 @@ The Job controller gives each worker an index. One that exits with 0 because it 
 by a node that takes it away, hands over what it has, and its index is complete for ever. So a Job of workers
 has as many indexes as are complete plus as many workers as are wanted. An index that is given up is the
 highest, whatever its worker does. Where the head asks for workers, by demand, those that take tasks are left
-to it: it ends idle ones first. Where users do, the worker of such an index is told by its node to go, and
+to it: it ends idle ones first. Where users do, the worker of such an index gets SIGTERM from its node, and
 hands over.
 """
 

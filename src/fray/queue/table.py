@@ -1,4 +1,4 @@
-"""Which items wait and which are leased: the state of a queue in memory, told the time by its caller.
+"""Which items wait and which are leased: the state of a queue in memory, with the time given by its caller.
 
 No clock, lock or I/O: MemoryQueue and the HTTP server put those around it. A method takes amortised
 O(log n) of the items.

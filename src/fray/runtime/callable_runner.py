@@ -3,7 +3,7 @@
     python -m fray.runtime.callable_runner PLACE --sha256 DIGEST --python 3.11
 
 PLACE is the directory where the payload is mounted, or its staging URL. Standard library and cloudpickle
-only. What a payload is stands in `fray.payload.callables`, how its end is told in `outcome_report`.
+only. What a payload is stands in `fray.payload.callables`, how its end is reported in `outcome_report`.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (AttributeError, OSError, ValueError):  # closed, or no stream at all; told at the end
+        except (AttributeError, OSError, ValueError):  # closed, or no stream at all; reported at the end
             continue
 
 

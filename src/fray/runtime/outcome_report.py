@@ -1,7 +1,7 @@
 """How a callable's process tells its end: a few words for the operator, the outcome for the client.
 
 The words are written first without the outcome and again once that is kept, so that a process that is killed
-in between has told its end. Nothing here may fail: the end of the callable is the end of the process.
+in between has reported its end. Nothing here may fail: the end of the callable is the end of the process.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Termination:
     def handle(self, number: int, _frame: FrameType | None) -> None:
         """Take the signal."""
         if os.getpid() != self._process:
-            # A fork, such as a worker of multiprocessing, which nobody told to clean up.
+            # A fork, such as a worker of multiprocessing, which has no handler that cleans up.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
             return

@@ -1,4 +1,4 @@
-"""What a user asks for and what a user is told: requests, hardware, environments, and how jobs stand.
+"""What a user asks for and what comes back: requests, hardware, environments, and how jobs stand.
 
 Frozen data, checked where it is written, so that a mistake shows in the line that holds it and not at
 launch. `request` puts the others together: `entrypoint`, `resources` (with `devices` and `sizes`) and
@@ -49,7 +49,7 @@ if TYPE_CHECKING:  # what the first API had here
     from fray.legacy.runtime_env import Resource as Resource
     from fray.legacy.runtime_env import RuntimeEnv as RuntimeEnv
     from fray.legacy.tpu_topology import *  # noqa: F403
-else:  # else no misspelt name would be told
+else:  # else mypy would find no misspelt name
 
     def __getattr__(name: str) -> Any:
         homes = ("fray.job.options", "fray.legacy.runtime_env", "fray.legacy.tpu_topology")

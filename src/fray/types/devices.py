@@ -20,7 +20,7 @@ __all__ = ["ANY_GPU", "CpuConfig", "DeviceConfig", "DeviceKind", "GpuConfig", "T
 DeviceKind: TypeAlias = Literal["cpu", "gpu", "tpu"]
 """What a job computes on."""
 ANY_GPU: Final = "auto"
-"""The GPU type that leaves the choice to the machine; a cluster needs to be told one."""
+"""The GPU type that leaves the choice to the machine; a cluster needs the type."""
 
 
 class _Accelerator(abc.ABC):

@@ -52,7 +52,7 @@ class JobInfo:
         pending_reason: One sentence on why its hosts don't run, while it is pending.
         parent: The job that launched it; None for one that no job did.
         root: The job at the top of its tree: its parent, or that one's root; None for the top itself.
-        exit_code: What a shell is told of its end: 0 for success, the code of the host that failed first, 124
+        exit_code: Exit code for a shell: 0 for success, the code of the host that failed first, 124
             for a time limit, 143 where it was stopped; None before the end.
     """
 

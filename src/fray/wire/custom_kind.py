@@ -1,4 +1,4 @@
-"""A custom resource as the API server is told of it: what `fray.wire.schema` makes its CRD of."""
+"""A custom resource as the API server knows it: what `fray.wire.schema` makes its CRD of."""
 
 from __future__ import annotations
 

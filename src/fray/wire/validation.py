@@ -59,7 +59,7 @@ def validate_object(manifest: Mapping[str, Any], custom: CustomKind[Model]) -> M
     try:
         found = custom.model.from_manifest(written)
     except ValidationError as error:
-        # The models and their schema judge alike (tests hold them to it); a gap between them is told too.
+        # The models and their schema judge alike (tests hold them to it); a gap between them is reported too.
         gaps = tuple(FieldError(_path(e["loc"]), e["msg"]) for e in error.errors(include_url=False))
         raise InvalidJobError(name, gaps) from error
     if broken := tuple(_broken_rules(found, "")):

@@ -270,7 +270,7 @@ class KubernetesCluster(Cluster):
         attempt: int | None = None,
         tail: int | None = None,
     ) -> Iterator[LogLine]:
-        """Return the lines that a job's hosts printed; none comes twice, and what is missing is told.
+        """Return the lines that a job's hosts printed; none comes twice, and a line says what is missing.
 
         Without `follow` those of an attempt come in the order of their times, with it as they come. Where
         lines can't be had any more, since a log was rotated or a pod deleted, a line with `gap` says so.

@@ -31,7 +31,7 @@ OVERLAP = timedelta(seconds=1)
 
 @dataclass(frozen=True)
 class TimedLine:
-    """A line that wasn't told before. `at` is None for words of the kubelet, which have no time.
+    """A line that wasn't returned before. `at` is None for words of the kubelet, which have no time.
 
     `missing` is True where lines before it were lost: those that were read last are gone from the log.
     """
@@ -61,7 +61,7 @@ class LogCursor:
         self._repeated = _Expected(self._seen.values())
 
     def take(self, line: bytes) -> TimedLine | None:
-        """Return a line as it came, without its newline; None where it was told before."""
+        """Return a line as it came, without its newline; None where it was returned before."""
         stamp = STAMP.match(line)
         if stamp is None:
             return TimedLine(line.decode(errors="replace"))

@@ -128,7 +128,7 @@ class Reading(abc.ABC):
         if not left:
             return []
         first = min(log.attempt for log in left)
-        # In the order of time, as far as every log that is read now has told its next line.
+        # In the order of time, as far as every log that is read now has given its next line.
         merged = [log for log in left if log.attempt == first and (log.reading or log.ended)]
         heap = [(_time(log), index) for index, log in enumerate(merged) if log.lines]
         heapq.heapify(heap)
@@ -189,7 +189,7 @@ async def _follow(access: Access, reading: Reading) -> None:
     async with asyncio.TaskGroup() as group:
         helpers += [group.create_task(watch()), group.create_task(read_arrivals(group))]
         await reading.wait_until_over(access)
-        # What began last may have ended before the watch told of it.
+        # What began last may have ended before the watch reported it.
         await persistently(lambda: list_subject(access, reading.subject, reading))
         reading.tell_of_lost_hosts()
         await asyncio.gather(*(await_end(log) for log in reading.open_logs))

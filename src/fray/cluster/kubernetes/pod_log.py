@@ -1,7 +1,6 @@
 """One pod's log on its way to the reader: read to its end, whatever becomes of the connection.
 
-Lines wait in a buffer, and nothing more is read while many do. What can't be had is told by a line of its
-own.
+Lines wait in a buffer, and nothing more is read while many do. A line of its own says what can't be had.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def _has_finished(job: FrayJob) -> bool:
 
 
 class WatchSet:
-    """The jobs that are waited for, as they were seen last; a job that is gone is told by an error."""
+    """The jobs that are waited for, as they were seen last; a job that is gone is an error."""
 
     def __init__(
         self,

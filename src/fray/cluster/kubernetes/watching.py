@@ -1,4 +1,4 @@
-"""Watching for as long as it takes: whatever becomes of the connection, an observer is told how things stand.
+"""Watching for as long as it takes: whatever becomes of the connection, an observer learns the current state.
 
 An API server that restarts, a watch that ends, is cut, falls silent or is too old is no end: it goes on from
 the last version that was seen, or from a new list. There is no time limit here.
@@ -39,7 +39,10 @@ class Subject:
 
 
 class Observer(Protocol):
-    """Who is told. `version` is what to watch from: set by the list, the events, and to None to list anew."""
+    """Takes lists and events.
+
+    `version` is what to watch from: the list and the events set it, and None lists anew.
+    """
 
     version: str | None
 
@@ -58,7 +61,7 @@ class Observer(Protocol):
 
 
 async def list_subject(access: Access, subject: Subject, observer: Observer) -> None:
-    """Tell an observer how things stand; raises `ApiError`."""
+    """Give an observer the current objects; raises `ApiError`."""
     objects: list[Manifest] = []
     version = ""
     pages = access.api.list_pages(

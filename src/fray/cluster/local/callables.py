@@ -4,7 +4,7 @@
     <job>/logs/attempt-1/rank-0.ending             the process's own words, as in a termination message
     <job>/logs/attempt-1/rank-0.outcome            the pickled value or exception
 
-The process is the same as in a pod, `fray.runtime.callable_runner`; here is only what it is told.
+The process is the same as in a pod, `fray.runtime.callable_runner`; here are only its arguments.
 """
 
 from __future__ import annotations

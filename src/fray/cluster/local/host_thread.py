@@ -52,7 +52,7 @@ class _Terminated(SystemExit):
 
 @dataclass(frozen=True)
 class ThreadTask:
-    """What one host runs: its pod, the call, where its end is told, and what its thread calls first."""
+    """What one host runs: its pod, the call, where its end is reported, and what its thread calls first."""
 
     pod: LocalPod
     call: CallableEntrypoint

@@ -1,7 +1,7 @@
 """The jobs of a state directory as any shell sees them: which there are and how they stand.
 
 A job's file says how it stood when its runner last wrote it. If no runner holds its lock any more and
-the job hasn't finished, the runner was killed, and so were its processes: that is told here, and nowhere
+the job hasn't finished, the runner was killed, and so were its processes: that is decided here, and nowhere
 written, since only runners write.
 """
 

@@ -37,7 +37,7 @@ STOP_POLL_SECONDS = 0.25
 
 
 class RunListener(Protocol):
-    """Is told what happens while a job runs. Called from the runner's thread; must return at once."""
+    """Receives what happens while a job runs. Called from the runner's thread; must return at once."""
 
     def status_changed(self, job: FrayJob, observed: GangObservation | None) -> None:
         """The job has a new status, which is on disk."""

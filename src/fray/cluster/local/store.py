@@ -146,7 +146,7 @@ class JobFolder:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def claim(self) -> bool:
-        """Make the folder; return whether it is new, which only one of all that try is told.
+        """Make the folder; return whether it is new, which is True for only one of all that try.
 
         Raises:
             StateDirectoryError: it can't be made.
@@ -178,7 +178,7 @@ class JobFolder:
             shutil.rmtree(folder, ignore_errors=True)
 
     def prune_logs(self, *, newest: int) -> None:
-        """Remove the logs of the attempt that is no longer told about once `newest` has begun."""
+        """Remove the logs of the attempt that is no longer shown once `newest` has begun."""
         with state_errors(self.logs):
             outdated = self.attempt_logs(newest - KEPT_ATTEMPTS)
             if outdated.exists():

@@ -8,7 +8,7 @@ when it ends is killed, and when the control channel closes because its other en
 Protocol, one JSON object a line. In: first the task (`argv`, `env`, `cwd`, `grace`; text stands for
 bytes, in Latin-1), then `{"do": "terminate"}` or `{"do": "kill"}`. Out: `started` with the pid, or
 `start_failed` with `stage` and `errno`; at last `ended` with a shell's exit code and the time.
-What is told to a human about it is `host`'s.
+What a human reads about it is `host`'s.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A FrayJob as a Ray job, and a Ray job as a FrayJob: pure.
 
-The FrayJob stands in the metadata of its Ray job, so Ray itself keeps it. What its hosts do is told by the
+The FrayJob stands in the metadata of its Ray job, so Ray itself keeps it. What its hosts do is in the
 program that Ray starts (`driver`); of a job without such a program Ray's own status tells.
 """
 
@@ -186,7 +186,7 @@ def derive_job(
     Args:
         submitted: As it was launched.
         found: Its Ray job.
-        reported: As its program told last; None before it runs, and where its node has gone.
+        reported: As its program reported last; None before it runs, and where its node has gone.
         withdrawn: Whether somebody ended it while Ray held it back.
         now: The time.
     """

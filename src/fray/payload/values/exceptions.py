@@ -1,6 +1,6 @@
 """Exceptions become bytes, whatever their classes do, and come back with their type where that is possible.
 
-What can't be kept becomes text. Who is told of a failure, and which ones are retried, is decided elsewhere.
+What can't be kept becomes text. Who gets a failure, and which ones are retried, is decided elsewhere.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ __all__ = ["is_importable"]
 
 
 def is_importable(module: str | None) -> bool:
-    """Whether a worker finds this module under its name; if not, cloudpickle is told to send it by value."""
+    """Whether a worker finds this module under its name; if not, cloudpickle sends it by value."""
     if module is None or module == "__main__":
         return False
     if module.partition(".")[0] in sys.stdlib_module_names:

@@ -3,7 +3,7 @@
 Plain pickle goes first, since it is fast. cloudpickle takes over where pickle fails, and where a class or
 function would go by a name that a worker can't import (`importability` says which). Those go by value.
 
-What is done with the pickle, and what is told when there is none, is for the callers to say.
+What is done with the pickle, and what is reported when there is none, is for the callers to decide.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Texts of objects that may have none, or an endless one: their own code makes them.
 
-What is told to whom is for the callers to say.
+What is reported to whom is for the callers to decide.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def text_of(thing: object, show: Callable[[object], str] = str) -> str:
     """Return what `show` makes of `thing`; if that raises, a text that says so."""
     try:
         return show(thing)
-    except Exception as error:  # noqa: BLE001 - the thing's own code runs, and its failure is told
+    except Exception as error:  # noqa: BLE001 - the thing's own code runs, and its failure is part of the text
         return f"<{type(thing).__qualname__}, whose text can't be had: {type(error).__qualname__}>"
 
 

@@ -1,4 +1,4 @@
-"""Which part of a value can't be pickled, or is too large, found by pickling parts: users are told the path.
+"""Which part of a value can't be pickled, or is too large, found by pickling parts: users read the path.
 
 It only helps an error or a warning that there is already: nothing here may fail, nor run where a value was
 pickled and is small.
@@ -50,7 +50,7 @@ def find_unpicklable_part_among(parts: Iterable[tuple[str, object]], error: Exce
 def find_largest(parts: Iterable[tuple[str, object]], count: int = 3) -> tuple[tuple[str, int], ...]:
     """Return the paths to the parts with the largest pickles, and their bytes, largest first.
 
-    What is small beside the largest isn't told. A part that mostly is one part of itself gives way to that.
+    What is small beside the largest isn't named. A part that mostly is one part of itself gives way to that.
     """
     trials = iter(range(MOST_TRIALS))
     sizes = _sizes(parts, trials)
