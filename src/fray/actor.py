@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from fray.errors import ActorUnavailableError
+from fray.job.actor_groups import ActorContext, ActorGroup, current_actor
 from fray.job.actors import ActorHandle, ActorMethod
 from fray.job.refs import ObjectRef as ActorFuture
 
-__all__ = ["ActorFuture", "ActorHandle", "ActorMethod", "ActorUnavailableError"]
+__all__ = [
+    "ActorContext",
+    "ActorFuture",
+    "ActorGroup",
+    "ActorHandle",
+    "ActorMethod",
+    "ActorUnavailableError",
+    "current_actor",
+]

@@ -8,6 +8,8 @@ import threading
 import time
 from collections.abc import Iterator
 
+from fray.job import current_actor
+
 
 class Counter:
     """Counts, and does what tests of calls need."""
@@ -75,3 +77,17 @@ class Meeting:
             self._all.set()
         await self._all.wait()
         return self._count
+
+
+class Seat:
+    """A member of a group that knows its place."""
+
+    def __init__(self) -> None:
+        member = current_actor()
+        self.place = f"{member.group_name}/{member.index}"
+
+    def where(self) -> str:
+        return self.place
+
+    def letters(self) -> Iterator[str]:
+        yield from self.place

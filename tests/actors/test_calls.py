@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fray.errors import RemoteTracebackError, TaskTimeoutError
-from fray.job import JobContext
+from fray.errors import ActorNotFoundError, RemoteTracebackError, TaskTimeoutError
+from fray.job import JobContext, MemberState
 from fray.job.actors import ActorHandle
 from fray.runtime.pool.transport.keys import TransportKey
 from tests.actors import programs
@@ -99,3 +99,26 @@ def test_keys_that_come_after_the_pod_of_the_caller_has_begun_are_waited_for(
         shutil.copytree(cluster.key, tmp_path / "coming")
         (tmp_path / "coming").rename(tmp_path / "auth")
         assert answer.result(PATIENCE) == 42
+
+
+def test_a_group_is_one_resource_whose_members_know_their_index(
+    cluster: Cluster, context: JobContext
+) -> None:
+    group = context.create_actor_group(programs.Seat, name="seats", count=2)
+    assert cluster.actor("seats")["spec"]["replicas"] == 2
+    assert group.statuses() == [MemberState.STARTING, MemberState.STARTING]
+    cluster.start_pod("seats", FRAY_ACTOR_INDEX="1")
+    (second,) = group.wait_ready(1, timeout=PATIENCE)
+    assert context.get(second.where.remote(), timeout=PATIENCE) == "seats/1"
+    assert "".join(context.get(item) for item in second.letters.remote()) == "seats/1"
+    found = context.get_actor("seats-1")
+    assert context.get(found.where.remote(), timeout=PATIENCE) == "seats/1"
+    with pytest.raises(ActorNotFoundError):
+        context.get_actor("seats-2")
+    cluster.start_pod("seats")
+    ready = pickle.loads(pickle.dumps(group)).wait_ready(timeout=PATIENCE)
+    assert ready == list(group.handles)
+    assert context.get([each.where.remote() for each in ready]) == ["seats/0", "seats/1"]
+    group.shutdown()
+    with pytest.raises(ActorNotFoundError):
+        context.get_actor("seats-0")

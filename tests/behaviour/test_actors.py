@@ -5,14 +5,30 @@ from __future__ import annotations
 import asyncio
 import pickle
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fray.errors import ActorExistsError, InvalidOptionError, TaskCancelledError
-from fray.job import ActorHandle, ActorOptions, JobContext, Lifetime, get_job_context
+from fray.errors import (
+    ActorDiedError,
+    ActorExistsError,
+    ActorNotFoundError,
+    InvalidOptionError,
+    NotInActorError,
+    TaskCancelledError,
+)
+from fray.job import (
+    ActorHandle,
+    ActorOptions,
+    JobContext,
+    Lifetime,
+    MemberState,
+    current_actor,
+    get_job_context,
+)
 from tests.behaviour.gates import Gate, Signal, append, lines
 
 
@@ -336,3 +352,55 @@ def test_every_spelling_of_create_actor(ctx: JobContext) -> None:
         ActorOptions(env={"A": 1})  # type: ignore[dict-item]
     with pytest.raises(InvalidOptionError, match="max_concurrency"):
         ActorOptions(max_concurrency=0)
+
+
+class Seat:
+    """A member of a group that knows its place; that of one index can't be constructed."""
+
+    def __init__(self, broken: int) -> None:
+        member = current_actor()
+        if member.index == broken:
+            raise BufferError(f"no seat {broken}")
+        self.place = f"{member.group_name}/{member.index}"
+
+    def where(self) -> str:
+        return self.place
+
+    def letters(self) -> Iterator[str]:
+        yield from self.place
+
+
+def test_members_of_a_group_know_their_index_and_end_together(ctx: JobContext) -> None:
+    with pytest.raises(NotInActorError):
+        current_actor()
+    group = ctx.create_actor_group(Seat, -1, name="seats", count=3)
+    ready = group.wait_ready()
+    assert ready == list(group.handles)
+    assert ctx.get([each.where.remote() for each in ready]) == ["seats/0", "seats/1", "seats/2"]
+    assert (group.ready_count, group.is_done()) == (3, False)
+    assert ctx.get(ctx.get_actor("seats-1").where.remote()) == "seats/1"
+    items = [ctx.get(item) for item in ready[2].letters.remote()]
+    assert "".join(items) == "seats/2"
+    with pytest.raises(ActorExistsError):
+        ctx.create_actor_group(Seat, -1, name="seats", count=2)
+    group.shutdown()
+    group.shutdown()
+    while not group.is_done():
+        time.sleep(0.01)
+    with pytest.raises(ActorDiedError):
+        group.wait_ready(1)
+    assert ctx.create_actor_group(Seat, -1, name="seats", count=1).wait_ready()
+
+
+def test_a_member_that_cannot_be_constructed_is_named_where_it_is_needed(ctx: JobContext) -> None:
+    try:
+        group = ctx.create_actor_group(Seat, 1, name="rows", count=3)
+    except BufferError:  # contexts that construct at once leave none behind
+        for name in ("rows-0", "rows-1"):
+            with pytest.raises(ActorNotFoundError):
+                ctx.get_actor(name)
+        return
+    assert group.wait_ready(2) == [group.handles[0], group.handles[2]]
+    with pytest.raises(BufferError, match="no seat 1"):
+        group.wait_ready()
+    assert group.statuses()[1] is MemberState.FAILED

@@ -26,6 +26,7 @@ __all__ = [
     "HeadUnknownError",
     "InvalidOptionError",
     "MalformedPayloadError",
+    "NotInActorError",
     "ObjectLostError",
     "ObjectUnreachableError",
     "OtherPoolError",
@@ -300,6 +301,16 @@ class ActorNotFoundError(RequestError, LookupError):
     def next_step(self) -> str:
         """The names that do exist."""
         return f"Known actors: {', '.join(self.known)}." if self.known else "There are no named actors."
+
+
+@dataclass(eq=False)
+class NotInActorError(RequestError, RuntimeError):
+    """`current_actor` was called where no member of a group is being constructed."""
+
+    message_template = "no member of an actor group is being constructed here"
+    next_step_template = (
+        "Call current_actor() in the class's __init__, and create the actor by create_actor_group()."
+    )
 
 
 @dataclass(eq=False)

@@ -11,6 +11,7 @@ docs/contexts.md says what the kinds of contexts have in common and where they d
 
 from __future__ import annotations
 
+from fray.job.actor_groups import ActorContext, ActorGroup, MemberState, current_actor
 from fray.job.actors import ActorHandle, ActorMethod
 from fray.job.context import ContextStats, JobContext
 from fray.job.defaults import (
@@ -29,6 +30,8 @@ from fray.job.refs import GeneratorFuture, ObjectRef
 from fray.job.threads import ThreadContext
 
 __all__ = [
+    "ActorContext",
+    "ActorGroup",
     "ActorHandle",
     "ActorMethod",
     "ActorOptions",
@@ -36,6 +39,7 @@ __all__ = [
     "GeneratorFuture",
     "JobContext",
     "Lifetime",
+    "MemberState",
     "ObjectRef",
     "SyncContext",
     "TaskOptions",
@@ -43,6 +47,7 @@ __all__ = [
     "clear_job_context",
     "create_context",
     "create_job_ctx",
+    "current_actor",
     "fray_default_job_ctx",
     "fray_job_ctx",
     "get_default_job_ctx",

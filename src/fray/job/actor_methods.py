@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any, NamedTuple
 
-from fray.job.calls import is_generator_function
+from fray.job.calls import class_of, is_generator_function
 
 __all__ = ["ActorMethods", "RemoteActor"]
 
@@ -25,14 +25,15 @@ class ActorMethods(NamedTuple):
     def of(cls, made_by: Any, class_name: str, name: str | None) -> ActorMethods:
         """Read them from the class. A factory, or a class with `__getattr__`, tells nothing of them."""
         label = name or class_name
-        if not isinstance(made_by, type):
+        kind = class_of(made_by)
+        if kind is None:
             return cls(label, class_name, None, frozenset())
         methods: dict[str, Any] = {
-            name: getattr(made_by, name, None) for name in dir(made_by) if not name.startswith("_")
+            name: getattr(kind, name, None) for name in dir(kind) if not name.startswith("_")
         }
         known = frozenset(name for name, method in methods.items() if callable(method))
         generators = frozenset(name for name in known if is_generator_function(methods[name]))
-        return cls(label, class_name, None if hasattr(made_by, "__getattr__") else known, generators)
+        return cls(label, class_name, None if hasattr(kind, "__getattr__") else known, generators)
 
     def encode(self) -> bytes:
         """Return it as bytes, for who finds the actor by its name."""

@@ -20,6 +20,7 @@ __all__ = [
     "Call",
     "actor_options",
     "check_shared",
+    "class_of",
     "has_async_methods",
     "is_generator_function",
     "read_call",
@@ -114,9 +115,16 @@ def check_shared(options: ActorOptions, *, own: bool, environ: Mapping[str, str]
         raise ActorNotSharedError(options.name, job, reason)
 
 
-def has_async_methods(kind: Callable[..., Any]) -> bool:
+def class_of(made_by: Callable[..., Any]) -> type | None:
+    """Return the class of which `made_by`, or what it is a `functools.partial` of, makes instances."""
+    inner = getattr(made_by, "func", made_by)
+    return inner if isinstance(inner, type) else None
+
+
+def has_async_methods(made_by: Callable[..., Any]) -> bool:
     """Return whether a class has methods that are coroutine functions or async generators."""
-    return isinstance(kind, type) and any(
+    kind = class_of(made_by)
+    return kind is not None and any(
         inspect.iscoroutinefunction(part) or inspect.isasyncgenfunction(part)
         for base in kind.__mro__
         for part in vars(base).values()

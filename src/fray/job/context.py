@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, Self, TypeVar, final, overload
 
 from fray.errors import GetTimeoutError, InvalidOptionError
+from fray.job.actor_groups import ActorGroup, GroupMember
 from fray.job.actors import ActorHandle
 from fray.job.calls import (
     Call,
@@ -293,6 +294,47 @@ class JobContext:
             return shared
         check_shared(chosen, own=lifetime is not None, environ=environ)
         return ActorHandle(self._engine, self._engine.create_actor(read_call(cls, args, kwargs), chosen))
+
+    def create_actor_group(
+        self,
+        cls: Callable[..., A],
+        /,
+        *args: Any,
+        name: str,
+        count: int,
+        options: ActorOptions | None = None,
+        **kwargs: Any,
+    ) -> ActorGroup[A]:
+        """Make `count` instances of `cls`, the members of a group; return the group.
+
+        Each is an actor by itself, whose constructor learns its index from `current_actor()`, and which
+        `get_actor` finds as `{name}-{index}`. Where named actors are FrayActors, the group is one, with
+        `count` replicas. `options` are those of each member, but for `name` and `get_if_exists`.
+
+        Raises:
+            ActorExistsError: the group, or one of its members, has a name that is taken.
+            ActorNotSharedError: as `create_actor`.
+            Exception: what a constructor raises, in contexts that construct at once. After an error there is
+                no member.
+        """
+        check_name("name", name)
+        check_count("count", count, 1)
+        chosen = replace(options or ActorOptions(), name=name, get_if_exists=False)
+        if (named := _find_named_actors()) is not None:
+            shared = named.create_group(Call(GroupMember(cls, name), args, kwargs), chosen, count)
+            return ActorGroup(name, shared, self.kill)
+        check_shared(chosen, own=True, environ=os.environ)  # noqa: TID251 - which job a process is of
+        members: list[ActorHandle[A]] = []
+        try:
+            for index in range(count):
+                call = Call(GroupMember(cls, name, index), args, kwargs)
+                made = self._engine.create_actor(call, replace(chosen, name=f"{name}-{index}"))
+                members.append(ActorHandle(self._engine, made))
+        except BaseException:
+            for each in members:
+                self.kill(each)
+            raise
+        return ActorGroup(name, members, self.kill)
 
     def get_actor(self, name: str) -> ActorHandle[Any]:
         """Return the handle of the actor that was created under a name, in any process of the context.

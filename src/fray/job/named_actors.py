@@ -226,6 +226,10 @@ class NamedActors:
 
         Raises `ActorExistsError`, `InvalidOptionError` and `SerializationError`.
         """
+        return self.create_group(call, options, 1)[0]
+
+    def create_group(self, call: Call, options: ActorOptions, count: int) -> list[NamedActorHandle[Any]]:
+        """Create a group; return the handles of its members. See `create` and `JobContext`."""
         assert options.name is not None
         resources = dict(options.resources or {})
         preemptible = not resources.pop(HEAD_NODE, 0)
@@ -243,13 +247,17 @@ class NamedActors:
             max_restarts=options.max_restarts or None,
             resources={UNITS[name]: _quantity(amount) for name, amount in resources.items() if amount},
             preemptible=preemptible,
+            replicas=count,
         )
         member, own = self._objects.create(new, get_if_exists=options.get_if_exists)
         methods = ActorMethods.of(call.function, call.name, options.name) if own else None
-        return NamedActorHandle(member, methods)
+        return [NamedActorHandle(replace(member, index=index), methods) for index in range(count)]
 
     def find(self, name: str) -> NamedActorHandle[Any]:
-        """Return the actor of a name. Raises `ActorNotFoundError`."""
+        """Return the actor of a name, or the member `INDEX` of a group for `GROUP-INDEX`.
+
+        Raises `ActorNotFoundError`.
+        """
         return NamedActorHandle(self._objects.find(name))
 
 

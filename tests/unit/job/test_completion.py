@@ -9,6 +9,7 @@ USERS = {
     "cancel",
     "closed",
     "create_actor",
+    "create_actor_group",
     "create_task",
     "gather",
     "get",

@@ -10,7 +10,8 @@ import base64
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Final
 
 from fray.errors import ActorExistsError, ActorNotFoundError, ActorUnavailableError
@@ -44,6 +45,7 @@ class NewActor:
     max_restarts: int | None = None
     resources: Mapping[str, str] | None = None
     preemptible: bool = True
+    replicas: int = 1
 
 
 class ActorObjects:
@@ -92,12 +94,19 @@ class ActorObjects:
     def find(self, label: str) -> Member:
         """Return the actor that users call so: the root job's, else the detached one.
 
-        Raises `ActorNotFoundError`.
+        `GROUP-INDEX` is a member of a group, unless an actor is called so. Raises `ActorNotFoundError`.
         """
-        for scope in (self._root_job()["metadata"]["uid"], DETACHED):
-            found = self._get(build_actor_name(scope, label))
-            if found is not None and "deletionTimestamp" not in found["metadata"]:
-                return _member_of(found, label)
+        group, _, number = label.rpartition("-")
+        wanted = [(label, 0)]
+        if group and number.isascii() and number.isdigit():
+            wanted.append((group, int(number)))
+        scopes = (self._root_job()["metadata"]["uid"], DETACHED)
+        for (name, index), scope in product(wanted, scopes):
+            found = self._get(build_actor_name(scope, name))
+            if found is None or "deletionTimestamp" in found["metadata"]:
+                continue
+            if index < found["spec"].get("replicas", 1):
+                return replace(_member_of(found, label), index=index)
         raise ActorNotFoundError(label)
 
     def _get(self, name: str) -> Manifest | None:
@@ -128,6 +137,7 @@ class ActorObjects:
             "name": new.label,
             "entrypoint": {"callable": entrypoint},
             "lifetime": "detached" if new.detached else "job",
+            "replicas": new.replicas,
             **{field: job["spec"][field] for field in COPIED if job["spec"].get(field)},
         }
         metadata: dict[str, Any] = {"name": name, "labels": {LABEL_MANAGED_BY: MANAGED_BY}}

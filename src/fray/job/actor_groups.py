@@ -1,0 +1,182 @@
+"""Groups of actors: members that are created together, each with an index, and how they fare.
+
+A group is a list of handles, whatever context has the actors: it asks each member by a call, as users do.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Generic, TypeVar
+
+from fray.errors import GetTimeoutError, NotInActorError
+from fray.job.actors import ActorHandle
+from fray.job.engine import deadline_after, time_left
+from fray.job.refs import read_ref
+from fray.vocabulary import ENV_ACTOR_INDEX
+
+__all__ = ["ActorContext", "ActorGroup", "GroupMember", "MemberState", "current_actor"]
+
+A = TypeVar("A")
+PROBE: Final = "__sizeof__"
+"""A method that every object has, and that does nothing: its call waits for the constructor."""
+
+
+class MemberState(StrEnum):
+    """How a member of a group fares, as it was seen last."""
+
+    STARTING = "starting"
+    READY = "ready"
+    """Its constructor has returned."""
+    FAILED = "failed"
+    """Its constructor has raised, or it has ended."""
+
+
+@dataclass(frozen=True)
+class ActorContext:
+    """Which member of which group is being constructed."""
+
+    index: int
+    """From 0."""
+    group_name: str
+
+
+_current: ContextVar[ActorContext | None] = ContextVar("fray_current_actor", default=None)
+
+
+def current_actor() -> ActorContext:
+    """Return which member of a group this is, within the constructor of a member.
+
+    Raises:
+        NotInActorError: no member of a group is being constructed here.
+    """
+    found = _current.get()
+    if found is None:
+        raise NotInActorError
+    return found
+
+
+@dataclass(frozen=True)
+class GroupMember:
+    """Constructs a member of a group: an instance of `func`, which can ask `current_actor`.
+
+    Without an `index` it is the one of the pod in which this runs.
+    """
+
+    func: Callable[..., Any]
+    group: str
+    index: int | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the instance."""
+        index = self.index
+        if index is None:
+            index = int(os.environ[ENV_ACTOR_INDEX])  # noqa: TID251 - which pod this is
+        token = _current.set(ActorContext(index, self.group))
+        try:
+            return self.func(*args, **kwargs)
+        finally:
+            _current.reset(token)
+
+
+class ActorGroup(Generic[A]):
+    """The members of a group, by index. `JobContext.create_actor_group` makes one; it can be pickled.
+
+    Members fail independently. A handle stays with one start of its member: one whose process was started
+    again counts as failed here, and `JobContext.get_actor` finds it anew.
+
+    Parameters: the group's `name`; the `handles` of its members; `end` ends the actor of a handle.
+    """
+
+    def __init__(
+        self, name: str, handles: Sequence[ActorHandle[A]], end: Callable[[ActorHandle[A]], object]
+    ) -> None:
+        self.name = name
+        self.handles = tuple(handles)
+        """The handles of all members, ready or not."""
+        self._end = end
+        self._news = threading.Condition()
+        self._seen: dict[int, MemberState] = dict.fromkeys(range(len(self.handles)), MemberState.STARTING)
+        self._errors: dict[int, Exception] = {}
+        self._asked: set[int] = set()
+        """Members whose answer is waited for."""
+
+    def __len__(self) -> int:
+        """Return how many members there are."""
+        return len(self.handles)
+
+    def statuses(self) -> list[MemberState]:
+        """Return how the members fare, by index, as they were seen last. Doesn't wait: it asks them anew."""
+        self._ask()
+        with self._news:
+            return list(self._seen.values())
+
+    @property
+    def ready_count(self) -> int:
+        """How many members are ready, as they were seen last."""
+        return self.statuses().count(MemberState.READY)
+
+    def is_done(self) -> bool:
+        """Return whether all members have ended, as they were seen last."""
+        return all(state is MemberState.FAILED for state in self.statuses())
+
+    def wait_ready(self, count: int | None = None, timeout: float | None = 300.0) -> list[ActorHandle[A]]:
+        """Return the handles of the ready members, by index, once there are `count` (None: all).
+
+        Raises:
+            GetTimeoutError: there aren't so many in `timeout` seconds; the members go on.
+            Exception: what a member's constructor raised, or `ActorDiedError`, once so many members have
+                failed that there can't be `count` ready ones.
+        """
+        wanted = len(self.handles) if count is None else count
+        deadline = deadline_after(timeout)
+        self._ask()
+        with self._news:
+            while len(ready := self._find_ready()) < wanted:
+                if len(self.handles) - len(self._errors) < wanted:
+                    raise self._errors[min(self._errors)]
+                if not self._news.wait(time_left(deadline)):
+                    raise GetTimeoutError(f"actor group {self.name!r}", timeout or 0.0)
+            return ready
+
+    def shutdown(self) -> None:
+        """End all members for good. May be called again."""
+        for handle in self.handles:
+            self._end(handle)
+
+    def _ask(self) -> None:
+        """Ask each member that hasn't failed whether it lives, from a thread: a first call may wait."""
+        with self._news:
+            for index in range(len(self.handles)):
+                if index not in self._asked and index not in self._errors:
+                    self._asked.add(index)
+                    name = f"fray-group {self.name} {index}"
+                    threading.Thread(target=self._look, args=(index,), name=name, daemon=True).start()
+
+    def _look(self, index: int) -> None:
+        """Learn from one member whether it lives."""
+        error: Exception | None = None
+        try:
+            read_ref(self.handles[index]._submit(PROBE, (), {}, None), None, None)
+        except Exception as failed:  # noqa: BLE001 - a constructor may raise anything
+            error = failed
+        with self._news:
+            self._asked.discard(index)
+            if error is None:
+                self._seen[index] = MemberState.READY
+            else:
+                self._seen[index], self._errors[index] = MemberState.FAILED, error
+            self._news.notify_all()
+
+    def _find_ready(self) -> list[ActorHandle[A]]:
+        return [self.handles[index] for index, state in self._seen.items() if state is MemberState.READY]
+
+    def __repr__(self) -> str:
+        return f"ActorGroup({self.name!r}, {len(self.handles)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ActorGroup, (self.name, self.handles, self._end)
