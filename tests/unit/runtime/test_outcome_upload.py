@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fray.errors import OutcomeUploadError
-from fray.runtime.api.client import PAUSES, ApiAccess, ApiClient
+from fray.runtime.api.client import BACKOFF, ApiAccess, ApiClient
 from fray.runtime.outcome_upload import OutcomePlace, upload_outcome
 
 PLACE = OutcomePlace("fray-outcome-u-1-0", job="train", job_uid="u", attempt=1)
@@ -105,7 +105,7 @@ def test_a_server_that_is_busy_or_silent_is_asked_again(server: Server, answers:
     paused: list[float] = []
     upload(server, paused=paused)
     assert list(server.created) == [PLACE.name]
-    assert paused == list(PAUSES)[: len(answers)]
+    assert paused == [BACKOFF.pause(failures) for failures in range(1, len(answers) + 1)]
 
 
 def test_a_try_whose_answer_was_lost_counts(server: Server) -> None:
