@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,18 +21,30 @@ class QueueMaker:
 
     jobs: JobNamespace
 
-    def make(self, name: str, quota: Mapping[str, int], *, nodes: Mapping[str, str] | None = None) -> None:
+    def make(
+        self,
+        name: str,
+        quota: Mapping[str, int],
+        *,
+        nodes: Mapping[str, str] | None = None,
+        levels: Sequence[str] = (),
+    ) -> None:
         """Make a queue of jobs that may hold so much at once, on the nodes with these labels.
 
-        Jobs of higher priority preempt those of a lower one.
+        Jobs of higher priority preempt those of a lower one. `levels` are those of a topology, widest first.
         """
+        flavor: dict[str, Any] = {"nodeLabels": dict(nodes or {})}
+        if levels:
+            topology = {"levels": [{"nodeLabel": level} for level in levels]}
+            self.jobs.kubectl.apply(self._build("Topology", self._shared_name, topology))
+            flavor["topologyName"] = self._shared_name
         resources = [{"name": resource, "nominalQuota": amount} for resource, amount in quota.items()]
         group = {
             "coveredResources": list(quota),
             "flavors": [{"name": self._shared_name, "resources": resources}],
         }
         self.jobs.kubectl.apply(
-            self._build("ResourceFlavor", self._shared_name, {"nodeLabels": dict(nodes or {})}),
+            self._build("ResourceFlavor", self._shared_name, flavor),
             self._build(
                 "ClusterQueue",
                 self._shared_name,
@@ -64,7 +76,7 @@ class QueueMaker:
 
     def remove(self) -> None:
         """Remove what belongs to no namespace."""
-        kinds = "clusterqueues,resourceflavors,workloadpriorityclasses"
+        kinds = "clusterqueues,resourceflavors,topologies,workloadpriorityclasses"
         selector = f"--selector={NAMESPACE_LABEL}={self.jobs.name}"
         # Kueue lets a ClusterQueue go once nothing holds quota of it, and then its flavor.
         self.jobs.kubectl.remove(kinds, selector)

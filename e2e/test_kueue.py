@@ -14,6 +14,9 @@ from e2e.queues import QueueMaker, open_queue_maker
 
 V5P_SLICE = {"tpu": {"type": "v5p-16"}}
 QUEUE = {"name": "team"}
+NODE_POOL, HOST = "cloud.google.com/gke-nodepool", "kubernetes.io/hostname"
+BLOCK, RACK = "cloud.google.com/gce-topology-block", "cloud.google.com/gce-topology-subblock"
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 UNCHARGED = {"failuresUsed": 0, "preemptionsUsed": 0}
 
 
@@ -27,6 +30,20 @@ def queues(_kueue: None, jobs: JobNamespace) -> Iterator[QueueMaker]:
     """Kueue for the namespace of the test."""
     with open_queue_maker(jobs) as maker:
         yield maker
+
+
+@pytest.fixture
+def _racks(jobs: JobNamespace) -> Iterator[None]:
+    """Node pools in racks of one block, as GKE's labels tell of them."""
+    nodes = {
+        node["metadata"]["name"]: node["metadata"]["labels"][NODE_POOL]
+        for node in jobs.kubectl.items("nodes", f"--selector={NODE_POOL}")
+    }
+    for node, pool in nodes.items():
+        jobs.kubectl("label", "--overwrite", "node", node, f"{BLOCK}=one", f"{RACK}=of-{pool}")
+    yield
+    for node in nodes:
+        jobs.kubectl("label", "node", node, f"{BLOCK}-", f"{RACK}-")
 
 
 def submit(jobs: JobNamespace, name: str, script: str = until_told(), **spec: Any) -> None:
@@ -166,3 +183,24 @@ def test_slices_keep_their_pools_and_take_the_labels_of_their_flavor(
     jobs.tell("slices")
     for name in ("slices", "next"):
         assert verdicts(jobs.await_end(name)) == ["Success"]
+
+
+@pytest.mark.usefixtures("_racks")
+def test_a_queue_s_topology_keeps_slices_together_in_place_of_jobset(
+    jobs: JobNamespace, queues: QueueMaker
+) -> None:
+    nodes = {"cloud.google.com/gke-tpu-accelerator": "tpu-v5p-slice"}
+    queues.make("team", {"google.com/tpu": 16}, nodes=nodes, levels=[BLOCK, RACK, NODE_POOL, HOST])
+    submit(jobs, "slices", replicas=2, resources=V5P_SLICE)
+    jobs.await_job("slices", "condition=Running")
+    assert EXCLUSIVE not in jobs.kubectl.get("jobset", "slices-a1")["metadata"].get("annotations", {})
+    pods = jobs.pods("slices")
+    annotations = pods[0]["metadata"]["annotations"]
+    assert annotations["kueue.x-k8s.io/podset-slice-required-topology"] == NODE_POOL
+    assert annotations["kueue.x-k8s.io/podset-slice-size"] == "2"
+    assert annotations["kueue.x-k8s.io/podset-preferred-topology"] == RACK
+    pools = [pod["spec"]["nodeName"].rpartition("-")[0] for pod in pods]
+    assert pools[0] == pools[1] != pools[2] == pools[3]
+    assert all(pod["spec"]["nodeSelector"][HOST] == pod["spec"]["nodeName"] for pod in pods)
+    jobs.tell("slices")
+    assert verdicts(jobs.await_end("slices")) == ["Success"]
