@@ -8,8 +8,7 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-from fray.client.client import Client
-from fray.client.current import current_client, set_current_client
+from fray.client.client import Client, current_client, set_current_client
 
 __all__ = ["current_client", "set_current_client"]
 

@@ -16,8 +16,7 @@ __all__ = ["HOMES", "find_offered", "import_home", "list_offered", "list_users_n
 ERRORS: Final = "fray.errors"
 HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "fray.client.client": ("Client",),
-        "fray.client.current": ("current_client", "set_current_client"),
+        "fray.client.client": ("Client", "current_client", "set_current_client"),
         "fray.client.errors": ("JobAlreadyExists", "JobFailed"),
         "fray.client.handle": ("JobHandle", "wait_all"),
         "fray.cluster.base": ("Cluster",),

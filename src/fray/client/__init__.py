@@ -16,7 +16,6 @@ from fray.offered_names import HOMES, find_offered, list_offered
 
 if TYPE_CHECKING:
     from fray.client.client import *  # noqa: F403 - its `__all__` is the list
-    from fray.client.current import *  # noqa: F403
     from fray.client.errors import *  # noqa: F403
     from fray.client.handle import *  # noqa: F403
 

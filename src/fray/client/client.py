@@ -1,6 +1,10 @@
-"""Submitting jobs, and which living job of the same name is taken for the one that is asked for."""
+"""Submitting jobs, which living job of a name is taken for the one asked for, and the current client."""
 
 from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
 
 from fray.client.errors import JobAlreadyExists
 from fray.client.handle import JobHandle
@@ -10,7 +14,7 @@ from fray.errors import JobExistsError
 from fray.types import JobId, JobRequest
 from fray.vocabulary import ENV_CLIENT_SPEC, ENV_CLUSTER_SPEC
 
-__all__ = ["Client"]
+__all__ = ["Client", "current_client", "set_current_client"]
 
 
 class Client:
@@ -72,3 +76,28 @@ class Client:
 
     def __repr__(self) -> str:
         return f"Client({self._cluster!r})"
+
+
+_current: ContextVar[Client | None] = ContextVar("fray_current_client", default=None)
+
+
+def current_client() -> Client:
+    """Return the client of `set_current_client`, else one of the current cluster; see `Client`.
+
+    Inside a job that is the cluster of the job.
+
+    Raises:
+        ClusterSpecError: FRAY_CLIENT_SPEC or FRAY_CLUSTER_SPEC can't be read.
+        ClusterUnavailableError: There is no such backend.
+    """
+    return _current.get() or Client()
+
+
+@contextlib.contextmanager
+def set_current_client(client: Client) -> Iterator[Client]:
+    """Let `current_client` return this one within the block."""
+    token = _current.set(client)
+    try:
+        yield client
+    finally:
+        _current.reset(token)
