@@ -13,6 +13,7 @@ import sys
 import urllib.error
 import urllib.request
 import uuid
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,12 +24,14 @@ from tests.pool.hosts.pools import PATIENCE, ROOT, wait_until
 
 __all__ = ["Cluster", "Pod"]
 
-_POD = """
+_IN_POD = """
 import os, sys
 from pathlib import Path
 from fray.runtime.api.client import ApiAccess
 access = ApiAccess(os.environ["TEST_API"], "ml", Path(os.environ["TEST_TOKEN"]))
 ApiAccess.in_pod = classmethod(lambda cls, environ: access)
+"""
+_POD = """
 from fray.runtime.actors.pod import main
 sys.exit(main(port=int(os.environ["TEST_PORT"]), ready_port=int(os.environ["TEST_READY_PORT"])))
 """
@@ -121,19 +124,23 @@ class Cluster:
             "FRAY_POD_IP": "127.0.0.1",
             "FRAY_POOL_KEY": str(self.key),
             "FRAY_POOL_OBJECTS": "tcp:127.0.0.1:0",
-            "TEST_API": self.url,
-            "TEST_TOKEN": str(self.folder / "token"),
             "TEST_PORT": str(port),
             "TEST_READY_PORT": str(ready_port),
         }
         if "maxConcurrency" in actor["spec"]:
             variables["FRAY_ACTOR_MAX_CONCURRENCY"] = str(actor["spec"]["maxConcurrency"])
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("FRAY_")}
-        process = subprocess.Popen(
-            [sys.executable, "-c", _POD], cwd=ROOT, env={**kept, **variables, **more}, process_group=0
-        )
+        process = self.start_program(_POD, {**variables, **more}, process_group=0)
         self.pods.append(Pod(process, ready_port))
         return self.pods[-1]
+
+    def start_program(
+        self, code: str, variables: Mapping[str, str], **options: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start a program as in a pod: it has the API server, and of Fray's variables only these."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("FRAY_")}
+        access = {"TEST_API": self.url, "TEST_TOKEN": str(self.folder / "token")}
+        command = [sys.executable, "-c", _IN_POD + code]
+        return subprocess.Popen(command, cwd=ROOT, env={**kept, **access, **variables}, **options)
 
     def close(self) -> None:
         """End all pods."""

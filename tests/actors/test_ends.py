@@ -97,8 +97,11 @@ def test_a_killed_actor_is_gone_and_its_name_is_free(cluster: Cluster, context: 
     counter = context.create_actor(programs.Counter, 5, name="counter")
     pod = cluster.start_pod("counter")
     assert context.get(counter.add.remote(), timeout=PATIENCE) == 6
+    running = counter.block.remote()
     context.kill(counter)
     pod.process.terminate()
+    with pytest.raises(ActorDiedError, match="deleted"):
+        context.get(running, timeout=PATIENCE)
     assert pod.process.wait(PATIENCE) == 0
     with pytest.raises(ActorDiedError, match="deleted"):
         counter.add.remote()
