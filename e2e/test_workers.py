@@ -5,17 +5,30 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from e2e.cluster.command import await_condition
 from e2e.cluster.kubelets import kill_in_pod
 from e2e.cluster.layout import Layout
+from e2e.cluster.provider import crash_host, restore_host
 from e2e.job_namespace import JobNamespace, build_job, open_job_namespace
 from e2e.kubectl import Kubectl
 from e2e.release import Release
+from fray.plan.command import KEYS_MOUNT
+from fray.runtime.pool.transport.keys import ACCEPTED_FILE
 from fray.runtime.pool.view import PoolView
-from fray.vocabulary import CONTAINER, LABEL_JOB, LABEL_ROLE, POOL_HEAD_CONTAINER, POOL_PORTS, Role
+from fray.vocabulary import (
+    AUTH_SECRET,
+    CONTAINER,
+    LABEL_JOB,
+    LABEL_ROLE,
+    POOL_HEAD_CONTAINER,
+    POOL_PORTS,
+    Role,
+)
+from fray_operator.auth_keys import AuthKeys, Step, apply_step, build_secret, parse_keys
 
 PROGRAMS = Path(__file__).parent / "programs"
 COUNT_WORDS = (PROGRAMS / "count_words.py").read_text(encoding="utf-8")
@@ -23,8 +36,23 @@ STRANGER = (PROGRAMS / "stranger.py").read_text(encoding="utf-8")
 CANARY = "/var/run/fray/pool-head/canary"
 """Where the head may write."""
 PATIENCE = 240.0
+BEGIN = "-----BEGIN CERTIFICATE-----"
 SMALL = {"cpu": "100m", "memory": "128Mi"}
 ROOM_OF_NO_NODE = {"cpu": "1000"}
+ONE_ON_EACH_GPU_NODE = {
+    "spec": {
+        "nodeSelector": {"cloud.google.com/gke-nodepool": "gpu"},
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {LABEL_ROLE: Role.WORKER.value}},
+            }
+        ],
+    }
+}
 
 
 def build_counting(name: str, seconds: float, workers: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -87,6 +115,21 @@ def answers(jobs: JobNamespace, job: str) -> list[dict[str, Any]]:
     return [json.loads(log.splitlines()[-1]) for log in jobs.logs(job)]
 
 
+def read_keys(jobs: JobNamespace) -> AuthKeys:
+    """The keys of the namespace's pools."""
+    keys = parse_keys(jobs.kubectl.get("secret", AUTH_SECRET))
+    assert keys is not None
+    return keys
+
+
+def accepted_keys(jobs: JobNamespace, job: str) -> list[tuple[bytes, ...]]:
+    """The certificates that each pod of a job accepts, as its kubelet has brought them."""
+    read = (f"--container={CONTAINER}", "--", "cat", f"{KEYS_MOUNT}/{ACCEPTED_FILE}")
+    pods = pods_of(jobs, job, Role.HOST) + pods_of(jobs, job, Role.WORKER)
+    texts = [jobs.kubectl("exec", pod["metadata"]["name"], *read) for pod in pods]
+    return [tuple(f"{BEGIN}{part}".encode() for part in text.split(BEGIN)[1:]) for text in texts]
+
+
 def test_the_answer_is_the_same_while_workers_are_evicted_and_killed(
     jobs: JobNamespace, layout: Layout
 ) -> None:
@@ -116,6 +159,25 @@ def test_the_answer_is_the_same_while_workers_are_evicted_and_killed(
     assert pods_of(jobs, "words", Role.WORKER) == []
     (answer,) = answers(jobs, "words")
     assert (answer["wrong"], answer["rounds"] > 1) == (0, True)
+    assert kept["spec"]["hostname"] in answer["hosts"]
+
+
+def test_the_answer_is_the_same_while_a_node_is_lost(jobs: JobNamespace, layout: Layout) -> None:
+    jobs.submit(build_counting("node", 0.2, {"replicas": 2, "podTemplate": ONE_ON_EACH_GPU_NODE}))
+    await_ready(jobs, "node", 2)
+    lost, kept = pods_of(jobs, "node", Role.WORKER)
+    host = layout.host_named(lost["spec"]["nodeName"])
+    assert host.name != kept["spec"]["nodeName"]
+    crash_host(host)
+    try:
+        let_go(jobs, "node")
+        status = jobs.await_end("node")
+    finally:
+        restore_host(host)
+    assert (status["phase"], len(status["attempts"])) == ("Succeeded", 1), status
+    assert status["retries"] == {"failuresUsed": 0, "preemptionsUsed": 0}
+    (answer,) = answers(jobs, "node")
+    assert answer["wrong"] == 0
     assert kept["spec"]["hostname"] in answer["hosts"]
 
 
@@ -149,6 +211,31 @@ def test_kubectl_scales_the_workers_of_a_gang_whose_ranks_all_submit(jobs: JobNa
     let_go(jobs, "gang")
     assert jobs.await_end("gang")["phase"] == "Succeeded"
     assert [answer["wrong"] for answer in answers(jobs, "gang")] == [0, 0]
+
+
+def test_keys_are_replaced_while_workers_count(jobs: JobNamespace) -> None:
+    """Each write of a rotation, as the operator makes them ten minutes apart, once every pod has the last."""
+    jobs.submit(build_counting("keys", 0.1, {"replicas": 1}))
+    await_ready(jobs, "keys", 1)
+    before = read_keys(jobs)
+    for count, step in enumerate((Step.PREPARE, Step.SWITCH, Step.FORGET), start=2):
+        keys = apply_step(read_keys(jobs), step, now=datetime.now(UTC))
+        jobs.kubectl("apply", "--filename=-", stdin=json.dumps(build_secret(keys, namespace=jobs.name)))
+        await_condition(
+            f"all pods have the keys of step {step.value}",
+            lambda: set(accepted_keys(jobs, "keys")) == {read_keys(jobs).accepted},
+            timeout=PATIENCE,
+            details=jobs.describe,
+        )
+        jobs.kubectl("scale", "frayjob/keys", f"--replicas={count}")
+        await_ready(jobs, "keys", count)
+    after = read_keys(jobs)
+    assert after.accepted == (after.shown.certificate,) != before.accepted
+    let_go(jobs, "keys")
+    status = jobs.await_end("keys")
+    assert (status["phase"], status["retries"]["failuresUsed"]) == ("Succeeded", 0), status
+    (answer,) = answers(jobs, "keys")
+    assert (answer["wrong"], len(answer["hosts"])) == (0, 4)
 
 
 def test_a_job_whose_workers_have_no_room_runs_on_and_says_so(jobs: JobNamespace) -> None:

@@ -41,6 +41,7 @@ from fray.plan.volume_waiting import (
     find_held,
 )
 from fray.plan.workers import (
+    WorkerJob,
     WorkersObservation,
     can_have_workers,
     derive_wanted,
@@ -66,6 +67,7 @@ from fray_operator.ownership import (
     find_orphans,
     find_unrecorded,
     get_job_uid,
+    is_given_up,
     is_inherited,
     is_jobset_of,
     is_labelled,
@@ -180,15 +182,23 @@ class Observer:
             return observed
         known = self._workers(job.metadata.namespace or "")
         workers = [one for one in known.of_job(_key_of(job)) if is_owned(one, job)]
-        looked = [
-            (one, await self._look_at_pods(job, one)) for one in workers if is_of_attempt(one, attempt.number)
-        ]
-        pods = [pod for _, found in looked for pod in found or ()]
+        looked = [(one, await self._look_at_pods(job, one)) for one in workers]
+        overdue = any(is_overdue(pod, now=now) for _, found in looked for pod in found or ())
+        nodes = await self._view_nodes(judging=True) if overdue else Nodes()
+        jobs: list[WorkerJob] = []
+        stale: list[WorkerJob] = []
+        pods: list[Manifest] = []
+        for one, found in looked:
+            read = read_worker_job(one, found)
+            if read.leaving and found and is_given_up(found, nodes, now=now):
+                read = replace(read, ended=True)
+            if is_of_attempt(one, attempt.number):
+                jobs.append(read)
+                pods += found or ()
+            else:
+                stale.append(read)
         state = WorkersObservation(
-            tuple(read_worker_job(one, found) for one, found in looked),
-            stale=tuple(read_worker_job(one) for one in workers if not is_of_attempt(one, attempt.number)),
-            waiting=derive_waiting(pods),
-            crash=describe_crash(pods),
+            tuple(jobs), tuple(stale), waiting=derive_waiting(pods), crash=describe_crash(pods)
         )
         # No watch tells of their pods: why one waits, and which are ready of those that are too many.
         look = WORKERS_SECONDS if any(found is not None for _, found in looked) else None

@@ -42,6 +42,7 @@ __all__ = [
     "find_orphans",
     "find_unrecorded",
     "get_job_uid",
+    "is_given_up",
     "is_inherited",
     "is_jobset_of",
     "is_labelled",
@@ -255,6 +256,12 @@ def _describe(manifest: Manifest, job: FrayJob) -> str:
 def is_overdue(pod: Manifest, *, now: datetime) -> bool:
     """Return whether a pod still runs, as far as one can see, some time after it was asked to end."""
     return _runs(pod) and is_late(read_deletion(pod["metadata"]), now=now)
+
+
+def is_given_up(pods: Iterable[Manifest], nodes: Nodes, *, now: datetime) -> bool:
+    """Return whether some of these pods run, as far as one can see, and no node can end any of those."""
+    running = [pod for pod in pods if _runs(pod)]
+    return bool(running) and all(_cannot_end(pod, nodes, now) for pod in running)
 
 
 def _runs(pod: Manifest) -> bool:

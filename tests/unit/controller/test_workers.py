@@ -41,12 +41,15 @@ def store_workers(server: MemoryServer, completions: int, status: Manifest | Non
     return server.store(JOBS, {**manifest, "status": status or {}})
 
 
-def store_pod(server: MemoryServer, controller: str, *, job: str, index: int) -> None:
+def store_pod(
+    server: MemoryServer, controller: str, *, job: str, index: int, deletion: Manifest | None = None
+) -> None:
     """Keep a worker's pod that is ready; `job` is the uid that its label claims."""
     metadata = {
         "name": f"{controller}-{index}",
         "labels": {LABEL_CONTROLLER_UID: job, LABEL_COMPLETION_INDEX: str(index)},
         "ownerReferences": [{"kind": "Job", "name": NAME, "uid": controller, "controller": True}],
+        **(deletion or {}),
     }
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     server.store(PODS, {"metadata": metadata, "spec": {"nodeName": "n"}, "status": status})
@@ -118,6 +121,28 @@ def test_a_job_that_is_stopped_isnt_finished_before_its_workers_are_gone() -> No
         assert passes(metrics, "error") == 0
 
     body = wants(3, runningTime=LONG_AGO)
+    body["spec"]["stopped"] = True
+    reconcile_for_an_hour([body], check, prepare=prepare)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_job_does_not_wait_for_workers_that_no_node_can_end(others: int) -> None:
+    def prepare(server: MemoryServer, *_: Informer) -> None:
+        made = store_workers(server, 2, {"active": 2})
+        server.store(JOBS, {**made, "metadata": {**made["metadata"], "deletionTimestamp": LONG_AGO}})
+        uid = made["metadata"]["uid"]
+        asked = {"deletionTimestamp": LONG_AGO, "deletionGracePeriodSeconds": 30}
+        store_pod(server, uid, job=uid, index=1, deletion=asked)
+        for index in range(others):
+            store_pod(server, uid, job=uid, index=index)
+
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+        job = server.find(FRAYJOBS, "train")
+        assert job is not None
+        assert job["status"]["phase"] == ("Stopping" if others else "Stopped")
+        assert passes(metrics, "error") == 0
+
+    body = wants(2, runningTime=LONG_AGO)
     body["spec"]["stopped"] = True
     reconcile_for_an_hour([body], check, prepare=prepare)
 
