@@ -135,6 +135,8 @@ def _walk_folder(root: Path, folder: str, outer: Sequence[tuple[str, IgnoreRules
         with os.scandir(root / folder) as entries:
             known = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
+        if folder and isinstance(error, FileNotFoundError):
+            return  # others write here too
         raise WorkspaceUnreadableError(str(root / folder), error.strerror or str(error)) from error
     names = {entry.name for entry in known}
     if "pyvenv.cfg" in names and folder:

@@ -141,6 +141,23 @@ def test_without_git_all_goes_along_but_leftovers_and_what_gitignore_names(
     assert names(tmp_path) == expected
 
 
+def test_a_folder_that_somebody_removes_meanwhile_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "a.py", "b/c.py")
+    scan = os.scandir
+
+    def scan_late(folder: Path) -> object:
+        if folder == tmp_path / "b":
+            (folder / "c.py").unlink()
+            folder.rmdir()
+        return scan(folder)
+
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(files_module.os, "scandir", scan_late)
+    assert [file.path for file in files_module.find_files(tmp_path)] == ["a.py"]
+
+
 @pytest.mark.parametrize("with_git", [True, False])
 def test_names_of_all_kinds_come_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_git: bool
