@@ -50,14 +50,19 @@ def mount(hands: Hands, spec: Manifest, root: Path) -> None:
     """Fill the pod's folders: the runtime as the init container does, Secrets as the kubelet does."""
     (main,) = spec["containers"]
     places = {
-        each["name"]: root / each["mountPath"].removeprefix(f"{FOLDER}/") for each in main["volumeMounts"]
+        each["name"]: root / each["mountPath"].removeprefix(f"{FOLDER}/").removeprefix("/")
+        for each in main["volumeMounts"]
     }
     for volume in spec["volumes"]:
-        sources = [volume["secret"]["secretName"]] if "secret" in volume else []
+        whole = volume.get("secret", {})
+        sources = [whole["secretName"]] if whole else []
         sources += [each["secret"]["name"] for each in volume.get("projected", {}).get("sources", [])]
         for name in sources:
             places[volume["name"]].mkdir(parents=True, exist_ok=True)
-            for key, data in decoded(hands.api.get(f"{hands.core}/secrets/{name}").body).items():
+            found = hands.api.get(f"{hands.core}/secrets/{name}")
+            if found.status == 404 and whole.get("optional"):
+                continue
+            for key, data in decoded(found.body).items():
                 (places[volume["name"]] / key).write_bytes(data)
     ignored = shutil.ignore_patterns("__pycache__")
     for package in (fray, cloudpickle):
