@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import pickle
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from e2e.cluster.command import await_condition
 from fray.errors import (
     ActorDiedError,
     ActorExistsError,
@@ -385,8 +385,7 @@ def test_members_of_a_group_know_their_index_and_end_together(ctx: JobContext) -
         ctx.create_actor_group(Seat, -1, name="seats", count=2)
     group.shutdown()
     group.shutdown()
-    while not group.is_done():
-        time.sleep(0.01)
+    await_condition("all members have ended", group.is_done, timeout=60.0)
     with pytest.raises(ActorDiedError):
         group.wait_ready(1)
     assert ctx.create_actor_group(Seat, -1, name="seats", count=1).wait_ready()
