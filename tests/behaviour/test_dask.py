@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,17 @@ def test_large_values_go_from_task_to_task(ctx: JobContext) -> None:
 
     items: Any = ctx.run(give)
     assert [len(item) for item in items] == [size] * 3
+
+
+def test_large_items_stay_until_a_slow_reader_takes_them(ctx: JobContext) -> None:
+    def give() -> Iterator[bytes]:
+        for _ in range(100):
+            yield b"z" * 100_000
+
+    items: Any = ctx.run(give)
+    first = next(items)
+    time.sleep(1)  # in which Dask would forget those that nobody keeps
+    assert [len(item) for item in (first, *items)] == [100_000] * 100
 
 
 def test_the_result_of_a_call_goes_on_to_others(ctx: JobContext) -> None:

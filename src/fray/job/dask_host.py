@@ -288,24 +288,30 @@ class Host(WorkerPlugin):
         self, token: str, number: int, items: list[Outcome], end: Failure | None, *, ended: bool = True
     ) -> bool:
         """Bring items, and the end of their generator; return whether somebody reads them."""
-        batch = [["item", *await self._portable(token, item)] for item in items]
+        held: list[Any] = []  # until the scheduler keeps them for the context: Dask forgets what nobody wants
+        batch = [["item", *await self._portable(token, item, held)] for item in items]
         if end is not None:
             batch.append(["failed", bytes(end.data), []])
         elif ended:
             batch.append(["end", b"", []])
         sent: bool = await self.client.scheduler.fray_send(token=token, number=number, batch=batch)
+        held.clear()
         return sent
 
-    async def _portable(self, token: str, item: Outcome) -> list[Any]:
-        """Return an item as bytes and the refs inside; a large one is a ref itself, without bytes."""
+    async def _portable(self, token: str, item: Outcome, held: list[Any]) -> list[Any]:
+        """Return an item as bytes and the refs inside; a large one is a ref itself, without bytes.
+
+        What keeps a large one in the cluster is added to `held`.
+        """
         if isinstance(item, Failure):
             return [b"!" + bytes(item.data), []]
         if len(item.data) <= INLINE_LIMIT:
             return [b"=" + bytes(item.data), list(item.contained)]
         number = self.engine(token).new_number()
-        await self.client.scatter(
+        scattered = await self.client.scatter(
             {key_of(token, number): item}, workers=[self.worker.address], direct=True, asynchronous=True
         )
+        held.append(scattered)
         return [b"", [number]]
 
 

@@ -162,6 +162,7 @@ class FrayPlugin(SchedulerPlugin):
 
     async def send(self, token: str, number: int, batch: list[Any]) -> bool:
         """Take items of a generator, once the reader has those before; False: nobody reads them."""
+        await self._until_known(_keys(token, batch))
         context = self._contexts.get(token)
         if context is None or number in context.ended:
             return False
