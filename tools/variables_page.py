@@ -69,6 +69,8 @@ ELSEWHERE = {
         "the head of a pool that asks for workers",
     ),
     "FRAY_POD_IP": "jobs with workers, and pods of FrayActors",
+    "FRAY_WORKERS_ENGINE": "jobs with workers of engine `dask`",
+    "DASK_": "jobs with workers of engine `dask`",
     "FRAY_WORKERS_SHAPE": "workers, and the head of a pool that asks for them",
     "JAX_PLATFORMS": "TPU, and jobs that a client launched",
     "JOB_COMPLETION_INDEX": "every job",

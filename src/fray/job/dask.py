@@ -6,17 +6,21 @@ import contextlib
 import sys
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from fray.errors import ContextUnavailableError
 from fray.job.checks import check_count, check_resources
 from fray.job.context import JobContext
 from fray.runtime.container import available_cpus
+from fray.runtime.pool.pod import PodPool
 
 if TYPE_CHECKING:
     from distributed import Client, SpecCluster
 
-__all__ = ["DaskContext", "is_joined", "join", "start"]
+__all__ = ["DaskContext", "is_joined", "join", "join_pool", "start"]
+
+HEAD_SECONDS: Final = 600.0
+"""How long the scheduler of a job's workers may have no address: rank 0 may pull its image."""
 
 
 def start(
@@ -50,6 +54,14 @@ def start(
     except BaseException:
         cluster.close()
         raise
+
+
+def join_pool(environ: Mapping[str, str]) -> JobContext:
+    """Return a context on the scheduler of the job that `environ` names; its workers are the job's.
+
+    Raises `ContextUnavailableError` without Dask or an answer, and what `PodPool.find_head` raises.
+    """
+    return start(address=PodPool.from_env(environ).find_head(seconds=HEAD_SECONDS).address.as_url("tls"))
 
 
 def is_joined() -> bool:

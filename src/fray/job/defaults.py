@@ -16,7 +16,7 @@ from fray.job.context import JobContext, context_of, find_context
 from fray.job.current import current_engine, leave, use
 from fray.job.inline import SyncContext
 from fray.job.threads import ThreadContext
-from fray.vocabulary import ENV_POOL_HEAD
+from fray.vocabulary import ENV_POOL_HEAD, ENV_WORKERS_ENGINE
 
 __all__ = [
     "attach_process",
@@ -130,13 +130,13 @@ def create_job_ctx(
 
 
 def _join_pool() -> JobContext:
-    """Return this process's part of its job's pool; it joins once."""
-    from fray.job.pool import join_pool  # noqa: PLC0415 - asyncio and more, which few programs need
-
+    """Return this process's part of its job's pool, of the engine of its workers; it joins once."""
     global _pool  # noqa: PLW0603 - a process is one client of its pool
     with _joining:
         if _pool is None or _pool[0] != os.getpid() or _pool[1].closed:
-            _pool = (os.getpid(), join_pool(os.environ))  # noqa: TID251 - the entry of the pool
+            environ = os.environ  # noqa: TID251 - the entry of the pool
+            kind = ENGINES.get(environ.get(ENV_WORKERS_ENGINE, ""), "fray.job.pool")
+            _pool = (os.getpid(), import_module(kind).join_pool(environ))
         return _pool[1]
 
 

@@ -33,7 +33,7 @@ def derive_unsupported(job: FrayJob) -> Waiting | None:
     """
     if _is_without_workers(job.spec) and not job.status.attempts:
         engine = job.spec.workers.engine
-        way = "use engine fray, or set spec.workers.replicas and minReplicas to 0"
+        way = "use engine fray or dask, or set spec.workers.replicas and minReplicas to 0"
         message = f"worker pods of engine {engine} don't exist yet: {way}"
         return Waiting(Reason.WORKERS_NOT_SUPPORTED, message)
     overlays = {ROOT: job.spec.pod_template, "spec.workers.podTemplate": job.spec.workers.pod_template}

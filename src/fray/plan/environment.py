@@ -17,8 +17,11 @@ from fray.plan.gang import Gang, GangKind
 from fray.plan.kueue import derive_queue
 from fray.plan.workers import can_have_workers, describe_offer, has_keys
 from fray.vocabulary import (
+    ACCEPTED_FILE,
+    CERTIFICATE_FILE,
     ENV_ATTEMPT,
     ENV_COORDINATOR_ADDRESS,
+    ENV_DASK_PREFIX,
     ENV_FRAY_RANK,
     ENV_FRAY_WORLD_SIZE,
     ENV_GPUS_PER_NODE,
@@ -65,6 +68,7 @@ from fray.vocabulary import (
     ENV_TPU_PROCESS_PORT,
     ENV_TPU_WORKER_HOSTNAMES,
     ENV_TPU_WORKER_ID,
+    ENV_WORKERS_ENGINE,
     ENV_WORKERS_SHAPE,
     ENV_WORLD_SIZE,
     LABEL_ATTEMPT,
@@ -75,6 +79,7 @@ from fray.vocabulary import (
     LABEL_REPLICATED_JOB,
     POOL_OBJECT_PORTS,
     POOL_PORTS,
+    PRIVATE_KEY_FILE,
     REPLICATED_JOB,
 )
 from fray.wire.frayjob import FrayJob, FrayJobSpec
@@ -84,6 +89,7 @@ __all__ = [
     "PROTECTED_PREFIX",
     "EnvEntry",
     "build_accelerator_environment",
+    "build_dask_tls",
     "build_environment",
     "build_offer",
     "build_worker_environment",
@@ -101,6 +107,8 @@ TORCHRUN = "https://github.com/pytorch/pytorch/blob/main/torch/distributed/argpa
 NCCL_ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 TPU_SLICES = "https://docs.cloud.google.com/kubernetes-engine/docs/concepts/tpus"
 MULTISLICE = "https://docs.cloud.google.com/kubernetes-engine/docs/how-to/tpu-multislice"
+
+DASK_TLS = "https://distributed.dask.org/en/stable/tls.html"
 
 FINDS_HEAD = "by it processes find the pod of rank 0, where the head of their pool is"
 
@@ -164,7 +172,7 @@ def build_worker_environment(
         *_job(job),
         _attempt(job, attempt),
         EnvEntry(ENV_JOB_UID, FINDS_HEAD, label=LABEL_JOB_UID),
-        *_pool(),
+        *_pool(job.spec),
         *build_offer(job.spec),
     ]
     return [*entries, *build_accelerator_environment(gang, metadata_server=metadata_server)]
@@ -190,10 +198,14 @@ def build_offer(spec: FrayJobSpec) -> list[EnvEntry]:
     return [] if offer is None else [EnvEntry(ENV_WORKERS_SHAPE, "spec.workers.resources say so", offer)]
 
 
-def _pool() -> list[EnvEntry]:
+def _pool(spec: FrayJobSpec) -> list[EnvEntry]:
     """Return what processes of a job with workers join its pool by."""
     first, last = POOL_OBJECT_PORTS
+    engine: list[EnvEntry] = []
+    if spec.workers.engine == "dask":
+        engine = [EnvEntry(ENV_WORKERS_ENGINE, "spec.workers.engine says so", "dask"), *build_dask_tls()]
     return [
+        *engine,
         EnvEntry(ENV_POD_IP, "where this pod serves its objects", path="status.podIP"),
         EnvEntry(
             ENV_POOL_HEAD, "the head of the pool is beside rank 0, without any DNS", f"rank-0:{POOL_PORTS[0]}"
@@ -204,6 +216,33 @@ def _pool() -> list[EnvEntry]:
             "each process serves its objects at the first free port of these",
             f"tcp:$({ENV_POD_IP}):{first}-{last}",
         ),
+    ]
+
+
+def build_dask_tls(keys: str = KEYS_MOUNT) -> list[EnvEntry]:
+    """Return what makes all that a process does with Dask mutual TLS, by the keys in a directory."""
+    settings = f"{ENV_DASK_PREFIX}DISTRIBUTED__COMM__"
+    tls = f"{settings}TLS__"
+    roles = ("CLIENT", "SCHEDULER", "WORKER")
+    why = "Dask's connections show and accept the keys of the pool"
+    return [
+        EnvEntry(f"{settings}REQUIRE_ENCRYPTION", why, "True", source=DASK_TLS),
+        EnvEntry(f"{tls}MIN_VERSION", why, "1.3", source=DASK_TLS),
+        EnvEntry(f"{tls}CA_FILE", why, f"{keys}/{ACCEPTED_FILE}", source=DASK_TLS),
+        *(EnvEntry(f"{tls}{role}__CERT", why, f"{keys}/{CERTIFICATE_FILE}") for role in roles),
+        *(EnvEntry(f"{tls}{role}__KEY", why, f"{keys}/{PRIVATE_KEY_FILE}") for role in roles),
+    ]
+
+
+def _dask_client(addresses: Addresses) -> list[EnvEntry]:
+    """Return by what `distributed.Client()` finds the scheduler in the pod of rank 0."""
+    address = f"tls://{addresses.host(slice_index=0, host=0)}:{POOL_PORTS[0]}"
+    wait = f"{ENV_DASK_PREFIX}DISTRIBUTED__COMM__TIMEOUTS__CONNECT"
+    return [
+        EnvEntry(
+            f"{ENV_DASK_PREFIX}SCHEDULER_ADDRESS", "distributed.Client() finds the scheduler by it", address
+        ),
+        EnvEntry(wait, "the scheduler may start later, and its name be known later", "120s"),
     ]
 
 
@@ -229,7 +268,8 @@ def _identity(job: FrayJob, gang: Gang, addresses: Addresses, attempt: int) -> l
         why = FINDS_HEAD if pooled else "the FrayJob owns what the callable leaves behind"
         entries.append(EnvEntry(ENV_JOB_UID, why, label=LABEL_JOB_UID))
     if pooled:
-        entries += _pool()
+        entries += _pool(job.spec)
+        entries += _dask_client(addresses) if job.spec.workers.engine == "dask" else []
     elif has_keys(job.spec):
         entries.append(EnvEntry(ENV_POOL_KEY, "actors know their callers by these keys", KEYS_MOUNT))
     entries += [

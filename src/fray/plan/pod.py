@@ -86,11 +86,6 @@ def build_pod_template(  # noqa: PLR0913 - all that a template rests on
         mounts.append(RUNTIME_VOLUME)
         facts.append(fact)
         facts += explain_preparation(job.spec.environment)
-    pool = build_pool_parts(job, gang, environment, role=role, settings=settings)
-    volumes += pool.volumes
-    mounts += pool.mounts
-    facts += pool.facts
-    starters = [*injectors, *pool.sidecars]
     container: dict[str, Any] = {
         "name": CONTAINER,
         "image": job.spec.environment.image or settings.image,
@@ -100,10 +95,15 @@ def build_pod_template(  # noqa: PLR0913 - all that a template rests on
         "volumeMounts": mounts,
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
-    if pool.probe is not None:
-        container["readinessProbe"] = pool.probe
     if job.spec.environment.env_from:
         container["envFrom"] = [source.to_manifest() for source in job.spec.environment.env_from]
+    pool = build_pool_parts(job, gang, environment, main=container, role=role, settings=settings)
+    volumes += pool.volumes
+    mounts += pool.mounts
+    facts += pool.facts
+    starters = [*injectors, *pool.sidecars]
+    if pool.probe is not None:
+        container["readinessProbe"] = pool.probe
     if job.spec.ports:
         container["ports"] = [
             {"name": port.name, "containerPort": port.port, "protocol": "TCP"} for port in job.spec.ports

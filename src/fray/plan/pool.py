@@ -7,11 +7,11 @@ program, as sidecars do; with it ends the attempt for all workers. Their variabl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from fray.plan.command import KEYS_MOUNT
+from fray.plan.command import KEYS_MOUNT, WORKSPACE_MOUNT, build_command
 from fray.plan.environment import PROTECTED_PREFIX, EnvEntry, build_offer
 from fray.plan.facts import Fact
 from fray.plan.gang import Gang
@@ -31,11 +31,16 @@ from fray.vocabulary import (
     POOL_READY_PORT,
     Role,
 )
-from fray.wire.frayjob import FrayJob, FrayJobSpec
+from fray.wire.frayjob import Entrypoint, FrayJob, FrayJobSpec
 
 __all__ = ["PoolParts", "build_module_command", "build_pool_parts", "build_ready_probe"]
 
-HEAD_MODULE: Final = "fray.runtime.pool.head_pod"
+HEAD_MODULES: Final = {
+    "fray": ["fray.runtime.pool.head_pod"],
+    "dask": ["fray.job.dask_pods", "scheduler"],
+}
+"""What the sidecar runs, by the engine."""
+HEAD_WORKSPACE: Final = f"{POOL_HEAD_CONTAINER}-workspace"
 HEAD_STATE: Final = "/var/run/fray/pool-head"
 KEYS: Final = "fray-auth"
 """Name of the volume with the keys."""
@@ -62,9 +67,18 @@ class PoolParts:
 
 
 def build_pool_parts(
-    job: FrayJob, gang: Gang, environment: Sequence[EnvEntry], *, role: Role, settings: PlanSettings
+    job: FrayJob,
+    gang: Gang,
+    environment: Sequence[EnvEntry],
+    *,
+    main: Mapping[str, Any],
+    role: Role,
+    settings: PlanSettings,
 ) -> PoolParts:
-    """Return what the pool of a job adds to pods of this role: of one without workers the keys at most."""
+    """Return what the pool of a job adds to pods of this role: of one without workers the keys at most.
+
+    `main` is the main container: the head of an engine that isn't Fray's own runs in its image.
+    """
     if not has_keys(job.spec):
         return PoolParts()
     pooled = can_have_workers(job.spec)
@@ -76,12 +90,47 @@ def build_pool_parts(
         facts = (keys_fact, Fact("readinessProbe", f"port {POOL_READY_PORT}", why))
         return PoolParts((keys,), (mount,), probe=build_ready_probe(), facts=facts)
     head, volume, head_fact = _build_head(job.spec, gang, environment, settings=settings)
-    return PoolParts((keys, volume), (mount,), sidecars=(head,), facts=(keys_fact, head_fact))
+    volumes = [keys, volume]
+    if job.spec.workers.engine != "fray":
+        volumes += _use_image(head, job, main, injected=settings.injector_image is not None)
+        head_fact = replace(head_fact, value=head["image"])
+    return PoolParts(tuple(volumes), (mount,), sidecars=(head,), facts=(keys_fact, head_fact))
 
 
-def build_module_command(module: str, *, injected: bool) -> list[str]:
-    """Return the command that runs a module of Fray's in a pod, with the runtime that was brought there."""
-    return build_start("run", [module]) if injected else ["python3", "-m", module]
+def build_module_command(*module: str, injected: bool) -> list[str]:
+    """Return the command that runs a module of Fray's in a pod, with the runtime that was brought there.
+
+    Behind the module's name stand its arguments.
+    """
+    return build_start("run", module) if injected else ["python3", "-m", *module]
+
+
+def _use_image(
+    head: dict[str, Any], job: FrayJob, main: Mapping[str, Any], *, injected: bool
+) -> list[dict[str, Any]]:
+    """Let the head run where its engine is installed: in the job's image, with its packages and variables.
+
+    Returns the volumes that it needs besides: each container unpacks the workspace into one of its own.
+    """
+    entrypoint = Entrypoint(command=head["command"])
+    program = job.model_copy(update={"spec": job.spec.model_copy(update={"entrypoint": entrypoint})})
+    own = {entry["name"] for entry in head["env"]}
+    head["image"] = main["image"]
+    head["command"] = build_command(program, injected=injected)
+    head["env"] = [*(entry for entry in main["env"] if entry["name"] not in own), *head["env"]]
+    if "envFrom" in main:
+        head["envFrom"] = main["envFrom"]
+    known = {mount["name"] for mount in head["volumeMounts"]}
+    mounts = [mount for mount in main["volumeMounts"] if mount["name"] not in known]
+    unpacked = [mount for mount in mounts if mount["mountPath"] == WORKSPACE_MOUNT]
+    head["volumeMounts"] += [
+        {**mount, "name": HEAD_WORKSPACE} if mount in unpacked else mount for mount in mounts
+    ]
+    # Packages are installed into the image.
+    head["securityContext"].pop("readOnlyRootFilesystem")
+    # Only Fray's own head shows what the pool does there.
+    head.pop("ports")
+    return [{"name": HEAD_WORKSPACE, "emptyDir": {}}] if unpacked else []
 
 
 def _build_keys(*, awaited: bool) -> tuple[dict[str, Any], dict[str, Any], Fact]:
@@ -119,7 +168,7 @@ def _build_head(
     container: dict[str, Any] = {
         "name": POOL_HEAD_CONTAINER,
         "image": image,
-        "command": build_module_command(HEAD_MODULE, injected=injected),
+        "command": build_module_command(*HEAD_MODULES[spec.workers.engine], injected=injected),
         "restartPolicy": "Always",
         "env": [entry.to_manifest() for entry in (*own, state, metrics, *_build_bounds(spec))],
         "ports": [{"name": POOL_METRICS_PORT_NAME, "containerPort": POOL_METRICS_PORT}],

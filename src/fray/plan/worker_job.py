@@ -33,7 +33,11 @@ from fray.wire.frayjob import Entrypoint, Environment, FrayJob, FrayJobSpec, Pla
 __all__ = ["WorkersPlan", "build_worker_job", "build_workers_plan"]
 
 NO_LIMIT: Final = 2**31 - 1
-MODULE: Final = "fray.runtime.pool.worker_pod"
+MODULES: Final = {
+    "fray": ["fray.runtime.pool.worker_pod"],
+    "dask": ["fray.job.dask_pods", "worker"],
+}
+"""What a worker runs, by the engine."""
 FAIL_WHEN_OVER: Final = {
     "action": "FailJob",
     "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [EXIT_ATTEMPT_OVER]},
@@ -137,7 +141,7 @@ def _explain(spec: FrayJobSpec, count: int) -> list[Fact]:
 def _build_spec(spec: FrayJobSpec, settings: PlanSettings) -> FrayJobSpec:
     """Return the spec of a job whose one host is a worker."""
     workers = spec.workers
-    command = build_module_command(MODULE, injected=settings.injector_image is not None)
+    command = build_module_command(*MODULES[workers.engine], injected=settings.injector_image is not None)
     return spec.model_copy(
         update={
             "entrypoint": Entrypoint(command=command),

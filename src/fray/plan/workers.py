@@ -50,7 +50,7 @@ __all__ = [
 
 MOST_CRASHES: Final = 8
 LOG_LINES: Final = 20
-ENGINES: Final = ("fray",)
+ENGINES: Final = ("fray", "dask")
 """Engines that worker pods are made for; a job that wants workers of another one is refused."""
 
 

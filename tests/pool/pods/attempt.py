@@ -26,12 +26,12 @@ from fray.job.pool import join_pool
 from fray.runtime.pool.view import PoolView
 from tests.pool.hosts.pools import PATIENCE, ROOT
 
-__all__ = ["METRICS_PORT", "Api", "Attempt", "identity", "running_attempt"]
+__all__ = ["HEAD_PORT", "IN_POD", "METRICS_PORT", "Api", "Attempt", "identity", "running_attempt"]
 
 HEAD_PORT = 7077
 READY_PORT = 7096
 METRICS_PORT = 7099
-_IN_POD = """
+IN_POD = """
 import os, sys
 from pathlib import Path
 from fray.runtime.api.client import ApiAccess
@@ -39,7 +39,7 @@ access = ApiAccess(os.environ["TEST_API"], "ml", Path(os.environ["TEST_TOKEN"]))
 ApiAccess.in_pod = classmethod(lambda cls, environ: access)
 """
 _WORKER = (
-    _IN_POD
+    IN_POD
     + """
 from fray.runtime.pool import worker_pod
 worker_pod.DRAIN_SECONDS = float(os.environ.get("TEST_DRAIN_SECONDS") or worker_pod.DRAIN_SECONDS)
@@ -47,7 +47,7 @@ sys.exit(worker_pod.main())
 """
 )
 _HEAD = (
-    _IN_POD
+    IN_POD
     + """
 from fray.runtime.pool.head import program
 from fray.runtime.pool.head_pod import main
@@ -227,7 +227,7 @@ class Attempt:
 
     def start_rank(self, rank: int, **more: str) -> subprocess.Popen[str]:
         """Start the main process of a rank, which prints the square of 12."""
-        return self.start(_IN_POD + _SQUARE, **self.variables(100 + rank, **identity(rank), **more))
+        return self.start(IN_POD + _SQUARE, **self.variables(100 + rank, **identity(rank), **more))
 
     def start(self, program: str, **variables: str) -> subprocess.Popen[str]:
         """Start a program."""

@@ -53,7 +53,7 @@ def test_what_is_built_is_accepted(spec: dict[str, Any]) -> None:
             "WorkersNotSupported",
             "set spec.workers.replicas and minReplicas to 0",
         ),
-        ({"workers": {"minReplicas": 1, "engine": "dask"}}, "WorkersNotSupported", "use engine fray"),
+        ({"workers": {"minReplicas": 1, "engine": "ray"}}, "WorkersNotSupported", "use engine fray or dask"),
     ],
 )
 def test_what_is_not_is_refused(spec: dict[str, Any], reason: str, told: str) -> None:

@@ -17,6 +17,7 @@ from fray.vocabulary import (
     ENV_POOL_METRICS,
     ENV_POOL_OBJECTS,
     ENV_POOL_STATE,
+    ENV_WORKERS_ENGINE,
     ENV_WORKERS_IDLE_SECONDS,
     ENV_WORKERS_MAX,
     ENV_WORKERS_MIN,
@@ -194,3 +195,43 @@ def test_a_worker_is_ready_once_it_says_so_and_hosts_at_once() -> None:
     assert "readinessProbe" not in main_container(
         build_attempt(build_frayjob(**asked), attempt=1, settings=SETTINGS).jobset
     )
+
+
+def test_the_scheduler_of_dask_runs_in_the_jobs_image_with_its_packages_and_variables() -> None:
+    env = [{"name": "UV_INDEX_URL", "value": "https://packages"}]
+    workspace = {"secretName": "code", "sha256": "0" * 64}
+    environment = {"image": "mine", "env": env, "pipPackages": ["distributed"], "workspace": workspace}
+    pod = hosts(workers={"maxReplicas": 9, "engine": "dask"}, environment=environment)
+    head = find_head(pod)
+    assert head is not None
+    assert (head["image"], head["restartPolicy"]) == ("mine", "Always")
+    assert head["command"][-3:] == ["run", "fray.job.dask_pods", "scheduler"]
+    assert "--package=distributed" in head["command"]
+    told = variables(head)
+    assert told["UV_INDEX_URL"] == "https://packages"
+    assert told[ENV_WORKERS_MAX] == "9"
+    assert [each["name"] for each in head["env"]] == list(told)
+    # Two containers that unpack into one folder would disturb each other.
+    (own,) = [each for each in head["volumeMounts"] if each["mountPath"] == "/var/run/fray/workspace"]
+    (mains,) = [
+        each
+        for each in pod["containers"][0]["volumeMounts"]
+        if each["mountPath"] == "/var/run/fray/workspace"
+    ]
+    assert own["name"] != mains["name"]
+    volumes = {volume["name"] for volume in pod["volumes"]}
+    assert {each["name"] for each in head["volumeMounts"]} <= volumes
+
+
+def test_processes_of_engine_dask_find_the_scheduler_by_dasks_own_configuration() -> None:
+    asked = {"workers": {"replicas": 1, "engine": "dask"}}
+    main, worker = hosts(**asked)["containers"][0], workers(**asked)["containers"][0]
+    assert variables(main)["DASK_SCHEDULER_ADDRESS"] == "tls://train-a1-slice-0-0.train-a1:7077"
+    for container in (main, worker):
+        told = variables(container)
+        assert told[ENV_WORKERS_ENGINE] == "dask"
+        assert told["DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION"] == "True"
+        (mount,) = [each for each in container["volumeMounts"] if "secrets/fray" in each["mountPath"]]
+        assert told["DASK_DISTRIBUTED__COMM__TLS__CA_FILE"] == f"{mount['mountPath']}/accepted.crt"
+    assert worker["command"][-2:] == ["fray.job.dask_pods", "worker"]
+    assert not any("DASK" in name for name in variables(hosts(workers={"replicas": 1})["containers"][0]))

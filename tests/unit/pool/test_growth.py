@@ -12,7 +12,7 @@ import pytest
 from fray.errors import SettingError
 from fray.runtime.pool.head import scaling
 from fray.runtime.pool.head.dispatcher import Dispatcher
-from fray.runtime.pool.head.scaling import ScaleLimits, Scaling
+from fray.runtime.pool.head.scaling import PoolWorkload, ScaleLimits, Scaling
 from fray.runtime.pool.messages.commands import StartWorker
 from fray.runtime.pool.messages.events import (
     ActorSubmitted,
@@ -149,7 +149,8 @@ def run_scaling(
         dispatcher = SimpleNamespace(state=script.state, stopped=False, handle=handle, flush=lambda: None)
         limits = ScaleLimits(least=1, most=3, idle_seconds=0.0)
         loop = asyncio.get_running_loop()
-        Scaling(loop, cast("Dispatcher", dispatcher), limits=limits, scale=job).start()
+        workload = PoolWorkload(cast("Dispatcher", dispatcher))
+        Scaling(loop, workload, limits=limits, scale=job).start()
         happened = asyncio.Event()
 
         def watch() -> None:

@@ -26,7 +26,7 @@ from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
 from fray.vocabulary import ENV_JOB_NAME, ENV_POOL_METRICS, ENV_POOL_STATE, EXIT_FAILURE
 
-__all__ = ["main"]
+__all__ = ["RESTARTED", "is_first", "main", "stand_by"]
 
 MARK = "started"
 """A file that says that this pod has had a head."""
@@ -42,7 +42,7 @@ def main(environ: Mapping[str, str] | None = None) -> int:
     try:
         pool = PodPool.from_env(environ)
         if pool.head is None and Identity.from_env(environ).rank != 0:
-            return _stand_by()
+            return stand_by()
         key = TransportKey.load(pool.key)
         limits = ScaleLimits.from_env(environ)
         access = ApiAccess.in_pod(environ)
@@ -55,7 +55,7 @@ def main(environ: Mapping[str, str] | None = None) -> int:
             job=environ.get(ENV_JOB_NAME, ""),
             allowed=None,
             is_attempt=True,
-            over="" if _is_first(environ.get(ENV_POOL_STATE, "")) else RESTARTED,
+            over="" if is_first(environ.get(ENV_POOL_STATE, "")) else RESTARTED,
             limits=limits,
             scale=None if limits is None or access is None else JobScale.from_env(environ, access),
         )
@@ -71,7 +71,7 @@ def _read_metrics(pool: PodPool, port: str) -> Address | None:
     return Address.parse(f"tcp:{pool.listen.host}:{port}") if port else None
 
 
-def _is_first(directory: str) -> bool:
+def is_first(directory: str) -> bool:
     """Return whether no head has begun in this pod; without a directory nobody knows, and it's taken for so.
 
     Raises `SettingError` where the mark can't be made.
@@ -88,7 +88,7 @@ def _is_first(directory: str) -> bool:
     return True
 
 
-def _stand_by() -> int:
+def stand_by() -> int:
     """Wait for the end of a pod that isn't the head's."""
     signals = (signal.SIGTERM, signal.SIGINT)
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)

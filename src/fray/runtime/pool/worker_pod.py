@@ -22,7 +22,7 @@ from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
 from fray.vocabulary import EXIT_FAILURE, POOL_READY_PORT
 
-__all__ = ["build_resources", "main"]
+__all__ = ["DRAIN_SECONDS", "HEAD_SECONDS", "PATIENCE", "build_resources", "main"]
 
 LONGEST_PAUSE = 0.5
 """Seconds between two tries to reach a head that is there and doesn't listen yet."""

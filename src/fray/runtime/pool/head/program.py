@@ -20,7 +20,7 @@ from fray.runtime.pool.head.membership import Membership
 from fray.runtime.pool.head.metrics_server import MetricsServer
 from fray.runtime.pool.head.pages import PoolPages
 from fray.runtime.pool.head.peers import Peers
-from fray.runtime.pool.head.scaling import ScaleLimits, ScaleWriter, Scaling
+from fray.runtime.pool.head.scaling import PoolWorkload, ScaleLimits, ScaleWriter, Scaling
 from fray.runtime.pool.host.processes import watch_end
 from fray.runtime.pool.messages.greetings import HostWelcome, PoolFailed
 from fray.runtime.pool.messages.specs import Shape
@@ -103,7 +103,8 @@ class _HeadProgram:
         self._loop.call_later(LOOK_SECONDS, self._look)
         config = self._config
         if config.limits is not None and config.scale is not None and not config.over:
-            Scaling(self._loop, self._dispatcher, limits=config.limits, scale=config.scale).start()
+            workload = PoolWorkload(self._dispatcher)
+            Scaling(self._loop, workload, limits=config.limits, scale=config.scale).start()
         return [server.address for server in self._servers]
 
     def stop(self) -> None:

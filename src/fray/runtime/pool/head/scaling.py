@@ -1,8 +1,8 @@
 """The number of a job's workers follows the work there is: up at once, down some time after it has ended.
 
-On the head's loop, which it never blocks: the job's scale is written by a thread. When it's lowered, idle
-workers are asked to go; those at work are never. The order matters: a worker that goes before the scale is
-lowered would be replaced.
+On the loop of an engine's head, which it never blocks: the job's scale is written by a thread. When it's
+lowered, idle workers are asked to go; those at work are never. The order matters: a worker that goes before
+the scale is lowered would be replaced.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fray.vocabulary import (
     ENV_WORKERS_MIN,
 )
 
-__all__ = ["JobScale", "ScaleLimits", "ScaleWriter", "Scaling"]
+__all__ = ["JobScale", "PoolWorkload", "ScaleLimits", "ScaleWriter", "Scaling", "Workload"]
 
 _log = logging.getLogger(__name__)
 
@@ -96,22 +96,65 @@ class ScaleLimits:
         )
 
 
-class Scaling:
-    """Keeps the scale of a job at what its pool has work for, from `start` on.
+class Workload(Protocol):
+    """What the head of an engine knows of its work and its workers."""
 
-    Parameters: the `loop` and the `dispatcher` of the head; the `limits`; the job's `scale`.
+    @property
+    def stopped(self) -> bool:
+        """Whether the head has ended."""
+
+    def count_wanted(self, offered: Shape) -> int:
+        """Return how many workers there is work for; `offered` is what each has (empty: not known)."""
+
+    def count_workers(self) -> int:
+        """Return how many workers there are."""
+
+    def release(self, surplus: int) -> None:
+        """Ask up to so many idle workers to go."""
+
+
+@dataclass(frozen=True)
+class PoolWorkload:
+    """That of a pool of Fray's own engine."""
+
+    dispatcher: Dispatcher
+
+    @property
+    def stopped(self) -> bool:
+        """See `Workload`."""
+        return self.dispatcher.stopped
+
+    def count_wanted(self, offered: Shape) -> int:
+        """See `Workload`."""
+        return self.dispatcher.state.count_wanted_hosts(offered)
+
+    def count_workers(self) -> int:
+        """See `Workload`."""
+        return self.dispatcher.state.count_worker_hosts()
+
+    def release(self, surplus: int) -> None:
+        """See `Workload`."""
+        for host in self.dispatcher.state.list_idle_hosts()[:surplus]:
+            self.dispatcher.handle(DRIVER, HostLeaving(host, "there is less work than workers"))
+        self.dispatcher.flush()
+
+
+class Scaling:
+    """Keeps the scale of a job at what its engine has work for, from `start` on.
+
+    Parameters: the `loop` of the head and its `workload`; the `limits`; the job's `scale`.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        dispatcher: Dispatcher,
+        workload: Workload,
         *,
         limits: ScaleLimits,
         scale: ScaleWriter,
     ) -> None:
         self._loop = loop
-        self._dispatcher = dispatcher
+        self._workload = workload
         self._limits = limits
         self._scale = scale
         self._demand = Demand()
@@ -125,7 +168,7 @@ class Scaling:
         self._loop.call_soon(self._look)
 
     def _look(self) -> None:
-        if self._dispatcher.stopped:
+        if self._workload.stopped:
             return
         now = time.monotonic()
         target = self._derive_target(now)
@@ -138,7 +181,7 @@ class Scaling:
 
     def _derive_target(self, now: float) -> int:
         limits = self._limits
-        wanted = self._dispatcher.state.count_wanted_hosts(limits.offered)
+        wanted = self._workload.count_wanted(limits.offered)
         self._demand, target = self._demand.note(wanted, now=now).derive_replicas(
             now=now, idle_seconds=limits.idle_seconds, least=limits.least, most=limits.most
         )
@@ -169,9 +212,6 @@ class Scaling:
 
     def _release(self, target: int) -> None:
         """Ask idle workers to go that are above the number which was asked for."""
-        state = self._dispatcher.state
-        surplus = state.count_worker_hosts() - target
-        for host in state.list_idle_hosts()[: max(surplus, 0)]:
-            self._dispatcher.handle(DRIVER, HostLeaving(host, "there is less work than workers"))
+        surplus = self._workload.count_workers() - target
         if surplus > 0:
-            self._dispatcher.flush()
+            self._workload.release(surplus)

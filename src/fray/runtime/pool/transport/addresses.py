@@ -64,11 +64,19 @@ class Address:
         """The ports that may be listened on, the first free one first."""
         return range(self.port, max(self.port, self.last) + 1)
 
+    def as_url(self, scheme: str) -> str:
+        """Return the address of one port as other engines write it: `tls://host:port`."""
+        return f"{scheme}://{self._url_host}:{self.port}"
+
+    @property
+    def _url_host(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
+
     def __str__(self) -> str:
         if self.is_unix:
             return f"unix:{self.path}"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"tcp:{host}:{self.port}-{self.last}" if self.last else f"tcp:{host}:{self.port}"
+        text = f"tcp:{self._url_host}:{self.port}"
+        return f"{text}-{self.last}" if self.last else text
 
 
 def _is_port(text: str) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fray.errors import TransportKeyError
 from fray.runtime.pool.transport.handshake import NONCE_SIZE, SECRET_SIZE, Handshake, Role
+from fray.vocabulary import ACCEPTED_FILE, CERTIFICATE_FILE, PRIVATE_KEY_FILE
 
 __all__ = [
     "ACCEPTED_FILE",
@@ -24,12 +25,6 @@ _logger = logging.getLogger(__name__)
 
 SECRET_FILE = "pool.key"
 """32 random bytes."""
-CERTIFICATE_FILE = "tls.crt"
-"""A self-signed certificate, PEM, which each process of the namespace shows."""
-PRIVATE_KEY_FILE = "tls.key"
-"""Its private key, PEM."""
-ACCEPTED_FILE = "accepted.crt"
-"""The certificates that are trusted, PEM: while keys are rotated another one besides that which is shown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,206 @@
+"""Engine dask in pods: the scheduler beside rank 0, workers that join it over TLS, and how they end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fray.plan.environment import build_dask_tls
+from fray.vocabulary import (
+    ACCEPTED_FILE,
+    CERTIFICATE_FILE,
+    EXIT_ATTEMPT_OVER,
+    EXIT_FAILURE,
+    EXIT_WORKER_REFUSED,
+)
+from tests.pool.hosts.pools import PATIENCE, wait_until
+from tests.pool.pods.attempt import HEAD_PORT, IN_POD, Attempt, identity
+from tests.pool.transport.certificates import write_key
+
+PROGRAM = (
+    IN_POD
+    + "\nfrom fray.job.dask_pods import main\nsys.exit(main([os.environ['TEST_PROGRAM']], os.environ))\n"
+)
+USER = """
+from distributed import Client
+with Client() as client:
+    print(client.submit(pow, 12, 2).result(), flush=True)
+"""
+OURS = """
+from fray.job import get_default_job_ctx
+ctx = get_default_job_ctx()
+texts = ["a b a", "b c", "a c c"]
+def count(text):
+    from collections import Counter
+    return Counter(text.split())
+total = sum(ctx.get([ctx.run(count, text) for text in texts]), count(""))
+print(sorted(total.items()), flush=True)
+"""
+
+
+class DaskAttempt:
+    """The pods of an attempt of engine dask."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self.tls: dict[str, str] = {}
+        self.use_key(attempt.key)
+
+    def use_key(self, key: Path) -> None:
+        """Let programs that are started from here on have this key."""
+        self.tls = {entry.name: str(entry.value) for entry in build_dask_tls(str(key))}
+
+    def start(self, program: str, pod: int, **more: str) -> subprocess.Popen[str]:
+        """Start a program of a pod."""
+        address = f"tls://{self.attempt.address(0)}:{HEAD_PORT}"
+        own = {**self.tls, "DASK_SCHEDULER_ADDRESS": address}
+        return self.attempt.start(program, **self.attempt.variables(pod, **own, **more))
+
+    def start_scheduler(self, **more: str) -> subprocess.Popen[str]:
+        """Start the scheduler, and return when it listens."""
+        state = self.attempt.folder / "state"
+        state.mkdir(exist_ok=True)
+        head = f"tcp:{self.attempt.address(0)}:{HEAD_PORT}"
+        own = {"FRAY_POOL_HEAD": head, "FRAY_POOL_STATE": str(state), "TEST_PROGRAM": "scheduler"}
+        scheduler = self.start(PROGRAM, 0, **own, **more)
+        assert read_line(scheduler).startswith("listening on tls://")
+        return scheduler
+
+    def start_worker(self, pod: int = 1, **more: str) -> subprocess.Popen[str]:
+        """Start the program of a worker's pod."""
+        own = {"TEST_PROGRAM": "worker", "FRAY_WORKERS_SHAPE": "CPU=1,memory=300000000"}
+        return self.start(PROGRAM, pod, **own, **more)
+
+    def start_rank(self, program: str, rank: int = 1) -> subprocess.Popen[str]:
+        """Start the main program of a rank."""
+        return self.start(IN_POD + program, 100 + rank, FRAY_WORKERS_ENGINE="dask", **identity(rank))
+
+
+def read_line(process: subprocess.Popen[str]) -> str:
+    """Return the next line that it prints."""
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+@pytest.fixture
+def dask(attempt: Attempt) -> DaskAttempt:
+    attempt.show_rank_0()
+    return DaskAttempt(attempt)
+
+
+def accept_itself(key: Path) -> Path:
+    """Let the key's own certificate be accepted, as in the Secret of a namespace."""
+    (key / ACCEPTED_FILE).write_bytes((key / CERTIFICATE_FILE).read_bytes())
+    return key
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return accept_itself(write_key(tmp_path_factory.mktemp("key")))
+
+
+def test_users_and_contexts_find_the_scheduler_and_run_on_the_workers(dask: DaskAttempt) -> None:
+    early = dask.start_worker(1)
+    scheduler = dask.start_scheduler()
+    dask.start_worker(2)
+    users, ours = dask.start_rank(USER), dask.start_rank(OURS, rank=2)
+    wait_until(lambda: dask.attempt.ask(1) == dask.attempt.ask(2) == 200)
+    assert read_line(users) == "144\n"
+    assert read_line(ours) == "[('a', 3), ('b', 2), ('c', 3)]\n"
+    # The main container has ended, and with it its pod.
+    scheduler.send_signal(signal.SIGTERM)
+    assert scheduler.wait(PATIENCE) == 0
+    dask.attempt.api.remove("rank-0")
+    assert early.wait(PATIENCE) == EXIT_ATTEMPT_OVER
+
+
+def test_a_worker_that_is_asked_to_go_hands_over_and_ends_with_0(dask: DaskAttempt) -> None:
+    dask.start_scheduler()
+    first = dask.start_worker(1)
+    wait_until(lambda: dask.attempt.ask(1) == 200)
+    program = dask.start_rank(HELD)
+    assert read_line(program) == "held\n"
+    dask.start_worker(2)
+    wait_until(lambda: dask.attempt.ask(2) == 200)
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(PATIENCE) == 0
+    (dask.attempt.folder / "gone").touch()
+    assert read_line(program) == "1 run\n"
+
+
+HELD = """
+import time
+from distributed import Client
+runs = Path(os.environ["TEST_TOKEN"]).parent
+def once():
+    with (runs / "runs").open("a") as log:
+        log.write("x")
+    return 1
+client = Client()
+held = client.submit(once, pure=False)
+held.exception()
+print("held", flush=True)
+while not (runs / "gone").exists():
+    time.sleep(0.05)
+print(held.result(), "run" * len((runs / "runs").read_text()), flush=True)
+client.close()
+"""
+
+
+def test_a_scheduler_that_is_restarted_refuses_to_begin_again(dask: DaskAttempt) -> None:
+    scheduler = dask.start_scheduler()
+    worker = dask.start_worker()
+    wait_until(lambda: dask.attempt.ask(1) == 200)
+    scheduler.kill()
+    scheduler.wait(PATIENCE)
+    own = {"FRAY_POOL_HEAD": f"tcp:{dask.attempt.address(0)}:{HEAD_PORT}", "TEST_PROGRAM": "scheduler"}
+    again = dask.start(PROGRAM, 0, FRAY_POOL_STATE=str(dask.attempt.folder / "state"), **own)
+    assert again.wait(PATIENCE) == EXIT_FAILURE
+    dask.attempt.show_rank_0(phase="Failed")
+    assert worker.wait(PATIENCE) == EXIT_ATTEMPT_OVER
+
+
+def test_strangers_are_refused(dask: DaskAttempt, tmp_path: Path) -> None:
+    dask.start_scheduler()
+    other = tmp_path / "other"
+    other.mkdir()
+    dask.use_key(accept_itself(write_key(other)))
+    stranger = """
+from distributed import Client
+try:
+    Client(timeout=3)
+except OSError:
+    print("refused", flush=True)
+"""
+    assert read_line(dask.start_rank(stranger)) == "refused\n"
+
+
+def test_workers_follow_the_work(dask: DaskAttempt) -> None:
+    bounds = {"FRAY_WORKERS_MIN": "0", "FRAY_WORKERS_MAX": "2", "FRAY_WORKERS_IDLE_SECONDS": "0.5"}
+    dask.start_scheduler(FRAY_WORKERS_SHAPE="CPU=1", **bounds)
+    api = dask.attempt.api
+    program = dask.start_rank(MANY)
+    wait_until(lambda: api.scale == 2)
+    workers = [dask.start_worker(1), dask.start_worker(2)]
+    assert read_line(program) == "8\n"
+    wait_until(lambda: api.scale == 0)
+    assert [worker.wait(PATIENCE) for worker in workers] == [0, 0]
+
+
+MANY = """
+from distributed import Client
+with Client() as client:
+    print(sum(client.gather(client.map(abs, [1] * 8, pure=False))), flush=True)
+"""
+
+
+def test_a_worker_with_other_versions_is_refused(dask: DaskAttempt) -> None:
+    dask.start_scheduler()
+    other = PROGRAM.replace(
+        "sys.exit", "import fray.job.dask_pods as pods\npods._versions = lambda: ['3.9', '1', '2']\nsys.exit"
+    )
+    worker = dask.start(other, 1, TEST_PROGRAM="worker")
+    assert worker.wait(PATIENCE) == EXIT_WORKER_REFUSED
