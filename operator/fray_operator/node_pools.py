@@ -11,6 +11,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, Self
 
@@ -24,7 +25,7 @@ from fray.nodepools.bodies import GkeCluster
 from fray.nodepools.decisions import Limits, PendingGang, Wait
 from fray.nodepools.gke import Gke, open_client
 from fray.nodepools.provider import GkeNodePools, NodePoolProvider
-from fray.nodepools.requests import PoolChoices, choose_for_job
+from fray.nodepools.requests import PoolChoices, choose_for_job, derive_pool_demand
 from fray.nodepools.usage import ClusterObjects
 from fray.plan import manifests
 from fray.plan.observation import Waiting
@@ -162,7 +163,8 @@ class NodePools:
             logger.warning("what the cluster has can't be read; no node pool is changed: %s", error)
             self._not_before = now + RETRY_SECONDS
             return
-        gangs = [find_gang(job, self._choices) for job in jobs if _place_of(job) in waiting]
+        choices = replace(self._choices, dynamic_slices=objects.has_cubes)
+        gangs = [find_gang(job, choices) for job in jobs if _place_of(job) in waiting]
         decision = await asyncio.to_thread(
             self._provider.provide,
             [gang for gang in gangs if gang is not None],
@@ -269,7 +271,7 @@ def lacks_nodes(reason: str, message: str) -> bool:
 
 def find_gang(job: FrayJob, choices: PoolChoices) -> PendingGang | None:
     """Return what a job that waits needs; None where that is no pool, or others decide about its nodes."""
-    placement, demand = job.spec.placement, derive_demand(job)
+    placement, demand = job.spec.placement, derive_pool_demand(job, dynamic=choices.dynamic_slices)
     if demand.accelerator is None or placement.node_pool or placement.compute_class:
         return None
     # What the administrator prefers is no reason to refuse a job that needs something else.

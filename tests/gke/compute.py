@@ -21,6 +21,9 @@ PATH = re.compile(
     r"https://compute\.googleapis\.com/compute/v1/projects/([^/]+)/regions/([^/]+)(?:/(resourcePolicies|operations)(?:/([^/]+))?)?"
 )
 
+MODES = ("AUTO_CONNECT", "PROVISION_ONLY")
+"""Connection modes of an accelerator topology, the default first: the API's page on resourcePolicies."""
+
 
 class ComputeAdapter(BaseAdapter):
     """Answers for one cluster's project and region. `scripted` are (status, body) for the next calls."""
@@ -63,14 +66,18 @@ class ComputeAdapter(BaseAdapter):
                 return _error(
                     404, f"The resource 'projects/p/regions/r/resourcePolicies/{name}' was not found"
                 )
-            return 200, {"name": name, "workloadPolicy": {"acceleratorTopology": policies[name]}}
+            return 200, {"name": name, "workloadPolicy": policies[name]}
         body = json.loads(request.body or b"{}")
         workload = body["workloadPolicy"]
-        if set(workload) - {"type", "acceleratorTopology"} or workload["type"] != "HIGH_THROUGHPUT":
+        if (
+            set(workload) - {"type", "acceleratorTopology", "acceleratorTopologyMode"}
+            or workload["type"] != "HIGH_THROUGHPUT"
+            or workload.get("acceleratorTopologyMode", MODES[0]) not in MODES
+        ):
             return _error(400, f"Invalid value for field 'workloadPolicy': {workload}")
         if body["name"] in policies:
             return _error(409, f"The resource '{body['name']}' already exists")
-        policies[body["name"]] = workload["acceleratorTopology"]
+        policies[body["name"]] = workload
         return 200, {"name": "operation-1", "status": "RUNNING"}
 
 

@@ -94,7 +94,9 @@ def _exclusive(pool: Pool, gke: FakeGke) -> Answer:
 
 def _topology(pool: Pool, gke: FakeGke) -> Answer:
     placement = pool.placement_policy
-    topology = placement.tpu_topology or gke.policies.get(placement.policy_name, "")
+    topology = placement.tpu_topology or gke.policies.get(placement.policy_name, {}).get(
+        "acceleratorTopology", ""
+    )
     if not topology:
         return None
     machine = MACHINES.get(pool.config.machine_type)

@@ -63,7 +63,8 @@ class FakeGke:
     """One cluster. `stockouts` are zones and machine types of which there are none.
 
     `quota` limits chips by accelerator (machine type's label, or GPU type); `reservations` have machines of
-    their own. `creates` and `deletes` are the names in calls that were accepted.
+    their own. `policies` are Compute Engine's workload policies, by name. `creates` and `deletes` are the
+    names in calls that were accepted.
     """
 
     project: str = "p"
@@ -73,7 +74,7 @@ class FakeGke:
     release_channel: str = "REGULAR"
     autopilot: bool = False
     limits: Mapping[str, int] | None = None
-    policies: dict[str, str] = field(default_factory=dict)
+    policies: dict[str, dict[str, str]] = field(default_factory=dict)
     reservations: dict[str, int] = field(default_factory=dict)
     quota: dict[str, int] = field(default_factory=dict)
     stockouts: set[tuple[str, str]] = field(default_factory=set)

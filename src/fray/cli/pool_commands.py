@@ -43,10 +43,16 @@ from fray.nodepools.compute import Compute, OpenSession, open_session
 from fray.nodepools.existing import Cluster, Pool, Provisioning, derive_provisioning, find_missing
 from fray.nodepools.following import Following, PoolFate, create_pools, delete_pools, follow_pools
 from fray.nodepools.gke import Gke, OpenClient, find_cluster, open_client
-from fray.nodepools.requests import PoolChoices, PoolRequest, build_pool, choose_for_job
+from fray.nodepools.requests import (
+    PoolChoices,
+    PoolRequest,
+    build_pool,
+    choose_for_job,
+    derive_pool_demand,
+)
 from fray.nodepools.usage import ClusterObjects, PoolUse, derive_usage
 from fray.plan.gang import derive_gang
-from fray.plan.placement import NodeDemand, derive_demand
+from fray.plan.placement import NodeDemand
 from fray.vocabulary import EXIT_FAILURE
 from fray.wire.frayjob import FrayJob
 
@@ -303,7 +309,12 @@ def _look(cluster: str | None, gke: str | None, shell: PoolShell) -> _Seen:
 
 
 def _derive_plan(job: FrayJob, choices: PoolChoices, seen: _Seen | None) -> _Plan:
-    demand, placement = derive_demand(job), job.spec.placement
+    demand, placement = derive_pool_demand(job, dynamic=choices.dynamic_slices), job.spec.placement
+    if choices.dynamic_slices and not demand.dynamic:
+        problem = (
+            f"is for tpu7x slices whose sides are multiples of 4, not {derive_gang(job.spec).describe()}"
+        )
+        raise InvalidRequestError("--dynamic-slices", problem, "Leave it out.")
     for key, value in (("nodePool", placement.node_pool), ("computeClass", placement.compute_class)):
         if value is not None:
             problem = f"names {value}, which decides about the nodes"

@@ -64,6 +64,9 @@ PolicyOption = Annotated[
 AccountOption = Annotated[
     str | None, typer.Option("--service-account", metavar="EMAIL", help="Service account of the nodes.")
 ]
+DynamicOption = Annotated[
+    bool, typer.Option("--dynamic-slices", help="Cubes of 4x4x4 that GKE forms tpu7x slices of.")
+]
 PricesOption = Annotated[
     str | None,
     typer.Option(
@@ -87,6 +90,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one parameter for each option
     machine_type: MachineOption = None,
     policy: PolicyOption = None,
     service_account: AccountOption = None,
+    dynamic_slices: DynamicOption = False,  # noqa: FBT002
     prices: PricesOption = None,
 ) -> None:
     """Show what node pools a job needs, and which of them exist. Nothing is changed.
@@ -97,7 +101,15 @@ def plan(  # noqa: PLR0913, PLR0917 - one parameter for each option
     from fray.nodepools.requests import PoolChoices
 
     choices = PoolChoices(
-        spot, flex_start, queued, reservation, machine_type, policy, tuple(zone or ()), service_account
+        spot,
+        flex_start,
+        queued,
+        reservation,
+        machine_type,
+        policy,
+        tuple(zone or ()),
+        service_account,
+        dynamic_slices,
     )
     plan_pools(PoolOptions(file, cluster, gke, choices), prices, _shell())
 
@@ -115,6 +127,7 @@ def create(  # noqa: PLR0913, PLR0917 - one parameter for each option
     machine_type: MachineOption = None,
     policy: PolicyOption = None,
     service_account: AccountOption = None,
+    dynamic_slices: DynamicOption = False,  # noqa: FBT002
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print it, and create nothing.")] = False,  # noqa: FBT002
     output: Annotated[
         _Form, typer.Option("--output", "-o", help="With --dry-run: GKE's request, or what does the same.")
@@ -128,7 +141,15 @@ def create(  # noqa: PLR0913, PLR0917 - one parameter for each option
     from fray.nodepools.requests import PoolChoices
 
     choices = PoolChoices(
-        spot, flex_start, queued, reservation, machine_type, policy, tuple(zone or ()), service_account
+        spot,
+        flex_start,
+        queued,
+        reservation,
+        machine_type,
+        policy,
+        tuple(zone or ()),
+        service_account,
+        dynamic_slices,
     )
     options = PoolOptions(file, cluster, gke, choices)
     if dry_run:

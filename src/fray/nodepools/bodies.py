@@ -182,6 +182,8 @@ def format_gcloud(pool: PoolRequest, cluster: GkeCluster, *, made_by: str) -> st
 def build_policy(policy: WorkloadPolicy) -> dict[str, Any]:
     """Return a workload policy as Compute Engine's `resourcePolicies.insert` takes it."""
     workload = {"type": "HIGH_THROUGHPUT", "acceleratorTopology": policy.topology}
+    if policy.mode != "AUTO_CONNECT":
+        workload["acceleratorTopologyMode"] = policy.mode
     return {"name": policy.name, "workloadPolicy": workload}
 
 
@@ -192,6 +194,7 @@ def format_policy_gcloud(policy: WorkloadPolicy, cluster: GkeCluster) -> str:
         f"--region={cluster.region}",
         "--type=HIGH_THROUGHPUT",
         f"--accelerator-topology={policy.topology}",
+        *([f"--accelerator-topology-mode={policy.mode}"] if policy.mode != "AUTO_CONNECT" else []),
     )
     return shlex.join(
         ["gcloud", "compute", "resource-policies", "create", "workload-policy", policy.name, *flags]

@@ -74,7 +74,7 @@ class Compute:
         """Make a workload policy if there is none of its name; return whether that was done.
 
         Raises:
-            NodePoolError: Compute Engine refuses it, or has one of that name with another topology.
+            NodePoolError: Compute Engine refuses it, or has one of that name with another topology or mode.
         """
         subject = f"workload policy {policy.name}"
         path = f"{self._region}/resourcePolicies"
@@ -103,9 +103,12 @@ class Compute:
         ]
 
     def _check(self, policy: WorkloadPolicy, body: Mapping[str, Any]) -> None:
-        topology = (body.get("workloadPolicy") or {}).get("acceleratorTopology")
-        if topology != policy.topology:
-            reason, sentence = "PolicyRefused", f"it is there with topology {topology}, not {policy.topology}"
+        workload = body.get("workloadPolicy") or {}
+        topology, mode = workload.get("acceleratorTopology"), workload.get("acceleratorTopologyMode")
+        found, wanted = (topology, mode or "AUTO_CONNECT"), (policy.topology, policy.mode)
+        if found != wanted:
+            there, needed = (" in mode ".join(map(str, each)) for each in (found, wanted))
+            reason, sentence = "PolicyRefused", f"it is there with topology {there}, not {needed}"
             remedy = "Name another with --policy."
             raise NodePoolError(f"workload policy {policy.name}", reason, Retry.NEVER, sentence, remedy, "")
 

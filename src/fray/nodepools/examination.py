@@ -22,7 +22,14 @@ from fray.errors import (
 from fray.nodepools.compute import Compute, OpenSession, Quota, open_session
 from fray.nodepools.existing import Cluster, Pool, derive_provisioning, find_missing
 from fray.nodepools.gke import Gke, OpenClient, find_cluster, open_client
-from fray.nodepools.requests import PoolChoices, build_pool, choose_for_job, find_zones
+from fray.nodepools.requests import (
+    CUBE_POLICY,
+    PoolChoices,
+    build_pool,
+    choose_for_job,
+    derive_pool_demand,
+    find_zones,
+)
 from fray.plan.counts import format_count
 from fray.plan.placement import derive_demand
 from fray.wire.frayjob import FrayJob
@@ -87,7 +94,8 @@ def judge_pools(pools: Sequence[Pool], cluster: Cluster) -> CheckResult:
 
 def judge_job(job: FrayJob, pools: Sequence[Pool], cluster: Cluster) -> CheckResult:
     """Tell whether a cluster has a job's pools, whoever uses them now; missing ones are wrong."""
-    subject, demand, placement = f"pools for {job.metadata.name}", derive_demand(job), job.spec.placement
+    subject, placement = f"pools for {job.metadata.name}", job.spec.placement
+    demand = derive_pool_demand(job, dynamic=any(pool.policy == CUBE_POLICY for pool in pools))
     for key, value in (("nodePool", placement.node_pool), ("computeClass", placement.compute_class)):
         if value is not None:
             return CheckResult(subject, Mark.OK, f"placement.{key} names {value}, which decides")
@@ -115,7 +123,7 @@ def judge_job(job: FrayJob, pools: Sequence[Pool], cluster: Cluster) -> CheckRes
     step = (
         "`fray pools plan -f FILE` shows them, `fray pools create -f FILE` makes them; or the operator does."
     )
-    return CheckResult(subject, Mark.WRONG, f"the job needs {demand.describe()}; {lacking}", step)
+    return CheckResult(subject, Mark.WRONG, f"the job needs {derive_demand(job).describe()}; {lacking}", step)
 
 
 def judge_quotas(quotas: Sequence[Quota], *, region: str) -> CheckResult:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 from fray.accelerators import TpuGeneration, TpuMachine, generations, lookup_gpu
 from fray.errors import InvalidRequestError
-from fray.plan.placement import NodeDemand
+from fray.plan.gang import derive_gang
+from fray.plan.placement import NodeDemand, derive_demand
 from fray.wire.frayjob import FrayJob
 
 __all__ = [
+    "CUBE_POLICY",
     "MAX_NAME",
     "NAME_PREFIX",
     "PoolChoices",
@@ -22,6 +24,7 @@ __all__ = [
     "WorkloadPolicy",
     "build_pool",
     "choose_for_job",
+    "derive_pool_demand",
     "find_zones",
     "name_pool",
 ]
@@ -35,6 +38,9 @@ POLICY_GENERATIONS: Final = frozenset({"tpu7x"})
 """Their multi-host pools get the topology from a workload policy: XPK, core/nodepool.py."""
 POLICY_DISK: Final = "hyperdisk-balanced"
 """What tpu7x machines boot from: GKE's page on Ironwood."""
+CUBE: Final = "4x4x4"
+CUBE_POLICY: Final = f"tpu7x-{CUBE}-provision-only"
+"""The workload policy of pools that dynamic slices are formed of, unless another is chosen."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,7 @@ class PoolChoices:
     attached to N1 machines, and chooses among machines with as many GPUs elsewhere. `reservation` may be the
     path of a block or a sub-block. `policy` names a workload policy that exists. `zones` are used where the
     job names none. `queued` is for flex-start pools whose nodes Kueue asks for by ProvisioningRequest.
+    `dynamic_slices` asks for pools of one cube each, of which GKE forms the slices of a job on demand.
     """
 
     spot: bool = False
@@ -55,14 +62,21 @@ class PoolChoices:
     policy: str | None = None
     zones: tuple[str, ...] = ()
     service_account: str | None = None
+    dynamic_slices: bool = False
 
 
 @dataclass(frozen=True)
 class WorkloadPolicy:
-    """A Compute Engine workload policy that a pool names; it is no part of GKE's API."""
+    """A Compute Engine workload policy that a pool names; it is no part of GKE's API.
+
+    `mode` is the policy's `acceleratorTopologyMode`. Compute Engine connects the chips when it makes the
+    machines (AUTO_CONNECT, its default), or leaves that to whoever forms slices of them (PROVISION_ONLY).
+    Source: xpk core/nodepool.py, and the API's page on resourcePolicies.
+    """
 
     name: str
     topology: str
+    mode: Literal["AUTO_CONNECT", "PROVISION_ONLY"] = "AUTO_CONNECT"
 
 
 @dataclass(frozen=True)
@@ -118,6 +132,19 @@ def choose_for_job(job: FrayJob, choices: PoolChoices) -> PoolChoices:
     """Return the choices with what the job's placement says beyond its demand."""
     placement = job.spec.placement
     return replace(choices, flex_start=choices.flex_start or placement.flex_start)
+
+
+def derive_pool_demand(job: FrayJob, *, dynamic: bool) -> NodeDemand:
+    """Return the nodes that a job needs, by node pools.
+
+    Where slices are formed on demand (`dynamic`), and those of the job can be, each of their cubes is a pool
+    of its own: 16 nodes whose chips nobody has connected (GKE's page on dynamic slices).
+    """
+    demand, tpu = derive_demand(job), derive_gang(job.spec).tpu
+    if not dynamic or tpu is None or not tpu.cubes:
+        return demand
+    hosts = demand.hosts // tpu.cubes
+    return replace(demand, slices=demand.slices * tpu.cubes, hosts=hosts, topology=CUBE, dynamic=True)
 
 
 def build_pool(demand: NodeDemand, choices: PoolChoices, *, hosts: int | None = None) -> PoolRequest:
@@ -235,6 +262,9 @@ def _build_tpu(
         raise InvalidRequestError("--zone", problem, f"Name the zone that has such TPUs{known}.")
     nodes, most = (0, demand.hosts) if common.flex_start else (demand.hosts, None)
     common = replace(common, nodes=nodes, max_nodes=most)
+    if demand.dynamic:
+        cube = WorkloadPolicy(choices.policy or CUBE_POLICY, demand.topology, "PROVISION_ONLY")
+        return replace(common, policy=cube)
     if generation.name in POLICY_GENERATIONS:
         name = choices.policy or f"{generation.name}-{demand.topology}"
         return replace(common, policy=WorkloadPolicy(name, demand.topology))

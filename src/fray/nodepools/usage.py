@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from fray.accelerators import LABEL_NODE_POOL
+from fray.accelerators import LABEL_NODE_POOL, LABEL_TPU_CUBE
 from fray.nodepools.existing import Pool
-from fray.plan.placement import NodeDemand, derive_demand
+from fray.nodepools.requests import derive_pool_demand
+from fray.plan.placement import NodeDemand
 from fray.plan.status import is_finished
 from fray.plan.timestamps import parse_time
 from fray.vocabulary import LABEL_JOB
@@ -33,6 +34,11 @@ class ClusterObjects:
     pods: Sequence[Mapping[str, Any]]
     jobs: Sequence[FrayJob]
     server: str = ""
+
+    @property
+    def has_cubes(self) -> bool:
+        """Whether there are nodes that dynamic slices are formed of."""
+        return any(LABEL_TPU_CUBE in (node["metadata"].get("labels") or {}) for node in self.nodes)
 
 
 @dataclass
@@ -79,7 +85,7 @@ def derive_usage(pools: Sequence[Pool], objects: ClusterObjects) -> dict[str, Po
         uses[name].used_nodes = len(nodes)
     for job in objects.jobs:
         if not (is_finished(job.status) or job.spec.suspend or job.spec.stopped):
-            _keep_for(job, pools, uses)
+            _keep_for(derive_pool_demand(job, dynamic=objects.has_cubes), job, pools, uses)
     for use in uses.values():
         if not use.is_idle:
             use.idle_since = None
@@ -119,9 +125,8 @@ def _note(use: PoolUse, stamp: str | None) -> None:
         use.idle_since = at if use.idle_since is None else max(use.idle_since, at)
 
 
-def _keep_for(job: FrayJob, pools: Sequence[Pool], uses: Mapping[str, PoolUse]) -> None:
+def _keep_for(demand: NodeDemand, job: FrayJob, pools: Sequence[Pool], uses: Mapping[str, PoolUse]) -> None:
     """Keep as many pools for a job that lives as it lacks, whether its pods are there or not."""
-    demand = derive_demand(job)
     if demand.accelerator is None:
         return
     name = f"{job.metadata.namespace or 'default'}/{job.metadata.name}"

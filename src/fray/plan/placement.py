@@ -55,8 +55,9 @@ class NodeDemand:
     """The nodes that an attempt needs, as data: how many, of what kind, and where.
 
     `slices` slices of `hosts` hosts each are needed; `own_pools` says whether each slice needs a node pool of
-    its own. `accelerator` is GKE's name of the nodes' TPU or GPU, None where the job asks for none; each host
-    uses `chips` of them, and `topology` is that of a TPU slice. `queue` must admit the attempt first.
+    its own, `dynamic` whether slices are formed on demand. `accelerator` is GKE's name of the nodes' TPU or
+    GPU, None where the job asks for none; each host uses `chips` of them, and `topology` is that of a TPU
+    slice. `queue` must admit the attempt first.
     """
 
     slices: int

@@ -229,7 +229,19 @@ def test_a_dry_run_names_the_workload_policy_that_ironwood_needs(bench: Bench) -
     assert "the workload policy isn't there" in bench.notes.text
     assert bench.create() == 0
     assert "workload policy tpu7x-2x2x2: made" in bench.notes.text
-    assert bench.fake.policies == {"tpu7x-2x2x2": "2x2x2"}
+    assert bench.fake.policies["tpu7x-2x2x2"]["acceleratorTopology"] == "2x2x2"
+
+
+def test_dynamic_slices_get_a_pool_for_each_cube(bench: Bench) -> None:
+    bench.write_job({**JOB, "spec": {**JOB["spec"], "resources": {"tpu": {"type": "tpu7x-4x4x8"}}}})
+    assert bench.create(dynamic_slices=True) == 0
+    assert len(bench.fake.creates) == 4
+    (policy,) = bench.fake.policies.values()
+    assert policy["acceleratorTopologyMode"] == "PROVISION_ONLY"
+    assert {pool.initial_node_count for pool in bench.fake.pools.values()} == {16}
+    bench.write_job(JOB)
+    with pytest.raises(InvalidRequestError, match="--dynamic-slices: is for tpu7x slices"):
+        bench.create(dynamic_slices=True)
 
 
 def test_on_autopilot_and_with_auto_provisioning_nothing_needs_to_be_created(bench: Bench) -> None:

@@ -338,6 +338,14 @@ def test_what_the_administrator_prefers_counts_where_the_job_leaves_it_open(
     assert (gang.choices.zones, gang.choices.service_account) == (("us-east5-a",), "a@p.example")
 
 
+def test_a_gang_asks_for_cubes_where_slices_are_formed_of_them() -> None:
+    wanted = {"type": "tpu7x-4x4x8"}
+    for dynamic, pools in ((False, (1, 32, "4x4x8")), (True, (2, 16, "4x4x4"))):
+        gang = find_gang(build_job(resources={"tpu": wanted}), PoolChoices(dynamic_slices=dynamic))
+        assert gang is not None
+        assert (gang.demand.slices, gang.demand.hosts, gang.demand.topology) == pools
+
+
 def test_settings_become_a_provider() -> None:
     assert build_provider(OperatorSettings()) is None
     provider = build_provider(OperatorSettings(**GKE, lease_namespace="n" * 63))

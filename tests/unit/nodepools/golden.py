@@ -8,8 +8,14 @@ from typing import Any
 
 import yaml
 
-from fray.nodepools.requests import PoolChoices, PoolRequest, build_pool, choose_for_job
-from fray.plan.placement import NodeDemand, derive_demand
+from fray.nodepools.requests import (
+    PoolChoices,
+    PoolRequest,
+    build_pool,
+    choose_for_job,
+    derive_pool_demand,
+)
+from fray.plan.placement import NodeDemand
 from fray.wire.frayjob import FrayJob
 
 FILE = Path(__file__).with_name("golden_requests.yaml")
@@ -21,10 +27,11 @@ class Golden:
     spec: dict[str, Any]
     choices: PoolChoices
     body: dict[str, Any]
+    policy: dict[str, Any] | None = None
 
     @property
     def demand(self) -> NodeDemand:
-        return derive_demand(build_job(self.spec))
+        return derive_pool_demand(build_job(self.spec), dynamic=self.choices.dynamic_slices)
 
     @property
     def request(self) -> PoolRequest:
@@ -34,7 +41,13 @@ class Golden:
 def load_golden() -> list[Golden]:
     cases = yaml.safe_load(FILE.read_text(encoding="utf-8"))
     return [
-        Golden(each["case"], each["spec"], _choices(each.get("choices") or {}), each["body"])
+        Golden(
+            each["case"],
+            each["spec"],
+            _choices(each.get("choices") or {}),
+            each["body"],
+            each.get("policy"),
+        )
         for each in cases
     ]
 
@@ -46,8 +59,9 @@ def build_job(spec: dict[str, Any]) -> FrayJob:
 
 
 def build_request(spec: dict[str, Any], choices: PoolChoices | None = None) -> PoolRequest:
-    job = build_job(spec)
-    return build_pool(derive_demand(job), choose_for_job(job, choices or PoolChoices()))
+    job, choices = build_job(spec), choices or PoolChoices()
+    demand = derive_pool_demand(job, dynamic=choices.dynamic_slices)
+    return build_pool(demand, choose_for_job(job, choices))
 
 
 def _choices(given: dict[str, Any]) -> PoolChoices:

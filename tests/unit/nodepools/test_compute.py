@@ -31,7 +31,8 @@ def build_compute(adapter: ComputeAdapter) -> Compute:
 def test_a_policy_is_made_once_and_its_operation_followed(adapter: ComputeAdapter) -> None:
     compute = build_compute(adapter)
     assert compute.ensure_policy(POLICY)
-    assert adapter.gke.policies == {"tpu7x-2x2x2": "2x2x2"}
+    wanted = {"type": "HIGH_THROUGHPUT", "acceleratorTopology": "2x2x2"}
+    assert adapter.gke.policies == {"tpu7x-2x2x2": wanted}
     assert adapter.gke.clock.now == 4.0
     assert not compute.ensure_policy(POLICY)
     assert [call.split()[0] for call in adapter.calls] == ["GET", "POST", "GET", "GET", "GET"]
@@ -39,9 +40,18 @@ def test_a_policy_is_made_once_and_its_operation_followed(adapter: ComputeAdapte
 
 
 def test_a_policy_of_another_topology_is_told_and_kept(adapter: ComputeAdapter) -> None:
-    adapter.gke.policies["tpu7x-2x2x2"] = "4x4x4"
-    with pytest.raises(NodePoolError, match=r"there with topology 4x4x4, not 2x2x2"):
+    adapter.gke.policies["tpu7x-2x2x2"] = {"acceleratorTopology": "4x4x4"}
+    with pytest.raises(NodePoolError, match=r"there with topology 4x4x4 in mode AUTO_CONNECT, not 2x2x2 in"):
         build_compute(adapter).ensure_policy(POLICY)
+
+
+def test_a_policy_that_connects_chips_is_none_for_dynamic_slices(adapter: ComputeAdapter) -> None:
+    compute, cube = build_compute(adapter), WorkloadPolicy("cube", "4x4x4", "PROVISION_ONLY")
+    assert compute.ensure_policy(cube)
+    assert adapter.gke.policies["cube"]["acceleratorTopologyMode"] == "PROVISION_ONLY"
+    assert not compute.ensure_policy(cube)
+    with pytest.raises(NodePoolError, match=r"4x4x4 in mode PROVISION_ONLY, not 4x4x4 in mode AUTO_CONNECT"):
+        compute.ensure_policy(WorkloadPolicy("cube", "4x4x4"))
 
 
 def test_a_policy_that_somebody_else_makes_meanwhile_will_do(adapter: ComputeAdapter) -> None:

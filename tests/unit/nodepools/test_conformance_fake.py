@@ -12,7 +12,7 @@ from google.cloud import container_v1
 from google.protobuf import json_format
 
 from fray.nodepools.answers import explain_answer
-from fray.nodepools.bodies import build_body
+from fray.nodepools.bodies import build_body, build_policy
 from tests.gke.rules import RULES
 from tests.gke.server import FakeGke
 from tests.unit.nodepools.golden import Golden, load_golden
@@ -26,7 +26,8 @@ def build_gke(golden: Golden, **more: Any) -> FakeGke:
     """Return a cluster where a golden request should find all that it names."""
     request = golden.request
     zones = request.zones or ("us-east5-a", "us-east5-b")
-    policies = {request.policy.name: request.policy.topology} if request.policy else {}
+    policy = request.policy
+    policies = {policy.name: build_policy(policy)["workloadPolicy"]} if policy else {}
     reservations = {request.reservation: 100} if request.reservation else {}
     given = {"location": "-".join(zones[0].split("-")[:2]), "zones": zones, "policies": policies}
     return FakeGke(**{**given, "reservations": reservations, **more})
@@ -89,7 +90,7 @@ BREAKS: tuple[tuple[str, str, Callable[[dict[str, Any]], None], dict[str, Any], 
         "topology or policy",
         SLICE,
         _set("placementPolicy.policyName", "cube"),
-        {"policies": {"cube": "2x2x2"}},
+        {"policies": {"cube": {"acceleratorTopology": "2x2x2"}}},
         "TopologyRefused",
     ),
     ("topology", SLICE, _set("placementPolicy.tpuTopology", "2x2x3"), {}, "TopologyRefused"),

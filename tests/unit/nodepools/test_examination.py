@@ -11,7 +11,7 @@ import yaml
 
 from fray.cluster.base import CheckResult, Mark
 from fray.errors import ExtraMissingError
-from fray.nodepools.bodies import GkeCluster, build_body
+from fray.nodepools.bodies import GkeCluster, build_body, build_policy
 from fray.nodepools.examination import examine_gke
 from fray.nodepools.gke import Gke
 from fray.nodepools.requests import PoolChoices, name_pool
@@ -136,6 +136,19 @@ def test_the_pools_of_a_job_are_looked_for(
     found = bench.examine(job=build_job(spec))["pools for train"]
     assert (found.mark, told in found.seen) == (mark, True), found
     assert (bool(found.next_step)) is (mark is Mark.WRONG)
+
+
+def test_cubes_of_dynamic_slices_are_counted(bench: Bench) -> None:
+    spec = {"resources": {"tpu": {"type": "tpu7x-4x4x8"}}}
+    request = build_request(spec, PoolChoices(zones=bench.fake.zones, dynamic_slices=True))
+    assert request.policy is not None
+    bench.fake.policies[request.policy.name] = build_policy(request.policy)["workloadPolicy"]
+    gke = Gke(GkeCluster.parse(bench.fake.path), bench.fake.client())
+    for number in range(2):
+        gke.create(build_body(name_pool(request, number), made_by="cli"))
+        bench.fake.clock.sleep(bench.fake.seconds)
+        found = bench.examine(job=build_job(spec))["pools for train"]
+        assert ("missing: 1 pool" in found.seen, " can hold it" in found.seen) == (number == 0, number == 1)
 
 
 def test_gpus_of_any_n1_machine_will_do(bench: Bench) -> None:

@@ -10,7 +10,7 @@ import pytest
 from google.cloud import container_v1
 from google.protobuf import json_format
 
-from fray.nodepools.bodies import build_body
+from fray.nodepools.bodies import build_body, build_policy
 from tests.unit.nodepools.golden import Golden, load_golden
 
 GOLDEN = load_golden()
@@ -49,6 +49,13 @@ FIELD_SOURCES = {
     "placementPolicy.policyName": f"{POOLS}#PlacementPolicy, {XPK}nodepool.py: for tpu7x",
     "queuedProvisioning.enabled": f"{POOLS}#QueuedProvisioning, {XPK}capacity.py",
 }
+COMPUTE = "https://docs.cloud.google.com/compute/docs/reference/rest/v1/resourcePolicies"
+POLICY_SOURCES = {
+    "name": f"{COMPUTE}; XPK derives it from device and topology",
+    "workloadPolicy.type": f"{COMPUTE}; {XPK}nodepool.py (--type=HIGH_THROUGHPUT)",
+    "workloadPolicy.acceleratorTopology": f"{COMPUTE}; {XPK}nodepool.py (--accelerator-topology)",
+    "workloadPolicy.acceleratorTopologyMode": f"{COMPUTE}; GKE's page on dynamic slices: PROVISION_ONLY",
+}
 
 
 def walk(value: Any, path: str = "") -> Iterator[str]:
@@ -79,7 +86,16 @@ def test_gkes_message_has_all_fields_of_a_request(golden: Golden) -> None:
     assert set(walk(body)) - set(walk(read)) <= {"initialNodeCount", "management.autoRepair"}
 
 
+@pytest.mark.parametrize("golden", [each for each in GOLDEN if each.policy], ids=lambda each: each.case)
+def test_a_policy_is_asked_for_with_these_fields_and_no_others(golden: Golden) -> None:
+    policy = golden.request.policy
+    assert policy is not None
+    assert build_policy(policy) == golden.policy
+    assert golden.body["placementPolicy"] == {"policyName": policy.name}
+
+
 def test_there_are_twelve_and_each_field_has_a_source() -> None:
     assert len(GOLDEN) == 12
     fields = {path for golden in GOLDEN for path in walk(golden.body)}
     assert fields == set(FIELD_SOURCES)
+    assert {path for golden in GOLDEN for path in walk(golden.policy or {})} - {""} == set(POLICY_SOURCES)

@@ -105,3 +105,14 @@ def test_a_live_job_keeps_all_pools_of_single_hosts_that_it_may_use() -> None:
     job = build_job({"resources": {"gpu": {"type": "nvidia-l4", "count": 1}}})
     uses = look(pools, [build_pod("a-0", job="train")], [job])
     assert [use.is_idle for use in uses.values()] == [False, False]
+
+
+def test_a_job_of_dynamic_slices_keeps_a_pool_for_each_cube() -> None:
+    pools = [build_pool(name, topology=None, policy="cube", accelerator="tpu7x") for name in "abc"]
+    job = build_live_job("train", resources={"tpu": {"type": "tpu7x-4x4x8"}})
+    nodes = [build_node(pool.name) for pool in pools]
+    static = derive_usage(pools, ClusterObjects(nodes, [], [job]))
+    assert [use.is_idle for use in static.values()] == [False, True, True]
+    nodes[0]["metadata"]["labels"]["cloud.google.com/gke-tpu-partition-4x4x4-id"] = "x"
+    dynamic = derive_usage(pools, ClusterObjects(nodes, [], [job]))
+    assert [use.is_idle for use in dynamic.values()] == [False, False, True]
