@@ -26,7 +26,8 @@ from fray.plan.observation import Waiting
 from fray.plan.renumbering import build_renumbered
 from fray.plan.scheduling import derive_refusal
 from fray.plan.settings import PlanSettings
-from fray.plan.workers import RemoveWorkers, StartWorkers, WorkerStep, read_worker_job
+from fray.plan.worker_observation import read_worker_job
+from fray.plan.workers import RemoveWorkers, StartWorkers, WorkerStep
 from fray.vocabulary import (
     ANNOTATION_STOPPED_BECAUSE,
     Role,

@@ -16,12 +16,11 @@ from datetime import UTC, datetime
 from fray.accelerators import LABEL_NODE_POOL
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import ApiError, ForbiddenError, NotFoundError
-from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, PODS
+from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS
 from fray.plan.gang import derive_gang
 from fray.plan.job_evidence import is_unexplained, with_job_evidence
 from fray.plan.kueue import derive_deactivation, derive_queue_waiting, describe_eviction, is_queued
 from fray.plan.lifecycle import describe_stop
-from fray.plan.manifests import find_condition
 from fray.plan.names import build_jobset_name
 from fray.plan.node_evidence import Nodes, derive_next_look, needs_nodes, with_node_evidence
 from fray.plan.node_faults import is_infrastructure_fault, with_node_pools
@@ -40,16 +39,8 @@ from fray.plan.volume_waiting import (
     derive_volume_waiting,
     find_held,
 )
-from fray.plan.workers import (
-    WorkerJob,
-    WorkersObservation,
-    can_have_workers,
-    derive_wanted,
-    describe_crash,
-    read_worker_job,
-)
+from fray.plan.workers import can_have_workers
 from fray.vocabulary import (
-    LABEL_CONTROLLER_UID,
     LABEL_JOB,
     LABEL_JOBSET_UID,
     REPLICATED_JOB,
@@ -57,7 +48,7 @@ from fray.vocabulary import (
 )
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus
-from fray_operator.informer import Informer, JobKey, trim_pod
+from fray_operator.informer import Informer, JobKey
 from fray_operator.node_pools import NodePools
 from fray_operator.nodes import NodeInformer
 from fray_operator.ownership import (
@@ -67,7 +58,6 @@ from fray_operator.ownership import (
     find_orphans,
     find_unrecorded,
     get_job_uid,
-    is_given_up,
     is_inherited,
     is_jobset_of,
     is_labelled,
@@ -78,6 +68,7 @@ from fray_operator.ownership import (
 )
 from fray_operator.pods import PodInformer
 from fray_operator.shared_events import SharedEvents
+from fray_operator.worker_jobs import ObservedWorkers, WorkerJobs
 from fray_operator.workloads import SECONDS as WORKLOADS_SECONDS
 from fray_operator.workloads import Workloads
 
@@ -92,10 +83,11 @@ VOLUME_FAILURES = tuple(("Pod", reason) for reason in VOLUME_REASONS)
 PATIENCE_SECONDS = 5.0
 """How long a JobSet may take to get its pods before the server is asked why; it is asked ever more rarely."""
 PATIENCE_CAP_SECONDS = 60.0
-WORKERS_SECONDS = 10.0
-"""How often the pods of workers are looked at while there aren't as many ready ones as there are to be."""
 UNWATCHED_SECONDS = 15.0
 """How often a JobSet is looked at that lost the label which the watch selects by."""
+
+
+NO_WORKERS = ObservedWorkers()
 
 
 @dataclass(frozen=True)
@@ -109,15 +101,13 @@ class Observed:
     look_again: float | None = None
     """Seconds after which to observe again although nothing changed."""
 
-    workers: tuple[Manifest, ...] = ()
-    """The Jobs of its workers."""
-    state_of_workers: WorkersObservation | None = None
-    """What those tell; None for an attempt that can't have any."""
+    workers: ObservedWorkers = NO_WORKERS
 
     @property
     def children(self) -> tuple[Manifest, ...]:
         """All that there is of the attempt."""
-        return self.workers if self.jobset is None else (self.jobset, *self.workers)
+        workers = self.workers.manifests
+        return workers if self.jobset is None else (self.jobset, *workers)
 
 
 class Observer:
@@ -134,10 +124,11 @@ class Observer:
         policy: RetryPolicy = DEFAULT_POLICY,
         node_pools: NodePools | None = None,
     ) -> None:
-        self._api, self._jobsets, self._workers, self._pods = api, jobsets, workers, pods
+        self._api, self._jobsets, self._pods = api, jobsets, pods
         self._nodes, self._policy, self._node_pools = nodes, policy, node_pools
         self._create_failures = SharedEvents(api, CREATE_FAILURES, read=_read_create_failure)
         self._workloads = Workloads(api)
+        self._workers = WorkerJobs(api, workers, view_nodes=lambda: self._view_nodes(judging=True))
         self._volume_failures = SharedEvents(api, VOLUME_FAILURES, read=build_volume_complaint)
 
     def find_unrecorded(self, job: FrayJob) -> AttemptStatus | None:
@@ -180,49 +171,9 @@ class Observer:
         attempt = job.status.attempts[-1] if job.status.attempts else None
         if attempt is None or attempt.verdict is not None or not can_have_workers(job.spec):
             return observed
-        known = self._workers(job.metadata.namespace or "")
-        workers = [one for one in known.of_job(_key_of(job)) if is_owned(one, job)]
-        looked = [(one, await self._look_at_pods(job, one)) for one in workers]
-        overdue = any(is_overdue(pod, now=now) for _, found in looked for pod in found or ())
-        nodes = await self._view_nodes(judging=True) if overdue else Nodes()
-        jobs: list[WorkerJob] = []
-        stale: list[WorkerJob] = []
-        pods: list[Manifest] = []
-        for one, found in looked:
-            read = read_worker_job(one, found)
-            if read.leaving and found and is_given_up(found, nodes, now=now):
-                read = replace(read, ended=True)
-            if is_of_attempt(one, attempt.number):
-                jobs.append(read)
-                pods += found or ()
-            else:
-                stale.append(read)
-        state = WorkersObservation(
-            tuple(jobs), tuple(stale), waiting=derive_waiting(pods), crash=describe_crash(pods)
-        )
-        # No watch tells of their pods: why one waits, and which are ready of those that are too many.
-        look = WORKERS_SECONDS if any(found is not None for _, found in looked) else None
-        return replace(
-            observed,
-            workers=tuple(workers),
-            state_of_workers=state,
-            look_again=_earliest([observed.look_again, look]),
-        )
-
-    async def _look_at_pods(self, job: FrayJob, worker_job: Manifest) -> list[Manifest] | None:
-        """Return what matters of a Job's own pods, None where all of its workers are as they are to be.
-
-        Labels are only an index, and anybody can set them.
-        """
-        found = read_worker_job(worker_job)
-        left = found.completions - found.succeeded
-        if found.ended or left == found.ready_count <= derive_wanted(job.spec):
-            return None
-        metadata = worker_job["metadata"]
-        labels = f"{LABEL_CONTROLLER_UID}={metadata['uid']}"
-        pages = self._api.list_pages(PODS, namespace=metadata["namespace"], labels=labels)
-        own = (pod async for page in pages for pod in page.items if _is_controlled(pod, metadata["uid"]))
-        return [_trim_worker_pod(pod) async for pod in own]
+        workers = await self._workers.observe(job, attempt.number, now=now)
+        looks = [observed.look_again, workers.look_again]
+        return replace(observed, workers=workers, look_again=_earliest(looks))
 
     async def _observe_hosts(self, job: FrayJob, *, now: datetime) -> Observed:
         """Return what there is of the hosts of the job's current attempt."""
@@ -502,18 +453,6 @@ def _select_pods(pods: Sequence[Manifest], jobset: Manifest) -> list[Manifest]:
 
 def _key_of(job: FrayJob) -> JobKey:
     return job.metadata.namespace or "", job.metadata.name
-
-
-def _is_controlled(manifest: Manifest, uid: str) -> bool:
-    owners = manifest["metadata"].get("ownerReferences", [])
-    return any(owner.get("controller") and owner["uid"] == uid for owner in owners)
-
-
-def _trim_worker_pod(pod: Manifest) -> Manifest:
-    kept = trim_pod(pod)
-    ready = find_condition(pod, "Ready")
-    conditions = [*kept["status"]["conditions"], *([ready] if ready else [])]
-    return {**kept, "status": {**kept["status"], "conditions": conditions}}
 
 
 def _is_unseen(host: HostObservation) -> bool:

@@ -16,6 +16,7 @@ from fray.plan.gang import derive_gang
 from fray.plan.names import build_jobset_name
 from fray.plan.node_evidence import Nodes, is_late
 from fray.plan.observation import Waiting
+from fray.plan.ownership import read_attempt_label
 from fray.plan.pod_disruption import read_deletion
 from fray.plan.pod_observation import is_ending, is_jobset_finished
 from fray.plan.status import is_finished
@@ -42,7 +43,6 @@ __all__ = [
     "find_orphans",
     "find_unrecorded",
     "get_job_uid",
-    "is_given_up",
     "is_inherited",
     "is_jobset_of",
     "is_labelled",
@@ -51,7 +51,6 @@ __all__ = [
     "is_overdue",
     "is_owned",
     "may_be_obsolete",
-    "read_attempt_label",
 ]
 
 UNKNOWN_NODES = Nodes()
@@ -214,12 +213,6 @@ def _goes_on(jobset: Manifest) -> bool:
     return is_jobset_finished(jobset) is None and not is_ending(jobset)
 
 
-def read_attempt_label(manifest: Manifest) -> int:
-    """Return the number of the attempt that an object says it is of, 0 when it says none."""
-    label = manifest["metadata"].get("labels", {}).get(LABEL_ATTEMPT, "")
-    return int(label) if label.isascii() and label.isdecimal() else 0
-
-
 def _read_number(jobset: Manifest, job: FrayJob) -> int:
     """Return the number of a JobSet's attempt if label and name agree about it, else 0."""
     number = read_attempt_label(jobset)
@@ -256,12 +249,6 @@ def _describe(manifest: Manifest, job: FrayJob) -> str:
 def is_overdue(pod: Manifest, *, now: datetime) -> bool:
     """Return whether a pod still runs, as far as one can see, some time after it was asked to end."""
     return _runs(pod) and is_late(read_deletion(pod["metadata"]), now=now)
-
-
-def is_given_up(pods: Iterable[Manifest], nodes: Nodes, *, now: datetime) -> bool:
-    """Return whether some of these pods run, as far as one can see, and no node can end any of those."""
-    running = [pod for pod in pods if _runs(pod)]
-    return bool(running) and all(_cannot_end(pod, nodes, now) for pod in running)
 
 
 def _runs(pod: Manifest) -> bool:

@@ -143,7 +143,7 @@ class Reconciler:
             policy=self._policy,
             refusal=refusal or observed.foreign or _last_refusal(job.status),
             unsupported=derive_unsupported(job),
-            workers=observed.state_of_workers,
+            workers=observed.workers.state,
         )
 
     def _find_write_time(
@@ -220,7 +220,7 @@ class Reconciler:
                     self._starting[key] = FrayJob.from_manifest(body), started
                 await self._actor.renumber(observed.jobset, number)
             case StartWorkers() | ResizeWorkers() | RemoveWorkers() as step:
-                refusal = await self._actor.carry_out(job, step, observed.workers)
+                refusal = await self._actor.carry_out(job, step, observed.workers.manifests)
                 if refusal is not None:
                     raise RefusedError(refusal.message)
             case EndAttempt(_, reason):

@@ -13,13 +13,14 @@ from datetime import datetime
 
 from fray.kube.api import Manifest
 from fray.kube.errors import ForbiddenError
+from fray.plan.ownership import read_attempt_label
 from fray.plan.pod_observation import is_ending
 from fray.plan.status import is_finished
 from fray.wire.frayjob import FrayJob
 from fray_operator.act import Actor
 from fray_operator.list_watch import Place
 from fray_operator.observe import Observer
-from fray_operator.ownership import is_jobset_of, is_owned, read_attempt_label
+from fray_operator.ownership import is_jobset_of, is_owned
 from fray_operator.store import Store
 from fray_operator.writer import Writer
 

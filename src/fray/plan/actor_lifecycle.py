@@ -20,7 +20,7 @@ from fray.plan.outside_text import clean_text, flatten
 from fray.plan.pod_observation import is_ending
 from fray.plan.scheduling import derive_waiting
 from fray.plan.timestamps import format_time
-from fray.plan.workers import describe_crash
+from fray.plan.worker_observation import describe_crash
 from fray.vocabulary import FRAYJOB_KIND, LABEL_POD_INDEX, ActorReason, ConditionType, Reason
 from fray.wire.frayactor import ActorError, FrayActor, FrayActorStatus, MemberStatus
 

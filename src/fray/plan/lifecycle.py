@@ -42,8 +42,8 @@ from fray.plan.verdict import (
     derive_settling,
     describe_disruption,
 )
+from fray.plan.worker_observation import WorkersObservation
 from fray.plan.workers import (
-    WorkersObservation,
     WorkerStep,
     decide_workers,
     derive_failure,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fray.plan.manifests import Manifest
 from fray.vocabulary import (
     API_VERSION,
     FRAYJOB_KIND,
@@ -16,7 +17,7 @@ from fray.vocabulary import (
 )
 from fray.wire.frayjob import FrayJob, ObjectMeta
 
-__all__ = ["build_controller", "build_labels", "build_owner_references"]
+__all__ = ["build_controller", "build_labels", "build_owner_references", "read_attempt_label"]
 
 
 def build_labels(job: FrayJob, *, role: str, attempt: int | None = None) -> dict[str, str]:
@@ -28,6 +29,12 @@ def build_labels(job: FrayJob, *, role: str, attempt: int | None = None) -> dict
         LABEL_MANAGED_BY: MANAGED_BY,
     }
     return labels if job.metadata.uid is None else {**labels, LABEL_JOB_UID: job.metadata.uid}
+
+
+def read_attempt_label(manifest: Manifest) -> int:
+    """Return the number of the attempt that an object says it is of, 0 when it says none."""
+    label = (manifest["metadata"].get("labels") or {}).get(LABEL_ATTEMPT, "")
+    return int(label) if label.isascii() and label.isdecimal() else 0
 
 
 def build_owner_references(job: FrayJob) -> dict[str, Any]:

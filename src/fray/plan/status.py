@@ -18,12 +18,8 @@ from fray.plan.gang import derive_gang
 from fray.plan.observation import GangObservation, HostPhase, Waiting
 from fray.plan.reasons import REASONS, get_row
 from fray.plan.timestamps import format_time
-from fray.plan.workers import (
-    WorkersObservation,
-    can_have_workers,
-    derive_wanted,
-    derive_worker_counts,
-)
+from fray.plan.worker_observation import WorkersObservation
+from fray.plan.workers import can_have_workers, derive_wanted, derive_worker_counts
 from fray.vocabulary import EXIT_FAILURE, EXIT_SIGNAL_BASE, EXIT_TIMEOUT, ConditionType, Phase, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, Condition, FrayJobStatus, ReplicaCounts, RetryCounts

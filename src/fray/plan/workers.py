@@ -1,4 +1,4 @@
-"""How many workers the pool of a job has: what is wanted, what there is, and the next step between them.
+"""How many workers the pool of a job is to have, and the next step from those that there are.
 
 The Job controller gives each worker an index. One that exits with 0 because it was asked to, by the head or
 by a node that takes it away, hands over what it has, and its index is complete for ever. So a Job of workers
@@ -10,19 +10,15 @@ hands over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from fray.plan.gang import derive_gang
 from fray.plan.kueue import derive_queue
-from fray.plan.manifests import Manifest, find_condition, list_containers
-from fray.plan.names import read_generation
-from fray.plan.observation import Waiting
-from fray.plan.outside_text import clean_text
-from fray.plan.timestamps import parse_time
-from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOB, LABEL_ROLE, Reason, Role
+from fray.plan.worker_observation import WorkerJob, WorkersObservation
+from fray.vocabulary import LABEL_JOB, LABEL_ROLE, Reason, Role
 from fray.wire.durations import parse_duration
 from fray.wire.frayjob import FrayJob, FrayJobSpec, Timeouts
 from fray.wire.quantities import parse_quantity
@@ -32,24 +28,19 @@ __all__ = [
     "RemoveWorkers",
     "ResizeWorkers",
     "StartWorkers",
-    "WorkerJob",
     "WorkerStep",
-    "WorkersObservation",
     "can_have_workers",
     "decide_workers",
     "derive_failure",
     "derive_wanted",
     "derive_worker_counts",
-    "describe_crash",
     "describe_offer",
     "find_removable",
     "has_keys",
     "has_workers",
-    "read_worker_job",
 ]
 
 MOST_CRASHES: Final = 8
-LOG_LINES: Final = 20
 ENGINES: Final = ("fray", "dask")
 """Engines that worker pods are made for; a job that wants workers of another one is refused."""
 
@@ -78,61 +69,6 @@ class RemoveWorkers:
 
 
 WorkerStep = StartWorkers | ResizeWorkers | RemoveWorkers
-
-
-@dataclass(frozen=True)
-class WorkerJob:
-    """A Job of an attempt's workers, as it is.
-
-    `succeeded` counts the indexes that are `complete`, and `active` the pods that run, or wait to. `ready`
-    are the indexes whose pods take tasks; None where no pods were looked at.
-    """
-
-    name: str
-    completions: int
-    succeeded: int = 0
-    active: int = 0
-    ready_count: int = 0
-    terminating: int = 0
-    failed: int = 0
-    complete: frozenset[int] = frozenset()
-    ready: frozenset[int] | None = None
-    completed: bool = False
-    """Whether it has ended because all of its indexes are complete."""
-    ended: bool = False
-    """Whether it has ended, however; its pods have ended before."""
-    leaving: bool = False
-    """Whether it is being deleted."""
-    created_at: datetime | None = None
-
-    @property
-    def generation(self) -> int:
-        """Which one it is of its attempt's, from 1."""
-        return read_generation(self.name)
-
-
-@dataclass(frozen=True)
-class WorkersObservation:
-    """All Jobs of an attempt's workers, at one moment.
-
-    `waiting` says why pods that should run don't, where that is known, `crash` how the last one crashed.
-    `stale` are Jobs of other attempts that go on: a request to create one may be carried out late.
-    """
-
-    jobs: tuple[WorkerJob, ...] = ()
-    stale: tuple[WorkerJob, ...] = ()
-    waiting: Waiting | None = None
-    crash: str | None = None
-
-    @property
-    def ready(self) -> int:
-        """How many take tasks."""
-        return sum(one.ready_count for one in self.jobs)
-
-    @property
-    def left(self) -> tuple[WorkerJob, ...]:
-        """Those whose pods may still run."""
-        return tuple(one for one in (*self.stale, *self.jobs) if not one.ended)
 
 
 def has_workers(spec: FrayJobSpec) -> bool:
@@ -225,44 +161,6 @@ def _derive_completions(job: WorkerJob, wanted: int, *, by_head: bool) -> int:
     return completions
 
 
-def read_worker_job(manifest: Manifest, pods: Iterable[Manifest] | None = None) -> WorkerJob:
-    """Return what a Job of workers, and its pods where they were looked at, tell."""
-    metadata, spec = manifest["metadata"], manifest.get("spec") or {}
-    status = manifest.get("status") or {}
-    completed = bool(find_condition(manifest, "Complete", status="True"))
-    return WorkerJob(
-        metadata["name"],
-        spec.get("completions") or 0,
-        succeeded=status.get("succeeded") or 0,
-        active=status.get("active") or 0,
-        ready_count=status.get("ready") or 0,
-        terminating=status.get("terminating") or 0,
-        failed=status.get("failed") or 0,
-        complete=_read_indexes(status.get("completedIndexes") or ""),
-        ready=None if pods is None else frozenset(_list_ready(pods)),
-        completed=completed,
-        ended=completed or bool(find_condition(manifest, "Failed", status="True")),
-        leaving="deletionTimestamp" in metadata,
-        created_at=parse_time(created) if (created := metadata.get("creationTimestamp")) else None,
-    )
-
-
-def _read_indexes(text: str) -> frozenset[int]:
-    """Return the indexes in a text such as `0,2-4`, as the Job controller writes them."""
-    found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
-
-
-def _list_ready(pods: Iterable[Manifest]) -> Iterable[int]:
-    for pod in pods:
-        index = (pod["metadata"].get("labels") or {}).get(LABEL_COMPLETION_INDEX, "")
-        if index.isdecimal() and find_condition(pod, "Ready", status="True"):
-            yield int(index)
-
-
 def derive_failure(
     timeouts: Timeouts, attempt: AttemptStatus, observed: WorkersObservation, *, now: datetime
 ) -> str | None:
@@ -284,25 +182,6 @@ def derive_failure(
         message = f"no worker began within spec.timeouts.pending ({timeouts.pending})"
         return f"{message}: {waiting.message}"
     return None
-
-
-def describe_crash(pods: Iterable[Manifest]) -> str | None:
-    """Return how the last worker that crashed ended, with the end of its log; None where none has."""
-    ended = [(state, pod) for pod in pods for state in _find_ends(pod) if state.get("exitCode")]
-    state, pod = max(ended, key=lambda found: str(found[0].get("finishedAt") or ""), default=({}, {}))
-    if not state:
-        return None
-    where = f" on node {node}" if (node := (pod.get("spec") or {}).get("nodeName")) else ""
-    sentence = f"{pod['metadata']['name']}{where} ended with exit code {state['exitCode']}"
-    log = str(state.get("message") or "").strip().splitlines()[-LOG_LINES:]
-    return "\n".join([sentence, *map(clean_text, log)])
-
-
-def _find_ends(pod: Manifest) -> Iterator[Manifest]:
-    for container in list_containers(pod):
-        terminated = (container.get("state") or {}).get("terminated")
-        if terminated:
-            yield terminated
 
 
 def derive_worker_counts(job: FrayJob, jobs: Sequence[WorkerJob] = ()) -> WorkerCounts | None:

@@ -6,17 +6,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
-from fray.plan.manifests import Manifest
 from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
+from fray.plan.worker_observation import WorkerJob, WorkersObservation
 from fray.plan.workers import (
     RemoveWorkers,
     ResizeWorkers,
     StartWorkers,
-    WorkerJob,
-    WorkersObservation,
-    describe_crash,
 )
 from fray.testing import build_frayjob
 from fray.vocabulary import ConditionType, Reason
@@ -222,27 +219,3 @@ def test_the_next_attempt_has_workers_of_its_own() -> None:
     decision = look(running(ended), None, None, later=3600)
     assert decision.action == StartAttempt(2)
     assert decision.status.attempts[-1].workers_time is None
-
-
-def crashed(name: str, code: int, at: str, log: str = "") -> Manifest:
-    ended = {"terminated": {"exitCode": code, "finishedAt": at, "message": log}}
-    return {
-        "metadata": {"name": name},
-        "spec": {"nodeName": "n1"},
-        "status": {"containerStatuses": [{"name": "main", "state": ended}]},
-    }
-
-
-def test_the_last_crash_is_told_with_the_end_of_its_log() -> None:
-    log = "\n".join(f"line {number}" for number in range(30))
-    pods = [
-        crashed("first", 1, "2026-01-31T12:00:01Z"),
-        crashed("last", 3, "2026-01-31T12:00:09Z", log),
-        crashed("handed-over", 0, "2026-01-31T12:00:10Z"),
-        {"metadata": {"name": "runs"}, "status": {"containerStatuses": [{"state": {"running": {}}}]}},
-    ]
-    told = describe_crash(pods)
-    assert told is not None
-    assert told.splitlines()[0] == "last on node n1 ended with exit code 3"
-    assert told.splitlines()[1:] == [f"line {number}" for number in range(10, 30)]
-    assert describe_crash(pods[2:]) is None

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from fray.plan.manifests import Manifest
+from fray.plan.worker_observation import WorkerJob
 from fray.plan.workers import (
     RemoveWorkers,
     ResizeWorkers,
     StartWorkers,
-    WorkerJob,
     WorkerStep,
     decide_workers,
     derive_wanted,
-    read_worker_job,
 )
 from fray.testing import build_frayjob
-from fray.vocabulary import LABEL_COMPLETION_INDEX
 
 
 def job(completions: int, *, generation: int = 1, **status: Any) -> WorkerJob:
@@ -141,49 +137,3 @@ def test_as_many_are_wanted_as_are_asked_for_within_their_range(workers: dict[st
 
 def test_a_job_without_workers_wants_none() -> None:
     assert derive_wanted(build_frayjob().spec) == 0
-
-
-def worker_pod(index: int, *, is_ready: bool) -> Manifest:
-    condition = {"type": "Ready", "status": "True" if is_ready else "False"}
-    labels = {LABEL_COMPLETION_INDEX: str(index)}
-    return {"metadata": {"labels": labels}, "status": {"conditions": [condition]}}
-
-
-def test_a_job_of_workers_is_read_with_its_pods() -> None:
-    status = {
-        "succeeded": 4,
-        "completedIndexes": "0,2-4",
-        "active": 2,
-        "ready": 1,
-        "terminating": 1,
-        "failed": 3,
-    }
-    metadata = {"name": "train-a1-w12", "creationTimestamp": "2026-01-31T12:00:00Z"}
-    manifest = {"metadata": metadata, "spec": {"completions": 7}, "status": status}
-    found = read_worker_job(manifest, [worker_pod(5, is_ready=True), worker_pod(6, is_ready=False)])
-    assert found == WorkerJob(
-        "train-a1-w12",
-        7,
-        succeeded=4,
-        active=2,
-        ready_count=1,
-        terminating=1,
-        failed=3,
-        complete=frozenset({0, 2, 3, 4}),
-        ready=frozenset({5}),
-        created_at=datetime(2026, 1, 31, 12, tzinfo=UTC),
-    )
-    assert found.generation == 12
-    assert read_worker_job(manifest).ready is None
-
-
-@pytest.mark.parametrize(
-    ("condition", "completed", "ended"),
-    [("Complete", True, True), ("Failed", False, True), ("FailureTarget", False, False)],
-)
-def test_a_job_of_workers_has_ended_when_its_controller_says_so(
-    condition: str, *, completed: bool, ended: bool
-) -> None:
-    status = {"conditions": [{"type": condition, "status": "True"}]}
-    found = read_worker_job({"metadata": {"name": "train-a1-w1"}, "status": status})
-    assert (found.completed, found.ended) == (completed, ended)
