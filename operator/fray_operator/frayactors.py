@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, NoReturn
 
 from fray.kube.api import KubeApi, Manifest
@@ -27,6 +28,7 @@ from fray.plan.actor_set import build_actor_set
 from fray.plan.observation import Waiting
 from fray.plan.pod_observation import is_ending
 from fray.plan.scheduling import derive_refusal
+from fray.plan.volume_waiting import VOLUME_FAILURES, VolumeComplaint, build_volume_complaint, find_held
 from fray.vocabulary import AUTH_SECRET, LABEL_ACTOR, Reason
 from fray.wire.frayactor import FRAYACTOR as CUSTOM
 from fray.wire.frayactor import FrayActor
@@ -35,6 +37,7 @@ from fray_operator.informer import Informer, trim_actor_pod, trim_actor_report, 
 from fray_operator.kinds import Controller, Kind, RefusedError, Services
 from fray_operator.list_watch import Place, find_controller
 from fray_operator.retention import Expiry
+from fray_operator.shared_events import SharedEvents
 from fray_operator.store import Store
 from fray_operator.writer import Writer
 
@@ -44,6 +47,8 @@ logger = logging.getLogger(__name__)
 
 ROOT_SECONDS = 10.0
 """How often a job-scoped actor's root job is looked at: no event of an actor tells of its end."""
+STARTING_SECONDS = 20.0
+"""How often an actor is looked at whose pods start: no event of a pod tells of a volume that is missing."""
 TRIMS: Final = {STATEFUL_SETS: trim_stateful_set, PODS: trim_actor_pod, CONFIG_MAPS: trim_actor_report}
 """What is watched for actors, owners first, and what is kept of each."""
 
@@ -87,6 +92,7 @@ class _Reconciler:
         self._writer = Writer(services.api, services.lease, kind, identity=services.identity)
         self._expiry = Expiry(store, self._writer)
         self._refusals: dict[Place, Waiting] = {}
+        self._volume_failures = SharedEvents(services.api, VOLUME_FAILURES, read=build_volume_complaint)
 
     async def reconcile(self, place: Place) -> float | None:
         """Bring one actor a step further; return seconds after which to look again, None when events will do.
@@ -100,9 +106,10 @@ class _Reconciler:
         if is_ending(body):
             return None  # what it owns is the garbage collector's
         actor = self._kind.parse(body)
+        now = self._services.clock()
         root = await self._look_at_root(actor)
-        observed = self._observe(place, actor, root)
-        decision = decide_actor(actor, observed, now=self._services.clock())
+        observed = self._observe(place, actor, root, await self._read_complaints(place, now))
+        decision = decide_actor(actor, observed, now=now)
         status = decision.status.to_manifest()
         if status != body.get("status"):
             self._store.update(await self._writer.write_status(body, status))
@@ -115,7 +122,9 @@ class _Reconciler:
                 await self._remove(observed.members)
             case _:
                 pass
-        return None if root is None else ROOT_SECONDS
+        if root is not None:
+            return ROOT_SECONDS
+        return STARTING_SECONDS if any(map(_is_starting, observed.pods)) else None
 
     async def _read(self, place: Place) -> Manifest | None:
         """Return an unfinished actor's manifest, which the server is asked for where it is large."""
@@ -145,7 +154,19 @@ class _Reconciler:
             return read_root(actor, None)
         return read_root(actor, root)
 
-    def _observe(self, place: Place, actor: FrayActor, root: RootState | None) -> ActorObservation:
+    async def _read_complaints(self, place: Place, now: datetime) -> Sequence[VolumeComplaint]:
+        """Return what is said of pods' volumes, which is asked for where a pod has been starting for long."""
+        if not find_held(self._list(PODS, place), now=now):
+            return ()
+        return await self._volume_failures.get(place[0])
+
+    def _observe(
+        self,
+        place: Place,
+        actor: FrayActor,
+        root: RootState | None,
+        complaints: Sequence[VolumeComplaint] = (),
+    ) -> ActorObservation:
         members = next(
             (each for each in self._list(STATEFUL_SETS, place) if _controls(actor.metadata.uid, each)), None
         )
@@ -154,6 +175,7 @@ class _Reconciler:
             members=members,
             pods=[pod for pod in self._list(PODS, place) if uid is not None and _controls(uid, pod)],
             reports=self._list(CONFIG_MAPS, place),
+            complaints=complaints,
             root=root,
             refusal=self._refusals.get(place),
         )
@@ -221,6 +243,12 @@ class _Reconciler:
             uid=metadata["uid"],
             propagation="Foreground",
         )
+
+
+def _is_starting(pod: Mapping[str, Any]) -> bool:
+    """Return whether a node has taken a pod that has begun no container."""
+    status = pod.get("status") or {}
+    return status.get("phase") == "Pending" and "startTime" in status
 
 
 def _controls(uid: str | None, manifest: Manifest) -> bool:

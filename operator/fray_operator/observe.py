@@ -34,7 +34,7 @@ from fray.plan.settings import RetryPolicy
 from fray.plan.timestamps import parse_time
 from fray.plan.verdict import derive_cause
 from fray.plan.volume_waiting import (
-    VOLUME_REASONS,
+    VOLUME_FAILURES,
     build_volume_complaint,
     derive_volume_waiting,
     find_held,
@@ -79,7 +79,6 @@ logger = logging.getLogger(__name__)
 DEFAULT_POLICY = RetryPolicy()
 CREATE_FAILURES = (("Job", "FailedCreate"), ("JobSet", "JobCreationFailed"))
 """Kinds, and reasons of the events by which a controller says that it could not create their parts."""
-VOLUME_FAILURES = tuple(("Pod", reason) for reason in VOLUME_REASONS)
 PATIENCE_SECONDS = 5.0
 """How long a JobSet may take to get its pods before the server is asked why; it is asked ever more rarely."""
 PATIENCE_CAP_SECONDS = 60.0

@@ -32,7 +32,7 @@ from fray.runtime.actors.joining import describe_loss, join_member
 from fray.runtime.actors.objects import ActorObjects, NewActor, delete_actor
 from fray.runtime.api.client import ApiAccess, ApiClient
 from fray.runtime.pool.joined_pool import JoinedPool
-from fray.vocabulary import ENV_JOB_NAME, ENV_POOL_KEY, ENV_ROOT_JOB
+from fray.vocabulary import ENV_ATTEMPT, ENV_JOB_NAME, ENV_POOL_KEY, ENV_ROOT_JOB
 
 __all__ = ["NamedActorHandle", "NamedActors", "find_named_actors"]
 
@@ -274,4 +274,6 @@ def find_named_actors(environ: Mapping[str, str]) -> NamedActors | None:
     root, api = environ.get(ENV_ROOT_JOB), _api()
     if not root or not environ.get(ENV_POOL_KEY) or api is None:
         return None
-    return NamedActors(ActorObjects(api, job=environ.get(ENV_JOB_NAME) or root, root=root))
+    number = environ.get(ENV_ATTEMPT, "")
+    attempt = int(number) if number.isascii() and number.isdigit() else 0
+    return NamedActors(ActorObjects(api, job=environ.get(ENV_JOB_NAME) or root, root=root, attempt=attempt))

@@ -17,9 +17,11 @@ from fray.plan.conditions import Claim, build_conditions
 from fray.plan.manifests import Manifest, find_condition
 from fray.plan.observation import Waiting
 from fray.plan.outside_text import clean_text, flatten
+from fray.plan.pod import PAYLOAD_VOLUME
 from fray.plan.pod_observation import is_ending
 from fray.plan.scheduling import derive_waiting
 from fray.plan.timestamps import format_time
+from fray.plan.volume_waiting import VolumeComplaint, derive_volume_waiting, find_held, is_volume_missing
 from fray.plan.worker_observation import describe_crash
 from fray.vocabulary import FRAYJOB_KIND, LABEL_POD_INDEX, ActorReason, ConditionType, Reason
 from fray.wire.frayactor import ActorError, FrayActor, FrayActorStatus, MemberStatus
@@ -37,6 +39,8 @@ __all__ = [
 
 ACTOR_ERROR: Final = ("type", "message", "traceback")
 MOST_TRACEBACK: Final = 1500
+PAYLOAD_SECONDS: Final = 60.0
+"""How long a first pod waits for the payload, whose Secrets the creator writes right after the FrayActor."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +55,15 @@ class RootState:
 class ActorObservation:
     """What there is of an actor at one moment.
 
-    `members` is its StatefulSet, `reports` are the members' ConfigMaps, `refusal` says why the StatefulSet
-    can't be made that was tried last. `root` is None where the actor is detached.
+    `members` is its StatefulSet, `reports` are the members' ConfigMaps, `complaints` are about volumes of the
+    pods, `refusal` says why the StatefulSet can't be made that was tried last. `root` is None where the actor
+    is detached.
     """
 
     members: Manifest | None = None
     pods: Sequence[Manifest] = ()
     reports: Sequence[Manifest] = ()
+    complaints: Sequence[VolumeComplaint] = ()
     root: RootState | None = None
     refusal: Waiting | None = None
 
@@ -115,10 +121,10 @@ def read_root(actor: FrayActor, root: Manifest | None) -> RootState:
 
 def decide_actor(actor: FrayActor, observed: ActorObservation, *, now: datetime) -> ActorDecision:
     """Return the status of an actor that hasn't finished, and the next step towards what is asked for."""
-    ending = _derive_ending(actor, observed.root)
+    ending = _derive_ending(actor, observed, now)
     suspended = actor.spec.suspend or (observed.root is not None and observed.root.suspended)
     wanted = 0 if ending or suspended else actor.spec.replicas
-    members = _derive_members(actor, observed)
+    members = _derive_members(actor, observed, now)
     finished = ending is not None and observed.members is None and not observed.pods
     claims = [
         *_accept(observed.refusal),
@@ -142,12 +148,29 @@ def decide_actor(actor: FrayActor, observed: ActorObservation, *, now: datetime)
     return ActorDecision(status, _derive_action(observed.members, wanted=wanted, over=ending is not None))
 
 
-def _derive_ending(actor: FrayActor, root: RootState | None) -> _Ending | None:
+def _derive_ending(actor: FrayActor, observed: ActorObservation, now: datetime) -> _Ending | None:
     if actor.spec.stopped:
         return _Ending(Reason.STOP_REQUESTED, "spec.stopped is true")
-    if root is not None and root.end is not None:
-        return _Ending(ActorReason.ROOT_JOB_ENDED, root.end)
+    if observed.root is not None and observed.root.end is not None:
+        return _Ending(ActorReason.ROOT_JOB_ENDED, observed.root.end)
+    payload = actor.spec.entrypoint.callable
+    if payload is not None and _lacks_payload(actor.status, observed, now):
+        missing = f"Secret {payload.secret_name} was never written: its creator died before that"
+        return _Ending(Reason.PAYLOAD_MISSING, missing)
     return None
+
+
+def _lacks_payload(before: FrayActorStatus, observed: ActorObservation, now: datetime) -> bool:
+    """Return whether the payload of an actor that has never started isn't there, and won't come any more.
+
+    Once decided it stays so: nobody complains any more when the pods are gone.
+    """
+    if any(each.reason == Reason.PAYLOAD_MISSING for each in before.conditions):
+        return True
+    if any(member.start_number or member.restarts for member in before.members):
+        return False
+    held = find_held(observed.pods, now=now)
+    return is_volume_missing(PAYLOAD_VOLUME, held, observed.complaints, seconds=PAYLOAD_SECONDS, now=now)
 
 
 def _derive_action(
@@ -209,7 +232,7 @@ def _suspend(actor: FrayActor, *, suspended: bool) -> Iterable[Claim]:
 # --- members --------------------------------------------------------------------------------------------
 
 
-def _derive_members(actor: FrayActor, observed: ActorObservation) -> list[MemberStatus]:
+def _derive_members(actor: FrayActor, observed: ActorObservation, now: datetime) -> list[MemberStatus]:
     pods = {
         (pod["metadata"].get("labels") or {}).get(LABEL_POD_INDEX): pod
         for pod in observed.pods
@@ -217,10 +240,16 @@ def _derive_members(actor: FrayActor, observed: ActorObservation) -> list[Member
     }
     reports = {report["metadata"]["name"]: report for report in observed.reports}
     before = {member.index: member for member in actor.status.members}
+    waiting = {
+        index: derive_waiting([pod])
+        or derive_volume_waiting(find_held([pod], now=now), observed.complaints, now=now)
+        for index, pod in pods.items()
+    }
     return [
         _derive_member(
             index,
             pods.get(str(index)),
+            waiting.get(str(index)),
             (reports.get(f"{actor.metadata.name}-{index}") or {}).get("data") or {},
             before.get(index) or MemberStatus(index=index),
         )
@@ -228,7 +257,9 @@ def _derive_members(actor: FrayActor, observed: ActorObservation) -> list[Member
     ]
 
 
-def _derive_member(index: int, pod: Manifest | None, report: Manifest, before: MemberStatus) -> MemberStatus:
+def _derive_member(
+    index: int, pod: Manifest | None, waiting: Waiting | None, report: Manifest, before: MemberStatus
+) -> MemberStatus:
     """Return how a member fares; a report counts while it is about the pod that there is."""
     error = _read_error(report.get("lastError")) or before.last_error
     if pod is None:
@@ -244,7 +275,6 @@ def _derive_member(index: int, pod: Manifest | None, report: Manifest, before: M
     reported = report.get("podUid") == uid
     number = _read_number(report.get("startNumber")) if reported else 0
     ready = bool(find_condition(pod, "Ready", status="True"))
-    waiting = None if ready else derive_waiting([pod])
     problem = waiting.message if waiting is not None else describe_crash([pod])
     return MemberStatus(
         index=index,

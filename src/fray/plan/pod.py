@@ -39,8 +39,9 @@ from fray.vocabulary import ANNOTATION_SAFE_TO_EVICT, CONTAINER, Role
 from fray.wire.frayjob import FrayJob
 from fray.wire.quantities import parse_quantity
 
-__all__ = ["PodTemplate", "build_pod_template"]
+__all__ = ["PAYLOAD_VOLUME", "PodTemplate", "build_pod_template"]
 
+PAYLOAD_VOLUME = "payload"
 NO_ANNOTATIONS: Mapping[str, str] = {}
 READABLE = 0o444
 """Mode of mounted Secrets: the kubelet makes them root's, and an image's user may be any other."""
@@ -283,8 +284,8 @@ def _volumes(job: FrayJob) -> tuple[list[dict[str, Any]], list[dict[str, Any]], 
     payload = job.spec.entrypoint.callable
     if payload is not None and payload.secret_name is not None:
         names = [payload.secret_name, *payload.more_secrets]
-        volumes.append({"name": "payload", **_secret_source(names)})
-        mounts.append({"name": "payload", "mountPath": PAYLOAD_MOUNT, "readOnly": True})
+        volumes.append({"name": PAYLOAD_VOLUME, **_secret_source(names)})
+        mounts.append({"name": PAYLOAD_VOLUME, "mountPath": PAYLOAD_MOUNT, "readOnly": True})
         facts.append(Fact(f"mount {PAYLOAD_MOUNT}", _name_secrets(names), "holds the pickled callable"))
     workspace = job.spec.environment.workspace
     if workspace is not None:

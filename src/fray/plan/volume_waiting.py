@@ -18,15 +18,16 @@ from fray.plan.timestamps import parse_time
 from fray.vocabulary import Reason
 
 __all__ = [
-    "VOLUME_REASONS",
+    "VOLUME_FAILURES",
     "VolumeComplaint",
     "build_volume_complaint",
     "derive_volume_waiting",
     "find_held",
+    "is_volume_missing",
 ]
 
-VOLUME_REASONS = ("FailedMount", "FailedAttachVolume")
-"""Reasons of a pod's events that are about its volumes:
+VOLUME_FAILURES = (("Pod", "FailedMount"), ("Pod", "FailedAttachVolume"))
+"""Kind and reasons of the events that are about a pod's volumes:
 https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/events/event.go
 """
 PATIENCE = timedelta(seconds=20)
@@ -39,6 +40,10 @@ MEMORY = timedelta(minutes=6)
 lasts for hours it lets an event through every five minutes only."""
 ONE_VOLUME = re.compile(r'^\w+Volume\.\w+ failed for volume "(?P<volume>[^"]*)" ?: ')
 """Begins what is said of one volume; what doesn't begin so only lists those that are awaited."""
+NOT_FOUND = "not found"
+"""What the kubelet says of a Secret that doesn't exist:
+https://pkg.go.dev/k8s.io/apimachinery/pkg/api/errors#NewNotFound
+"""
 MESSAGE_LENGTH = 400
 
 
@@ -86,6 +91,27 @@ def derive_volume_waiting(
         which, why = f"volume {named['volume']!r}", message[named.end() :]
     return Waiting(
         Reason.VOLUME_MOUNT_FAILED, f"{which} can't be mounted: {flatten(why, most=MESSAGE_LENGTH)}"
+    )
+
+
+def is_volume_missing(
+    volume: str,
+    held: Sequence[Manifest],
+    complaints: Iterable[VolumeComplaint],
+    *,
+    seconds: float,
+    now: datetime,
+) -> bool:
+    """Return whether the Secret or ConfigMap of a volume of these pods has been missing for so long."""
+    uids = {pod["metadata"]["uid"] for pod in held}
+    return any(
+        (named := ONE_VOLUME.match(each.message)) is not None
+        and named["volume"] == volume
+        and NOT_FOUND in each.message
+        and each.pod in uids
+        and each.holds(now)
+        and now - each.first >= timedelta(seconds=seconds)
+        for each in complaints
     )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fray import vocabulary as words
+from fray.plan.timestamps import format_time
 from tests.integration.controller.conftest import SettingsFor
 from tests.integration.controller.hands import Hands, Manifest, condition, eventually, now
 from tests.integration.controller.operator_thread import OperatorThread, run_operator
@@ -76,6 +78,12 @@ class Actors:
 
     def start(self, members: Manifest, index: int, *, ip: str) -> Manifest:
         """Make the pod of a member, as the StatefulSet controller would, and have it run."""
+        running = self.place(members, index)
+        self.set_ready(running, ready=False, ip=ip)
+        return running
+
+    def place(self, members: Manifest, index: int) -> Manifest:
+        """Make the pod of a member, and give it a node."""
         metadata, template = members["metadata"], members["spec"]["template"]
         owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True}
         pod = {
@@ -92,10 +100,28 @@ class Actors:
         }
         made = self.api.post(f"{self.hands.core}/pods", pod)
         assert made.status == 201, made.body
-        running: Manifest = made.body
-        self.hands.bind(running)
-        self.set_ready(running, ready=False, ip=ip)
-        return running
+        placed: Manifest = made.body
+        self.hands.bind(placed)
+        return placed
+
+    def hold(self, pod: Manifest, message: str) -> None:
+        """Say what a kubelet says of a pod that has waited for a volume for minutes."""
+        metadata, now = pod["metadata"], datetime.now(UTC)
+        event = {
+            "metadata": {"name": f"{metadata['name']}.1", "namespace": metadata["namespace"]},
+            "involvedObject": {
+                "kind": "Pod",
+                **{key: metadata[key] for key in ("name", "namespace", "uid")},
+            },
+            "reason": "FailedMount",
+            "message": message,
+            "firstTimestamp": format_time(now - timedelta(minutes=2)),
+            "lastTimestamp": format_time(now),
+        }
+        made = self.api.post(f"{self.hands.core}/events", event)
+        assert made.status == 201, made.body
+        status = {"phase": "Pending", "startTime": format_time(now - timedelta(minutes=2))}
+        assert self.api.merge(f"{self.hands.core}/pods/{metadata['name']}/status", {"status": status}).ok
 
     def set_ready(self, pod: Manifest, *, ready: bool, ip: str) -> None:
         told = {"type": "Ready", "status": str(ready), "lastTransitionTime": now()}
@@ -216,6 +242,21 @@ def test_an_actor_of_a_job_ends_with_it_and_a_detached_one_does_not(actors: Acto
     actors.await_condition("own", "Finished", "True", "RootJobEnded")
     assert condition(actors.get("shared"), "Finished")["status"] == "False"
     assert "deletionTimestamp" not in actors.api.get(f"{actors.sets}/shared").body["metadata"]
+
+
+def test_an_actor_whose_creator_died_before_its_payload_ends_with_a_reason(actors: Actors) -> None:
+    digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    payload = {"secretName": "counter-payload", "sha256": digest, "python": "3.11"}
+    actors.submit("counter", entrypoint={"callable": payload})
+    pod = actors.place(actors.await_set("counter", replicas=1), 0)
+    actors.hold(pod, 'MountVolume.SetUp failed for volume "payload" : secret "counter-payload" not found')
+    actors.await_condition("counter", "Ready", "False", "PayloadMissing")
+    path = f"{actors.sets}/counter"
+    eventually(lambda: "deletionTimestamp" in actors.api.get(path).body["metadata"])
+    actors.hands.delete_pod(pod)
+    assert actors.api.merge(path, {"metadata": {"finalizers": None}}).ok
+    status = actors.await_condition("counter", "Finished", "True", "PayloadMissing")
+    assert "counter-payload was never written" in condition({"status": status}, "Finished")["message"]
 
 
 def test_a_foreign_set_of_the_name_is_told_and_left_alone(actors: Actors) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -19,6 +19,8 @@ from fray.plan.actor_lifecycle import (
 )
 from fray.plan.actor_set import build_actor_set
 from fray.plan.settings import PlanSettings
+from fray.plan.timestamps import format_time
+from fray.plan.volume_waiting import VolumeComplaint
 from fray.vocabulary import LABEL_POD_INDEX
 from fray.wire.frayactor import FrayActor, FrayActorStatus
 
@@ -164,6 +166,55 @@ def test_the_largest_group_with_the_longest_errors_fits_into_an_object() -> None
     reports = [report(index, podUid=f"p{index}", startNumber="2", lastError=error) for index in range(256)]
     found = decide_actor(actor(replicas=256), ActorObservation(members(256), pods, reports), now=NOW).status
     assert len(json.dumps(found.to_manifest(), ensure_ascii=False).encode()) < 1_200_000
+
+
+def complaint(uid: str, first: float, what: str = 'secret "payload" not found') -> VolumeComplaint:
+    """Return what the kubelet says since so many seconds ago, and said last just now."""
+    message = f'MountVolume.SetUp failed for volume "payload" : {what}'
+    return VolumeComplaint(uid, message, NOW - timedelta(seconds=first), NOW)
+
+
+def held(uid: str) -> dict[str, Any]:
+    """Return a pod that has begun nothing for minutes."""
+    found = pod(0, uid)
+    found["status"] |= {"phase": "Pending", "startTime": format_time(NOW - timedelta(minutes=5))}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("told", "ends"),
+    [
+        (complaint("p1", 61), True),
+        (complaint("p1", 59), False),
+        (complaint("p0", 61), False),
+        (complaint("p1", 61, "timed out waiting for the condition"), False),
+    ],
+)
+def test_an_actor_ends_whose_payload_never_comes(told: VolumeComplaint, *, ends: bool) -> None:
+    observed = ActorObservation(members(1), [held("p1")], complaints=[told])
+    found = actor(entrypoint={"callable": CALLABLE})
+    decision = decide_actor(found, observed, now=NOW)
+    assert isinstance(decision.action, RemoveMembers) is ends
+    if not ends:
+        return
+    assert decision.status.members[0].message is not None
+    assert 'secret "payload" not found' in decision.status.members[0].message
+    # It stays so once the pod is gone, with what complained of it.
+    over = decide_actor(
+        found.model_copy(update={"status": decision.status}), ActorObservation(members(1)), now=NOW
+    )
+    assert over.action == RemoveMembers()
+    over = decide_actor(found.model_copy(update={"status": over.status}), ActorObservation(), now=NOW)
+    finished = next(each for each in over.status.conditions if each.type == "Finished")
+    assert (finished.status, finished.reason) == ("True", "PayloadMissing")
+    assert over.action is None
+
+
+def test_an_actor_that_has_started_once_waits_for_its_payload() -> None:
+    observed = ActorObservation(members(1), [held("p2")], complaints=[complaint("p2", 300)])
+    before = FrayActorStatus.model_validate({"members": [{"index": 0, "startNumber": 1}]})
+    found = actor(before, entrypoint={"callable": CALLABLE})
+    assert decide_actor(found, observed, now=NOW).action is None
 
 
 def test_a_root_job_is_told_from_another_one_of_its_name() -> None:

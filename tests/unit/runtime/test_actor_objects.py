@@ -1,15 +1,23 @@
-"""What a job creates as a FrayActor is one: its model knows each field, as the API server must."""
+"""FrayActors as jobs create them: their model knows each field, and whose names are free."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fray.errors import ActorExistsError
 from fray.kube.resources import Resource
 from fray.payload.callables import encode_callable
+from fray.runtime.actors.identity import Member
 from fray.runtime.actors.objects import ActorObjects, NewActor
+from fray.runtime.actors.record import LastError, MemberRecord
+from fray.runtime.api.client import ApiAccess, ApiClient
 from fray.wire.frayactor import FRAYACTOR, FrayActor
+from tests.actors.objects_api import ObjectsApi, serving
 
 JOB = {"metadata": {"name": "train", "uid": "uid-1"}, "spec": {"environment": {"image": "example.org/a:1"}}}
 
@@ -51,6 +59,96 @@ def test_each_field_of_a_created_actor_is_one_of_the_resource(*, detached: bool)
     assert actor.spec.entrypoint.callable is not None
     assert actor.spec.entrypoint.callable.secret_name == secret["metadata"]["name"]
     assert FRAYACTOR.kind == body["kind"]
+
+
+class Namespace:
+    """A namespace with the jobs `train` and `eval`."""
+
+    def __init__(self, api: ObjectsApi, client: ApiClient) -> None:
+        self.api, self.client = api, client
+        for name in ("train", "eval"):
+            job = {"kind": "FrayJob", "metadata": {"name": name}, "spec": JOB["spec"]}
+            api.answer("POST", "/apis/fray.dev/v1alpha1/namespaces/ml/frayjobs", job)
+
+    def create(
+        self, *, attempt: int = 1, job: str = "train", get_if_exists: bool = False, replicas: int = 1
+    ) -> Member:
+        """Create the actor `counter` from an attempt of a job; return it."""
+        payload = encode_callable(dict, (), {})
+        new = NewActor("counter", payload, detached=True, replicas=replicas)
+        objects = ActorObjects(self.client, job=job, root=job, attempt=attempt, pause=self.pause)
+        return objects.create(new, get_if_exists=get_if_exists)[0]
+
+    def pause(self, _: float) -> None:
+        """Let what is being deleted be gone, while a creator waits."""
+        for path, each in list(self.api.objects.items()):
+            if "deletionTimestamp" in each["metadata"]:
+                del self.api.objects[path]
+
+    def actor(self, member: Member) -> dict[str, Any]:
+        """Return the FrayActor of a member."""
+        return self.api.objects[f"/apis/fray.dev/v1alpha1/namespaces/ml/frayactors/{member.name}"]
+
+    def record(self, member: Member, index: int, *, ready: bool, constructing: bool) -> None:
+        """Let the pod of a member say how it fares."""
+        error = LastError("ValueError", "no such table", constructing=constructing)
+        told = MemberRecord("p1", 1, "tcp:10.0.0.1:7000", ready=ready, error=error)
+        metadata = {"name": f"{member.name}-{index}", "ownerReferences": [{"uid": member.uid}]}
+        body = {"kind": "ConfigMap", "metadata": metadata, "data": told.to_data()}
+        self.api.objects[f"/api/v1/namespaces/ml/configmaps/{metadata['name']}"] = body
+
+
+@pytest.fixture
+def namespace(tmp_path: Path) -> Iterator[Namespace]:
+    (tmp_path / "token").write_text("token")
+    api = ObjectsApi()
+    with serving(api) as url:
+        yield Namespace(api, ApiClient(ApiAccess(url, "ml", tmp_path / "token")))
+
+
+@pytest.mark.parametrize("get_if_exists", [True, False])
+def test_the_name_of_an_actor_that_has_ended_is_free(namespace: Namespace, *, get_if_exists: bool) -> None:
+    first = namespace.create()
+    finished = {"type": "Finished", "status": "True", "message": "its creator died"}
+    namespace.actor(first)["status"] = {"conditions": [finished]}
+    second = namespace.create(job="eval", get_if_exists=get_if_exists)
+    namespace.actor(second)["spec"]["stopped"] = True
+    third = namespace.create(get_if_exists=get_if_exists)
+    assert len({first.uid, second.uid, third.uid}) == 3
+    assert namespace.actor(third)["metadata"]["uid"] == third.uid
+
+
+def test_a_name_is_free_once_the_constructors_of_all_members_have_failed(namespace: Namespace) -> None:
+    broken = namespace.create(replicas=2)
+    for ready, constructing, lives in [(True, True, True), (False, False, True), (False, True, False)]:
+        namespace.record(broken, 0, ready=False, constructing=True)
+        namespace.record(broken, 1, ready=ready, constructing=constructing)
+        found = namespace.create(get_if_exists=True)
+        assert (found.uid == broken.uid) is lives
+
+
+def test_a_later_attempt_of_its_creator_replaces_an_actor(namespace: Namespace) -> None:
+    first = namespace.create(attempt=9)
+    with pytest.raises(ActorExistsError):
+        namespace.create(attempt=9)
+    with pytest.raises(ActorExistsError):
+        namespace.create(attempt=10, job="eval")
+    assert namespace.create(attempt=10, get_if_exists=True).uid == first.uid
+    second = namespace.create(attempt=10)
+    assert second.uid != first.uid
+    # An earlier attempt that still runs takes nothing back, nor does an actor, which has no attempts.
+    for attempt in (9, 0):
+        with pytest.raises(ActorExistsError):
+            namespace.create(attempt=attempt)
+    assert json.dumps(sorted(namespace.api.objects)).count("/secrets/") == 1
+
+
+def test_a_creator_waits_until_the_one_before_is_gone(namespace: Namespace) -> None:
+    first = namespace.create()
+    namespace.actor(first)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    second = namespace.create(get_if_exists=True)
+    assert second.uid != first.uid
+    assert namespace.actor(second)["metadata"]["uid"] == second.uid
 
 
 def _paths(value: object, prefix: str = "") -> list[str]:

@@ -15,6 +15,7 @@ from fray.errors import ActorDiedError, ActorUnavailableError, FrayError, OtherP
 from fray.kube.errors import ApiError, NotFoundError
 from fray.kube.resources import FRAYACTORS
 from fray.runtime.actors.identity import Member
+from fray.runtime.actors.objects import find_end
 from fray.runtime.actors.record import LastError, MemberRecord, read_record
 from fray.runtime.api.client import ApiClient
 from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store
@@ -22,7 +23,7 @@ from fray.runtime.pool.pod import read_objects_address
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
 from fray.runtime.pool.transport.settings import TransportSettings
-from fray.vocabulary import ENV_POOL_KEY, ConditionType
+from fray.vocabulary import ENV_POOL_KEY
 
 __all__ = ["describe_loss", "join_member", "locate"]
 
@@ -77,11 +78,8 @@ def locate(api: ApiClient, member: Member) -> MemberRecord | None:
     metadata = found.get("metadata") or {}
     if metadata.get("uid") != member.uid or metadata.get("deletionTimestamp"):
         raise ActorDiedError(member.label, "it was deleted")
-    conditions = (found.get("status") or {}).get("conditions") or ()
-    if found["spec"].get("stopped") or any(
-        each.get("type") == ConditionType.FINISHED and each.get("status") == "True" for each in conditions
-    ):
-        raise ActorDiedError(member.label, "it has ended")
+    if (end := find_end(found)) is not None:
+        raise ActorDiedError(member.label, f"it has ended: {end}")
     record = read_record(api, member)
     if record is None:
         return None

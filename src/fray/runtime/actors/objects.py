@@ -21,10 +21,20 @@ from fray.kube.resources import FRAYACTORS, FRAYJOBS, SECRETS
 from fray.payload.callables import Payload
 from fray.payload.chunks import SecretPart, split_payload
 from fray.runtime.actors.identity import DETACHED, Member, build_actor_name
+from fray.runtime.actors.record import read_record
 from fray.runtime.api.client import ApiClient
-from fray.vocabulary import API_VERSION, FRAYACTOR_KIND, FRAYJOB_KIND, LABEL_MANAGED_BY, MANAGED_BY
+from fray.vocabulary import (
+    API_VERSION,
+    FRAYACTOR_KIND,
+    FRAYJOB_KIND,
+    LABEL_ATTEMPT,
+    LABEL_JOB_UID,
+    LABEL_MANAGED_BY,
+    MANAGED_BY,
+    ConditionType,
+)
 
-__all__ = ["ActorObjects", "NewActor", "delete_actor"]
+__all__ = ["ActorObjects", "NewActor", "delete_actor", "find_end"]
 
 GONE_SECONDS: Final = 120.0
 """How long a creator waits for an actor of its name that is being deleted."""
@@ -51,20 +61,31 @@ class NewActor:
 class ActorObjects:
     """The FrayActors that a job sees: those of its root job, and detached ones.
 
-    Parameters: the `api`; the names of the `job` and of its `root`, the job at the top of the tree; `pause`
-    sleeps. All methods raise `fray.kube.errors.ApiError` where the server refuses or can't be reached.
+    Parameters: the `api`; the names of the `job` and of its `root`, the job at the top of the tree; the
+    number of the job's `attempt`, 0 where this process is of none; `pause` sleeps. All methods raise
+    `fray.kube.errors.ApiError` where the server refuses or can't be reached.
     """
 
     def __init__(
-        self, api: ApiClient, *, job: str, root: str, pause: Callable[[float], object] = time.sleep
+        self,
+        api: ApiClient,
+        *,
+        job: str,
+        root: str,
+        attempt: int = 0,
+        pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self._api = api
         self._job = job
         self._root = root
+        self._attempt = attempt
         self._pause = pause
 
     def create(self, new: NewActor, *, get_if_exists: bool) -> tuple[Member, bool]:
         """Create an actor; return it, and True; with `get_if_exists` maybe another's that lives, and False.
+
+        One of its name that has ended is deleted first, and so is, without `get_if_exists`, one that an
+        earlier attempt of this job has created.
 
         Raises `ActorExistsError`, and `ActorUnavailableError` if one of its name takes too long to go.
         """
@@ -77,17 +98,23 @@ class ActorObjects:
                 made = self._api.create(FRAYACTORS, body, namespace=self._api.namespace, repeat=True)
             except AlreadyExistsError:
                 found = self._get(name)
-                if found is not None and _secret_of(found) == _secret_of(body):
+                if found is None:
+                    continue  # it has gone meanwhile
+                if _secret_of(found) == _secret_of(body):
                     made = found
-                elif found is not None and "deletionTimestamp" not in found["metadata"]:
-                    if not get_if_exists:
-                        raise ActorExistsError(new.label) from None
-                    return _member_of(found, new.label), False
-                elif time.monotonic() > give_up_at:
-                    raise ActorUnavailableError(new.label, "an earlier one is still being deleted") from None
-                else:
+                elif "deletionTimestamp" in found["metadata"]:
+                    if time.monotonic() > give_up_at:
+                        reason = "an earlier one is still being deleted"
+                        raise ActorUnavailableError(new.label, reason) from None
                     self._pause(PAUSE)
                     continue
+                elif self._has_ended(found) or (not get_if_exists and _is_older(found, body)):
+                    delete_actor(self._api, _member_of(found, new.label))
+                    continue
+                elif get_if_exists:
+                    return _member_of(found, new.label), False
+                else:
+                    raise ActorExistsError(new.label) from None
             self._complete(made, parts)
             return _member_of(made, new.label), True
 
@@ -115,6 +142,14 @@ class ActorObjects:
         except NotFoundError:
             return None
 
+    def _has_ended(self, actor: Manifest) -> bool:
+        """Return whether an actor has ended, or no member of it can be called: their constructors failed."""
+        if find_end(actor) is not None:
+            return True
+        member, count = _member_of(actor, ""), actor["spec"].get("replicas", 1)
+        records = (read_record(self._api, replace(member, index=index)) for index in range(count))
+        return count > 0 and all(record is not None and record.failed for record in records)
+
     def _root_job(self) -> Manifest:
         return self._api.get(FRAYJOBS, self._root, namespace=self._api.namespace)
 
@@ -141,6 +176,9 @@ class ActorObjects:
             **{field: job["spec"][field] for field in COPIED if job["spec"].get(field)},
         }
         metadata: dict[str, Any] = {"name": name, "labels": {LABEL_MANAGED_BY: MANAGED_BY}}
+        if self._attempt:
+            creator = {LABEL_JOB_UID: job["metadata"]["uid"], LABEL_ATTEMPT: str(self._attempt)}
+            metadata["labels"] |= creator
         if not new.detached:
             spec["rootJob"] = self._root
             owner = {"apiVersion": API_VERSION, "kind": FRAYJOB_KIND, "name": self._root}
@@ -189,6 +227,23 @@ class ActorObjects:
 def delete_actor(api: ApiClient, member: Member) -> None:
     """Delete an actor, with all that is its own; one that is gone is fine. Raises `ApiError`."""
     api.delete(FRAYACTORS, member.name, namespace=api.namespace, uid=member.uid)
+
+
+def find_end(actor: Manifest) -> str | None:
+    """Return why an actor has ended for good, or is about to; None while it lives."""
+    for each in (actor.get("status") or {}).get("conditions") or ():
+        if each.get("type") == ConditionType.FINISHED and each.get("status") == "True":
+            return str(each.get("message"))
+    return "spec.stopped is true" if actor["spec"].get("stopped") else None
+
+
+def _is_older(found: Manifest, new: Manifest) -> bool:
+    """Return whether an actor was created by an earlier attempt of the job that creates this one."""
+    before, now = (each["metadata"].get("labels") or {} for each in (found, new))
+    if LABEL_ATTEMPT not in now or before.get(LABEL_JOB_UID) != now[LABEL_JOB_UID]:
+        return False
+    number = before.get(LABEL_ATTEMPT, "")
+    return number.isascii() and number.isdigit() and int(number) < int(now[LABEL_ATTEMPT])
 
 
 def _secret_of(actor: Manifest) -> str | None:

@@ -52,6 +52,12 @@ class MemberRecord:
     """Whether the actor isn't started any more: it was, as often as it may be."""
     error: LastError | None = None
 
+    @property
+    def failed(self) -> bool:
+        """Whether calls only learn that its constructor failed, or that it isn't started any more."""
+        failing = self.error is not None and self.error.constructing
+        return self.exhausted or (failing and not self.ready)
+
     def to_data(self) -> dict[str, str]:
         """Return it as the data of a ConfigMap."""
         error = None if self.error is None else asdict(self.error)
