@@ -80,5 +80,11 @@ def test_a_spill_directory_that_vanishes_costs_what_lay_there(make_pool: Callabl
         ctx.get(ctx.run(die, options=TaskOptions(retries=0)), timeout=PATIENCE)
     assert ctx.get(ctx.run(pow, 2, 5), timeout=PATIENCE) == 32
     assert len(ctx.get(kept)) == MIB
-    assert len(ctx.get(ctx.run(values.make_bytes, 2 * MIB), timeout=PATIENCE)) == 2 * MIB
-    assert store_of(ctx).usage().disk == 0
+    # There's no room for these in memory: a worker's, and the driver's own.
+    later = ctx.run(values.make_bytes, 6 * MIB)
+    mine = ctx.put(bytes(5 * MIB))
+    assert len(ctx.get(later, timeout=PATIENCE)) == 6 * MIB
+    assert len(ctx.get(mine)) == 5 * MIB
+    assert store_of(ctx).usage().disk >= 11 * MIB
+    assert len(ctx.get(made, timeout=PATIENCE)) == 6 * MIB  # what lay there is made again
+    assert ctx.get(actor.add(), timeout=PATIENCE) == 2

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
 
 from fray.errors import StoreDirectoryError
-from fray.runtime.pool.objects.directories import create_store, sweep_stale
+from fray.runtime.pool.objects.directories import create_store
 from fray.runtime.pool.objects.store import HostStore
 from tests.pool.store.stored import value
 
@@ -97,20 +98,39 @@ def test_directories_of_dead_owners_are_swept_and_those_of_living_ones_are_not(t
     child.join()
     home = tmp_path / f"fray-{os.geteuid()}"
     assert len(list(home.iterdir())) == 4
-    assert len(sweep_stale(tmp_path)) == 2
-    assert set(home.iterdir()) == {living.store.directory, living.store.spill_directory}
-    assert sweep_stale(tmp_path / "nowhere") == []
+    following = create_store(limit=10_000, spill=tmp_path, shared_memory=tmp_path)
+    assert set(home.iterdir()) == {
+        place for made in (living, following) for place in (made.store.directory, made.store.spill_directory)
+    }
     living.close()
+    following.close()
 
 
-def test_the_next_pool_sweeps(tmp_path: Path) -> None:
-    child = fork.Process(target=make_and_die, args=(tmp_path,))
+def write_to_disk(directory: Path, spill: Path) -> None:
+    HostStore(directory, spill, 0).write(2, value(600))
+
+
+@pytest.mark.parametrize("levels", [0, 1, 2], ids=["the directory", "the user's", "the place"])
+def test_a_directory_on_disk_that_vanishes_is_made_again_and_not_swept(tmp_path: Path, levels: int) -> None:
+    (place := tmp_path / "disk").mkdir()
+    made = create_store(limit=1000, spill=place, shared_memory=tmp_path)
+    spill = made.store.spill_directory
+    made.store.write(1, value(600))
+    shutil.rmtree((spill, *spill.parents)[levels])
+    # Who makes it again may be dead before another pool begins; those that live have learned of it then.
+    child = fork.Process(target=write_to_disk, args=(made.store.directory, spill))
     child.start()
     child.join()
-    made = create_store(limit=10_000, spill=tmp_path, shared_memory=tmp_path)
-    home = tmp_path / f"fray-{os.geteuid()}"
-    assert set(home.iterdir()) == {made.store.directory, made.store.spill_directory}
+    made.store.discard_dead_parts()
+    create_store(limit=1000, spill=place, shared_memory=tmp_path).close()
+    assert len(made.store.open(1)) == len(made.store.open(2)) == 600
+    shutil.rmtree(spill)
+    assert made.store.spill(1)
+    made.store.write(3, value(900))
+    made.store.write(4, value(600))
+    assert [len(made.store.open(each)) for each in (1, 3, 4)] == [600, 900, 600]
     made.close()
+    assert not spill.exists()
 
 
 def test_workers_of_a_dead_owner_keep_the_store(tmp_path: Path) -> None:
@@ -130,11 +150,14 @@ def test_workers_of_a_dead_owner_keep_the_store(tmp_path: Path) -> None:
     owner = fork.Process(target=own)
     owner.start()
     owner.join()
-    assert sweep_stale(tmp_path) == []
+    home = tmp_path / f"fray-{os.geteuid()}"
+    create_store(limit=10_000, spill=tmp_path, shared_memory=tmp_path).close()
+    assert len(list(home.iterdir())) == 2
     os.close(writing)
     os.close(ending)
     # The end of the pipe tells that the worker, which holds the other one, has gone.
     assert os.read(reading, 1) == b""
-    assert len(sweep_stale(tmp_path)) == 2
+    create_store(limit=10_000, spill=tmp_path, shared_memory=tmp_path).close()
+    assert list(home.iterdir()) == []
     os.close(reading)
     os.close(waiting)

@@ -385,10 +385,10 @@ class _Nanny:
 
 @contextlib.contextmanager
 def _reported() -> Iterator[None]:
-    """Log an `OSError` of the block, instead of ending all workers for it."""
+    """Log what the system or a directory refuses in the block, instead of ending all workers for it."""
     try:
         yield
-    except OSError as error:
+    except (SurroundingsError, OSError) as error:
         _log.exception("the nanny goes on after this: %s", error)
 
 

@@ -1,4 +1,4 @@
-"""The directories of a host's store: made, locked while their owner lives, and swept when it is dead.
+"""The directories of a host's store: made, and swept once nobody who uses them lives.
 
 What lies in them is the store's.
 """
@@ -11,15 +11,15 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from fray.errors import StoreDirectoryError
 from fray.runtime.container import available_memory
-from fray.runtime.pool.objects.files import check_directory
+from fray.runtime.pool.objects.files import check_directory, claim_directory, is_open, open_directory
 from fray.runtime.pool.objects.store import HostStore
 
-__all__ = ["OwnedStore", "create_store", "list_directories", "sweep_stale"]
+__all__ = ["OwnedStore", "create_store", "list_directories"]
 
 SHARED_MEMORY = Path("/dev/shm")
 MINIMUM = 256 * 1024**2
@@ -34,9 +34,9 @@ class OwnedStore:
     Processes that are forked from the owner keep it from being swept as long as they live.
     """
 
-    def __init__(self, store: HostStore, locks: Sequence[int]) -> None:
+    def __init__(self, store: HostStore, lock: int) -> None:
         self.store = store
-        self._locks = tuple(locks)
+        self._lock = lock
 
     def close(self) -> None:
         """Remove both directories with all objects.
@@ -44,17 +44,14 @@ class OwnedStore:
         Raises `StoreDirectoryError` if something can't be removed.
         """
         self.store.close()
-        for directory, lock in zip(
-            (self.store.directory, self.store.spill_directory), self._locks, strict=True
-        ):
+        os.close(self._lock)
+        for directory in (self.store.directory, self.store.spill_directory):
             try:
                 shutil.rmtree(directory)
             except FileNotFoundError:
                 pass
             except OSError as error:
                 raise StoreDirectoryError(str(directory), f"can't be removed: {error}") from error
-            finally:
-                os.close(lock)
 
 
 def create_store(
@@ -79,24 +76,12 @@ def create_store(
         place = temporary
         directory, lock = _claim(place)
     try:
-        spill_directory, spill_lock = _claim(spill or temporary)
+        store = HostStore(directory, _choose(spill or temporary), min(wanted, _free(place)))
     except BaseException:
         shutil.rmtree(directory)
         os.close(lock)
         raise
-    store = HostStore(directory, spill_directory, min(wanted, _free(place)))
-    return OwnedStore(store, (lock, spill_lock))
-
-
-def sweep_stale(place: Path) -> list[Path]:
-    """Remove the directories of this user's pools in `place` whose owners are dead, and return them."""
-    home = place / f"fray-{os.geteuid()}"
-    try:
-        check_directory(home)
-        with _directory_lock(home):
-            return _sweep(home)
-    except FileNotFoundError:
-        return []
+    return OwnedStore(store, lock)
 
 
 def list_directories(places: Sequence[Path] = ()) -> list[Path]:
@@ -114,52 +99,40 @@ def list_directories(places: Sequence[Path] = ()) -> list[Path]:
 
 
 def _claim(place: Path) -> tuple[Path, int]:
-    """Make a directory in `place`, locked before anybody could take it for stale."""
+    """Make a directory in `place`; return it, and the descriptor that keeps it from being swept."""
+    directory = _choose(place)
+    try:
+        return directory, claim_directory(directory)
+    except OSError as error:
+        raise StoreDirectoryError(str(directory), str(error)) from error
+
+
+def _choose(place: Path) -> Path:
+    """Return where a new directory may be made in `place`, once those of dead owners are gone from there."""
     home = place / f"fray-{os.geteuid()}"
     try:
         home.mkdir(mode=0o700, exist_ok=True)
         check_directory(home)
-        with _directory_lock(home):
-            _sweep(home)
-            directory = home / secrets.token_hex(8)
-            directory.mkdir(mode=0o700)
-            lock = _open_directory(directory)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _sweep(home)
     except OSError as error:
         raise StoreDirectoryError(str(home), str(error)) from error
-    return directory, lock
+    return home / secrets.token_hex(8)
 
 
-def _sweep(home: Path) -> list[Path]:
-    removed = []
-    for directory in sorted(home.iterdir()):
+def _sweep(home: Path) -> None:
+    for directory in home.iterdir():
         try:
-            lock = _open_directory(directory)
+            lock = open_directory(directory)
         except OSError:  # just removed, or no directory: none of ours
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(directory)
-            removed.append(directory)
-        except OSError:  # its owner lives, or is removing it
+            if is_open(directory, lock):
+                shutil.rmtree(directory)
+        except OSError:  # somebody who uses it lives, or is removing it
             continue
         finally:
             os.close(lock)
-    return removed
-
-
-@contextlib.contextmanager
-def _directory_lock(directory: Path) -> Iterator[None]:
-    lock = _open_directory(directory)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
-
-
-def _open_directory(directory: Path) -> int:
-    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def _free(place: Path) -> int:

@@ -1,4 +1,4 @@
-"""What the store does to single files: counts, copies and maps them, and refuses those of other users.
+"""What the store does to single files and directories: counts, copies, maps, claims; refuses those of others.
 
 Which file holds which object, and who may write when, is the store's.
 """
@@ -30,14 +30,17 @@ __all__ = [
     "PART",
     "USAGE",
     "check_directory",
+    "claim_directory",
     "copy",
     "evict",
     "held",
     "is_dead",
+    "is_open",
     "list_names",
     "lock_file",
     "mapped",
     "no_store",
+    "open_directory",
     "opened",
     "scan",
     "status_of",
@@ -64,6 +67,40 @@ def check_directory(path: Path) -> None:
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise StoreDirectoryError(str(path), "it isn't a directory that belongs to this user alone")
+
+
+def open_directory(path: Path) -> int:
+    """Return a descriptor of a directory, to lock it by. Raises `OSError` for anything else."""
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def is_open(path: Path, file: int) -> bool:
+    """Whether a descriptor is that of what has this path now."""
+    now = status_of(str(path))
+    return now is not None and os.path.samestat(now, os.fstat(file))
+
+
+def claim_directory(path: Path) -> int:
+    """Keep a directory from being swept, and make it for this user alone where there is none.
+
+    Returns a descriptor with a shared lock on it; who closes the last copy of it gives the lock up. Waits
+    for nobody but a process that is sweeping this directory.
+
+    Raises `StoreDirectoryError` if it, or what it is to be made in, isn't of this user alone, or `OSError`.
+    """
+    while True:
+        try:
+            check_directory(path)
+            lock = open_directory(path)
+        except FileNotFoundError:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            check_directory(path.parent)
+            path.mkdir(mode=0o700, exist_ok=True)
+            continue
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        if is_open(path, lock):
+            return lock
+        os.close(lock)  # it was swept before it was locked
 
 
 def no_store(error: OSError, size: int, folder: str) -> StoreFullError | StoreDirectoryError:

@@ -28,9 +28,11 @@ from fray.runtime.pool.objects.files import (
     PART,
     USAGE,
     check_directory,
+    claim_directory,
     copy,
     evict,
     is_dead,
+    is_open,
     list_names,
     lock_file,
     no_store,
@@ -71,21 +73,27 @@ _counter = itertools.count()
 class HostStore:
     """A host's objects, as any of its processes sees them. Threads may share one.
 
-    `limit` is in bytes of `directory`; what doesn't fit goes to `spill_directory`. Both exist, belong to
-    this user and are closed to others.
+    `limit` is in bytes of `directory`, which exists; what doesn't fit goes to `spill_directory`, which is
+    made when it is missing: a program that cleans up may remove it under a pool. Both belong to this user
+    and are closed to others.
 
     Raises `StoreDirectoryError` if they don't.
     """
 
     def __init__(self, directory: Path, spill_directory: Path, limit: int) -> None:
-        for path in (directory, spill_directory):
-            check_directory(path)
+        check_directory(directory)
         self.directory = directory
         self.spill_directory = spill_directory
         self.limit = limit
         self._memory = str(directory)
         self._disk = str(spill_directory)
         self._mappings = Mappings(int(limit * _MAPPED_SHARE))
+        self._disk_lock = -1
+        """Keeps the directory on disk from being swept; none was claimed yet."""
+        try:
+            self._claim_disk()
+        except OSError as error:
+            raise no_store(error, 0, self._disk) from error
         self._count = os.open(directory / USAGE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
     def close(self) -> None:
@@ -93,6 +101,7 @@ class HostStore:
         self._mappings.close()
         with _threads:
             os.close(self._count)
+            os.close(self._disk_lock)
 
     def write(self, identity: ObjectId, encoded: Encoded) -> int:
         """Keep a value under an identity, in place of an earlier one, and return its size in bytes.
@@ -203,6 +212,7 @@ class HostStore:
 
     def _spill_to(self, part: str, identity: ObjectId, source: int, seen: os.stat_result) -> bool:
         try:
+            self._claim_disk()
             copy(source, part)
             with self._locked(_LOCK_SECONDS):
                 # Only if it is still the same file: it may have been freed, or written again.
@@ -230,9 +240,14 @@ class HostStore:
         return tuple(int(name, 16) for name in names if _IDENTITY.fullmatch(name))
 
     def discard_dead_parts(self) -> None:
-        """Remove what processes that are dead by now left half-written. Waits for nobody."""
+        """Remove what processes that are dead by now left half-written. Waits for no writer.
+
+        Raises `StoreDirectoryError` or `OSError` if the directory on disk is gone and can't be made again.
+        """
         scan(self._disk, dead=is_dead)
         scan(self._memory, dead=is_dead)
+        # One of them may have made the directory on disk again, whose claim has ended with it.
+        self._claim_disk()
 
     @contextlib.contextmanager
     def exclusive(self, identity: ObjectId) -> Iterator[None]:
@@ -289,6 +304,7 @@ class HostStore:
     def _begin(self, part: str, size: int, *, disk: bool) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         if disk:
+            self._claim_disk()
             return os.open(part, flags, 0o600)
         with self._locked():
             used = self._used()
@@ -309,6 +325,17 @@ class HostStore:
                 unlink(part)
                 raise
             return file
+
+    def _claim_disk(self) -> None:
+        """Make the directory on disk where it is missing. Raises `StoreDirectoryError` or `OSError`."""
+        with _threads:
+            before = self._disk_lock
+            if before >= 0 and is_open(self.spill_directory, before):
+                return
+            self.spill_directory.parent.parent.mkdir(parents=True, exist_ok=True)
+            self._disk_lock = claim_directory(self.spill_directory)
+            if before >= 0:
+                os.close(before)
 
     def _publish(self, part: str, identity: ObjectId, *, disk: bool) -> None:
         path = f"{self._disk if disk else self._memory}/{identity:x}"
