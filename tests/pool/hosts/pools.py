@@ -73,6 +73,7 @@ class Hosts:
         key: Path | None = None,
         patience: float = 60.0,
         store_limit: int = 0,
+        drain_seconds: float = 0.0,
     ) -> subprocess.Popen[bytes]:
         """Start a host that offers the resources `name` and `far`; `within` is put before its command."""
         command = [
@@ -81,6 +82,7 @@ class Hosts:
             "--workers", str(workers), "--resource", f"{name}=100", "--resource", "far=100",
             "--name", name, "--patience", str(patience),
             *(("--store-limit", str(store_limit)) if store_limit else ()),
+            *(("--drain-seconds", str(drain_seconds)) if drain_seconds else ()),
         ]  # fmt: skip
         with self.complaints.open("ab") as complaints:
             self.processes[name] = subprocess.Popen(command, cwd=ROOT, stderr=complaints)

@@ -15,7 +15,7 @@ from fray.errors import ActorDiedError, ObjectLostError, WorkerDiedError
 from fray.job.defaults import get_job_context
 from fray.job.options import ActorOptions
 from fray.runtime.pool.transport.addresses import Address
-from tests.pool.hosts.pools import Hosts, on, several_hosts, wait_until
+from tests.pool.hosts.pools import PATIENCE, Hosts, on, several_hosts, wait_until
 
 SIZE = 1_000_000
 
@@ -61,6 +61,49 @@ def test_a_value_that_was_put_is_lost_with_its_host_and_the_error_says_so(hosts:
         with pytest.raises(ObjectLostError) as lost:
             ask()
         assert "host a was lost" in lost.value.message
+
+
+def wait_for(begun: Path, go_on: Path) -> str:
+    begun.touch()
+    while not go_on.exists():
+        time.sleep(0.01)
+    return "went on"
+
+
+def test_a_host_that_gets_sigterm_lets_its_task_end_and_leaves_what_only_it_has(
+    driver: Hosts, tmp_path: Path
+) -> None:
+    context = driver.context
+    driver.add("a")
+    [ref] = driver.get(context.run(put, SIZE, options=on("far")))
+    begun, go_on = tmp_path / "begun", tmp_path / "go_on"
+    result = context.run(wait_for, begun, go_on, options=on("far", retries=0))
+    wait_until(begun.exists)
+    leaving = driver.processes.pop("a")
+    leaving.terminate()
+    wait_until(lambda: driver.pool._head.call(lambda state: bool(state._tables.leaving)))
+    later = context.run(os.getpid, options=on("far"))
+    go_on.touch()
+    assert driver.get(result) == "went on"
+    assert leaving.wait(PATIENCE) == 0
+    assert len(driver.get(ref)) == SIZE
+    driver.add("b")
+    assert driver.get(later)
+
+
+def test_a_second_sigterm_ends_a_host_at_once(driver: Hosts, tmp_path: Path) -> None:
+    driver.add("a", drain_seconds=PATIENCE)
+    begun = tmp_path / "begun"
+    result = driver.context.run(wait_for, begun, tmp_path / "never", options=on("far"))
+    wait_until(begun.exists)
+    leaving = driver.processes.pop("a")
+    leaving.terminate()
+    wait_until(lambda: driver.pool._head.call(lambda state: bool(state._tables.leaving)))
+    leaving.terminate()
+    assert leaving.wait(PATIENCE) == 0
+    (tmp_path / "never").touch()
+    driver.add("b")
+    assert driver.get(result) == "went on"
 
 
 def linger_first(marks: Path) -> int:

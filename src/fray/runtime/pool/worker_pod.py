@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from fray.errors import FrayError
 from fray.runtime.container import available_accelerators, available_cpus, available_memory
 from fray.runtime.pool.host.readiness import ReadinessServer
-from fray.runtime.pool.host.worker_host import HostOffer, WorkerHost
+from fray.runtime.pool.host.worker_host import DRAIN_SECONDS, HostOffer, WorkerHost
 from fray.runtime.pool.objects.directories import MEMORY_SHARE
 from fray.runtime.pool.pod import HeadPlace, PodPool, read_offer
 from fray.runtime.pool.transport.addresses import Address
@@ -26,8 +26,6 @@ __all__ = ["DRAIN_SECONDS", "HEAD_SECONDS", "PATIENCE", "build_resources", "main
 
 LONGEST_PAUSE = 0.5
 """Seconds between two tries to reach a head that is there and doesn't listen yet."""
-DRAIN_SECONDS = 12.0
-"""How long it stays after SIGTERM: GKE gives pods on spot nodes 15 s, and its processes need some to end."""
 PATIENCE = 600.0
 """How long a head that has an address may not be joined: rank 0's node may pull images for minutes."""
 HEAD_SECONDS = 3600.0

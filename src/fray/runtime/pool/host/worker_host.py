@@ -36,11 +36,13 @@ from fray.runtime.pool.transport.keys import TransportKey
 from fray.runtime.pool.worker.standard_output import flush_output
 from fray.vocabulary import EXIT_ATTEMPT_OVER, EXIT_FAILURE, EXIT_WORKER_ENDED, EXIT_WORKER_REFUSED
 
-__all__ = ["FindHead", "HostOffer", "WorkerHost", "main"]
+__all__ = ["DRAIN_SECONDS", "FindHead", "HostOffer", "WorkerHost", "main"]
 
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 5.0
 """Seconds between two tries to join, doubling."""
+DRAIN_SECONDS = 12.0
+"""How long it stays after SIGTERM: GKE gives pods on spot nodes 15 s, and its processes need some to end."""
 FindHead: TypeAlias = Callable[[str], HeadPlace]
 
 
@@ -56,7 +58,7 @@ class HostOffer:
     workers: int
     store_limit: int | None = None
     """Bytes of memory for objects; None: a share of the machine's."""
-    drain_seconds: float = 0.0
+    drain_seconds: float = DRAIN_SECONDS
     """How long it stays after SIGTERM, for what runs there and to save what only lies there."""
 
     def config(self, store: HostStore, *, head: Address, token: str = "") -> HostConfig:
@@ -124,10 +126,10 @@ class WorkerHost:
         self._signals, self._signals_end = watch_signals(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
     def run(self) -> int:
-        """Be a host of the pool until SIGTERM, or until there is no pool any more; return the exit code.
+        """Be a host of the pool until it has drained after SIGTERM, or until there is no pool any more.
 
-        0 after SIGTERM or when the head let it go, 1 when the pool can't be joined, 88 when it has other
-        versions, 89 when the attempt of its job is over.
+        A second SIGTERM ends the drain. The exit code is 0 after SIGTERM or when the head let it go, 1 when
+        the pool can't be joined, 88 when it has other versions, 89 when the attempt of its job is over.
         """
         pause, failing_since = FIRST_PAUSE, 0.0
         while True:
@@ -152,13 +154,9 @@ class WorkerHost:
     def _join_once(self) -> int:
         """Be a host of the pool until its head is gone; return the nanny's exit code."""
         owned = create_store(limit=self._offer.store_limit)
-        asked = False
         try:
             self._start_nanny(owned.store)
             while True:
-                if self._ending and not asked:
-                    asked = True
-                    os.kill(self._nanny, signal.SIGTERM)
                 # Orphans come here too where this is the first process of a container.
                 ended, status = os.waitpid(-1, os.WNOHANG)
                 if ended == self._nanny:
@@ -249,7 +247,10 @@ class WorkerHost:
     def _note_signals(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while numbers := os.read(self._signals, 4096):
-                self._ending |= signal.SIGTERM in numbers or signal.SIGINT in numbers
+                if signal.SIGTERM in numbers or signal.SIGINT in numbers:
+                    self._ending = True
+                    if self._nanny:
+                        os.kill(self._nanny, signal.SIGTERM)
         if self._ending and self._readiness is not None:
             self._readiness.ready = False
 
@@ -275,6 +276,7 @@ def _parse(arguments: Sequence[str]) -> tuple[HostOffer, Address, float]:
     parser.add_argument("--resource", action="append", default=[], metavar="NAME=AMOUNT")
     parser.add_argument("--store-limit", type=int, help="bytes of memory for objects")
     parser.add_argument("--name", default=socket.gethostname(), help="the host's name in messages")
+    parser.add_argument("--drain-seconds", type=float, default=DRAIN_SECONDS, help="stay after SIGTERM")
     parser.add_argument("--patience", type=float, default=60.0, help="seconds of failing before it ends")
     parsed = parser.parse_args(arguments)
     offered = {"CPU": float(parsed.workers), "memory": float(available_memory())}
@@ -288,12 +290,13 @@ def _parse(arguments: Sequence[str]) -> tuple[HostOffer, Address, float]:
         resources=tuple(sorted(offered.items())),
         workers=parsed.workers,
         store_limit=parsed.store_limit,
+        drain_seconds=parsed.drain_seconds,
     )
     return offer, Address.parse(parsed.head), parsed.patience
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Be a worker host until SIGTERM; return the exit code."""
+    """Be a worker host until it has drained after SIGTERM; return the exit code."""
     try:
         offer, head, patience = _parse(sys.argv[1:] if arguments is None else arguments)
         return WorkerHost(offer, lambda _: HeadPlace(head), patience=patience).run()
