@@ -21,7 +21,7 @@ from fray.nodepools.requests import WorkloadPolicy
 if TYPE_CHECKING:
     from requests import Response, Session
 
-__all__ = ["Compute", "OpenSession", "Quota", "open_session"]
+__all__ = ["CALL_SECONDS", "Compute", "OpenSession", "Quota", "explained", "open_session", "read_answer"]
 
 SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 ADDRESS: Final = "https://compute.googleapis.com/compute/v1"
@@ -53,7 +53,7 @@ def open_session() -> Session:
         from google.auth.exceptions import DefaultCredentialsError
         from google.auth.transport.requests import AuthorizedSession
     except ImportError as error:
-        raise ExtraMissingError("asking Compute Engine", error.name or "google-auth", "gke") from error
+        raise ExtraMissingError("asking Google Cloud", error.name or "google-auth", "gke") from error
     try:
         credentials, _ = google.auth.default(scopes=[SCOPE])
     except DefaultCredentialsError as error:
@@ -78,22 +78,22 @@ class Compute:
         """
         subject = f"workload policy {policy.name}"
         path = f"{self._region}/resourcePolicies"
-        with self._explained(subject):
+        with explained(subject):
             found = self._session.get(f"{path}/{policy.name}", timeout=CALL_SECONDS)
             if found.status_code != 404:
-                self._check(policy, _read(subject, found))
+                self._check(policy, read_answer(subject, found))
                 return False
             answer = self._session.post(path, json=build_policy(policy), timeout=CALL_SECONDS)
             if answer.status_code == 409:
                 return False  # somebody else was faster
-            self._follow(subject, _read(subject, answer))
+            self._follow(subject, read_answer(subject, answer))
         return True
 
     def list_quotas(self) -> list[Quota]:
         """Return the region's quotas that Compute Engine keeps; some TPUs' are elsewhere."""
         subject = "quota"
-        with self._explained(subject):
-            body = _read(subject, self._session.get(self._region, timeout=CALL_SECONDS))
+        with explained(subject):
+            body = read_answer(subject, self._session.get(self._region, timeout=CALL_SECONDS))
         entries = body.get("quotas")
         return [
             Quota(str(each["metric"]), each.get("usage", 0), each["limit"])
@@ -118,7 +118,7 @@ class Compute:
                 break
             self._sleep(POLL_SECONDS)
             path = f"{self._region}/operations/{operation.get('name', '')}"
-            operation = _read(subject, self._session.get(path, timeout=CALL_SECONDS))
+            operation = read_answer(subject, self._session.get(path, timeout=CALL_SECONDS))
         else:
             raise derive_error(subject, "no end of the operation that makes it", code="DEADLINE_EXCEEDED")
         errors = (operation.get("error") or {}).get("errors") or ()
@@ -126,21 +126,23 @@ class Compute:
             said = [f"[{each.get('code')}] {each.get('message')}" for each in errors]
             raise derive_error(subject, "; ".join(said))
 
-    @contextmanager
-    def _explained(self, subject: str) -> Iterator[None]:
-        from google.auth.exceptions import GoogleAuthError
-        from requests import RequestException
 
-        try:
-            yield
-        except GoogleAuthError as error:
-            raise GkeCredentialsError(str(error).partition("\n")[0]) from error
-        except RequestException as error:
-            raise derive_error(subject, str(error), code="UNAVAILABLE") from error
+@contextmanager
+def explained(subject: str) -> Iterator[None]:
+    """Raise what keeps Google from answering as errors of Fray's."""
+    from google.auth.exceptions import GoogleAuthError
+    from requests import RequestException
+
+    try:
+        yield
+    except GoogleAuthError as error:
+        raise GkeCredentialsError(str(error).partition("\n")[0]) from error
+    except RequestException as error:
+        raise derive_error(subject, str(error), code="UNAVAILABLE") from error
 
 
-def _read(subject: str, answer: Response) -> dict[str, Any]:
-    """Return an answer's object; what isn't one is no answer."""
+def read_answer(subject: str, answer: Response) -> dict[str, Any]:
+    """Return the object in an answer of Google's; raises `NodePoolError` for a refusal, and for no object."""
     try:
         body = answer.json()
     except ValueError:

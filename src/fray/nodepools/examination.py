@@ -1,4 +1,4 @@
-"""What `fray doctor` says of a GKE cluster: whether GKE answers, which node pools there are, and quota left.
+"""What `fray doctor` says of a GKE cluster: its node pools, and what its project allows.
 
 Only for clusters whose kubeconfig entry names them as gcloud does. Whoever runs jobs needs no access to GKE:
 what can't be asked is unknown, and no fault.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from fray.cluster.base import CheckResult, Mark
@@ -19,9 +19,11 @@ from fray.errors import (
     GkeCredentialsError,
     NodePoolError,
 )
+from fray.nodepools.bodies import GkeCluster
 from fray.nodepools.compute import Compute, OpenSession, Quota, open_session
 from fray.nodepools.existing import Cluster, Pool, derive_provisioning, find_missing
 from fray.nodepools.gke import Gke, OpenClient, find_cluster, open_client
+from fray.nodepools.project import APIS, PERMISSIONS, FamilyQuota, Project
 from fray.nodepools.requests import (
     CUBE_POLICY,
     PoolChoices,
@@ -34,7 +36,15 @@ from fray.plan.counts import format_count
 from fray.plan.placement import derive_demand
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["examine_gke", "judge_job", "judge_pools", "judge_quotas"]
+__all__ = [
+    "examine_gke",
+    "judge_apis",
+    "judge_families",
+    "judge_job",
+    "judge_permissions",
+    "judge_pools",
+    "judge_quotas",
+]
 
 ACCELERATORS = ("GPUS", "TPU")
 """Parts of the names of quotas that are about accelerators."""
@@ -48,7 +58,7 @@ def examine_gke(
     open_client: OpenClient = open_client,
     open_session: OpenSession = open_session,
 ) -> list[CheckResult]:
-    """Return what GKE tells of a cluster, and whether it has the pools of a job.
+    """Return what GKE and its project tell of a cluster, and whether it has the pools of a job.
 
     Where the cluster isn't GKE's there is nothing but what the job needs.
     """
@@ -56,6 +66,10 @@ def examine_gke(
         place = find_cluster(environ, context=context)
     except GkeClusterError:
         return [] if job is None else [_needed(job, "compare with the accelerators above")]
+    return [*_examine_cluster(place, job, open_client), *_examine_project(place, open_session)]
+
+
+def _examine_cluster(place: GkeCluster, job: FrayJob | None, open_client: OpenClient) -> list[CheckResult]:
     try:
         gke = Gke(place, open_client())
         cluster, pools = gke.read_cluster(), gke.list_pools()
@@ -66,12 +80,52 @@ def examine_gke(
     results = [CheckResult("GKE", Mark.OK, where), judge_pools(pools, cluster)]
     if job is not None:
         results.append(judge_job(job, pools, cluster))
+    return results
+
+
+def _examine_project(place: GkeCluster, open_session: OpenSession) -> list[CheckResult]:
+    """Return what the project of a cluster allows; each question may be refused by itself."""
+
+    def ask(subject: str, question: Callable[[], CheckResult]) -> CheckResult:
+        try:
+            return question()
+        except (GkeCredentialsError, NodePoolError) as error:
+            return _unseen(subject, error)
+
     try:
         with open_session() as session:
-            quotas = Compute(place, session, sleep=time.sleep).list_quotas()
-    except (ExtraMissingError, GkeCredentialsError, NodePoolError) as error:
-        return [*results, _unseen("quota", error)]
-    return [*results, judge_quotas(quotas, region=place.region)]
+            project, compute = Project(place, session), Compute(place, session, sleep=time.sleep)
+            region = place.region
+            return [
+                ask("APIs", lambda: judge_apis(project.list_enabled_apis(), project=place.project)),
+                ask("permissions", lambda: judge_permissions(project.list_permissions())),
+                ask("quota", lambda: judge_quotas(compute.list_quotas(), region=region)),
+                ask("quota by family", lambda: judge_families(project.list_family_quotas(), region=region)),
+            ]
+    except (ExtraMissingError, GkeCredentialsError) as error:
+        return [_unseen("APIs, permissions, quota", error)]
+
+
+def judge_apis(enabled: set[str], *, project: str) -> CheckResult:
+    """Tell which of the APIs that clusters, pools and images need are off; that is wrong."""
+    off = [api for api in APIS if api not in enabled]
+    if not off:
+        return CheckResult("APIs", Mark.OK, f"on: {', '.join(APIS)}")
+    seen = "; ".join(f"{api} is off ({APIS[api]})" for api in off)
+    step = f"Enable them: `gcloud services enable {' '.join(off)} --project={project}`."
+    return CheckResult("APIs", Mark.WRONG, seen, step)
+
+
+def judge_permissions(held: set[str]) -> CheckResult:
+    """Tell which permissions for `fray pools` an account lacks; whoever only runs jobs needs none."""
+    lacking = [each for each in PERMISSIONS if each not in held]
+    if not lacking:
+        return CheckResult("permissions", Mark.OK, f"{', '.join(PERMISSIONS)} in the project")
+    step = (
+        "Only `fray pools` needs them: `gcloud projects add-iam-policy-binding PROJECT --member=ACCOUNT "
+        "--role=roles/container.clusterAdmin` (for compute: `--role=roles/compute.instanceAdmin.v1`)."
+    )
+    return CheckResult("permissions", Mark.OK, f"the project doesn't grant {', '.join(lacking)}", step)
 
 
 def judge_pools(pools: Sequence[Pool], cluster: Cluster) -> CheckResult:
@@ -135,6 +189,13 @@ def judge_quotas(quotas: Sequence[Quota], *, region: str) -> CheckResult:
     ]
     seen = "; ".join(shown) or "none for GPUs or TPUs that Compute Engine tells of"
     return CheckResult(f"quota in {region}", Mark.OK, seen)
+
+
+def judge_families(quotas: Sequence[FamilyQuota], *, region: str) -> CheckResult:
+    """Tell the region's limits for newer accelerators, which Compute Engine keeps by family."""
+    shown = [f"{each.family} {each.limit if each.limit >= 0 else 'without limit'}" for each in quotas]
+    seen = f"at most {'; '.join(shown)} chips or GPUs, used ones included" if shown else "none"
+    return CheckResult(f"quota by family in {region}", Mark.OK, seen)
 
 
 def _needed(job: FrayJob, why: str) -> CheckResult:

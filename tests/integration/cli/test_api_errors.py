@@ -93,6 +93,16 @@ def test_a_cluster_in_order(fray: Command, hands: Hands, kubeconfig: Path, setti
             assert hands.api.delete(path).ok
     node = f"{hands.namespace}-tpu"
     assert hands.api.post("/api/v1/nodes", {"metadata": {"name": node, "labels": tpu}}).ok
+    label = {"app.kubernetes.io/name": "jobset"}
+    pod = {"containers": [{"name": "controller", "image": "registry.k8s.io/jobset/jobset:v0.12.0"}]}
+    controller = {
+        "metadata": {"name": "jobset-controller", "labels": label},
+        "spec": {
+            "selector": {"matchLabels": label},
+            "template": {"metadata": {"labels": label}, "spec": pod},
+        },
+    }
+    assert hands.api.post(f"/apis/apps/v1/namespaces/{hands.namespace}/deployments", controller).ok
     options = {"lease_name": "fray-operator", "pod_name": "the-operator"}
     try:
         with run_operator(kubeconfig, settings_for(hands.namespace, **options)):
@@ -102,6 +112,7 @@ def test_a_cluster_in_order(fray: Command, hands: Hands, kubeconfig: Path, setti
         assert hands.api.delete(f"/api/v1/nodes/{node}").ok
     assert {check["mark"] for check in found.values()} == {"ok", "unknown"}
     assert found["operator"]["seen"].startswith(f"the-operator in namespace {hands.namespace} leads,")
+    assert found["JobSet"]["seen"] == "jobset.x-k8s.io/v1alpha2 is served, v0.12.0"
     assert "tpu-v5p-slice 2x2x1 (4 chips): 1 node" in found["accelerators"]["seen"]
     assert found["default image"]["mark"] == "unknown"  # there is no Deployment that would tell
     assert table.out.splitlines()[-1] == "nothing is wrong, 1 can't be seen"

@@ -12,11 +12,13 @@ from fray.cluster.base import CheckResult, Mark
 from fray.cluster.kubernetes.check_results import (
     NEEDED,
     find_default_image,
+    find_image_tags,
     find_served_namespaces,
     judge_clock,
     judge_leases,
     judge_nodes,
     judge_rights,
+    judge_versions,
 )
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -67,6 +69,22 @@ def test_rights_are_told_by_resource() -> None:
     assert (jobs.mark, jobs.seen) == (Mark.WRONG, "me may not create in namespace ml")
     assert "kubectl create rolebinding" in jobs.next_step
     assert found["may use secrets"].mark is Mark.WRONG
+
+
+def labelled(image: str, **labels: str) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"image": image}, {"image": "other:v1"}]}}
+    return {"metadata": {"labels": labels}, "spec": {"template": template}}
+
+
+def test_versions_are_told_by_image_and_by_label() -> None:
+    tag, digest, bare = "host:5000/jobset:v0.12.0", "host/jobset:v0.13.0@sha256:ab", "host:5000/jobset"
+    assert find_image_tags(map(labelled, (tag, digest, bare))) == ("v0.12.0", "v0.13.0")
+    label = {"app.kubernetes.io/version": "0.2.0"}
+    assert judge_versions([labelled("x")], ours="0.1.0") == []
+    (same,) = judge_versions([labelled("x", **label)], ours="0.2.0")
+    assert (same.mark, same.seen) == (Mark.OK, "0.2.0 here, 0.2.0 of the operator")
+    (other,) = judge_versions([labelled("x", **label)], ours="0.1.0")
+    assert (other.mark, "upgrade Fray here" in other.next_step) == (Mark.WRONG, True)
 
 
 def node(labels: dict[str, str], **allocatable: str) -> dict[str, Any]:

@@ -65,6 +65,64 @@ def test_cluster_pools_and_quota_are_told(bench: Bench) -> None:
     assert {result.mark for result in found.values()} == {Mark.OK}
 
 
+def test_what_the_project_allows_is_told(bench: Bench) -> None:
+    bench.adapter.family_quotas = {
+        ("us-east5", "CT6E"): 64,
+        ("us-east5", "TPU7X"): -1,
+        ("us-west4", "CT5P"): 8,
+    }
+    found = bench.examine()
+    assert found["APIs"].seen.startswith("on: container.googleapis.com, compute.googleapis.com")
+    assert found["permissions"].next_step == ""
+    told = found["quota by family in us-east5"].seen
+    assert told == "at most CT6E 64; TPU7X without limit chips or GPUs, used ones included"
+    bench.adapter.apis -= {"container.googleapis.com"}
+    bench.adapter.permissions -= {"container.clusters.update"}
+    found = bench.examine()
+    assert (found["APIs"].mark, found["permissions"].mark) == (Mark.WRONG, Mark.OK)
+    assert "gcloud services enable container.googleapis.com --project=p" in found["APIs"].next_step
+    assert found["permissions"].seen == "the project doesn't grant container.clusters.update"
+    assert "roles/container.clusterAdmin" in found["permissions"].next_step
+
+
+@pytest.mark.parametrize(
+    ("service", "subject"),
+    [
+        ("serviceusage", "APIs"),
+        ("cloudresourcemanager", "permissions"),
+        ("cloudquotas", "quota by family"),
+    ],
+)
+def test_each_service_may_refuse_by_itself(bench: Bench, service: str, subject: str) -> None:
+    refusal = {
+        "error": {"message": f"{service} API has not been used in project 1 before or it is disabled."}
+    }
+    for answer in ((403, refusal), (200, "no JSON"), (500, {"error": {"message": "x"}})):
+        bench.adapter.others = {service: answer}
+        found = bench.examine()
+        assert found.pop(subject).mark is Mark.UNKNOWN
+        assert {result.mark for result in found.values()} == {Mark.OK}
+
+
+def test_answers_of_another_shape_allow_nothing(bench: Bench) -> None:
+    strange = (
+        200,
+        {"services": "x", "permissions": 1, "quotaInfos": [{"dimensionsInfos": [{"dimensions": 1}]}]},
+    )
+    bench.adapter.others = dict.fromkeys(("serviceusage", "cloudresourcemanager", "cloudquotas"), strange)
+    found = bench.examine()
+    assert found["APIs"].mark is Mark.WRONG
+    assert found["permissions"].seen.startswith("the project doesn't grant container.clusters.get, ")
+    assert found["quota by family in us-east5"].seen == "none"
+
+
+def test_the_project_is_asked_where_gke_refuses(bench: Bench) -> None:
+    bench.adapter.apis = set()
+    bench.point_to("gke_p_us-east5_other")
+    found = bench.examine()
+    assert (found["GKE"].mark, found["APIs"].mark) == (Mark.UNKNOWN, Mark.WRONG)
+
+
 def test_a_broken_pool_is_wrong_and_no_pool_is_not(bench: Bench) -> None:
     assert "fray pools create" in bench.examine()["node pools"].next_step
     bench.fake.refuse("stock-out")

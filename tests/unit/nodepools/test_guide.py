@@ -1,4 +1,4 @@
-"""The commands of docs/gke.md that make node pools have twins in `fray pools create --dry-run -o gcloud`."""
+"""Commands of docs/gke.md that Fray tells too: pools by `fray pools create --dry-run`, others by `doctor`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
+from fray.cluster.kubernetes.examination import FRAY_INSTALL, JOBSET_INSTALL
+from fray.errors import GkeClusterError
 from fray.nodepools.answers import ANSWERS, CODES
 from fray.nodepools.bodies import GkeCluster, format_gcloud, format_policy_gcloud
+from fray.nodepools.examination import judge_apis
+from fray.nodepools.existing import Cluster, derive_provisioning
 from fray.nodepools.requests import PoolChoices
 from tests.unit.nodepools.golden import build_request
 
@@ -30,6 +34,12 @@ TWINS: dict[str, tuple[dict[str, Any], PoolChoices]] = {
         {"replicas": 4, "resources": {"gpu": {"type": "nvidia-l4", "count": 1}}},
         PoolChoices(machine_type="g2-standard-12", spot=True),
     ),
+}
+NOT_TOLD = {
+    # Versions, and sizes of the guide's own: whoever is told chooses them.
+    *("--version", "0.12.0", "--enable-autoprovisioning", "--max-cpu=2000", "--max-memory=8000"),
+    # Longer forms of what is told, and the registry of step 4.
+    *("--namespace", "--set", "--wait", "gcloud", "container", "clusters", "update"),
 }
 ELSEWHERE = ("--cluster=", "--location=", "--node-locations=")
 
@@ -56,6 +66,32 @@ def test_the_workload_policy_of_the_guide_is_the_one_that_is_printed() -> None:
     (found,) = re.findall(r"gcloud compute resource-policies create (?:.*\\\n)*.*", GUIDE)
     guide = shlex.split(found.replace("\\\n", " ").replace("$REGION", "my-region"))
     assert set(guide) <= set(printed)
+
+
+def words_of(pattern: str) -> set[str]:
+    """Return the words of the guide's one command of this pattern, but for names of the reader's own."""
+    (found,) = re.findall(rf"^{pattern}(?:.*\\\n)*.*", GUIDE, re.MULTILINE)
+    words = shlex.split(found.replace("\\\n", " "))
+    return {word for word in words if "$" not in word and word != "--create-namespace"}
+
+
+LIMITED = Cluster(zones=ZONE, auto_provisioning=True, limits={})
+SLICES = build_request({"resources": {"tpu": {"type": "v5p-128"}}}, PoolChoices(zones=ZONE))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "told"),
+    [
+        ("gcloud services enable", judge_apis(set(), project="p").next_step),
+        ("gcloud container clusters get-credentials", GkeClusterError("").next_step),
+        ("helm install jobset", JOBSET_INSTALL),
+        ("helm install fray charts/fray", FRAY_INSTALL),
+        ("gcloud container clusters update", str(derive_provisioning(LIMITED, SLICES, slices=1))),
+    ],
+)
+def test_what_doctor_and_plan_tell_to_do_is_the_guides_command(pattern: str, told: str) -> None:
+    wanted = words_of(pattern) - NOT_TOLD
+    assert {word for word in wanted if word not in told} == set()
 
 
 def test_the_page_names_every_reason_that_a_refusal_can_have() -> None:

@@ -30,11 +30,13 @@ __all__ = [
     "NEEDED",
     "Right",
     "find_default_image",
+    "find_image_tags",
     "find_served_namespaces",
     "judge_clock",
     "judge_leases",
     "judge_nodes",
     "judge_rights",
+    "judge_versions",
 ]
 
 
@@ -64,6 +66,8 @@ NEEDED: Final = (
     Right("get", "", "pods/log"),
 )
 """What this version's client and command line do in a namespace."""
+
+LABEL_VERSION: Final = "app.kubernetes.io/version"
 
 LEASE_SLACK: Final = timedelta(seconds=30)
 """How far the clock of the operator's node may be behind the API server's, with the time of a renewal."""
@@ -124,6 +128,26 @@ def find_default_image(deployments: Iterable[Manifest]) -> tuple[str | None, str
         variables = _variables(deployment)
         return variables.get("FRAY_RUNTIME_IMAGE") or None, variables.get("FRAY_SERVICE_ACCOUNT") or None
     return None, None
+
+
+def find_image_tags(deployments: Iterable[Manifest]) -> tuple[str, ...]:
+    """Return the tags of the first container's image of each Deployment, such as `v0.12.0`; none twice."""
+    images = [each["spec"]["template"]["spec"]["containers"][0].get("image", "") for each in deployments]
+    names = [image.partition("@")[0].rpartition("/")[2] for image in images]
+    return tuple(dict.fromkeys(name.partition(":")[2] for name in names if ":" in name))
+
+
+def judge_versions(deployments: Iterable[Manifest], *, ours: str) -> list[CheckResult]:
+    """Compare this Fray's version with that of each operator that can be seen, as the chart labels it."""
+    labels = [each["metadata"].get("labels") or {} for each in deployments]
+    theirs = dict.fromkeys(each[LABEL_VERSION] for each in labels if LABEL_VERSION in each)
+    if not theirs:
+        return []
+    subject, seen = "versions of Fray", f"{ours} here, {', '.join(theirs)} of the operator"
+    if set(theirs) == {ours}:
+        return [CheckResult(subject, Mark.OK, seen)]
+    step = "Install the same version in both places: upgrade Fray here, or the chart."
+    return [CheckResult(subject, Mark.WRONG, seen, step)]
 
 
 def judge_rights(

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 from typing import Any, TypeVar
 
 from fray.cluster.base import CheckResult, Mark
@@ -19,11 +21,13 @@ from fray.cluster.kubernetes.check_results import (
     NEEDED,
     Right,
     find_default_image,
+    find_image_tags,
     find_served_namespaces,
     judge_clock,
     judge_leases,
     judge_nodes,
     judge_rights,
+    judge_versions,
 )
 from fray.errors import FrayNotInstalledError, NamespaceNotFoundError
 from fray.kube.api import Manifest
@@ -52,6 +56,8 @@ ANSWER_SECONDS = 10.0
 LEASE_NAME = "fray-operator"
 """As the chart names it."""
 OPERATORS = "app.kubernetes.io/name=fray-operator"
+JOBSET_CONTROLLERS = "app.kubernetes.io/name=jobset"
+"""As JobSet's chart and its manifests label it."""
 OPERATORS_NAMESPACE = "fray-system"
 JOBSET_INSTALL = (
     "Install it: `helm install jobset oci://registry.k8s.io/jobset/charts/jobset -n jobset-system "
@@ -130,7 +136,14 @@ class _Examination:
 
     async def check_jobset(self) -> list[CheckResult]:
         """Look for JobSet."""
-        return [await self._check_kind("JobSet", JOBSETS, ("jobsets",), JOBSET_INSTALL)]
+        found, controllers = await asyncio.gather(
+            self._check_kind("JobSet", JOBSETS, ("jobsets",), JOBSET_INSTALL),
+            self._find_deployments(JOBSET_CONTROLLERS),
+        )
+        if found.mark is not Mark.OK or controllers is None:
+            return [found]
+        running = ", ".join(find_image_tags(controllers)) or "without a controller that can be seen"
+        return [replace(found, seen=f"{found.seen}, {running}")]
 
     async def _check_kind(
         self, subject: str, resource: Resource, needed: tuple[str, ...], install: str
@@ -155,11 +168,12 @@ class _Examination:
 
     async def check_operator(self) -> list[CheckResult]:
         """Look whether an operator leads, which namespaces it serves, and what jobs get by default."""
-        leases, deployments = await asyncio.gather(self._find_leases(), self._find_deployments())
+        leases, deployments = await asyncio.gather(self._find_leases(), self._find_deployments(OPERATORS))
         if isinstance(leases, Exception):
             results = [self._unseen("operator", leases)]
         else:
             results = [judge_leases(leases, now=self._now())]
+        results += judge_versions(deployments or [], ours=version("fray"))
         image, account = find_default_image(deployments or [])
         served = find_served_namespaces(deployments or [])
         if served and self._namespace not in served:
@@ -181,8 +195,9 @@ class _Examination:
                 return [lease]
         return found
 
-    async def _find_deployments(self) -> list[Manifest] | None:
-        found = await self._see(self._list(DEPLOYMENTS, labels=OPERATORS))
+    async def _find_deployments(self, labels: str) -> list[Manifest] | None:
+        """Return the Deployments with these labels, None where they can't be seen."""
+        found = await self._see(self._list(DEPLOYMENTS, labels=labels))
         return found if isinstance(found, list) else None
 
     def _judge_image(self, image: str | None, *, known: bool) -> CheckResult:
