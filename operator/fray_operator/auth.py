@@ -15,16 +15,16 @@ from typing import Protocol
 
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
-from fray.kube.resources import FRAYJOBS, SECRETS
+from fray.kube.resources import SECRETS, Resource
 from fray.vocabulary import AUTH_SECRET
 from fray_operator.lease import Lease
 
-__all__ = ["AuthKeeper", "Jobs", "find_namespaces", "wants_auth"]
+__all__ = ["AuthKeeper", "KeyUsers", "Objects", "wants_auth"]
 
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""Between two looks at the jobs; the pods of a new one wait for the Secret."""
+"""Between two looks at what there is; the pods of a new job or actor wait for the Secret."""
 CHECK_SECONDS = 60.0
 """Between two looks at a Secret that is there."""
 RETRY_SECONDS = 10.0
@@ -40,22 +40,27 @@ def wants_auth(job: Manifest) -> bool:
     return isinstance(workers, dict) and workers.get("maxReplicas") != 0
 
 
-def find_namespaces(jobs: Iterable[Manifest]) -> set[str]:
-    """Return the namespaces that need `fray-auth`."""
-    return {job["metadata"]["namespace"] for job in jobs if wants_auth(job)}
-
-
-class Jobs(Protocol):
-    """The unfinished jobs, as the operator knows them; of a large one the spec isn't kept."""
+class Objects(Protocol):
+    """The unfinished objects of a kind, as the operator knows them; of a large one the spec isn't kept."""
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Yield their namespaces and names."""
 
     def get(self, key: tuple[str, str]) -> Manifest | None:
-        """Return a job, or what is kept of it."""
+        """Return an object, or what is kept of it."""
 
     def is_cut(self, manifest: Manifest) -> bool:
         """Return whether the spec of this one isn't kept."""
+
+
+@dataclass(frozen=True)
+class KeyUsers:
+    """A kind whose objects may need `fray-auth`, and those that there are."""
+
+    resource: Resource
+    objects: Objects
+    wants: Callable[[Manifest], bool]
+    """Returns whether the pods of an object mount it."""
 
 
 @dataclass
@@ -70,34 +75,34 @@ class _Seen:
 class AuthKeeper:
     """Makes and rotates the keys of all namespaces that need them.
 
-    Parameters: the server, the lease that every write needs, and the unfinished jobs; with `always` each of
-    them needs keys, without those that have workers.
+    There is one in a process: two would disagree about how long a Secret has been as it is. Parameters: the
+    server, the lease that every write needs, and what may need keys.
     """
 
     def __init__(
         self,
         api: KubeApi,
         lease: Lease,
-        jobs: Jobs,
+        users: Iterable[KeyUsers],
         *,
-        always: bool = False,
         clock: Callable[[], float] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._api, self._lease, self._jobs, self._always = api, lease, jobs, always
+        self._api, self._lease, self._users = api, lease, tuple(users)
         self._clock = clock or asyncio.get_running_loop().time
         self._now = now
         self._seen: dict[str, _Seen] = {}
-        self._large: dict[tuple[str, str], Manifest] = {}
+        self._large: dict[tuple[str, str], bool] = {}
+        """Of each large object, by its uid and generation, whether it needs the Secret."""
 
     async def run(self) -> None:
-        """Look at the jobs for ever."""
+        """Look at jobs and actors for ever."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Look once at the jobs, and at each Secret whose time has come."""
+        """Look once at jobs and actors, and at each Secret whose time has come."""
         for namespace in sorted(await self._find_namespaces()):
             seen = self._seen.setdefault(namespace, _Seen())
             if seen.next_look > self._clock():
@@ -113,9 +118,36 @@ class AuthKeeper:
                 seen.next_look = self._clock() + RETRY_SECONDS
 
     async def _find_namespaces(self) -> set[str]:
-        if self._always:
-            return {namespace for namespace, _ in self._jobs}
-        return find_namespaces(await self._read_jobs())
+        """Return the namespaces that need `fray-auth`; a large object is read once for each generation."""
+        namespaces, large = set(), {}
+        for users in self._users:
+            for key in users.objects:
+                if (found := users.objects.get(key)) is None:
+                    continue
+                if users.objects.is_cut(found):
+                    metadata = found["metadata"]
+                    version = metadata["uid"], str(metadata.get("generation"))
+                    if (wanted := self._large.get(version)) is None:
+                        wanted = await self._ask(users, metadata)
+                    if wanted is not None:
+                        large[version] = wanted
+                else:
+                    wanted = users.wants(found)
+                if wanted:
+                    namespaces.add(key[0])
+        self._large = large
+        return namespaces
+
+    async def _ask(self, users: KeyUsers, metadata: Manifest) -> bool | None:
+        """Return whether an object needs the Secret that isn't kept whole; None: it couldn't be read."""
+        name, namespace = metadata["name"], metadata["namespace"]
+        try:
+            return users.wants(await self._api.get(users.resource, name, namespace=namespace))
+        except NotFoundError:
+            return None
+        except (ApiError, TimeoutError) as error:
+            logger.warning("%s %s/%s: %s", users.resource, namespace, name, error)
+            return None
 
     async def _keep(self, namespace: str, seen: _Seen) -> None:
         # The package behind it is loaded by the first job with workers only.
@@ -147,31 +179,3 @@ class AuthKeeper:
         await self._api.replace(SECRETS, {**secret, "data": data})
         level = logging.WARNING if step in (auth_keys.Step.MAKE, auth_keys.Step.REPAIR) else logging.INFO
         logger.log(level, "Secret %s of namespace %s: %s", AUTH_SECRET, namespace, step.value)
-
-    async def _read_jobs(self) -> list[Manifest]:
-        """Return all jobs; a large one is read once from the server for each of its generations."""
-        jobs, large = [], {}
-        for key in self._jobs:
-            if (job := self._jobs.get(key)) is None:
-                continue
-            if not self._jobs.is_cut(job):
-                jobs.append(job)
-                continue
-            metadata = job["metadata"]
-            version = metadata["uid"], str(metadata.get("generation"))
-            large[version] = self._large.get(version) or await self._read_workers(job)
-        self._large = large
-        return jobs + list(large.values())
-
-    async def _read_workers(self, job: Manifest) -> Manifest:
-        """Return what matters here of a job that isn't kept whole."""
-        metadata = job["metadata"]
-        try:
-            whole = await self._api.get(FRAYJOBS, metadata["name"], namespace=metadata["namespace"])
-        except NotFoundError:
-            return {}
-        except (ApiError, TimeoutError) as error:
-            logger.warning("job %s/%s: %s", metadata["namespace"], metadata["name"], error)
-            return {}
-        wanted: Manifest = {"workers": {}} if wants_auth(whole) else {}
-        return {"metadata": {"namespace": metadata["namespace"]}, "spec": wanted}

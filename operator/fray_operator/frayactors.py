@@ -29,10 +29,9 @@ from fray.plan.observation import Waiting
 from fray.plan.pod_observation import is_ending
 from fray.plan.scheduling import derive_refusal
 from fray.plan.volume_waiting import VOLUME_FAILURES, VolumeComplaint, build_volume_complaint, find_held
-from fray.vocabulary import AUTH_SECRET, LABEL_ACTOR, Reason
+from fray.vocabulary import LABEL_ACTOR, Reason
 from fray.wire.frayactor import FRAYACTOR as CUSTOM
 from fray.wire.frayactor import FrayActor
-from fray_operator.auth import AuthKeeper
 from fray_operator.informer import Informer, trim_actor_pod, trim_actor_report, trim_stateful_set
 from fray_operator.kinds import Controller, Kind, RefusedError, Services
 from fray_operator.list_watch import Place, find_controller
@@ -73,7 +72,6 @@ def _control(kind: Kind[FrayActor], services: Services) -> Controller:
         store,
         reconciler.reconcile,
         [tuple(row.values()) for row in caches.values()],
-        {f"{AUTH_SECRET} of actors": lambda: AuthKeeper(api, services.lease, store, always=True).run()},
     )
 
 
@@ -256,4 +254,4 @@ def _controls(uid: str | None, manifest: Manifest) -> bool:
     return controller is not None and controller["uid"] == uid
 
 
-FRAYACTOR: Final = Kind(custom=CUSTOM, label=LABEL_ACTOR, control=_control)
+FRAYACTOR: Final = Kind(custom=CUSTOM, label=LABEL_ACTOR, control=_control, wants_keys=lambda _: True)

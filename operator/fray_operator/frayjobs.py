@@ -8,11 +8,11 @@ from fray.kube.api import Manifest
 from fray.kube.resources import JOBS, JOBSETS
 from fray.plan.remains import tells_of_end
 from fray.plan.settings import RetryPolicy
-from fray.vocabulary import AUTH_SECRET, LABEL_JOB, Role
+from fray.vocabulary import LABEL_JOB, Role
 from fray.wire.frayjob import FrayJob
 from fray.wire.schema import FRAYJOB as CUSTOM
 from fray_operator.act import Actor
-from fray_operator.auth import AuthKeeper
+from fray_operator.auth import wants_auth
 from fray_operator.frayactors import FRAYACTOR
 from fray_operator.informer import Informer, JobKey, trim_job, trim_jobset, trim_worker_job
 from fray_operator.kinds import Controller, Kind, Services
@@ -115,12 +115,12 @@ def _control(kind: Kind[FrayJob], services: Services) -> Controller:
         clock=services.clock,
     )
     watches = [tuple(each.values()) for each in (jobsets, jobs, workers, pods)]
-    writers = {AUTH_SECRET: lambda: AuthKeeper(api, services.lease, store).run()}
-    if node_pools is not None:
-        writers["node pools"] = node_pools.run
+    writers = {} if node_pools is None else {"node pools": node_pools.run}
     return Controller(kind, store, reconciler.reconcile, watches, writers)
 
 
-FRAYJOB: Final = Kind(custom=CUSTOM, label=LABEL_JOB, control=_control, requires=(JOBSETS,))
+FRAYJOB: Final = Kind(
+    custom=CUSTOM, label=LABEL_JOB, control=_control, requires=(JOBSETS,), wants_keys=wants_auth
+)
 KINDS: Final = (FRAYJOB, FRAYACTOR)
 """All that an operator serves."""

@@ -19,6 +19,8 @@ from fray.kube.api import KubeApi
 from fray.kube.errors import ApiError, NotFoundError
 from fray.kube.resources import JOBSETS, NODES, Resource
 from fray.nodepools.provider import NodePoolProvider
+from fray.vocabulary import AUTH_SECRET
+from fray_operator.auth import AuthKeeper, KeyUsers
 from fray_operator.frayjobs import KINDS
 from fray_operator.health import SILENCE_LIMIT_SECONDS, HealthServer
 from fray_operator.kinds import Key, Kind, Services
@@ -156,6 +158,11 @@ class OperatorProcess:
         for controller in self._controllers.values():
             for name, run in controller.writers.items():
                 parts.add_writer(run(), name=name)
+        users = [
+            KeyUsers(each.kind.resource, each.store, each.kind.wants_keys)
+            for each in self._controllers.values()
+        ]
+        parts.add_writer(AuthKeeper(self._api, self._lease, users).run(), name=AUTH_SECRET)
         parts.add_watcher(self._source.run(), name="watch of Fray's kinds")
         await parts.run()
 

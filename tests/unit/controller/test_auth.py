@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from fray.kube.api import Manifest
 from fray.kube.errors import ForbiddenError, ServerError
-from fray.kube.resources import FRAYJOBS, SECRETS
-from fray_operator.auth import CHECK_SECONDS, AuthKeeper, find_namespaces, wants_auth
+from fray.kube.resources import FRAYACTORS, FRAYJOBS, SECRETS
+from fray_operator.auth import CHECK_SECONDS, AuthKeeper, KeyUsers, wants_auth
 from fray_operator.auth_keys import (
     OVERLAP_SECONDS,
     ROTATION,
@@ -69,7 +69,6 @@ WITH_WORKERS = job("pool", workers={"replicas": 2})
 def test_a_job_needs_it_if_it_has_a_callable_or_may_get_workers(spec: Manifest, *, wanted: bool) -> None:
     assert wants_auth({"spec": spec}) is wanted
     assert wants_auth({}) is False
-    assert find_namespaces([{"metadata": {"namespace": "ml"}, "spec": spec}]) == ({"ml"} if wanted else set())
 
 
 # --- what is decided -------------------------------------------------------------------------------------
@@ -203,9 +202,9 @@ def short_lived(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Kept(dict[tuple[str, str], Manifest]):
-    """Jobs as the operator keeps them: of one whose name says that it is large the spec is missing."""
+    """Objects as the operator keeps them: of one whose name says that it is large the spec is missing."""
 
-    def __init__(self, jobs: tuple[Manifest, ...]) -> None:
+    def __init__(self, jobs: Iterable[Manifest]) -> None:
         for each in jobs:
             name = each["metadata"]["name"]
             kept = {**each, "spec": {}} if name.startswith("large") else each
@@ -222,7 +221,13 @@ class Operator:
         self, server: MemoryServer, *jobs: Manifest, api: MemoryApi | None = None, skew: float = 0.0
     ) -> None:
         self._server, self._api, self._skew = server, api or MemoryApi(server), skew
-        self._jobs = Kept(jobs)
+        self._users = [
+            KeyUsers(resource, Kept(each for each in jobs if each["kind"] == kind), wants)
+            for resource, kind, wants in (
+                (FRAYJOBS, "FrayJob", wants_auth),
+                (FRAYACTORS, "FrayActor", lambda _: True),
+            )
+        ]
         self.lease: Lease | None = None
 
     async def keep(self, seconds: float) -> None:
@@ -236,7 +241,7 @@ class Operator:
         keeper = AuthKeeper(
             self._api,
             self.lease,
-            self._jobs,
+            self._users,
             now=lambda: NOW + timedelta(seconds=loop.time() + self._skew),
         )
         try:
@@ -297,6 +302,18 @@ def test_only_namespaces_that_have_a_job_with_workers_get_it() -> None:
         assert sorted(made) == ["big", "ml"]
         asked = [call.name for call in server.calls if call.resource == FRAYJOBS]
         assert sorted(asked) == ["large", "large-and-plain"], "each once"
+
+    play(story)
+
+
+def test_one_keeper_makes_the_secret_of_a_namespace_for_jobs_and_actors() -> None:
+    async def story(server: MemoryServer) -> None:
+        actors = [{**job("counter", namespace), "kind": "FrayActor"} for namespace in ("ml", "rl")]
+        await Operator(server, WITH_WORKERS, *actors).keep(HOUR)
+        assert sorted(secret["metadata"]["namespace"] for secret in server.all(SECRETS)) == ["ml", "rl"]
+        # A keeper for each kind would look twice, and each would count the time since a change of its own.
+        looks = [call for call in server.calls if call.method == "GET" and call.resource == SECRETS]
+        assert len(looks) <= 2 * (HOUR / CHECK_SECONDS + 1)
 
     play(story)
 
