@@ -14,9 +14,12 @@ STEADY_POLLS = 8
 STEADY_BYTES = 1_000_000
 
 
-def read_memory(field: str) -> int:
-    """Bytes of one field of /proc/self/status: `VmRSS` for all, `RssAnon` for what is shared with nobody."""
-    for line in Path("/proc/self/status").read_text().splitlines():
+def read_memory(field: str, *, pid: int | None = None) -> int:
+    """Bytes of one field of a process's /proc/PID/status, by default of this one's.
+
+    `VmRSS` for all, `VmHWM` for the most there ever was, `RssAnon` for what is shared with nobody.
+    """
+    for line in Path(f"/proc/{pid or 'self'}/status").read_text().splitlines():
         name, _, amount = line.partition(":")
         if name == field:
             return int(amount.split()[0]) * 1024

@@ -83,10 +83,21 @@ class Pods:
 
 
 @contextlib.contextmanager
-def running_pods(key: Path, port: int = 0) -> Iterator[Pods]:
-    """Give a pool that has a head and nothing else."""
+def running_pods(key: Path, port: int = 0, *, open_files: int | None = None) -> Iterator[Pods]:
+    """Give a pool that has a head and nothing else; `open_files` is the limit that the head begins with."""
+    words = [
+        sys.executable,
+        "-m",
+        "fray.runtime.pool.head",
+        "--listen",
+        f"tcp:127.0.0.1:{port}",
+        "--key",
+        key,
+    ]
+    if open_files is not None:
+        words = ["sh", "-c", f'ulimit -S -n {open_files}; exec "$@"', "sh", *words]
     head = subprocess.Popen(
-        [sys.executable, "-m", "fray.runtime.pool.head", "--listen", f"tcp:127.0.0.1:{port}", "--key", key],
+        words,
         cwd=ROOT,
         text=True,
         stdout=subprocess.PIPE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -181,6 +182,16 @@ def test_who_does_not_tell_its_versions_is_cut_off(pods: Pods) -> None:
     with pytest.raises(ConnectionLostError):
         connection.receive(PATIENCE)
     connection.close()
+
+
+def test_a_head_has_room_for_more_peers_than_processes_may_open_files_at_first(key: Path) -> None:
+    with running_pods(key, open_files=32) as pods, contextlib.ExitStack() as connections:
+        address, its_key = Address.parse(pods.address), TransportKey.load(key)
+        for _ in range(50):
+            connections.enter_context(contextlib.closing(BlockingConnection.connect(address, its_key)))
+        pods.start_host()
+        context = pods.join()
+        assert pods.get(context, context.run(abs, -1)) == 1
 
 
 def test_a_client_waits_for_a_head_that_comes_last(key: Path) -> None:

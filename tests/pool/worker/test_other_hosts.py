@@ -13,7 +13,7 @@ import pytest
 from fray.errors import ObjectLostError
 from fray.runtime.pool.messages.commands import Deliver, RunTask
 from fray.runtime.pool.messages.events import FetchFailed, ObjectsWanted, TaskBlocked
-from fray.runtime.pool.messages.greetings import HostTable
+from fray.runtime.pool.messages.greetings import HostAddresses
 from fray.runtime.pool.messages.specs import Failed, Inline, Stored
 from fray.runtime.pool.objects.values import encode
 from tests.pool.worker.scripted_head import HOST, PATIENCE, Pool, make_pool
@@ -40,7 +40,7 @@ def test_an_argument_is_fetched_from_another_host(other: Pool) -> None:
     with make_pool(secret=other.config.secret) as pool:
         worker = pool.start_worker()
         size = other.store.write(77, encode(bytes(300_000)))
-        pool.tell(worker, HostTable(((OTHER, other.hello.objects),)))
+        pool.tell(worker, HostAddresses(((OTHER, other.hello.objects),)))
         pool.tell(worker, command := sizing(pool, worker, 77, Stored(OTHER, size)))
         assert pool.value_of(command) == 300_000
         assert pool.store.contains(77)

@@ -42,7 +42,7 @@ from fray.runtime.pool.messages.greetings import (
     Ask,
     ClientHello,
     ClientWelcome,
-    HostTable,
+    HostAddresses,
     PoolFailed,
     TasksEnded,
     TellEnded,
@@ -241,8 +241,8 @@ class HeadLink:
                 self._limit.note_ended(message.tasks, message.size)
                 if not self._limit.has_waiters:
                     self.post(TellEnded(False))
-            elif kind is HostTable:
-                self._addresses = dict(message.addresses)
+            elif kind is HostAddresses:
+                message.update(self._addresses)
             elif kind is CopyObject:
                 threading.Thread(target=self._relay, args=(message,), name="fray-relay", daemon=True).start()
             elif kind is PoolFailed:

@@ -227,10 +227,10 @@ class Membership:
         self._peers.send(
             peer, ClientWelcome(client, host, token=self.welcome.token, attach=self.welcome.attach)
         )
+        self._peers.send_addresses(peer)
         self._handle(DRIVER, ClientJoined(client))
         # Whatever it puts lies on a host that the pool knows; its nanny, which comes later, hears the rest.
         self._handle(DRIVER, HostJoined(host, hello.name, hello.resources, hello.workers, hello.store_limit))
-        self._peers.tell_hosts()
 
     def _number(self, peer: Peer, hello: NannyHello) -> HostId:
         """Return the number of a nanny's host, which gets it if it's new; 0: none is awaited."""
@@ -318,7 +318,7 @@ class Membership:
     def _lose_host(self, host: HostId, reason: str) -> None:
         self._peers.remove_host(host)
         self._handle(DRIVER, HostLost(host, reason))
-        self._peers.tell_hosts()
+        self._peers.tell_addresses()
         for needed in self._dispatcher.state.homeless:
             _log.warning(
                 "host %s is lost (%s), and no other has what tasks or actors wait for (%s): they fail in "

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 from fray.errors import FrameTooLargeError, TransportError
 from fray.runtime.pool.message_codec import MESSAGES, OVER, encode_messages
-from fray.runtime.pool.messages.greetings import HostTable
+from fray.runtime.pool.messages.greetings import HostAddresses
 from fray.runtime.pool.messages.specs import ClientId, HostId, WorkerId
 from fray.runtime.pool.transport.endpoints import Connection
 
@@ -28,7 +27,7 @@ LAST_WORD_SECONDS = 5.0
 class Peer:
     """A process that has connected: a client, a nanny or a worker once it has said which."""
 
-    __slots__ = ("client", "connection", "host", "outbox", "stamped", "worker")
+    __slots__ = ("client", "connection", "host", "outbox", "stamped", "told", "worker")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -39,6 +38,8 @@ class Peer:
         """Whether it has sent its versions, and they are the pool's."""
         self.worker: WorkerId | None = None
         self.outbox: list[Any] = []
+        self.told: int | None = None
+        """Of how many changes of addresses it has heard; None: it reads no objects."""
 
 
 class Peers:
@@ -60,6 +61,8 @@ class Peers:
         self._nannies: dict[HostId, Peer] = {}
         self._joined: set[HostId] = set()
         self._addresses: dict[HostId, str] = {}
+        self._moved: list[HostId] = []
+        """Each host whose address has changed, again with each change."""
         self._missed: dict[HostId, list[Any]] = {} if home is None else {home: []}
         """Hosts of clients -> what the next nanny there is to hear, while there is none."""
 
@@ -90,17 +93,33 @@ class Peers:
         for peer in self.clients.values():
             self.send(peer, message)
 
-    def tell_hosts(self) -> None:
-        """Tell all where the objects of each host are read."""
-        table = self._host_table()
-        for peer in self._all():
-            self.send(peer, table)
+    def send_addresses(self, peer: Peer) -> None:
+        """Send a new worker or client where the objects of all hosts are read."""
+        peer.told = len(self._moved)
+        if self._addresses:
+            self.send(peer, HostAddresses(tuple(self._addresses.items())))
+
+    def tell_addresses(self) -> None:
+        """Tell all what they haven't heard of yet: nobody is to wait for a host that is gone.
+
+        Of a new host they hear with the next message that they get: there are many, and they join at once.
+        """
+        for peer in (*self.clients.values(), *self.workers.values()):
+            if peer.told != len(self._moved):
+                self.send(peer, self._take_changes(peer))
+
+    def _take_changes(self, peer: Peer) -> HostAddresses:
+        moved = dict.fromkeys(self._moved[peer.told :])
+        peer.told = len(self._moved)
+        return HostAddresses(tuple((host, self._addresses.get(host, "")) for host in moved))
 
     def flush(self) -> None:
         """Hand what is in the outboxes to the connections."""
         unsent, self.unsent = self.unsent, []
         for peer in unsent:
             batch, peer.outbox = peer.outbox, []
+            if peer.told is not None and peer.told != len(self._moved):
+                batch.insert(0, self._take_changes(peer))
             try:
                 peer.connection.send(MESSAGES, encode_messages(batch), at_once=True)
             except FrameTooLargeError as error:
@@ -132,11 +151,6 @@ class Peers:
             peer.connection.abort()
         for peer in self.clients.values():
             peer.connection.close()
-
-    def _all(self) -> Iterator[Peer]:
-        yield from self.clients.values()
-        yield from self._nannies.values()
-        yield from self.workers.values()
 
     # --- clients -------------------------------------------------------------------------------------------
 
@@ -177,7 +191,7 @@ class Peers:
         """Let an expected worker be reached by its connection; it hears where objects are read."""
         peer.worker = worker
         self.workers[worker] = peer
-        self.send(peer, self._host_table())
+        self.send_addresses(peer)
 
     def remove_worker(self, worker: WorkerId) -> Peer | None:
         """Forget a worker; return its connection, which is left open, if it has one."""
@@ -207,18 +221,19 @@ class Peers:
         return host in self._joined
 
     def add_nanny(self, peer: Peer, host: HostId, objects: str) -> None:
-        """Let a host be reached by its nanny's connection; all hear that its `objects` are read there."""
+        """Let a host be reached by its nanny's connection; its `objects` are read there."""
         peer.host = host
         self._nannies[host] = peer
         self._addresses[host] = objects
-        self.tell_hosts()
+        self._moved.append(host)
 
     def remove_nanny(self, host: HostId) -> None:
         """Forget a host's nanny, if any, and its workers, and cut them off. The host is still joined."""
         nanny = self._nannies.pop(host, None)
         if nanny is not None:
             nanny.connection.abort()
-        self._addresses.pop(host, None)
+        if self._addresses.pop(host, None) is not None:
+            self._moved.append(host)
         workers = [worker for worker, home in self._homes.items() if home == host]
         for worker in workers:
             if (peer := self.remove_worker(worker)) is not None:
@@ -227,6 +242,3 @@ class Peers:
     def remove_host(self, host: HostId) -> None:
         """Take note that the pool has lost a host, whose nanny was removed."""
         self._joined.discard(host)
-
-    def _host_table(self) -> HostTable:
-        return HostTable(tuple(self._addresses.items()))

@@ -58,7 +58,7 @@ from fray.runtime.pool.messages.events import (
     ObjectSpilled,
     WorkerLost,
 )
-from fray.runtime.pool.messages.greetings import HostTable, HostWelcome, NannyHello
+from fray.runtime.pool.messages.greetings import HostWelcome, NannyHello
 from fray.runtime.pool.messages.specs import CLIENT_BITS, WorkerId
 from fray.runtime.pool.objects.peers import run_object_server
 from fray.runtime.pool.objects.store import HostStore
@@ -136,7 +136,6 @@ class _Nanny:
             FreeObject: lambda command: self._store.free(command.id),
             SpillObject: self._spill,
             CheckObject: self._check_object,
-            HostTable: lambda _: None,
             HostWelcome: self._take_welcome,
             ReleaseHost: self._go,
         }

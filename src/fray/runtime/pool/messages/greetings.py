@@ -14,7 +14,7 @@ __all__ = [
     "Ask",
     "ClientHello",
     "ClientWelcome",
-    "HostTable",
+    "HostAddresses",
     "HostWelcome",
     "NannyHello",
     "PoolFailed",
@@ -55,10 +55,22 @@ class WorkerHello(NamedTuple):
     pid: int
 
 
-class HostTable(NamedTuple):
-    """Where objects of hosts are read; sent to each nanny and worker, anew with each change."""
+class HostAddresses(NamedTuple):
+    """Where objects of hosts are read: what has changed since a worker or client heard of it last.
 
-    addresses: tuple[tuple[HostId, str], ...]
+    It comes before all messages that name a host of which the receiver hasn't heard.
+    """
+
+    changed: tuple[tuple[HostId, str], ...]
+    """Empty: nowhere any more."""
+
+    def update(self, known: dict[HostId, str]) -> None:
+        """Bring up to date what is known so far."""
+        for host, address in self.changed:
+            if address:
+                known[host] = address
+            else:
+                known.pop(host, None)
 
 
 # --- clients: processes that submit tasks, each on a host of its own ----------------------------------------

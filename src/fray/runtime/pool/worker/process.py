@@ -43,7 +43,7 @@ from fray.runtime.pool.messages.events import (
     TasksReturned,
     TaskUnblocked,
 )
-from fray.runtime.pool.messages.greetings import HostTable, WorkerHello
+from fray.runtime.pool.messages.greetings import HostAddresses, WorkerHello
 from fray.runtime.pool.messages.specs import HostId, Inline, ObjectId, Profile, Stored, WorkerId
 from fray.runtime.pool.objects.peers import PeerFetch
 from fray.runtime.pool.objects.reader import ObjectReader
@@ -140,7 +140,7 @@ class _Worker:
             ReclaimTasks: self._reclaim,
             ResumeGenerator: self._resume,
             ForgetFunctions: self._forget,
-            HostTable: self._learn_addresses,
+            HostAddresses: lambda news: news.update(self._addresses),
             # From the head itself it comes in order with tasks; from the nanny it may overtake them.
             StopWorker: lambda _: self._drain(),
             **dict.fromkeys(
@@ -267,9 +267,6 @@ class _Worker:
         self._functions.forget(command.functions)
         # They may have held references.
         self._client.flush()
-
-    def _learn_addresses(self, table: HostTable) -> None:
-        self._addresses = dict(table.addresses)
 
     def _address_of(self, host: HostId) -> str | None:
         return self._addresses.get(host)
