@@ -25,6 +25,7 @@ from benchmarks.pool.workloads import (
     do_nothing,
     double,
     find_sources,
+    give_headed_parts,
     give_numbers,
     give_parts,
     merge_counts,
@@ -43,6 +44,9 @@ REFERENCE_SAMPLES = 500_000
 MERGED_AT_ONCE = 16
 WARM_UP_TASKS = 200
 PART_VALUES = 100
+HEADED_VALUES = 4
+HEADED_PARTS = 500
+"""What the figure is scaled up to."""
 ENDED_AT_ONCE = 5_000
 
 
@@ -254,6 +258,30 @@ def measure_shuffle(engine: Engine, sizes: Sizes) -> Figures:
     return {"shuffled_parts_per_second": count**2 / seconds}
 
 
+def measure_headed_shuffle(engine: Engine, sizes: Sizes) -> Figures:
+    """A shuffle whose parts have headers, which the caller reads as they come from any of the map tasks."""
+    if not engine.has_generators:
+        return {"headed_shuffle_seconds": None}
+    count = sizes.headed_parts
+    sums: list[int] = []
+
+    def shuffle() -> None:
+        maps = engine.submit_generators(give_headed_parts, [(count, HEADED_VALUES)] * count)
+        parts: list[list[Any]] = [[] for _ in range(count)]
+        while maps:
+            ready = engine.wait_one(maps)[0]
+            header = next(ready, None)
+            if header is None:
+                maps.remove(ready)
+            else:
+                parts[engine.get([header])[0]].append(next(ready))
+        sums.extend(engine.get(engine.submit_each(sum_parts, [tuple(refs) for refs in parts])))
+
+    seconds = _seconds(shuffle)
+    _expect(sums, [part * HEADED_VALUES * count for part in range(count)])
+    return {"headed_shuffle_seconds": seconds * (HEADED_PARTS / count) ** 2}
+
+
 def measure_many_refs(engine: Engine, sizes: Sizes) -> Figures:
     """All refs as arguments of one task; then waits for one of them after the other, all ready."""
     if not engine.has_objects:
@@ -266,7 +294,7 @@ def measure_many_refs(engine: Engine, sizes: Sizes) -> Figures:
 
     def wait_for_some() -> None:
         for _ in range(sizes.waits):
-            rest[0] = engine.wait_one(rest[0])
+            rest[0] = engine.wait_one(rest[0])[1]
 
     waited = _seconds(wait_for_some)
     _expect(len(rest[0]), sizes.refs - sizes.waits)
@@ -343,6 +371,7 @@ MEASUREMENTS: Mapping[str, Callable[[Engine, Sizes], Figures]] = {
     "tiny_items": measure_tiny_items,
     "generators": measure_generators,
     "shuffle": measure_shuffle,
+    "headed_shuffle": measure_headed_shuffle,
     "many_refs": measure_many_refs,
     "ended_tasks": measure_ended_tasks,
     "broadcast": measure_broadcast,

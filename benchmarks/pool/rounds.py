@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GROUPS = (
     (2, ("start", "tasks", "round_trips", "actor_calls", "tiny_items", "objects", "readers", "work")),
     (1, ("work",)),
-    (2, ("generators", "shuffle")),
+    (2, ("generators", "shuffle", "headed_shuffle")),
     (2, ("many_refs",)),
     (2, ("broadcast",)),
     (2, ("ended_tasks",)),

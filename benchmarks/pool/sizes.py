@@ -14,6 +14,8 @@ PEER_QUEUE = 100_000
 PEER_ENDED = 100_000
 PEER_ITEMS = 20_000
 """Rates don't depend on it; Ray gives some 8,000 items of a generator a second."""
+PEER_HEADED_PARTS = 50
+"""For the same reason: 5,000 items instead of 500,000."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class Sizes:
 
     `array_values` are float64, 8 bytes each; `blockers` keep all workers busy while `queued` tasks wait.
     `items` are those of a generator and of a `map`. A shuffle has as many map tasks as reduce tasks, each of
-    as many parts. `waits` take one each from `refs`. Words are counted in as many passes over the sources.
+    as many parts; `headed_parts` are two items each. `waits` take one each from `refs`. Words are counted in
+    as many passes over the sources.
     """
 
     tasks: int = 10_000
@@ -36,6 +39,7 @@ class Sizes:
     actors: int = 1_000
     items: int = 200_000
     shuffle_parts: int = 100
+    headed_parts: int = 500
     refs: int = 100_000
     waits: int = 200
     ended_tasks: int = 1_000_000
@@ -56,6 +60,7 @@ QUICK = Sizes(
     actors=20,
     items=5_000,
     shuffle_parts=10,
+    headed_parts=10,
     refs=1_000,
     waits=20,
     ended_tasks=5_000,
@@ -77,5 +82,6 @@ def choose_sizes(engine: str, *, quick: bool) -> Sizes:
             queued=min(sizes.queued, PEER_QUEUE),
             ended_tasks=min(sizes.ended_tasks, PEER_ENDED),
             items=min(sizes.items, PEER_ITEMS),
+            headed_parts=min(sizes.headed_parts, PEER_HEADED_PARTS),
         )
     return sizes

@@ -20,6 +20,7 @@ __all__ = [
     "do_nothing",
     "double",
     "find_sources",
+    "give_headed_parts",
     "give_numbers",
     "give_parts",
     "merge_counts",
@@ -52,6 +53,13 @@ def give_numbers(count: int) -> Iterator[int]:
 def give_parts(parts: int, values: int) -> Iterator[list[int]]:
     """One map task of a shuffle: a list for each reduce task."""
     for part in range(parts):
+        yield [part] * values
+
+
+def give_headed_parts(parts: int, values: int) -> Iterator[int | list[int]]:
+    """The same, each list after the number of its reduce task."""
+    for part in range(parts):
+        yield part
         yield [part] * values
 
 

@@ -66,8 +66,8 @@ class Engine(ABC):
         """Submit one generator task for each tuple of `arguments`; give the refs of its items."""
         raise NotImplementedError
 
-    def wait_one(self, refs: Sequence[Ref]) -> Sequence[Ref]:
-        """Wait until one of the refs is ready; return the others."""
+    def wait_one(self, refs: Sequence[Ref]) -> tuple[Ref, Sequence[Ref]]:
+        """Wait until a ref is ready, or a generator has an item or its end; return it and the others."""
         raise NotImplementedError
 
     def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterable[Any]:

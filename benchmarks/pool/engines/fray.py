@@ -61,9 +61,10 @@ class FrayEngine(Engine):
         """`ctx.run` of a generator function."""
         return [self._context.run(function, *each) for each in arguments]
 
-    def wait_one(self, refs: Sequence[Ref]) -> Sequence[Ref]:
+    def wait_one(self, refs: Sequence[Ref]) -> tuple[Ref, Sequence[Ref]]:
         """`ctx.wait`."""
-        return self._context.wait(refs)[1]
+        (ready,), rest = self._context.wait(refs)
+        return ready, rest
 
     def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterable[Any]:
         """`ctx.map` that chooses itself how many items go into a task."""

@@ -71,10 +71,10 @@ class RayEngine(Engine):
         begin = self._ray.remote(function).options(num_returns="streaming").remote
         return [begin(*each) for each in arguments]
 
-    def wait_one(self, refs: Sequence[Ref]) -> Sequence[Ref]:
+    def wait_one(self, refs: Sequence[Ref]) -> tuple[Ref, Sequence[Ref]]:
         """`ray.wait`."""
-        rest: list[Ref] = self._ray.wait(refs, num_returns=1)[1]
-        return rest
+        (ready,), rest = self._ray.wait(refs, num_returns=1)
+        return ready, rest
 
     def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterable[Any]:
         """`ray.util.multiprocessing`, with chunks of 1,000."""
