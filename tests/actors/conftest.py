@@ -28,7 +28,7 @@ def cluster(key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     with serving(api) as url:
         access = ApiAccess(url, "ml", tmp_path / "token")
         monkeypatch.setattr(ApiAccess, "in_pod", lambda _: access)
-        named_actors._api.cache_clear()
+        named_actors._pod_reach.cache_clear()
         made = Cluster(api, url, key, tmp_path)
         for name, value in made.environ().items():
             monkeypatch.setenv(name, value)
@@ -39,7 +39,7 @@ def cluster(key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
             for engine in named_actors._engines.values():
                 engine.client.close()
             named_actors._engines.clear()
-            named_actors._api.cache_clear()
+            named_actors._pod_reach.cache_clear()
 
 
 @pytest.fixture

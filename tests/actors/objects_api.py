@@ -45,7 +45,12 @@ class ObjectsApi:
         if path in self.objects:
             return 409, _status("AlreadyExists")
         self._version += 1
-        metadata = {**body["metadata"], "uid": str(uuid.uuid4()), "resourceVersion": str(self._version)}
+        metadata = {
+            "namespace": "ml",
+            **body["metadata"],
+            "uid": str(uuid.uuid4()),
+            "resourceVersion": str(self._version),
+        }
         self.objects[path] = {**body, "metadata": metadata}
         return 201, self.objects[path]
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any, Final
 
 from fray.cli.actor_story import describe_actor, format_actor_table
 from fray.cli.lines import LineFormatter
 from fray.cli.listing import DataFormat, print_lines, print_resources
 from fray.cli.streams import Stream
 from fray.cluster.base import Cluster
-from fray.errors import InvalidRequestError
+from fray.errors import ActorCallFailedError, FrayError, InvalidRequestError, RemoteTracebackError
+from fray.job.refs import GeneratorFuture
 from fray.plan.counts import format_count
 from fray.wire.frayactor import FrayActor
 
-__all__ = ["ActorLogRequest", "delete_actors", "print_actor_logs", "show_actor", "show_actors"]
+__all__ = ["ActorLogRequest", "call_actor", "delete_actors", "print_actor_logs", "show_actor", "show_actors"]
+
+
+ARGUMENTS_REMEDY: Final = """Write '{"step": 3}' for arguments by name, '[3]' for those by position."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,47 @@ def show_actor(actor: FrayActor, form: DataFormat | None, *, output: Stream) -> 
         print_resources(actor, form, output)
     else:
         print_lines(describe_actor(actor, now=datetime.now(UTC)), output)
+
+
+def call_actor(
+    name: str, method: str, arguments: str | None, timeout: float | None, *, cluster: Cluster, output: Stream
+) -> None:
+    """Call a method of an actor, and print what it returns as JSON; of a generator, a line for each item.
+
+    `arguments` is JSON: an object holds those by name, an array those by position.
+
+    Raises:
+        InvalidRequestError: They aren't that, or the actor has no such method.
+        ActorCallFailedError: The method has raised.
+    """
+    args, kwargs = _read_arguments(arguments)
+    handle = cluster.get_actor(name)
+    try:
+        called = getattr(handle, method)
+    except AttributeError as missing:
+        raise InvalidRequestError("METHOD", f"is {method!r}", f"{missing}.") from missing
+    try:
+        ref = called.options(timeout=timeout).remote(*args, **kwargs)
+        for value in (item.result() for item in ref) if isinstance(ref, GeneratorFuture) else [ref.result()]:
+            output.write(json.dumps(value, default=repr) + "\n")
+    except FrayError:
+        raise
+    except Exception as error:
+        told = error.__cause__
+        story = told.traceback.splitlines() if isinstance(told, RemoteTracebackError) else ()
+        raise ActorCallFailedError(name, method, type(error).__name__, str(error), tuple(story)) from error
+
+
+def _read_arguments(text: str | None) -> tuple[list[Any], dict[str, Any]]:
+    try:
+        found = json.loads(text) if text else []
+    except ValueError as error:
+        raise InvalidRequestError("ARGUMENTS", f"are no JSON: {error}", ARGUMENTS_REMEDY) from error
+    if isinstance(found, list):
+        return found, {}
+    if isinstance(found, dict):
+        return [], found
+    raise InvalidRequestError("ARGUMENTS", f"are {text}", ARGUMENTS_REMEDY)
 
 
 def delete_actors(actors: Sequence[FrayActor], *, cluster: Cluster, output: Stream) -> None:

@@ -72,6 +72,31 @@ def describe(
         show_actor(asked.find_actor(name), data_format(output), output=process.output())
 
 
+@actors.command(short_help="Call a method of an actor.")
+def call(
+    name: NameArgument,
+    method: Annotated[str, typer.Argument(metavar="METHOD", help="The method's name.")],
+    arguments: Annotated[
+        str | None,
+        typer.Argument(metavar="JSON", help="An object of arguments by name, or an array of them in order."),
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds to wait at most; the method goes on all the same.")
+    ] = None,
+    cluster: ClusterOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Call a method of an actor, and print what it returns as JSON; of a generator, a line for each item.
+
+    From outside of the cluster it opens a port-forward: that needs the rights to read the Secret fray-auth,
+    and to get and create pods/portforward.
+    """
+    from fray.cli.actor_commands import call_actor
+
+    with asking(cluster, namespace) as asked:
+        call_actor(name, method, arguments, timeout, cluster=asked, output=process.output())
+
+
 @actors.command(short_help="Print what an actor's members printed.")
 def logs(  # noqa: PLR0913, PLR0917 - one parameter for each option
     name: NameArgument,

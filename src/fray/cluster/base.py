@@ -10,12 +10,12 @@ from __future__ import annotations
 import abc
 import logging
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, overload
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
 
 from fray.cluster.arguments import WhenTaken, check_job_ids, check_seconds
 from fray.cluster.cluster_spec import ClusterSpec
@@ -35,17 +35,22 @@ from fray.errors import (
 )
 from fray.payload.outcome import Outcome
 from fray.plan.gang_placement import NOTHING_READ, ClusterTopology
-from fray.types import JobId, JobInfo, JobRequest, JobStatus, LogLine, MonitoredJob
+from fray.types import Entrypoint, JobId, JobInfo, JobRequest, JobStatus, LogLine, MonitoredJob
 from fray.vocabulary import EXIT_FAILURE, Reason
 from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob
 
 if TYPE_CHECKING:
+    from fray.job.actor_groups import ActorGroup
+    from fray.job.actors import ActorHandle
+    from fray.job.options import ActorOptions
     from fray.runtime.pool.view import PoolView
+    from fray.types import EnvironmentConfig, ResourceConfig
 
 __all__ = ["MONITORED_LINES", "Applied", "CheckResult", "Cluster", "Mark", "WhenTaken"]
 
 logger = logging.getLogger(__name__)
+A = TypeVar("A")
 
 MONITORED_LINES: Final = 100_000
 """Lines that `monitor` keeps for its caller, the last ones."""
@@ -239,6 +244,86 @@ class Cluster(abc.ABC):
         if len(called) == 1:
             return called[0]
         raise ActorNotFoundError(name, tuple(actor.metadata.name for actor in called or actors))
+
+    def get_actor(self, name: str) -> ActorHandle[Any]:
+        """Return the handle of an actor by which this process calls it; see `find_actor` for `name`.
+
+        `GROUP-INDEX` is a member of a group, unless an actor is called so.
+
+        Raises:
+            ActorNotFoundError: There is none, or several jobs have one that is called so.
+        """
+        raise ActorNotFoundError(name)
+
+    def create_actor(
+        self,
+        cls: Callable[..., A],
+        /,
+        *args: Any,
+        name: str,
+        options: ActorOptions | None = None,
+        resources: ResourceConfig | None = None,
+        environment: EnvironmentConfig | None = None,
+        **kwargs: Any,
+    ) -> ActorHandle[A]:
+        """Create an actor that belongs to no job, and lives until it is ended; return its handle.
+
+        Args:
+            cls: Its class, which is pickled with the arguments of its constructor.
+            *args: Some of those.
+            name: What `get_actor` finds it by, here and in jobs.
+            options: Of it: `get_if_exists`, `max_concurrency` and `max_restarts` (0: no limit).
+            resources: What it runs on; as of a job when None.
+            environment: What it finds there; as of a job when None.
+            **kwargs: The other arguments of the constructor.
+
+        Raises:
+            ActorExistsError: An actor has the name, and `get_if_exists` is false.
+            RequestError: It can't be created as it is.
+            UnsupportedFeatureError: There are no such actors here.
+        """
+        from fray.job.options import ActorOptions  # noqa: PLC0415 - loads what few need
+
+        new = replace(options or ActorOptions(), name=name)
+        request = _build_request(cls, args, kwargs, resources, environment)
+        (handle,) = self._create_actors(request, new, 1)
+        return handle
+
+    def create_actor_group(
+        self,
+        cls: Callable[..., A],
+        /,
+        *args: Any,
+        name: str,
+        count: int,
+        options: ActorOptions | None = None,
+        resources: ResourceConfig | None = None,
+        environment: EnvironmentConfig | None = None,
+        **kwargs: Any,
+    ) -> ActorGroup[A]:
+        """Create `count` members of a group, which belongs to no job; return it. See `create_actor`.
+
+        A member learns its index from `fray.job.current_actor()` in its constructor.
+        """
+        from fray.job.actor_groups import ActorGroup, GroupMember  # noqa: PLC0415 - as above
+        from fray.job.checks import check_count  # noqa: PLC0415
+        from fray.job.named_actors import end_named_actor  # noqa: PLC0415
+        from fray.job.options import ActorOptions  # noqa: PLC0415
+
+        check_count("count", count, 1)
+        new = replace(options or ActorOptions(), name=name)
+        request = _build_request(GroupMember(cls, name), args, kwargs, resources, environment)
+        return ActorGroup(name, self._create_actors(request, new, count), end_named_actor)
+
+    def _create_actors(
+        self,
+        request: JobRequest,  # noqa: ARG002 - for those who can
+        options: ActorOptions,
+        count: int,  # noqa: ARG002
+    ) -> Sequence[ActorHandle[Any]]:
+        """Create the members of an actor, each as a job of the request would run; return their handles."""
+        alternative = "Create it in a job, by the context: get_default_job_ctx().create_actor(...)."
+        raise UnsupportedFeatureError(f"actor {options.name!r}", "actors belong to jobs", alternative)
 
     def delete_actor(self, actor: FrayActor) -> None:
         """Delete a FrayActor: its members are ended, and their logs are gone. One that is gone is fine."""
@@ -446,3 +531,16 @@ def _failure(info: JobInfo) -> JobError:
     reason = info.reason or (Reason.STOP_REQUESTED if kind is JobStoppedError else Reason.NON_ZERO_EXIT)
     explanation = info.error_message or "nothing tells why"
     return kind(info.job_id, reason, explanation, info.exit_code or EXIT_FAILURE)
+
+
+def _build_request(
+    cls: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    resources: ResourceConfig | None,
+    environment: EnvironmentConfig | None,
+) -> JobRequest:
+    """Return the job whose one host would be as a member of an actor is."""
+    name = getattr(cls, "__name__", type(cls).__name__)
+    request = JobRequest(name, Entrypoint.from_callable(cls, args, kwargs), environment=environment)
+    return request if resources is None else replace(request, resources=resources)

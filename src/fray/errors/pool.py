@@ -13,6 +13,7 @@ from fray.errors.request import RequestError
 from fray.errors.surroundings import SurroundingsError
 
 __all__ = [
+    "ActorCallFailedError",
     "ActorDiedError",
     "ActorExistsError",
     "ActorNotFoundError",
@@ -286,6 +287,20 @@ class ActorExistsError(RequestError, ValueError):
     next_step_template = "Choose another name, or use the one that exists: get_actor({name!r}) finds it."
 
     name: str
+
+
+@dataclass(eq=False)
+class ActorCallFailedError(TaskError):
+    """A method that was called from a shell has raised; `story` is the end of its traceback."""
+
+    message_template = "{method} of actor {actor!r} raised {type}: {text}{story:lines}"
+    next_step_template = "The actor lives on; `fray actors logs {actor}` shows what it printed."
+
+    actor: str
+    method: str
+    type: str
+    text: str
+    story: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)

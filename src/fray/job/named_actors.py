@@ -1,7 +1,8 @@
 """Named actors of a job in a cluster: handles of FrayActors, which all jobs of the namespace can hold.
 
 A handle names one member; with its first use it names one incarnation of it, for good. What it calls runs by
-the pool that the member's pod is, so that refs, errors and generators are those of pools.
+the pool that the member's pod is, so that refs, errors and generators are those of pools. How a process
+reaches that pool is its `Reach`: in a pod directly, and elsewhere as the handle says.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from fray.job.pool import PoolEngine, PoolSession
 from fray.job.refs import ObjectRef, make_ref
 from fray.payload.callables import encode_callable
 from fray.runtime.actors.identity import ACTOR, Member
-from fray.runtime.actors.joining import describe_loss, join_member
+from fray.runtime.actors.joining import PodReach, Reach, describe_loss, join_member
 from fray.runtime.actors.objects import ActorObjects, NewActor, delete_actor
-from fray.runtime.api.client import ApiAccess, ApiClient
+from fray.runtime.api.client import ApiAccess, ApiClient, ObjectApi
 from fray.runtime.pool.joined_pool import JoinedPool
 from fray.vocabulary import ENV_ATTEMPT, ENV_JOB_NAME, ENV_POOL_KEY, ENV_ROOT_JOB
 
-__all__ = ["NamedActorHandle", "NamedActors", "find_named_actors"]
+__all__ = ["NamedActorHandle", "NamedActors", "build_handles", "end_named_actor", "find_named_actors"]
 
 A = TypeVar("A")
 UNITS: Final = {"CPU": "cpu", "memory": "memory"}
 """Resources of actors in the words of a FrayActor."""
-NO_POD: Final = "this process is in no pod of a cluster"
+NO_POD: Final = "this process is in no pod of its cluster"
 HEAD_NODE: Final = "head_node"
 """What an older API calls a place where nothing is preempted."""
 
@@ -47,7 +48,7 @@ HEAD_NODE: Final = "head_node"
 class MemberEngine(PoolEngine):
     """The connection of this process to one incarnation of a member; all its contexts read its refs."""
 
-    def __init__(self, pool: JoinedPool, member: Member, api: ApiClient) -> None:
+    def __init__(self, pool: JoinedPool, member: Member, api: ObjectApi) -> None:
         super().__init__(PoolSession(pool.token, pool.client, pool.objects))
         self.home = ANYWHERE
         self.member = member
@@ -83,24 +84,21 @@ _engines: dict[tuple[int, str], MemberEngine] = {}
 """The connections of this process, by its pid and the incarnation: all its handles share them."""
 
 
-def _connect(member: Member) -> MemberEngine:
+def _connect(member: Member, reach: Reach) -> MemberEngine:
     """Return this process's connection to a member; waits until it's ready, unless an incarnation is named.
 
     Raises `ActorDiedError` and `ActorUnavailableError`.
     """
     if (engine := _find(member.incarnation)) is not None:
         return engine
-    api = _api()
-    if api is None:
-        raise ActorUnavailableError(member.label, NO_POD)
-    pool = join_member(api, member, os.environ)  # noqa: TID251 - the entry of the connection
+    pool = join_member(reach, member)
     with _lock:
         engine = _find(pool.token)
         if engine is None:
             try:
-                engine = MemberEngine(pool, replace(member, incarnation=pool.token), api)
+                engine = MemberEngine(pool, replace(member, incarnation=pool.token), reach.api)
             except PoolClosedError:
-                raise describe_loss(api, member) from None
+                raise describe_loss(reach.api, member) from None
             _engines[os.getpid(), pool.token] = engine
             return engine
     pool.stop()  # another thread was quicker
@@ -113,9 +111,11 @@ def _find(incarnation: str) -> MemberEngine | None:
 
 
 @cache
-def _api() -> ApiClient | None:
-    access = ApiAccess.in_pod(os.environ)  # noqa: TID251 - which pod this is
-    return None if access is None else ApiClient(access)
+def _pod_reach() -> PodReach | None:
+    """Return how this process reaches actors, if it is that of a pod with keys to call them with."""
+    environ = os.environ  # noqa: TID251 - which pod this is
+    access = ApiAccess.in_pod(environ)
+    return PodReach(ApiClient(access), environ) if access is not None and environ.get(ENV_POOL_KEY) else None
 
 
 class NamedActor:
@@ -123,8 +123,10 @@ class NamedActor:
 
     entry = None
 
-    def __init__(self, member: Member, methods: ActorMethods | None) -> None:
+    def __init__(self, member: Member, methods: ActorMethods | None, reach: Reach | None) -> None:
         self.member = member
+        self.given = reach
+        """How a process that is no pod reaches it."""
         self._methods = methods
         self._lock = threading.Lock()
 
@@ -147,7 +149,7 @@ class NamedActor:
     def methods(self) -> ActorMethods:
         """What its methods are; asks it, the first time that a handle which was looked up is used."""
         if self._methods is None:
-            self.reach()
+            self.connect()
         assert self._methods is not None
         return self._methods
 
@@ -164,29 +166,42 @@ class NamedActor:
         """Return whether the method is a generator function."""
         return self.methods.streams(method)
 
-    def reach(self) -> MemberEngine:
+    @property
+    def reach(self) -> Reach:
+        """How this process reaches it. Raises `ActorUnavailableError` where it can't."""
+        found = _pod_reach() or self.given
+        if found is None:
+            raise ActorUnavailableError(self.member.label, NO_POD)
+        return found
+
+    def connect(self) -> MemberEngine:
         """Return the connection to it. Raises `ActorDiedError` and `ActorUnavailableError`."""
         with self._lock:
-            engine = _connect(self.member)
+            engine = _connect(self.member, self.reach)
             self.member = engine.member
             self._methods = engine.actor.methods
             return engine
 
 
 class NamedActorHandle(ActorHandle[A]):
-    """Stands for a named actor; small, and valid in each pod of the namespace."""
+    """Stands for a named actor; small, and valid in each pod of the namespace.
+
+    With a `reach` it is valid in processes outside of the cluster, too.
+    """
 
     __slots__ = ()
     _actor: NamedActor
 
-    def __init__(self, member: Member, methods: ActorMethods | None = None) -> None:
-        self._actor = NamedActor(member, methods)
+    def __init__(
+        self, member: Member, methods: ActorMethods | None = None, reach: Reach | None = None
+    ) -> None:
+        self._actor = NamedActor(member, methods, reach)
 
     def _submit(
         self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], timeout: float | None
     ) -> ObjectRef[Any]:
         """Call a method; see `ActorHandle`. The first call waits until the actor is ready."""
-        engine = self._actor.reach()
+        engine = self._actor.connect()
         label, streaming = self._actor.label, self._actor.streams(method)
         args = tuple(_value_of(part, engine) for part in args)
         kwargs = {name: _value_of(part, engine) for name, part in kwargs.items()}
@@ -197,22 +212,37 @@ class NamedActorHandle(ActorHandle[A]):
         return f"ActorHandle({self._actor.label}, {self._actor.id})"
 
     def _kill(self, engine: Engine) -> None:  # noqa: ARG002 - each context of the namespace may
+        """End the actor."""
+        self._end()
+
+    def _end(self) -> None:
         """Delete the FrayActor; one that is gone is fine."""
-        member = self._actor.member
-        if (api := _api()) is None:
-            raise ActorUnavailableError(member.label, NO_POD)
-        delete_actor(api, member)
+        delete_actor(self._actor.reach.api, self._actor.member)
 
     def __del__(self) -> None:
         """Do nothing: an actor with a name lives on."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return NamedActorHandle, (self._actor.member, self._actor.known)
+        return NamedActorHandle, (self._actor.member, self._actor.known, self._actor.given)
 
 
 def _value_of(part: Any, engine: MemberEngine) -> Any:
     """Return an argument as the actor's pool can take it: refs of other contexts as their values."""
     return part.result() if isinstance(part, ObjectRef) and part._engine is not engine else part
+
+
+def build_handles(
+    member: Member, count: int, made_by: Call | None, reach: Reach | None = None
+) -> list[NamedActorHandle[Any]]:
+    """Return the handles of a FrayActor's members; its methods are known where this process has made it."""
+    methods = None if made_by is None else ActorMethods.of(made_by.function, made_by.name, member.label)
+    return [NamedActorHandle(replace(member, index=index), methods, reach) for index in range(count)]
+
+
+def end_named_actor(handle: ActorHandle[Any]) -> None:
+    """Delete the FrayActor of a handle; one that is gone is fine."""
+    assert isinstance(handle, NamedActorHandle)
+    handle._end()
 
 
 class NamedActors:
@@ -250,8 +280,7 @@ class NamedActors:
             replicas=count,
         )
         member, own = self._objects.create(new, get_if_exists=options.get_if_exists)
-        methods = ActorMethods.of(call.function, call.name, options.name) if own else None
-        return [NamedActorHandle(replace(member, index=index), methods) for index in range(count)]
+        return build_handles(member, count, call if own else None)
 
     def find(self, name: str) -> NamedActorHandle[Any]:
         """Return the actor of a name, or the member `INDEX` of a group for `GROUP-INDEX`.
@@ -271,9 +300,10 @@ def find_named_actors(environ: Mapping[str, str]) -> NamedActors | None:
 
     That is so outside of pods, and in those that have no keys (`FRAY_POOL_KEY`) to call an actor with.
     """
-    root, api = environ.get(ENV_ROOT_JOB), _api()
-    if not root or not environ.get(ENV_POOL_KEY) or api is None:
+    root, reach = environ.get(ENV_ROOT_JOB), _pod_reach()
+    if not root or reach is None:
         return None
     number = environ.get(ENV_ATTEMPT, "")
     attempt = int(number) if number.isascii() and number.isdigit() else 0
-    return NamedActors(ActorObjects(api, job=environ.get(ENV_JOB_NAME) or root, root=root, attempt=attempt))
+    job = environ.get(ENV_JOB_NAME) or root
+    return NamedActors(ActorObjects(reach.api, job=job, root=root, attempt=attempt))

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from fray.kube.commands import RemoteCommand
 from fray.kube.objects import Manifest, Page, Propagation, WatchEvent
+from fray.kube.port_forward import ForwardedPort
 from fray.kube.resources import Resource
 
 __all__ = ["KubeApi", "Manifest", "Page", "Propagation", "UserApi", "WatchEvent"]
@@ -128,6 +129,15 @@ class UserApi(KubeApi, Protocol):
         """Run a command in a container within the context; with `tty` on a terminal.
 
         Raises `NotFoundError` where there is no such pod, and `RefusedError` where it can't be asked so.
+        """
+        ...
+
+    def forward_port(
+        self, pod: str, *, namespace: str, port: int
+    ) -> AbstractAsyncContextManager[ForwardedPort]:
+        """Connect to a port of a pod within the context; needs `get` and `create` on `pods/portforward`.
+
+        Raises `NotFoundError` where there is no such pod, and `RefusedError` where it can't be reached so.
         """
         ...
 

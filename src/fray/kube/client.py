@@ -18,7 +18,8 @@ import aiohttp
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
-from fray.kube.commands import PROTOCOL, RemoteCommand, open_socket
+from fray.kube import port_forward
+from fray.kube.commands import PROTOCOL, RemoteCommand
 from fray.kube.errors import (
     ApiError,
     ConflictError,
@@ -37,6 +38,7 @@ from fray.kube.objects import (
     parse_event,
     parse_object,
 )
+from fray.kube.port_forward import ForwardedPort
 from fray.kube.resources import DISCOVERY, PODS, Resource
 
 __all__ = [
@@ -58,6 +60,11 @@ LOG_PIECE = 1 << 14
 LINE_PIECE = 1 << 21
 """Bytes that are read ahead of others, at most: no line of a watch may be longer than twice this."""
 LIST_PIECE = 1 << 16
+COMMAND_HEARTBEAT_SECONDS = 30.0
+"""Between two pings: a load balancer would cut a connection that is silent."""
+FORWARD_HEARTBEAT_SECONDS = 4.0
+"""The same where a lost connection is to be noticed soon."""
+CLOSE_SECONDS = 2.0
 MOST_PAGE = 1 << 24
 """Bytes of a pod's own answer that are taken."""
 PAGE_BYTES = 1 << 20
@@ -332,14 +339,40 @@ class KubernetesApi:
         wanted = {"stdin": True, "stdout": True, "stderr": not tty, "tty": tty}
         query: dict[str, str | list[str]] = {name: str(value).lower() for name, value in wanted.items()}
         query |= {"container": container, "command": list(command)}
+        async with self._socket(path, query, PROTOCOL, heartbeat=COMMAND_HEARTBEAT_SECONDS) as socket:
+            yield RemoteCommand(f"GET {path}", socket)
+
+    @asynccontextmanager
+    async def forward_port(self, pod: str, *, namespace: str, port: int) -> AsyncIterator[ForwardedPort]:
+        """Connect to a port of a pod within the context; needs `get` and `create` on `pods/portforward`.
+
+        Raises `NotFoundError` where there is no such pod, and `RefusedError` where it can't be reached so.
+        """
+        path = PODS.path(namespace=namespace, name=pod, subresource="portforward")
+        query = {"ports": str(port)}
+        heartbeat = FORWARD_HEARTBEAT_SECONDS
+        async with self._socket(path, query, port_forward.PROTOCOL, heartbeat=heartbeat) as socket:
+            yield ForwardedPort(f"GET {path}", socket)
+
+    @asynccontextmanager
+    async def _socket(
+        self, path: str, query: Mapping[str, str | list[str]], protocol: str, *, heartbeat: float
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Open a websocket to a subresource of a pod; raises the typed error of any other answer."""
         headers = await self._authorize({}, "GET", PODS, path)
         try:
             async with asyncio.timeout(self._timeout.total):
-                socket = await open_socket(
-                    self._open_session(), self._url(path, query), headers=headers, **self._route()
+                socket = await self._open_session().ws_connect(
+                    self._url(path, query),
+                    protocols=(protocol,),
+                    headers=headers,
+                    heartbeat=heartbeat,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
+                    max_msg_size=0,
+                    **self._route(),
                 )
         except aiohttp.WSServerHandshakeError as refused:
-            # aiohttp drops the answer's text: asked plainly, the server says the same and runs nothing.
+            # aiohttp drops the answer's text: asked plainly, the server says the same and does nothing.
             async with self._request("GET", PODS, path, query=query, timeout=self._timeout):
                 problem = f"its answer to a websocket was {refused.status} {refused.message}"
             raise UnreachableError(f"GET {path}", 0, "no websocket", problem) from refused
@@ -348,10 +381,10 @@ class KubernetesApi:
             raise UnreachableError(f"GET {path}", 0, type(lost).__name__, str(lost)) from lost
         self._count("GET", PODS, 101)
         try:
-            if socket.protocol != PROTOCOL:
-                problem = f"the server doesn't speak {PROTOCOL}"
+            if socket.protocol != protocol:
+                problem = f"the server doesn't speak {protocol}"
                 raise UnreachableError(f"GET {path}", 0, "no websocket", problem)
-            yield RemoteCommand(f"GET {path}", socket)
+            yield socket
         finally:
             await socket.close()
 

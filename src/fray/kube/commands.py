@@ -7,7 +7,7 @@ https://github.com/kubernetes/kubernetes/blob/master/staging/src/k8s.io/apimachi
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from enum import IntEnum
 from typing import Any, Final
 
@@ -15,13 +15,10 @@ import aiohttp
 
 from fray.kube.errors import UnreachableError, build_api_error
 
-__all__ = ["PROTOCOL", "Channel", "RemoteCommand", "open_socket"]
+__all__ = ["PROTOCOL", "Channel", "RemoteCommand"]
 
 PROTOCOL: Final = "v5.channel.k8s.io"
 """The first one that can send the end of standard input. API servers have it from 1.30 on."""
-HEARTBEAT_SECONDS: Final = 30.0
-"""Between two pings: a load balancer would cut a connection that is silent."""
-CLOSE_SECONDS: Final = 2.0
 NON_ZERO_EXIT: Final = "NonZeroExitCode"
 
 
@@ -34,27 +31,6 @@ class Channel(IntEnum):
     ENDING = 3
     SIZE = 4
     CLOSE = 255
-
-
-async def open_socket(
-    session: aiohttp.ClientSession, url: str, *, headers: Mapping[str, str], **route: Any
-) -> aiohttp.ClientWebSocketResponse:
-    """Open a websocket to a subresource of a pod; the caller closes it, and checks its protocol.
-
-    Raises:
-        aiohttp.WSServerHandshakeError: The server answered in another way.
-        aiohttp.ClientError: No answer came.
-    """
-    socket: aiohttp.ClientWebSocketResponse = await session.ws_connect(
-        url,
-        protocols=(PROTOCOL,),
-        headers=headers,
-        heartbeat=HEARTBEAT_SECONDS,
-        timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
-        max_msg_size=0,
-        **route,
-    )
-    return socket
 
 
 class RemoteCommand:

@@ -52,6 +52,8 @@ from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob
 
 if TYPE_CHECKING:
+    from fray.job.actors import ActorHandle
+    from fray.job.options import ActorOptions
     from fray.runtime.pool.view import PoolView
 
 __all__ = ["KubernetesCluster", "Preview"]
@@ -128,16 +130,18 @@ class KubernetesCluster(Cluster):
                 `JobLeftBehindError`.
         """
         check_launch(request, when_taken)
-        namespace = self._spec.namespace or self._session.ask(_name_namespace)
-        launch = prepare_launch(
+        return self._launch(self._prepare(request, self._spec), when_taken, self._numbers)
+
+    def _prepare(self, request: JobRequest, spec: KubernetesSpec) -> Launch:
+        namespace = spec.namespace or self._session.ask(_name_namespace)
+        return prepare_launch(
             request.with_environment(),
-            replace(self._spec, namespace=namespace),
+            replace(spec, namespace=namespace),
             word=secrets.token_hex(16),
             parent=find_parent(self._environ),
             storage=self._storage,
             archiver=self._archiver,
         )
-        return self._launch(launch, when_taken, self._numbers)
 
     def preview(self, wanted: JobRequest | FrayJob, *, workspace: Path | None = None) -> Preview:
         """Return what launching a request, or creating a job, would create; nothing is sent or staged.
@@ -312,6 +316,29 @@ class KubernetesCluster(Cluster):
     def get_actors(self) -> list[FrayActor]:
         """Return all FrayActors of the namespace, sorted by name."""
         return self._session.ask(list_actors)
+
+    def get_actor(self, name: str) -> ActorHandle[Any]:
+        """Return the handle of an actor, which calls it through a port-forward; see `Cluster.get_actor`.
+
+        A call opens the port-forward, and another one where it has broken. It needs the rights to read the
+        Secret `fray-auth`, and to get and create pods/portforward.
+
+        Raises:
+            ActorNotFoundError: There is none, or several jobs have one that is called so.
+            AccessDeniedError: The account lacks a right; calls raise it, too.
+        """
+        from fray.cluster.kubernetes.actor_handles import find_handle  # noqa: PLC0415 - loads what few ask for
+
+        return find_handle(self, self._session, name)
+
+    def _create_actors(
+        self, request: JobRequest, options: ActorOptions, count: int
+    ) -> Sequence[ActorHandle[Any]]:
+        from fray.cluster.kubernetes.actor_handles import create_actors  # noqa: PLC0415 - as above
+
+        # By value alone: the name of its Secret tells a creator's own actor from another's.
+        launch = self._prepare(request, replace(self._spec, staging=None))
+        return create_actors(self, self._session, launch, options, count)
 
     def delete_actor(self, actor: FrayActor) -> None:
         """Delete a FrayActor with its pods and their logs; see `Cluster.delete_actor`."""

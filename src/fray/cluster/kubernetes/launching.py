@@ -127,7 +127,7 @@ class Launch:
         )
 
     def build_secrets(self, built: JobManifest, owner: Manifest) -> list[Manifest]:
-        """Return the Secrets that the job needs; they go with `owner`, its FrayJob as stored."""
+        """Return the Secrets that the job needs; they go with `owner`, as stored."""
         secrets = _build_parts(self.parts, owner)
         if built.secret_variables:
             variables = {name: value.encode() for name, value in built.secret_variables.items()}
@@ -434,15 +434,13 @@ def _build_secret(name: str, content: Mapping[str, bytes], owner: Manifest) -> M
     metadata = owner["metadata"]
     reference = {
         "apiVersion": API_VERSION,
-        "kind": FRAYJOB_KIND,
+        "kind": owner["kind"],
         "name": metadata["name"],
         "uid": metadata["uid"],
     }
-    labels = {
-        LABEL_MANAGED_BY: MANAGED_BY,
-        LABEL_JOB: metadata["name"],
-        LABEL_JOB_UID: metadata["uid"],
-    }
+    labels = {LABEL_MANAGED_BY: MANAGED_BY}
+    if owner["kind"] == FRAYJOB_KIND:
+        labels |= {LABEL_JOB: metadata["name"], LABEL_JOB_UID: metadata["uid"]}
     return {
         "apiVersion": "v1",
         "kind": "Secret",

@@ -64,6 +64,11 @@ class Member:
         """The ConfigMap in which the member's pod tells how it fares."""
         return f"{self.name}-{self.index}"
 
+    @property
+    def pod_name(self) -> str:
+        """The member's pod: a StatefulSet calls it so."""
+        return f"{self.name}-{self.index}"
+
     def build_incarnation(self, pod_uid: str, start: int) -> str:
         """Return the name of an incarnation, which no other one of any actor has."""
         return f"{self.uid}-{self.index}-{pod_uid}-{start}"

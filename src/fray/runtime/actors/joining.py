@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from fray.errors import ActorDiedError, ActorUnavailableError, FrayError, OtherPoolError, TransportError
 from fray.kube.errors import ApiError, NotFoundError
@@ -17,7 +17,7 @@ from fray.kube.resources import FRAYACTORS
 from fray.runtime.actors.identity import Member
 from fray.runtime.actors.objects import find_end
 from fray.runtime.actors.record import LastError, MemberRecord, read_record
-from fray.runtime.api.client import ApiClient
+from fray.runtime.api.client import ObjectApi
 from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store
 from fray.runtime.pool.pod import read_objects_address
 from fray.runtime.pool.transport.addresses import Address
@@ -25,7 +25,7 @@ from fray.runtime.pool.transport.keys import TransportKey
 from fray.runtime.pool.transport.settings import TransportSettings
 from fray.vocabulary import ENV_POOL_KEY
 
-__all__ = ["describe_loss", "join_member", "locate"]
+__all__ = ["SETTINGS", "PodReach", "Reach", "describe_loss", "join_member", "locate"]
 
 START_SECONDS: Final = 600.0
 """How long a caller waits for an actor that isn't ready: its pod may need a new node, and an image."""
@@ -39,9 +39,40 @@ STORY_LINES: Final = 12
 """Of a traceback, its last ones."""
 
 
-def join_member(
-    api: ApiClient, member: Member, environ: Mapping[str, str], *, seconds: float = START_SECONDS
-) -> JoinedPool:
+class Reach(Protocol):
+    """How a process reaches actors. It can be pickled where handles are to be valid elsewhere, too."""
+
+    @property
+    def api(self) -> ObjectApi:
+        """Tells where members are; its methods raise `ApiError`."""
+        ...
+
+    def join(self, member: Member, address: Address) -> JoinedPool:
+        """Join the pool of a member that listens there. Raises `ApiError` and `TransportError`."""
+        ...
+
+
+class PodReach:
+    """That of a pod: members are reached at the addresses of their pods.
+
+    Parameters: the `api`; the variables of this process, with the directory of its keys.
+    """
+
+    def __init__(self, api: ObjectApi, environ: Mapping[str, str]) -> None:
+        self.api = api
+        self._environ = environ
+
+    def join(self, member: Member, address: Address) -> JoinedPool:  # noqa: ARG002 - its address is all
+        """Join the pool of a member that listens there. Raises `TransportError`."""
+        # In the first job of a namespace the keys may come after the pod has begun.
+        key = TransportKey.load(Path(self._environ[ENV_POOL_KEY]))
+        # Any port: those of the job's own pool are open to its own pods only.
+        objects = replace(read_objects_address(self._environ), port=0, last=0)
+        offer = ClientHost(open_store(None, self._environ), objects)
+        return JoinedPool(address, key, offer, patience=0.0, settings=SETTINGS, environ=self._environ)
+
+
+def join_member(reach: Reach, member: Member, *, seconds: float = START_SECONDS) -> JoinedPool:
     """Return the pool of a member's present incarnation, or of the one that `member` names, once it's ready.
 
     Raises `ActorDiedError` if that one has ended, the FrayActor is gone, or its constructor has raised;
@@ -52,11 +83,9 @@ def join_member(
     problem: FrayError | None = None
     while True:
         try:
-            record = locate(api, member)
+            record = locate(reach.api, member)
             if record is not None:
-                # In the first job of a namespace they may come after the pod has begun.
-                key = TransportKey.load(Path(environ[ENV_POOL_KEY]))
-                return _join(member, record, key, environ)
+                return _join(reach, member, record)
         except (ApiError, OtherPoolError, TransportError) as error:
             problem = error
         if time.monotonic() + pause > give_up_at:
@@ -66,7 +95,7 @@ def join_member(
         pause = min(LONGEST_PAUSE, 2 * pause)
 
 
-def locate(api: ApiClient, member: Member) -> MemberRecord | None:
+def locate(api: ObjectApi, member: Member) -> MemberRecord | None:
     """Return the record of the incarnation that is meant, if it is ready; None: not yet.
 
     Raises `ActorDiedError` if it has ended or will never be there, and `ApiError`.
@@ -97,7 +126,7 @@ def locate(api: ApiClient, member: Member) -> MemberRecord | None:
     return None
 
 
-def describe_loss(api: ApiClient, member: Member) -> ActorDiedError | ActorUnavailableError:
+def describe_loss(api: ObjectApi, member: Member) -> ActorDiedError | ActorUnavailableError:
     """Return what becomes of calls whose connection was lost: the member's end, where it is known."""
     try:
         locate(api, member)
@@ -115,18 +144,9 @@ def describe_error(error: LastError | None) -> tuple[str, ...]:
     return (f"{error.type}: {error.message}", *error.traceback.splitlines()[-STORY_LINES:])
 
 
-def _join(member: Member, record: MemberRecord, key: TransportKey, environ: Mapping[str, str]) -> JoinedPool:
+def _join(reach: Reach, member: Member, record: MemberRecord) -> JoinedPool:
     """Join the pool of the incarnation of a record. Raises `OtherPoolError` if another one listens there."""
-    # Any port: those of the job's own pool are open to its own pods only.
-    objects = replace(read_objects_address(environ), port=0, last=0)
-    pool = JoinedPool(
-        Address.parse(record.address),
-        key,
-        ClientHost(open_store(None, environ), objects),
-        patience=0.0,
-        settings=SETTINGS,
-        environ=environ,
-    )
+    pool = reach.join(member, Address.parse(record.address))
     if pool.token == member.build_incarnation(record.pod_uid, record.start):
         return pool
     pool.stop()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
@@ -22,7 +22,7 @@ from fray.payload.callables import Payload
 from fray.payload.chunks import SecretPart, split_payload
 from fray.runtime.actors.identity import DETACHED, Member, build_actor_name
 from fray.runtime.actors.record import read_record
-from fray.runtime.api.client import ApiClient
+from fray.runtime.api.client import ObjectApi
 from fray.vocabulary import (
     API_VERSION,
     FRAYACTOR_KIND,
@@ -34,7 +34,7 @@ from fray.vocabulary import (
     ConditionType,
 )
 
-__all__ = ["ActorObjects", "NewActor", "delete_actor", "find_end"]
+__all__ = ["ActorObjects", "NewActor", "build_limits", "claim_actor", "delete_actor", "find_end"]
 
 GONE_SECONDS: Final = 120.0
 """How long a creator waits for an actor of its name that is being deleted."""
@@ -68,7 +68,7 @@ class ActorObjects:
 
     def __init__(
         self,
-        api: ApiClient,
+        api: ObjectApi,
         *,
         job: str,
         root: str,
@@ -82,41 +82,15 @@ class ActorObjects:
         self._pause = pause
 
     def create(self, new: NewActor, *, get_if_exists: bool) -> tuple[Member, bool]:
-        """Create an actor; return it, and True; with `get_if_exists` maybe another's that lives, and False.
-
-        One of its name that has ended is deleted first, and so is, without `get_if_exists`, one that an
-        earlier attempt of this job has created.
-
-        Raises `ActorExistsError`, and `ActorUnavailableError` if one of its name takes too long to go.
-        """
+        """Create an actor; see `claim_actor`."""
         body, parts = self._build(new)
-        name = body["metadata"]["name"]
-        give_up_at = time.monotonic() + GONE_SECONDS
-        while True:
-            try:
-                # Again where the answer was lost: the Secrets' name says whether it is this one.
-                made = self._api.create(FRAYACTORS, body, namespace=self._api.namespace, repeat=True)
-            except AlreadyExistsError:
-                found = self._get(name)
-                if found is None:
-                    continue  # it has gone meanwhile
-                if _secret_of(found) == _secret_of(body):
-                    made = found
-                elif "deletionTimestamp" in found["metadata"]:
-                    if time.monotonic() > give_up_at:
-                        reason = "an earlier one is still being deleted"
-                        raise ActorUnavailableError(new.label, reason) from None
-                    self._pause(PAUSE)
-                    continue
-                elif self._has_ended(found) or (not get_if_exists and _is_older(found, body)):
-                    delete_actor(self._api, _member_of(found, new.label))
-                    continue
-                elif get_if_exists:
-                    return _member_of(found, new.label), False
-                else:
-                    raise ActorExistsError(new.label) from None
-            self._complete(made, parts)
-            return _member_of(made, new.label), True
+        return claim_actor(
+            self._api,
+            body,
+            lambda made: [_build_secret(part, made) for part in parts],
+            get_if_exists=get_if_exists,
+            pause=self._pause,
+        )
 
     def find(self, label: str) -> Member:
         """Return the actor that users call so: the root job's, else the detached one.
@@ -129,26 +103,12 @@ class ActorObjects:
             wanted.append((group, int(number)))
         scopes = (self._root_job()["metadata"]["uid"], DETACHED)
         for (name, index), scope in product(wanted, scopes):
-            found = self._get(build_actor_name(scope, name))
+            found = _find_actor(self._api, build_actor_name(scope, name))
             if found is None or "deletionTimestamp" in found["metadata"]:
                 continue
             if index < found["spec"].get("replicas", 1):
                 return replace(_member_of(found, label), index=index)
         raise ActorNotFoundError(label)
-
-    def _get(self, name: str) -> Manifest | None:
-        try:
-            return self._api.get(FRAYACTORS, name, namespace=self._api.namespace)
-        except NotFoundError:
-            return None
-
-    def _has_ended(self, actor: Manifest) -> bool:
-        """Return whether an actor has ended, or no member of it can be called: their constructors failed."""
-        if find_end(actor) is not None:
-            return True
-        member, count = _member_of(actor, ""), actor["spec"].get("replicas", 1)
-        records = (read_record(self._api, replace(member, index=index)) for index in range(count))
-        return count > 0 and all(record is not None and record.failed for record in records)
 
     def _root_job(self) -> Manifest:
         return self._api.get(FRAYJOBS, self._root, namespace=self._api.namespace)
@@ -184,47 +144,108 @@ class ActorObjects:
             owner = {"apiVersion": API_VERSION, "kind": FRAYJOB_KIND, "name": self._root}
             metadata["ownerReferences"] = [{**owner, "uid": root["metadata"]["uid"]}]
         options = {
-            "maxConcurrency": new.max_concurrency,
-            "maxRestarts": new.max_restarts,
             "resources": dict(new.resources) if new.resources else None,
             "placement": None if new.preemptible else {"preemptible": False},
         }
         spec |= {field: value for field, value in options.items() if value is not None}
+        spec |= build_limits(new.max_concurrency, new.max_restarts)
         body = {"apiVersion": API_VERSION, "kind": FRAYACTOR_KIND, "metadata": metadata, "spec": spec}
         return body, parts
 
-    def _complete(self, made: Manifest, parts: tuple[SecretPart, ...]) -> None:
-        """Create the Secrets of an actor, or delete it: without them its pods would wait for ever."""
-        metadata = made["metadata"]
-        owner = {
-            "apiVersion": API_VERSION,
-            "kind": FRAYACTOR_KIND,
-            "name": metadata["name"],
-            "uid": metadata["uid"],
-        }
+
+def build_limits(max_concurrency: int | None, max_restarts: int | None) -> Manifest:
+    """Return the fields of a FrayActor's spec that limit its calls and restarts; without one: no limit."""
+    limits = {"maxConcurrency": max_concurrency, "maxRestarts": max_restarts}
+    return {field: limit for field, limit in limits.items() if limit}
+
+
+def claim_actor(
+    api: ObjectApi,
+    body: Manifest,
+    build_secrets: Callable[[Manifest], Sequence[Manifest]],
+    *,
+    get_if_exists: bool,
+    pause: Callable[[float], object] = time.sleep,
+) -> tuple[Member, bool]:
+    """Create an actor; return it, and True; with `get_if_exists` maybe another's that lives, and False.
+
+    `body` is the FrayActor, `build_secrets` gives the Secrets of one that was created. One of its name that
+    has ended is deleted first, and so is, without `get_if_exists`, one that an earlier attempt of the same
+    job has created.
+
+    Raises `ActorExistsError`, and `ActorUnavailableError` if one of its name takes too long to go.
+    """
+    name, label = body["metadata"]["name"], body["spec"]["name"]
+    give_up_at = time.monotonic() + GONE_SECONDS
+    while True:
         try:
-            for part in parts:
-                body = {
-                    "apiVersion": "v1",
-                    "kind": "Secret",
-                    "metadata": {
-                        "name": part.secret_name,
-                        "labels": {LABEL_MANAGED_BY: MANAGED_BY},
-                        "ownerReferences": [owner],
-                    },
-                    "immutable": True,
-                    "data": {part.key: base64.b64encode(part.data).decode()},
-                }
-                try:
-                    self._api.create(SECRETS, body, namespace=self._api.namespace, repeat=True)
-                except AlreadyExistsError:
-                    continue  # an earlier try whose answer was lost: nobody else has the name
+            # Again where the answer was lost: the Secrets' name says whether it is this one.
+            made = api.create(FRAYACTORS, body, namespace=api.namespace, repeat=True)
+        except AlreadyExistsError:
+            found = _find_actor(api, name)
+            if found is None:
+                continue  # it has gone meanwhile
+            if _secret_of(found) == _secret_of(body):
+                made = found
+            elif "deletionTimestamp" in found["metadata"]:
+                if time.monotonic() > give_up_at:
+                    raise ActorUnavailableError(label, "an earlier one is still being deleted") from None
+                pause(PAUSE)
+                continue
+            elif _has_ended(api, found) or (not get_if_exists and _is_older(found, body)):
+                delete_actor(api, _member_of(found, label))
+                continue
+            elif get_if_exists:
+                return _member_of(found, label), False
+            else:
+                raise ActorExistsError(label) from None
+        try:
+            for secret in build_secrets(made):
+                _create_secret(api, secret)
         except ApiError:
-            delete_actor(self._api, _member_of(made, metadata["name"]))
+            # Without them its pods would wait for ever.
+            delete_actor(api, _member_of(made, label))
             raise
+        return _member_of(made, label), True
 
 
-def delete_actor(api: ApiClient, member: Member) -> None:
+def _find_actor(api: ObjectApi, name: str) -> Manifest | None:
+    """Return the FrayActor of this name; None: there is none. Raises `ApiError`."""
+    try:
+        return api.get(FRAYACTORS, name, namespace=api.namespace)
+    except NotFoundError:
+        return None
+
+
+def _create_secret(api: ObjectApi, secret: Manifest) -> None:
+    try:
+        api.create(SECRETS, secret, namespace=api.namespace, repeat=True)
+    except AlreadyExistsError:
+        return  # made by an earlier try whose answer was lost: nobody else has the name
+
+
+def _build_secret(part: SecretPart, actor: Manifest) -> Manifest:
+    metadata = actor["metadata"]
+    owner = {
+        "apiVersion": API_VERSION,
+        "kind": FRAYACTOR_KIND,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": part.secret_name,
+            "labels": {LABEL_MANAGED_BY: MANAGED_BY},
+            "ownerReferences": [owner],
+        },
+        "immutable": True,
+        "data": {part.key: base64.b64encode(part.data).decode()},
+    }
+
+
+def delete_actor(api: ObjectApi, member: Member) -> None:
     """Delete an actor, with all that is its own; one that is gone is fine. Raises `ApiError`."""
     api.delete(FRAYACTORS, member.name, namespace=api.namespace, uid=member.uid)
 
@@ -235,6 +256,15 @@ def find_end(actor: Manifest) -> str | None:
         if each.get("type") == ConditionType.FINISHED and each.get("status") == "True":
             return str(each.get("message"))
     return "spec.stopped is true" if actor["spec"].get("stopped") else None
+
+
+def _has_ended(api: ObjectApi, actor: Manifest) -> bool:
+    """Return whether an actor has ended, or no member of it can be called: their constructors failed."""
+    if find_end(actor) is not None:
+        return True
+    member, count = _member_of(actor, ""), actor["spec"].get("replicas", 1)
+    records = (read_record(api, replace(member, index=index)) for index in range(count))
+    return count > 0 and all(record is not None and record.failed for record in records)
 
 
 def _is_older(found: Manifest, new: Manifest) -> bool:

@@ -15,7 +15,7 @@ from fray.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFou
 from fray.kube.objects import Manifest
 from fray.kube.resources import CONFIG_MAPS
 from fray.runtime.actors.identity import ActorPod, Member
-from fray.runtime.api.client import ApiClient
+from fray.runtime.api.client import ApiClient, ObjectApi
 from fray.runtime.pool.transport.addresses import Address
 from fray.vocabulary import API_VERSION, FRAYACTOR_KIND, LABEL_ACTOR, LABEL_MANAGED_BY, MANAGED_BY
 
@@ -107,7 +107,7 @@ def derive_start(found: MemberRecord | None, own: MemberRecord, max_restarts: in
     return replace(before, start=before.start + 1, restarts=before.restarts + 1)
 
 
-def read_record(api: ApiClient, member: Member) -> MemberRecord | None:
+def read_record(api: ObjectApi, member: Member) -> MemberRecord | None:
     """Return what the member's pod has told; None: nothing yet. Raises `ApiError`."""
     found = _find(api, member)
     return None if found is None else MemberRecord.from_data(found.get("data") or {})
@@ -185,7 +185,7 @@ class RecordWriter:
         }
 
 
-def _find(api: ApiClient, member: Member) -> Manifest | None:
+def _find(api: ObjectApi, member: Member) -> Manifest | None:
     """Return the ConfigMap of this FrayActor: one of the same name may have had it before."""
     try:
         found = api.get(CONFIG_MAPS, member.record_name, namespace=api.namespace)

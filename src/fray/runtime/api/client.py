@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlencode, urlsplit
 
 from fray.backoff import Backoff
@@ -41,7 +41,7 @@ from fray.kube.objects import (
 )
 from fray.kube.resources import Resource
 
-__all__ = ["BACKOFF", "ApiAccess", "ApiClient"]
+__all__ = ["BACKOFF", "ApiAccess", "ApiClient", "ObjectApi"]
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/"""
@@ -83,6 +83,31 @@ class ApiAccess:
             return None
         address = f"[{host}]" if ":" in host else host
         return cls(f"https://{address}:{port}", namespace, directory / "token", directory / "ca.crt")
+
+
+class ObjectApi(Protocol):
+    """What is asked of an API server about actors, in pods by `ApiClient`; all raise `ApiError`."""
+
+    @property
+    def namespace(self) -> str:
+        """Where the actors are."""
+        ...
+
+    def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Manifest:
+        """Return an object; raises `NotFoundError`."""
+        ...
+
+    def create(
+        self, resource: Resource, body: Manifest, *, namespace: str | None = None, repeat: bool = False
+    ) -> Manifest:
+        """Create an object; of several callers one succeeds. See `ApiClient.create`."""
+        ...
+
+    def delete(
+        self, resource: Resource, name: str, *, namespace: str | None = None, uid: str | None = None
+    ) -> None:
+        """Delete an object, only if it still has this uid; one that is gone already is fine."""
+        ...
 
 
 class ApiClient:

@@ -12,12 +12,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fray.errors import PeerUnreachableError
+from fray.errors import PeerUnreachableError, PoolClosedError
 from fray.errors.transport import RefusalReason
 from fray.runtime.container import thread_limits
 from fray.runtime.pool.client.backpressure import SubmitLimit
@@ -40,7 +40,7 @@ from fray.runtime.pool.machine.snapshot import PoolStats
 from fray.runtime.pool.messages.commands import CopyObject
 from fray.runtime.pool.messages.events import ObjectCopied, ObjectRelayed
 from fray.runtime.pool.messages.greetings import ClientHello
-from fray.runtime.pool.messages.specs import ObjectId, Shape
+from fray.runtime.pool.messages.specs import HostId, ObjectId, Shape
 from fray.runtime.pool.objects.directories import OwnedStore, create_store
 from fray.runtime.pool.objects.peers import PeerFetch
 from fray.runtime.pool.objects.reader import ObjectReader
@@ -64,6 +64,9 @@ PATIENCE = 60.0
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
 """Seconds between two tries to connect, doubling."""
+ASK_SECONDS = 1.0
+ANSWER_SECONDS = 3.0
+"""Where kernels don't tell that the head is lost, it is asked every so often, and answers that soon."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ class ClientHost:
     resources: Shape = ()
     workers: int = 0
     """Processes for tasks without a profile."""
+    route: Callable[[Address], Address] | None = None
+    """How the addresses of other hosts are reached from here, where that is another network."""
 
 
 class JoinedPool:
@@ -117,7 +122,8 @@ class JoinedPool:
         self.metrics = Address() if own_head is None else _metrics(owned)
         """Where the pool shows what it has and did; empty: only where its head is."""
         self._host = welcome.host
-        self._fetch = PeerFetch(self._host, self._link.address_of, key, store, self._note_copied)
+        self._route = offer.route
+        self._fetch = PeerFetch(self._host, self._address_of, key, store, self._note_copied)
         self._link.copy = self._copy
         self.objects = ObjectReader(self._host, store, self._fetch)
         self._config = HostConfig(
@@ -140,6 +146,10 @@ class JoinedPool:
         )
         self._stopped = False
         self._lock = threading.Lock()
+        if offer.route is not None:
+            self.client.send_values()
+            # Between here and there are others, whose kernels answer for a head that is gone.
+            threading.Thread(target=self._keep_asking, name="fray-head-watch", daemon=True).start()
         self._nanny = start_nanny(self._config)
         self._watch = threading.Thread(target=self._keep_nanny, name="fray-nanny-watch", daemon=True)
         self._watch.start()
@@ -216,6 +226,24 @@ class JoinedPool:
                     continue
             self._link.fail(f"the nanny of this process ended {MAX_NANNIES + 1} times within a minute")
             return
+
+    def _keep_asking(self) -> None:
+        """Leave the pool when its head doesn't answer; not while this process itself is sending."""
+        while not self._stopped and self.client.end is None:
+            if not self._link.sending:
+                try:
+                    self._link.ask("running", ANSWER_SECONDS)
+                except TimeoutError:
+                    if not self._link.sending:
+                        self._link.fail(f"its head was silent for {ANSWER_SECONDS:g} s")
+                except PoolClosedError:
+                    return
+            time.sleep(ASK_SECONDS)
+
+    def _address_of(self, host: HostId) -> str | None:
+        """Return where the objects of a host are read from here; None or empty: they can't be."""
+        address = self._link.address_of(host)
+        return address if not address or self._route is None else str(self._route(Address.parse(address)))
 
     def _note_copied(self, object_id: ObjectId, size: int) -> None:
         self._link.post(ObjectCopied(object_id, self._host, size))

@@ -7,6 +7,7 @@ head says comes by `deliver`; sockets, processes and encodings are elsewhere, an
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -77,6 +78,7 @@ class PoolClient:
         self.id = client
         self.inline_limit = INLINE_LIMIT
         """Bytes up to which an encoded value or the arguments of a call are to travel with messages."""
+        self._inline_limits = {False: INLINE_LIMIT, True: CROWDED_INLINE_LIMIT}
         self._post = post
         self._blocking = blocking
         self._limit = limit
@@ -102,6 +104,11 @@ class PoolClient:
     def new_id(self) -> ObjectId:
         """Return an identity that no other object of the pool has."""
         return next(self._ids)
+
+    def send_values(self) -> None:
+        """Let all that this process puts travel with messages: nobody can read its host's store."""
+        self._inline_limits = dict.fromkeys(self._inline_limits, sys.maxsize)
+        self.inline_limit = sys.maxsize
 
     def refer(self, object_id: ObjectId) -> Entry:
         """Return the entry of an object whose reference was just read; one more handle stands for it."""
@@ -379,8 +386,7 @@ class PoolClient:
                 elif kind is DeliverItems:
                     self._take_items(message)  # type: ignore[arg-type]
                 elif kind is LimitInline:
-                    crowded = message.crowded  # type: ignore[union-attr]
-                    self.inline_limit = CROWDED_INLINE_LIMIT if crowded else INLINE_LIMIT
+                    self.inline_limit = self._inline_limits[message.crowded]  # type: ignore[union-attr]
                 else:
                     self._take_answer(message)  # type: ignore[arg-type]
 

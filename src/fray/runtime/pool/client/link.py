@@ -82,6 +82,8 @@ class HeadLink:
         self._numbers = itertools.count(1)
         self._pending: deque[Any] = deque()
         self._awake = False
+        self.sending = False
+        """Whether messages are on their way, which may take as long as they are large."""
         try:
             connection.send(STAMP, Stamp.here().to_json().encode())
             connection.send(MESSAGES, encode_messages([hello]))
@@ -123,10 +125,10 @@ class HeadLink:
             with contextlib.suppress(OSError):  # it rings already; or nobody listens any more
                 self._bell.send(b"\0")
 
-    def ask(self, what: str) -> Any:
+    def ask(self, what: str, timeout: float | None = None) -> Any:
         """Return the head's answer.
 
-        Raises `PoolClosedError` once the pool has ended.
+        Raises `PoolClosedError` once the pool has ended, and TimeoutError if it takes more seconds than that.
         """
         answer: Future[Any] = Future()
         number = next(self._numbers)
@@ -135,7 +137,7 @@ class HeadLink:
         self.post(Ask(number, what))
         if self.client.end is not None:
             self._refuse_questions()
-        return answer.result()
+        return answer.result(timeout)
 
     def address_of(self, host: HostId) -> str | None:
         """Return where the objects of a host are read; None or empty: they can't be."""
@@ -195,8 +197,10 @@ class HeadLink:
                 self._bell_end.recv(4096)
             # First of all: what is posted from here on rings again.
             self._awake = False
+            self.sending = True
             if not self._send():
                 return
+            self.sending = False
             if own in ready:
                 with contextlib.suppress(TimeoutError):
                     while True:

@@ -16,7 +16,9 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from functools import partial
+from ipaddress import ip_address
 from typing import TypeAlias
 
 from fray.errors import (
@@ -110,14 +112,22 @@ def run_object_server(
 
     async def run() -> None:
         ended = asyncio.Event()
-        server = await serve_objects(address, key, store)
+        server = await serve_objects(_everywhere(address), key, store)
         asyncio.get_running_loop().add_reader(lifeline, ended.set)
-        ready(server.address)
+        ready(address if address.is_unix else replace(server.address, host=address.host))
         await ended.wait()
         asyncio.get_running_loop().remove_reader(lifeline)
         await server.close()
 
     asyncio.run(run())
+
+
+def _everywhere(address: Address) -> Address:
+    """Return the address of all interfaces for that of one: a port-forward comes by the loopback one."""
+    with contextlib.suppress(ValueError):  # a name, or the path of a socket
+        if not ip_address(address.host).is_loopback:
+            return replace(address, host="::" if ":" in address.host else "0.0.0.0")
+    return address
 
 
 async def _answer(connection: Connection, store: HostStore, readers: Readers, frame: Frame) -> None:

@@ -1,0 +1,147 @@
+"""Actors that are created and called from outside of the cluster, through port-forwards."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+from kubernetes.aio.client import Configuration
+
+from fray.cli.actor_commands import call_actor
+from fray.cluster.cluster_spec import KubernetesSpec
+from fray.cluster.kubernetes import KubernetesCluster
+from fray.cluster.kubernetes.access import Access
+from fray.errors import (
+    AccessDeniedError,
+    ActorCallFailedError,
+    ActorDiedError,
+    ActorExistsError,
+    ActorNotFoundError,
+    InvalidRequestError,
+)
+from fray.job import ActorOptions, JobContext, named_actors
+from fray.kube.client import KubernetesApi
+from fray.types import create_environment
+from tests.actors import programs
+from tests.actors.cluster import Cluster
+from tests.actors.forwarding_api import ForwardingApi
+from tests.pool.hosts.pools import PATIENCE, wait_until
+
+
+@pytest.fixture
+def api(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ForwardingApi, str]]:
+    keys = {path.name: base64.b64encode(path.read_bytes()).decode() for path in cluster.key.iterdir()}
+    secret = {"kind": "Secret", "metadata": {"name": "fray-auth"}, "data": keys}
+    cluster.api.answer("POST", "/api/v1/namespaces/ml/secrets", secret)
+    for name in cluster.environ():
+        monkeypatch.delenv(name)
+    named_actors._pod_reach.cache_clear()
+    made = ForwardingApi(cluster.api)
+    with made.serve() as url:
+        yield made, url
+
+
+@pytest.fixture
+def laptop(api: tuple[ForwardingApi, str]) -> Iterator[KubernetesCluster]:
+    """A client of the namespace in a process that is no pod."""
+
+    async def open_access() -> Access:
+        kube = KubernetesApi(Configuration(host=api[1]))
+        return Access(kube, api[1], "ml", kube.close)
+
+    made = KubernetesCluster(KubernetesSpec(namespace="ml"), open_access=open_access)
+    yield made
+    made.close()
+
+
+def test_an_actor_that_is_created_from_outside_is_called_and_its_end_is_told(
+    laptop: KubernetesCluster, api: tuple[ForwardingApi, str], cluster: Cluster, context: JobContext
+) -> None:
+    image = create_environment(docker_image="train:1")
+    counter = laptop.create_actor(programs.Counter, 40, name="lab/counter", environment=image)
+    name = cluster.actor("lab/counter")["metadata"]["name"]
+    with pytest.raises(ActorExistsError):
+        laptop.create_actor(programs.Counter, name="lab/counter", environment=image)
+    pod = cluster.start_pod("lab/counter")
+    assert context.get(counter.add.remote(2), timeout=PATIENCE) == 42
+    assert set(api[0].forwarded) == {f"{name}-0"}
+
+    # By way of the connection, since nobody there can reach this process; and back by another port-forward.
+    large = bytes(3_000_000)
+    assert context.get(counter.size.remote(large), timeout=PATIENCE) == len(large)
+    assert context.get(counter.give.remote(len(large)), timeout=PATIENCE) == large
+    assert list(map(context.get, counter.items.remote(5))) == [0, 1, 2, 3, 4]
+    with pytest.raises(KeyError, match="no such lesson"):
+        context.get(counter.fail.remote(), timeout=PATIENCE)
+
+    # A connection that breaks is made anew, to the same incarnation.
+    first = context.get(counter.pid.remote(), timeout=PATIENCE)
+    api[0].cut()
+    wait_until(lambda: all(engine.closed for engine in named_actors._engines.values()))
+    assert context.get(counter.add.remote(1), timeout=PATIENCE) == 43
+
+    os.kill(first, signal.SIGKILL)
+    with pytest.raises(ActorDiedError):
+        context.get(counter.block.remote(), timeout=PATIENCE)
+    wait_until(lambda: cluster.record("lab/counter")["startNumber"] == "2")
+    pod.await_ready()
+    with pytest.raises(ActorDiedError, match="started anew"):
+        counter.add.remote(1)
+    shared = laptop.create_actor(
+        programs.Counter,
+        name="lab/counter",
+        options=ActorOptions(get_if_exists=True),
+        environment=image,
+    )
+    assert context.get(shared.add.remote(1), timeout=PATIENCE) == 41
+    assert shared == laptop.get_actor(name)
+
+
+def call(laptop: KubernetesCluster, method: str, arguments: str | None = None) -> str:
+    """Call the actor `shell` as the command line does; return what is printed."""
+    output = io.StringIO()
+    call_actor("shell", method, arguments, PATIENCE, cluster=laptop, output=output)  # type: ignore[arg-type]
+    return output.getvalue()
+
+
+def test_the_command_line_calls_methods(laptop: KubernetesCluster, cluster: Cluster) -> None:
+    laptop.create_actor(
+        programs.Counter, 40, name="shell", environment=create_environment(docker_image="train:1")
+    )
+    cluster.start_pod("shell").await_ready()
+    assert call(laptop, "add") == "41\n"
+    assert call(laptop, "add", '{"amount": 2}') == "43\n"
+    assert call(laptop, "items", "[3]") == "0\n1\n2\n"
+    assert call(laptop, "give", "[2]") == "\"b'\\\\x00\\\\x00'\"\n"
+    with pytest.raises(ActorCallFailedError, match="fail of actor 'shell' raised KeyError") as failed:
+        call(laptop, "fail")
+    assert any("in fail" in line for line in failed.value.story)
+    for method, arguments, problem in (("add", "{", "JSON"), ("add", "3", "are 3"), ("ad", None, "'ad'")):
+        with pytest.raises(InvalidRequestError, match=problem):
+            call(laptop, method, arguments)
+
+
+def test_who_lacks_a_right_is_told_which(
+    laptop: KubernetesCluster, api: tuple[ForwardingApi, str], cluster: Cluster
+) -> None:
+    with pytest.raises(ActorNotFoundError):
+        laptop.get_actor("crew-0")
+    group = laptop.create_actor_group(
+        programs.Seat, name="crew", count=1, environment=create_environment(docker_image="train:1")
+    )
+    cluster.start_pod("crew").await_ready()
+    member = laptop.get_actor("crew-0")
+    for resource in ("secrets", "pods/portforward"):
+        api[0].denied = resource
+        with pytest.raises(AccessDeniedError, match=f"may not create {resource}"):
+            member.where.remote()
+    api[0].denied = ""
+    assert group.wait_ready(timeout=PATIENCE) == [member]
+    assert member.where.remote().result(PATIENCE) == "crew/0"
+    group.shutdown()
+    with pytest.raises(ActorNotFoundError):
+        laptop.get_actor("crew-0")
