@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import AlreadyExistsError, ForbiddenError, NotFoundError
 from fray.kube.errors import RefusedError as ServerRefusedError
-from fray.kube.resources import CONFIG_MAPS, FRAYJOBS, PODS, STATEFUL_SETS, Resource
+from fray.kube.resources import CONFIG_MAPS, FRAYJOBS, NETWORK_POLICIES, PODS, STATEFUL_SETS, Resource
 from fray.plan.actor_lifecycle import (
     ActorObservation,
     CreateMembers,
@@ -24,7 +24,8 @@ from fray.plan.actor_lifecycle import (
     decide_actor,
     read_root,
 )
-from fray.plan.actor_set import build_actor_set
+from fray.plan.actor_set import build_actor_labels, build_actor_set
+from fray.plan.network_policy import build_actor_network_policy
 from fray.plan.observation import Waiting
 from fray.plan.pod_observation import is_ending
 from fray.plan.scheduling import derive_refusal
@@ -187,26 +188,37 @@ class _Reconciler:
     # --- steps ------------------------------------------------------------------------------------------
 
     async def _create(self, place: Place, actor: FrayActor, replicas: int) -> None:
-        """Create the StatefulSet, or adopt it where it is this actor's; raises `RefusedError`."""
+        """Create what guards the members, and the StatefulSet, or adopt them; raises `RefusedError`."""
         meant = {"name": place[1], "namespace": place[0], "uid": actor.metadata.uid}
         current = await self._fetch(self._kind.resource, meant)
         if current is None or is_ending(current):
             return  # it was deleted, and the watch has yet to tell: its pods would come and go for ever
-        manifest = build_actor_set(actor, replicas=replicas, settings=self._services.settings.plan)
-        self._services.lease.require()
-        try:
-            made = await self._api.create(STATEFUL_SETS, manifest)
-        except AlreadyExistsError:
-            made = await self._api.get(STATEFUL_SETS, place[1], namespace=place[0])
-            if not _controls(actor.metadata.uid, made):
-                text = f"StatefulSet {place[1]} isn't this actor's: delete it, or use another name"
-                await self._refuse(place, current, Waiting(Reason.NAME_TAKEN, text))
-        except (ForbiddenError, ServerRefusedError) as refused:
-            why = derive_refusal(refused.reason or str(refused.status), refused.detail)
-            await self._refuse(place, current, why)
+        policy = build_actor_network_policy(actor, labels=build_actor_labels(actor))
+        members = build_actor_set(actor, replicas=replicas, settings=self._services.settings.plan)
+        # Before any pod that listens.
+        await self._create_child(place, current, NETWORK_POLICIES, policy)
+        made = await self._create_child(place, current, STATEFUL_SETS, members)
         if self._refusals.pop(place, None) is not None:
             self._services.queue.add(self._kind.key(place))
         self._cache(STATEFUL_SETS, place[0]).remember(made)
+
+    async def _create_child(
+        self, place: Place, actor: Manifest, resource: Resource, child: Manifest
+    ) -> Manifest:
+        """Create an object of an actor, or find it where it is this actor's; raises `RefusedError`."""
+        name = child["metadata"]["name"]
+        self._services.lease.require()
+        try:
+            return await self._api.create(resource, child)
+        except AlreadyExistsError:
+            found = await self._api.get(resource, name, namespace=place[0])
+            if _controls(actor["metadata"]["uid"], found):
+                return found
+            text = f"{child['kind']} {name} isn't this actor's: delete it, or use another name"
+            await self._refuse(place, actor, Waiting(Reason.NAME_TAKEN, text))
+        except (ForbiddenError, ServerRefusedError) as refused:
+            why = derive_refusal(refused.reason or str(refused.status), refused.detail)
+            await self._refuse(place, actor, why)
 
     async def _refuse(self, place: Place, current: Manifest, refusal: Waiting) -> NoReturn:
         """Tell why there are no pods, and raise `RefusedError`, by which it is tried again."""

@@ -13,6 +13,7 @@ from fray.cli.story import Line, describe_job, format_job_table
 from fray.cli.streams import Stream
 from fray.cluster.base import Cluster
 from fray.errors import FrayError, InvalidRequestError
+from fray.plan.ownership import is_root
 from fray.vocabulary import Phase
 from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob
@@ -99,7 +100,8 @@ def show_job(
     now = datetime.now(UTC)
     own: list[FrayActor] = []
     try:
-        own = [actor for actor in cluster.get_actors() if actor.spec.root_job == job.metadata.name]
+        name, uid = job.metadata.name, job.metadata.uid
+        own = [actor for actor in cluster.get_actors() if is_root(actor, name, uid)]
     except FrayError as error:  # such as a missing right: the rest of the story is shown all the same
         notes.write(f"the job's actors can't be shown: {error}\n")
     print_lines(describe_job(job, now=now, more=describe_job_actors(own, now=now)), output)

@@ -17,13 +17,14 @@ from fray.plan.conditions import Claim, build_conditions
 from fray.plan.manifests import Manifest, find_condition
 from fray.plan.observation import Waiting
 from fray.plan.outside_text import clean_text, flatten
+from fray.plan.ownership import is_root
 from fray.plan.pod import PAYLOAD_VOLUME
 from fray.plan.pod_observation import is_ending
 from fray.plan.scheduling import derive_waiting
 from fray.plan.timestamps import format_time
 from fray.plan.volume_waiting import VolumeComplaint, derive_volume_waiting, find_held, is_volume_missing
 from fray.plan.worker_observation import describe_crash
-from fray.vocabulary import FRAYJOB_KIND, LABEL_POD_INDEX, ActorReason, ConditionType, Reason
+from fray.vocabulary import LABEL_POD_INDEX, ActorReason, ConditionType, Reason
 from fray.wire.frayactor import ActorError, FrayActor, FrayActorStatus, MemberStatus
 
 __all__ = [
@@ -102,17 +103,9 @@ class _Ending:
 
 
 def read_root(actor: FrayActor, root: Manifest | None) -> RootState:
-    """Return how things stand with an actor's root job, of the FrayJob that has its name now, if one has.
-
-    That may be another one than the actor was made for: the owner reference tells.
-    """
+    """Return how things stand with an actor's root job, of the FrayJob that has its name now, if one has."""
     name = actor.spec.root_job
-    owners = {
-        owner["uid"]
-        for owner in actor.metadata.owner_references
-        if owner["kind"] == FRAYJOB_KIND and owner["name"] == name
-    }
-    if root is None or is_ending(root) or (owners and root["metadata"]["uid"] not in owners):
+    if root is None or is_ending(root) or not is_root(actor, name, root["metadata"]["uid"]):
         return RootState(end=f"its root job {name} was deleted")
     if find_condition(root, ConditionType.FINISHED, status="True"):
         return RootState(end=f"its root job {name} has ended")

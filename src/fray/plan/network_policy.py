@@ -1,4 +1,4 @@
-"""Who may reach the pods of a job with workers: its pool's ports only the job's own pods, all others anybody.
+"""Who may reach pods with servers of Fray: those servers' ports the pods that need to, all others anybody.
 
 A pod that no NetworkPolicy selects can be reached from everywhere. One that is selected can be reached only
 as the policies say, so this one says of all ports but the pool's that they are open as before. It comes on
@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fray.plan.ownership import build_labels, build_owner_references
-from fray.vocabulary import LABEL_JOB, LABEL_JOB_UID, POOL_PORTS, Role
+from fray.plan.ownership import build_controller, build_labels, build_owner_references
+from fray.vocabulary import ACTOR_PORT, LABEL_ACTOR_UID, LABEL_JOB, LABEL_JOB_UID, POOL_PORTS, Role
+from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["build_network_policy"]
+__all__ = ["build_actor_network_policy", "build_network_policy"]
 
 HIGHEST: Final = 65535
 PortRange = tuple[int, int]
@@ -36,6 +37,32 @@ def build_network_policy(job: FrayJob, *, guarded: Sequence[PortRange] = (POOL_P
     }
     if job.metadata.namespace is not None:
         metadata["namespace"] = job.metadata.namespace
+    return _build(metadata, whose=whose, callers=whose, guarded=guarded)
+
+
+def build_actor_network_policy(actor: FrayActor, *, labels: dict[str, str]) -> dict[str, Any]:
+    """Return the NetworkPolicy of an actor's members: all pods of the namespace may call them, and no others.
+
+    It has the actor's `labels`, and goes with the actor.
+    """
+    metadata = {
+        "name": f"{actor.metadata.name}-actor",
+        "namespace": actor.metadata.namespace,
+        "labels": labels,
+        "ownerReferences": [build_controller(actor.api_version, actor.kind, actor.metadata)],
+    }
+    whose = {LABEL_ACTOR_UID: labels[LABEL_ACTOR_UID]}
+    return _build(metadata, whose=whose, callers={}, guarded=((ACTOR_PORT, ACTOR_PORT),))
+
+
+def _build(
+    metadata: dict[str, Any],
+    *,
+    whose: dict[str, str],
+    callers: dict[str, str],
+    guarded: Sequence[PortRange],
+) -> dict[str, Any]:
+    """Return the policy of pods labelled `whose`; their guarded ports are open to pods labelled `callers`."""
     unguarded = [{"protocol": "TCP", "port": first, "endPort": last} for first, last in _find_others(guarded)]
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -45,7 +72,7 @@ def build_network_policy(job: FrayJob, *, guarded: Sequence[PortRange] = (POOL_P
             "podSelector": {"matchLabels": whose},
             "policyTypes": ["Ingress"],
             "ingress": [
-                {"from": [{"podSelector": {"matchLabels": whose}}]},
+                {"from": [{"podSelector": {"matchLabels": callers}}]},
                 # A protocol without a port is all of its ports.
                 {"ports": [*unguarded, {"protocol": "UDP"}, {"protocol": "SCTP"}]},
             ],

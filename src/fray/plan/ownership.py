@@ -1,4 +1,4 @@
-"""Whose an object is: the labels and the owner of everything that is made for a job."""
+"""Whose an object is: labels and owners of all that is made for a job, and the root job of an actor."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from fray.vocabulary import (
     LABEL_ROLE,
     MANAGED_BY,
 )
+from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob, ObjectMeta
 
-__all__ = ["build_controller", "build_labels", "build_owner_references", "read_attempt_label"]
+__all__ = ["build_controller", "build_labels", "build_owner_references", "is_root", "read_attempt_label"]
 
 
 def build_labels(job: FrayJob, *, role: str, attempt: int | None = None) -> dict[str, str]:
@@ -54,3 +55,16 @@ def build_controller(api_version: str, kind: str, owner: ObjectMeta) -> dict[str
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def is_root(actor: FrayActor, name: str | None, uid: str | None) -> bool:
+    """Return whether a job of this name and uid is an actor's root job.
+
+    Another job may have had the name when the actor was made: the owner reference tells.
+    """
+    owners = {
+        owner["uid"]
+        for owner in actor.metadata.owner_references
+        if owner["kind"] == FRAYJOB_KIND and owner["name"] == name
+    }
+    return name is not None and actor.spec.root_job == name and (not owners or uid in owners)

@@ -106,6 +106,10 @@ def test_a_job_is_shown_with_its_actors(fray: Command, actor: Actor) -> None:
     assert "\nActors\n" in story
     assert "train/buffer" in story
     assert "Actors" not in fray.run("status", "other").out
+    # It was made for an earlier job of that name.
+    owner = {"apiVersion": words.API_VERSION, "kind": words.FRAYJOB_KIND, "name": "train", "uid": "earlier"}
+    assert actor.api.merge(actor.path, {"metadata": {"ownerReferences": [owner]}}).ok
+    assert "Actors" not in fray.run("status", "train").out
 
 
 def test_logs_of_members_go_on_when_their_containers_are_started_again(fray: Command, actor: Actor) -> None:

@@ -147,6 +147,9 @@ def actors(hands: Hands, operator: OperatorThread) -> Actors:
 def test_a_group_is_ready_when_all_its_constructors_have_returned(actors: Actors) -> None:
     actors.submit("buffer", replicas=2)
     members = actors.await_set("buffer", replicas=2)
+    policies = f"/apis/networking.k8s.io/v1/namespaces/{actors.hands.namespace}/networkpolicies"
+    guard = actors.api.get(f"{policies}/buffer-actor").body
+    assert guard["metadata"]["ownerReferences"][0]["uid"] == actors.get("buffer")["metadata"]["uid"]
     spec = members["spec"]
     assert (spec["podManagementPolicy"], spec["updateStrategy"]["type"]) == ("Parallel", "OnDelete")
     assert spec["template"]["spec"]["restartPolicy"] == "Always"

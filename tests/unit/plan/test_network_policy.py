@@ -10,9 +10,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fray.plan.network_policy import build_network_policy
+from fray.plan.actor_set import build_actor_labels, build_actor_set
+from fray.plan.network_policy import build_actor_network_policy, build_network_policy
+from fray.plan.settings import PlanSettings
 from fray.testing import build_frayjob
-from fray.vocabulary import LABEL_JOB_UID, POOL_PORTS
+from fray.vocabulary import ACTOR_PORT, ACTOR_READY_PORT, LABEL_JOB_UID, POOL_PORTS
+from fray.wire.frayactor import FrayActor
 
 AGREED = Path(__file__).with_name("network_policy.yaml")
 UID = "0c5cbe77-4b5e-4d5b-9d0a-6a1f3c1c7f51"
@@ -75,6 +78,23 @@ def test_any_ranges_of_ports_can_be_guarded(guarded: list[tuple[int, int]], port
 def test_pods_of_another_job_of_that_name_are_strangers() -> None:
     policy = build_network_policy(build_frayjob(metadata={"namespace": "ml", "uid": "later"}))
     assert not admits(policy, source=OWN, protocol="TCP", port=POOL_PORTS[0])
+
+
+def test_all_pods_of_its_namespace_may_call_an_actor_and_no_others() -> None:
+    actor = FrayActor.from_manifest(
+        {
+            "metadata": {"name": "counter", "namespace": "ml", "uid": UID},
+            "spec": {"name": "counter", "entrypoint": {"class": "app:Counter"}},
+        }
+    )
+    labels = build_actor_labels(actor)
+    policy = build_actor_network_policy(actor, labels=labels)
+    pod = build_actor_set(actor, replicas=1, settings=PlanSettings())["spec"]["template"]["metadata"]
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= pod["labels"].items()
+    assert policy["metadata"]["ownerReferences"][0]["uid"] == UID
+    for port in (ACTOR_PORT - 1, ACTOR_PORT, ACTOR_READY_PORT):
+        assert admits(policy, source=STRANGE, protocol="TCP", port=port)
+        assert admits(policy, source=None, protocol="TCP", port=port) is (port != ACTOR_PORT)
 
 
 def test_a_job_that_is_in_no_cluster_is_known_by_its_name() -> None:
