@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fray.job import *  # noqa: F403
     from fray.job.ray import RayContext as RayContext
     from fray.job_context import ExecutionContext as ExecutionContext
+    from fray.legacy.gang_calls import *  # noqa: F403
     from fray.legacy.runtime_env import *  # noqa: F403
     from fray.legacy.tpu_topology import *  # noqa: F403
     from fray.runtime.identity import Identity as Identity

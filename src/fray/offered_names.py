@@ -53,6 +53,7 @@ HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "fray.job.ray": ("RayContext",),
         "fray.job_context": ("ExecutionContext",),
         "fray.legacy.cluster_context": ("ClusterContext", "LocalClusterContext", "RayClusterContext"),
+        "fray.legacy.gang_calls": ("TpuRunConfig", "run_on_pod"),
         "fray.legacy.runtime_env": ("Resource", "RuntimeEnv"),
         "fray.legacy.tpu_topology": (
             "ANY_REGION",

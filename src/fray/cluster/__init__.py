@@ -22,10 +22,16 @@ if TYPE_CHECKING:
     from fray.legacy.cluster_context import ClusterContext as ClusterContext
     from fray.legacy.cluster_context import LocalClusterContext as LocalClusterContext
     from fray.legacy.cluster_context import RayClusterContext as RayClusterContext
+    from fray.legacy.gang_calls import *  # noqa: F403
     from fray.legacy.tpu_topology import *  # noqa: F403
     from fray.types import *  # noqa: F403
 
-_OF_ANOTHER_PLACE = ("fray.legacy.cluster_context", "fray.legacy.tpu_topology", "fray.types")
+_OF_ANOTHER_PLACE = (
+    "fray.legacy.cluster_context",
+    "fray.legacy.gang_calls",
+    "fray.legacy.tpu_topology",
+    "fray.types",
+)
 _HOMES = tuple(home for home in HOMES if home.startswith(f"{__name__}.") or home in _OF_ANOTHER_PLACE)
 
 

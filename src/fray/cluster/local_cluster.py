@@ -25,7 +25,7 @@ from fray.cluster.arguments import check_job_id, check_launch, check_whole_numbe
 from fray.cluster.base import CheckResult, Cluster, Mark, WhenTaken
 from fray.cluster.cluster_spec import LocalSpec
 from fray.cluster.current import set_current_cluster
-from fray.cluster.local.callables import read_outcome, write_payload
+from fray.cluster.local.callables import read_outcome, read_outcomes, write_payload
 from fray.cluster.local.claims import claim_job, remove_expired, take_name
 from fray.cluster.local.jobs import list_jobs, observe_job
 from fray.cluster.local.launched import LaunchedJob, LaunchedJobWatch
@@ -278,6 +278,11 @@ class LocalCluster(Cluster):
         """Return what became of a job's callable; see `Cluster.outcome`."""
         job, _ = self._watch(job_id).look()
         return read_outcome(self._state.job(job_id), job, describe_frayjob(job).status)
+
+    def outcomes(self, job_id: JobId) -> list[Outcome]:
+        """Return what every rank of a job returned; see `Cluster.outcomes`."""
+        job, _ = self._watch(job_id).look()
+        return read_outcomes(self._state.job(job_id), job)
 
     def examine(self) -> list[CheckResult]:
         """Look at what jobs need; see `Cluster.examine`."""

@@ -12,6 +12,7 @@ __all__ = [
     "JobFailedError",
     "JobStoppedError",
     "JobsFailedError",
+    "PreemptedTooOftenError",
     "WaitTimeoutError",
 ]
 
@@ -47,6 +48,14 @@ class JobFailedError(JobError):
     """A job whose last attempt failed with no retry left."""
 
     verb = "failed"
+
+
+@dataclass(eq=False)
+class PreemptedTooOftenError(JobFailedError):
+    """A gang call that lost its nodes more often than its budget of preemptions allows."""
+
+    message_template = "TPU job was preempted too many times: job {name!r}: {explanation}"
+    next_step_template = "Raise max_retries_preemption, or use nodes that aren't spot. `fray status {name}`."
 
 
 @dataclass(eq=False)

@@ -15,6 +15,7 @@ from fray.cluster.local_cluster import LocalCluster
 from fray.cluster.ray import RayCluster
 from fray.errors import InvalidRequestError
 from fray.job import JobContext
+from fray.legacy.gang_calls import TpuRunConfig, call_on_slices
 from fray.legacy.job_body import call_with_context
 from fray.legacy.runtime_env import RuntimeEnv
 from fray.types import Entrypoint, JobId, JobInfo, JobRequest
@@ -79,6 +80,12 @@ class ClusterContext:
         job_id = self._choose_cluster(asked).launch(request)
         self._submitted[job_id] = submitted
         return job_id
+
+    def run_on_tpu(
+        self, fn: Callable[[JobContext], Any], config: TpuRunConfig, runtime_env: RuntimeEnv | None = None
+    ) -> list[Any]:
+        """Call a function with the context of its process on every host of TPU slices; see `run_on_pod`."""
+        return call_on_slices(self._cluster, fn, config, runtime_env, with_context=True)
 
     def list_jobs(self) -> list[ContextJob]:
         """Return all jobs of the cluster, those that have finished included, sorted by id."""

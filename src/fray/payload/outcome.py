@@ -27,6 +27,7 @@ __all__ = [
     "OUTCOME_LIMIT",
     "EncodedOutcome",
     "Outcome",
+    "RankValue",
     "decode_outcome",
     "encode_exception",
     "encode_value",
@@ -73,6 +74,16 @@ class Outcome:
         if self.problem:
             raise OutcomeUnreadableError(self.problem)
         return self.value
+
+
+@dataclass(frozen=True)
+class RankValue:
+    """What a callable returns for its client to read from every rank (`Cluster.outcomes`): the value in it.
+
+    Any other value is kept of rank 0 alone.
+    """
+
+    value: Any
 
 
 def outcome_name(*, job_uid: str, attempt: int, rank: int) -> str:

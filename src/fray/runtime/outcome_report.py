@@ -16,6 +16,7 @@ from fray.errors import FrayError, PayloadStorageError
 from fray.payload.outcome import (
     OUTCOME_LIMIT,
     EncodedOutcome,
+    RankValue,
     encode_exception,
     encode_value,
     outcome_name,
@@ -54,11 +55,14 @@ class Reporter:
         self._tell(TerminationMessage(Ending.EXITED, "SystemExit", text_of(error.code)))
 
     def returned(self, value: object) -> None:
-        """Tell that the callable returned; its value is kept if it is rank 0's."""
+        """Tell that the callable returned; its value is kept if it is rank 0's, or a `RankValue`."""
+        each_rank = isinstance(value, RankValue)
+        if isinstance(value, RankValue):
+            value = value.value
         message = TerminationMessage(Ending.RETURNED, type_name(value))
         self._tell(message)
         identity = _identity()
-        if identity is not None and identity.is_leader:
+        if identity is not None and (identity.is_leader or each_rank):
             self._keep(message, lambda: self._encode(value), identity)
 
     def raised(self, error: BaseException, *, function: str) -> None:

@@ -10,15 +10,26 @@ import pytest
 
 from e2e.cluster.controlplane import ControlPlane
 from fray.cluster.kubernetes import KubernetesCluster
-from fray.errors import JobFailedError, JobNotFoundError, OutcomeUnreadableError, RemoteTracebackError
+from fray.errors import (
+    JobFailedError,
+    JobNotFoundError,
+    OutcomeUnreadableError,
+    PreemptedTooOftenError,
+    RemoteTracebackError,
+)
+from fray.legacy.cluster_context import ClusterContext
+from fray.legacy.gang_calls import TpuRunConfig
 from fray.payload.outcome import EncodedOutcome, encode_exception, encode_value, outcome_name
 from fray.payload.staging import STAGING_LIMIT, FsspecStorage, staged_outcome_url
 from fray.runtime.api.client import ApiAccess, ApiClient
 from fray.runtime.outcome_upload import OutcomePlace, upload_outcome
+from fray.termination import Ending, TerminationMessage
 from fray.types import Entrypoint, JobId, JobRequest
+from fray.vocabulary import LABEL_ATTEMPT, LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX, LABEL_JOB_UID
 from fray.wire.frayjob import FrayJob
 from tests.integration.cluster.conftest import NewCluster
-from tests.integration.cluster.jobs import command, finish
+from tests.integration.cluster.jobs import Background, command, finish
+from tests.integration.controller.hands import Hands, eventually
 from tests.integration.frayjobs import FrayJobs
 
 FAILED = {"verdict": "Failure", "reason": "NonZeroExit", "rank": 3, "message": "rank 3 exited with code 1"}
@@ -45,15 +56,20 @@ class Pods:
 
 
 @pytest.fixture
-def pods(cluster: KubernetesCluster, frayjobs: FrayJobs, control_plane: ControlPlane, tmp_path: Path) -> Pods:
+def in_pod(frayjobs: FrayJobs, control_plane: ControlPlane, tmp_path: Path) -> ApiClient:
+    """The API server as a pod asks it."""
     endpoint = control_plane.endpoint
     authority = tmp_path / "ca.crt"
     authority.write_bytes(endpoint.authority)
     assert endpoint.token is not None
     token = tmp_path / "token"
     token.write_text(endpoint.token)
-    access = ApiAccess(endpoint.url, frayjobs.namespace, token, authority)
-    return Pods(cluster, frayjobs, ApiClient(access))
+    return ApiClient(ApiAccess(endpoint.url, frayjobs.namespace, token, authority))
+
+
+@pytest.fixture
+def pods(cluster: KubernetesCluster, frayjobs: FrayJobs, in_pod: ApiClient) -> Pods:
+    return Pods(cluster, frayjobs, in_pod)
 
 
 def raised(error: Exception) -> EncodedOutcome:
@@ -154,3 +170,66 @@ def test_a_job_has_none_that_kept_none_or_was_ended_by_others(
     ended = {"conditions": [{"type": kind, **told} for kind in ("Failed", "Finished")]}
     assert frayjobs.api.merge(frayjobs.path(late, "status"), {"status": ended}).ok
     assert cluster.outcome(late) is None
+
+
+def call_on_two_slices(cluster: KubernetesCluster, frayjobs: FrayJobs) -> tuple[Background, dict[str, Any]]:
+    """Begin a gang call; return it, and its job as it is once it is there."""
+    config = TpuRunConfig("v5p-16", num_slices=2, max_retries_failure=3)
+    running = Background(lambda: ClusterContext(cluster).run_on_tpu(str, config))
+    found: list[dict[str, Any]] = []
+
+    def is_there() -> bool:
+        found[:] = frayjobs.api.get(frayjobs.collection).body["items"]
+        return bool(found)
+
+    eventually(is_there)
+    return running, found[0]
+
+
+def end_rank(frayjobs: FrayJobs, in_pod: ApiClient, job: dict[str, Any], rank: int, value: Any) -> None:
+    """Let a host (two in each slice) return a value; the last words of its pod have the digest."""
+    name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+    outcome = encode_value(value)
+    if outcome.data:
+        place = OutcomePlace(outcome_name(job_uid=uid, attempt=1, rank=rank), name, uid, 1)
+        upload_outcome(in_pod, place, outcome.data)
+    labels = {
+        LABEL_JOB_UID: uid,
+        LABEL_ATTEMPT: "1",
+        LABEL_JOB_INDEX: str(rank // 2),
+        LABEL_COMPLETION_INDEX: str(rank % 2),
+    }
+    metadata = {"name": f"{name}-{rank}", "labels": labels}
+    path = f"/api/v1/namespaces/{frayjobs.namespace}/pods"
+    body = {"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "image"}]}}
+    created = frayjobs.api.post(path, body)
+    assert created.ok, created.body
+    words = TerminationMessage(Ending.RETURNED, "int", sha256=outcome.sha256)
+    Hands(frayjobs.api, frayjobs.namespace).exit(created.body, 0, message=words.to_json())
+
+
+def test_a_gang_call_returns_what_each_host_left_as_its_pod_vouches_for_it(
+    cluster: KubernetesCluster, frayjobs: FrayJobs, in_pod: ApiClient
+) -> None:
+    running, job = call_on_two_slices(cluster, frayjobs)
+    assert job["spec"]["retries"] == {"failures": 3, "preemptions": 10_000}
+    values = [None, 1, "two", [3]]
+    for rank in (2, 0, 3, 1):
+        end_rank(frayjobs, in_pod, job, rank, values[rank])
+    finish(frayjobs, job["metadata"]["name"], **DONE)
+    assert running.result() == values
+    # A pod that is gone has left nothing that anybody vouches for.
+    path = f"/api/v1/namespaces/{frayjobs.namespace}/pods/{job['metadata']['name']}-1"
+    assert frayjobs.api.delete(path).ok
+    problems = [outcome.problem for outcome in cluster.outcomes(JobId(job["metadata"]["name"]))]
+    assert [bool(problem) for problem in problems] == [False, True, False, False]
+
+
+def test_a_gang_call_that_lost_its_nodes_too_often_says_so(
+    cluster: KubernetesCluster, frayjobs: FrayJobs
+) -> None:
+    running, job = call_on_two_slices(cluster, frayjobs)
+    finish(frayjobs, job["metadata"]["name"], "Failed", verdict="Preemption", reason="Disrupted", rank=1)
+    with pytest.raises(RuntimeError, match="TPU job was preempted too many times") as lost:
+        running.result()
+    assert isinstance(lost.value, PreemptedTooOftenError)

@@ -32,7 +32,14 @@ from fray.cluster.kubernetes.launching import (
 )
 from fray.cluster.kubernetes.log_reading import Reading, read_logs
 from fray.cluster.kubernetes.logs import LogReading, PrintedLines, prepare_reading
-from fray.cluster.kubernetes.results import KeptOutcome, describe_place, list_jobs, read_job, read_outcome
+from fray.cluster.kubernetes.results import (
+    KeptOutcome,
+    describe_place,
+    list_jobs,
+    read_job,
+    read_outcome,
+    read_outcomes,
+)
 from fray.cluster.kubernetes.retries import persistently
 from fray.cluster.kubernetes.session import Session
 from fray.cluster.kubernetes.stopping import stop_job
@@ -386,8 +393,18 @@ class KubernetesCluster(Cluster):
             return await read_outcome(access, await read_job(access, job_id))
 
         kept = self._session.ask(read)
-        if kept is None:
-            return None
+        return None if kept is None else self._decode(kept)
+
+    def outcomes(self, job_id: JobId) -> list[Outcome]:
+        """Return what every rank of a job returned, from what its pods left; see `Cluster.outcomes`."""
+
+        async def read(access: Access) -> list[KeptOutcome | None]:
+            return await read_outcomes(access, await read_job(access, job_id))
+
+        gone = Outcome(problem="its pod kept none, or is gone")
+        return [gone if kept is None else self._decode(kept) for kept in self._session.ask(read)]
+
+    def _decode(self, kept: KeptOutcome) -> Outcome:
         try:
             data = self._storage.read(kept.url) if kept.url else kept.data
         except (PayloadMissingError, PayloadStorageError) as error:

@@ -11,21 +11,18 @@ from typing import Any
 from fray.cluster.command_streams import CommandStreams
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.pod_log import read_state
-from fray.cluster.kubernetes.results import read_job
-from fray.cluster.kubernetes.retries import persistently
+from fray.cluster.kubernetes.results import group_by_rank, list_pods, read_job
 from fray.cluster.log_choice import check_log_choice
 from fray.errors import CommandNotRunError, HostNotRunningError
 from fray.kube.api import Manifest
 from fray.kube.commands import Channel, RemoteCommand
 from fray.kube.errors import NotFoundError, RefusedError, ServerError
-from fray.kube.resources import PODS
-from fray.plan.gang import derive_gang
 from fray.plan.status import is_finished
 from fray.types import JobId
-from fray.vocabulary import CONTAINER, LABEL_ATTEMPT, LABEL_JOB_UID
+from fray.vocabulary import CONTAINER
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["choose_pod", "list_pods", "run_command"]
+__all__ = ["choose_pod", "run_command"]
 
 
 async def run_command(
@@ -62,15 +59,8 @@ def choose_pod(job: FrayJob, pods: Sequence[Manifest], rank: int) -> str:
         raise HostNotRunningError(name, rank, f"the job has ended ({job.status.phase})")
     if not job.status.attempts:
         raise HostNotRunningError(name, rank, "no attempt has begun")
-    latest, gang = str(job.status.attempts[-1].number), derive_gang(job.spec)
-    found = []
-    for pod in pods:
-        labels = pod["metadata"].get("labels") or {}
-        place = gang.find_place(labels)
-        if labels.get(LABEL_ATTEMPT) != latest or place is None:
-            continue
-        if gang.rank(slice_index=place[0], host=place[1]) == rank:
-            found.append(pod)
+    latest = job.status.attempts[-1].number
+    found = group_by_rank(job, pods, latest).get(rank, [])
     running = [pod for pod in found if "running" in read_state(pod)]
     if running:
         return str(running[0]["metadata"]["name"])
@@ -84,17 +74,6 @@ def _describe(pod: Manifest) -> str:
         return f"it has ended with exit code {ended.get('exitCode')}"
     reason = (state.get("waiting") or {}).get("reason")
     return f"its pod is {phase}" + (f" ({reason})" if reason else "")
-
-
-async def list_pods(access: Access, job: FrayJob) -> list[Manifest]:
-    """Return the pods of a job, of all its attempts."""
-    labels = f"{LABEL_JOB_UID}={job.metadata.uid}"
-
-    async def read() -> list[Manifest]:
-        pages = access.api.list_pages(PODS, namespace=access.namespace, labels=labels)
-        return [pod async for page in pages for pod in page.items]
-
-    return await persistently(read)
 
 
 async def _carry(running: RemoteCommand, streams: CommandStreams) -> None:

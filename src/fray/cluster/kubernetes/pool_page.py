@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from fray.cluster.kubernetes.access import Access
-from fray.cluster.kubernetes.executing import choose_pod, list_pods
-from fray.cluster.kubernetes.results import read_job
+from fray.cluster.kubernetes.executing import choose_pod
+from fray.cluster.kubernetes.results import list_pods, read_job
 from fray.cluster.kubernetes.retries import Sleep, persistently
 from fray.errors import PoolNotShownError
 from fray.kube.errors import NotFoundError, ServerError, UnreachableError

@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from fray.cluster.arguments import check_job_id
 from fray.cluster.kubernetes.access import Access
+from fray.cluster.kubernetes.pod_log import read_state
 from fray.cluster.kubernetes.retries import persistently
 from fray.errors import JobNotFoundError, OutcomeUnreadableError
+from fray.kube.api import Manifest
 from fray.kube.errors import ApiError, NotFoundError
-from fray.kube.resources import CONFIG_MAPS, FRAYJOBS
+from fray.kube.resources import CONFIG_MAPS, FRAYJOBS, PODS
 from fray.payload.outcome import encode_value, outcome_name
 from fray.payload.staging import staged_outcome_url
-from fray.plan.status import find_condition, is_finished
+from fray.plan.gang import derive_gang
+from fray.plan.status import find_condition, has_succeeded, is_finished
+from fray.termination import Ending, TerminationMessage
 from fray.types import JobId
-from fray.vocabulary import OUTCOME_KEY, ConditionType, VerdictKind
+from fray.vocabulary import LABEL_ATTEMPT, LABEL_JOB_UID, OUTCOME_KEY, ConditionType, VerdictKind
 from fray.wire.frayjob import FrayJob
 from fray.wire.model import OBJECT_NAME_PATTERN
 
-__all__ = ["KeptOutcome", "describe_place", "is_possible_name", "list_jobs", "read_job", "read_outcome"]
+__all__ = [
+    "KeptOutcome",
+    "describe_place",
+    "group_by_rank",
+    "is_possible_name",
+    "list_jobs",
+    "list_pods",
+    "read_job",
+    "read_outcome",
+    "read_outcomes",
+]
 
 NOTHING = encode_value(None)
 LONGEST_NAME = 253
 NAMES_READ = 200
+READ_AT_ONCE = 16
+"""Outcomes of ranks that are read side by side."""
 
 
 def describe_place(access: Access) -> str:
@@ -88,21 +106,79 @@ async def read_outcome(access: Access, found: FrayJob) -> KeptOutcome | None:
     if found.spec.entrypoint.callable is None or not is_finished(found.status) or not found.status.attempts:
         return None
     last = found.status.attempts[-1]
-    if last.outcome is None or found.metadata.uid is None or not _is_of_the_end(found):
+    if last.outcome is None or not _is_of_the_end(found):
         return None
-    if last.outcome == NOTHING.sha256:
+    return await _read_kept(access, found, last.rank or 0, last.outcome)
+
+
+async def read_outcomes(access: Access, found: FrayJob) -> list[KeptOutcome | None]:
+    """Return what each rank of a job's callable left, by rank; None for one that left nothing, or is gone.
+
+    Empty unless the job is a callable's that has succeeded. The digests are those in the last words of the
+    pods, which the kubelet has put into their status; the job's own status has that of one rank.
+
+    Raises `OutcomeUnreadableError` where what was left can't be had.
+    """
+    if found.spec.entrypoint.callable is None or not has_succeeded(found.status):
+        return []
+    number, gang = found.status.attempts[-1].number, derive_gang(found.spec)
+    digests = {
+        rank: message.sha256
+        for rank, pods in group_by_rank(found, await list_pods(access, found), number).items()
+        for pod in pods
+        if (message := TerminationMessage.from_json(_read_last_words(pod))) is not None
+        if message.ending is Ending.RETURNED and message.sha256 is not None
+    }
+    room = asyncio.Semaphore(READ_AT_ONCE)
+
+    async def read(rank: int) -> KeptOutcome | None:
+        async with room:
+            return await _read_kept(access, found, rank, digests[rank]) if rank in digests else None
+
+    return list(await asyncio.gather(*map(read, range(gang.hosts))))
+
+
+def _read_last_words(pod: Manifest) -> str:
+    return str((read_state(pod).get("terminated") or {}).get("message") or "")
+
+
+async def list_pods(access: Access, job: FrayJob) -> list[Manifest]:
+    """Return the pods of a job, of all its attempts."""
+    labels = f"{LABEL_JOB_UID}={job.metadata.uid}"
+
+    async def read() -> list[Manifest]:
+        pages = access.api.list_pages(PODS, namespace=access.namespace, labels=labels)
+        return [pod async for page in pages for pod in page.items]
+
+    return await persistently(read)
+
+
+def group_by_rank(job: FrayJob, pods: Iterable[Manifest], attempt: int) -> dict[int, list[Manifest]]:
+    """Return the pods of an attempt by their rank in the gang."""
+    gang = derive_gang(job.spec)
+    found: dict[int, list[Manifest]] = {}
+    for pod in pods:
+        labels = pod["metadata"].get("labels") or {}
+        place = gang.find_place(labels)
+        if place is not None and labels.get(LABEL_ATTEMPT) == str(attempt):
+            found.setdefault(gang.rank(slice_index=place[0], host=place[1]), []).append(pod)
+    return found
+
+
+async def _read_kept(access: Access, found: FrayJob, rank: int, sha256: str) -> KeptOutcome:
+    """Return what a rank of the last attempt left that has this digest."""
+    if sha256 == NOTHING.sha256:
         return KeptOutcome(NOTHING.sha256, NOTHING.data)
-    name = outcome_name(job_uid=found.metadata.uid, attempt=last.number, rank=last.rank or 0)
+    last = found.status.attempts[-1]
+    name = outcome_name(job_uid=found.metadata.uid or "", attempt=last.number, rank=rank)
     try:
         kept = await persistently(lambda: access.api.get(CONFIG_MAPS, name, namespace=access.namespace))
-        return KeptOutcome(last.outcome, base64.b64decode(kept["binaryData"][OUTCOME_KEY], validate=True))
+        return KeptOutcome(sha256, base64.b64decode(kept["binaryData"][OUTCOME_KEY], validate=True))
     except NotFoundError as missing:
-        results = found.spec.entrypoint.callable.results_url
-        if results is None:
+        own = found.spec.entrypoint.callable
+        if own is None or own.results_url is None:
             raise OutcomeUnreadableError(str(missing), last.message or "") from missing
-        return KeptOutcome(
-            last.outcome, url=staged_outcome_url(results, last.outcome), story=last.message or ""
-        )
+        return KeptOutcome(sha256, url=staged_outcome_url(own.results_url, sha256), story=last.message or "")
     except (ApiError, KeyError, binascii.Error) as error:
         problem = f"ConfigMap {name} has none" if isinstance(error, KeyError) else str(error)
         raise OutcomeUnreadableError(problem, last.message or "") from error

@@ -9,7 +9,7 @@ The process is the same as in a pod, `fray.runtime.callable_runner`; here are on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from fray.cluster.local.store import JobFolder, state_errors
@@ -18,6 +18,8 @@ from fray.payload.callables import Payload
 from fray.payload.chunks import split_payload
 from fray.payload.outcome import Outcome, decode_outcome
 from fray.plan.command import PAYLOAD_MOUNT
+from fray.plan.gang import derive_gang
+from fray.plan.status import has_succeeded
 from fray.termination import Ending, TerminationMessage
 from fray.types import JobStatus
 from fray.wire.frayjob import FrayJob
@@ -28,6 +30,7 @@ __all__ = [
     "outcome_file",
     "prepare_endings",
     "read_outcome",
+    "read_outcomes",
     "write_payload",
 ]
 
@@ -75,11 +78,32 @@ def read_outcome(folder: JobFolder, job: FrayJob, status: JobStatus) -> Outcome 
     rank = 0 if status is JobStatus.SUCCEEDED else (last.rank if last is not None else None)
     if job.spec.entrypoint.callable is None or last is None or rank is None:
         return None
-    logs = folder.attempt_logs(last.number)
+    return _read_rank(folder, last.number, rank, _ENDINGS.get(status, ()))
+
+
+def read_outcomes(folder: JobFolder, job: FrayJob) -> list[Outcome]:
+    """Return what each rank of a job of a callable returned, by rank; empty unless the job has succeeded.
+
+    Raises:
+        StateDirectoryError: it can't be read.
+        OutcomeUnreadableError: it isn't what the process left.
+    """
+    if job.spec.entrypoint.callable is None or not has_succeeded(job.status):
+        return []
+    number = job.status.attempts[-1].number
+    return [
+        _read_rank(folder, number, rank, (Ending.RETURNED,)) or Outcome(problem="its process told no end")
+        for rank in range(derive_gang(job.spec).hosts)
+    ]
+
+
+def _read_rank(folder: JobFolder, number: int, rank: int, endings: Collection[Ending]) -> Outcome | None:
+    """Return what became of the callable in one process of an attempt; None where it has ended otherwise."""
+    logs = folder.attempt_logs(number)
     with state_errors(logs):
         path = ending_file(logs, rank)
         message = TerminationMessage.from_json(path.read_text(encoding="utf-8")) if path.exists() else None
-    if message is None or message.ending not in _ENDINGS.get(status, ()):
+    if message is None or message.ending not in endings:
         return None
     if message.sha256 is None:
         return _without_pickle(message)
