@@ -53,7 +53,8 @@ def main(environ: Mapping[str, str] | None = None) -> int:
             key=key,
             metrics=_read_metrics(pool, environ.get(ENV_POOL_METRICS, "")),
             job=environ.get(ENV_JOB_NAME, ""),
-            allowed=None,
+            # By demand none comes that has more than the spec says: what needs more would wait for ever.
+            allowed=(limits.offered,) if limits is not None and limits.offered else None,
             is_attempt=True,
             over="" if is_first(environ.get(ENV_POOL_STATE, "")) else RESTARTED,
             limits=limits,

@@ -18,6 +18,7 @@ from fray.errors import FrayError
 from fray.runtime.api.client import ApiAccess, ApiClient
 from fray.runtime.api.scale import Demand, get_replicas, set_replicas
 from fray.runtime.pool.head.dispatcher import Dispatcher
+from fray.runtime.pool.machine.resources import UNBOUNDED
 from fray.runtime.pool.messages.events import HostLeaving
 from fray.runtime.pool.messages.specs import DRIVER, Shape
 from fray.runtime.pool.pod import read_number, read_offer
@@ -92,8 +93,14 @@ class ScaleLimits:
             least=int(read_number(environ.get(ENV_WORKERS_MIN) or "0", ENV_WORKERS_MIN)),
             most=int(read_number(environ[ENV_WORKERS_MAX], ENV_WORKERS_MAX)),
             idle_seconds=read_number(environ.get(ENV_WORKERS_IDLE_SECONDS) or "60", ENV_WORKERS_IDLE_SECONDS),
-            offered=read_offer(environ),
+            offered=_with_memory(read_offer(environ)),
         )
+
+
+def _with_memory(offered: Shape) -> Shape:
+    """Return what a worker has at most: without a request for memory it may have any amount of it."""
+    known = dict(offered)
+    return tuple(sorted({"memory": float(UNBOUNDED), **known}.items())) if known else ()
 
 
 class Workload(Protocol):

@@ -12,6 +12,7 @@ from fray.runtime.pool.messages.specs import Failed, Shape
 
 __all__ = [
     "HOMELESS_SECONDS",
+    "UNBOUNDED",
     "build_unschedulable",
     "describe_needs",
     "fits",
@@ -24,6 +25,8 @@ __all__ = [
     "take_devices",
 ]
 
+UNBOUNDED = 1 << 60
+"""As much of a resource as a host may have where nobody knows how much it has at most."""
 HOMELESS_SECONDS = 600.0
 """How long a host may be missing that alone has what somebody needs. A new node takes minutes to come."""
 
@@ -105,12 +108,9 @@ def _covers(total: Mapping[str, int], needs: Needs) -> bool:
 
 def build_unschedulable(tables: Tables, name: str, shape: Shape) -> Failed:
     """Return what becomes of a task or actor that no host can ever satisfy."""
-    largest = max(tables.hosts.values(), key=lambda host: sorted(host.total.items()), default=None)
-    offered = (
-        tuple((resource, amount / UNITS) for resource, amount in sorted(largest.total.items()))
-        if largest
-        else ()
-    )
+    known = [*(host.total for host in tables.hosts.values()), *map(dict, tables.allowed or ())]
+    largest = max(map(sorted, map(dict.items, known)), default=[])
+    offered = tuple((what, amount / UNITS) for what, amount in largest if amount < UNBOUNDED * UNITS)
     details = (("wants", _text(shape)), ("offered", _text(offered)))
     return Failed(b"", "UnschedulableError", name, (), details)
 
