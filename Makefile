@@ -52,12 +52,12 @@ chaos-pool: setup ## 20 minutes of random kills and full disks in the worker poo
 	$(BIN)/python -m tests.pool.chaos --seconds $(or $(SECONDS),1200) --seed $(or $(SEED),1)
 
 integration: setup ## a real API server: what it refuses, and the operator, killed and lied to at every call
-	$(BIN)/python -m e2e.cluster build apiserver etcd helm kind
+	$(BIN)/python -m e2e.cluster build apiserver etcd scheduler kwok helm kind
 	$(PYTEST) $(PARALLEL) tests/integration
 
 skew: setup ## the integration tests against the lowest, the pinned and the newest API server; not a part of test
 	@failed=; for skew in lowest '' newest; do \
-		FRAY_SKEW=$$skew $(BIN)/python -m e2e.cluster build apiserver etcd helm kind && \
+		FRAY_SKEW=$$skew $(BIN)/python -m e2e.cluster build apiserver etcd scheduler kwok helm kind && \
 		FRAY_SKEW=$$skew $(PYTEST) $(PARALLEL) tests/integration || failed="$$failed $${skew:-pinned}"; \
 	done; test -z "$$failed" || { echo "failed with:$$failed"; exit 1; }
 

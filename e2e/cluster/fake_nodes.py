@@ -22,7 +22,15 @@ from e2e.cluster.layout import Host, build_cpu_host, build_tpu_host, parse_taint
 from e2e.cluster.node_status import DISK, DISK_SIZE
 from e2e.cluster.paths import host_directory
 
-__all__ = ["FAKE_TAINT", "apply_fake_nodes", "build_fake_node", "build_fake_pools", "start_kwok"]
+__all__ = [
+    "FAKE_TAINT",
+    "apply_fake_nodes",
+    "build_fake_node",
+    "build_fake_pools",
+    "build_kwok_command",
+    "build_kwok_config",
+    "start_kwok",
+]
 
 FAKE_TAINT = "kwok.x-k8s.io/node=fake:NoSchedule"
 _ANNOTATION = "kwok.x-k8s.io/node"
@@ -85,16 +93,20 @@ def start_kwok(host: Host, binaries: Binaries) -> None:
     directory = host_directory(host.name)
     config = directory / "kwok.yaml"
     config.write_text(build_kwok_config(module_source("kwok") / "kustomize" / "stage"))
-    command = [
-        str(binaries["kwok"]),
-        f"--kubeconfig={ADMIN_KUBECONFIG}",
+    command = build_kwok_command(str(binaries["kwok"]), kubeconfig=ADMIN_KUBECONFIG, config=config)
+    start_daemon(host.name, "kwok", [*command, f"--server-address={_ADDRESS}"], cwd=directory)
+
+
+def build_kwok_command(program: str, *, kubeconfig: Path, config: Path) -> list[str]:
+    """KWOK for the nodes that are its own by their annotation."""
+    return [
+        program,
+        f"--kubeconfig={kubeconfig}",
         f"--config={config}",
         f"--manage-nodes-with-annotation-selector={_ANNOTATION}=fake",
         "--node-lease-duration-seconds=40",
-        f"--server-address={_ADDRESS}",
         "--cidr=10.245.0.0/16",
     ]
-    start_daemon(host.name, "kwok", command, cwd=directory)
 
 
 def apply_fake_nodes(api: Api, hosts: list[Host], *, kwok_host: Host) -> None:

@@ -49,6 +49,12 @@ class Clock:
         self.now += seconds
 
 
+def connect(address: str) -> tuple[c.ClusterManagerClient, grpc.Channel]:
+    """Return the real client of a fake that may be another process's, without TLS and credentials."""
+    channel = grpc.insecure_channel(address)
+    return c.ClusterManagerClient(transport=ClusterManagerGrpcTransport(channel=channel)), channel
+
+
 @dataclass
 class _Running:
     """An operation, when it ends, and what happens then."""
@@ -116,9 +122,9 @@ class FakeGke:
 
     def client(self) -> c.ClusterManagerClient:
         """Return the real client, connected to this server without TLS and credentials."""
-        channel = grpc.insecure_channel(self.address)
+        client, channel = connect(self.address)
         self._channels.append(channel)
-        return c.ClusterManagerClient(transport=ClusterManagerGrpcTransport(channel=channel))
+        return client
 
     def refuse(self, name: str) -> None:
         """Let the next creation that obeys the rules be answered by a refusal of this name."""

@@ -21,6 +21,9 @@ END_SECONDS = 120.0
 class OperatorSubprocess:
     """One `python -m fray_operator`, killed at the end of the `with` block if it still runs."""
 
+    module = "fray_operator"
+    """What runs as the main program."""
+
     def __init__(self, kubeconfig: Path, folder: Path, *, name: str, port: int, **variables: str) -> None:
         self.name, self.port = name, port
         self._log = folder / f"{name}.log"
@@ -37,7 +40,7 @@ class OperatorSubprocess:
     def __enter__(self) -> Self:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "fray_operator"],
+                [sys.executable, "-m", self.module],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
