@@ -8,7 +8,7 @@ PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
 CONFORMANCE ?= local,threads,isolated
 RAY_SUITE ?= $(addprefix tests/conformance/test_,bad_input.py endings.py logs.py)
 
-.PHONY: help setup demo test check lint types unit faults integration local conformance conformance-ray conformance-kubernetes chart engine chaos chaos-pool e2e scale skew bench prepare cluster cluster-down images crds docs lock clean
+.PHONY: help setup demo test check lint types unit faults integration local conformance conformance-ray conformance-kubernetes chart engine chaos chaos-pool e2e scale skew gpu bench prepare cluster cluster-down images crds docs lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -79,6 +79,9 @@ e2e: setup ## scenarios on a real cluster of this machine, which it starts (root
 scale: setup ## 500 FrayJobs against the same JobSets, restarts of the operator over thousands; prints JSON; PARTS=
 	$(BIN)/python -m e2e.scale $(PARTS)
 
+gpu: setup ## what needs an NVIDIA GPU: the example, ranks that share it, a pool, torchrun; says so where there is none
+	$(BIN)/python tools/gpu.py
+
 bench: setup ## the worker pool beside Ray, Dask and ProcessPoolExecutor; prints a table
 	$(BIN)/python -m benchmarks.pool
 
@@ -106,4 +109,4 @@ lock: setup ## choose newer versions within pyproject.toml and pin them in requi
 	@PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/python tools/lock.py
 
 clean: ## remove what was installed into the checkout
-	rm -rf .venv .tools .site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .tools .gpu .site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
