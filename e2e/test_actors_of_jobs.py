@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from e2e.cluster.command import await_condition
+from e2e.cluster.kubeconfig import CONTEXT
 from e2e.job_namespace import JobNamespace, build_job
+from fray.cluster import ResourceConfig, create_environment
+from fray.cluster.cluster_spec import KubernetesSpec
+from fray.cluster.kubernetes import KubernetesCluster
+from fray.errors import ActorDiedError, ActorUnavailableError
 
 ACTOR_SECONDS = 240.0
 WORKERS = {"minReplicas": 0, "maxReplicas": 1}
 """So that the pods of a job have the keys to call actors with."""
+SMALL = ResourceConfig(cpu=0.05, ram="256Mi", disk="100Mi")
 _PRELUDE = """
 from fray.errors import ActorDiedError, ActorExistsError, ActorUnavailableError
 from fray.job import get_default_job_ctx
@@ -89,3 +99,42 @@ def test_jobs_share_an_actor_and_learn_of_its_end(jobs: JobNamespace) -> None:
     assert lost.startswith("lost Actor")
     assert rest == ["fresh 40", "pinned"]
     await_condition("it was deleted", lambda: actors(jobs) == [], timeout=ACTOR_SECONDS)
+
+
+def test_a_program_outside_of_the_cluster_creates_and_calls_an_actor(
+    jobs: JobNamespace, tmp_path: Path
+) -> None:
+    class Tally:  # pickled by value, as what a test defines within itself is
+        def __init__(self, start: int) -> None:
+            self.value = start
+
+        def add(self, amount: int) -> int:
+            self.value += amount
+            return self.value
+
+        def turn(self, data: bytes) -> bytes:
+            return data[::-1]
+
+    spec = KubernetesSpec(namespace=jobs.name, context=CONTEXT)
+    with KubernetesCluster(spec, environ={"KUBECONFIG": str(jobs.kubectl.kubeconfig)}) as cluster:
+        tally = cluster.create_actor(
+            Tally, 40, name="lab/tally", resources=SMALL, environment=create_environment(tmp_path)
+        )
+        assert tally.add.remote(2).result(ACTOR_SECONDS) == 42
+        data = bytes(range(256)) * 10_000
+        assert tally.turn.remote(data).result(ACTOR_SECONDS) == data[::-1]
+
+        actor = cluster.find_actor("lab/tally").metadata.name
+        jobs.kubectl("delete", "pod", f"{actor}-0", "--wait=false")
+        with pytest.raises((ActorDiedError, ActorUnavailableError)):
+            while True:
+                tally.add.remote(0).result(ACTOR_SECONDS)
+        found: list[int] = []
+
+        def comes_back() -> bool:
+            with contextlib.suppress(ActorDiedError, ActorUnavailableError):
+                found.append(cluster.get_actor("lab/tally").add.remote(1).result(ACTOR_SECONDS))
+            return bool(found)
+
+        await_condition("another incarnation answers", comes_back, timeout=ACTOR_SECONDS)
+        assert found == [41]
