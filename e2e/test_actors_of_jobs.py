@@ -126,9 +126,13 @@ def test_a_program_outside_of_the_cluster_creates_and_calls_an_actor(
 
         actor = cluster.find_actor("lab/tally").metadata.name
         jobs.kubectl("delete", "pod", f"{actor}-0", "--wait=false")
-        with pytest.raises((ActorDiedError, ActorUnavailableError)):
+
+        def call_on() -> None:
             while True:
                 tally.add.remote(0).result(ACTOR_SECONDS)
+
+        with pytest.raises((ActorDiedError, ActorUnavailableError)):
+            call_on()
         found: list[int] = []
 
         def comes_back() -> bool:
