@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fray.errors import SettingError
 
-__all__ = ["Settings"]
+__all__ = ["STATE_DIR", "Settings"]
 
 STATE_DIR = "FRAY_STATE_DIR"
 BACKOFF_SECONDS = "FRAY_BACKOFF_SECONDS"

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from fray.job.actor_groups import ActorGroup
     from fray.job.actors import ActorHandle
     from fray.job.options import ActorOptions
+    from fray.runtime.actors.joining import Reach
     from fray.runtime.pool.view import PoolView
     from fray.types import EnvironmentConfig, ResourceConfig
 
@@ -253,7 +254,29 @@ class Cluster(abc.ABC):
         Raises:
             ActorNotFoundError: There is none, or several jobs have one that is called so.
         """
-        raise ActorNotFoundError(name)
+        actor, index = self._find_member(name)
+
+        from fray.job.named_actors import build_handles  # noqa: PLC0415 - loads what few need
+        from fray.runtime.actors.identity import Member  # noqa: PLC0415
+
+        member = Member(name, actor.metadata.name, actor.metadata.uid or "")
+        return build_handles(member, index + 1, None, self._reach())[index]
+
+    def _find_member(self, name: str) -> tuple[FrayActor, int]:
+        group, _, number = name.rpartition("-")
+        try:
+            return self.find_actor(name), 0
+        except ActorNotFoundError:
+            if not (group and number.isascii() and number.isdigit()):
+                raise
+            actor = self.find_actor(group)
+            if int(number) < actor.spec.replicas:
+                return actor, int(number)
+            raise
+
+    def _reach(self) -> Reach:
+        """Return how this process calls the actors of this place."""
+        raise UnsupportedFeatureError("calling actors", "there are none here", "Use another cluster.")
 
     def create_actor(
         self,
@@ -282,7 +305,7 @@ class Cluster(abc.ABC):
             RequestError: It can't be created as it is.
             UnsupportedFeatureError: There are no such actors here.
         """
-        from fray.job.options import ActorOptions  # noqa: PLC0415 - loads what few need
+        from fray.job.options import ActorOptions  # noqa: PLC0415 - as above
 
         new = replace(options or ActorOptions(), name=name)
         request = _build_request(cls, args, kwargs, resources, environment)

@@ -39,6 +39,7 @@ from fray.cluster.manifest import find_parent
 from fray.cluster.progress import describe_frayjob
 from fray.cluster.resuming import is_resumable
 from fray.errors import FrayError, JobExistsError, MachineMismatchError, StateDirectoryError
+from fray.kube.resources import FRAYACTORS
 from fray.payload.outcome import Outcome
 from fray.plan.counts import format_count
 from fray.plan.status import has_succeeded, is_finished
@@ -46,9 +47,13 @@ from fray.runtime.identity import current_identity
 from fray.runtime.loop_thread import LoopThread
 from fray.settings import Settings
 from fray.types import JobId, JobRequest, JobStatus, LogLine
+from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob, Parent
 
 if TYPE_CHECKING:
+    from fray.job.actors import ActorHandle
+    from fray.job.options import ActorOptions
+    from fray.runtime.actors.local_pod import LocalReach
     from fray.runtime.pool.view import PoolView
 
 __all__ = ["LocalCluster", "LocalClusterConfig"]
@@ -273,6 +278,36 @@ class LocalCluster(Cluster):
         from fray.cluster.local.pools import read_pool  # noqa: PLC0415 - loads the pool, which few ask for
 
         return read_pool(job_id)
+
+    def get_actors(self) -> list[FrayActor]:
+        """Return all FrayActors of the state directory, sorted by name."""
+        from fray.cluster.local.actors import list_actors  # noqa: PLC0415 - loads what few ask for
+
+        return list_actors(self._reach().api)
+
+    def delete_actor(self, actor: FrayActor) -> None:
+        """Delete a FrayActor: its members end within a second; see `Cluster.delete_actor`."""
+        self._reach().api.delete(FRAYACTORS, actor.metadata.name, uid=actor.metadata.uid)
+
+    def _reach(self) -> LocalReach:
+        from fray.runtime.actors.local_pod import LocalReach  # noqa: PLC0415 - loads what few ask for
+
+        return LocalReach(self._state.root)
+
+    def _create_actors(
+        self, request: JobRequest, options: ActorOptions, count: int
+    ) -> Sequence[ActorHandle[Any]]:
+        from fray.job.calls import Call  # noqa: PLC0415 - as above
+        from fray.job.named_actors import NamedActors  # noqa: PLC0415
+        from fray.job.options import Lifetime  # noqa: PLC0415
+        from fray.runtime.actors.objects import ActorObjects  # noqa: PLC0415
+
+        made_by = request.resolve_entrypoint().callable_entrypoint
+        assert made_by is not None
+        call = Call(made_by.callable, tuple(made_by.args), made_by.kwargs)
+        reach = self._reach()
+        actors = NamedActors(ActorObjects(reach.api), reach)
+        return actors.create_group(call, replace(options, lifetime=Lifetime.DETACHED), count)
 
     def outcome(self, job_id: JobId) -> Outcome | None:
         """Return what became of a job's callable; see `Cluster.outcome`."""

@@ -36,6 +36,7 @@ from fray.job.progress_display import watching, watching_map
 from fray.job.refs import GeneratorFuture, ObjectRef, check_owned, make_ref, read_ref, reader_of
 from fray.job.waiting import ReadyRefs, Rest, claim
 from fray.offered_names import find_offered
+from fray.settings import STATE_DIR
 from fray.vocabulary import ENV_POOL_KEY, ENV_ROOT_JOB
 
 __all__ = ["ContextStats", "JobContext", "context_of", "find_context"]
@@ -571,7 +572,7 @@ def _find_named_actors() -> Any:
     Imported once they may be there: few programs have any.
     """
     environ = os.environ  # noqa: TID251 - which job a process is of
-    if not environ.get(ENV_ROOT_JOB) or not environ.get(ENV_POOL_KEY):
+    if not environ.get(ENV_ROOT_JOB) or not (environ.get(ENV_POOL_KEY) or environ.get(STATE_DIR)):
         return None
     return import_module(NAMED_ACTORS).find_named_actors(environ)
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from fray.errors import (
@@ -30,9 +31,11 @@ from fray.job.refs import ObjectRef, make_ref
 from fray.payload.callables import encode_callable
 from fray.runtime.actors.identity import ACTOR, Member
 from fray.runtime.actors.joining import PodReach, Reach, describe_loss, join_member
+from fray.runtime.actors.local_pod import LocalReach
 from fray.runtime.actors.objects import ActorObjects, NewActor, delete_actor
 from fray.runtime.api.client import ApiAccess, ApiClient, ObjectApi
 from fray.runtime.pool.joined_pool import JoinedPool
+from fray.settings import STATE_DIR
 from fray.vocabulary import ENV_ATTEMPT, ENV_JOB_NAME, ENV_POOL_KEY, ENV_ROOT_JOB
 
 __all__ = ["NamedActorHandle", "NamedActors", "build_handles", "end_named_actor", "find_named_actors"]
@@ -246,10 +249,11 @@ def end_named_actor(handle: ActorHandle[Any]) -> None:
 
 
 class NamedActors:
-    """The named actors that a job sees."""
+    """The named actors that a job sees; handles keep `reach`, for processes that are no pods."""
 
-    def __init__(self, objects: ActorObjects) -> None:
+    def __init__(self, objects: ActorObjects, reach: Reach | None = None) -> None:
         self._objects = objects
+        self._reach = reach
 
     def create(self, call: Call, options: ActorOptions) -> NamedActorHandle[Any]:
         """Create an actor, or find the one that lives; see `JobContext.create_actor`.
@@ -280,14 +284,14 @@ class NamedActors:
             replicas=count,
         )
         member, own = self._objects.create(new, get_if_exists=options.get_if_exists)
-        return build_handles(member, count, call if own else None)
+        return build_handles(member, count, call if own else None, self._reach)
 
     def find(self, name: str) -> NamedActorHandle[Any]:
         """Return the actor of a name, or the member `INDEX` of a group for `GROUP-INDEX`.
 
         Raises `ActorNotFoundError`.
         """
-        return NamedActorHandle(self._objects.find(name))
+        return NamedActorHandle(self._objects.find(name), reach=self._reach)
 
 
 def _quantity(amount: float) -> str:
@@ -298,12 +302,15 @@ def _quantity(amount: float) -> str:
 def find_named_actors(environ: Mapping[str, str]) -> NamedActors | None:
     """Return the named actors of this process's job; None where names are known in one process and its pool.
 
-    That is so outside of pods, and in those that have no keys (`FRAY_POOL_KEY`) to call an actor with.
+    That is so outside of jobs, and in pods that have no keys (`FRAY_POOL_KEY`) to call an actor with.
     """
-    root, reach = environ.get(ENV_ROOT_JOB), _pod_reach()
-    if not root or reach is None:
+    root, pod, state = environ.get(ENV_ROOT_JOB), _pod_reach(), environ.get(STATE_DIR)
+    if not root or (pod is None and not state):
         return None
     number = environ.get(ENV_ATTEMPT, "")
     attempt = int(number) if number.isascii() and number.isdigit() else 0
+    given = LocalReach(Path(state)) if pod is None and state else None
+    reach = pod or given
+    assert reach is not None
     job = environ.get(ENV_JOB_NAME) or root
-    return NamedActors(ActorObjects(reach.api, job=job, root=root, attempt=attempt))
+    return NamedActors(ActorObjects(reach.api, job=job, root=root, attempt=attempt), given)

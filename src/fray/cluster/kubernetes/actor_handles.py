@@ -1,44 +1,32 @@
-"""Named actors of a cluster, as programs outside of it find, create and call them."""
+"""Named actors of a cluster, as programs outside of it create them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fray.cluster.base import Cluster
 from fray.cluster.kubernetes.actor_reach import ClusterReach
 from fray.cluster.kubernetes.launching import Launch
-from fray.cluster.kubernetes.session import Session
-from fray.errors import ActorNotFoundError
 from fray.job.actors import ActorHandle
 from fray.job.calls import Call
 from fray.job.named_actors import build_handles
 from fray.job.options import ActorOptions
 from fray.kube.api import Manifest
-from fray.runtime.actors.identity import DETACHED, Member, build_actor_name
+from fray.runtime.actors.identity import DETACHED, build_actor_name
 from fray.runtime.actors.objects import build_limits, claim_actor
 from fray.vocabulary import API_VERSION, FRAYACTOR_KIND, LABEL_MANAGED_BY, MANAGED_BY
-from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["create_actors", "find_handle"]
+__all__ = ["create_actors"]
 
 TAKEN: Final = ("entrypoint", "environment", "placement", "resources", "serviceAccountName")
 """Fields that a FrayActor and a FrayJob have in common."""
 
 
-def find_handle(cluster: Cluster, session: Session, name: str) -> ActorHandle[Any]:
-    """Return the handle of an actor of a cluster; see `Cluster.get_actor`."""
-    actor, index = _find_member(cluster, name)
-    member = Member(name, actor.metadata.name, actor.metadata.uid or "")
-    return build_handles(member, index + 1, None, ClusterReach(cluster, session))[index]
-
-
 def create_actors(
-    cluster: Cluster, session: Session, launch: Launch, options: ActorOptions, count: int
+    reach: ClusterReach, launch: Launch, options: ActorOptions, count: int
 ) -> Sequence[ActorHandle[Any]]:
     """Create an actor with the class, environment and hosts of a launch; see `Cluster.create_actor`."""
-    reach = ClusterReach(cluster, session)
     label = options.name or launch.name
     built = launch.build(build_actor_name(DETACHED, label))
     member, own = claim_actor(
@@ -70,16 +58,3 @@ def build_actor(label: str, job: FrayJob, options: ActorOptions, count: int) -> 
             **build_limits(options.max_concurrency, options.max_restarts),
         },
     }
-
-
-def _find_member(cluster: Cluster, name: str) -> tuple[FrayActor, int]:
-    group, _, number = name.rpartition("-")
-    try:
-        return cluster.find_actor(name), 0
-    except ActorNotFoundError:
-        if not (group and number.isascii() and number.isdigit()):
-            raise
-        actor = cluster.find_actor(group)
-        if int(number) < actor.spec.replicas:
-            return actor, int(number)
-        raise

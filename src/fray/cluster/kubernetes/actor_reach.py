@@ -110,6 +110,9 @@ class ClusterReach:
         self._lock = threading.Lock()
         weakref.finalize(self, _close_all, self._forwards)
 
+    def start(self) -> None:
+        """Do nothing: the operator does it."""
+
     def join(self, member: Member, address: Address) -> JoinedPool:
         """Join the pool of a member, whose pod listens at this address.
 

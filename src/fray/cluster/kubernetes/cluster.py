@@ -59,6 +59,7 @@ from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob
 
 if TYPE_CHECKING:
+    from fray.cluster.kubernetes.actor_reach import ClusterReach
     from fray.job.actors import ActorHandle
     from fray.job.options import ActorOptions
     from fray.runtime.pool.view import PoolView
@@ -334,9 +335,12 @@ class KubernetesCluster(Cluster):
             ActorNotFoundError: There is none, or several jobs have one that is called so.
             AccessDeniedError: The account lacks a right; calls raise it, too.
         """
-        from fray.cluster.kubernetes.actor_handles import find_handle  # noqa: PLC0415 - loads what few ask for
+        return super().get_actor(name)
 
-        return find_handle(self, self._session, name)
+    def _reach(self) -> ClusterReach:
+        from fray.cluster.kubernetes.actor_reach import ClusterReach  # noqa: PLC0415 - loads what few ask for
+
+        return ClusterReach(self, self._session)
 
     def _create_actors(
         self, request: JobRequest, options: ActorOptions, count: int
@@ -345,7 +349,7 @@ class KubernetesCluster(Cluster):
 
         # By value alone: the name of its Secret tells a creator's own actor from another's.
         launch = self._prepare(request, replace(self._spec, staging=None))
-        return create_actors(self, self._session, launch, options, count)
+        return create_actors(self._reach(), launch, options, count)
 
     def delete_actor(self, actor: FrayActor) -> None:
         """Delete a FrayActor with its pods and their logs; see `Cluster.delete_actor`."""

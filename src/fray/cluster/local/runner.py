@@ -196,6 +196,15 @@ class LocalRunner:
                     await self._changed.wait()
             if not self._job.spec.stopped and self._folder.stop_requested():
                 self.stop()
+            if self._job.spec.parent is None and self._state.actors.exists():
+                self._start_actors()
+
+    def _start_actors(self) -> None:
+        """Start actors that have no process: what a job's own processes start would end with them."""
+        from fray.runtime.actors.local_objects import FileApi  # noqa: PLC0415 - few jobs have actors
+        from fray.runtime.actors.local_pod import start_members  # noqa: PLC0415
+
+        start_members(FileApi(self._state.root))
 
     async def _close_attempt(self) -> None:
         attempt, self._attempt = self._attempt, None

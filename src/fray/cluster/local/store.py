@@ -8,6 +8,7 @@
     <state>/jobs/<name>/environments/...           virtual environments of its hosts, until it ends
     <state>/jobs/<name>/payload/                   the pickled callable, until it ends
     <state>/ports/20001                            see `ports`
+    <state>/actors/                                see `fray.runtime.actors.local_objects`
     <state>/launch.lock                            held while a name is looked up and then taken
 
 Only the runner writes a job's folder, but for `stop`. What the files mean for a job is `jobs`.
@@ -58,6 +59,11 @@ class StateDirectory:
     def ports(self) -> Path:
         """Folder of the leased ports."""
         return self.root / "ports"
+
+    @property
+    def actors(self) -> Path:
+        """Folder of the FrayActors; there once one was made."""
+        return self.root / "actors"
 
     def job(self, name: str) -> JobFolder:
         """Return the folder of a job, whether it exists or not; `name` is a legal FrayJob name."""

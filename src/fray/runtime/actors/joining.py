@@ -47,6 +47,10 @@ class Reach(Protocol):
         """Tells where members are; its methods raise `ApiError`."""
         ...
 
+    def start(self) -> None:
+        """Start members that no process runs, where nobody else does. Called again and again."""
+        ...
+
     def join(self, member: Member, address: Address) -> JoinedPool:
         """Join the pool of a member that listens there. Raises `ApiError` and `TransportError`."""
         ...
@@ -61,6 +65,9 @@ class PodReach:
     def __init__(self, api: ObjectApi, environ: Mapping[str, str]) -> None:
         self.api = api
         self._environ = environ
+
+    def start(self) -> None:
+        """Do nothing: the operator does it."""
 
     def join(self, member: Member, address: Address) -> JoinedPool:  # noqa: ARG002 - its address is all
         """Join the pool of a member that listens there. Raises `TransportError`."""
@@ -83,6 +90,7 @@ def join_member(reach: Reach, member: Member, *, seconds: float = START_SECONDS)
     problem: FrayError | None = None
     while True:
         try:
+            reach.start()
             record = locate(reach.api, member)
             if record is not None:
                 return _join(reach, member, record)

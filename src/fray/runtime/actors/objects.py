@@ -43,6 +43,9 @@ COPIED: Final = ("environment", "serviceAccountName")
 """What an actor has as the job that creates it."""
 
 
+NO_JOB: Final[Manifest] = {"metadata": {}, "spec": {}}
+
+
 @dataclass(frozen=True)
 class NewActor:
     """An actor that is to be created."""
@@ -61,17 +64,17 @@ class NewActor:
 class ActorObjects:
     """The FrayActors that a job sees: those of its root job, and detached ones.
 
-    Parameters: the `api`; the names of the `job` and of its `root`, the job at the top of the tree; the
-    number of the job's `attempt`, 0 where this process is of none; `pause` sleeps. All methods raise
-    `fray.kube.errors.ApiError` where the server refuses or can't be reached.
+    Parameters: the `api`; the names of the `job` and of its `root`, the job at the top of the tree, both
+    empty outside of jobs; the number of the job's `attempt`, 0 where this process is of none; `pause` sleeps.
+    All methods raise `fray.kube.errors.ApiError` where the server refuses or can't be reached.
     """
 
     def __init__(
         self,
         api: ObjectApi,
         *,
-        job: str,
-        root: str,
+        job: str = "",
+        root: str = "",
         attempt: int = 0,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
@@ -101,7 +104,7 @@ class ActorObjects:
         wanted = [(label, 0)]
         if group and number.isascii() and number.isdigit():
             wanted.append((group, int(number)))
-        scopes = (self._root_job()["metadata"]["uid"], DETACHED)
+        scopes = (self._root_job()["metadata"]["uid"], DETACHED) if self._root else (DETACHED,)
         for (name, index), scope in product(wanted, scopes):
             found = _find_actor(self._api, build_actor_name(scope, name))
             if found is None or "deletionTimestamp" in found["metadata"]:
@@ -115,8 +118,8 @@ class ActorObjects:
 
     def _build(self, new: NewActor) -> tuple[Manifest, tuple[SecretPart, ...]]:
         """Return the FrayActor, and the contents of its Secrets."""
-        job = self._api.get(FRAYJOBS, self._job, namespace=self._api.namespace)
-        root = self._root_job()
+        job = self._api.get(FRAYJOBS, self._job, namespace=self._api.namespace) if self._job else NO_JOB
+        root = self._root_job() if self._root else NO_JOB
         scope = DETACHED if new.detached else root["metadata"]["uid"]
         name = build_actor_name(scope, new.label)
         parts = split_payload(new.payload.data, secret_name=f"{name}-{secrets.token_hex(4)}")

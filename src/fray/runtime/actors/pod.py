@@ -16,7 +16,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from fray.errors import FrayError, SettingError
@@ -47,7 +48,7 @@ API_PAUSE: Final = 2.0
 """Seconds between two tries to count a start, while the API server can't be reached."""
 END_SECONDS: Final = 10.0
 """How long the processes of a run may take to end, before they are killed."""
-LOOK_SECONDS: Final = 0.1
+LOOK_SECONDS: Final = 0.2
 _RUN_MEMBER = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
@@ -85,16 +86,24 @@ class Supervisor:
     """Runs the actor again and again, from a process of which this is the only thread.
 
     Parameters: the `pod`; the `record`, where it tells how the actor fares; where the head is to `listen`;
-    `readiness`, which is told whether the constructor has returned.
+    `readiness`, which is told whether the constructor has returned; `is_over` says whether it is to end,
+    where nobody else tells it.
     """
 
     def __init__(
-        self, pod: ActorPod, record: RecordWriter, listen: Address, readiness: ReadinessServer
+        self,
+        pod: ActorPod,
+        record: RecordWriter,
+        listen: Address,
+        readiness: ReadinessServer,
+        *,
+        is_over: Callable[[], bool] | None = None,
     ) -> None:
         self._pod = pod
         self._record = record
         self._listen = listen
         self._readiness = readiness
+        self._is_over = is_over
         self._ending = False
         self._untold: dict[str, Any] = {}
         """What the record doesn't say yet, since the API server couldn't be reached."""
@@ -156,10 +165,14 @@ class Supervisor:
         news, telling = os.pipe()
         os.set_blocking(news, False)
         key = ("--key", str(self._pod.key))
+        if self._listen.is_unix:
+            for left in Path(self._listen.path).parent.glob("[ho]*"):  # sockets of the last run
+                left.unlink()
         head = start_process(
             RUN_HEAD, "--listen", str(self._listen), *key, "--token", token, "--owner", str(os.getpid())
         )
-        own = Address(host="::1" if ":" in self._pod.address else "127.0.0.1", port=self._listen.port)
+        loopback = "::1" if ":" in self._pod.address else "127.0.0.1"
+        own = self._listen if self._listen.is_unix else Address(host=loopback, port=self._listen.port)
         member = start_process(
             _RUN_MEMBER, "--head", str(own), *key, "--news", str(telling),
             pass_fds=(telling,),
@@ -227,8 +240,11 @@ class Supervisor:
                 selector.register(news, selectors.EVENT_READ, _leave_it)
             for each in self._readiness.sockets:
                 selector.register(each, selectors.EVENT_READ, self._readiness.serve)
+            if self._is_over is not None:
+                seconds = LOOK_SECONDS if seconds is None else min(seconds, LOOK_SECONDS)
             for deal in {key.data for key, _ in selector.select(seconds)}:
                 deal()
+        self._ending = self._ending or (self._is_over is not None and self._is_over())
 
     def _note_signals(self) -> None:
         numbers = _read(self._signals)

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from fray.errors import ActorReplacedError
 from fray.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
 from fray.kube.objects import Manifest
-from fray.kube.resources import CONFIG_MAPS
+from fray.kube.resources import CONFIG_MAPS, Resource
 from fray.runtime.actors.identity import ActorPod, Member
-from fray.runtime.api.client import ApiClient, ObjectApi
+from fray.runtime.api.client import ObjectApi
 from fray.runtime.pool.transport.addresses import Address
 from fray.vocabulary import API_VERSION, FRAYACTOR_KIND, LABEL_ACTOR, LABEL_MANAGED_BY, MANAGED_BY
 
-__all__ = ["LastError", "MemberRecord", "RecordWriter", "derive_start", "read_record"]
+__all__ = ["LastError", "MemberRecord", "RecordApi", "RecordWriter", "derive_start", "read_record"]
 
 MOST_CONFLICTS: Final = 10
 
@@ -113,10 +113,20 @@ def read_record(api: ObjectApi, member: Member) -> MemberRecord | None:
     return None if found is None else MemberRecord.from_data(found.get("data") or {})
 
 
+class RecordApi(ObjectApi, Protocol):
+    """An API that can change objects, too."""
+
+    def patch(
+        self, resource: Resource, name: str, changes: Manifest, *, namespace: str | None = None
+    ) -> Manifest:
+        """Change these fields of an object of this version. Raises `ConflictError`, `NotFoundError`."""
+        ...
+
+
 class RecordWriter:
     """Writes the record of one pod. All methods raise `ApiError`, which an outage of the server causes."""
 
-    def __init__(self, api: ApiClient, pod: ActorPod, address: Address) -> None:
+    def __init__(self, api: RecordApi, pod: ActorPod, address: Address) -> None:
         self._api = api
         self._pod = pod
         self._last = MemberRecord(pod.pod_uid, 0, str(address))

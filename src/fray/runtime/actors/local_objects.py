@@ -1,0 +1,162 @@
+"""FrayActors on this machine: objects in files, which take the place of those of an API server.
+
+<state>/actors/<plural>/<name>.json     an object, replaced in one step
+<state>/actors/lock                     held while one is looked at and then changed
+<state>/actors/pool.key                 by which actors and callers know each other
+<state>/actors/pods/<name>-<index>      lock, payload and log of a member; see `local_pod`
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from fray.kube.errors import AlreadyExistsError, ConflictError, NotFoundError
+from fray.kube.objects import Manifest
+from fray.kube.resources import FRAYJOBS, Resource
+from fray.runtime.pool.transport.handshake import SECRET_SIZE
+from fray.runtime.pool.transport.keys import SECRET_FILE
+
+__all__ = ["FileApi", "is_held"]
+
+NAMESPACE: Final = "local"
+CONFLICT: Final = 409
+NOT_FOUND: Final = 404
+
+
+class FileApi:
+    """The objects below a state directory of this user, for any thread; see `ObjectApi` and `ApiClient`.
+
+    FrayJobs are those of the local backend whose runner lives; they are only read.
+    """
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        self.directory = state / "actors"
+
+    @property
+    def namespace(self) -> str:
+        """A name for errors; there is one namespace."""
+        return NAMESPACE
+
+    def open(self) -> None:
+        """Make the directory with its key, where it isn't there."""
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self._locked():
+            key = self.directory / SECRET_FILE
+            if not key.exists():
+                made = key.with_suffix(".new")
+                made.touch(mode=0o600)
+                made.write_bytes(secrets.token_bytes(SECRET_SIZE))
+                made.replace(key)
+
+    def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Manifest:  # noqa: ARG002
+        """Return an object; raises `NotFoundError`."""
+        path = self._path(resource, name)
+        try:
+            if resource != FRAYJOBS or is_held(path.with_name("runner.lock")):
+                found: Manifest = json.loads(path.read_bytes())
+                return found
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        raise NotFoundError(f"GET {path}", NOT_FOUND, "NotFound", f"{resource.plural} {name!r} not found")
+
+    def list_all(self, resource: Resource) -> list[Manifest]:
+        """Return all objects of a kind."""
+        found = []
+        for path in sorted((self.directory / resource.plural).glob("*.json")):
+            with contextlib.suppress(NotFoundError):
+                found.append(self.get(resource, path.stem))
+        return found
+
+    def create(
+        self,
+        resource: Resource,
+        body: Manifest,
+        *,
+        namespace: str | None = None,  # noqa: ARG002 - there is one
+        repeat: bool = False,  # noqa: ARG002 - no answer is ever lost
+    ) -> Manifest:
+        """Create an object; of several callers one succeeds. Raises `AlreadyExistsError` for the others."""
+        path = self._path(resource, body["metadata"]["name"])
+        self.open()
+        with self._locked():
+            if path.exists():
+                raise AlreadyExistsError(f"POST {path}", CONFLICT, "AlreadyExists", "it exists")
+            metadata = {**body["metadata"], "uid": str(uuid.uuid4()), "resourceVersion": "1"}
+            return self._write(path, {**body, "metadata": metadata})
+
+    def patch(
+        self, resource: Resource, name: str, changes: Manifest, *, namespace: str | None = None
+    ) -> Manifest:
+        """Change the `data` of an object, if it has the version that stands in `changes`."""
+        path = self._path(resource, name)
+        with self._locked():
+            found = self.get(resource, name, namespace=namespace)
+            version = found["metadata"]["resourceVersion"]
+            if changes["metadata"]["resourceVersion"] != version:
+                raise ConflictError(f"PATCH {path}", CONFLICT, "Conflict", "it has changed")
+            metadata = {**found["metadata"], "resourceVersion": str(int(version) + 1)}
+            return self._write(path, {**found, "metadata": metadata, "data": changes["data"]})
+
+    def delete(
+        self, resource: Resource, name: str, *, namespace: str | None = None, uid: str | None = None
+    ) -> None:
+        """Delete an object and those that it owns, only if it has this uid; one that is gone is fine."""
+        with self._locked(), contextlib.suppress(NotFoundError):
+            found = self.get(resource, name, namespace=namespace)
+            if uid in (None, found["metadata"]["uid"]):
+                self._path(resource, name).unlink()
+                self._collect(found["metadata"]["uid"])
+
+    def _collect(self, owner: str) -> None:
+        for path in self.directory.glob("*/*.json"):
+            with contextlib.suppress(FileNotFoundError):
+                metadata = json.loads(path.read_bytes())["metadata"]
+                if any(each.get("uid") == owner for each in metadata.get("ownerReferences", ())):
+                    path.unlink()
+
+    def _path(self, resource: Resource, name: str) -> Path:
+        if resource == FRAYJOBS:
+            return self.state / "jobs" / name / "job.json"
+        return self.directory / resource.plural / f"{name}.json"
+
+    @staticmethod
+    def _write(path: Path, body: Manifest) -> Manifest:
+        path.parent.mkdir(exist_ok=True, mode=0o700)
+        made = path.with_suffix(".new")
+        made.write_text(json.dumps(body), encoding="utf-8")
+        made.replace(path)
+        return body
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        file = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(file)
+
+
+def is_held(path: Path) -> bool:
+    """Return whether a process holds the lock of a file."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:
+        # Shared, so that two readers don't take each other for a holder.
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False

@@ -1,0 +1,190 @@
+"""A member of a named actor on this machine: its process takes the place of a pod.
+
+It holds the member's lock as long as it lives, supervises the actor as in a pod, and ends when the FrayActor
+is deleted or its root job has ended. Whoever finds a lock that nobody holds starts the next one: programs
+outside of jobs, and the runner of a root job for all that the jobs below it need, since what a job's process
+starts ends with that process.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from fray.kube.errors import NotFoundError
+from fray.kube.objects import Manifest
+from fray.kube.resources import FRAYACTORS, FRAYJOBS, SECRETS
+from fray.runtime.actors.identity import ActorPod, Member
+from fray.runtime.actors.local_objects import FileApi, is_held
+from fray.runtime.actors.pod import Supervisor
+from fray.runtime.actors.record import RecordWriter
+from fray.runtime.pool.host.readiness import ReadinessServer
+from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store
+from fray.runtime.pool.transport.addresses import Address
+from fray.runtime.pool.transport.keys import TransportKey
+from fray.settings import Settings
+from fray.vocabulary import (
+    ENV_ACTOR_INDEX,
+    ENV_ACTOR_MAX_CONCURRENCY,
+    ENV_ACTOR_MAX_RESTARTS,
+    ENV_ACTOR_NAME,
+    ENV_ACTOR_PAYLOAD,
+    ENV_ACTOR_PAYLOAD_PYTHON,
+    ENV_ACTOR_PAYLOAD_SHA256,
+    ENV_ACTOR_POD_UID,
+    ENV_ACTOR_UID,
+    ENV_POD_IP,
+    ENV_POOL_KEY,
+    ENV_POOL_OBJECTS,
+    ENV_ROOT_JOB,
+)
+
+__all__ = ["LocalReach", "main", "start_members"]
+
+PROGRAM: Final = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from fray.runtime.actors.local_pod import main
+sys.exit(main())
+"""
+IN_BACKGROUND: Final = '"$@" &'
+"""A shell's command that starts another one which nobody has to wait for."""
+
+
+class LocalReach:
+    """How a process of this machine reaches the actors of a state directory; see `Reach`."""
+
+    def __init__(self, state: Path) -> None:
+        self.api = FileApi(state)
+
+    def join(self, member: Member, address: Address) -> JoinedPool:  # noqa: ARG002 - its address is all
+        """Join the pool of a member that listens there. Raises `TransportError`."""
+        environ = os.environ  # noqa: TID251 - what limits the threads of this process
+        owned = open_store(None, environ)
+        objects = Address(path=str(owned.store.directory / "objects"))
+        key = TransportKey.load(self.api.directory)
+        return JoinedPool(address, key, ClientHost(owned, objects), patience=0.0, environ=environ)
+
+    def start(self) -> None:
+        """Start members that no process runs, unless the runner of this process's root job does."""
+        if not os.environ.get(ENV_ROOT_JOB):  # noqa: TID251 - whether this is the process of a job
+            start_members(self.api)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LocalReach, (self.api.state,)
+
+
+def start_members(api: FileApi) -> None:
+    """Start a process for each member of each actor that has none."""
+    for actor in api.list_all(FRAYACTORS):
+        metadata, spec = actor["metadata"], actor["spec"]
+        for index in range(spec.get("replicas", 1)):
+            member = Member(spec["name"], metadata["name"], metadata["uid"], index)
+            with contextlib.suppress(
+                BlockingIOError, NotFoundError
+            ):  # another starts it; or it isn't whole yet
+                _start(api, actor, member)
+
+
+def _start(api: FileApi, actor: Manifest, member: Member) -> None:
+    """Start a member's process; raises BlockingIOError if there is one, `NotFoundError` for a payload."""
+    folder = api.directory / "pods" / member.pod_name
+    if is_held(folder / "lock"):
+        return
+    given = actor["spec"]["entrypoint"]["callable"]
+    parts = [api.get(SECRETS, name) for name in (given["secretName"], *given.get("moreSecrets", ()))]
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        payload = folder / "payload"
+        payload.mkdir(exist_ok=True)
+        for part in parts:
+            for name, data in part["data"].items():
+                (payload / name).write_bytes(base64.b64decode(data))
+        variables = _build_environment(api, actor, member, os.environ)  # noqa: TID251 - as of a child
+        program = [sys.executable, "-c", PROGRAM, str(Path(__file__).parents[3]), str(api.state)]
+        with (folder / "log").open("ab") as log:
+            subprocess.run(
+                ["/bin/sh", "-c", IN_BACKGROUND, "sh", *program],
+                env=variables, pass_fds=(lock,), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True, check=True,
+            )  # fmt: skip
+    finally:
+        os.close(lock)  # its process holds it from here on
+
+
+def _build_environment(
+    api: FileApi, actor: Manifest, member: Member, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the variables of a member's process: this one's, those of the spec, and what pods are told."""
+    spec, given = actor["spec"], actor["spec"]["entrypoint"]["callable"]
+    found = {name: value for name, value in environ.items() if not name.startswith("FRAY_")}
+    found |= {
+        each["name"]: each["value"]
+        for each in (spec.get("environment") or {}).get("env") or ()
+        if "value" in each
+    }
+    found["PYTHONPATH"] = os.pathsep.join(part or str(Path.cwd()) for part in sys.path)
+    found |= {
+        **Settings(state_dir=api.state).to_env(),
+        ENV_ACTOR_NAME: member.name,
+        ENV_ACTOR_UID: member.uid,
+        ENV_ACTOR_INDEX: str(member.index),
+        ENV_ACTOR_POD_UID: str(uuid.uuid4()),
+        ENV_ACTOR_PAYLOAD: str(api.directory / "pods" / member.pod_name / "payload"),
+        ENV_ACTOR_PAYLOAD_SHA256: given["sha256"],
+        ENV_ACTOR_PAYLOAD_PYTHON: given["python"],
+        ENV_POD_IP: "127.0.0.1",
+        ENV_POOL_KEY: str(api.directory),
+    }
+    limits = {
+        ENV_ACTOR_MAX_CONCURRENCY: spec.get("maxConcurrency"),
+        ENV_ACTOR_MAX_RESTARTS: spec.get("maxRestarts"),
+        ENV_ROOT_JOB: spec.get("rootJob"),
+    }
+    return found | {name: str(value) for name, value in limits.items() if value is not None}
+
+
+def main() -> int:
+    """Run a member until its actor is over; the argument is the state directory, variables say the rest."""
+    api = FileApi(Path(sys.argv[1]))
+    pod = ActorPod.from_env(os.environ)  # noqa: TID251 - the entry of the process
+    # Not in the state directory, whose path may be too long for a socket.
+    sockets = Path(tempfile.mkdtemp(prefix="fray-actor-"))
+    os.environ[ENV_POOL_OBJECTS] = f"unix:{sockets}/objects"  # noqa: TID251 - for its child
+    listen = Address(path=str(sockets / "head"))
+    record = RecordWriter(api, pod, listen)
+    ready = ReadinessServer(Address(path=str(sockets / "ready")))
+    try:
+        return Supervisor(pod, record, listen, ready, is_over=lambda: is_over(api, pod.member)).run()
+    finally:
+        shutil.rmtree(sockets, ignore_errors=True)
+
+
+def is_over(api: FileApi, member: Member) -> bool:
+    """Return whether an actor was deleted; it is deleted here when its root job has ended."""
+    try:
+        actor = api.get(FRAYACTORS, member.name)
+    except NotFoundError:
+        return True
+    if actor["metadata"]["uid"] != member.uid:
+        return True
+    if (root := actor["spec"].get("rootJob")) is None:
+        return False
+    with contextlib.suppress(NotFoundError):
+        owners = [owner["uid"] for owner in actor["metadata"]["ownerReferences"]]
+        if api.get(FRAYJOBS, root)["metadata"]["uid"] in owners:
+            return False
+    api.delete(FRAYACTORS, member.name, uid=member.uid)
+    return True

@@ -1,0 +1,113 @@
+"""Named actors on this machine: shared by the jobs of one root, and by programs that were started apart."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fray.cluster import Entrypoint, JobRequest, LocalCluster, create_environment, current_cluster
+from fray.errors import ActorDiedError, ActorNotFoundError, ActorUnavailableError
+from fray.job import get_default_job_ctx
+from tests.pool.hosts.pools import PATIENCE, wait_until
+
+
+class Counter:
+    """Counts, and can be ended."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.value = start
+
+    def add(self, amount: int = 1) -> int:
+        self.value += amount
+        return self.value
+
+    def pid(self) -> int:
+        return os.getpid()
+
+
+def count(start: int) -> int:
+    """What each of two jobs does: one creates the actor, whichever is first."""
+    ctx = get_default_job_ctx()
+    counter = ctx.create_actor(Counter, start, name="lab/counter", get_if_exists=True)
+    return ctx.get(counter.add.remote(start))  # type: ignore[no-any-return]
+
+
+def launch_two() -> Any:
+    """A root job: two children share an actor, which it finds; another one of its own is detached."""
+    cluster, ctx = current_cluster(), get_default_job_ctx()
+    jobs = [cluster.launch(JobRequest(f"count-{n}", Entrypoint.from_callable(count, [10]))) for n in (1, 2)]
+    cluster.wait(jobs, raise_on_failure=True)
+    counted = sorted(cluster.outcome(job).result() for job in jobs)  # type: ignore[union-attr]
+    ctx.create_actor(Counter, 5, name="lab/kept", lifetime="detached").add.remote(1).result()
+    return counted, ctx.get(ctx.get_actor("lab/counter").add.remote(0))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCluster]:
+    monkeypatch.setenv("FRAY_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    with LocalCluster() as made:
+        yield made
+        for actor in made.get_actors():
+            made.delete_actor(actor)
+
+
+def test_jobs_of_a_root_share_an_actor_and_a_detached_one_is_found_by_other_programs(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    request = JobRequest(
+        "root", Entrypoint.from_callable(launch_two), environment=create_environment(tmp_path)
+    )
+    job = cluster.launch(request)
+    cluster.wait(job, raise_on_failure=True)
+    outcome = cluster.outcome(job)
+    assert outcome is not None
+    assert outcome.result() == ([20, 30], 30)
+    wait_until(lambda: [actor.spec.name for actor in cluster.get_actors()] == ["lab/kept"])
+    with pytest.raises(ActorNotFoundError):
+        cluster.get_actor("lab/counter")
+
+    kept = cluster.get_actor("lab/kept")
+    assert kept.add.remote(1).result(PATIENCE) == 7
+    called = subprocess.run(
+        [sys.executable, "-m", "fray.cli", "actors", "call", "lab/kept", "add", "[2]"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert called.stdout == "9\n"
+
+    # Its process is started again, with fresh state; the old handle never reaches that.
+    os.kill(kept.pid.remote().result(PATIENCE), signal.SIGKILL)
+    wait_until(lambda: cluster.get_actors()[0].status.restarts == 1)
+    with pytest.raises((ActorDiedError, ActorUnavailableError)):
+        kept.add.remote(1).result(PATIENCE)
+    assert cluster.get_actor("lab/kept").add.remote(1).result(PATIENCE) == 6
+    cluster.delete_actor(cluster.find_actor("lab/kept"))
+    with pytest.raises(ActorDiedError, match="deleted"):
+        kept.add.remote(1)
+
+
+def test_a_program_creates_a_group_and_its_members_know_their_index(cluster: LocalCluster) -> None:
+    class Seat:
+        def __init__(self) -> None:
+            from fray.job import current_actor  # noqa: PLC0415 - pickled by value
+
+            self.place = current_actor().index
+
+        def where(self) -> int:
+            return self.place
+
+    group = cluster.create_actor_group(Seat, name="crew", count=2)
+    members = group.wait_ready(timeout=PATIENCE)
+    assert [each.where.remote().result(PATIENCE) for each in members] == [0, 1]
+    assert cluster.get_actor("crew-1") == members[1]
+    group.shutdown()
+    assert cluster.get_actors() == []
