@@ -8,7 +8,7 @@ PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
 CONFORMANCE ?= local,threads,isolated
 RAY_SUITE ?= $(addprefix tests/conformance/test_,bad_input.py endings.py logs.py)
 
-.PHONY: help setup demo test check lint types unit faults integration local conformance conformance-ray conformance-kubernetes chart engine chaos chaos-pool e2e scale skew gpu bench prepare cluster cluster-down images crds docs lock clean
+.PHONY: help setup demo test check lint types unit faults integration local conformance conformance-ray conformance-kubernetes chart engine chaos chaos-actors chaos-pool e2e scale skew gpu bench prepare cluster cluster-down images crds docs lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -50,6 +50,9 @@ chaos: setup ## 20 minutes of random faults on the cluster under jobs of all sha
 
 chaos-pool: setup ## 20 minutes of random kills and full disks in the worker pool under a mixed load; SECONDS=, SEED=
 	$(BIN)/python -m tests.pool.chaos --seconds $(or $(SECONDS),1200) --seed $(or $(SEED),1)
+
+chaos-actors: setup ## 1,000 kills of an actor and of its pods under callers: no wrong incarnation, no hang; KILLS=, SEED=
+	$(BIN)/python -m tests.actors.chaos --kills $(or $(KILLS),1000) --seed $(or $(SEED),1)
 
 integration: setup ## a real API server: what it refuses, and the operator, killed and lied to at every call
 	$(BIN)/python -m e2e.cluster build apiserver etcd scheduler kwok helm kind

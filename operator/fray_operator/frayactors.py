@@ -214,7 +214,10 @@ class _Reconciler:
             found = await self._api.get(resource, name, namespace=place[0])
             if _controls(actor["metadata"]["uid"], found):
                 return found
+            owner = find_controller(found) or {}
             text = f"{child['kind']} {name} isn't this actor's: delete it, or use another name"
+            if (owner.get("kind"), owner.get("name")) == (self._kind.name, place[1]):
+                text = f"{child['kind']} {name} is an earlier actor's of this name, and about to be deleted"
             await self._refuse(place, actor, Waiting(Reason.NAME_TAKEN, text))
         except (ForbiddenError, ServerRefusedError) as refused:
             why = derive_refusal(refused.reason or str(refused.status), refused.detail)

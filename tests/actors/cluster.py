@@ -13,16 +13,20 @@ import sys
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.actors.objects_api import ObjectsApi
+import pytest
+
+from fray.job import named_actors
+from fray.runtime.api.client import ApiAccess
+from tests.actors.objects_api import ObjectsApi, serving
 from tests.pool.hosts.pools import PATIENCE, ROOT, wait_until
 
-__all__ = ["Cluster", "Pod"]
+__all__ = ["Cluster", "Pod", "running_cluster"]
 
 _IN_POD = """
 import os, sys
@@ -148,6 +152,30 @@ class Cluster:
             pod.process.terminate()
         for pod in self.pods:
             pod.process.wait(PATIENCE)
+
+
+@contextmanager
+def running_cluster(key: Path, folder: Path) -> Iterator[Cluster]:
+    """Let this process be that of the job `train` in a cluster; `key` is the namespace's."""
+    api = ObjectsApi()
+    job = {"kind": "FrayJob", "metadata": {"name": "train"}, "spec": {"environment": {"image": "train:1"}}}
+    api.answer("POST", "/apis/fray.dev/v1alpha1/namespaces/ml/frayjobs", job)
+    (folder / "token").write_text("token")
+    with serving(api) as url, pytest.MonkeyPatch.context() as patch:
+        access = ApiAccess(url, "ml", folder / "token")
+        patch.setattr(ApiAccess, "in_pod", lambda _: access)
+        named_actors._pod_reach.cache_clear()
+        made = Cluster(api, url, key, folder)
+        for name, value in made.environ().items():
+            patch.setenv(name, value)
+        try:
+            yield made
+        finally:
+            made.close()
+            for engine in named_actors._engines.values():
+                engine.client.close()
+            named_actors._engines.clear()
+            named_actors._pod_reach.cache_clear()
 
 
 def _free_port() -> int:

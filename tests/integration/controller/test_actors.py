@@ -286,6 +286,27 @@ def test_a_foreign_set_of_the_name_is_told_and_left_alone(actors: Actors) -> Non
     actors.await_set("counter", replicas=1)
 
 
+def test_an_actor_begins_once_what_is_left_of_an_earlier_one_of_its_name_is_gone(actors: Actors) -> None:
+    actors.submit("counter")
+    left = actors.await_set("counter", replicas=1)
+    assert actors.api.delete(f"{actors.path}/counter").ok
+    second = actors.submit("counter")
+    # Nobody collects here what the first one owned.
+    status = actors.await_condition("counter", "Accepted", "False", "NameTaken")
+    assert "is an earlier actor's of this name" in condition({"status": status}, "Accepted")["message"]
+    policies = f"/apis/networking.k8s.io/v1/namespaces/{actors.hands.namespace}/networkpolicies"
+    assert actors.api.delete(f"{policies}/counter-actor").ok
+    assert actors.api.delete(f"{actors.sets}/counter").ok
+
+    def is_new() -> bool:
+        found = actors.api.get(f"{actors.sets}/counter")
+        return found.ok and found.body["metadata"]["uid"] != left["metadata"]["uid"]
+
+    eventually(is_new)
+    owner = actors.api.get(f"{actors.sets}/counter").body["metadata"]["ownerReferences"][0]
+    assert owner["uid"] == second["metadata"]["uid"]
+
+
 def test_the_keys_are_there_before_the_pods_need_them(actors: Actors) -> None:
     actors.submit("counter")
     path = f"{actors.hands.core}/secrets/{words.AUTH_SECRET}"

@@ -1,0 +1,131 @@
+"""Kills an actor's process or its whole pod under callers, again and again, and measures when they know.
+
+`python -m tests.actors.chaos --kills 1000`. A handle is for one incarnation, so all answers that one handle
+gets come from one process. Each call ends: with an answer, `ActorDiedError` or `ActorUnavailableError`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter as Tally
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fray.errors import ActorDiedError, ActorUnavailableError
+from fray.job import JobContext, create_job_ctx
+from tests.actors import programs
+from tests.actors.cluster import Cluster, running_cluster
+from tests.pool.hosts.pools import PATIENCE, wait_until
+from tests.pool.transport.certificates import write_key
+
+__all__ = ["Outcome", "run_chaos"]
+
+NAME = "counter"
+CALLERS = 3
+LONGEST_LIFE = 0.2
+"""Seconds at most between the constructor's return and the kill."""
+PAUSE = 0.05
+"""Seconds before a caller looks the actor up again."""
+
+
+@dataclass
+class Outcome:
+    """What callers met: answers and errors by their type, what must not be, and when they knew."""
+
+    met: Tally[str] = field(default_factory=Tally)
+    wrong: list[str] = field(default_factory=list)
+    known: list[float] = field(default_factory=list)
+    """Seconds from a kill to the error of a caller that had called this incarnation."""
+
+    def __str__(self) -> str:
+        known = sorted(self.known) or [0.0]
+        at = {each: known[min(len(known) - 1, len(known) * each // 100)] for each in (50, 99)}
+        story = ", ".join(f"{count} {name}" for name, count in sorted(self.met.items()))
+        return f"{story}; known after {at[50]:.2f} s (p50), {at[99]:.2f} s (p99), {known[-1]:.2f} s (most)"
+
+
+class _Campaign:
+    def __init__(self, cluster: Cluster, context: JobContext, outcome: Outcome) -> None:
+        self._cluster, self._context, self._outcome = cluster, context, outcome
+        self._over = threading.Event()
+        self._killed: dict[int, float] = {}
+        """When each process of the actor was killed."""
+
+    def kill(self, kills: int, chance: random.Random) -> None:
+        """Kill the actor so often: its process and its pod by turns, under callers."""
+        self._context.create_actor(programs.Counter, name=NAME)
+        pod = self._cluster.start_pod(NAME)
+        with ThreadPoolExecutor(CALLERS) as pool:
+            callers = [pool.submit(self._call) for _ in range(CALLERS)]
+            try:
+                for number in range(kills):
+                    pod.await_ready()
+                    pid = self._context.get(self._context.get_actor(NAME).pid.remote(), timeout=PATIENCE)
+                    time.sleep(chance.random() * LONGEST_LIFE)
+                    self._killed[pid] = time.monotonic()
+                    if number % 2:
+                        pod.kill()  # a new one each time: in one pod the pause before a start grows
+                        pod = self._cluster.start_pod(NAME)
+                    else:
+                        os.kill(pid, signal.SIGKILL)
+                        wait_until(lambda: self._cluster.record(NAME)["startNumber"] == "2")
+            finally:
+                self._over.set()
+            for caller in callers:
+                caller.result(PATIENCE)
+
+    def _call(self) -> None:
+        """Call one incarnation after the other, each by a handle of its own, until all is over."""
+        outcome = self._outcome
+        while not self._over.is_set():
+            pids: set[int] = set()
+            try:
+                handle = self._context.get_actor(NAME)
+                while not self._over.is_set():
+                    pids.add(self._context.get(handle.pid.remote(), timeout=PATIENCE))
+                    outcome.met["answers"] += 1
+            except (ActorDiedError, ActorUnavailableError) as error:
+                outcome.met[type(error).__name__] += 1
+                now = time.monotonic()
+                outcome.known += [now - self._killed[pid] for pid in pids if pid in self._killed]
+            except BaseException as error:  # noqa: BLE001 - a hang, an error of another type, anything
+                outcome.wrong.append(f"a call ended with {error!r}")
+            self._over.wait(PAUSE)
+            if len(pids) > 1:
+                outcome.wrong.append(f"one handle reached the processes {pids}")
+
+
+def run_chaos(cluster: Cluster, context: JobContext, *, kills: int, seed: int) -> Outcome:
+    """Kill an actor so often under callers; return what those met."""
+    outcome = Outcome()
+    _Campaign(cluster, context, outcome).kill(kills, random.Random(seed))
+    return outcome
+
+
+def main() -> int:
+    """Run one campaign; return 1 if a call went wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.actors.chaos", description=__doc__)
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        create_job_ctx("threadpool", max_workers=4) as context,
+        running_cluster(write_key(Path(folder)), Path(folder)) as cluster,
+    ):
+        outcome = run_chaos(cluster, context, kills=arguments.kills, seed=arguments.seed)
+    print(f"{arguments.kills} kills, seed {arguments.seed}: {outcome}")
+    print("\n".join(outcome.wrong[:20] or ["nothing went wrong"]))
+    return 1 if outcome.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

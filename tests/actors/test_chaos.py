@@ -1,0 +1,16 @@
+"""A few kills of an actor under callers; the long form is `python -m tests.actors.chaos`."""
+
+from __future__ import annotations
+
+from fray.job import JobContext
+from tests.actors.chaos import run_chaos
+from tests.actors.cluster import Cluster
+
+
+def test_no_call_reaches_another_incarnation_hangs_or_ends_with_an_error_of_another_type(
+    cluster: Cluster, context: JobContext
+) -> None:
+    outcome = run_chaos(cluster, context, kills=4, seed=1)
+    assert outcome.wrong == []
+    assert set(outcome.met) <= {"answers", "ActorDiedError", "ActorUnavailableError"}
+    assert outcome.known
