@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from tests.local.harness import Fray, job_manifest, wait_for
 
@@ -163,3 +164,13 @@ def test_list_and_status_are_coloured_on_a_terminal_only(fray: Fray) -> None:
         assert screen.end() == 0
         assert re.search(r"\x1b\[1;31mjob   Failed", screen.text())
     assert "\x1b" not in fray.run("status", "job").out
+
+
+def test_a_progress_bar_is_shown_while_it_runs_and_kept_as_it_ended(fray: Fray, tmp_path: Path) -> None:
+    over = tmp_path / "over"
+    script = f"n=0; until [ -e {over} ]; do n=$((n+1)); printf '\\r%d so far' $n; sleep 0.05; done; echo"
+    with terminal(fray, "run", "-f", fray.write_job(job_manifest(script))) as screen:
+        screen.wait_for("so far")
+        over.touch()
+        assert screen.end() == 0
+    assert re.fullmatch(r"\[0/0\] \d+ so far\n", fray.run("logs", "job").out)

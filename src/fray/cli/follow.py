@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from fray.cli.lines import LineFormatter
@@ -45,7 +46,7 @@ class JobSource(Protocol):
         """Yield the job as it is, then after each change, until it has finished."""
         ...
 
-    def logs(self, job_id: JobId, *, follow: bool = False) -> Iterator[LogLine]:
+    def logs(self, job_id: JobId, *, follow: bool = False, unfinished: bool = False) -> Iterator[LogLine]:
         """Yield what its hosts print, until it has ended."""
         ...
 
@@ -94,7 +95,8 @@ class Following:
             FrayError: The job can't be seen any more, since it was deleted or the cluster refuses.
         """
         self._start("watch", lambda: self._source.watch(self._job_id), lines=False)
-        self._start("logs", lambda: self._source.logs(self._job_id, follow=True), lines=True)
+        read = partial(self._source.logs, self._job_id, follow=True, unfinished=True)
+        self._start("logs", read, lines=True)
         try:
             going = 2
             while going and not self._left.is_set():
@@ -108,7 +110,7 @@ class Following:
         if going:
             return None
         assert self._job is not None
-        self._screen.print_lines(describe_end(self._job))
+        self._tell(describe_end(self._job))
         return self._job
 
     def _start(self, name: str, read: Callable[[], Iterable[LogLine | FrayJob]], *, lines: bool) -> None:
@@ -167,10 +169,16 @@ class Following:
         if text:
             self._screen.print_output(text)
 
+    def _tell(self, lines: Iterable[Line]) -> None:
+        """Show what Fray itself says, above the unfinished lines of hosts."""
+        self._print(self._formatter.lift_states())
+        self._screen.print_lines(lines)
+        self._print(self._formatter.draw_states())
+
     def _show_said(self) -> None:
         lines = [self._said.popleft() for _ in range(len(self._said))]
         if lines:
-            self._screen.print_lines(lines)
+            self._tell(lines)
 
     def _show_held(self) -> None:
         while self._held:
@@ -188,14 +196,14 @@ class Following:
         lines = describe_waiting(self._job, job)
         lines += describe_change(self._shown, job.status, name=name, retries=retries)
         self._job, self._shown = job, job.status
-        self._screen.print_lines(lines)
+        self._tell(lines)
 
     def _take_end(self, end: _Ended) -> None:
         if end.error is None:
             return
         if end.lines and isinstance(end.error, FrayError):
             # How the job ends is known without its output.
-            self._screen.print_lines([Line(f"its output can't be shown: {end.error}", Tone.BAD)])
+            self._tell([Line(f"its output can't be shown: {end.error}", Tone.BAD)])
             return
         self._show_held()
         raise end.error

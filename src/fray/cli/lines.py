@@ -16,6 +16,12 @@ __all__ = ["LineFormatter", "clean_for_terminal"]
 COLORS = (36, 33, 35, 32, 34, 31)
 """Cyan, yellow, magenta, green, blue, red (SGR parameters)."""
 RESET = "\x1b[0m"
+ERASE_BELOW = "\x1b[J"
+"""ECMA-48: ED (erase in page) from the cursor to the end."""
+NO_WRAP, WRAP = "\x1b[?7l", "\x1b[?7h"
+"""DECAWM: a line that is too long for the terminal is cut, so that it takes one row."""
+MOST_STATES = 8
+"""Unfinished lines that a terminal shows: those of the hosts that have written last."""
 STYLE = re.compile(r"\x1b\[[0-9;:]*m")
 ESCAPE = re.compile(
     r"\x1b\[(?![0-9;:]*m)[0-?]*[ -/]*[@-~]?"  # control sequences, but for colours
@@ -36,19 +42,46 @@ class LineFormatter:
         self._terminal, self._color, self._timestamps = terminal, color, timestamps
         self._within: tuple[int, int] | None = None
         """Attempt and rank of the line that isn't at its end."""
+        self._states: dict[tuple[int, int], str] = {}
+        """By attempt and rank, unfinished lines as they were shown last, the newest at the end."""
+        self._rows = 0
+        """How many of them stand below all other lines of the terminal."""
 
     def format(self, line: LogLine) -> str:
-        """Return the text to print for a line; parts of a very long one are joined, but on terminals."""
+        """Return the text to print for a line; parts of a very long one are joined, but on terminals.
+
+        Unfinished lines stand below the others on a terminal, where each state takes the place of the one
+        before it. Elsewhere each state is a line.
+        """
         place = line.attempt, line.rank
+        if self._terminal:
+            text = f"{self._prefix(line)}{clean_for_terminal(line.text)}\n"
+            self._states.pop(place, None)
+            if line.unfinished:
+                self._states[place], text = text, ""
+            return f"{self.lift_states()}{text}{self.draw_states()}"
+        if line.unfinished or place in self._states:
+            text, shown = last_state(line.text), self._states.pop(place, None)
+            if line.unfinished:
+                self._states[place] = text
+            if text == shown:
+                return ""
         begun = self._within == place
         before = "" if begun else self.end() + self._prefix(line)
-        goes_on = line.goes_on and not self._terminal
-        self._within = place if goes_on else None
-        if self._terminal:
-            text = clean_for_terminal(line.text)
-        else:
-            text = line.text if begun or goes_on else last_state(line.text)
-        return f"{before}{text}" if goes_on else f"{before}{text}\n"
+        self._within = place if line.goes_on else None
+        text = line.text if begun or line.goes_on else last_state(line.text)
+        return f"{before}{text}" if line.goes_on else f"{before}{text}\n"
+
+    def lift_states(self) -> str:
+        """Return what takes unfinished lines off the terminal, before others write to it."""
+        rows, self._rows = self._rows, 0
+        return f"\x1b[{rows}A{ERASE_BELOW}" if rows else ""
+
+    def draw_states(self) -> str:
+        """Return what puts unfinished lines below what was written."""
+        shown = list(self._states.values())[-MOST_STATES:] if self._terminal else []
+        self._rows = len(shown)
+        return f"{NO_WRAP}{''.join(shown)}{WRAP}" if shown else ""
 
     def end(self) -> str:
         """Return what ends a line whose rest never came."""

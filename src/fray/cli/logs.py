@@ -55,7 +55,12 @@ def _read(request: LogRequest, job: FrayJob, cluster: Cluster) -> Iterator[LogLi
     latest = attempts[-1].number if attempts else 1
     attempt = request.attempt if request.follow else request.attempt or latest
     lines = cluster.logs(
-        JobId(request.name), follow=request.follow, rank=ranks, attempt=attempt, tail=request.tail
+        JobId(request.name),
+        follow=request.follow,
+        rank=ranks,
+        attempt=attempt,
+        tail=request.tail,
+        unfinished=True,
     )
     for line in lines:
         if line.attempt >= latest or request.attempt is not None:

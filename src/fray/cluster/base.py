@@ -211,6 +211,7 @@ class Cluster(abc.ABC):
         rank: int | Collection[int] | None = None,
         attempt: int | None = None,
         tail: int | None = None,
+        unfinished: bool = False,
     ) -> Iterator[LogLine]:
         """Return the lines that a job's hosts printed, in the order in which they came; none comes twice.
 
@@ -221,6 +222,8 @@ class Cluster(abc.ABC):
             attempt: Only this attempt, from 1; all that are kept when None.
             tail: Only so many lines, the last, of what was printed so far in the attempt or the latest one;
                 with `follow` all that comes then.
+            unfinished: With `follow`, also the states of a line that a program writes over and over, as
+                progress bars do: at most two a second for each host, each a line with `unfinished`.
 
         Raises:
             JobNotFoundError: There is no such job.

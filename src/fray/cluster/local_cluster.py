@@ -264,11 +264,13 @@ class LocalCluster(Cluster):
         rank: int | Collection[int] | None = None,
         attempt: int | None = None,
         tail: int | None = None,
+        unfinished: bool = False,
     ) -> Iterator[LogLine]:
         """Return what a job's processes printed; see `Cluster.logs`."""
         check_whole_number("tail", tail)
         watch = self._watch(job_id)
-        reader = LineReader(JobId(job_id), self._state.job(job_id), rank=rank, attempt=attempt, tail=tail)
+        folder = self._state.job(job_id)
+        reader = LineReader(JobId(job_id), folder, rank, attempt, tail, unfinished=unfinished)
         reader.check(watch.look()[0])
         return reader.read(watch, follow=follow)
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LONGEST_LINE", "last_state", "split_long_line"]
+__all__ = ["LONGEST_LINE", "STATE_SECONDS", "last_state", "split_long_line"]
 
 LONGEST_LINE: Final = 1 << 20
 """Bytes of a line that are handed out as one."""
+STATE_SECONDS: Final = 0.5
+"""How often the state of a line that is written over and over is handed out at most."""
 
 CONTINUATION_MASK: Final = 0b1100_0000
 CONTINUATION: Final = 0b1000_0000

@@ -25,6 +25,8 @@ class LogLine:
         at: When it was printed, as far as the backend knows.
         gap: Whether nothing printed this line: it says that, and why, lines of this host are missing here.
         goes_on: Whether the next line of this host is the rest of this one.
+        unfinished: Whether the program is still writing this line over and over, as progress bars do: the
+            next line of this host takes its place.
     """
 
     job_id: JobId
@@ -36,6 +38,7 @@ class LogLine:
     at: datetime | None = None
     gap: bool = False
     goes_on: bool = False
+    unfinished: bool = False
 
     def __str__(self) -> str:
         return f"[{self.slice_index}/{self.host} {self.attempt}] {self.text}"

@@ -49,8 +49,8 @@ class Source:
                 raise job
             yield job
 
-    def logs(self, job_id: JobId, *, follow: bool = False) -> Iterator[LogLine]:
-        assert (job_id, follow) == ("job", True)
+    def logs(self, job_id: JobId, *, follow: bool = False, unfinished: bool = False) -> Iterator[LogLine]:
+        assert (job_id, follow, unfinished) == ("job", True, True)
         for each in self._lines:
             if isinstance(each, Exception):
                 raise each
@@ -203,9 +203,9 @@ def test_what_was_printed_comes_before_what_happened_then() -> None:
             yield from super().watch(job_id)
             told_of_the_end.set()
 
-        def logs(self, job_id: JobId, *, follow: bool = False) -> Iterator[LogLine]:
+        def logs(self, job_id: JobId, *, follow: bool = False, unfinished: bool = False) -> Iterator[LogLine]:
             assert told_of_the_end.wait(LIMIT)
-            yield from super().logs(job_id, follow=follow)
+            yield from super().logs(job_id, follow=follow, unfinished=unfinished)
 
     paper = Mixed()
     follow_job(Late(ended(3), [line("the cause")]), paper, terminal=False, color=False)

@@ -14,9 +14,9 @@ from fray.types import JobId, LogLine
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
-def line(text: str, *, place: tuple[int, int] = (0, 0), goes_on: bool = False) -> LogLine:
+def line(text: str, *, place: tuple[int, int] = (0, 0), **marks: bool) -> LogLine:
     rank = 2 * place[0] + place[1]
-    return LogLine(JobId("job"), 1, rank, *place, text, NOON, goes_on=goes_on)
+    return LogLine(JobId("job"), 1, rank, *place, text, NOON, **marks)
 
 
 def formatter(*, terminal: bool = False, color: bool = False, timestamps: bool = False) -> LineFormatter:
@@ -46,6 +46,26 @@ def test_of_a_progress_bar_the_last_state_is_left() -> None:
 def test_a_terminal_is_shown_whole_lines() -> None:
     lines = formatter(terminal=True)
     assert lines.format(line("ca", goes_on=True)) + lines.end() == "[0/0] ca\n"
+
+
+def test_states_of_a_progress_bar_are_lines_where_nothing_can_be_taken_back() -> None:
+    lines = formatter()
+    states = [line("10%", unfinished=True), line("20%", unfinished=True), line("20%", unfinished=True)]
+    assert [lines.format(each) for each in states] == ["[0/0] 10%\n", "[0/0] 20%\n", ""]
+    assert lines.format(line("10%\r20%")) == "", "as it was shown"
+    assert lines.format(line("20%")) == "[0/0] 20%\n"
+
+
+def test_a_terminal_shows_states_below_the_other_lines_and_each_in_its_place() -> None:
+    lines = formatter(terminal=True)
+    first, second = line("10%", unfinished=True), line("a", place=(0, 1), unfinished=True)
+    assert lines.format(first) == "\x1b[?7l[0/0] 10%\n\x1b[?7h"
+    assert lines.format(second) == "\x1b[1A\x1b[J\x1b[?7l[0/0] 10%\n[0/1] a\n\x1b[?7h"
+    whole = lines.format(line("whole", place=(1, 0)))
+    assert whole == "\x1b[2A\x1b[J[1/0] whole\n\x1b[?7l[0/0] 10%\n[0/1] a\n\x1b[?7h"
+    assert lines.format(line("10%\r100%")) == "\x1b[2A\x1b[J[0/0] 100%\n\x1b[?7l[0/1] a\n\x1b[?7h"
+    assert (lines.lift_states(), lines.lift_states()) == ("\x1b[1A\x1b[J", "")
+    assert lines.draw_states() == "\x1b[?7l[0/1] a\n\x1b[?7h"
 
 
 def test_timestamps_stand_first() -> None:

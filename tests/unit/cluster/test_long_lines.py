@@ -51,7 +51,7 @@ class Watch:
     def look(self) -> tuple[FrayJob, bool]:
         return self._job, True
 
-    def pause(self) -> None: ...
+    def pause(self, seconds: float | None = None) -> None: ...
 
 
 def test_a_local_line_without_an_end_comes_in_parts(tmp_path: Path) -> None:

@@ -198,3 +198,18 @@ def test_a_full_disk_is_a_typed_error(tmp_path: Path) -> None:
         host.write(b"too much\n")
     host.close()
     output.close()
+
+
+def test_states_of_a_line_that_is_written_over_are_read_while_it_is(tmp_path: Path) -> None:
+    output = AttemptOutput(tmp_path)
+    host, reader = output.open_host(0, 0), AttemptLogReader(tmp_path)
+    shown: list[bytes] = []
+    for data in (b"one\n\r10%", b"\r20%", b"", b" of it", b"\r100%", b"\nslowly", b" growing", b"\rlast"):
+        host.write(data)
+        shown += [piece.data for piece in reader.read()]
+        shown += [piece.data for piece in reader.read_states()]
+    assert shown == [b"one\n", b"20%", b"100%", b"100%\n", b"last"]
+    host.close()
+    assert [piece.data for piece in reader.read()] == [b"last"]
+    output.close()
+    reader.close()

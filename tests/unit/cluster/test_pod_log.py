@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from fray.cluster.kubernetes import log_reading
+from fray.cluster.kubernetes import log_reading, pod_log
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.pod_log import FULL, FULL_BYTES, PodLog
 from fray.cluster.long_lines import LONGEST_LINE
@@ -177,5 +177,47 @@ def test_what_was_printed_after_the_end_of_a_stream_is_read(told: int, newline: 
         assert [line.text for line in log.take_lines()] == ["one", "two", "three"]
         again = [] if told == 3 else [(False, None)]
         assert api.asked == [(True, None), (False, 1), *again]
+
+    asyncio.run(main())
+
+
+class Bar(Api):
+    """A server of one log, in which a progress bar is written over and its line ends when `over` is set."""
+
+    def __init__(self, over: asyncio.Event) -> None:
+        super().__init__(silent=False)
+        self._over = over
+
+    async def stream_log(self, *_: object, follow: bool, **__: object) -> AsyncIterator[bytes]:
+        if follow:
+            yield STAMP + b"\r 1%\r 2"
+            yield b"%\r 3%\r 4"
+            await self._over.wait()
+            yield b"%\n" + STAMP + b"next\n"
+
+
+@pytest.mark.parametrize("unfinished", [False, True])
+def test_the_last_whole_state_of_a_progress_bar_comes_while_it_runs(
+    monkeypatch: pytest.MonkeyPatch, unfinished: bool
+) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(pod_log, "STATE_SECONDS", 0.001)
+        log, _ = open_log(silent=False)
+        over = asyncio.Event()
+
+        async def close() -> None:
+            pass
+
+        access = Access(cast("Any", Bar(over)), "https://server", "ml", close)
+        reading = asyncio.create_task(log.read(access, follow=True, unfinished=unfinished))
+        async with asyncio.timeout(PATIENCE):
+            while unfinished and not log.lines:  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0)
+            states = log.take_lines()
+            over.set()
+            await reading
+        assert [(line.text, line.unfinished) for line in states] == [(" 3%", True)] * unfinished
+        lines = [(line.text, line.unfinished) for line in log.take_lines()]
+        assert lines == [("\r 1%\r 2%\r 3%\r 4%", False), ("next", False)]
 
     asyncio.run(main())

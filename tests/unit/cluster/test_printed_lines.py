@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from fray.cluster.kubernetes.logs import PrintedLines
@@ -36,3 +37,9 @@ def test_a_line_of_the_same_moment_is_new() -> None:
 def test_nothing_is_lost_where_a_log_lost_its_beginning() -> None:
     told = PrintedLines([line(1), line(2)], 1)
     assert texts(told.skip([line(3), line(4)])) == ["0: 3", "0: 4"]
+
+
+def test_a_state_of_an_unfinished_line_is_none_of_the_lines_that_were_told() -> None:
+    told = PrintedLines([line(1)], 1)
+    state = replace(line(1), text="10%", unfinished=True)
+    assert texts(told.skip([state, line(1), line(2)])) == ["10%", "0: 2"]

@@ -281,11 +281,14 @@ class KubernetesCluster(Cluster):
         rank: int | Collection[int] | None = None,
         attempt: int | None = None,
         tail: int | None = None,
+        unfinished: bool = False,
     ) -> Iterator[LogLine]:
         """Return the lines that a job's hosts printed; none comes twice, and a line says what is missing.
 
         Without `follow` those of an attempt come in the order of their times, with it as they come. Where
         lines can't be had any more, since a log was rotated or a pod deleted, a line with `gap` says so.
+
+        States of `unfinished` lines come in steps: containerd passes on a line without an end every 4 KiB.
 
         Raises:
             JobNotFoundError: There is no such job.
@@ -297,6 +300,7 @@ class KubernetesCluster(Cluster):
         reading = self._session.ask(
             lambda access: prepare_reading(access, job_id, follow=follow, rank=rank, attempt=attempt)
         )
+        reading.unfinished = unfinished
         return self._iterate(reading) if tail is None else self._read_tail(reading, tail)
 
     def _read_tail(self, following: LogReading, tail: int) -> Iterator[LogLine]:

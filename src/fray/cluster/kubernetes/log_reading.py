@@ -32,6 +32,8 @@ class Reading(abc.ABC):
 
     def __init__(self, subject: Subject, *, follow: bool) -> None:
         self.subject, self.follow = subject, follow
+        self.unfinished = False
+        """Whether the states of lines that are written over are read too, while they are followed."""
         self.version: str | None = None
         self._logs: dict[str, PodLog] = {}
         self._news = asyncio.Event()
@@ -183,7 +185,9 @@ async def _follow(access: Access, reading: Reading) -> None:
         while True:
             for log in await reading.next_arrivals():
                 log.reading = True
-                helpers.append(group.create_task(log.read(access, follow=True)))
+                helpers.append(
+                    group.create_task(log.read(access, follow=True, unfinished=reading.unfinished))
+                )
 
     helpers: list[asyncio.Task[None]] = []
     async with asyncio.TaskGroup() as group:

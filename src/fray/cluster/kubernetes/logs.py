@@ -117,7 +117,8 @@ class PrintedLines:
         """Yield the lines that are new: by number, and by time where a log lost its beginning since."""
         for line in lines:
             place = line.attempt, line.rank
-            if self._counts[place] > 0 and (line.at or LONG_AGO) <= self._until[place]:
+            known = self._counts[place] > 0 and not line.unfinished
+            if known and (line.at or LONG_AGO) <= self._until[place]:
                 self._counts[place] -= 1
                 continue
             yield line

@@ -17,7 +17,7 @@ from typing import Any, cast
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.log_cursor import LogCursor, TimedLine, split_timed_line
 from fray.cluster.kubernetes.retries import BUSY, persistently
-from fray.cluster.long_lines import LONGEST_LINE
+from fray.cluster.long_lines import LONGEST_LINE, STATE_SECONDS
 from fray.kube.errors import (
     NotFoundError,
     RefusedError,
@@ -100,6 +100,8 @@ class PodLog:
         self._gone, self._seen_ended, self._replaced = asyncio.Event(), False, False
         self._cursor = LogCursor()
         self._rest = b""
+        self._unfinished = False
+        self._state_timer: asyncio.TimerHandle | None = None
         self._last = _digest(b"")
         """Of the last line that was read."""
         self._waiting = 0
@@ -147,12 +149,13 @@ class PodLog:
         """Return once it has ended."""
         await self._end.wait()
 
-    async def read(self, access: Access, *, follow: bool) -> None:
+    async def read(self, access: Access, *, follow: bool, unfinished: bool = False) -> None:
         """Read it to its end; raises the `ApiError` of a missing right.
 
         A node that doesn't answer is asked again: with `follow` for as long as this runs, else a few times.
+        With `unfinished` the states of a line that is written over become lines too.
         """
-        self.reading, self.held = True, False
+        self.reading, self.held, self._unfinished = True, False, unfinished
         failures = rounds = 0
         while not self.ended:
             rounds, asked = rounds + 1, None
@@ -197,6 +200,7 @@ class PodLog:
                     self._take_parts(split_timed_line(line))
                 *parts, self._rest = split_timed_line(self._rest)
                 self._take_parts(parts)
+                self._note_state()
                 if len(self.lines) >= FULL or self._waiting >= FULL_BYTES:
                     self._drained.clear()
                     self.held = True
@@ -204,6 +208,19 @@ class PodLog:
                     self.held = False
                     self.pieces += 1
         return progress
+
+    def _note_state(self) -> None:
+        """Let the state of a line that is written over be added soon: the newest that is there by then."""
+        if self._unfinished and self._state_timer is None and b"\r" in self._rest:
+            loop = asyncio.get_running_loop()
+            self._state_timer = loop.call_later(STATE_SECONDS, self._add_state)
+
+    def _add_state(self) -> None:
+        self._state_timer = None
+        # What stands after the last carriage return may lack its end.
+        match self._rest.rsplit(b"\r", 2):
+            case [_, state, _]:
+                self._add(TimedLine(state.decode(errors="replace")), unfinished=True)
 
     async def _is_over(self, access: Access) -> bool:
         """Whether the container has ended: a stream may be ended by others too.
@@ -291,11 +308,11 @@ class PodLog:
             return
         if taken.missing:
             self._add(TimedLine("lines are missing: the log was rotated before they were read"), gap=True)
-        self._add(taken, gap=False)
+        self._add(taken)
 
-    def _add(self, line: TimedLine, *, gap: bool) -> None:
+    def _add(self, line: TimedLine, *, gap: bool = False, unfinished: bool = False) -> None:
         rank, slice_index, host = self.place
         at = (self._job_id, self.attempt, rank, slice_index, host)
-        self.lines.append(LogLine(*at, line.text, line.at, gap))
+        self.lines.append(LogLine(*at, line.text, line.at, gap, unfinished=unfinished))
         self._waiting += len(line.text)
         self._tell()

@@ -14,7 +14,6 @@ from fray.cluster.local.locks import JobLocks
 from fray.cluster.local.runner import LocalRunner
 from fray.cluster.local.store import StateDirectory
 from fray.errors import FrayError
-from fray.plan.observation import GangObservation
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import Ending
 from fray.vocabulary import ConditionType, Reason
@@ -96,14 +95,13 @@ class LaunchedJob:
         with self._changed:
             return self._job, self._finished, self._changes
 
-    def wait_changed(self, seen: int) -> None:
-        """Return once there were more changes than `seen`."""
+    def wait_changed(self, seen: int, seconds: float | None) -> None:
+        """Return once there were more changes than `seen`, after `seconds` at the latest."""
         with self._changed:
-            self._changed.wait_for(lambda: self._changes > seen)
+            self._changed.wait_for(lambda: self._changes > seen, seconds)
 
-    def status_changed(self, job: FrayJob, observed: GangObservation | None) -> None:
+    def status_changed(self, job: FrayJob) -> None:
         """Take in the new status; as `RunListener` says."""
-        del observed
         with self._changed:
             self._job = job
             self._tell()
@@ -147,6 +145,6 @@ class LaunchedJobWatch:
         job, finished, self._seen = self._job.see()
         return job, finished
 
-    def pause(self) -> None:
-        """Wait for a change."""
-        self._job.wait_changed(self._seen)
+    def pause(self, seconds: float | None = None) -> None:
+        """Wait for a change, `seconds` at most."""
+        self._job.wait_changed(self._seen, seconds)

@@ -1,19 +1,21 @@
 """What hosts printed as lines, attempt after attempt, for as long as there may be more.
 
 Pieces of bytes come from `logs`; when to look again is for the watch to say. A line that is still being
-written is handed out once its newline is there, or its host has ended.
+written is handed out once its newline is there, or its host has ended; before that only its states are, where
+they are asked for.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fray.cluster.local.logs import AttemptLogReader, LogPiece, Place
 from fray.cluster.local.store import JobFolder
 from fray.cluster.local.watched_job import JobWatch
 from fray.cluster.log_choice import check_log_choice
-from fray.cluster.long_lines import split_long_line
+from fray.cluster.long_lines import STATE_SECONDS, split_long_line
 from fray.plan.gang import Gang, derive_gang
 from fray.types import JobId, LogLine
 from fray.wire.frayjob import FrayJob
@@ -25,7 +27,8 @@ __all__ = ["LineReader"]
 class LineReader:
     """Reads lines of one job: of all hosts or of one `rank` or several, of all attempts or of one.
 
-    With `tail` the last lines of the latest or chosen attempt, then what follows.
+    With `tail` the last lines of the latest or chosen attempt, then what follows. With `unfinished` also the
+    states of lines that are written over and over, while they are followed.
     """
 
     job_id: JobId
@@ -33,6 +36,7 @@ class LineReader:
     rank: int | Collection[int] | None = None
     attempt: int | None = None
     tail: int | None = None
+    unfinished: bool = False
 
     def check(self, job: FrayJob) -> None:
         """Raise `LogsNotFoundError` where the job has no such rank, or no such attempt."""
@@ -77,6 +81,7 @@ class LineReader:
     ) -> Iterator[LogLine]:
         lines = _Lines(self.job_id, number, gang)
         reader = AttemptLogReader(self.folder.attempt_logs(number), wanted=self._wanted(gang))
+        looked_at = time.monotonic()
         try:
             if tail is not None:
                 for piece in reader.skip_to_tail(tail):
@@ -93,7 +98,10 @@ class LineReader:
                         yield from lines.take(piece)
                 if finished or not follow or (job.status.attempt or 0) > number:
                     return
-                watch.pause()
+                if self.unfinished and time.monotonic() - looked_at >= STATE_SECONDS:
+                    looked_at = time.monotonic()
+                    yield from map(lines.build_state, reader.read_states())
+                watch.pause(STATE_SECONDS if self.unfinished else None)
         finally:
             reader.close()
 
@@ -111,24 +119,28 @@ class _Lines:
         self._job_id = job_id
         self._attempt = attempt
         self._gang = gang
-        self._unfinished = b""
+        self._rest = b""
 
     def take(self, piece: LogPiece) -> Iterator[LogLine]:
         *whole, rest = piece.data.split(b"\n")
         for part in whole:
             yield from self._parts(piece, part)
         if piece.ends:
-            if rest or self._unfinished:
+            if rest or self._rest:
                 yield from self._parts(piece, rest)
         elif rest:
-            *parts, self._unfinished = split_long_line(self._unfinished + rest)
+            *parts, self._rest = split_long_line(self._rest + rest)
             for data in parts:
                 yield self._line(piece, data, goes_on=True)
 
+    def build_state(self, piece: LogPiece) -> LogLine:
+        """Return the line that a piece of `AttemptLogReader.read_states` is."""
+        return replace(self._line(piece, piece.data), unfinished=True)
+
     def _parts(self, piece: LogPiece, part: bytes) -> Iterator[LogLine]:
         """Yield a line that ends with `part`, mostly as one."""
-        *parts, last = split_long_line(self._unfinished + part)
-        self._unfinished = b""
+        *parts, last = split_long_line(self._rest + part)
+        self._rest = b""
         for data in parts:
             yield self._line(piece, data, goes_on=True)
         yield self._line(piece, last)

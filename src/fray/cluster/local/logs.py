@@ -20,6 +20,8 @@ from fray.cluster.local.store import state_errors
 __all__ = ["AttemptLogReader", "LogPiece", "Place"]
 
 PIECE_BYTES = 256 * 1024
+STATE_BYTES = 4096
+"""The longest state of a line that is written over."""
 
 Place = tuple[int, int]
 """Slice and host."""
@@ -57,6 +59,8 @@ class AttemptLogReader:
         self._unread = b""
         self._hosts: dict[Place, BinaryIO] = {}
         self._read_bytes: dict[Place, int] = {}
+        self._tails: dict[Place, tuple[int, bytes]] = {}
+        """Where the unfinished lines began at the last `read_states`, and what they were."""
 
     def close(self) -> None:
         """Close all files."""
@@ -107,18 +111,37 @@ class AttemptLogReader:
 
     def read_rest(self) -> Iterator[LogPiece]:
         """Yield what hosts printed without its place in the order: only a killed runner leaves that."""
+        for record in self._rests():
+            yield from self._pieces(record)
+
+    def read_states(self) -> Iterator[LogPiece]:
+        """Yield what stands now in lines that hosts write over: unfinished ones that didn't just grow.
+
+        It comes again with the line, as it stands then.
+        """
+        for record in self._rests():
+            start = self._read_bytes.get(record.place, 0)
+            file = self._host_file(record.place)
+            with state_errors(self._folder):
+                file.seek(start)
+                data = file.read(STATE_BYTES)
+            before_start, before = self._tails.get(record.place, (-1, b""))
+            self._tails[record.place] = start, data
+            # A line that ends at this moment is yielded by the next `read`.
+            if before_start == start and data and b"\n" not in data and not data.startswith(before):
+                yield LogPiece(record.place, record.at, data, ends=False)
+
+    def _rests(self) -> Iterator[_Record]:
+        """Yield a record of what each host has printed beyond what was read."""
         with state_errors(self._folder):
             names = {entry.name for entry in self._folder.glob("slice-*-host-*.log")}
         places = [(int(slice_index), int(host)) for _, slice_index, _, host in map(_split_name, names)]
-        for place in sorted(places):
-            if not self._wanted(place):
-                continue
+        for place in sorted(filter(self._wanted, places)):
             with state_errors(self._folder):
-                path = self._folder / host_log_name(*place)
-                status = path.stat()
+                status = (self._folder / host_log_name(*place)).stat()
             size = status.st_size - self._read_bytes.get(place, 0)
             if size > 0:
-                yield from self._pieces(_Record(datetime.fromtimestamp(status.st_mtime, UTC), place, size, 0))
+                yield _Record(datetime.fromtimestamp(status.st_mtime, UTC), place, size, 0)
 
     def _records(self) -> Iterator[_Record]:
         with state_errors(self._folder):
@@ -156,7 +179,8 @@ class AttemptLogReader:
         if place not in self._hosts:
             with state_errors(self._folder):
                 path = self._folder / host_log_name(*place)
-                self._hosts[place] = self._files.enter_context(path.open("rb"))
+                # Unbuffered: what comes after the whole lines is written over (`output`).
+                self._hosts[place] = self._files.enter_context(path.open("rb", buffering=0))
         return self._hosts[place]
 
 

@@ -21,14 +21,13 @@ from fray.cluster.local.ports import PortLeases
 from fray.cluster.local.store import JobFolder, StateDirectory
 from fray.errors import FrayError, StateDirectoryError
 from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
-from fray.plan.observation import GangObservation
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import Ending
 from fray.vocabulary import ANNOTATION_STOPPED_BECAUSE, ConditionType, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import FrayJobStatus
 
-__all__ = ["LocalRunner", "RunListener", "SilentListener", "build_retry_policy"]
+__all__ = ["LocalRunner", "RunListener", "build_retry_policy"]
 
 BACKOFF_CAP_SECONDS = 360.0
 STOPPED_BECAUSE = "somebody asked for its end"
@@ -39,7 +38,7 @@ STOP_POLL_SECONDS = 0.25
 class RunListener(Protocol):
     """Receives what happens while a job runs. Called from the runner's thread; must return at once."""
 
-    def status_changed(self, job: FrayJob, observed: GangObservation | None) -> None:
+    def status_changed(self, job: FrayJob) -> None:
         """The job has a new status, which is on disk."""
 
     def output_written(self) -> None:
@@ -47,19 +46,6 @@ class RunListener(Protocol):
 
     def ports_moved(self, attempt: int, ports: Mapping[str, str]) -> None:
         """Named ports of an attempt have other numbers than the declared ones: name -> `9000 -> 20001`."""
-
-
-class SilentListener:
-    """A listener that does nothing."""
-
-    def status_changed(self, job: FrayJob, observed: GangObservation | None) -> None:
-        """Do nothing."""
-
-    def output_written(self) -> None:
-        """Do nothing."""
-
-    def ports_moved(self, attempt: int, ports: Mapping[str, str]) -> None:
-        """Do nothing."""
 
 
 def build_retry_policy(backoff_seconds: float) -> RetryPolicy:
@@ -141,15 +127,15 @@ class LocalRunner:
         self._changed.clear()
         observed = self._attempt.observation if self._attempt else None
         decision = decide(self._job, observed, now=datetime.now(UTC), policy=self._policy)
-        self._adopt(decision.status, observed)
+        self._adopt(decision.status)
         return decision
 
-    def _adopt(self, status: FrayJobStatus, observed: GangObservation | None = None) -> None:
+    def _adopt(self, status: FrayJobStatus) -> None:
         if status == self._job.status:
             return
         self._job = self._job.model_copy(update={"status": status})
         self._folder.write(self._job)
-        self._listener.status_changed(self._job, observed)
+        self._listener.status_changed(self._job)
 
     async def _start(self, number: int) -> None:
         await self._close_attempt()

@@ -33,8 +33,8 @@ class JobWatch(Protocol):
         """
         ...
 
-    def pause(self) -> None:
-        """Return once something may have changed since the last look."""
+    def pause(self, seconds: float | None = None) -> None:
+        """Return once something may have changed since the last look, after `seconds` at the latest."""
         ...
 
 
@@ -54,7 +54,8 @@ class StrangersJob:
             self._seen, self._seconds = job, FIRST_PAUSE
         return job, is_finished(job.status)
 
-    def pause(self) -> None:
-        """Sleep for a while, longer each time that nothing has changed."""
+    def pause(self, seconds: float | None = None) -> None:
+        """Sleep for a while, longer each time that nothing has changed; never long."""
+        del seconds
         time.sleep(self._seconds)
         self._seconds = min(self._seconds * 2, LAST_PAUSE)

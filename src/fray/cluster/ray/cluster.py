@@ -277,8 +277,10 @@ class RayCluster(Cluster):
         rank: int | Collection[int] | None = None,
         attempt: int | None = None,
         tail: int | None = None,
+        unfinished: bool = False,
     ) -> Iterator[LogLine]:
-        """Return what a job's processes printed; see `Cluster.logs`."""
+        """Return what a job's processes printed, whole lines only; see `Cluster.logs`."""
+        del unfinished
         check_whole_number("tail", tail)
         job = self.get(job_id)
         kept = range(1, (job.status.attempt or 0) + 1)
