@@ -62,10 +62,6 @@ class GkeCluster:
         """Return the name of one of its node pools in the API."""
         return f"{self.path}/nodePools/{pool}"
 
-    def operation_path(self, operation: str) -> str:
-        """Return the name of an operation in the API: operations belong to the location."""
-        return f"projects/{self.project}/locations/{self.location}/operations/{operation}"
-
 
 def build_body(pool: PoolRequest, *, made_by: str) -> dict[str, Any]:
     """Return the JSON form of a NodePool; fields that GKE fills in well are left out.
