@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -169,7 +170,7 @@ def measure(hosts: int, slots: int, tasks: int) -> dict[str, object]:
             address = head.stdout.readline().split()[-1]
             words = ("-m", "benchmarks.pool_hosts", "--hosts", str(hosts), "--slots", str(slots))
             began = time.monotonic()
-            with _running(*words, "--be-hosts-of", address, "--key", str(directory)):
+            with _running(*words, "--be-hosts-of", address, "--key", str(directory)) as played:
                 key = TransportKey.load(directory)
                 offer = ClientHost(open_store(None, {}), None)
                 pool = JoinedPool(Address.parse(address), key, offer, environ={})
@@ -177,7 +178,8 @@ def measure(hosts: int, slots: int, tasks: int) -> dict[str, object]:
                 with JobContext(PoolEngine(session, LocalOwner(pool))) as context:
                     _await_slots(pool, hosts * slots)
                     joined = time.monotonic() - began
-                    figures = _run_tasks(context, head.pid, tasks, warm=hosts * slots)
+                    pids = {"head": head.pid, "hosts": played.pid, "client": os.getpid()}
+                    figures = _run_tasks(context, pids, tasks, warm=hosts * slots)
                 head.terminate()  # before the hosts: their end is not what is measured
                 head.wait()
         return {
@@ -198,9 +200,10 @@ def _await_slots(pool: JoinedPool, slots: int) -> None:
         time.sleep(1.0)
 
 
-def _run_tasks(context: JobContext, head: int, tasks: int, *, warm: int) -> dict[str, object]:
+def _run_tasks(context: JobContext, pids: dict[str, int], tasks: int, *, warm: int) -> dict[str, object]:
     context.get([context.run(_nothing) for _ in range(warm)])  # each worker has the function now
-    spent, began = _read_processor_seconds(head), time.monotonic()
+    before = {name: _read_processor_seconds(pid) for name, pid in pids.items()}
+    began = time.monotonic()
     results = context.get([context.run(_nothing) for _ in range(tasks)])
     seconds = time.monotonic() - began
     if results != [None] * tasks:
@@ -208,10 +211,11 @@ def _run_tasks(context: JobContext, head: int, tasks: int, *, warm: int) -> dict
     return {
         "tasks": tasks,
         "tasks_per_second": round(tasks / seconds),
-        "head_processor_microseconds_per_task": round(
-            (_read_processor_seconds(head) - spent) / tasks * 1e6, 1
-        ),
-        "head_peak_mib": round(read_memory("VmHWM", pid=head) / 2**20),
+        "processor_microseconds_per_task": {
+            name: round((_read_processor_seconds(pid) - before[name]) / tasks * 1e6, 1)
+            for name, pid in pids.items()
+        },
+        "head_peak_mib": round(read_memory("VmHWM", pid=pids["head"]) / 2**20),
     }
 
 
