@@ -6,9 +6,10 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
 CONFORMANCE ?= local,threads,isolated
+KIND_SUITE ?= e2e/test_cluster_smoke.py e2e/test_digits.py e2e/test_taken_away.py::test_an_evicted_host_is_charged_to_preemptions_and_the_gang_starts_again
 RAY_SUITE ?= $(addprefix tests/conformance/test_,bad_input.py endings.py logs.py)
 
-.PHONY: help setup demo test check lint types unit faults integration local conformance conformance-ray conformance-kubernetes chart engine chaos chaos-actors chaos-pool e2e scale skew gpu bench prepare cluster cluster-down images crds docs lock clean
+.PHONY: help setup demo test check lint types unit faults integration local conformance conformance-ray conformance-kubernetes kind chart engine chaos chaos-actors chaos-pool e2e scale skew gpu bench prepare cluster cluster-down images crds docs lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -78,6 +79,10 @@ conformance-kubernetes: setup ## the same suite on the cluster of `make e2e`, wh
 
 e2e: setup ## scenarios on a real cluster of this machine, which it starts (root; about 15 minutes)
 	$(PYTEST) e2e
+
+kind: setup ## some of it on kind: a gang of two slices, an eviction, the client's suite; starts a Docker engine if need be
+	FRAY_CLUSTER_PROVIDER=kind $(PYTEST) $(KIND_SUITE)
+	FRAY_CLUSTER_PROVIDER=kind CONFORMANCE=kubernetes $(PYTEST) tests/conformance -k kubernetes
 
 scale: setup ## 500 FrayJobs against the same JobSets, restarts of the operator over thousands; prints JSON; PARTS=
 	$(BIN)/python -m e2e.scale $(PARTS)

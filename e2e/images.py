@@ -19,7 +19,9 @@ from pathlib import Path
 
 from e2e.cluster.build import cache_root
 from e2e.cluster.command import run
+from e2e.cluster.docker_engine import can_pull
 from e2e.cluster.errors import CommandError, MachineError
+from e2e.cluster.machine import install_packages
 from tools.images import (
     DEFAULT_BASE,
     BuildOptions,
@@ -100,7 +102,7 @@ def debian_base(builder: ImageBuilder, progress: Callable[[str], None]) -> str:
     environment = builder.environ
     if _image_id(name, builder) is not None:
         return name
-    _install({"debootstrap": "debootstrap"}, environment, progress)
+    install_packages({"debootstrap": "debootstrap"}, progress)
     progress(f"making {name} with debootstrap (about 300 MB, a minute)")
     include = "--include=python3,python3-venv,ca-certificates"
     mirror = _debian_mirror(environment)
@@ -164,29 +166,13 @@ def _engine_settings() -> dict[str, str]:
 
 
 def _engine(environ: Mapping[str, str], progress: Callable[[str], None]) -> EngineName:
-    """An engine that works here; buildah is installed when there is none."""
-    try:
-        return find_engine(environ)
-    except EngineError:
-        _install({"buildah": "buildah"}, environ, progress)
-        return find_engine(environ)
-
-
-def _install(
-    packages: Mapping[str, str], environment: Mapping[str, str], progress: Callable[[str], None]
-) -> None:
-    missing = [package for program, package in packages.items() if shutil.which(program) is None]
-    if not missing:
-        return
-    if shutil.which("apt-get") is None or os.geteuid() != 0:
-        raise MachineError(f"not installed: {', '.join(missing)}", "install them, then run it again")
-    progress(f"installing Debian packages: {' '.join(missing)}")
-    quiet = {**environment, "DEBIAN_FRONTEND": "noninteractive"}
-    try:
-        run(["apt-get", "update", "-q"], environment=quiet)
-        run(["apt-get", "install", "-y", "-q", "--no-install-recommends", *missing], environment=quiet)
-    except CommandError as error:
-        raise MachineError(f"could not install {' '.join(missing)}", "install them by hand") from error
+    """An engine that works here: Docker where it can pull, else buildah, which is installed if need be."""
+    with contextlib.suppress(EngineError):
+        engine = find_engine(environ)
+        if engine == "buildah" or can_pull():
+            return engine
+    install_packages({"buildah": "buildah"}, progress)
+    return "buildah"
 
 
 @contextlib.contextmanager

@@ -52,7 +52,8 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     match options.command:
         case "build":
-            every = (program.name for part in load_parts().values() for program in part.programs)
+            parts = (part for part in load_parts().values() if not part.on_demand)
+            every = (program.name for part in parts for program in part.programs)
             for path in build(options.programs or every, progress=_say).values():
                 _say(str(path))
         case "pin":

@@ -25,16 +25,24 @@ from e2e.cluster.build import build, cache_root, module_source
 from e2e.cluster.certificates import Pair, write_private
 from e2e.cluster.command import run
 from e2e.cluster.control_plane_host import is_ready
-from e2e.cluster.docker_engine import observe_engine, write_busybox_archive
+from e2e.cluster.docker_engine import (
+    can_pull,
+    observe_engine,
+    provide_engine,
+    stop_engine,
+    write_busybox_archive,
+)
 from e2e.cluster.errors import ClusterError, MachineError
-from e2e.cluster.images import write_jobset_archive, write_kueue_archive
+from e2e.cluster.images import write_base_archives, write_jobset_archive, write_kueue_archive
 from e2e.cluster.kind_config import CLUSTER, build_kind_config, rename_hosts
+from e2e.cluster.kind_image import provide_node_image
 from e2e.cluster.kubeconfig import build_kubeconfig, write_kubeconfig
 from e2e.cluster.layout import Host, Layout
 from e2e.cluster.lock import hold_lock
 from e2e.cluster.options import Options, Record, derive_fingerprint, describe_reuse, find_fault
 from e2e.cluster.paths import KUBECONFIG
 from e2e.cluster.toolchain import Platform
+from e2e.cluster.userland import fetch_busybox
 
 __all__ = [
     "connect",
@@ -53,7 +61,7 @@ __all__ = [
 _RECORD = "fray-test-cluster"
 _CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 _CREATE_SECONDS = 1200.0
-"""The first time, the image of the nodes is pulled: about 400 MB."""
+"""The first time, the image of the nodes is pulled (about 400 MB) or made."""
 _WAITING = "waiting for another command that is changing the cluster"
 
 
@@ -65,7 +73,7 @@ def up(options: Options, *, progress: Callable[[str], None] = print) -> Path:
     """
     started = time.monotonic()
     layout = rename_hosts(options.layout())
-    engine = _require_engine()
+    engine = provide_engine(progress)
     build(["kind", "helm"], progress=progress)
     build(["jobset-controller"], progress=progress, target=engine)
     module_source("jobset")
@@ -91,12 +99,14 @@ def up(options: Options, *, progress: Callable[[str], None] = print) -> Path:
 def down(*, progress: Callable[[str], None] = print) -> None:
     """Remove the cluster with all its containers; harmless when there is none.
 
-    What the engine keeps for every kind cluster (the image of the nodes, the network `kind`) stays.
+    What the engine keeps for every kind cluster (the image of the nodes, the network `kind`) stays. An engine
+    that `up` has started ends.
     Raises ClusterError.
     """
     _require_engine()
     with hold_lock(cache_root() / "kind.lock", on_wait=partial(progress, _WAITING)):
         _remove()
+        stop_engine()
     progress("the cluster is gone")
 
 
@@ -200,14 +210,18 @@ def _create(layout: Layout, engine: Platform, progress: Callable[[str], None]) -
         folder = Path(name)
         # Without a kubeconfig of its own, kind would change the user's.
         words = ("create", "cluster", "--config=-", f"--kubeconfig={folder / 'kubeconfig'}")
-        _kind(*words, stdin=yaml.safe_dump(build_kind_config(layout), sort_keys=False))
+        image = None if can_pull() else provide_node_image(progress)
+        _kind(*words, stdin=yaml.safe_dump(build_kind_config(layout, image=image), sort_keys=False))
         _write_kubeconfig()
         api = connect()
         progress("importing the images of JobSet and busybox")
         controller = build(["jobset-controller"], target=engine)["jobset-controller"]
         jobset = write_jobset_archive(controller, folder, architecture=engine.goarch)
-        busybox = write_busybox_archive(folder / "busybox.tar")
-        import_images([busybox], hosts=layout.hosts)
+        if image is None:
+            shells = [write_busybox_archive(folder / "busybox.tar")]
+        else:
+            shells = write_base_archives(fetch_busybox(progress), folder)
+        import_images(shells, hosts=layout.hosts)
         import_images([jobset], hosts=[host for host in layout.hosts if not host.taints])
         helm = build(["helm"])["helm"]
         addons.install_jobset([str(helm)], kubeconfig=KUBECONFIG, home=folder / "helm")

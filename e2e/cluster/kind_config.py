@@ -19,6 +19,19 @@ __all__ = ["CLUSTER", "build_kind_config", "rename_hosts"]
 CLUSTER = CONTEXT
 """kind's name for the cluster; the names of its containers, and so of its nodes, begin with it."""
 
+_UNPRIVILEGED: tuple[dict[str, Any], ...] = (
+    {
+        "kind": "KubeletConfiguration",
+        "featureGates": {"KubeletInUserNamespace": True},
+        "localStorageCapacityIsolation": False,
+    },
+    {
+        "kind": "KubeProxyConfiguration",
+        "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+        "oomScoreAdj": 0,
+    },
+)
+
 
 def rename_hosts(layout: Layout) -> Layout:
     """The same hosts under the names that kind gives their nodes, in the order of its config.
@@ -35,18 +48,23 @@ def rename_hosts(layout: Layout) -> Layout:
     return Layout(tuple(renamed))
 
 
-def build_kind_config(layout: Layout) -> dict[str, Any]:
+def build_kind_config(layout: Layout, *, image: str | None = None) -> dict[str, Any]:
     """A `kind.x-k8s.io/v1alpha4` Cluster with a node for each host.
 
-    It names no image: kind takes the one that it was released with.
+    Parameters: `image` that nodes are started from, by default the one that kind was released with. One that
+    was made here runs where no container may have CAP_SYS_RESOURCE, so its nodes do without.
     """
-    return {
+    config: dict[str, Any] = {
         "kind": "Cluster",
         "apiVersion": "kind.x-k8s.io/v1alpha4",
         "name": CLUSTER,
         "networking": {"podSubnet": POD_NETWORK, "serviceSubnet": SERVICE_NETWORK},
         "nodes": [_node(host) for host in layout.hosts],
     }
+    if image is not None:
+        config["nodes"] = [{**node, "image": image} for node in config["nodes"]]
+        config["kubeadmConfigPatches"] = [yaml.safe_dump(patch, sort_keys=False) for patch in _UNPRIVILEGED]
+    return config
 
 
 def _node(host: Host) -> dict[str, Any]:

@@ -28,7 +28,13 @@ from e2e.cluster.fake_nodes import apply_fake_nodes, build_fake_pools, start_kwo
 from e2e.cluster.hosts import create_host, remove_mount_points
 from e2e.cluster.layout import Host, Layout
 from e2e.cluster.lock import hold_lock
-from e2e.cluster.machine import apply_network, install_packages, remove_link, remove_network, require_root
+from e2e.cluster.machine import (
+    apply_network,
+    install_node_packages,
+    remove_link,
+    remove_network,
+    require_root,
+)
 from e2e.cluster.options import Options, Record, derive_fingerprint, describe_reuse, find_fault
 from e2e.cluster.paths import KUBECONFIG, LOCK, LOGS, STATE
 from e2e.cluster.userland import fetch_busybox
@@ -73,7 +79,7 @@ def up(options: Options, *, progress: Callable[[str], None] = print) -> Path:
     started = time.monotonic()
     options.layout()  # wrong options fail before anything is changed
     require_root()
-    install_packages(progress)
+    install_node_packages(progress)
     binaries = build(_PROGRAMS, progress=progress)
     module_source("jobset")
     busybox = fetch_busybox(progress)

@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from e2e.cluster.command import run
@@ -21,6 +21,7 @@ __all__ = [
     "BRIDGE",
     "apply_network",
     "find_cni_plugins",
+    "install_node_packages",
     "install_packages",
     "remove_link",
     "remove_network",
@@ -55,15 +56,22 @@ def require_root() -> None:
         raise MachineError("a whole cluster needs root", "run the same command with sudo")
 
 
-def install_packages(progress: Callable[[str], None]) -> None:
-    """Install the Debian packages whose programs are missing. Raises MachineError."""
-    missing = [package for program, package in _PACKAGES.items() if shutil.which(program) is None]
-    if find_cni_plugins() is None:
-        missing.append(_CNI_PACKAGE)
+def install_node_packages(progress: Callable[[str], None]) -> None:
+    """Install what hosts need and this machine lacks. Raises MachineError."""
+    plugins = {} if find_cni_plugins() is not None else {"its plugins of container networks": _CNI_PACKAGE}
+    install_packages(_PACKAGES | plugins, progress)
+
+
+def install_packages(packages: Mapping[str, str], progress: Callable[[str], None]) -> None:
+    """Install those of Debian's `packages`, by the program that each is needed for, whose program is missing.
+
+    Raises MachineError.
+    """
+    missing = [package for program, package in packages.items() if shutil.which(program) is None]
     if not missing:
         return
-    if shutil.which("apt-get") is None:
-        raise MachineError(f"not installed: {', '.join(missing)}", "install them; only apt-get is known here")
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
+        raise MachineError(f"not installed: {', '.join(missing)}", "install them, then run it again")
     progress(f"installing Debian packages: {' '.join(missing)}")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:

@@ -45,7 +45,7 @@ def start_containerd(host: Host) -> None:
         raise MachineError("the container network plugins are gone", "run `python -m e2e.cluster up` again")
     network = directory / "cni-conf"
     network.mkdir(parents=True, exist_ok=True)
-    (network / "10-fray.conflist").write_text(json.dumps(build_cni_config(host, mtu=uplink_mtu())))
+    (network / "10-fray.conflist").write_text(json.dumps(build_cni_config(host.pod_subnet, mtu=uplink_mtu())))
     config = directory / "containerd.toml"
     config.write_text(
         build_containerd_config(directory=directory, cni_plugins=plugins, pause_image=PAUSE_IMAGE)

@@ -54,14 +54,14 @@ SystemdCgroup = false
 """
 
 
-def build_cni_config(host: Host, *, mtu: int) -> dict[str, Any]:
-    """The pod network: a routed cable to each pod.
+def build_cni_config(subnet: str, *, mtu: int) -> dict[str, Any]:
+    """The pod network of a host whose pods get their addresses from `subnet`: a routed cable to each pod.
 
     Unlike on a bridge, traffic between pods of one host meets the host's service rules too.
     """
     addresses = {
         "type": "host-local",
-        "ranges": [[{"subnet": host.pod_subnet}]],
+        "ranges": [[{"subnet": subnet}]],
         "routes": [{"dst": "0.0.0.0/0"}],
         "dataDir": "/var/lib/cni/networks",
     }

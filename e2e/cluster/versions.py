@@ -47,6 +47,8 @@ class Part:
     """Source files that it is built without: they only bring in what nobody here needs."""
     recipe: int = 1
     """Raised when the same sources have to be built in another way, so that what is cached isn't taken."""
+    on_demand: bool = False
+    """Built where something names it, not with all others."""
 
     @property
     def folder(self) -> Path:
@@ -84,6 +86,7 @@ def _parts_of(skew: str) -> Mapping[str, Part]:
             link_variables=entry.get("link_variables", {}),
             leave_out=tuple(entry.get("leave_out", ())),
             recipe=entry.get("recipe", 1),
+            on_demand=entry.get("on_demand", False),
         )
         for name, entry in entries.items()
         if entry.get("skew", skew) == skew

@@ -77,6 +77,17 @@ def test_kind_takes_the_config_and_gives_each_host_its_node(kind: Path, docker: 
         assert networking == {"podSubnet": "10.244.0.0/16", "serviceSubnet": "10.96.0.0/16"}
 
 
+def test_nodes_from_an_image_made_here_do_without_what_no_process_may(kind: Path, docker: FakeDocker) -> None:
+    image = "fray.test/kind-node:1"
+    done = docker.create_cluster(kind, yaml.safe_dump(build_kind_config(LAYOUT, image=image)))
+    assert "kubeadm init" in done.stderr, done.stderr
+    created = [call for call in docker.calls() if call.startswith("run --name ")]
+    assert [call.split()[-1] for call in created] == [image] * len(LAYOUT.hosts)
+    documents = read_documents(docker.received(LAYOUT.control_plane.name, "kubeadm"))
+    assert documents["KubeletConfiguration"]["featureGates"] == {"KubeletInUserNamespace": True}
+    assert documents["KubeProxyConfiguration"]["oomScoreAdj"] == 0
+
+
 def assert_registered(host: Host, registration: Mapping[str, Any]) -> None:
     """A node joins with the labels and taints of its host, and a first node without any taint."""
     labels = registration["kubeletExtraArgs"]["node-labels"].split(",")

@@ -107,7 +107,7 @@ class Machine:
         self.done: list[str] = []
         self.said: list[str] = []
         self.ready = folder / "ready.json"
-        nothing = ("require_root", "install_packages", "module_source", "fetch_busybox", "build")
+        nothing = ("require_root", "install_node_packages", "module_source", "fetch_busybox", "build")
         for name in nothing:
             monkeypatch.setattr(local, name, lambda *_, **__: {})
         monkeypatch.setattr(local, "LOCK", folder / "lock")

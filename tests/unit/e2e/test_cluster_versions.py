@@ -24,3 +24,8 @@ def test_parts_of_a_skew_are_built_only_where_it_is_asked_for() -> None:
 def test_a_skew_that_is_not_pinned_is_refused() -> None:
     with pytest.raises(UnknownProgramError, match="lowest, newest"):
         load_parts({"FRAY_SKEW": "oldest"})
+
+
+def test_what_is_built_on_demand_can_be_named() -> None:
+    assert [name for name, part in load_parts().items() if part.on_demand] == ["kubeadm", "crictl"]
+    assert program_named("kubeadm")[0].version == program_named("kubelet")[0].version
