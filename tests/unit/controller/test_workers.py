@@ -42,16 +42,24 @@ def store_workers(server: MemoryServer, completions: int, status: Manifest | Non
 
 
 def store_pod(
-    server: MemoryServer, controller: str, *, job: str, index: int, deletion: Manifest | None = None
+    server: MemoryServer,
+    controller: str,
+    *,
+    job: str,
+    index: int,
+    deletion: Manifest | None = None,
+    state: Manifest | None = None,
 ) -> None:
-    """Keep a worker's pod that is ready; `job` is the uid that its label claims."""
+    """Keep a worker's pod, ready or with its container in a state; its label claims to be of `job`."""
     metadata = {
         "name": f"{controller}-{index}",
         "labels": {LABEL_CONTROLLER_UID: job, LABEL_COMPLETION_INDEX: str(index)},
         "ownerReferences": [{"kind": "Job", "name": NAME, "uid": controller, "controller": True}],
         **(deletion or {}),
     }
-    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    status: Manifest = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    if state is not None:
+        status = {"phase": "Pending", "containerStatuses": [{"name": "main", "state": state}]}
     server.store(PODS, {"metadata": metadata, "spec": {"nodeName": "n"}, "status": status})
 
 
@@ -145,6 +153,30 @@ def test_a_job_does_not_wait_for_workers_that_no_node_can_end(others: int) -> No
     body = wants(2, runningTime=LONG_AGO)
     body["spec"]["stopped"] = True
     reconcile_for_an_hour([body], check, prepare=prepare)
+
+
+CRASHED = {"terminated": {"exitCode": 3, "message": "no module named score", "finishedAt": LONG_AGO}}
+
+
+@pytest.mark.parametrize(
+    ("failed", "words"), [(8, ("crashed 8 times", "exit code 3", "no module named score")), (7, ())]
+)
+def test_workers_that_all_crash_fail_the_attempt_with_the_last_ones_story(
+    failed: int, words: tuple[str, ...]
+) -> None:
+    def prepare(server: MemoryServer, *_: Informer) -> None:
+        job = store_workers(server, 3, {"active": 3, "failed": failed})["metadata"]["uid"]
+        store_pod(server, job, job=job, index=0, state=CRASHED)
+
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[JobKey]) -> None:
+        job = server.find(FRAYJOBS, "train")
+        assert job is not None
+        attempt = job["status"]["attempts"][-1]
+        assert attempt.get("reason") == ("WorkersFailed" if words else None)
+        assert all(word in attempt["message"] for word in words)
+        assert passes(metrics, "error") == 0
+
+    reconcile_for_an_hour([wants(3)], check, prepare=prepare)
 
 
 def test_a_job_of_workers_of_somebody_elses_is_left_alone() -> None:
