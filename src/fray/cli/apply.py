@@ -38,14 +38,14 @@ def apply_file(
     loaded = load_jobs(file, stdin=stdin)
     for other in loaded.others:
         notes.write(f"{other} in the same file: left out; `kubectl apply` makes it\n")
-    placed = [(place_in_namespace(spec, job), job) for job in loaded.jobs]
+    placed = [(place_in_namespace(spec, each.job), each) for each in loaded.jobs]
     opened: dict[ClusterSpec, Cluster] = {}
-    for own_spec, job in placed:
+    for own_spec, each in placed:
         if own_spec not in opened:
             opened[own_spec] = open_cluster(own_spec, environ=environ)
-        cluster, name = opened[own_spec], job.metadata.name
+        cluster, name = opened[own_spec], each.job.metadata.name
         with patience(notes, own_spec):
-            applied = cluster.apply(job)
+            applied = cluster.apply(each.job, workspace=each.workspace)
         phase = ""
         if applied is not Applied.CREATED:
             found = cluster.get(JobId(name)).status.phase

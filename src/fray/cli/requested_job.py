@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -43,7 +43,7 @@ class LoadedJob:
 class LoadedJobs:
     """The FrayJobs of a file, each judged, and the names of its other objects."""
 
-    jobs: tuple[FrayJob, ...]
+    jobs: tuple[LoadedJob, ...]
     others: tuple[str, ...]
 
 
@@ -62,12 +62,11 @@ def load_job(path: str, *, stdin: BinaryIO, name: str | None = None, with_status
     """
     file = read_job_file(path, stdin=stdin)
     manifest = file.manifest if name is None else _with_name(file.manifest, name)
-    directory = Path.cwd() if path == STDIN else Path(path).absolute().parent
-    manifest, workspace = _split_workspace(manifest, directory)
-    job = _judge(manifest)
+    loaded = replace(_load(manifest, path), others=file.others)
     if with_status and "status" in manifest:
-        job = job.model_copy(update={"status": _read_status(job.metadata.name, manifest["status"])})
-    return LoadedJob(job, file.others, directory, workspace)
+        status = _read_status(loaded.job.metadata.name, manifest["status"])
+        return replace(loaded, job=loaded.job.model_copy(update={"status": status}))
+    return loaded
 
 
 def load_jobs(path: str, *, stdin: BinaryIO) -> LoadedJobs:
@@ -78,7 +77,13 @@ def load_jobs(path: str, *, stdin: BinaryIO) -> LoadedJobs:
         InvalidJobError: the API server would refuse one, or it has no name.
     """
     files = read_job_files(path, stdin=stdin)
-    return LoadedJobs(tuple(map(_judge, files.manifests)), files.others)
+    return LoadedJobs(tuple(_load(each, path) for each in files.manifests), files.others)
+
+
+def _load(manifest: Mapping[str, Any], path: str) -> LoadedJob:
+    directory = Path.cwd() if path == STDIN else Path(path).absolute().parent
+    manifest, workspace = _split_workspace(manifest, directory)
+    return LoadedJob(_judge(manifest), (), directory, workspace)
 
 
 def _judge(manifest: Mapping[str, Any]) -> FrayJob:

@@ -153,13 +153,17 @@ class Cluster(abc.ABC):
             SurroundingsError: The machine or the cluster doesn't let it; nothing is left behind.
         """
 
-    def apply(self, job: FrayJob) -> Applied:
+    def apply(self, job: FrayJob, *, workspace: Path | None = None) -> Applied:
         """Make a job be as its FrayJob says, whether it is there or not, and return what that did.
+
+        `workspace` is a directory that goes along, as with `create`. A job that is there keeps its own, which
+        can't change: a directory with other contents is refused.
 
         Raises:
             InvalidJobError: It is refused, for what it says or since it would change what must not change.
             UnsupportedFeatureError: Jobs live no longer than the process that runs them.
         """
+        del workspace
         reason = "a job on this machine lives no longer than the command that runs it"
         alternative = "Use `fray run -f FILE`, or name a cluster: --cluster 'k8s?namespace=...'."
         raise UnsupportedFeatureError(f"applying job {job.metadata.name!r} here", reason, alternative)

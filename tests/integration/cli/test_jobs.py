@@ -216,6 +216,28 @@ def test_files_are_applied_as_kubectl_does(fray: Command, hands: Hands) -> None:
     assert hands.job("one")["kind"] == FRAYJOB_KIND
 
 
+def test_a_directory_is_applied_as_a_jobs_workspace(fray: Command, hands: Hands, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.py").write_text("print('hello')")
+    job = job_manifest("train", name="packed", environment={"image": "python:3.12", "workspace": str(code)})
+    path = fray.write_job(job)
+    assert [fray.run("apply", "-f", path).out for _ in range(2)] == [
+        "frayjob.fray.dev/packed created\n",
+        "frayjob.fray.dev/packed unchanged\n",
+    ]
+    workspace = hands.job("packed")["spec"]["environment"]["workspace"]
+    secret = f"/api/v1/namespaces/{hands.namespace}/secrets/{workspace['secretName']}"
+    # As after a call that ended between the job and its Secret.
+    assert hands.api.delete(secret).ok
+    assert fray.run("apply", "-f", path).out == "frayjob.fray.dev/packed unchanged\n"
+    (owner,) = hands.api.get(secret).body["metadata"]["ownerReferences"]
+    assert owner["uid"] == hands.job("packed")["metadata"]["uid"]
+    (code / "train.py").write_text("print('other')")
+    assert fray.run("apply", "-f", path).code == 2
+    assert hands.job("packed")["spec"]["environment"]["workspace"] == workspace
+
+
 def test_a_finished_job_makes_way_for_the_next_run_of_its_file(fray: Command, hands: Hands) -> None:
     path = fray.write_job(job_manifest("train", name="again"))
     spec = f"k8s?namespace={hands.namespace}&image=python:3.12&service_account=trainer"

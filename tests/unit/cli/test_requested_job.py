@@ -99,8 +99,8 @@ def test_all_jobs_of_a_file_are_taken_without_what_the_server_wrote() -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
     loaded = load_all(manifest("a"), secret, {**stored, "status": {"phase": "Running"}})
     assert loaded.others == ("Secret/s",)
-    assert [job.metadata.name for job in loaded.jobs] == ["a", "b"]
-    assert loaded.jobs[1].to_manifest() == manifest("b", **kept)
+    assert [each.job.metadata.name for each in loaded.jobs] == ["a", "b"]
+    assert loaded.jobs[1].job.to_manifest() == manifest("b", **kept)
 
 
 def test_one_job_may_be_asked_for_and_named() -> None:

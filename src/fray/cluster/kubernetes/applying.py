@@ -7,6 +7,7 @@ from typing import Any
 from fray.cluster.base import Applied
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes.access import Access
+from fray.cluster.kubernetes.launching import WrittenJob, create_secrets
 from fray.cluster.kubernetes.retries import persistently
 from fray.errors import FieldError, InvalidJobError
 from fray.kube.api import Manifest
@@ -35,26 +36,31 @@ def fill_in(job: FrayJob, spec: KubernetesSpec, *, parent: Parent | None) -> Fra
     return job.model_copy(update={"spec": own.model_copy(update=found)}) if found else job
 
 
-async def apply_job(access: Access, job: FrayJob) -> Applied:
+async def apply_job(access: Access, written: WrittenJob) -> Applied:
     """Make a job be as it is written, and return what that did.
+
+    A call that ends between the job and the Secrets of its workspace is completed by the next one.
 
     Raises `InvalidJobError` where the server refuses it, for what it says or since it would change what a job
     can't have changed; else `ApiError`.
     """
-    name, namespace = job.metadata.name, access.namespace
+    name, namespace = written.name, access.namespace
     try:
         before = await persistently(lambda: access.api.get(FRAYJOBS, name, namespace=namespace))
     except NotFoundError as missing:
         if not missing.reason:
             raise  # no such kind
         before = None
-    manifest = job.to_manifest()
+    if before is not None:
+        written = written.with_stored_workspace(FrayJob.from_manifest(before))
+    manifest = written.job.to_manifest()
     try:
         after = await persistently(
             lambda: access.api.apply(FRAYJOBS, manifest, manager=FIELD_MANAGER, namespace=namespace)
         )
     except (ConflictError, RefusedError) as refused:
         raise InvalidJobError(name, (FieldError("", refused.detail),)) from refused
+    await create_secrets(access, written.build_secrets(written.build(name), after))
     if before is None or before["metadata"]["uid"] != after["metadata"]["uid"]:
         return Applied.CREATED
     return Applied.UNCHANGED if _meant(before) == _meant(after) else Applied.CONFIGURED

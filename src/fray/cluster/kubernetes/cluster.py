@@ -203,19 +203,22 @@ class KubernetesCluster(Cluster):
         """
         del directory
         written = fill_in(job, self._spec, parent=find_parent(self._environ))
-        launch = prepare_written(
-            written,
+        return self._launch(self._prepare_written(written, workspace), "refuse", {})
+
+    def apply(self, job: FrayJob, *, workspace: Path | None = None) -> Applied:
+        """Make a job be as it is written, as `kubectl apply` does; see `Cluster.apply`."""
+        written = self._prepare_written(job, workspace)
+        return self._session.ask(lambda access: apply_job(access, written))
+
+    def _prepare_written(self, job: FrayJob, workspace: Path | None) -> WrittenJob:
+        return prepare_written(
+            job,
             self._spec,
             word=secrets.token_hex(16),
             workspace=workspace,
             storage=self._storage,
             archiver=self._archiver,
         )
-        return self._launch(launch, "refuse", {})
-
-    def apply(self, job: FrayJob) -> Applied:
-        """Make a job be as it is written, as `kubectl apply` does; see `Cluster.apply`."""
-        return self._session.ask(lambda access: apply_job(access, job))
 
     def get(self, job_id: JobId) -> FrayJob:
         """Return a job as it is now; see `Cluster.get`."""

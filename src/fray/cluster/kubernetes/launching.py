@@ -11,7 +11,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Coroutine, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -56,6 +56,7 @@ __all__ = [
     "Launch",
     "Launchable",
     "WrittenJob",
+    "create_secrets",
     "launch_job",
     "prepare_launch",
     "prepare_written",
@@ -167,6 +168,17 @@ class WrittenJob:
         job = self.job.model_copy(update={"metadata": named})
         return JobManifest(job=job, secret_name=f"{legal}-env", secret_variables={})
 
+    def with_stored_workspace(self, stored: FrayJob) -> WrittenJob:
+        """Return it with the Secrets of the job that is there, where these hold the same workspace."""
+        own, found = self.job.spec.environment.workspace, stored.spec.environment.workspace
+        if own is None or found is None or found.secret_name is None or own.sha256 != found.sha256:
+            return self
+        names = [found.secret_name, *found.more_secrets]
+        if len(names) != len(self.parts):
+            return self
+        parts = [replace(part, secret_name=name) for part, name in zip(self.parts, names, strict=True)]
+        return replace(self, job=_with_workspace(self.job, found), parts=tuple(parts))
+
     def build_secrets(self, built: JobManifest, owner: Manifest) -> list[Manifest]:  # noqa: ARG002
         """Return those of its workspace; any other Secret that a file names is there."""
         return _build_parts(self.parts, owner)
@@ -216,9 +228,12 @@ def prepare_written(
     name = build_object_name(job.metadata.name)
     uploading = _Uploading(name, word[:LAUNCH_DIGITS], cluster.staging, storage)
     uploaded = uploading.upload_workspace(str(workspace), archiver)
-    environment = job.spec.environment.model_copy(update={"workspace": uploaded})
-    spec = job.spec.model_copy(update={"environment": environment})
-    return WrittenJob(job.model_copy(update={"spec": spec}), word, tuple(uploading.parts))
+    return WrittenJob(_with_workspace(job, uploaded), word, tuple(uploading.parts))
+
+
+def _with_workspace(job: FrayJob, workspace: Workspace | None) -> FrayJob:
+    environment = job.spec.environment.model_copy(update={"workspace": workspace})
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"environment": environment})})
 
 
 @dataclass
@@ -361,15 +376,20 @@ def _check_size(built: JobManifest) -> None:
 
 
 async def _complete(access: Access, launch: Launchable, built: JobManifest, job: Manifest) -> None:
-    requests = [_unhurried(_create_secret(access, each)) for each in launch.build_secrets(built, job)]
     try:
-        # Each is waited for: one that comes after the clean-up would stay until it is collected.
-        results = await asyncio.gather(*requests, return_exceptions=True)
-        if failures := [result for result in results if result is not None]:
-            raise failures[0]  # noqa: TRY301 - it is cleaned up after, as after an interruption
+        await create_secrets(access, launch.build_secrets(built, job))
     except BaseException as error:
         await _remove(access, launch, built.name, error)
         raise
+
+
+async def create_secrets(access: Access, secrets: Sequence[Manifest]) -> None:
+    """Create the Secrets that are not there yet; raises an `ApiError` once all requests have ended."""
+    requests = [_unhurried(_create_secret(access, each)) for each in secrets]
+    # Each is waited for: one that comes after a clean-up would stay until it is collected.
+    results = await asyncio.gather(*requests, return_exceptions=True)
+    if failures := [result for result in results if result is not None]:
+        raise failures[0]
 
 
 def _build_parts(parts: Sequence[SecretPart], owner: Manifest) -> list[Manifest]:
@@ -380,7 +400,7 @@ async def _create_secret(access: Access, secret: Manifest) -> None:
     try:
         await persistently(lambda: access.api.store(SECRETS, secret, namespace=access.namespace))
     except AlreadyExistsError:
-        return  # made by a request of this launch whose answer was lost: nobody else knows the name
+        return  # by a request whose answer was lost, or an earlier `apply`: nobody else knows the name
 
 
 async def _unhurried(request: Coroutine[Any, Any, T]) -> T:

@@ -172,8 +172,9 @@ class RayCluster(Cluster):
         launch = _Launch(job, _judge(job), job.spec.parent, workspace=archive)
         return self._submit(launch, job.metadata.name, "refuse")
 
-    def apply(self, job: FrayJob) -> Applied:
+    def apply(self, job: FrayJob, *, workspace: Path | None = None) -> Applied:
         """Refuse: what a Ray job is can't change."""
+        del workspace
         alternative = "Use `fray run -f FILE`, and `fray stop NAME` before another job of the name."
         raise UnsupportedFeatureError(
             f"applying job {job.metadata.name!r}", "a job on Ray can't change", alternative
