@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fray.job import JobContext, clear_job_context, create_job_ctx
-from tests.behaviour.contexts import CONTEXTS, Traits
+from fray.job.traits import CONTEXTS, Traits
 from tests.behaviour.dask_clusters import start_dask_cluster
 from tests.behaviour.gates import Gate, Signal
 from tests.local_ray import running_ray
@@ -25,7 +25,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Drop the combinations that a test's `traits` mark excludes: they are no skipped tests.
+    """Drop the combinations that a test's `traits` and `needs` marks exclude: they are no skipped tests.
 
     Those on Ray come last of all: a process that has a Ray is no place for tests of other engines.
     """
@@ -41,15 +41,19 @@ def _kind_of(item: pytest.Item) -> object:
 
 
 def _wanted(item: pytest.Item) -> bool:
-    mark = item.get_closest_marker("traits")
-    if mark is None or not isinstance(item, pytest.Function):
+    if not isinstance(item, pytest.Function) or (kind := _kind_of(item)) is None:
         return True
-    traits = CONTEXTS[item.callspec.params["kind"]]
-    return all(getattr(traits, name) == value for name, value in mark.kwargs.items())
+    traits = CONTEXTS[str(kind)]
+    wanted = ((name, value) for mark in item.iter_markers("traits") for name, value in mark.kwargs.items())
+    needed = (feature for mark in item.iter_markers("needs") for feature in mark.args)
+    return all(getattr(traits, name) == value for name, value in wanted) and not any(
+        feature in traits.refuses for feature in needed
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "traits(name=value): only for contexts with these traits")
+    config.addinivalue_line("markers", "needs(feature): only for contexts that don't refuse these features")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Contexts on Dask: clusters of their own and of others, and what they refuse."""
+"""Contexts on Dask: clusters of their own and of others."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ import pytest
 from fray.errors import (
     ActorDiedError,
     ContextUnavailableError,
-    InvalidOptionError,
     UnschedulableError,
     WorkerDiedError,
 )
-from fray.job import ActorOptions, JobContext, TaskOptions, create_job_ctx, get_job_context
+from fray.job import JobContext, TaskOptions, create_job_ctx, get_job_context
 
 PATIENCE = 120
 
@@ -74,27 +73,6 @@ def test_to_import_fray_imports_no_dask() -> None:
     program = "import sys, fray.job; fray.job.get_job_context(); print('distributed' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (ran.stdout, ran.stderr) == ("False\n", "")
-
-
-@pytest.mark.parametrize(
-    "options", [{"env": {"A": "1"}}, {"max_calls": 1}, {"runtime_env": {"env_vars": {"A": "1"}}}]
-)
-def test_options_of_tasks_that_dask_has_no_word_for_are_refused(
-    ctx: JobContext, options: dict[str, Any]
-) -> None:
-    with pytest.raises(InvalidOptionError, match=next(iter(options))):
-        ctx.run(len, "abc", options=TaskOptions(**options))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"env": {"A": "1"}}, {"max_restarts": 1}, {"max_task_retries": 1}, {"resources": {"GPU": 1}}],
-)
-def test_options_of_actors_that_dask_has_no_word_for_are_refused(
-    ctx: JobContext, options: dict[str, Any]
-) -> None:
-    with pytest.raises(InvalidOptionError, match=next(iter(options))):
-        ctx.create_actor(Counter, options=ActorOptions(**options))
 
 
 def test_resources_are_those_of_the_cluster(ctx: JobContext) -> None:

@@ -19,7 +19,7 @@ from fray.errors import (
     TaskTimeoutError,
 )
 from fray.job import JobContext, TaskOptions, get_job_context
-from tests.behaviour.contexts import Traits
+from fray.job.traits import Feature, Traits
 from tests.behaviour.gates import Gate, Signal, append, lines
 
 
@@ -141,7 +141,7 @@ def test_a_running_task_is_cancelled(
     with pytest.raises(TaskCancelledError, match="block"):
         ctx.get(ref)
     assert ctx.get(ctx.run(identity, 1)) == 1  # its slot is free, though the gate is still shut
-    assert not traits.counts or ctx.stats().cancelled == 1
+    assert Feature.STATS in traits.refuses or ctx.stats().cancelled == 1
 
 
 @pytest.mark.traits(concurrent=True)
@@ -196,7 +196,7 @@ def test_a_task_that_takes_too_long_is_given_up(
         ctx.get(ref)
     assert isinstance(caught.value, TimeoutError)
     assert ctx.get(ctx.run(identity, 1)) == 1
-    assert not traits.counts or ctx.stats().failed == 1
+    assert Feature.STATS in traits.refuses or ctx.stats().failed == 1
 
 
 def test_a_task_that_took_too_long_has_no_result(ctx: JobContext, tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_task_that_was_ended_is_not_run_again(ctx: JobContext, tmp_path: Path)
     assert lines(tmp_path / "runs") == ["run"]
 
 
-@pytest.mark.traits(counts=True)
+@pytest.mark.needs(Feature.STATS)
 def test_stats_count_every_end(ctx: JobContext, traits: Traits) -> None:
     actor = ctx.create_actor(Greeter)
     ctx.get([ctx.run(identity, n) for n in range(5)])

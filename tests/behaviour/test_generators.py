@@ -14,7 +14,7 @@ import pytest
 from fray.errors import TaskCancelledError
 from fray.job import GeneratorFuture, JobContext, ObjectRef, TaskOptions
 from fray.job.threads import STREAM_ITEMS
-from tests.behaviour.contexts import Traits
+from fray.job.traits import Traits
 from tests.behaviour.gates import Gate, Signal
 
 

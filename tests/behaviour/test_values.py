@@ -8,7 +8,7 @@ import pytest
 
 from fray.errors import ObjectLostError
 from fray.job import JobContext, ObjectRef, create_job_ctx
-from tests.behaviour.contexts import Traits
+from fray.job.traits import Traits
 
 
 def test_a_value_that_was_put_comes_back(ctx: JobContext) -> None:

@@ -149,7 +149,7 @@ class AcceleratorShapeError(RequestError, ValueError):
 
 @dataclass(eq=False)
 class UnsupportedFeatureError(RequestError):
-    """A legal FrayJob that asks for something this backend can't do."""
+    """A legal request for something that this backend, or this kind of context, can't do."""
 
     message_template = "{feature} is not supported here: {reason}"
     next_step_template = "{alternative}"

@@ -156,7 +156,8 @@ class JobContext:
         """The path of the unix socket that shows a pool's counts, as Prometheus text over HTTP.
 
         Raises:
-            InvalidOptionError: the context isn't that of the process that started a pool.
+            UnsupportedFeatureError: the context isn't on a pool.
+            InvalidOptionError: called in a worker of a pool, whose counts are the driver's.
         """
         return self._engine.metrics_address
 
@@ -164,6 +165,7 @@ class JobContext:
         """Return what the context has and did. A pool knows more (`PoolContextStats`).
 
         Raises:
+            UnsupportedFeatureError: the context is on Ray, which counts for all its users.
             InvalidOptionError: called in a worker of a pool, whose counts are the driver's.
             PoolClosedError: the pool has ended.
         """
@@ -422,6 +424,7 @@ class JobContext:
         One row a worker; at most the last 10,000 runs that have ended.
 
         Raises:
+            UnsupportedFeatureError: the context is on Ray.
             OSError: the file can't be written.
         """
         from fray.job.timeline import to_json  # noqa: PLC0415 - most programs never ask for it

@@ -26,7 +26,6 @@ from fray.errors import (
     ActorExistsError,
     ActorNotFoundError,
     FrayError,
-    InvalidOptionError,
     ObjectLostError,
     PoolClosedError,
     TaskCancelledError,
@@ -60,6 +59,7 @@ from fray.job.pool_refs import check_receiver, only_of
 from fray.job.progress import FutureState
 from fray.job.refs import GeneratorFuture, ObjectRef
 from fray.job.timeline import TaskRun
+from fray.job.traits import Feature, refuse
 from fray.job.workers import ThreadWorkers, blocking
 from fray.runtime.pool.objects.calls import EncodedCall, encode_call
 from fray.runtime.pool.objects.flat_format import Encoded
@@ -207,7 +207,13 @@ class DaskEngine(WaitableEngine):
     def submit(self, call: Call, options: TaskOptions, *, streaming: bool) -> AnyEntry:
         """Start a task; see `Engine`."""
         self._check_open()
-        _refuse_task_options(options)
+        _check_features(
+            {
+                Feature.TASK_ENV: options.env,
+                Feature.RUNTIME_ENV: options.runtime_env,
+                Feature.MAX_CALLS: options.max_calls,
+            }
+        )
         with only_of(self):
             function = encode_function(call.function)
             encoded, needed = self._encode(call.args, call.kwargs, function)
@@ -360,7 +366,14 @@ class DaskEngine(WaitableEngine):
     def create_actor(self, call: Call, options: ActorOptions) -> RemoteActor:
         """Start an actor; see `Engine`. Returns before the constructor has: what it raises, calls raise."""
         self._check_open()
-        _refuse_actor_options(options)
+        _check_features(
+            {
+                Feature.ACTOR_ENV: options.env,
+                Feature.ACTOR_RESOURCES: _counted(options.resources),
+                Feature.MAX_RESTARTS: options.max_restarts,
+                Feature.MAX_TASK_RETRIES: options.max_task_retries,
+            }
+        )
         with only_of(self):
             function = encode_function(call.function)
             encoded, needed = self._encode(call.args, call.kwargs, function)
@@ -646,8 +659,8 @@ class DaskEngine(WaitableEngine):
 
     @property
     def metrics_address(self) -> str:
-        """Raise `InvalidOptionError`: only a pool serves its counts."""
-        raise InvalidOptionError("metrics_address", f"asked of {self!r}", "the context of a pool")
+        """Raise `UnsupportedFeatureError`: only a pool serves its counts."""
+        raise refuse("dask", Feature.METRICS)
 
     def stats(self) -> ContextStats:
         """Return what it has, and what became of what this process has submitted."""
@@ -789,15 +802,8 @@ def _shown(resources: Mapping[str, float]) -> str:
     return ", ".join(f"{name}: {amount:g}" for name, amount in resources.items())
 
 
-def _refuse_task_options(options: TaskOptions) -> None:
-    for name in ("env", "runtime_env", "max_calls"):
-        if getattr(options, name):
-            raise InvalidOptionError(name, "given", "none in a context on Dask, whose workers run already")
-
-
-def _refuse_actor_options(options: ActorOptions) -> None:
-    for name in ("env", "max_restarts", "max_task_retries"):
-        if getattr(options, name):
-            raise InvalidOptionError(name, "given", "none in a context on Dask, which doesn't restart actors")
-    for name in _counted(options.resources):
-        raise InvalidOptionError(f"resources[{name!r}]", "given", "none: Dask's actors hold no resources")
+def _check_features(asked: Mapping[Feature, object]) -> None:
+    """Raise `UnsupportedFeatureError` for the first of these features that is asked for."""
+    for feature, value in asked.items():
+        if value:
+            raise refuse("dask", feature)

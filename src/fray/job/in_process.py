@@ -20,7 +20,6 @@ from fray.errors import (
     ActorDiedError,
     ActorNotFoundError,
     FrayError,
-    InvalidOptionError,
     ObjectLostError,
     PoolClosedError,
     TaskCancelledError,
@@ -36,6 +35,7 @@ from fray.job.progress import FutureState
 from fray.job.streams import Stream
 from fray.job.tasks import Task, run_task
 from fray.job.timeline import TaskRun
+from fray.job.traits import Feature, refuse
 from fray.payload.values.exceptions import raisable
 
 __all__ = ["InProcessEngine"]
@@ -193,8 +193,8 @@ class InProcessEngine(WaitableEngine, ABC):
 
     @property
     def metrics_address(self) -> str:
-        """Raise `InvalidOptionError`: only a pool serves its counts."""
-        raise InvalidOptionError("metrics_address", f"asked of {self!r}", "the context of a pool")
+        """Raise `UnsupportedFeatureError`: only a pool serves its counts."""
+        raise refuse(self.kind, Feature.METRICS)
 
     def stats(self) -> ContextStats:
         """Return what it has and did."""

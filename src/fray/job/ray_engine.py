@@ -33,7 +33,6 @@ from fray.errors import (
     TaskCancelledError,
     TaskTimeoutError,
     UnschedulableError,
-    UnsupportedFeatureError,
 )
 from fray.job.actor_methods import ActorMethods
 from fray.job.actors import ActorHandle
@@ -54,6 +53,7 @@ from fray.job.ray_options import (
 from fray.job.ray_tasks import CONTROL, ActorHost, RayTask, raise_error, run_stream, run_task
 from fray.job.refs import GeneratorFuture, ObjectRef
 from fray.job.timeline import TaskRun
+from fray.job.traits import Feature, refuse
 
 __all__ = ["RayEngine", "RaySession", "latest_context"]
 
@@ -537,15 +537,15 @@ class RayEngine:
     @property
     def metrics_address(self) -> str:
         """Raise `UnsupportedFeatureError`: the counts are Ray's."""
-        raise _not_counted("metrics_address")
+        raise refuse("ray", Feature.METRICS)
 
     def stats(self) -> ContextStats:
         """Raise `UnsupportedFeatureError`: the counts are Ray's."""
-        raise _not_counted("stats()")
+        raise refuse("ray", Feature.STATS)
 
     def runs(self) -> list[TaskRun]:
         """Raise `UnsupportedFeatureError`: the counts are Ray's."""
-        raise _not_counted("save_timeline()")
+        raise refuse("ray", Feature.TIMELINE)
 
     def count_running(self) -> None:
         """Return None: nobody here knows."""
@@ -688,10 +688,3 @@ def _shut_down(entry: RayEntry) -> FrayError:
     if entry.actor:
         return ActorDiedError(entry.actor, "its context was shut down")
     return TaskCancelledError(entry.name or f"object {entry.id}")
-
-
-def _not_counted(what: str) -> UnsupportedFeatureError:
-    reason = "Ray counts tasks for all of its users together"
-    return UnsupportedFeatureError(
-        what, reason, "Use Ray's dashboard, `ray summary tasks` or `ray timeline`."
-    )
