@@ -1,0 +1,57 @@
+"""The example of reinforcement learning on this machine: a rollout and the curriculum are killed in it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from fray.cluster import LocalCluster
+from tests.pool.hosts.pools import PATIENCE, wait_until
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "rl"
+ROUNDS = 6
+
+
+def find_processes(state: Path, **variables: str) -> Iterator[int]:
+    """Processes of this state directory whose environment has these variables."""
+    wanted = {f"{name}={value}" for name, value in {"FRAY_STATE_DIR": str(state), **variables}.items()}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            environ = (process / "environ").read_text(errors="replace").split("\0")
+        except OSError:
+            continue  # it has ended, or is another user's
+        if wanted <= set(environ):
+            yield int(process.name)
+
+
+def test_all_episodes_are_counted_although_a_rollout_and_the_curriculum_are_killed(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    environ = {**os.environ, "FRAY_STATE_DIR": str(state), "FRAY_CLUSTER_SPEC": "local"}
+    curve = tmp_path / "rewards.svg"
+    command = [sys.executable, "rl.py", "--rounds", str(ROUNDS), "--curve", str(curve)]
+    program = subprocess.Popen(command, cwd=EXAMPLE, env=environ, stdout=subprocess.PIPE, text=True)
+    log = state / "jobs" / "rl" / "logs" / "attempt-1" / "slice-0-host-0.log"
+    wait_until(lambda: log.exists() and "round 0" in log.read_text())
+
+    cluster = LocalCluster(environ=environ)
+    (curriculum,) = (a for a in cluster.get_actors() if a.spec.name == "rl/curriculum")
+    for killed in find_processes(state, FRAY_ACTOR_NAME=curriculum.metadata.name):
+        os.kill(killed, signal.SIGKILL)
+    for killed in find_processes(state, FRAY_JOB_NAME="rollout-1", FRAY_RANK="0"):
+        os.kill(killed, signal.SIGKILL)
+
+    output, _ = program.communicate(timeout=PATIENCE * 4)
+    assert program.returncode == 0
+    found = re.search(r"(\d+) episodes, mean reward (\S+) -> (\S+)", output)
+    assert found is not None
+    assert int(found[1]) == ROUNDS * 24
+    assert float(found[3]) > float(found[2])
+    assert "polyline" in curve.read_text()
+    retries = LocalCluster(environ=environ).get("rollout-1").status.retries
+    assert retries is not None
+    assert retries.failures_used == 1
