@@ -378,6 +378,10 @@ def test_members_of_a_group_know_their_index_and_end_together(ctx: JobContext) -
     assert ready == list(group.handles)
     assert ctx.get([each.where.remote() for each in ready]) == ["seats/0", "seats/1", "seats/2"]
     assert (group.ready_count, group.is_done()) == (3, False)
+    assert (group.discover_new(), group.discover_new()) == (ready, [])
+    same = ctx.create_actor_group(Seat, -1, name="seats", count=3, get_if_exists=True)
+    assert same.handles == group.handles
+    assert ctx.get(ready[0].where.submit()) == "seats/0"
     assert ctx.get(ctx.get_actor("seats-1").where.remote()) == "seats/1"
     items = [ctx.get(item) for item in ready[2].letters.remote()]
     assert "".join(items) == "seats/2"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from fray.client import Client
 from fray.cluster import Entrypoint, JobRequest, LocalCluster, create_environment, current_cluster
 from fray.errors import ActorDiedError, ActorNotFoundError, ActorUnavailableError
 from fray.job import get_default_job_ctx
@@ -105,7 +106,7 @@ def test_a_program_creates_a_group_and_its_members_know_their_index(cluster: Loc
         def where(self) -> int:
             return self.place
 
-    group = cluster.create_actor_group(Seat, name="crew", count=2)
+    group = Client(cluster).create_actor_group(Seat, name="crew", count=2)
     members = group.wait_ready(timeout=PATIENCE)
     assert [each.where.remote().result(PATIENCE) for each in members] == [0, 1]
     assert cluster.get_actor("crew-1") == members[1]

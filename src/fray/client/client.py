@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fray.client.errors import JobAlreadyExists
 from fray.client.handle import JobHandle
@@ -14,7 +15,13 @@ from fray.errors import JobExistsError
 from fray.types import JobId, JobRequest
 from fray.vocabulary import ENV_CLIENT_SPEC, ENV_CLUSTER_SPEC
 
+if TYPE_CHECKING:
+    from fray.job.actor_groups import ActorGroup
+    from fray.job.actors import ActorHandle
+
 __all__ = ["Client", "current_client", "set_current_client"]
+
+A = TypeVar("A")
 
 
 class Client:
@@ -73,6 +80,20 @@ class Client:
             JobNotFoundError: There is no such job. It is a KeyError, too.
         """
         return JobHandle(self._cluster, self._cluster.poll(JobId(job_id)).job_id)
+
+    def get_actor(self, name: str) -> ActorHandle[Any]:
+        """Return the handle of an actor of the cluster; see `Cluster.get_actor`."""
+        return self._cluster.get_actor(name)
+
+    def create_actor(self, cls: Callable[..., A], /, *args: Any, name: str, **kwargs: Any) -> ActorHandle[A]:
+        """Create an actor that lives until it is ended; see `Cluster.create_actor`, which has all options."""
+        return self._cluster.create_actor(cls, *args, name=name, **kwargs)
+
+    def create_actor_group(
+        self, cls: Callable[..., A], /, *args: Any, name: str, count: int, **kwargs: Any
+    ) -> ActorGroup[A]:
+        """Create a group of actors; see `Cluster.create_actor_group`."""
+        return self._cluster.create_actor_group(cls, *args, name=name, count=count, **kwargs)
 
     def __repr__(self) -> str:
         return f"Client({self._cluster!r})"

@@ -104,6 +104,7 @@ class ActorGroup(Generic[A]):
         self._errors: dict[int, Exception] = {}
         self._asked: set[int] = set()
         """Members whose answer is waited for."""
+        self._discovered: set[ActorHandle[A]] = set()
 
     def __len__(self) -> int:
         """Return how many members there are."""
@@ -142,6 +143,14 @@ class ActorGroup(Generic[A]):
                 if not self._news.wait(time_left(deadline)):
                     raise GetTimeoutError(f"actor group {self.name!r}", timeout or 0.0)
             return ready
+
+    def discover_new(self) -> list[ActorHandle[A]]:
+        """Return the handles of ready members that this hasn't returned before; doesn't wait."""
+        self._ask()
+        with self._news:
+            found = [each for each in self._find_ready() if each not in self._discovered]
+            self._discovered.update(found)
+            return found
 
     def shutdown(self) -> None:
         """End all members for good. May be called again."""

@@ -47,6 +47,9 @@ class ActorMethod:
         """Call the method; return the ref of its result at once."""
         return self._handle._submit(self._name, args, kwargs, self._timeout)
 
+    submit = remote
+    """What an earlier API calls a call that takes long: here each may take as long as it likes."""
+
     def __repr__(self) -> str:
         return f"{self._handle!r}.{self._name}"
 

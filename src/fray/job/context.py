@@ -305,6 +305,7 @@ class JobContext:
         *args: Any,
         name: str,
         count: int,
+        get_if_exists: bool = False,
         options: ActorOptions | None = None,
         **kwargs: Any,
     ) -> ActorGroup[A]:
@@ -312,7 +313,8 @@ class JobContext:
 
         Each is an actor by itself, whose constructor learns its index from `current_actor()`, and which
         `get_actor` finds as `{name}-{index}`. Where named actors are FrayActors, the group is one, with
-        `count` replicas. `options` are those of each member, but for `name` and `get_if_exists`.
+        `count` replicas. With `get_if_exists` the group that has the name is returned, whose size is to be
+        `count`. `options` are those of each member, but for `name` and `get_if_exists`.
 
         Raises:
             ActorExistsError: the group, or one of its members, has a name that is taken.
@@ -322,7 +324,7 @@ class JobContext:
         """
         check_name("name", name)
         check_count("count", count, 1)
-        chosen = replace(options or ActorOptions(), name=name, get_if_exists=False)
+        chosen = replace(options or ActorOptions(), name=name, get_if_exists=get_if_exists)
         if (named := _find_named_actors()) is not None:
             shared = named.create_group(Call(GroupMember(cls, name), args, kwargs), chosen, count)
             return ActorGroup(name, shared, self.kill)
@@ -334,7 +336,8 @@ class JobContext:
                 made = self._engine.create_actor(call, replace(chosen, name=f"{name}-{index}"))
                 members.append(ActorHandle(self._engine, made))
         except BaseException:
-            for each in members:
+            # Those of a group that may be there already belong to others, too.
+            for each in members if not get_if_exists else ():
                 self.kill(each)
             raise
         return ActorGroup(name, members, self.kill)
