@@ -17,10 +17,12 @@ from fray.runtime.pool.pod import PodPool
 if TYPE_CHECKING:
     from distributed import Client, SpecCluster
 
-__all__ = ["DaskContext", "is_joined", "join", "join_pool", "start"]
+__all__ = ["DaskContext", "check_installed", "is_joined", "join", "join_pool", "start"]
 
 HEAD_SECONDS: Final = 600.0
 """How long the scheduler of a job's workers may have no address: rank 0 may pull its image."""
+EXTRA: Final = "Install it: pip install 'fray[dask]'"
+IN_PODS: Final = "Add `distributed` to the image, or to spec.environment.pipPackages."
 
 
 def start(
@@ -41,7 +43,7 @@ def start(
         ContextUnavailableError: `distributed` isn't installed, or there is no cluster at the address.
     """
     del options
-    _check_installed()
+    check_installed()
     if address is not None:
         return _context_on(_connect(address), None, own_client=True)
     workers = available_cpus() if max_workers is None else check_count("max_workers", max_workers, 1)
@@ -61,6 +63,7 @@ def join_pool(environ: Mapping[str, str]) -> JobContext:
 
     Raises `ContextUnavailableError` without Dask or an answer, and what `PodPool.find_head` raises.
     """
+    check_installed(IN_PODS)
     return start(address=PodPool.from_env(environ).find_head(seconds=HEAD_SECONDS).address.as_url("tls"))
 
 
@@ -82,11 +85,11 @@ def _find_client() -> Client | None:
         return None
 
 
-def _check_installed() -> None:
+def check_installed(fix: str = EXTRA) -> None:
+    """Raise `ContextUnavailableError`, with what to do, where `distributed` can't be imported."""
     try:
         import distributed  # noqa: F401, PLC0415 - an extra
     except ImportError as error:
-        fix = "Install it: pip install 'fray[dask]'"
         raise ContextUnavailableError("dask", f"{error.name} is not installed", fix) from error
 
 

@@ -22,7 +22,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple
 
-from fray.errors import AttemptOverError, ContextUnavailableError, FrayError, HeadUnknownError
+from fray.errors import AttemptOverError, FrayError, HeadUnknownError, PoolVersionError
+from fray.job.dask import IN_PODS, check_installed
 from fray.kube.errors import ApiError
 from fray.payload.stamp import Stamp
 from fray.runtime.api.client import ApiAccess
@@ -84,11 +85,7 @@ class Workers:
     def stand(self, name: str, versions: list[str]) -> list[Any]:
         """Answer a worker; see `Standing`. Lists, since messages have no tuples."""
         own = _versions()
-        refused = (
-            ""
-            if list(versions) == own
-            else f"the scheduler has {_spell(own)}, and {name} has {_spell(versions)}"
-        )
+        refused = "" if list(versions) == own else _refuse(own, versions)
         worker = self._scheduler.workers.get(self._scheduler.aliases.get(name))
         running = 0 if worker is None else len(worker.processing)
         return [self._token, refused, worker is None and name in self._released, running]
@@ -245,8 +242,7 @@ class WorkerProgram:
     def _judge(self, standing: Standing) -> int | None:
         """Return the exit code of a worker that the scheduler doesn't want any more; None: it does."""
         if standing.refused:
-            sys.stderr.write(f"fray: {standing.refused}\nUse the same image, or pin the package.\n")
-            return EXIT_WORKER_REFUSED
+            return self._end(PoolVersionError(standing.refused), EXIT_WORKER_REFUSED)
         if self._token not in ("", standing.token):
             sys.stderr.write(f"fray: {RESTARTED}\n")
             return EXIT_ATTEMPT_OVER
@@ -285,14 +281,15 @@ def main(arguments: list[str], environ: Mapping[str, str], *, ready_port: int = 
         sys.stderr.write("usage: python -m fray.job.dask_pods scheduler | worker\n")
         return EXIT_USAGE
     try:
-        pool = PodPool.from_env(environ)
         if arguments == ["worker"]:
-            _check_installed()
+            check_installed(IN_PODS)
+            pool = PodPool.from_env(environ)
             resources = build_resources(dict(read_offer(environ)))
             return asyncio.run(_be_worker(pool, resources, ready_port))
+        pool = PodPool.from_env(environ)
         if pool.head is None and Identity.from_env(environ).rank != 0:
             return stand_by()
-        _check_installed()
+        check_installed(IN_PODS)
         if not is_first(environ.get(ENV_POOL_STATE, "")):
             sys.stderr.write(f"fray: {RESTARTED}\n")
             return EXIT_FAILURE
@@ -331,24 +328,20 @@ async def _be_scheduler(pool: PodPool, environ: Mapping[str, str]) -> int:
     return 0
 
 
-def _check_installed() -> None:
-    """Raise `ContextUnavailableError` where the image has no Dask."""
-    try:
-        import distributed  # noqa: F401, PLC0415 - of the job's image
-    except ImportError as error:
-        fix = "Add `distributed` to the image, or to spec.environment.pipPackages."
-        raise ContextUnavailableError("dask", f"{error.name} is not installed", fix) from error
-
-
 def _versions() -> list[str]:
     """Return what must be the same in all pods: values are pickled, and messages follow versions."""
     own = Stamp.here()
     return [own.python, version("distributed"), own.fray]
 
 
-def _spell(versions: list[str]) -> str:
-    python, dask, own = versions
-    return f"Python {python}, distributed {dask}, Fray {own}"
+def _refuse(own: list[str], theirs: list[str]) -> str:
+    """Return why a worker can't join, and what to write: one version for all pods."""
+    python, dask, fray = own
+    return (
+        f"It has Python {theirs[0]}, distributed {theirs[1]} and Fray {theirs[2]}; the scheduler has Python "
+        f"{python}, distributed {dask} and Fray {fray}. Give workers the image of the job, or both images of "
+        f"Python {python}, with `distributed=={dask}` in the pipPackages of each environment."
+    )
 
 
 if __name__ == "__main__":

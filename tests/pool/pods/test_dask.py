@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
+from fray.job.dask_pods import main
 from fray.plan.environment import build_dask_tls
 from fray.vocabulary import (
     ACCEPTED_FILE,
@@ -204,3 +207,43 @@ def test_a_worker_with_other_versions_is_refused(dask: DaskAttempt) -> None:
     )
     worker = dask.start(other, 1, TEST_PROGRAM="worker")
     assert worker.wait(PATIENCE) == EXIT_WORKER_REFUSED
+
+
+@pytest.mark.parametrize("program", ["scheduler", "worker"])
+def test_an_image_without_dask_is_told_what_to_write(
+    program: str, attempt: Attempt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    environ = {**attempt.variables(0), "FRAY_POOL_HEAD": f"tcp:{attempt.address(0)}:{HEAD_PORT}"}
+    assert main([program], environ) == EXIT_FAILURE
+    assert "Add `distributed` to the image, or to spec.environment.pipPackages" in capsys.readouterr().err
+
+
+def test_a_lost_worker_costs_no_answer(dask: DaskAttempt) -> None:
+    dask.start_scheduler()
+    lost = dask.start_worker(1)
+    wait_until(lambda: dask.attempt.ask(1) == 200)
+    program = dask.start_rank(SLOW)
+    assert read_line(program) == "begun\n"
+    dask.start_worker(2)
+    nanny = psutil.Process(lost.pid)
+    for process in (nanny, *nanny.children(recursive=True)):
+        process.kill()
+    assert read_line(program) == "[0, 1, 4, 9]\n"
+
+
+SLOW = """
+import time
+from fray.job import get_default_job_ctx
+ctx = get_default_job_ctx()
+begun = Path(os.environ["TEST_TOKEN"]).parent / "begun"
+def square(number):
+    begun.touch()
+    time.sleep(1)
+    return number * number
+refs = [ctx.run(square, number) for number in range(4)]
+while not begun.exists():
+    time.sleep(0.05)
+print("begun", flush=True)
+print(ctx.get(refs), flush=True)
+"""
