@@ -36,8 +36,7 @@ from fray.cluster.local.runner import build_retry_policy
 from fray.cluster.local.store import StateDirectory
 from fray.cluster.local.watched_job import JobWatch, StrangersJob
 from fray.cluster.manifest import find_parent
-from fray.cluster.progress import describe_frayjob
-from fray.cluster.resuming import is_resumable
+from fray.cluster.progress import describe_frayjob, is_resumable
 from fray.errors import FrayError, JobExistsError, MachineMismatchError, StateDirectoryError
 from fray.kube.resources import FRAYACTORS
 from fray.payload.outcome import Outcome

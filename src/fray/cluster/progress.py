@@ -9,14 +9,14 @@ from typing import Final
 
 from fray.errors import RequestError
 from fray.plan.gang import GangKind, derive_gang
-from fray.plan.status import derive_exit_code, find_condition
+from fray.plan.status import derive_exit_code, find_condition, is_finished
 from fray.plan.timestamps import parse_time
 from fray.types import JobId, JobInfo, JobStatus, TaskStatus
 from fray.vocabulary import ANNOTATION_ORIGINAL_NAME, ConditionType, Reason
-from fray.wire.frayjob import FrayJob
+from fray.wire.frayjob import FrayJob, Parent
 from fray.wire.status import AttemptStatus, Condition
 
-__all__ = ["describe_frayjob", "find_waiting", "get_original_name"]
+__all__ = ["describe_frayjob", "find_waiting", "get_original_name", "is_resumable"]
 
 _ENDINGS: Final = {
     ConditionType.SUCCEEDED: JobStatus.SUCCEEDED,
@@ -57,6 +57,18 @@ def describe_frayjob(job: FrayJob) -> JobInfo:
 def get_original_name(job: FrayJob) -> str:
     """Return what the job's author called it; objects can't have every name, nor two the same."""
     return job.metadata.annotations.get(ANNOTATION_ORIGINAL_NAME, job.metadata.name)
+
+
+def is_resumable(job: FrayJob, name: str, parent: Parent | None) -> bool:
+    """Return whether a launch of this name, by a process of this job, may go on with a job that is there.
+
+    A job that launches others and is tried again runs the same program a second time. Its children that still
+    live must not be launched twice; those of others that have the same name aren't its own.
+    """
+    if parent is None or job.spec.parent is None or job.spec.parent.name != parent.name:
+        return False
+    ends = job.spec.stopped or is_finished(job.status) or job.metadata.deletion_timestamp is not None
+    return not ends and get_original_name(job) == name
 
 
 def _find_ending(job: FrayJob) -> Condition | None:

@@ -13,8 +13,8 @@ from fray.offered_names import import_home
 
 if TYPE_CHECKING:
     from fray.queue.base import Lease, MemoryQueue, Queue
+    from fray.queue.client import ClientLimits, HttpQueue
     from fray.queue.file import FileQueue
-    from fray.queue.http import ClientLimits, HttpQueue
     from fray.queue.server import HttpQueueServer, ServerLimits
 
 __all__ = [
@@ -29,9 +29,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ClientLimits": "fray.queue.http",
+    "ClientLimits": "fray.queue.client",
     "FileQueue": "fray.queue.file",
-    "HttpQueue": "fray.queue.http",
+    "HttpQueue": "fray.queue.client",
     "HttpQueueServer": "fray.queue.server",
     "Lease": "fray.queue.base",
     "MemoryQueue": "fray.queue.base",

@@ -23,7 +23,7 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
 from fray.errors.queue import QueueServerError, QueueTokenError
-from fray.queue.http import ClientLimits, HttpQueue
+from fray.queue.client import ClientLimits, HttpQueue
 from fray.queue.protocol import (
     ANSWER_HEADER,
     DIGEST_HEADER,

@@ -20,7 +20,7 @@ from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.retries import persistently
 from fray.cluster.manifest import LAUNCH_DIGITS, JobManifest, Uploads, build_manifest
-from fray.cluster.resuming import is_resumable
+from fray.cluster.progress import is_resumable
 from fray.cluster.workspace import Archiver, WorkspaceLimits
 from fray.errors import FieldError, InvalidJobError, JobExistsError, JobLeftBehindError
 from fray.kube.api import Manifest

@@ -31,7 +31,7 @@ from fray.cluster.local.store import JobFolder
 from fray.cluster.local.support import build_notices, check_supported
 from fray.cluster.log_choice import check_log_choice
 from fray.cluster.manifest import Uploads, build_manifest, find_parent
-from fray.cluster.progress import describe_frayjob, get_original_name
+from fray.cluster.progress import describe_frayjob, get_original_name, is_resumable
 from fray.cluster.ray.bundle import Bundle, decode_line
 from fray.cluster.ray.submission import (
     RayJob,
@@ -45,7 +45,6 @@ from fray.cluster.ray.submission import (
     read_withdrawn,
     reports_folder,
 )
-from fray.cluster.resuming import is_resumable
 from fray.cluster.workspace import Archiver, WorkspaceLimits
 from fray.errors import (
     ClusterUnavailableError,
