@@ -17,8 +17,9 @@ class TransportSettings:
     """What one frame may measure."""
     handshake_seconds: float = 10.0
     """From the connection's start until the peer has proved itself; a silent one is cut then."""
-    silence_seconds: int = 20
-    """How long the peer's kernel may answer nothing before the connection is taken for lost."""
+    silence_seconds: int = 9
+    """How long the peer's kernel may answer nothing before the connection is taken for lost. Those who use a
+    pool are to know within 10 s that its head is gone, also where its machine says nothing any more."""
     max_handshakes: int = 256
     """Peers that haven't proved themselves yet, at once; more wait in the kernel's queue."""
     max_handshakes_per_source: int = 64
