@@ -47,8 +47,8 @@ logger = logging.getLogger(__name__)
 
 ROOT_SECONDS = 10.0
 """How often a job-scoped actor's root job is looked at: no event of an actor tells of its end."""
-STARTING_SECONDS = 20.0
-"""How often an actor is looked at whose pods start: no event of a pod tells of a volume that is missing."""
+CHANGING_SECONDS = 20.0
+"""How often an actor is looked at while pods start or end: of volumes and dead nodes no event tells."""
 TRIMS: Final = {STATEFUL_SETS: trim_stateful_set, PODS: trim_actor_pod, CONFIG_MAPS: trim_actor_report}
 """What is watched for actors, owners first, and what is kept of each."""
 
@@ -123,7 +123,7 @@ class _Reconciler:
                 pass
         if root is not None:
             return ROOT_SECONDS
-        return STARTING_SECONDS if any(map(_is_starting, observed.pods)) else None
+        return CHANGING_SECONDS if any(_is_starting(pod) or is_ending(pod) for pod in observed.pods) else None
 
     async def _read(self, place: Place) -> Manifest | None:
         """Return an unfinished actor's manifest, which the server is asked for where it is large."""

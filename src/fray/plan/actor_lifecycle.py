@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from fray.plan.actor_set import build_actor_labels
 from fray.plan.conditions import Claim, build_conditions
 from fray.plan.manifests import Manifest, find_condition
+from fray.plan.node_evidence import TAINT_OUT_OF_SERVICE
 from fray.plan.observation import Waiting
 from fray.plan.outside_text import clean_text, flatten
 from fray.plan.ownership import is_root
 from fray.plan.pod import PAYLOAD_VOLUME
+from fray.plan.pod_disruption import read_deletion
 from fray.plan.pod_observation import is_ending
 from fray.plan.scheduling import derive_waiting
 from fray.plan.timestamps import format_time
@@ -40,6 +42,8 @@ __all__ = [
 
 ACTOR_ERROR: Final = ("type", "message", "traceback")
 MOST_TRACEBACK: Final = 1500
+LATE: Final = timedelta(minutes=1)
+"""How much longer than it was given a pod may take to end before its node is taken for silent."""
 PAYLOAD_SECONDS: Final = 60.0
 """How long a first pod waits for the payload, whose Secrets the creator writes right after the FrayActor."""
 
@@ -226,15 +230,13 @@ def _suspend(actor: FrayActor, *, suspended: bool) -> Iterable[Claim]:
 
 
 def _derive_members(actor: FrayActor, observed: ActorObservation, now: datetime) -> list[MemberStatus]:
-    pods = {
-        (pod["metadata"].get("labels") or {}).get(LABEL_POD_INDEX): pod
-        for pod in observed.pods
-        if not is_ending(pod)
-    }
+    pods = {(pod["metadata"].get("labels") or {}).get(LABEL_POD_INDEX): pod for pod in observed.pods}
     reports = {report["metadata"]["name"]: report for report in observed.reports}
     before = {member.index: member for member in actor.status.members}
     waiting = {
-        index: derive_waiting([pod])
+        index: _derive_overdue(pod, now)
+        if is_ending(pod)
+        else derive_waiting([pod])
         or derive_volume_waiting(find_held([pod], now=now), observed.complaints, now=now)
         for index, pod in pods.items()
     }
@@ -250,18 +252,32 @@ def _derive_members(actor: FrayActor, observed: ActorObservation, now: datetime)
     ]
 
 
+def _derive_overdue(pod: Manifest, now: datetime) -> Waiting | None:
+    """Return why a member has no other pod yet although this one should be gone; None while it has time."""
+    deletion = read_deletion(pod["metadata"])
+    if deletion is None or now < deletion.due + LATE:
+        return None
+    node = (pod.get("spec") or {}).get("nodeName")
+    return Waiting(
+        Reason.HOSTS_LEFT_OVER,
+        f"pod {pod['metadata']['name']} doesn't end, so its node {node} seems not to answer; another one "
+        f"comes once that node answers, is deleted, or has the taint {TAINT_OUT_OF_SERVICE}",
+    )
+
+
 def _derive_member(
     index: int, pod: Manifest | None, waiting: Waiting | None, report: Manifest, before: MemberStatus
 ) -> MemberStatus:
     """Return how a member fares; a report counts while it is about the pod that there is."""
     error = _read_error(report.get("lastError")) or before.last_error
-    if pod is None:
+    if pod is None or is_ending(pod):
         return MemberStatus(
             index=index,
             pod_uid=before.pod_uid,
             start_number=before.start_number,
             restarts=before.restarts,
             last_error=error,
+            message=None if waiting is None else waiting.message,
         )
     metadata, status = pod["metadata"], pod.get("status") or {}
     uid = metadata["uid"]

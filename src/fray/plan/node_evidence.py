@@ -25,9 +25,17 @@ from fray.plan.timestamps import CLOCK_SKEW, format_time
 from fray.plan.verdict import derive_settling, find_first_end, is_uncertain, is_uncertain_end
 from fray.wire.status import AttemptStatus
 
-__all__ = ["Nodes", "derive_next_look", "is_late", "needs_nodes", "with_node_evidence"]
+__all__ = [
+    "TAINT_OUT_OF_SERVICE",
+    "Nodes",
+    "derive_next_look",
+    "is_late",
+    "needs_nodes",
+    "with_node_evidence",
+]
 
-OUT_OF_SERVICE = frozenset({"node.kubernetes.io/out-of-service", "node.cloudprovider.kubernetes.io/shutdown"})
+TAINT_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+OUT_OF_SERVICE = frozenset({TAINT_OUT_OF_SERVICE, "node.cloudprovider.kubernetes.io/shutdown"})
 """Taints of machines that are off, as their administrator or the cloud says:
 https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown
 https://github.com/kubernetes/cloud-provider/blob/v0.34.4/api/well_known_taints.go

@@ -217,6 +217,17 @@ def test_an_actor_that_has_started_once_waits_for_its_payload() -> None:
     assert decide_actor(found, observed, now=NOW).action is None
 
 
+def test_a_member_says_that_its_last_pod_stands_on_a_node_that_does_not_answer() -> None:
+    for seconds, told in [(30, False), (61, True)]:
+        due = format_time(NOW - timedelta(seconds=seconds))
+        left = pod(0, "p1", ready=True, deletionTimestamp=due) | {"spec": {"nodeName": "n1"}}
+        decision = decide_actor(actor(), ActorObservation(members(1), [left]), now=NOW)
+        (member,) = decision.status.members
+        # Whatever it says, nothing makes a second pod of the index.
+        assert (decision.action, member.ready, member.pod) == (None, False, None)
+        assert ("its node n1 seems not to answer" in (member.message or "")) is told
+
+
 def test_a_root_job_is_told_from_another_one_of_its_name() -> None:
     own = actor(lifetime="job", rootJob="train")
     owners = [{"kind": "FrayJob", "name": "train", "uid": "j1"}]
