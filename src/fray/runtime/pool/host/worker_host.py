@@ -164,7 +164,9 @@ class WorkerHost:
                 if not ended:
                     self._await_news(None)
             code = os.waitstatus_to_exitcode(status)
-            if code not in (0, EXIT_FAILURE, EXIT_WORKER_ENDED, EXIT_WORKER_REFUSED, EXIT_ATTEMPT_OVER):
+            asked = self._ending and code == -signal.SIGTERM  # before it had a handler of its own
+            known = (0, EXIT_FAILURE, EXIT_WORKER_ENDED, EXIT_WORKER_REFUSED, EXIT_ATTEMPT_OVER)
+            if not asked and code not in known:
                 sys.stderr.write(f"fray: the nanny was {describe_exit(status)}\n")
             return code
         finally:
