@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import re
 import sys
 from collections import Counter
@@ -13,6 +14,7 @@ from types import ModuleType
 import pytest
 import yaml
 
+from fray.cli.requested_job import load_job
 from fray.job import JobContext, create_job_ctx
 from fray.wire.frayjob import FrayJob
 
@@ -128,6 +130,17 @@ def test_prints_the_words_and_the_totals(
     assert "word_2" not in printed
     assert "5,050 words" in printed
     assert "100/100 files" in printed
+
+
+@pytest.mark.parametrize("engine", ["fray", "dask"])
+def test_one_line_of_the_file_with_workers_names_the_engine(engine: str, tmp_path: Path) -> None:
+    text = (EXAMPLE / "workers.yaml").read_text(encoding="utf-8")
+    path = tmp_path / "workers.yaml"
+    path.write_text(re.sub(r"(?m)^    engine: \w+$", f"    engine: {engine}", text), encoding="utf-8")
+    loaded = load_job(str(path), stdin=io.BytesIO())
+    assert loaded.workspace == tmp_path
+    assert loaded.job.spec.workers.engine == engine
+    assert loaded.job.spec.entrypoint.command == ["python", "wordcount.py"]
 
 
 def test_the_job_file_is_a_job_that_runs_the_program() -> None:
