@@ -327,6 +327,12 @@ def test_nobody_listening_is_no_refusal(head: Head, pool_key: TransportKey, addr
         head.wait(connect(address, pool_key, _not_called))
 
 
+@pytest.mark.parametrize("address", [Address(path="/nonexistent/x.sock"), Address(host="127.0.0.1", port=1)])
+def test_a_machine_too_slow_to_dial_in_time_reaches_nobody(pool_key: TransportKey, address: Address) -> None:
+    with pytest.raises(PeerUnreachableError, match="too slow"):
+        BlockingConnection.connect(address, pool_key, settings=replace(PATIENT, handshake_seconds=0.0))
+
+
 # TLS: before the handshake of the pool.
 
 

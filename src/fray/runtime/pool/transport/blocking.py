@@ -166,8 +166,8 @@ class BlockingConnection:
 
 
 def _dial(address: Address, deadline: float, settings: TransportSettings) -> socket.socket:
-    left = deadline - time.monotonic()
     try:
+        left = _left(deadline)
         if address.is_unix:
             return _dial_unix(address.path, left)
         return _dial_tcp(address, left, settings.silence_seconds)
