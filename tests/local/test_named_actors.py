@@ -15,7 +15,7 @@ import pytest
 from fray.client import Client
 from fray.cluster import Entrypoint, JobRequest, LocalCluster, create_environment, current_cluster
 from fray.errors import ActorDiedError, ActorNotFoundError, ActorUnavailableError
-from fray.job import get_default_job_ctx
+from fray.job import get_default_job_ctx, lookup_endpoint, register_endpoint
 from tests.pool.hosts.pools import PATIENCE, wait_until
 
 
@@ -36,6 +36,7 @@ class Counter:
 def count(start: int) -> int:
     """What each of two jobs does: one creates the actor, whichever is first."""
     ctx = get_default_job_ctx()
+    assert lookup_endpoint("lab/server").metadata == {"version": "3"}
     counter = ctx.create_actor(Counter, start, name="lab/counter", get_if_exists=True)
     return ctx.get(counter.add.remote(start))  # type: ignore[no-any-return]
 
@@ -43,6 +44,8 @@ def count(start: int) -> int:
 def launch_two() -> Any:
     """A root job: two children share an actor, which it finds; another one of its own is detached."""
     cluster, ctx = current_cluster(), get_default_job_ctx()
+    register_endpoint("lab/server", "127.0.0.1:1")
+    register_endpoint("lab/server", "127.0.0.1:2", {"version": "3"})
     jobs = [cluster.launch(JobRequest(f"count-{n}", Entrypoint.from_callable(count, [10]))) for n in (1, 2)]
     cluster.wait(jobs, raise_on_failure=True)
     counted = sorted(cluster.outcome(job).result() for job in jobs)  # type: ignore[union-attr]

@@ -23,6 +23,7 @@ __all__ = [
     "AttemptOverError",
     "CodeNotFoundError",
     "ContextUnavailableError",
+    "EndpointNotFoundError",
     "GetTimeoutError",
     "HeadUnknownError",
     "InvalidOptionError",
@@ -316,6 +317,17 @@ class ActorNotFoundError(RequestError, LookupError):
     def next_step(self) -> str:
         """The names that do exist."""
         return f"Known actors: {', '.join(self.known)}." if self.known else "There are no named actors."
+
+
+@dataclass(eq=False)
+class EndpointNotFoundError(RequestError, LookupError):
+    """No job that lives has registered an endpoint of this name."""
+
+    message_template = "no endpoint {name!r}: {reason}"
+    next_step_template = "A job registers it by register_endpoint(); look again once it has begun."
+
+    name: str
+    reason: str
 
 
 @dataclass(eq=False)

@@ -24,6 +24,7 @@ from fray.job.defaults import (
     get_job_context,
     set_job_context,
 )
+from fray.job.endpoints import Endpoint, lookup_endpoint, register_endpoint
 from fray.job.inline import SyncContext
 from fray.job.options import ActorOptions, Lifetime, TaskOptions
 from fray.job.refs import GeneratorFuture, ObjectRef
@@ -36,6 +37,7 @@ __all__ = [
     "ActorMethod",
     "ActorOptions",
     "ContextStats",
+    "Endpoint",
     "GeneratorFuture",
     "JobContext",
     "Lifetime",
@@ -52,5 +54,7 @@ __all__ = [
     "fray_job_ctx",
     "get_default_job_ctx",
     "get_job_context",
+    "lookup_endpoint",
+    "register_endpoint",
     "set_job_context",
 ]

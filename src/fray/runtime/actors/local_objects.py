@@ -96,14 +96,14 @@ class FileApi:
     def patch(
         self, resource: Resource, name: str, changes: Manifest, *, namespace: str | None = None
     ) -> Manifest:
-        """Change the `data` of an object, if it has the version that stands in `changes`."""
+        """Change an object's data, and fields of its metadata; with a version among these, only that one."""
         path = self._path(resource, name)
         with self._locked():
             found = self.get(resource, name, namespace=namespace)
-            version = found["metadata"]["resourceVersion"]
-            if changes["metadata"]["resourceVersion"] != version:
+            version, told = found["metadata"]["resourceVersion"], changes["metadata"]
+            if told.get("resourceVersion", version) != version:
                 raise ConflictError(f"PATCH {path}", CONFLICT, "Conflict", "it has changed")
-            metadata = {**found["metadata"], "resourceVersion": str(int(version) + 1)}
+            metadata = {**found["metadata"], **told, "resourceVersion": str(int(version) + 1)}
             return self._write(path, {**found, "metadata": metadata, "data": changes["data"]})
 
     def delete(
