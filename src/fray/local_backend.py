@@ -1,4 +1,4 @@
-"""An earlier API's name for the client of this machine."""
+"""An earlier API's names for the client of this machine and for its actors."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Final
 from fray.client.client import Client
 from fray.client.handle import JobHandle as LocalJobHandle
 from fray.cluster.local_cluster import LocalCluster
+from fray.job.actor_groups import ActorGroup as LocalActorGroup
+from fray.job.actors import ActorHandle as LocalActorHandle
+from fray.job.actors import ActorMethod as LocalActorMethod
 
-__all__ = ["LocalClient", "LocalJobHandle"]
+__all__ = ["LocalActorGroup", "LocalActorHandle", "LocalActorMethod", "LocalClient", "LocalJobHandle"]
 
 
 class LocalClient(Client):

@@ -56,6 +56,9 @@ def test_actors_by_the_names_of_an_earlier_api() -> None:
         future = handle.get.remote("a")
         assert isinstance(handle, actor.ActorHandle)
         assert isinstance(handle.get, actor.ActorMethod)
+        local = importlib.import_module("fray.v2.local_backend")
+        assert isinstance(handle, local.LocalActorHandle)
+        assert isinstance(handle.get, local.LocalActorMethod)
         assert isinstance(future, actor.ActorFuture)
         assert future.result() == 1
 
