@@ -202,6 +202,7 @@ ACTS: Final[dict[str, Callable[[Scene, Any], object]]] = {
     "logs": lambda on, job: list(on.cluster.logs(job)),
     "follow": lambda on, job: list(on.cluster.logs(job, follow=True)),
     "outcome": lambda on, job: on.cluster.outcome(job),
+    "outcomes": lambda on, job: on.cluster.outcomes(job),
     "wait": lambda on, job: on.cluster.wait(job),
     "wait-for-both": lambda on, job: on.cluster.wait([on.ended, job]),
     "monitor": lambda on, job: on.cluster.monitor(job),
