@@ -1,13 +1,16 @@
-"""Worker pods of engine fray: the same answer while workers are taken away, and as many as are wanted."""
+"""Worker pods: the same answer on each engine and while workers are taken away, and as many as are wanted."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from e2e.cluster.command import await_condition
 from e2e.cluster.kubelets import kill_in_pod
@@ -31,12 +34,18 @@ from fray.vocabulary import (
 from fray_operator.auth_keys import AuthKeys, Step, apply_step, build_secret, parse_keys
 
 PROGRAMS = Path(__file__).parent / "programs"
+WORD_COUNT = Path(__file__).parents[1] / "examples" / "wordcount"
+ENGINES = ("fray", "dask")
+OFFLINE = [{"name": name, "value": "1"} for name in ("UV_OFFLINE", "UV_NO_INDEX")]
+"""The runtime's image has the packages of the example, and no network is needed."""
 COUNT_WORDS = (PROGRAMS / "count_words.py").read_text(encoding="utf-8")
 STRANGER = (PROGRAMS / "stranger.py").read_text(encoding="utf-8")
 CANARY = "/var/run/fray/pool-head/canary"
 """Where the head may write."""
 PATIENCE = 240.0
 BEGIN = "-----BEGIN CERTIFICATE-----"
+WAIT = ["sh", "-c", 'until test -e /tmp/go; do sleep 0.1; done; exec "$@"', "wait"]
+"""Runs the command behind it once it is let go."""
 SMALL = {"cpu": "100m", "memory": "128Mi"}
 ROOM_OF_NO_NODE = {"cpu": "1000"}
 ONE_ON_EACH_GPU_NODE = {
@@ -128,6 +137,38 @@ def accepted_keys(jobs: JobNamespace, job: str) -> list[tuple[bytes, ...]]:
     pods = pods_of(jobs, job, Role.HOST) + pods_of(jobs, job, Role.WORKER)
     texts = [jobs.kubectl("exec", pod["metadata"]["name"], *read) for pod in pods]
     return [tuple(f"{BEGIN}{part}".encode() for part in text.split(BEGIN)[1:]) for text in texts]
+
+
+def start_word_count(jobs: JobNamespace, folder: Path, engine: str) -> None:
+    """Start the example in a job that has the engine's name, and whose program waits to be let go."""
+    job = yaml.safe_load((folder / "workers.yaml").read_text(encoding="utf-8"))
+    job["spec"]["workers"]["engine"] = engine
+    job["spec"]["entrypoint"]["command"] = [*WAIT, *job["spec"]["entrypoint"]["command"]]
+    job["spec"]["environment"]["env"] = OFFLINE
+    for each in (job["spec"], job["spec"]["workers"]):
+        each["resources"] = {"cpu": "100m", "memory": "512Mi"}
+    path = folder / f"{engine}.yaml"
+    path.write_text(yaml.safe_dump(job), encoding="utf-8")
+    words, environ = jobs.fray("run", "--detach", f"--file={path}", f"--name={engine}")
+    subprocess.run(words, env=environ, check=True, timeout=PATIENCE)
+
+
+def test_the_word_count_has_the_same_answer_on_every_engine(jobs: JobNamespace, tmp_path: Path) -> None:
+    folder = tmp_path / "wordcount"
+    shutil.copytree(WORD_COUNT, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for engine in ENGINES:
+        start_word_count(jobs, folder, engine)
+    for engine in ENGINES:
+        await_ready(jobs, engine, 3)
+        let_go(jobs, engine)
+    tables = {}
+    for engine in ENGINES:
+        status = jobs.await_end(engine)
+        assert (status["phase"], len(status["attempts"])) == ("Succeeded", 1), status
+        table, seconds = jobs.logs(engine)[0].rpartition(" files: ")[::2]
+        assert seconds.endswith(" s\n"), table
+        tables[engine] = table[table.index(" word ") :]
+    assert len(set(tables.values())) == 1, tables
 
 
 def test_the_answer_is_the_same_while_workers_are_evicted_and_killed(
