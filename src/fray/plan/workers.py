@@ -25,6 +25,7 @@ from fray.wire.quantities import parse_quantity
 from fray.wire.status import AttemptStatus, WorkerCounts
 
 __all__ = [
+    "MOST_CRASHES",
     "RemoveWorkers",
     "ResizeWorkers",
     "StartWorkers",
