@@ -7,6 +7,7 @@ gets come from one process. Each call ends: with an answer, `ActorDiedError` or 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import random
 import signal
@@ -58,6 +59,8 @@ class _Campaign:
         self._over = threading.Event()
         self._killed: dict[int, float] = {}
         """When each process of the actor was killed."""
+        self._answered: set[int] = set()
+        """Processes of the actor that a caller had an answer from."""
 
     def kill(self, kills: int, chance: random.Random) -> None:
         """Kill the actor so often: its process and its pod by turns, under callers."""
@@ -69,6 +72,8 @@ class _Campaign:
                 for number in range(kills):
                     pod.await_ready()
                     pid = self._context.get(self._context.get_actor(NAME).pid.remote(), timeout=PATIENCE)
+                    if number % 4 < 2:  # the others are killed while callers still join
+                        wait_until(functools.partial(self._answered.__contains__, pid))
                     time.sleep(chance.random() * LONGEST_LIFE)
                     self._killed[pid] = time.monotonic()
                     if number % 2:
@@ -90,7 +95,9 @@ class _Campaign:
             try:
                 handle = self._context.get_actor(NAME)
                 while not self._over.is_set():
-                    pids.add(self._context.get(handle.pid.remote(), timeout=PATIENCE))
+                    pid = self._context.get(handle.pid.remote(), timeout=PATIENCE)
+                    pids.add(pid)
+                    self._answered.add(pid)
                     outcome.met["answers"] += 1
             except (ActorDiedError, ActorUnavailableError) as error:
                 outcome.met[type(error).__name__] += 1
