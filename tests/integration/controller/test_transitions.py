@@ -230,7 +230,7 @@ def test_a_job_whose_hosts_dont_run_in_time_is_ended_and_charged(hands: Hands) -
 def test_workers_of_an_engine_without_pods_are_refused_until_they_are_scaled_to_zero(hands: Hands) -> None:
     hands.submit("train", workers={"replicas": 2, "engine": "ray"})
     refused = hands.await_condition("train", "Accepted", status="False", reason="WorkersNotSupported")
-    way = "use engine fray, or set spec.workers.replicas and minReplicas to 0"
+    way = "use engine fray or dask, or set spec.workers.replicas and minReplicas to 0"
     assert refused["message"] == f"worker pods of engine ray don't exist yet: {way}"
     assert hands.list(hands.jobsets) == []
     hands.edit("train", workers={"replicas": 0})

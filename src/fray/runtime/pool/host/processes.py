@@ -88,12 +88,12 @@ def signal_group(leader: int, number: int) -> None:
 def children(parent: int) -> list[int]:
     """Return the living children of a process, where the kernel tells (Linux: proc(5))."""
     found = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended; asked of `glob` with `/stat`, that would be raised
             # The name in parentheses may hold anything; state and parent follow the last one.
-            state, owner = status.read_bytes().rpartition(b")")[2].split()[:2]
+            state, owner = (process / "stat").read_bytes().rpartition(b")")[2].split()[:2]
             if int(owner) == parent and state != b"Z":
-                found.append(int(status.parent.name))
+                found.append(int(process.name))
     return found
 
 
