@@ -105,9 +105,17 @@ def await_ready(jobs: JobNamespace, job: str, count: int) -> None:
 
 
 def let_go(jobs: JobNamespace, job: str) -> None:
-    """Let the program end after its round, in all ranks."""
-    for pod in pods_of(jobs, job, Role.HOST):
-        jobs.kubectl("exec", pod["metadata"]["name"], f"--container={CONTAINER}", "--", "touch", "/tmp/go")
+    """Let the program end after its round, in all ranks; rank 0, with which the pool ends, is the last."""
+    first, *others = sorted(pod["metadata"]["name"] for pod in pods_of(jobs, job, Role.HOST))
+    for name in (*others, first):
+        if name == first:
+            await_condition(
+                "rank 0 is alone",
+                lambda: len(pods_of(jobs, job, Role.HOST)) == 1,
+                timeout=PATIENCE,
+                details=jobs.describe,
+            )
+        jobs.kubectl("exec", name, f"--container={CONTAINER}", "--", "touch", "/tmp/go")
 
 
 def read_view(jobs: JobNamespace, job: str) -> PoolView:
