@@ -1,4 +1,4 @@
-"""CartPole, its policy, and how a policy learns: pure functions, the same wherever an episode runs.
+"""CartPole, its policy, and how a policy learns: pure functions, alike on every machine.
 
 A cart on a track balances a pole. The equations are those of Barto, Sutton and Anderson, "Neuronlike
 adaptive elements that can solve difficult learning control problems", 1983, as Gymnasium's CartPole-v1

@@ -82,7 +82,7 @@ class ComputeAdapter(BaseAdapter):
                 held = [each for each in wanted if each in self.permissions]
                 return 200, {"permissions": held} if held else {}
             case "cloudquotas", path if path.startswith(f"/v1/{project}/locations/global/services/compute."):
-                # One quota a page: whoever reads the first page only sees no family.
+                # One quota a page: who reads the first page only sees no family.
                 pages = [{"quotaInfos": [CPUS], "nextPageToken": "2"}, {"quotaInfos": [self._families()]}]
                 return 200, pages[int(asked.get("pageToken", ["1"])[0]) - 1]
         return _error(404, "The resource was not found")

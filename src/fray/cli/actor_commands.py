@@ -77,8 +77,8 @@ def call_actor(
     except FrayError:
         raise
     except Exception as error:
-        told = error.__cause__
-        story = told.traceback.splitlines() if isinstance(told, RemoteTracebackError) else ()
+        cause = error.__cause__
+        story = cause.traceback.splitlines() if isinstance(cause, RemoteTracebackError) else ()
         raise ActorCallFailedError(name, method, type(error).__name__, str(error), tuple(story)) from error
 
 

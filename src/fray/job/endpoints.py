@@ -75,7 +75,7 @@ def register_endpoint(name: str, address: str, metadata: Mapping[str, str] | Non
             try:
                 registry.api.patch(CONFIG_MAPS, registry.key, told, namespace=registry.api.namespace)
             except NotFoundError:
-                continue  # it has gone with its job meanwhile
+                continue  # it has gone with its job since then
         return
 
 

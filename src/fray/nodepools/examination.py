@@ -117,7 +117,7 @@ def judge_apis(enabled: set[str], *, project: str) -> CheckResult:
 
 
 def judge_permissions(held: set[str]) -> CheckResult:
-    """Tell which permissions for `fray pools` an account lacks; whoever only runs jobs needs none."""
+    """Tell which permissions for `fray pools` an account lacks; who only runs jobs needs none."""
     lacking = [each for each in PERMISSIONS if each not in held]
     if not lacking:
         return CheckResult("permissions", Mark.OK, f"{', '.join(PERMISSIONS)} in the project")

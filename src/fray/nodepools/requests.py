@@ -70,7 +70,7 @@ class WorkloadPolicy:
     """A Compute Engine workload policy that a pool names; it is no part of GKE's API.
 
     `mode` is the policy's `acceleratorTopologyMode`. Compute Engine connects the chips when it makes the
-    machines (AUTO_CONNECT, its default), or leaves that to whoever forms slices of them (PROVISION_ONLY).
+    machines (AUTO_CONNECT, its default), or leaves that to the one who forms slices of them (PROVISION_ONLY).
     Source: xpk core/nodepool.py, and the API's page on resourcePolicies.
     """
 

@@ -100,10 +100,10 @@ class FileApi:
         path = self._path(resource, name)
         with self._locked():
             found = self.get(resource, name, namespace=namespace)
-            version, told = found["metadata"]["resourceVersion"], changes["metadata"]
-            if told.get("resourceVersion", version) != version:
+            version, given = found["metadata"]["resourceVersion"], changes["metadata"]
+            if given.get("resourceVersion", version) != version:
                 raise ConflictError(f"PATCH {path}", CONFLICT, "Conflict", "it has changed")
-            metadata = {**found["metadata"], **told, "resourceVersion": str(int(version) + 1)}
+            metadata = {**found["metadata"], **given, "resourceVersion": str(int(version) + 1)}
             return self._write(path, {**found, "metadata": metadata, "data": changes["data"]})
 
     def delete(

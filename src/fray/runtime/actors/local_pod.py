@@ -1,7 +1,7 @@
 """A member of a named actor on this machine: its process takes the place of a pod.
 
 It holds the member's lock as long as it lives, supervises the actor as in a pod, and ends when the FrayActor
-is deleted or its root job has ended. Whoever finds a lock that nobody holds starts the next one: programs
+is deleted or its root job has ended. Who finds a lock that nobody holds starts the next one: programs
 outside of jobs, and the runner of a root job for all that the jobs below it need, since what a job's process
 starts ends with that process.
 """

@@ -187,7 +187,7 @@ def claim_actor(
         except AlreadyExistsError:
             found = _find_actor(api, name)
             if found is None:
-                continue  # it has gone meanwhile
+                continue  # it has gone since then
             if _secret_of(found) == _secret_of(body):
                 made = found
             elif "deletionTimestamp" in found["metadata"]:
