@@ -106,7 +106,8 @@ class Meeting:
             append(story, "ended")
 
     async def yield_in_vain(self, signal: Signal, story: Path) -> AsyncIterator[int]:
-        yield 1
+        for number in range(100):
+            yield number
         await self.wait_in_vain(signal, story)
 
     async def read_story(self, story: Path) -> list[str]:

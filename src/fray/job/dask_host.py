@@ -281,7 +281,10 @@ class Host(WorkerPlugin):
             except BaseException as error:  # noqa: BLE001 - what ended the generator is for its reader
                 ended, end = True, failure_of(token, error)
             if not await self.send(token, number, items, end, ended=ended):
-                stream.abandon()
+                # It may wait for what never comes, and who cancels it finds it gone after this.
+                threads = self._threads.get(token)
+                if threads is not None:
+                    threads.cancel(stream, force=False)
                 return
 
     async def send(
@@ -373,6 +376,8 @@ class ActorHost:
         self._due: dict[str, int] = {}
         self._early: dict[tuple[str, int], asyncio.Event] = {}
         self._calls: dict[int, Any] = {}
+        self._cancelled: set[int] = set()
+        """Calls that were cancelled before they began here."""
         if actor is not None:
             weakref.finalize(self, actor.end).atexit = False
 
@@ -385,7 +390,10 @@ class ActorHost:
         failure = self._failure or failure_of(token, ActorDiedError(self._spec.label, "it was killed"))
         entry: Any = None
         try:
-            if self._actor is not None and not self._actor.dead:
+            if spec.number in self._cancelled:
+                self._cancelled.discard(spec.number)
+                failure = failure_of(token, TaskCancelledError(spec.name))
+            elif self._actor is not None and not self._actor.dead:
                 function = functools.partial(_call_method, engine, self._actor, spec)
                 entry = self._calls[spec.number] = threads.call(function, spec, self._actor)
         except PoolClosedError:
@@ -412,7 +420,9 @@ class ActorHost:
     async def cancel(self, number: int) -> None:
         """Cancel a call that hasn't ended."""
         entry = self._calls.get(number)
-        if entry is not None:
+        if entry is None:
+            self._cancelled.add(number)
+        else:
             self._host.threads(self._spec.token).cancel(entry, force=False)
 
     async def kill(self) -> None:
