@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fray.errors import WorkerDiedError
+from fray.errors import StoreFullError, WorkerDiedError
 from fray.job import JobContext, TaskOptions
 from fray.runtime.pool.objects.store import HostStore
 from tests.pool.chaos.inspection import pool_of, settles
@@ -88,3 +88,27 @@ def test_a_spill_directory_that_vanishes_costs_what_lay_there(make_pool: Callabl
     assert store_of(ctx).usage().disk >= 11 * MIB
     assert len(ctx.get(made, timeout=PATIENCE)) == 6 * MIB  # what lay there is made again
     assert ctx.get(actor.add(), timeout=PATIENCE) == 2
+
+
+def test_a_spill_directory_that_became_a_file_costs_what_lay_there(
+    make_pool: Callable[..., JobContext],
+) -> None:
+    ctx = make_pool(1, 4 * MIB)
+    actor = ctx.create_actor(Counter)
+    assert ctx.get(actor.add()) == 1
+    lost = [ctx.put(bytes(6 * MIB)), ctx.run(values.make_bytes, 6 * MIB)]
+    ctx.wait(lost, num_returns=2)
+    kept = ctx.put(bytes(MIB))
+    home = store_of(ctx).spill_directory
+    shutil.rmtree(home)
+    home.touch(mode=0o600)
+    del lost  # freed by the driver and by the nanny
+    assert len(ctx.get(kept)) == MIB
+    with pytest.raises(WorkerDiedError):
+        ctx.get(ctx.run(die, options=TaskOptions(retries=0)), timeout=PATIENCE)
+    assert ctx.get(actor.add(), timeout=PATIENCE) == 2
+    assert ctx.get(ctx.run(pow, 2, 5), timeout=PATIENCE) == 32
+    with pytest.raises(StoreFullError):
+        ctx.put(bytes(6 * MIB))
+    ctx.shutdown()
+    home.unlink()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gc
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -73,14 +74,23 @@ def test_a_full_memory_sends_to_disk_and_a_full_disk_is_told(
     assert store.usage() == (0, 5000)
 
 
-def test_a_full_tmpfs_sends_to_disk(tmp_path: Path) -> None:
+@contextlib.contextmanager
+def mounted(place: Path) -> Iterator[Path]:
+    """A file system of its own, of 1 MiB."""
     if os.geteuid() != 0 or sys.platform != "linux":
         pytest.skip("mounting a file system needs root")
-    mounted = tmp_path / "small"
-    mounted.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", mounted], check=True, timeout=60)
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], check=True, timeout=60)
     try:
-        made = create_store(limit=300_000, spill=tmp_path, shared_memory=mounted)
+        yield place
+    finally:
+        gc.collect()
+        subprocess.run(["umount", place], check=True, timeout=60)
+
+
+def test_a_full_tmpfs_sends_to_disk(tmp_path: Path) -> None:
+    with mounted(tmp_path / "small") as small:
+        made = create_store(limit=300_000, spill=tmp_path, shared_memory=small)
         store = HostStore(made.store.directory, made.store.spill_directory, 10**9)
         store.write(1, value(700_000))
         store.write(2, value(700_000))
@@ -90,9 +100,31 @@ def test_a_full_tmpfs_sends_to_disk(tmp_path: Path) -> None:
         assert decode(store.open(2)) == decode(store.open(1))
         store.close()
         made.close()
-    finally:
-        gc.collect()
-        subprocess.run(["umount", mounted], check=True, timeout=60)
+
+
+def test_a_disk_that_turns_read_only_is_told_once_and_its_objects_are_read_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with mounted(tmp_path / "disk") as disk:
+        made = create_store(limit=1_000_000, spill=disk, shared_memory=tmp_path)
+        store = made.store
+        for identity in (1, 2, 3):
+            store.write(identity, value(1000))
+            assert store.spill(identity)
+        store.write(4, value(1000))
+        store.write(5, value(1000))
+        subprocess.run(["mount", "-o", "remount,ro", disk], check=True, timeout=60)
+        store.free(1)
+        store.free(2)
+        store.free(4)
+        assert len(store.open(3)) == 1000
+        with pytest.raises(StoreDirectoryError, match="Read-only"):
+            store.spill(5)
+        store.discard_dead_parts()
+        made.close()
+        assert [record.message.count("Read-only") for record in caplog.records] == [1]
+        assert "FRAY_SPILL_DIR" in caplog.records[0].message
+        assert not store.directory.exists()
 
 
 def test_spilling_moves_an_object_that_readers_go_on_reading(store: HostStore) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fray.errors import StoreDirectoryError
 from fray.runtime.container import available_memory
-from fray.runtime.pool.objects.files import check_directory, claim_directory, is_open, open_directory
+from fray.runtime.pool.objects.files import check_directory, claim_directory, is_open, open_directory, warn_of
 from fray.runtime.pool.objects.store import HostStore
 
 __all__ = ["OwnedStore", "create_store", "list_directories"]
@@ -39,19 +39,16 @@ class OwnedStore:
         self._lock = lock
 
     def close(self) -> None:
-        """Remove both directories with all objects.
-
-        Raises `StoreDirectoryError` if something can't be removed.
-        """
+        """Remove both directories with all objects; what can't be removed is warned about and stays."""
         self.store.close()
         os.close(self._lock)
         for directory in (self.store.directory, self.store.spill_directory):
             try:
                 shutil.rmtree(directory)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):  # somebody else has removed it, or what it lay in
                 pass
             except OSError as error:
-                raise StoreDirectoryError(str(directory), f"can't be removed: {error}") from error
+                warn_of(str(directory), error)
 
 
 def create_store(

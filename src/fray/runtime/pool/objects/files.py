@@ -11,6 +11,7 @@ import errno
 import fcntl
 import functools
 import itertools
+import logging
 import math
 import mmap
 import os
@@ -45,8 +46,11 @@ __all__ = [
     "scan",
     "status_of",
     "unlink",
+    "warn_of",
     "write_all",
 ]
+
+_log = logging.getLogger(__name__)
 
 PART = ".part"
 HELD = ".held"
@@ -126,10 +130,10 @@ def is_dead(pid: int) -> bool:
 
 
 def list_names(folder: str) -> list[str]:
-    """Return the names of all files in a directory; none if it has vanished."""
+    """Return the names of all files in a directory; none if it has vanished or can't be read."""
     try:
         return os.listdir(folder)  # noqa: PTH208 - names alone
-    except FileNotFoundError:
+    except OSError:
         return []
 
 
@@ -175,14 +179,14 @@ def evict(folder: str, needed: int = 0) -> int:
 def scan(folder: str, dead: Callable[[int], bool] | None = None) -> int:
     """Return the bytes of all files in a directory; parts and links of processes that are `dead` are removed.
 
-    None are in a directory that has vanished.
+    None are in a directory that has vanished or can't be read.
     """
     total = 0
     seen: set[int] = set()
     dead = None if dead is None else functools.cache(dead)
     try:
         found = os.scandir(folder)
-    except FileNotFoundError:
+    except OSError:
         return total
     with found as entries:
         for entry in entries:
@@ -192,7 +196,7 @@ def scan(folder: str, dead: Callable[[int], bool] | None = None) -> int:
                     unlink(entry.path)
                     continue
             if entry.name != USAGE:
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
                     if status.st_nlink == 1 or status.st_ino not in seen:
                         seen.add(status.st_ino)
@@ -201,20 +205,30 @@ def scan(folder: str, dead: Callable[[int], bool] | None = None) -> int:
 
 
 def status_of(path: str) -> os.stat_result | None:
-    """Return the status of a file, if it is there."""
+    """Return the status of a file, if it is there and its disk says so."""
     try:
         return os.lstat(path)
-    except FileNotFoundError:
+    except OSError:
         return None
 
 
 def unlink(path: str) -> bool:
-    """Remove a file; False if it isn't there."""
+    """Remove a file; False if it isn't there, or its disk doesn't let it go, which is warned about once."""
     try:
         os.unlink(path)  # noqa: PTH108 - no Path on the fast way
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        warn_of(os.path.dirname(path), error)  # noqa: PTH120 - as above
         return False
     return True
+
+
+def warn_of(folder: str, error: OSError) -> None:
+    """Warn, once for each directory, that what lies in it can't be removed: that costs its room alone."""
+    if folder not in _warned:
+        _warned.add(folder)
+        _log.warning("%s", StoreDirectoryError(folder, f"files that nobody needs stay there: {error}"))
 
 
 def write_all(file: int, parts: Sequence[BytesLike]) -> None:
@@ -255,6 +269,7 @@ def opened(path: str) -> Iterator[int]:
         os.close(file)
 
 
+_warned: set[str] = set()
 _counter = itertools.count()
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
