@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 import traceback
@@ -21,6 +22,8 @@ from fray.errors import (
 from fray.job import JobContext, TaskOptions, get_job_context
 from fray.job.traits import Feature, Traits
 from tests.behaviour.gates import Gate, Signal, append, lines
+
+PATIENCE = 60.0
 
 
 class OwnError(Exception):
@@ -87,6 +90,33 @@ def test_what_would_end_the_callers_loop_or_process_is_an_error_of_the_task(
     assert caught.value.task == "fail_with"
     assert type(caught.value.__cause__) is type(error)
     assert caught.value.__cause__.args == error.args
+
+
+async def leave() -> None:
+    sys.exit(0)
+
+
+class Host:
+    """An async actor, one of whose calls may fail while another one runs."""
+
+    def __init__(self) -> None:
+        self.guests = 0
+
+    async def leave(self) -> None:
+        await asyncio.gather(leave(), asyncio.sleep(PATIENCE))
+
+    async def welcome(self) -> int:
+        self.guests += 1
+        return self.guests
+
+
+def test_async_code_that_exits_ends_its_call_alone(ctx: JobContext) -> None:
+    host = ctx.create_actor(Host)
+    assert ctx.get(host.welcome()) == 1
+    for ref in (ctx.run(leave), host.leave()):
+        with pytest.raises(TaskRaisedError, match="SystemExit"):
+            ctx.get(ref, timeout=PATIENCE)
+    assert ctx.get(host.welcome(), timeout=PATIENCE) == 2
 
 
 def give_up_after_one() -> Iterator[int]:

@@ -270,14 +270,28 @@ class LoopThread:
     # --- the loop's thread ---------------------------------------------------------------------------------
 
     def _serve(self, running: _Loop) -> None:
+        loop = running.asyncio
         try:
-            running.asyncio.run_forever()
+            _run_on(loop.run_forever, lambda: self._running is not running)
             if self._cancels:
-                running.asyncio.run_until_complete(_end(self._farewell))
+                end = loop.create_task(_end(self._farewell))
+                _run_on(lambda: loop.run_until_complete(end), end.done)
             if running.selector is not None:
-                running.asyncio.run_until_complete(_until_closed(running.selector))
+                loop.run_until_complete(_until_closed(running.selector))
         finally:
-            running.asyncio.close()
+            loop.close()
+
+
+def _run_on(run: Callable[[], object], done: Callable[[], bool]) -> None:
+    """Run a loop until `done`, whatever its coroutines raise.
+
+    asyncio gives a SystemExit or KeyboardInterrupt to the coroutine's task, and raises it out of the loop.
+    """
+    while True:
+        with contextlib.suppress(SystemExit, KeyboardInterrupt):
+            run()
+        if done():
+            return
 
 
 async def _end(farewell: Callable[[], Awaitable[None]] | None) -> None:

@@ -288,3 +288,43 @@ def test_a_loop_has_no_variables_of_who_started_it() -> None:
     finally:
         variable.reset(token)
         thread.close()
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt()])
+def test_a_coroutine_that_would_end_the_process_ends_alone(loop: LoopThread, error: BaseException) -> None:
+    async def leave() -> None:
+        raise error
+
+    async def wait_for_one() -> None:
+        await asyncio.gather(leave(), asyncio.sleep(PATIENCE))
+
+    opened = asyncio.Event()
+
+    async def stay() -> int:
+        await opened.wait()
+        return 3
+
+    other = loop.start(stay())
+    for coroutine in (leave(), wait_for_one()):
+        with pytest.raises(type(error)):
+            loop.start(coroutine).result()
+    loop.call(opened.set)
+    assert other.result() == 3
+    assert loop.run(add(1, 2)) == 3
+
+
+def test_a_coroutine_that_exits_while_it_is_cancelled_does_not_stop_the_end(farewells: Farewells) -> None:
+    loop = LoopThread(NAME, farewell=farewells, closed=closed)
+
+    async def leave_late() -> None:
+        try:
+            await asyncio.sleep(PATIENCE)
+        finally:
+            raise SystemExit(0)
+
+    running = loop.start(leave_late())
+    loop.run(add(1, 2))
+    loop.close()
+    with pytest.raises(SystemExit):
+        running.result()
+    assert farewells.said == 1
