@@ -99,15 +99,20 @@ def test_what_holds_state_is_encoded_as_it_is_each_time() -> None:
 
 CAPTURING = """
 threshold = 1
+bound = 7
 options = {"a": [1]}
 class Box:
     size = 1
     def area(self):
         return self.size * threshold
 def inner():
-    return threshold, options["a"], Box().area()
+    class Local:
+        limit = bound
+        late = "later" in globals() and later
+    return threshold, options["a"], Box().area(), outer.factor, Local.limit, Local.late, hasattr(outer, "new")
 def outer():
     return inner()
+outer.factor = 3
 def recursive(n):
     return recursive(n - 1) if n else threshold
 """
@@ -118,6 +123,10 @@ def recursive(n):
     [
         "threshold = 2",
         "threshold += 0.5",
+        "bound = 8",
+        "later = 4",
+        "outer.factor = 4",
+        "outer.new = 5",
         "options['a'].append(2)",
         "options = {'a': [3]}",
         "Box.size = 7",
@@ -136,7 +145,17 @@ def test_a_function_is_encoded_anew_when_what_it_has_captured_has_changed(change
     assert now.id != first.id
     assert encode_function(outer) is now
     if "del" not in change:
-        assert decode_function(now.blob)() == outer()
+        assert repr(decode_function(now.blob)()) == repr(outer())
+
+
+def test_numbers_that_are_equal_and_of_other_types_are_told_apart() -> None:
+    value: object = None
+
+    def read() -> object:
+        return value
+
+    for value in (1, 1.0, 1, True, 1, False, 0, -0.0, 0.0, 0):
+        assert repr(decode_function(encode_function(read).blob)()) == repr(value)
 
 
 def test_a_cell_that_changed_and_a_function_that_calls_itself() -> None:

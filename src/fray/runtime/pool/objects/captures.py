@@ -1,8 +1,9 @@
 """What a function that goes by value has captured, and whether that is still what it was.
 
-Cells, globals and defaults are looked at, in the functions and classes that it calls by them too. What can't
-change is compared by identity; the rest by its pickle, which costs as much as the values are large: above a
-millisecond it is looked at now and then only, and a change that was seen late is warned about.
+Cells, globals, defaults and its own attributes are looked at, in the functions and classes that it calls by
+them too. What can't change is compared by identity; the rest by its pickle, which costs as much as the values
+are large: above a millisecond it is looked at now and then only, and a change that was seen late is warned
+about.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from fray.payload.values.importability import is_importable
-from fray.payload.values.pickling import SCALARS
+from fray.payload.values.pickling import SCALARS, global_names
 from fray.payload.values.references import Reference
 
 __all__ = ["Captures"]
@@ -61,7 +62,8 @@ class Captures:
         """Return whether something is another than it was. Unknown counts as changed."""
         for look, before in self._fixed:
             now, then = look(), before()
-            if now is not then and (type(now) is not int or now != then):
+            # Numbers are made anew by arithmetic; 1, 1.0 and True are equal, and not the same.
+            if now is not then and not (type(now) is type(then) is int and now == then):
                 return True
         if not self._changing or (self._next_look and time.monotonic() < self._next_look):
             return False
@@ -132,9 +134,11 @@ def _own_places(code: Any) -> Iterator[_Look]:
         return
     for index in range(len(code.__closure__ or ())):
         yield partial(_content, own, index)
-    for name in dict.fromkeys(_names(code.__code__)):
-        if name in code.__globals__:
-            yield partial(_global, own, name)
+    for name in global_names(code.__code__):  # one that is missing now may be defined later
+        yield partial(_global, own, name)
+    for name in vars(code):
+        yield partial(_attribute, own, name)
+    yield partial(_count_attributes, own)
     if code.__defaults__ or code.__kwdefaults__:
         yield partial(_defaults, own)
 
@@ -158,6 +162,11 @@ def _attribute(own: weakref.ref[Any], name: str) -> Any:
     return _MISSING if made is None else vars(made).get(name, _MISSING)
 
 
+def _count_attributes(own: weakref.ref[Any]) -> int:
+    made: Any = own()
+    return 0 if made is None else len(vars(made))
+
+
 def _content(own: weakref.ref[Any], index: int) -> Any:
     function: Any = own()
     try:
@@ -174,10 +183,3 @@ def _defaults(own: weakref.ref[Any]) -> Any:
 def _global(own: weakref.ref[Any], name: str) -> Any:
     function: Any = own()
     return _MISSING if function is None else function.__globals__.get(name, _MISSING)
-
-
-def _names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for part in code.co_consts:
-        if isinstance(part, types.CodeType):
-            yield from _names(part)
