@@ -87,6 +87,26 @@ def test_a_task_that_waits_for_the_next_one_lends_its_place(make_ctx: Callable[.
     assert ctx.run(total, 5).result(timeout=PATIENCE) == 20
 
 
+def wait_for_futures(n: int) -> int:
+    ctx = get_job_context()
+    futures = [ctx.run(double, each).future() for each in range(n)]
+    wait(futures)
+    return sum(future.result() for future in futures) + ctx.run(double, n).future().result()
+
+
+async def await_refs(n: int) -> int:
+    ctx = get_job_context()
+    return sum(await asyncio.gather(*[ctx.run(double, each) for each in range(n)])) + await ctx.run(double, n)
+
+
+@pytest.mark.traits(pausing=True)
+@pytest.mark.parametrize("function", [wait_for_futures, await_refs])
+def test_a_task_that_waits_for_futures_lends_its_place(
+    make_ctx: Callable[..., JobContext], function: Callable[[int], int]
+) -> None:
+    assert make_ctx(1).run(function, 5).result(timeout=PATIENCE) == 30
+
+
 def test_gathering(ctx: JobContext) -> None:
     refs = [ctx.run(double, n) for n in range(3)]
     assert ctx.gather(*refs) == [0, 2, 4]

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from fray.job.engine import LATE
-from fray.job.workers import blocking
+from fray.job.workers import blocking, lend
 
 __all__ = ["Cell", "Waitable", "WaitableEngine", "await_ready", "when_ready"]
 
@@ -78,6 +78,10 @@ class WaitableEngine:
     ) -> AbstractContextManager[object]:
         """Lend the slot of this thread's task."""
         return blocking()
+
+    def lend(self) -> Callable[[], None]:
+        """Lend the slot of this thread's task until the returned function is called."""
+        return lend()
 
 
 class Cell(Waitable):

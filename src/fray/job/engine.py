@@ -167,6 +167,12 @@ class Engine(Protocol):
         An engine may itself wait, until the deadline, for what this thread has subscribed to.
         """
 
+    def lend(self) -> Callable[[], None]:
+        """Lend what the running task holds, for a wait that nobody sees; return what takes it back, once.
+
+        Any thread may do so.
+        """
+
     def state_of(self, entry: Entry, *, whole: bool) -> FutureState:
         """Return how far an entry is; `whole`: a generator counts once it has ended. Never blocks."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 __all__ = ["read_later"]
 
@@ -18,21 +19,28 @@ def read_later(
     subscribe: Callable[[Callable[[object], None]], object],
     read: Callable[[], T],
     cancel: Callable[[], object],
+    take_back: Callable[[], object],
 ) -> Future[T]:
     """Return a future of what `read` returns or raises.
 
     `subscribe` gets a function, to be called once `read` won't block; `cancel` is called if the future is
-    cancelled.
+    cancelled. `take_back` is called just before the future is done, or when it would be: a future can't tell
+    who waits for it, so that its task lends what it holds until then.
     """
     future: Future[T] = Future()
     jobs = _find_jobs()
 
     def run() -> None:
-        if future.set_running_or_notify_cancel():
-            try:
-                future.set_result(read())
-            except BaseException as error:  # noqa: BLE001 - whatever it is belongs to the holder of the future
-                future.set_exception(error)
+        wanted = future.set_running_or_notify_cancel()
+        try:
+            value = read() if wanted else None
+        except BaseException as error:  # noqa: BLE001 - whatever it is belongs to the holder of the future
+            take_back()
+            future.set_exception(error)
+            return
+        take_back()
+        if wanted:
+            future.set_result(cast("T", value))
 
     subscribe(lambda _: jobs.put(run))
     future.add_done_callback(lambda done: cancel() if done.cancelled() else None)
@@ -49,7 +57,8 @@ def _find_jobs() -> queue.SimpleQueue[Callable[[], None]]:
     with _lock:
         if _jobs is None:
             _jobs = queue.SimpleQueue()
-            threading.Thread(target=_serve, args=(_jobs,), name="fray-futures", daemon=True).start()
+            thread = threading.Thread(target=_serve, args=(_jobs,), name="fray-futures", daemon=True)
+            contextvars.Context().run(thread.start)  # it is of no task, whichever asks first
         return _jobs
 
 

@@ -175,6 +175,11 @@ class PoolEngine:
         """Lend the resources of the running task; see `Engine`."""
         return self.client.blocking(wake)
 
+    @uninterrupted
+    def lend(self) -> Callable[[], None]:
+        """Lend the CPUs of the running task until the returned function is called; see `Engine`."""
+        return self.client.lend()
+
     def state_of(self, entry: Any, *, whole: bool) -> FutureState:
         """Return how far an entry is; see `Engine`."""
         outcome = entry.outcome

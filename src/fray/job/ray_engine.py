@@ -316,6 +316,10 @@ class RayEngine:
                 self._await(entries, 1, deadline, fetch=False)
         yield
 
+    def lend(self) -> Callable[[], None]:
+        """Do nothing: a task lends its CPUs only while it waits by Ray itself."""
+        return lambda: None
+
     def state_of(self, entry: Any, *, whole: bool) -> FutureState:
         """Return how far an entry is; see `Engine`. Without its value nobody knows whether it failed."""
         ready = _is_there(entry.ref) if whole and isinstance(entry, RayStream) else entry.ready

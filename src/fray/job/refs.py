@@ -60,11 +60,14 @@ class ObjectRef(Reference, Generic[T_co]):
         return value
 
     def future(self) -> Future[T_co]:
-        """Return a `concurrent.futures.Future` of the value. Cancelling it cancels the task."""
+        """Return a `concurrent.futures.Future` of the value. Cancelling it cancels the task.
+
+        A task that calls this lends its place, as if it waited, until the future is done.
+        """
         engine, entry = self._engine, self._entry
-        return read_later(
-            partial(engine.subscribe, (entry,)), self.result, partial(engine.cancel, entry, force=False)
-        )
+        cancel = partial(engine.cancel, entry, force=False)
+        take_back = (lambda: None) if entry.ready else engine.lend()
+        return read_later(partial(engine.subscribe, (entry,)), self.result, cancel, take_back)
 
     def __await__(self) -> Generator[Any, None, T_co]:
         import asyncio  # noqa: PLC0415 - it costs what few programs need

@@ -45,7 +45,7 @@ class Traits:
     own_processes: bool = field(metadata={"label": "tasks run in processes of their own"})
     resources: bool = field(metadata={"label": "`resources` bound what runs"})
     counts: bool = field(metadata={"label": "progress bars count the tasks that run"})
-    pausing: bool = field(metadata={"label": "a generator that waits for its reader lends its place"})
+    pausing: bool = field(metadata={"label": "who waits for a reader or for a future lends its place"})
     refuses: Mapping[Feature, Refusal] = field(default_factory=dict)
 
 

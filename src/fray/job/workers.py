@@ -15,7 +15,7 @@ from typing import Protocol
 
 from fray.errors import PoolClosedError
 
-__all__ = ["Lendable", "Slot", "ThreadWorkers", "blocking", "current_slot", "hold_slot"]
+__all__ = ["Lendable", "Slot", "ThreadWorkers", "blocking", "current_slot", "hold_slot", "lend"]
 
 Work = Callable[[], None]
 
@@ -34,7 +34,7 @@ class Lendable(Protocol):
     """What a thread's work holds and lends while it is blocked."""
 
     def lend(self) -> None:
-        """Let other work run until `take_back`."""
+        """Let other work run until `take_back` was called as often."""
 
     def take_back(self) -> None:
         """Count as running again."""
@@ -45,18 +45,23 @@ def hold_slot(slot: Lendable | None) -> None:
     _thread.held = slot
 
 
+def lend() -> Callable[[], None]:
+    """Lend the slot of this thread's work, if it holds one, to other work; return what takes it back."""
+    slot: Lendable | None = getattr(_thread, "held", None) or current_slot()
+    if slot is None:
+        return lambda: None
+    slot.lend()
+    return slot.take_back
+
+
 @contextlib.contextmanager
 def blocking() -> Iterator[None]:
     """Lend the slot of this thread's work, if it holds one, to other work until the end of the block."""
-    slot: Lendable | None = getattr(_thread, "held", None) or current_slot()
-    if slot is None:
-        yield
-        return
-    slot.lend()
+    take_back = lend()
     try:
         yield
     finally:
-        slot.take_back()
+        take_back()
 
 
 class ThreadWorkers:
@@ -161,15 +166,19 @@ class Slot:
         self._lock = threading.Lock()
         self._held = True
         self._given_up = False
+        self._loans = 0
 
     def lend(self) -> None:
-        """Let other work run until `take_back`."""
+        """Let other work run until `take_back` was called as often."""
+        with self._lock:
+            self._loans += 1
         self._leave()
 
     def take_back(self) -> None:
-        """Count as running again; for a moment more may run than there are slots."""
+        """Count as running again after the last loan; for a moment more may run than there are slots."""
         with self._lock:
-            if self._given_up or self._held:
+            self._loans -= 1
+            if self._loans or self._given_up or self._held:
                 return
             self._held = True
         self._workers.change_running(+1)

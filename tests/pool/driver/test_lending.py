@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -67,6 +68,17 @@ class Getter:
         return get_in_threads(4)
 
 
+class Awaiter:
+    async def get(self) -> int:
+        ctx = get_job_context()
+        return sum(await asyncio.gather(*[ctx.run(double, 2) for _ in range(3)]))
+
+
+def leave_a_future(gate: Gate) -> None:
+    """End while a task that was asked for as a future runs."""
+    get_job_context().run(Gate.pass_through, gate).future()
+
+
 def test_threads_of_tasks_wait_for_tasks_where_there_is_one_worker(make_pool: MakePool) -> None:
     ctx = make_pool(1)
     assert ctx.get([ctx.run(get_in_threads, 4) for _ in range(3)], timeout=60) == [[0, 2, 4, 6]] * 3
@@ -102,6 +114,20 @@ def test_actors_that_hold_all_cpus_lend_them_while_they_wait(make_pool: MakePool
     getters = [ctx.create_actor(Getter, options=options) for _ in range(2)]
     assert ctx.get([getter.get() for getter in getters], timeout=60) == [4, 4]
     assert ctx.get([getter.get_in_threads() for getter in getters], timeout=60) == [[0, 2, 4, 6]] * 2
+
+
+def test_an_async_actor_that_holds_all_cpus_lends_them_while_it_awaits(make_pool: MakePool) -> None:
+    ctx = make_pool(1)
+    actor = ctx.create_actor(Awaiter, options=ActorOptions(resources={"CPU": 1}))
+    assert ctx.get([actor.get() for _ in range(3)], timeout=60) == [12] * 3
+
+
+def test_a_task_that_ends_before_its_future_leaves_the_worker_sound(make_pool: MakePool, gate: Gate) -> None:
+    ctx = make_pool(1)
+    ctx.get(ctx.run(leave_a_future, gate), timeout=60)
+    gate.open()
+    assert ctx.get([ctx.run(double, number) for number in range(50)], timeout=60)[-1] == 98
+    assert ctx.get(ctx.run(get_in_threads, 2), timeout=60) == [0, 2]
 
 
 def test_a_task_that_waits_keeps_its_gpu(gate: Gate, tmp_path: Path) -> None:

@@ -174,6 +174,16 @@ class RunningTask:
             finally:
                 self._count_waits(-1, self._on_wait.unblocked)
 
+    def lend(self) -> Callable[[], None]:
+        """Give away what the task holds until the returned function is called: once, by any thread.
+
+        For waits that can't be seen from here. They count like those of `waiting`.
+        """
+        if self._on_wait is None:
+            return lambda: None
+        self._count_waits(+1, self._on_wait.blocked)
+        return functools.partial(self._count_waits, -1, self._on_wait.unblocked)
+
     def _count_waits(self, difference: int, tell: Callable[[RunningTask], None]) -> None:
         # Under a lock of its own, so that the reports have the order of what happened.
         with self._telling:

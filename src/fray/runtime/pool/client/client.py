@@ -81,6 +81,8 @@ class PoolClient:
         self._inline_limits = {False: INLINE_LIMIT, True: CROWDED_INLINE_LIMIT}
         self._post = post
         self._blocking = blocking
+        self.lend: Callable[[], Callable[[], None]] = lambda: lambda: None
+        """Lends the running task's CPUs for a wait that nobody sees; what it returns takes them back."""
         self._limit = limit
         self._eager = eager
         self._defer = defer or post

@@ -106,11 +106,11 @@ class Executor:
     def blocked(self, task: RunningTask) -> None:
         """Lend the slot of a task that waits for objects to another task, or close it.
 
-        A thread that has outlived its task has no slot to lend.
+        What has outlived its task, or its attempt, has no slot to lend.
         """
         with self._lock:
             waiting = self._begun.get(task.id)
-            if waiting is None:
+            if waiting is None or waiting.running is not task:
                 return
             self._lent.add(task.id)
             following = self._following(waiting.shape)
@@ -123,7 +123,7 @@ class Executor:
         """Open a slot again for a task that goes on; for a while there may be one more than the head gave."""
         with self._lock:
             waiting = self._begun.get(task.id)
-            if waiting is None:
+            if waiting is None or waiting.running is not task:
                 return
             self._lent.discard(task.id)
             self._open[waiting.shape] += 1

@@ -112,6 +112,7 @@ class _Worker:
         self._draining = False
         self._outbox = Outbox(connection, _end_without_head)
         self._client = PoolClient(worker, self._outbox.send, blocking=self._waiting)
+        self._client.lend = self._lend
         self._client.post_added = self._outbox.defer
         fetch = PeerFetch(config.host, self._address_of, config.key, store, self._note_copied)
         objects = ObjectReader(config.host, store, fetch)
@@ -275,8 +276,15 @@ class _Worker:
         self._outbox.defer(ObjectCopied(object_id, self._config.host, size))
 
     def _waiting(self, wake: Callable[[], None]) -> AbstractContextManager[object]:
-        task = current_task() or self._executor.borrow()
+        task = self._waiting_task()
         return task.waiting(wake) if task is not None else nullcontext()
+
+    def _lend(self) -> Callable[[], None]:
+        task = self._waiting_task()
+        return task.lend() if task is not None else lambda: None
+
+    def _waiting_task(self) -> RunningTask | None:
+        return current_task() or self._executor.borrow()
 
     # --- what tasks need -----------------------------------------------------------------------------------
 
