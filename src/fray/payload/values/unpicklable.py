@@ -66,18 +66,20 @@ def find_largest(parts: Iterable[tuple[str, object]], count: int = 3) -> tuple[t
     return tuple(each for each in largest if each[1] * 20 >= largest[0][1])
 
 
-def warn_of_captures(function: object, name: str) -> None:
+def warn_of_captures(function: object, name: str, *, seen_late: bool = False) -> None:
     """Warn with the names of what a function captures if that takes more than `LARGE_CAPTURES`.
 
-    Call it only for a function that may: it is pickled again, whole and in parts.
+    Also for less if changes in it are `seen_late`, which the warning says then. Call it only for a function
+    that may: it is pickled again, whole and in parts.
     """
     whole = _sizes([(name, function)], iter(range(1)))
-    if not whole or whole[0][0] <= LARGE_CAPTURES:
+    if not whole or (whole[0][0] <= LARGE_CAPTURES and not seen_late):
         return
     largest = find_largest((name + step, part) for step, part in _parts_of(function))
     parts = ", ".join(f"{path} ({size / 1e6:.1f} MB)" for path, size in largest)
     warnings.warn(
         f"{name} captures {whole[0][0] / 1e6:.1f} MB, which are sent with it: {parts or 'its code'}. "
+        f"{'Later tasks may have old values of what changes in place. ' if seen_late else ''}"
         "Pass large values as arguments, as refs of `ctx.put`, or read them where it runs.",
         stacklevel=2,
     )

@@ -10,6 +10,7 @@ import warnings
 import weakref
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fray.errors import CodeNotFoundError, SerializationError
@@ -192,12 +193,27 @@ def test_large_captured_values_are_looked_at_now_and_then_and_late_changes_are_t
     def read() -> int:
         return large["a"]
 
-    first = encode_function(read)
+    with pytest.warns(UserWarning, match=r"read -> large .*may have old values.*ctx\.put"):
+        first = encode_function(read)
     large["a"] = 2
     assert encode_function(read) is first
     now += 3600
-    with pytest.warns(RuntimeWarning, match=r"read has captured large values that have changed"):
+    with pytest.warns() as told:
         assert decode_function(encode_function(read).blob)() == 2
+    assert "read has captured large values that have changed" in str(told[0].message)
+
+
+def test_captured_values_of_some_megabytes_are_as_they_are_at_each_use() -> None:
+    numbers, weights, blank = list(range(50_000)), np.zeros(200_000), bytearray(1_000_000)
+
+    def read() -> tuple[int, float, int]:
+        return numbers[7], float(weights[7]), blank[7]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for value in range(3):
+            numbers[7] = weights[7] = blank[7] = value
+            assert decode_function(encode_function(read).blob)() == (value, value, value)
 
 
 def test_references_in_a_closure_are_told() -> None:

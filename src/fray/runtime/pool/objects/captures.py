@@ -1,9 +1,9 @@
 """What a function that goes by value has captured, and whether that is still what it was.
 
 Cells, globals, defaults and its own attributes are looked at, in the functions and classes that it calls by
-them too. What can't change is compared by identity; the rest by its pickle, which costs as much as the values
-are large: above a millisecond it is looked at now and then only, and a change that was seen late is warned
-about.
+them too. What can't change is compared by identity, the rest by its pickle, before each use. Where that takes
+more than some milliseconds it is done now and then only: `seen_late` says so beforehand, and a change that
+was seen late is warned about.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from fray.payload.values.references import Reference
 
 __all__ = ["Captures"]
 
-CHEAP_SECONDS = 0.001
-"""A comparison that took no longer is made each time."""
+CHEAP_SECONDS = 0.01
+"""Of processor time: a comparison that takes no longer is made each time. About 20 MB of arrays, or a list of
+500,000 numbers."""
 SHARE = 20
 """A comparison that took longer is made again after so many times its own time."""
 
@@ -37,7 +38,7 @@ _MISSING = object()
 class Captures:
     """What `function` had captured when this was made. Keeps nothing alive that could refer to it."""
 
-    __slots__ = ("_changing", "_cost", "_fixed", "_name", "_next_look", "_print")
+    __slots__ = ("_changing", "_cost", "_fixed", "_name", "_next_look", "_print", "seen_late")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._name = getattr(function, "__qualname__", repr(function))
@@ -57,6 +58,8 @@ class Captures:
         self._cost = 0.0
         self._next_look = 0.0
         self._print = self._take_print()
+        self.seen_late = self._print is not None and self._cost > CHEAP_SECONDS
+        """Whether a comparison costs so much that a change in place may be seen late."""
 
     def changed(self) -> bool:
         """Return whether something is another than it was. Unknown counts as changed."""
@@ -65,26 +68,25 @@ class Captures:
             # Numbers are made anew by arithmetic; 1, 1.0 and True are equal, and not the same.
             if now is not then and not (type(now) is type(then) is int and now == then):
                 return True
-        if not self._changing or (self._next_look and time.monotonic() < self._next_look):
+        if not self._changing or (self.seen_late and time.monotonic() < self._next_look):
             return False
-        late = self._next_look > 0
         found = self._take_print()
         if found is not None and found == self._print:
             return False
-        if late and found is not None:
+        if self.seen_late and found is not None:
             self._warn()
         return True
 
     def _take_print(self) -> bytes | None:
         if not self._changing:
             return b""
-        start = time.perf_counter()
+        start = time.thread_time()
         try:
             taken = pickle.dumps([look() for look in self._changing], 5)
         except Exception:  # noqa: BLE001 - values decide what their pickling raises
             taken = None
-        self._cost = time.perf_counter() - start
-        self._next_look = time.monotonic() + SHARE * self._cost if self._cost > CHEAP_SECONDS else 0.0
+        self._cost = time.thread_time() - start
+        self._next_look = time.monotonic() + SHARE * self._cost
         return taken
 
     def _warn(self) -> None:

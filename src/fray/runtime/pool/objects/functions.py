@@ -51,17 +51,20 @@ def encode_function(function: Callable[..., Any]) -> EncodedFunction:
     if known is not None and known.function() is function and not known.captures.changed():
         return known.encoded
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    # First: what another thread changes meanwhile is seen by the next call.
+    captures = Captures(function) if isinstance(function, types.FunctionType | type) else None
     encoded = encode(function, what=f"the function {name!r}", root=name)
     blob = pickle.dumps((name, encoded.to_bytes()), protocol=5)
-    if len(blob) > LARGE_CAPTURES:
-        warn_of_captures(function, name)
+    seen_late = captures is not None and captures.seen_late
+    if len(blob) > LARGE_CAPTURES or seen_late:
+        warn_of_captures(function, name, seen_late=seen_late)
     size = DIGEST_BYTES + 1 if encoded.contained else DIGEST_BYTES
     result = EncodedFunction(blake2b(blob, digest_size=size).digest(), blob, encoded.contained)
-    if isinstance(function, types.FunctionType | type):
+    if captures is not None:
         key = id(function)
         # The entry goes with the function, before its id can be another's.
         kept = weakref.ref(function, lambda _: _encoded_functions.pop(key, None))
-        _encoded_functions[key] = _Known(kept, result, Captures(function))
+        _encoded_functions[key] = _Known(kept, result, captures)
     return result
 
 
