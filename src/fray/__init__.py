@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fray.offered_names import ERRORS, HOMES, find_offered, list_users_names
 
 if TYPE_CHECKING:
+    from fray.actor import ActorFuture as ActorFuture
     from fray.client import *  # noqa: F403 - its `__all__` is the list, as with the others
     from fray.cluster import *  # noqa: F403
     from fray.errors import *  # noqa: F403
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from fray.legacy.gang_calls import *  # noqa: F403
     from fray.legacy.runtime_env import *  # noqa: F403
     from fray.legacy.tpu_topology import *  # noqa: F403
+    from fray.local_backend import *  # noqa: F403
+    from fray.ray_backend import RayClient as RayClient
     from fray.runtime.identity import Identity as Identity
     from fray.runtime.identity import IdentityError as IdentityError
     from fray.runtime.identity import current_identity as current_identity

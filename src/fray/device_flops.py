@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from typing import Literal, TypeAlias
 
-from fray.accelerators.peak_flops import lookup_peak_flops, read_jax_device_kind
+from fray.accelerators.peak_flops import list_peak_flops, lookup_peak_flops, read_jax_device_kind
 
-__all__ = ["device_flops", "device_flops_for_jax_device", "jax_device_kind_to_fray_device_type"]
+__all__ = [
+    "DEVICE_FLOPS",
+    "FlopDtype",
+    "device_flops",
+    "device_flops_for_jax_device",
+    "jax_device_kind_to_fray_device_type",
+]
+
+FlopDtype: TypeAlias = Literal["bf16", "fp16"]
+DEVICE_FLOPS = list_peak_flops()
 
 
 def device_flops(device_type: str, dtype: str = "bf16") -> float | None:

@@ -16,6 +16,7 @@ __all__ = ["HOMES", "find_offered", "import_home", "list_offered", "list_users_n
 ERRORS: Final = "fray.errors"
 HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
+        "fray.actor": ("ActorFuture",),
         "fray.client.client": ("Client", "current_client", "set_current_client"),
         "fray.client.errors": ("JobAlreadyExists", "JobFailed"),
         "fray.client.handle": ("JobHandle", "wait_all"),
@@ -61,10 +62,19 @@ HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "fray.legacy.tpu_topology": (
             "ANY_REGION",
             "GpuType",
+            "TPU_TOPOLOGIES",
             "TpuTopologyInfo",
             "TpuType",
             "get_tpu_topology",
         ),
+        "fray.local_backend": (
+            "LocalActorGroup",
+            "LocalActorHandle",
+            "LocalActorMethod",
+            "LocalClient",
+            "LocalJobHandle",
+        ),
+        "fray.ray_backend": ("RayClient",),
         "fray.runtime.identity": ("Identity", "IdentityError", "current_identity"),
         "fray.types": (
             "BinaryEntrypoint",
@@ -91,14 +101,33 @@ HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """Where each public name stands that is no error."""
 EARLIER_HOMES: Final = (
+    "fray.actor",
     "fray.client.errors",
     "fray.cluster.ray",
     "fray.job.ray",
     "fray.job_context",
     "fray.legacy.",
+    "fray.local_backend",
+    "fray.ray_backend",
 )
 EARLIER_NAMES: Final = frozenset({"create_context", "fray_job_ctx"})
 """Of earlier APIs: they can be imported, but new programs have others for them."""
+
+_ON_KUBERNETES: Final = "Write create_cluster('k8s?namespace=...') and Client(cluster), which run it there."
+WITHDRAWN: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "ContextConfig": "Give its options to create_job_ctx: create_job_ctx('threadpool', max_workers=4).",
+        "FrayIrisClient": _ON_KUBERNETES,
+        "IrisActorGroup": _ON_KUBERNETES,
+        "IrisActorHandle": _ON_KUBERNETES,
+        "IrisJobHandle": _ON_KUBERNETES,
+        "SimpleActor": "Write a class of your own: create_actor takes any.",
+        "TemporaryVenv": "Write create_environment(pip_packages=[...]), which makes one for the job.",
+        "ThreadActorHandle": "Write ActorHandle, which the handles of every engine are.",
+        "ThreadActorMethod": "Write ActorMethod, which the methods of every engine's handles are.",
+    }
+)
+"""Names of earlier APIs that nothing here stands for, and what to write instead."""
 
 
 def find_offered(package: str, name: str, homes: tuple[str, ...]) -> Any:
@@ -106,13 +135,18 @@ def find_offered(package: str, name: str, homes: tuple[str, ...]) -> Any:
 
     `homes` are the modules that it offers the names of.
 
-    Raises `AttributeError`, and `PackageMissingError` where the name needs a package that isn't here.
+    Raises `AttributeError`, `PackageMissingError` where the name needs a package that isn't here, and
+    `NameWithdrawnError` for one of an earlier API.
     """
     for home in homes:
         if name in HOMES.get(home, ()) or (home == ERRORS and _may_be_error(name)):
             return getattr(import_home(home, f"{package}.{name}"), name)
     if name == "__all__":
         return list_offered(homes)
+    if name in WITHDRAWN:
+        from fray.errors import NameWithdrawnError  # noqa: PLC0415 - takes longer than all the rest
+
+        raise NameWithdrawnError(f"{package}.{name}", WITHDRAWN[name])
     raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["lookup_peak_flops", "read_jax_device_kind"]
+__all__ = ["list_peak_flops", "lookup_peak_flops", "read_jax_device_kind"]
 
 _BF16: Final[Mapping[str, float]] = MappingProxyType(
     {
@@ -54,6 +54,12 @@ _GPU_KIND: Final = re.compile(
     re.IGNORECASE,
 )
 _GIGABYTES: Final = re.compile(r"\b(40|80)GB?\b", re.IGNORECASE)
+
+
+def list_peak_flops() -> dict[str, dict[str, float]]:
+    """Return the dense FLOP/s of one chip of each type, by what `lookup_peak_flops` takes for `dtype`."""
+    both = {device: {"bf16": flops, "fp16": flops} for device, flops in _BF16.items()}
+    return both | {device: {"fp16": flops} for device, flops in _FP16_ONLY.items()}
 
 
 def lookup_peak_flops(device: str, dtype: str = "bf16") -> float | None:

@@ -26,6 +26,7 @@ __all__ = [
     "JobNotRunningError",
     "JobRunningError",
     "LogsNotFoundError",
+    "NameWithdrawnError",
     "PoolNotShownError",
     "RequestError",
     "UnknownAcceleratorError",
@@ -106,6 +107,17 @@ class ClusterUnavailableError(RequestError):
     backend: str
     reason: str
     alternative: str
+
+
+@dataclass(eq=False)
+class NameWithdrawnError(RequestError, ImportError):
+    """A program imports a name of an earlier API that nothing stands for any more."""
+
+    message_template = "{earlier} was part of an earlier API and doesn't exist any more"
+    next_step_template = "{instead}"
+
+    earlier: str
+    instead: str
 
 
 @dataclass(eq=False)

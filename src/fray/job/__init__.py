@@ -11,6 +11,8 @@ docs/contexts.md says what the kinds of contexts have in common and where they d
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from fray.job.actor_groups import ActorContext, ActorGroup, MemberState, current_actor
 from fray.job.actors import ActorHandle, ActorMethod
 from fray.job.context import ContextStats, JobContext
@@ -29,6 +31,7 @@ from fray.job.inline import SyncContext
 from fray.job.options import ActorOptions, Lifetime, TaskOptions
 from fray.job.refs import GeneratorFuture, ObjectRef
 from fray.job.threads import ThreadContext
+from fray.offered_names import find_offered
 
 __all__ = [
     "ActorContext",
@@ -58,3 +61,10 @@ __all__ = [
     "register_endpoint",
     "set_job_context",
 ]
+
+if TYPE_CHECKING:  # what an earlier API had here
+    from fray.job.ray import RayContext as RayContext
+else:  # else mypy would find no misspelt name
+
+    def __getattr__(name: str) -> Any:
+        return find_offered(__name__, name, ("fray.job.ray",))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from fray.accelerators import lookup_tpu
+from fray.accelerators import legal_tpu_names, lookup_tpu
 from fray.types.resources import ANYWHERE
 
-__all__ = ["ANY_REGION", "GpuType", "TpuTopologyInfo", "TpuType", "get_tpu_topology"]
+__all__ = ["ANY_REGION", "TPU_TOPOLOGIES", "GpuType", "TpuTopologyInfo", "TpuType", "get_tpu_topology"]
 
 ANY_REGION = ANYWHERE
 GpuType: TypeAlias = str
@@ -34,3 +34,6 @@ def get_tpu_topology(tpu_type: str) -> TpuTopologyInfo:
     """
     found = lookup_tpu(tpu_type)
     return TpuTopologyInfo(tpu_type, found.chips, found.hosts, found.hosts, found.chips_per_host)
+
+
+TPU_TOPOLOGIES = [get_tpu_topology(name) for name in legal_tpu_names()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import subprocess
 import sys
 import warnings
@@ -10,8 +11,13 @@ import warnings
 import pytest
 
 import fray
-from fray.errors import InvalidRequestError, UnknownAcceleratorError
-from fray.types import CpuConfig, GpuConfig, JobRequest, ResourceConfig, TpuConfig
+from fray.errors import (
+    ClusterUnavailableError,
+    InvalidRequestError,
+    NameWithdrawnError,
+    UnknownAcceleratorError,
+)
+from fray.types import CpuConfig, Entrypoint, GpuConfig, JobRequest, ResourceConfig, TpuConfig
 
 
 @pytest.mark.parametrize(
@@ -68,8 +74,37 @@ def test_names_of_an_earlier_api() -> None:
     assert v2.ResourceConfig is ResourceConfig
     assert fray.get_tpu_topology("v5litepod-16") == fray.TpuTopologyInfo("v5litepod-16", 16, 4, 4, 4)
     assert fray.cluster.ANY_REGION == "*"
+    assert fray.get_tpu_topology("v6e-16") in fray.TPU_TOPOLOGIES
+    flops = importlib.import_module("fray.v1.device_flops")
+    assert flops.DEVICE_FLOPS["h100"]["bf16"] == flops.device_flops("H100")
+    assert issubclass(fray.LocalClient, fray.Client)
     with pytest.raises(UnknownAcceleratorError):
         fray.get_tpu_topology("v5litepod-17")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "instead"),
+    [
+        ("fray.isolated_env", "TemporaryVenv", "pip_packages="),
+        ("fray.v2.iris_backend", "FrayIrisClient", r"create_cluster\('k8s"),
+        ("fray.job", "SimpleActor", "class of your own"),
+        ("fray", "ContextConfig", "create_job_ctx"),
+    ],
+)
+def test_a_name_without_a_counterpart_says_what_to_write(module: str, name: str, instead: str) -> None:
+    with pytest.raises(NameWithdrawnError, match=instead) as raised:
+        exec(f"from {module} import {name}")
+    assert isinstance(raised.value, ImportError)
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+    with pytest.raises(ImportError):
+        exec(f"from {module} import nonsense")
+
+
+def test_a_function_and_a_client_of_an_earlier_api() -> None:
+    thunk = importlib.import_module("fray.fn_thunk")
+    assert thunk.create_thunk_entrypoint(max, "gs://b/", [1, 2]) == Entrypoint.from_callable(max, [1, 2])
+    with pytest.raises(ClusterUnavailableError, match="namespace"):
+        fray.RayClient(namespace="mine")
 
 
 def test_the_speed_of_devices() -> None:
