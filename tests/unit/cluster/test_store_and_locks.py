@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from fray.cluster.local import locks as locks_module
 from fray.cluster.local.locks import JobLocks, is_locked, read_holder
 from fray.cluster.local.store import JobFolder, StateDirectory
 from fray.errors import JobRunningError, StateDirectoryError
+from fray.runtime import file_locks
 from tests.unit.cluster.local_jobs import frayjob, held_locks
 
 
@@ -97,7 +97,7 @@ def test_a_reader_that_holds_a_lock_for_long_is_not_taken_for_a_runner(
         if now == 10.0:
             os.close(reader)
 
-    monkeypatch.setattr(locks_module, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    monkeypatch.setattr(file_locks, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
     JobLocks.acquire(folder, name="job", waiting=lambda: None).release()
     assert now == 10.0
 

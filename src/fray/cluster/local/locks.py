@@ -1,13 +1,11 @@
-"""Locks that end with the process that holds them, however it ends (flock).
+"""The locks of a job: they tell whether its runner lives, and its hosts.
 
-A lock tells whether a job's runner lives. It is tied to the open file: a child that inherits the
-descriptor keeps the lock, which is how a job's hosts keep the next run waiting until they have gone.
+Hosts inherit theirs, which is how they keep the next run waiting until they have gone.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import Callable
@@ -15,11 +13,10 @@ from pathlib import Path
 
 from fray.cluster.local.store import JobFolder, state_errors
 from fray.errors import JobRunningError, StateDirectoryError
+from fray.runtime import file_locks
 
 __all__ = ["JobLocks", "is_locked", "read_holder"]
 
-READERS_SECONDS = 30.0
-"""Readers share a lock for microseconds to see whether it is free; a runner tries again that long."""
 HOSTS_SECONDS = 20.0
 """Hosts of a runner that died have 5 s to end before they are killed."""
 PAUSE_SECONDS = 0.02
@@ -44,7 +41,9 @@ class JobLocks:
         with contextlib.ExitStack() as opened:
             runner = _open(folder.runner_lock)
             opened.callback(os.close, runner)
-            if not _lock_beside_readers(runner, folder.runner_lock):
+            with state_errors(folder.runner_lock):
+                free = file_locks.lock_beside_readers(runner)
+            if not free:
                 raise JobRunningError(name, read_holder(folder.runner_lock) or 0)
             hosts = _open(folder.hosts_lock)
             opened.callback(os.close, hosts)
@@ -71,15 +70,7 @@ class JobLocks:
 def is_locked(path: Path) -> bool:
     """Return whether some process holds the lock of a file."""
     with state_errors(path):
-        try:
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-    try:
-        # Shared, so that two readers don't take each other for a runner.
-        return not _try_lock(file, fcntl.LOCK_SH, path)
-    finally:
-        os.close(file)
+        return file_locks.is_locked(path)
 
 
 def read_holder(path: Path) -> int | None:
@@ -96,36 +87,13 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def _lock_beside_readers(file: int, path: Path) -> bool:
-    """Take a lock that readers may share just now; return False at once if a runner has it."""
-    give_up_at = time.monotonic() + READERS_SECONDS
-    while True:
-        over = time.monotonic() >= give_up_at
-        if _try_lock(file, fcntl.LOCK_EX, path):
-            return True
-        # What can be shared is held by readers only, however long the machine makes them hold it.
-        if over or not _try_lock(file, fcntl.LOCK_SH, path):
-            return False
-        fcntl.flock(file, fcntl.LOCK_UN)
-        time.sleep(PAUSE_SECONDS)
-
-
 def _lock_within(file: int, seconds: float, path: Path) -> bool:
     give_up_at = time.monotonic() + seconds
     while True:
         over = time.monotonic() >= give_up_at  # before the try: it may come late, and is the last one then
-        if _try_lock(file, fcntl.LOCK_EX, path):
-            return True
+        with state_errors(path):
+            if file_locks.try_lock(file):
+                return True
         if over:
             return False
         time.sleep(PAUSE_SECONDS)
-
-
-def _try_lock(file: int, kind: int, path: Path) -> bool:
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        raise StateDirectoryError(str(path), f"its file system has no locks ({error.strerror})") from error
-    return True

@@ -21,10 +21,11 @@ from typing import Final
 from fray.kube.errors import AlreadyExistsError, ConflictError, NotFoundError
 from fray.kube.objects import Manifest
 from fray.kube.resources import FRAYJOBS, Resource
+from fray.runtime.file_locks import is_locked
 from fray.runtime.pool.transport.handshake import SECRET_SIZE
 from fray.runtime.pool.transport.keys import SECRET_FILE
 
-__all__ = ["FileApi", "is_held"]
+__all__ = ["FileApi"]
 
 NAMESPACE: Final = "local"
 CONFLICT: Final = 409
@@ -61,7 +62,7 @@ class FileApi:
         """Return an object; raises `NotFoundError`."""
         path = self._path(resource, name)
         try:
-            if resource != FRAYJOBS or is_held(path.with_name("runner.lock")):
+            if resource != FRAYJOBS or is_locked(path.with_name("runner.lock")):
                 found: Manifest = json.loads(path.read_bytes())
                 return found
         except (FileNotFoundError, NotADirectoryError):
@@ -144,19 +145,3 @@ class FileApi:
             yield
         finally:
             os.close(file)
-
-
-def is_held(path: Path) -> bool:
-    """Return whether a process holds the lock of a file."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    try:
-        # Shared, so that two readers don't take each other for a holder.
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(file)
-    return False

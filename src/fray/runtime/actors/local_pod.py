@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
 import os
 import shutil
 import subprocess
@@ -25,9 +24,10 @@ from fray.kube.errors import NotFoundError
 from fray.kube.objects import Manifest
 from fray.kube.resources import FRAYACTORS, FRAYJOBS, SECRETS
 from fray.runtime.actors.identity import ActorPod, Member
-from fray.runtime.actors.local_objects import FileApi, is_held
+from fray.runtime.actors.local_objects import FileApi
 from fray.runtime.actors.pod import Supervisor
 from fray.runtime.actors.record import RecordWriter
+from fray.runtime.file_locks import is_locked, lock_beside_readers
 from fray.runtime.pool.host.readiness import ReadinessServer
 from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store
 from fray.runtime.pool.transport.addresses import Address
@@ -90,23 +90,22 @@ def start_members(api: FileApi) -> None:
         metadata, spec = actor["metadata"], actor["spec"]
         for index in range(spec.get("replicas", 1)):
             member = Member(spec["name"], metadata["name"], metadata["uid"], index)
-            with contextlib.suppress(
-                BlockingIOError, NotFoundError
-            ):  # another starts it; or it isn't whole yet
+            with contextlib.suppress(NotFoundError):  # it isn't whole yet
                 _start(api, actor, member)
 
 
 def _start(api: FileApi, actor: Manifest, member: Member) -> None:
-    """Start a member's process; raises BlockingIOError if there is one, `NotFoundError` for a payload."""
+    """Start a member's process where there is none; raises `NotFoundError` for a payload."""
     folder = api.directory / "pods" / member.pod_name
-    if is_held(folder / "lock"):
+    if is_locked(folder / "lock"):
         return
     given = actor["spec"]["entrypoint"]["callable"]
     parts = [api.get(SECRETS, name) for name in (given["secretName"], *given.get("moreSecrets", ()))]
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not lock_beside_readers(lock):
+            return  # another process has just started it
         payload = folder / "payload"
         payload.mkdir(exist_ok=True)
         for part in parts:

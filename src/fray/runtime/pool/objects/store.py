@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fray.errors import ObjectLostError, StoreDirectoryError, StoreFullError
+from fray.runtime.file_locks import is_locked
 from fray.runtime.pool.messages.specs import ObjectId
 from fray.runtime.pool.objects.files import (
     COPY_MODE,
@@ -262,16 +263,8 @@ class HostStore:
 
     def is_locked(self, identity: ObjectId) -> bool:
         """Whether some process is within `exclusive` for an object."""
-        try:
-            file = os.open(f"{self._memory}/{identity:x}{_LOCK}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:  # nobody is
-            return False
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(file)
+        with contextlib.suppress(OSError):  # it is none of ours
+            return is_locked(f"{self._memory}/{identity:x}{_LOCK}")
         return False
 
     @contextlib.contextmanager
