@@ -22,7 +22,7 @@ from fray_operator.lease import LeaseLostError
 from fray_operator.logs import configure_logging
 from fray_operator.metrics import Metrics
 from fray_operator.node_pools import build_provider
-from fray_operator.process import MissingKindError, OperatorProcess
+from fray_operator.process import OperatorProcess, ServableKindError
 from fray_operator.settings import OperatorSettings, SettingsError
 from fray_operator.source import UnwatchedKindError
 
@@ -84,7 +84,7 @@ async def _run(settings: OperatorSettings, node_pools: NodePoolProvider | None) 
             logger.error("%s; ending so that nothing is done twice", error)
             # At once: no cleanup may write, or wait for, anything.
             os._exit(1)
-        except (MissingKindError, UnwatchedKindError, PortUnavailableError) as error:
+        except (ServableKindError, UnwatchedKindError, PortUnavailableError) as error:
             logger.error("%s; ending, to be started again", error)
             return 1
         except Exception:

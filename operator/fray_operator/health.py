@@ -25,7 +25,8 @@ class PortUnavailableError(Exception):
 class HealthServer:
     """Serves probes and metrics.
 
-    `problem` returns what is wrong, `unready` why nothing is served yet; None where all is well.
+    `problem` returns what is wrong, None where all is well; `readiness` whether anything is served, and what
+    to tell of it.
     """
 
     def __init__(
@@ -35,11 +36,11 @@ class HealthServer:
         host: str,
         port: int,
         problem: Callable[[], str | None],
-        unready: Callable[[], str | None],
+        readiness: Callable[[], tuple[bool, str]],
         refresh: Callable[[], None],
     ) -> None:
         self._metrics, self._host, self._port = metrics, host, port
-        self._problem, self._unready, self._refresh = problem, unready, refresh
+        self._problem, self._readiness, self._refresh = problem, readiness, refresh
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -66,15 +67,17 @@ class HealthServer:
             await self._runner.cleanup()
 
     async def _healthz(self, _request: web.Request) -> web.Response:
-        return _answer(self._problem())
+        problem = self._problem()
+        return _answer(problem or "ok", well=problem is None)
 
     async def _readyz(self, _request: web.Request) -> web.Response:
-        return _answer(self._unready())
+        well, text = self._readiness()
+        return _answer(text, well=well)
 
     async def _render(self, _request: web.Request) -> web.Response:
         self._refresh()
         return web.Response(body=self._metrics.render(), content_type="text/plain")
 
 
-def _answer(problem: str | None) -> web.Response:
-    return web.Response(text=problem or "ok", status=200 if problem is None else 503)
+def _answer(text: str, *, well: bool) -> web.Response:
+    return web.Response(text=text, status=200 if well else 503)

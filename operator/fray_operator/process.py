@@ -2,7 +2,8 @@
 
 A standby holds no watch: it waits for the lease. A process that loses the lease ends at once, since
 anything it does from then on might be done twice. It also ends when any of its parts does: Kubernetes
-starts it anew, and starting is what is tested best.
+starts it anew, and starting is what is tested best. So it does once a kind can be served whose CRD or rights
+were missing; until then it serves the others.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ import asyncio
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from fray.kube.api import KubeApi
-from fray.kube.errors import ApiError, NotFoundError
+from fray.kube.errors import ApiError, ForbiddenError, NotFoundError
 from fray.kube.resources import JOBSETS, NODES, Resource
 from fray.nodepools.provider import NodePoolProvider
 from fray.vocabulary import AUTH_SECRET
 from fray_operator.auth import AuthKeeper, KeyUsers
 from fray_operator.frayjobs import KINDS
 from fray_operator.health import SILENCE_LIMIT_SECONDS, HealthServer
-from fray_operator.kinds import Key, Kind, Services
+from fray_operator.kinds import Controller, Key, Kind, Services
 from fray_operator.lease import Lease
 from fray_operator.list_watch import ListWatch
 from fray_operator.metrics import Metrics
@@ -35,18 +36,20 @@ from fray_operator.settings import OperatorSettings
 from fray_operator.source import Source
 from fray_operator.worker import work
 
-__all__ = ["MissingKindError", "OperatorProcess"]
+__all__ = ["OperatorProcess", "ServableKindError"]
 
 logger = logging.getLogger(__name__)
 
 START_PAUSE_SECONDS = 2.0
 """Between two attempts to reach the server when the process starts."""
+KINDS_SECONDS = 10.0
+"""Between two looks whether a kind can be served that couldn't be."""
 CLAIM_DURATION = 4
 """Duration of a claim to what is served, in durations of the Lease: claims may be many."""
 
 
-class MissingKindError(Exception):
-    """A CRD that the operator needs isn't installed; the message says which and how to install it."""
+class ServableKindError(Exception):
+    """A kind can be served that couldn't be when this process began; the next process serves it."""
 
 
 class OperatorProcess:
@@ -90,23 +93,24 @@ class OperatorProcess:
             api, self._queue, settings, self._lease, metrics, self._nodes, self._identity, clock, node_pools
         )
         self._controllers = {kind.name: kind.control(kind, services) for kind in kinds}
-        self._source = Source(
-            api, self._queue, self._controllers.values(), settings, claim_signals=claim_signals
-        )
+        self._unserved: dict[str, str] = {}
+        """Why kinds can't be served, by name."""
+        self._claim_signals = claim_signals
+        self._source: Source | None = None
         self._health = HealthServer(
             metrics,
             host=settings.http_host,
             port=settings.http_port,
             problem=self._describe_problem,
-            unready=self._find_unready,
+            readiness=self._describe_readiness,
             refresh=self._refresh,
         )
 
     async def run(self) -> None:
         """Lead when it is this process's turn, until `stop` is called.
 
-        Raises `PortUnavailableError`, `MissingKindError`, `UnwatchedKindError`, `LeaseLostError`, or whatever
-        ended a part of it.
+        Raises `PortUnavailableError`, `ServableKindError`, `UnwatchedKindError`, `LeaseLostError`, or
+        whatever ended a part of it.
         """
         await self._health.start()
         parts = Parts()
@@ -119,9 +123,9 @@ class OperatorProcess:
             await parts.until(self._scope.acquire())
             for claim in self._scope.claims:
                 parts.add_writer(claim.keep(), name="claim")
-            # Again: a standby may have waited for long, and the kinds may be gone since.
+            # Again: a standby may have waited for long, and kinds may have come or gone since.
             await parts.until(self._await_kinds())
-            await self._lead(parts)
+            await self._lead(parts, [each for each in self._controllers.values() if self._serves(each)])
         except _StoppedError:
             logger.info("told to stop")
         finally:
@@ -143,10 +147,10 @@ class OperatorProcess:
         await self._stop.wait()
         raise _StoppedError
 
-    async def _lead(self, parts: Parts) -> None:
+    async def _lead(self, parts: Parts, served: Sequence[Controller]) -> None:
         # Owners first, since whose an object is follows from them. Decisions on half-filled caches would be
         # wrong: nothing is worked on before they are full.
-        for row in (row for controller in self._controllers.values() for row in controller.watches):
+        for row in (row for controller in served for row in controller.watches):
             for watch in row:
                 parts.add_watcher(watch.run(), name="informer")
             await parts.until(_all_synced(row))
@@ -155,40 +159,91 @@ class OperatorProcess:
             parts.add_watcher(self._nodes.run(), name="nodes")
         for _ in range(self._settings.workers):
             parts.add_writer(work(self._queue, self._controllers, self._metrics), name="worker")
-        for controller in self._controllers.values():
+        for controller in served:
             for name, run in controller.writers.items():
                 parts.add_writer(run(), name=name)
-        users = [
-            KeyUsers(each.kind.resource, each.store, each.kind.wants_keys)
-            for each in self._controllers.values()
-        ]
+        users = [KeyUsers(each.kind.resource, each.store, each.kind.wants_keys) for each in served]
         parts.add_writer(AuthKeeper(self._api, self._lease, users).run(), name=AUTH_SECRET)
+        self._source = self._build_source(served)
         parts.add_watcher(self._source.run(), name="watch of Fray's kinds")
+        if len(served) < len(self._controllers):
+            parts.add_watcher(self._raise_when_more_can_be_served(served), name="look at other kinds")
         await parts.run()
 
-    async def _await_kinds(self) -> None:
-        """Wait for a server that answers; raises `MissingKindError` when it lacks a kind."""
-        kinds = [controller.kind for controller in self._controllers.values()]
-        needed = (resource for kind in kinds for resource in (kind.resource, *kind.requires))
-        for resource in dict.fromkeys(needed):
-            while (error := await self._find_api_error(resource)) is not None:
-                logger.warning("%s can't be read; trying again: %s", resource, error)
-                await asyncio.sleep(max(START_PAUSE_SECONDS, error.retry_after_seconds or 0.0))
+    def _build_source(self, served: Iterable[Controller]) -> Source:
+        return Source(self._api, self._queue, served, self._settings, claim_signals=self._claim_signals)
 
-    async def _find_api_error(self, resource: Resource) -> ApiError | None:
-        namespace = self._settings.namespaces[0] if self._settings.namespaces else None
-        try:
-            async for _ in self._api.list_pages(resource, namespace=namespace, limit=1):
-                break
-        except NotFoundError as missing:
-            how = "JobSet" if resource == JOBSETS else "the chart's CRDs"
-            raise MissingKindError(f"the cluster has no {resource}: install {how} first") from missing
-        except ApiError as error:
-            return error
+    # --- kinds that can be served -----------------------------------------------------------------------
+
+    def _serves(self, controller: Controller) -> bool:
+        return controller.kind.name not in self._unserved
+
+    async def _await_kinds(self) -> None:
+        """Look which kinds can be served, until at least one can."""
+        await self._look_at_kinds()
+        while len(self._unserved) == len(self._controllers):
+            await asyncio.sleep(KINDS_SECONDS)
+            await self._look_at_kinds()
+
+    async def _raise_when_more_can_be_served(self, served: Collection[Controller]) -> None:
+        """Look for ever; raises `ServableKindError`."""
+        while True:
+            await asyncio.sleep(KINDS_SECONDS)
+            more = [each.kind.name for each in await self._look_at_kinds() if each not in served]
+            if more:
+                raise ServableKindError(f"{', '.join(more)} can be served now")
+
+    async def _look_at_kinds(self) -> list[Controller]:
+        """Return what serves the kinds that can be served; what stands against others is logged once."""
+        found = {
+            name: await self._find_obstacle(controller) for name, controller in self._controllers.items()
+        }
+        unserved = {name: obstacle for name, obstacle in found.items() if obstacle is not None}
+        for name, obstacle in unserved.items():
+            if self._unserved.get(name) != obstacle:
+                logger.error("%s isn't served: %s", name, obstacle)
+        self._unserved = unserved
+        return [each for each in self._controllers.values() if self._serves(each)]
+
+    async def _find_obstacle(self, controller: Controller) -> str | None:
+        """Wait for a server that answers; return what a kind lacks, None when it can be served."""
+        kind = controller.kind
+        watched = (watch.resource for row in controller.watches for watch in row)
+        for resource in dict.fromkeys((kind.resource, *kind.requires, *watched)):
+            for namespace in self._settings.namespaces or (None,):
+                try:
+                    await self._try_to_read(resource, namespace)
+                except NotFoundError:
+                    how = "JobSet" if resource == JOBSETS else "the chart's CRDs"
+                    return f"the cluster has no {resource}: install {how} first"
+                except ForbiddenError as error:
+                    where = "" if namespace is None else f" in namespace {namespace}"
+                    return f"{resource} can't be read{where}: grant the chart's rights ({error.message})"
         return None
 
-    def _find_unready(self) -> str | None:
-        return self._scope.overlap if self._started else "starting"
+    async def _try_to_read(self, resource: Resource, namespace: str | None) -> None:
+        """Read one object if there is any; raises `NotFoundError` and `ForbiddenError`."""
+        while True:
+            try:
+                async for _ in self._api.list_pages(resource, namespace=namespace, limit=1):
+                    break
+            except (NotFoundError, ForbiddenError):
+                raise
+            except ApiError as error:
+                logger.warning("%s can't be read; trying again: %s", resource, error)
+                await asyncio.sleep(max(START_PAUSE_SECONDS, error.retry_after_seconds or 0.0))
+            else:
+                return
+
+    # --- probes and metrics -----------------------------------------------------------------------------
+
+    def _describe_readiness(self) -> tuple[bool, str]:
+        """Return whether anything is served, or will be by a standby, and what isn't."""
+        unserved = [f"{name} isn't served: {obstacle}" for name, obstacle in self._unserved.items()]
+        if len(unserved) == len(self._controllers):
+            return False, "\n".join(unserved)
+        problem = self._scope.overlap if self._started else "starting"
+        return problem is None, "\n".join([problem or "ok", *unserved])
 
     def _describe_problem(self) -> str | None:
         if not self._lease.held():
@@ -203,7 +258,9 @@ class OperatorProcess:
 
         0 before they are synced, and for nodes that may not be read: a restart would not help.
         """
-        silent = {kind.resource: kind.silent_seconds for kind in self._source.kinds}
+        silent = dict.fromkeys([each.kind.resource for each in self._controllers.values()], 0.0)
+        if self._source is not None:
+            silent |= {kind.resource: kind.silent_seconds for kind in self._source.kinds}
         watches = [watch for each in self._controllers.values() for row in each.watches for watch in row]
         silent |= dict.fromkeys([watch.resource for watch in watches], 0.0) | {NODES: 0.0}
         if self._nodes is not None and not self._nodes.refused:

@@ -237,7 +237,7 @@ class Source:
 def _build_settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
-    # The process exits until the CRD exists, so there is nothing to scan for; scanning needs cluster rights.
+    # Only kinds that were found are watched, so there is nothing to scan for; scanning needs cluster rights.
     settings.scanning.disabled = True
     # Each object seen has a task for so long, which holds it; thousands arrive when the process starts.
     settings.queueing.idle_timeout = 0.05

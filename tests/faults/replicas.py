@@ -147,7 +147,9 @@ class _Process(OperatorProcess):
     ) -> None:
         super().__init__(api, settings, metrics, clock=clock)
         self._health: Any = _Health()
-        self._source = _Source(api, self._queue, self._controllers.values(), settings)
+
+    def _build_source(self, served: Iterable[Controller]) -> Source:
+        return _Source(self._api, self._queue, served, self._settings)
 
     @property
     def identity(self) -> str:

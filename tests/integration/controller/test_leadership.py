@@ -12,7 +12,7 @@ import pytest
 
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.kubeconfig import build_kubeconfig, write_kubeconfig
-from e2e.faulty_proxy import Call, Fault, FaultyProxy, Harm
+from e2e.faulty_proxy import Fault, FaultyProxy, Harm
 from tests.integration.controller.hands import Hands, eventually
 from tests.integration.controller.operator_subprocess import OperatorSubprocess
 
@@ -181,39 +181,6 @@ def test_a_leader_that_is_told_to_stop_does_so_even_without_a_server(
         first.signal(signal.SIGTERM)
         assert first.wait() == 0
         assert "the lease was not released" in first.log
-
-
-def test_a_cluster_without_jobset_is_told_and_the_process_ends(
-    new_operator: NewOperator, proxy: FaultyProxy, proxied_path: Path
-) -> None:
-    def without_jobset(call: Call) -> Fault | None:
-        return Fault(Harm.ANSWER, 404, "NotFound") if call.what == "GET jobsets" else None
-
-    proxy.rule = without_jobset
-    with new_operator("first", kubeconfig=proxied_path) as first:
-        assert first.wait() == 1
-        assert "the cluster has no jobsets.jobset.x-k8s.io: install JobSet first" in first.log
-        assert "Traceback" not in first.log
-
-
-def test_a_standby_that_leads_after_the_crd_has_gone_ends_instead(
-    hands: Hands, new_operator: NewOperator, proxy: FaultyProxy, proxied_path: Path
-) -> None:
-    def without_frayjobs(call: Call) -> Fault | None:
-        # Its own question only: kopf might still see the kind.
-        asked = call.what == "GET frayjobs" and call.query.get("limit") == "1"
-        return Fault(Harm.ANSWER, 404, "NotFound") if asked else None
-
-    with new_operator("first") as first:
-        await_leader(hands, first)
-        with new_operator("second", kubeconfig=proxied_path) as second:
-            await_standby(second)
-            proxy.rule = without_frayjobs
-            first.signal(signal.SIGTERM)
-            assert first.wait() == 0
-            assert second.wait() == 1
-            assert "the cluster has no frayjobs.fray.dev: install the chart's CRDs first" in second.log
-            assert "Traceback" not in second.log
 
 
 def test_a_port_that_is_taken_is_told_and_the_process_ends(new_operator: NewOperator) -> None:
