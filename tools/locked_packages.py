@@ -8,14 +8,26 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
-__all__ = ["LockedPackage", "parse_lock", "select_packages"]
+__all__ = ["EXTRAS", "LockedPackage", "parse_lock", "select_packages"]
 
 ENTRY = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(\[[^\]]*\])?==")
 VIA = re.compile(r"^ +# (?:via\b ?| +)(\S*)")
+EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "distributed": "fray[dask]",
+        "google-auth": "fray[gke]",
+        "google-cloud-container": "fray[gke]",
+        "requests": "fray[gke]",
+        "ray": "fray[ray]",
+    }
+)
+"""What only an extra of Fray needs: the lock says `via fray` of these, too. A test compares the project."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +55,11 @@ def _parse_entry(lines: list[str]) -> LockedPackage:
     assert match is not None
     notes = [found[1] for found in map(VIA.match, lines) if found is not None and found[1]]
     requirement = [line for line in lines if not line.lstrip().startswith("#")]
-    needed_by = frozenset(_normalise(note.partition("[")[0]) for note in notes)
-    return LockedPackage(_normalise(match[1]), "\n".join(requirement), needed_by)
+    name = _normalise(match[1])
+    needed_by = {_normalise(note.partition("[")[0]) for note in notes}
+    if name in EXTRAS and "fray" in needed_by:
+        needed_by = needed_by - {"fray"} | {EXTRAS[name]}
+    return LockedPackage(name, "\n".join(requirement), frozenset(needed_by))
 
 
 def _normalise(name: str) -> str:

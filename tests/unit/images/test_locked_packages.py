@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
-from tools.locked_packages import LockedPackage, parse_lock, select_packages
+from tools.locked_packages import EXTRAS, LockedPackage, parse_lock, select_packages
 
 ROOT = Path(__file__).parents[3]
 LOCK = parse_lock((ROOT / "requirements.lock").read_text(encoding="utf-8"))
@@ -96,6 +97,17 @@ def _needed(roots: list[str]) -> set[str]:
 def test_development_tools_stay_out_of_images() -> None:
     selected = set(names(select_packages(LOCK, ["fray", "fray-operator"])))
     assert not selected & {"pytest", "mypy", "ruff", "hatchling", "jax", "numpy"}
+
+
+def test_an_image_has_the_extras_that_it_names() -> None:
+    runtime = set(names(select_packages(LOCK, ["fray", "fray[dask]"])))
+    operator = set(names(select_packages(LOCK, ["fray", "fray[gke]", "fray-operator"])))
+    assert {"ray", "distributed", "google-cloud-container"} & runtime == {"distributed"}
+    assert {"ray", "distributed", "google-cloud-container"} & operator == {"google-cloud-container"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"].items()
+    declared = {Requirement(line).name: f"fray[{extra}]" for extra, lines in extras for line in lines}
+    assert declared == EXTRAS
 
 
 def test_every_locked_package_has_hashes() -> None:
