@@ -135,3 +135,14 @@ def test_an_actor_ends_that_only_itself_refers_to(ctx: JobContext) -> None:
     del keeper
     gc.collect()
     assert settles(lambda: ctx.stats().actors == 0)
+
+
+def test_actors_of_several_processes_that_only_refer_to_each_other_end(ctx: JobContext) -> None:
+    alone = ActorOptions(isolation="process")
+    keepers = [ctx.create_actor(Keeper, options=alone) for _ in range(3)]
+    pairs = zip(keepers, [*keepers[1:], keepers[0]], strict=True)
+    assert ctx.get([keeper.keep([other]) for keeper, other in pairs]) == [1] * 3
+    assert ctx.stats().actors == 3
+    del keepers, pairs
+    gc.collect()
+    assert settles(lambda: ctx.stats().actors == 0)

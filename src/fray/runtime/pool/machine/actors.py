@@ -5,7 +5,7 @@ Calls of one caller reach an actor in order: one whose arguments aren't there ho
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 
 from fray.runtime.pool.machine.functions import drop_function, send_function, use_function
 from fray.runtime.pool.machine.lineage import request
@@ -53,7 +53,7 @@ from fray.runtime.pool.messages.commands import (
     StopWorker,
 )
 from fray.runtime.pool.messages.events import ActorEnded, ActorReady, ActorSubmitted, KillActor, TaskSubmitted
-from fray.runtime.pool.messages.specs import ClientId, Failed, ObjectId, Profile
+from fray.runtime.pool.messages.specs import DRIVER, ClientId, Failed, ObjectId, Profile
 
 __all__ = [
     "answer_end",
@@ -264,6 +264,8 @@ def answer_ready(tables: Tables, source: ClientId, event: ActorReady) -> None:
         return
     tables.move_actor(actor, READY)
     pump_all(tables, actor)
+    if tables.objects[actor.spec.id].holders != DRIVER:
+        tables.unreferenced.append(actor)  # by all but those that it made, perhaps
 
 
 def answer_end(tables: Tables, source: ClientId, event: ActorEnded) -> None:
@@ -294,32 +296,48 @@ def kill(tables: Tables, _source: ClientId, event: KillActor) -> None:
 
 
 def drop_unreferenced(tables: Tables, actor: ActorRecord) -> None:
-    """End an actor that nobody refers to, unless it has a name; forget a dead one."""
+    """End an actor that nobody refers to but actors like it, unless it has a name; forget a dead one."""
     record = tables.objects.get(actor.spec.id)
-    if record is None or record.holds:
-        return
-    if record.holders is not None and not _is_held_by_itself(tables, actor):
+    if record is None:
         return
     if actor.state is not DEAD:
-        if actor.spec.name:
-            return
-        _die(tables, actor, _build_died(actor, "nobody referred to it any more"), drain=True)
+        held = record.holds or record.holders is not None
+        ends = _find_circle(tables, actor) if held else [] if actor.spec.name else [actor]
+        for each in ends:
+            _die(tables, each, _build_died(each, "nobody referred to it any more"), drain=True)
         return  # its death has left it here again
+    if record.holds or record.holders is not None:
+        return
     if record.lineage:
         return
     del tables.objects[actor.spec.id]
     del tables.actors[actor.spec.id]
 
 
-def _is_held_by_itself(tables: Tables, actor: ActorRecord) -> bool:
-    """Whether a living actor, and all others in its process, are referred to in that process alone."""
-    worker = actor.worker
-    if worker is None or actor.state is not ALIVE:
-        return False
-    records = [(other, tables.objects[key]) for key, other in worker.actors.items()]
-    return all(
-        record.holders == worker.id and not record.holds and not other.spec.name for other, record in records
-    )
+def _find_circle(tables: Tables, actor: ActorRecord) -> list[ActorRecord]:
+    """Return an actor and those that refer to it, and to them, if all are unnamed actors without a call.
+
+    None otherwise. What refers is a process: each actor in it counts.
+    """
+    circle: dict[ObjectId, ActorRecord] = {}
+    pending = [actor]
+    while pending:
+        each = pending.pop()
+        if each.spec.id in circle:
+            continue
+        holders = tables.objects[each.spec.id].holders
+        clients = holders if isinstance(holders, set) else () if holders is None else (holders,)
+        if each.state is not ALIVE or each.worker is None or each.sent or each.spec.name or DRIVER in clients:
+            return []
+        circle[each.spec.id] = each
+        for client in (each.worker.id, *clients):
+            worker = tables.workers.get(client)
+            if worker is None or not worker.actors:
+                return []
+            pending += worker.actors.values()
+    constructed_with = Counter(key for each in circle.values() for key in each.spec.holds)
+    at_rest = all(tables.objects[key].holds == constructed_with[key] for key in circle)
+    return list(circle.values()) if at_rest else []
 
 
 def _die(tables: Tables, actor: ActorRecord, failure: Failed, *, drain: bool | None = None) -> None:

@@ -21,7 +21,7 @@ from fray.runtime.pool.machine.objects import (
     settle,
 )
 from fray.runtime.pool.machine.queues import demand_of, enqueue, withdraw
-from fray.runtime.pool.machine.records import ObjectRecord, Stream, TaskRecord, WorkerRecord
+from fray.runtime.pool.machine.records import ActorRecord, ObjectRecord, Stream, TaskRecord, WorkerRecord
 from fray.runtime.pool.machine.resources import build_unschedulable, is_possible
 from fray.runtime.pool.machine.slots import (
     begin,
@@ -205,8 +205,10 @@ def _leave_actor(tables: Tables, task: TaskRecord) -> None:
     record = tables.objects.get(task.spec.actor)
     if record is not None:
         record.holds -= 1
-        if not record.holds and record.holders != DRIVER:
-            collect(tables, record)
+        if type(record.maker) is not ActorRecord:
+            collect(tables, record)  # it never was
+        elif record.holders != DRIVER:
+            tables.unreferenced.append(record.maker)
 
 
 def complete(tables: Tables, source: ClientId, event: TaskDone) -> None:
