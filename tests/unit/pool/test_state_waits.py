@@ -63,8 +63,9 @@ def test_what_no_host_may_have_is_refused_at_once() -> None:
     assert answer.outcome.kind == "UnschedulableError"
 
 
-def call(task_id: int) -> TaskSubmitted:
-    return TaskSubmitted(TaskSpec(task_id, b"", b"()", "A.m", shape=(), retries=0, actor=ACTOR, method="m"))
+def call(task_id: int, actor: int = ACTOR, name: str = "A.m", parent: int = 0) -> TaskSubmitted:
+    spec = TaskSpec(task_id, b"", b"()", name, shape=(), retries=0, actor=actor, method="m", parent=parent)
+    return TaskSubmitted(spec)
 
 
 def test_a_pool_that_stands_still_tells_who_waits_for_whom_once() -> None:
@@ -89,3 +90,26 @@ def test_a_pool_that_stands_still_tells_who_waits_for_whom_once() -> None:
     script.now += 100
     script.tell(2, TaskUnblocked(1))
     assert script.state.find_stall(script.now + STALL_SECONDS) == ()
+
+
+def test_actors_that_wait_for_each_other_are_named_as_a_circle() -> None:
+    script = Script(1)
+    for actor in (ACTOR, ACTOR + 1):
+        script.tell(DRIVER, ActorSubmitted(make_actor(actor, isolated=True), b"blob"))
+        worker = max(script.state._tables.workers)
+        script.tell(DRIVER, WorkerJoined(worker))
+        script.tell(worker, ActorReady(actor, 1))
+    first, second = worker - 1, worker
+    script.tell(DRIVER, call(1, name="A.ask"))
+    there, back = first << 40 | 1, second << 40 | 1
+    script.tell(first, call(there, ACTOR + 1, "B.ask", parent=1))
+    script.tell(first, TaskBlocked(1))
+    script.tell(second, call(back, name="A.answer", parent=there))
+    script.tell(second, ObjectsWanted((back,)))
+    script.tell(second, TaskBlocked(there))
+    told = script.state.find_stall(script.now + STALL_SECONDS)
+    circle = "A.answer, which is behind a call that led to it and waits: A.ask > B.ask > A.answer."
+    assert any(f"worker {second} (B.ask) waits for {circle}" in line for line in told)
+    # While the actor has room for the call, it only hasn't begun yet.
+    script.tell(first, TaskUnblocked(1))
+    assert not any(circle in line for line in script.state.stats().waits)

@@ -95,9 +95,32 @@ def _describe_call(tables: Tables, call: TaskRecord) -> str:
         return "whose actor is gone"
     if actor.state is not ALIVE:
         return f"whose actor is {actor.state} (it needs {describe_needs(actor.needs)})"
-    if call.state is RUNNING:
-        return "which is behind other calls of its actor"
-    return "which waits itself" if call.state is BLOCKED else "which is behind one that waits"
+    if call.state is BLOCKED:
+        return "which waits itself"
+    if circle := _find_circle(tables, call, actor):
+        return (
+            f"which is behind a call that led to it and waits: {' > '.join(circle)}."
+            " Let it return without waiting, or give the actor a larger max_concurrency"
+        )
+    return (
+        "which is behind other calls of its actor"
+        if call.state is RUNNING
+        else "which is behind one that waits"
+    )
+
+
+def _find_circle(tables: Tables, call: TaskRecord, actor: ActorRecord) -> tuple[str, ...]:
+    """Return the calls and tasks from one that fills the actor to the one behind it that it led to."""
+    if len(actor.waiting) < actor.spec.max_concurrency:
+        return ()
+    names = [call.spec.name]
+    record = tables.objects.get(call.spec.parent)
+    while record is not None and type(caller := record.maker) is TaskRecord:
+        names.append(caller.spec.name)
+        if caller.spec.id in actor.waiting:
+            return tuple(reversed(names))
+        record = tables.objects.get(caller.spec.parent)
+    return ()
 
 
 def _describe_lack(tables: Tables, task: TaskRecord) -> str:
