@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import gc
 import math
+import sys
 import threading
+import types
 import warnings
 import weakref
 from typing import Any
@@ -101,8 +103,15 @@ def test_what_holds_state_is_encoded_as_it_is_each_time() -> None:
 CAPTURING = """
 threshold = 1
 bound = 7
+labels = corners = 1
 options = {"a": [1]}
-class Box:
+class Kind(type):
+    def label(cls):
+        return labels
+class Shape(metaclass=Kind):
+    def corners(self):
+        return corners
+class Box(Shape):
     size = 1
     def area(self):
         return self.size * threshold
@@ -110,7 +119,8 @@ def inner():
     class Local:
         limit = bound
         late = "later" in globals() and later
-    return threshold, options["a"], Box().area(), outer.factor, Local.limit, Local.late, hasattr(outer, "new")
+    seen = Box.label(), Box().corners(), outer.factor, hasattr(outer, "new")
+    return seen, threshold, options["a"], Box().area(), Local.limit, Local.late
 def outer():
     return inner()
 outer.factor = 3
@@ -125,6 +135,8 @@ def recursive(n):
         "threshold = 2",
         "threshold += 0.5",
         "bound = 8",
+        "labels = 2",
+        "corners = 2",
         "later = 4",
         "outer.factor = 4",
         "outer.new = 5",
@@ -147,6 +159,28 @@ def test_a_function_is_encoded_anew_when_what_it_has_captured_has_changed(change
     assert encode_function(outer) is now
     if "del" not in change:
         assert repr(decode_function(now.blob)()) == repr(outer())
+
+
+INSTANCES = """
+price = 1
+class Item:
+    @property
+    def price(self):
+        return price
+shelf = [{"first": Item()}]
+def total():
+    return sum(each["first"].price for each in shelf)
+"""
+
+
+def test_what_the_class_of_a_captured_instance_reads_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    exec(INSTANCES, vars(script))
+    first = encode_function(script.total)
+    assert encode_function(script.total) is first
+    script.price = 2  # type: ignore[attr-defined]
+    assert encode_function(script.total).id != first.id
 
 
 def test_numbers_that_are_equal_and_of_other_types_are_told_apart() -> None:

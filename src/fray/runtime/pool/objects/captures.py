@@ -1,14 +1,16 @@
 """What a function that goes by value has captured, and whether that is still what it was.
 
-Cells, globals, defaults and its own attributes are looked at, in the functions and classes that it calls by
-them too. What can't change is compared by identity, the rest by its pickle, before each use. Where that takes
-more than some milliseconds it is done now and then only: `seen_late` says so beforehand, and a change that
-was seen late is warned about.
+Cells, globals, defaults and its own attributes are looked at, in the functions and classes that it reaches by
+them too: bases, metaclasses and classes of instances included. What can't change is compared by identity, the
+rest by its pickle, before each use. Where that takes more than some milliseconds it is done now and then:
+`seen_late` says so beforehand, and a change that was seen late is warned about.
 """
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import io
 import pickle
 import sys
 import time
@@ -118,13 +120,44 @@ def _places(function: Callable[..., Any]) -> Iterator[_Look]:
         code = pending.pop()
         if _goes_by_name(code):
             continue
+        found: list[Any] = [*code.__bases__, type(code)] if isinstance(code, type) else []
         for look in _own_places(code):
             yield look
-            # Of a static method, or of a cached function, what it calls.
-            value = inspect.unwrap(look()) if callable(look()) else look()
-            if isinstance(value, types.FunctionType | type) and id(value) not in seen:
-                seen.add(id(value))
-                pending.append(value)
+            found += _code_in(look())
+        for part in found:
+            if id(part) not in seen:
+                seen.add(id(part))
+                pending.append(part)
+
+
+class _CodeFinder(pickle.Pickler):
+    """Notes the functions and classes that a value refers to, those of its instances included."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), 5, buffer_callback=lambda _: None)
+        self.found: list[Any] = []
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Note a function or class, and leave to `pickle` what becomes of it."""
+        if isinstance(obj, types.FunctionType | type):
+            self.found.append(obj)
+        return NotImplemented
+
+
+def _code_in(value: Any) -> list[Any]:
+    if type(value) in SCALARS or value is _MISSING or isinstance(value, _FIXED):
+        return []
+    if isinstance(value, property):
+        return [each for each in (value.fget, value.fset, value.fdel) if each is not None]
+    if callable(value) or isinstance(value, _DESCRIPTORS):
+        # Of a static method, or of a cached function, what it calls.
+        value = inspect.unwrap(value)
+    if isinstance(value, types.FunctionType | type):
+        return [value]
+    finder = _CodeFinder()
+    with contextlib.suppress(Exception):  # it decides what its pickling raises; then it is sent each time
+        finder.dump(value)
+    return finder.found
 
 
 def _own_places(code: Any) -> Iterator[_Look]:
