@@ -113,13 +113,14 @@ class Shape(metaclass=Kind):
         return corners
 class Box(Shape):
     size = 1
+    weights = bytearray(b"1")
     def area(self):
         return self.size * threshold
 def inner():
     class Local:
         limit = bound
         late = "later" in globals() and later
-    seen = Box.label(), Box().corners(), outer.factor, hasattr(outer, "new")
+    seen = Box.weights, Box.label(), Box().corners(), outer.factor, hasattr(outer, "new")
     return seen, threshold, options["a"], Box().area(), Local.limit, Local.late
 def outer():
     return inner()
@@ -143,6 +144,7 @@ def recursive(n):
         "options['a'].append(2)",
         "options = {'a': [3]}",
         "Box.size = 7",
+        "Box.weights[0] = 50",
         "inner = lambda: (9, [9], 9)",
         "del threshold",
     ],

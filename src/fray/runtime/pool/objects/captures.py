@@ -164,7 +164,8 @@ def _own_places(code: Any) -> Iterator[_Look]:
     own = weakref.ref(code)
     if isinstance(code, type):
         for name, value in tuple(vars(code).items()):
-            if isinstance(value, _CODE) or (not name.startswith("__") and isinstance(value, _OF_CLASSES)):
+            plain = not name.startswith(("__", "_abc_")) and not hasattr(type(value), "__get__")
+            if plain or isinstance(value, _CODE):
                 yield partial(_attribute, own, name)
         return
     for index in range(len(code.__closure__ or ())):
@@ -189,7 +190,6 @@ def _goes_by_name(code: Any) -> bool:
 
 
 _CODE: tuple[type, ...] = (types.FunctionType, type, *_DESCRIPTORS)
-_OF_CLASSES: tuple[Any, ...] = (*SCALARS, list, dict, set, tuple)
 
 
 def _attribute(own: weakref.ref[Any], name: str) -> Any:
