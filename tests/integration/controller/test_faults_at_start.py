@@ -74,6 +74,7 @@ def test_an_operator_starts_although_each_of_its_requests_fails_once(  # noqa: P
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process, "START_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(process, "KINDS_SECONDS", 0.05)
     monkeypatch.setattr(source, "REQUEST_SECONDS", REQUEST_SECONDS)
     monkeypatch.setattr(source, "WATCH_SILENCE_SECONDS", SILENCE_SECONDS)
     settings = settings_for(hands.namespace, lease_seconds=LEASE_SECONDS)
