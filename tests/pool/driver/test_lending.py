@@ -74,6 +74,16 @@ class Awaiter:
         return sum(await asyncio.gather(*[ctx.run(double, 2) for _ in range(3)]))
 
 
+async def get_in_a_thread_of_the_loop(number: int) -> int:
+    """Get in a thread that the loop keeps, also for the next task that it runs."""
+
+    def get() -> int:
+        ctx = get_job_context()
+        return int(ctx.get(ctx.run(double, number)))
+
+    return await asyncio.get_running_loop().run_in_executor(None, get)
+
+
 def leave_a_future(gate: Gate) -> None:
     """End while a task that was asked for as a future runs."""
     get_job_context().run(Gate.pass_through, gate).future()
@@ -82,6 +92,12 @@ def leave_a_future(gate: Gate) -> None:
 def test_threads_of_tasks_wait_for_tasks_where_there_is_one_worker(make_pool: MakePool) -> None:
     ctx = make_pool(1)
     assert ctx.get([ctx.run(get_in_threads, 4) for _ in range(3)], timeout=60) == [[0, 2, 4, 6]] * 3
+
+
+def test_a_thread_that_one_task_has_started_waits_for_the_next_one(make_pool: MakePool) -> None:
+    ctx = make_pool(1)
+    for number in range(3):
+        assert ctx.get(ctx.run(get_in_a_thread_of_the_loop, number), timeout=60) == number * 2
 
 
 def test_a_thread_that_outlives_its_task_gets_what_it_waits_for(

@@ -62,6 +62,7 @@ class RunningTask:
         "_thread",
         "_waits",
         "_wakers",
+        "ended",
         "id",
         "name",
     )
@@ -69,6 +70,8 @@ class RunningTask:
     def __init__(self, id: ObjectId, name: str, on_wait: OnWait | None = None) -> None:  # noqa: A002
         self.id = id
         self.name = name
+        self.ended = False
+        """Whether its code has returned; threads that it has started may go on."""
         self._on_wait = on_wait
         self._lock = threading.Lock()
         self._telling = threading.Lock()

@@ -90,6 +90,7 @@ class Execution:
             outcome = self.cancelled(call.running.name)
         except BaseException as error:  # noqa: BLE001 - also SystemExit ends the task, not the worker
             outcome, retry = self.failed(call.command.spec, error)
+        call.running.ended = True
         return Ended(outcome, began, time.perf_counter() - start, retry)
 
     async def run_async(self, call: Call) -> Ended:
@@ -107,6 +108,7 @@ class Execution:
             outcome = self.cancelled(spec.name)
         except BaseException as error:  # noqa: BLE001 - as in `run`
             outcome, retry = self.failed(spec, error)
+        call.running.ended = True
         return Ended(outcome, began, time.perf_counter() - start, retry)
 
     async def _value_of(self, call: Call) -> Any:

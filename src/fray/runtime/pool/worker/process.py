@@ -284,7 +284,10 @@ class _Worker:
         return task.lend() if task is not None else lambda: None
 
     def _waiting_task(self) -> RunningTask | None:
-        return current_task() or self._executor.borrow()
+        task = current_task()
+        # A thread that one task has started may work for the next one, as those of an executor do.
+        unknown = task is None or (task.ended and not task.interrupted)
+        return self._executor.borrow() if unknown else task
 
     # --- what tasks need -----------------------------------------------------------------------------------
 
