@@ -1,4 +1,4 @@
-"""What is told of FrayActors: the table of members, and the story of one. Pure; `story` has that of jobs."""
+"""What is shown of FrayActors: the table of members, and the story of one. Pure; `story` has that of jobs."""
 
 from __future__ import annotations
 

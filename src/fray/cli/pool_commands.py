@@ -100,7 +100,7 @@ class PoolShell:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What GKE and the cluster told; `usage` is None where the cluster couldn't be asked."""
+    """What GKE and the cluster reported; `usage` is None where the cluster couldn't be asked."""
 
     gke: Gke
     cluster: Cluster

@@ -197,7 +197,9 @@ def _check_values(spec: ClusterSpec) -> None:
         if isinstance(value, str):
             _check_text(format_cluster_spec(spec), field.name, value)
         if isinstance(value, str) and holds_credentials(value):
-            remedy = f"Leave it out of {field.name}: specs are shown, and told to jobs. {_CREDENTIALS_REMEDY}"
+            remedy = (
+                f"Leave it out of {field.name}: specs are shown, and passed to jobs. {_CREDENTIALS_REMEDY}"
+            )
             raise _error(format_cluster_spec(spec), f"{field.name} holds a password or a token", remedy)
 
 

@@ -62,18 +62,22 @@ def register_endpoint(name: str, address: str, metadata: Mapping[str, str] | Non
         "name": registry.job,
         "uid": registry.read_uid(registry.job),
     }
-    told: dict[str, Any] = {
+    published: dict[str, Any] = {
         "metadata": {"ownerReferences": [owner]},
         "data": {"name": name, "address": address, "metadata": json.dumps(dict(metadata or {}))},
     }
-    body = {"apiVersion": "v1", "kind": "ConfigMap", **told}
-    body["metadata"] = {**told["metadata"], "name": registry.key, "labels": {LABEL_MANAGED_BY: MANAGED_BY}}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", **published}
+    body["metadata"] = {
+        **published["metadata"],
+        "name": registry.key,
+        "labels": {LABEL_MANAGED_BY: MANAGED_BY},
+    }
     while True:
         try:
             registry.api.create(CONFIG_MAPS, body, namespace=registry.api.namespace, repeat=True)
         except AlreadyExistsError:
             try:
-                registry.api.patch(CONFIG_MAPS, registry.key, told, namespace=registry.api.namespace)
+                registry.api.patch(CONFIG_MAPS, registry.key, published, namespace=registry.api.namespace)
             except NotFoundError:
                 continue  # it has gone with its job since then
         return

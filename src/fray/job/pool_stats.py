@@ -64,7 +64,7 @@ def list_runs(finished: Sequence[Run]) -> list[TaskRun]:
 def _measure_clocks(runs: Iterable[Run]) -> dict[str, float]:
     """Return by how many seconds each host's clock is behind the head's.
 
-    A run began after the head had sent it, and ended before the head was told: two bounds. The offset is the
+    A run began after the head had sent it, and ended before the head knew: two bounds. The offset is the
     middle between the tightest ones, so it's as exact as half of the quickest way there and back, as NTP's.
     """
     bounds: dict[str, tuple[float, float]] = {}

@@ -49,14 +49,14 @@ def build_trace(runs: Sequence[TaskRun]) -> dict[str, Any]:
     events: list[dict[str, Any]] = []
     for number, name in sorted({run.row for run in runs}):
         here = [run for run in runs if run.row == (number, name)]
-        tasks = _lanes(run for run in here if not run.is_call)
-        calls = _lanes(run for run in here if run.is_call)
+        tasks = _assign_tracks(run for run in here if not run.is_call)
+        calls = _assign_tracks(run for run in here if run.is_call)
         events.append(_metadata("process_name", number, 0, {"name": name}))
         events.append(_metadata("process_sort_index", number, 0, {"sort_index": number}))
-        titled = [*((name, lane) for lane in tasks), *((f"{name}: calls", lane) for lane in calls)]
-        for lane, (title, lane_runs) in enumerate(titled, start=1):
-            events.append(_metadata("thread_name", number, lane, {"name": title}))
-            events += (_event(run, lane, start) for run in lane_runs)
+        titled = [*((name, track) for track in tasks), *((f"{name}: calls", track) for track in calls)]
+        for track, (title, track_runs) in enumerate(titled, start=1):
+            events.append(_metadata("thread_name", number, track, {"name": title}))
+            events += (_event(run, track, start) for run in track_runs)
     return {
         "traceEvents": events,
         "displayTimeUnit": "ms",
@@ -64,23 +64,23 @@ def build_trace(runs: Sequence[TaskRun]) -> dict[str, Any]:
     }
 
 
-def _lanes(runs: Iterable[TaskRun]) -> list[list[TaskRun]]:
-    """Deal runs out so that no two of one lane overlap; a run goes to the first lane that is free."""
-    lanes: list[list[TaskRun]] = []
+def _assign_tracks(runs: Iterable[TaskRun]) -> list[list[TaskRun]]:
+    """Deal runs out so that no two of one track overlap; a run goes to the first track that is free."""
+    tracks: list[list[TaskRun]] = []
     ends: list[int] = []
     for run in sorted(runs, key=lambda run: run.began):
         begins = _micros(run.began)
-        free = next((lane for lane, end in enumerate(ends) if end <= begins), None)
+        free = next((track for track, end in enumerate(ends) if end <= begins), None)
         if free is None:
-            free = len(lanes)
-            lanes.append([])
+            free = len(tracks)
+            tracks.append([])
             ends.append(0)
-        lanes[free].append(run)
+        tracks[free].append(run)
         ends[free] = begins + _micros(run.seconds)
-    return lanes
+    return tracks
 
 
-def _event(run: TaskRun, lane: int, start: float) -> dict[str, Any]:
+def _event(run: TaskRun, track: int, start: float) -> dict[str, Any]:
     return {
         "name": run.name,
         "cat": "call" if run.is_call else "task",
@@ -88,7 +88,7 @@ def _event(run: TaskRun, lane: int, start: float) -> dict[str, Any]:
         "ts": _micros(run.began) - _micros(start),
         "dur": _micros(run.seconds),
         "pid": run.row[0],
-        "tid": lane,
+        "tid": track,
         "args": {
             "attempt": run.attempt,
             "outcome": run.outcome,

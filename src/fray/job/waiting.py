@@ -97,7 +97,7 @@ class Awaited(Generic[T]):
                     entry = self._news.get(timeout=time_left(deadline))
                 except queue.Empty:
                     return False
-                if entry is None:  # this thread was told to end its wait
+                if entry is None:  # this thread was asked to end its wait
                     return True
                 missing -= self._hear(entry)
         return True

@@ -1,7 +1,7 @@
 """What a cluster has that keeps gangs together: the topology of a job's queue, and nodes that form slices.
 
-Asked only about what a job can use. None of it need be there, nor readable: what isn't readable is told, and
-the gang is placed as without it. What it means is `fray.plan.gang_placement`'s to say.
+Asked only about what a job can use. None of it need be there, nor readable: what isn't readable is reported,
+and the gang is placed as without it. What it means is `fray.plan.gang_placement`'s to say.
 """
 
 from __future__ import annotations

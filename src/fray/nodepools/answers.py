@@ -234,7 +234,7 @@ OTHER: Final = AnswerRow(
     "GKE refused it",
     "Read GKE's words; `gcloud container operations list` shows more.",
 )
-# Groups that are told in words of their own; empty where the text had none.
+# Groups that get words of their own; empty where the text had none.
 _PHRASES: Final = {
     "limit": " (limit {})",
     "where": " in {}",

@@ -284,7 +284,7 @@ class _Deciding:
 
 
 def tell_refusal(error: NodePoolError, *, until: float) -> Wait:
-    """Return what a job is told of a refusal, the same in each pass, and when it is tried again."""
+    """Return a refusal's message for its job, the same in each pass, and when it is tried again."""
     when = format_time(datetime.fromtimestamp(until, UTC))
     return Wait(error.reason, f"{error.message}. {error.remedy} It is tried again at {when}.")
 

@@ -199,8 +199,8 @@ def judge_families(quotas: Sequence[FamilyQuota], *, region: str) -> CheckResult
 
 
 def _needed(job: FrayJob, why: str) -> CheckResult:
-    told = f"the job needs {derive_demand(job).describe()}; {why}"
-    return CheckResult(f"pools for {job.metadata.name}", Mark.UNKNOWN, told)
+    reason = f"the job needs {derive_demand(job).describe()}; {why}"
+    return CheckResult(f"pools for {job.metadata.name}", Mark.UNKNOWN, reason)
 
 
 def _kind(pool: Pool) -> str:

@@ -125,7 +125,7 @@ class GkeNodePools:
         self._idle_since = {name: self._idle_since.get(name, now) for name in idle}
 
     def _create(self, gke: Gke, creation: Creation, now: float) -> Wait | None:
-        """Ask for a pool; return what its job is told where it is refused."""
+        """Ask for a pool; return the refusal for its job, if there is one."""
         try:
             operation = gke.create(build_body(creation.pool, made_by=self.made_by))
         except NodePoolError as error:
@@ -136,8 +136,8 @@ class GkeNodePools:
         except GkeCredentialsError as error:
             logger.warning("no node pool for job %s: %s", creation.job, error.message)
             return Wait("NoCredentials", f"{error.message}. {error.next_step}")
-        told = "node pool %s is being made for job %s (%s)"
-        logger.info(told, creation.pool.name, creation.job, operation.name)
+        message = "node pool %s is being made for job %s (%s)"
+        logger.info(message, creation.pool.name, creation.job, operation.name)
         return None
 
     def _delete(self, gke: Gke, name: str, now: float) -> None:

@@ -133,7 +133,7 @@ def _keep_for(demand: NodeDemand, job: FrayJob, pools: Sequence[Pool], uses: Map
     fitting = [pool for pool in pools if _may_serve(pool, demand)]
     lacking = demand.slices - sum(name in uses[pool.name].jobs for pool in fitting)
     if not demand.own_pools:
-        # How many of its nodes are elsewhere can't be told by pools: all that could serve stay.
+        # How many of its nodes are elsewhere can't be derived from pools: all that could serve stay.
         lacking = len(fitting)
     for pool in fitting:
         if lacking > 0 and uses[pool.name].is_idle:

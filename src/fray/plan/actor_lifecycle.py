@@ -210,11 +210,11 @@ def _derive_ready(
         if member.failed or (member.last_error is not None and not member.ready):
             reason, first = ActorReason.MEMBER_FAILED, member
             break
-    told = first.message
-    if told is None and first.last_error is not None:
-        told = f"{first.last_error.type}: {first.last_error.message}"
+    cause = first.message
+    if cause is None and first.last_error is not None:
+        cause = f"{first.last_error.type}: {first.last_error.message}"
     return Claim(
-        ConditionType.READY, False, reason, message + (f"; member {first.index}: {told}" if told else "")
+        ConditionType.READY, False, reason, message + (f"; member {first.index}: {cause}" if cause else "")
     )
 
 
@@ -315,12 +315,12 @@ def _read_error(text: object) -> ActorError | None:
     if not isinstance(text, str) or not text:
         return None
     try:
-        told = json.loads(text)
+        record = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(told, dict) or not isinstance(told.get("type"), str):
+    if not isinstance(record, dict) or not isinstance(record.get("type"), str):
         return None
-    kind, message, traceback = (clean_text(str(told.get(part) or "")) for part in ACTOR_ERROR)
+    kind, message, traceback = (clean_text(str(record.get(part) or "")) for part in ACTOR_ERROR)
     return ActorError(
         type=flatten(kind, most=128),
         message=flatten(message, most=512),

@@ -64,7 +64,7 @@ NO_HELP = "each further attempt would end so too"
 RELEASED = "no node took its hosts, and one that they keep off may be used again"
 GIVEN_UP = "no other node takes them, so the next attempt may use those that this one kept off"
 OTHERS_SUSPENSION = "its JobSet was suspended, and not by this job's spec.suspend"
-RESUMED_EARLY = "its JobSet was resumed before its hosts could be told the number of this attempt"
+RESUMED_EARLY = "its JobSet was resumed before its hosts could get the number of this attempt"
 OTHERS_RELEASE = "its JobSet was suspended and resumed, and not by this job's spec.suspend"
 
 
@@ -77,7 +77,7 @@ class StartAttempt:
 
 @dataclass(frozen=True)
 class RenumberHosts:
-    """Have the hosts that a queue will have made, by the JobSet of an earlier attempt, told this number."""
+    """Pass this number to the hosts that a queue will make of an earlier attempt's JobSet."""
 
     number: int
 

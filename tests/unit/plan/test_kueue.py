@@ -328,7 +328,7 @@ def test_hosts_that_were_told_another_number_end_uncharged_whatever_became_of_th
         assert action == EndAttempt(2, Reason.SUSPENDED)
         (attempt,) = decision.status.attempts
         assert attempt.message == (
-            "its JobSet was resumed before its hosts could be told the number of this attempt"
+            "its JobSet was resumed before its hosts could get the number of this attempt"
         )
 
 

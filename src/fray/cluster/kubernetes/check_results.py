@@ -108,7 +108,9 @@ def judge_leases(leases: Sequence[Manifest], *, now: datetime) -> CheckResult:
         silence = f"silent for {age.total_seconds():.0f} s: {who}"
         step = f"Look at `kubectl logs -n {namespace} {pod}`."
         return CheckResult(subject, Mark.WRONG, silence, step)
-    return CheckResult(subject, Mark.OK, f"{who} leads, and told so {max(age.total_seconds(), 0):.0f} s ago")
+    return CheckResult(
+        subject, Mark.OK, f"{who} leads, and renewed its lease {max(age.total_seconds(), 0):.0f} s ago"
+    )
 
 
 def find_served_namespaces(deployments: Iterable[Manifest]) -> tuple[str, ...] | None:

@@ -92,7 +92,7 @@ def read_outcomes(folder: JobFolder, job: FrayJob) -> list[Outcome]:
         return []
     number = job.status.attempts[-1].number
     return [
-        _read_rank(folder, number, rank, (Ending.RETURNED,)) or Outcome(problem="its process told no end")
+        _read_rank(folder, number, rank, (Ending.RETURNED,)) or Outcome(problem="its process reported no end")
         for rank in range(derive_gang(job.spec).hosts)
     ]
 
