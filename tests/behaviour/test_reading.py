@@ -99,8 +99,12 @@ async def await_refs(n: int) -> int:
     return sum(await asyncio.gather(*[ctx.run(double, each) for each in range(n)])) + await ctx.run(double, n)
 
 
+async def get_in_a_thread(n: int) -> int:
+    return await asyncio.to_thread(lambda: sum(get_job_context().map(double, range(n + 1))))
+
+
 @pytest.mark.traits(pausing=True)
-@pytest.mark.parametrize("function", [wait_for_futures, await_refs])
+@pytest.mark.parametrize("function", [wait_for_futures, await_refs, get_in_a_thread])
 def test_a_task_that_waits_for_futures_lends_its_place(
     make_ctx: Callable[..., JobContext], function: Callable[[int], int]
 ) -> None:

@@ -48,7 +48,7 @@ from fray.job.refs import ObjectRef
 from fray.job.streams import BufferedStream
 from fray.job.tasks import Task
 from fray.job.threads import ThreadEngine
-from fray.job.workers import hold_slot
+from fray.job.workers import hold_slot, know_slot
 from fray.payload.values.exceptions import decode_error
 from fray.runtime.pool.objects.calls import decode_call
 from fray.runtime.pool.objects.functions import decode_function
@@ -123,7 +123,9 @@ class HostThreads(ThreadEngine):
         return self._submit(Call(function, (), {}), options, spec.name, actor, streaming=spec.streaming)
 
     def _run_in_thread(self, task: Task) -> None:
-        hold_slot(task.variables.get(_slot) if task.actor is None else None)
+        slot = task.variables.get(_slot) if task.actor is None else None
+        hold_slot(slot)
+        task.variables.run(know_slot, slot)
         self._run(task)
 
     def _new_cell(self, task_id: str) -> Cell:

@@ -19,7 +19,7 @@ from fray.job.options import ActorOptions
 from fray.job.refs import ObjectRef
 from fray.job.streams import BufferedStream
 from fray.job.tasks import Task
-from fray.job.workers import ThreadWorkers, current_slot
+from fray.job.workers import ThreadWorkers, current_slot, know_slot
 from fray.runtime.container import available_cpus
 
 __all__ = ["ThreadContext", "ThreadEngine"]
@@ -69,6 +69,7 @@ class ThreadEngine(InProcessEngine):
 
     def _run_in_thread(self, task: Task) -> None:
         task.slot = current_slot()
+        task.variables.run(know_slot, task.slot)
         self._run(task)
 
     def _new_stream(self, task: Task) -> BufferedStream:

@@ -11,11 +11,12 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Protocol
 
 from fray.errors import PoolClosedError
 
-__all__ = ["Lendable", "Slot", "ThreadWorkers", "blocking", "current_slot", "hold_slot", "lend"]
+__all__ = ["Lendable", "Slot", "ThreadWorkers", "blocking", "current_slot", "hold_slot", "know_slot", "lend"]
 
 Work = Callable[[], None]
 
@@ -40,14 +41,22 @@ class Lendable(Protocol):
         """Count as running again."""
 
 
+_of_task: ContextVar[Lendable | None] = ContextVar("fray_slot", default=None)
+
+
+def know_slot(slot: Lendable | None) -> None:
+    """Let code of the present context know its slot, in whatever thread it runs."""
+    _of_task.set(slot)
+
+
 def hold_slot(slot: Lendable | None) -> None:
     """Let this thread's work hold a slot of another kind than that of its `ThreadWorkers`, until its end."""
     _thread.held = slot
 
 
 def lend() -> Callable[[], None]:
-    """Lend the slot of this thread's work, if it holds one, to other work; return what takes it back."""
-    slot: Lendable | None = getattr(_thread, "held", None) or current_slot()
+    """Lend the slot of this thread's work or task, if it has one, to others; return what takes it back."""
+    slot: Lendable | None = getattr(_thread, "held", None) or current_slot() or _of_task.get()
     if slot is None:
         return lambda: None
     slot.lend()
