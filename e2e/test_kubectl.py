@@ -10,7 +10,6 @@ from e2e.cluster.command import await_condition
 from e2e.cluster.errors import CommandError
 from e2e.job_namespace import JobNamespace, build_shell, until_told
 from e2e.kubectl import Kubectl
-from fray.vocabulary import LABEL_JOB
 
 FIELD = re.compile(r"^  (?P<name>\w+)\t<(?P<type>[^>]+)>.*$")
 GONE_SECONDS = 180.0
@@ -139,21 +138,6 @@ def test_a_job_can_be_deleted_at_any_moment(moment: str, jobs: JobNamespace) -> 
         timeout=GONE_SECONDS,
         details=lambda: "\n".join(sorted(list_everything(jobs.kubectl) - before)),
     )
-
-
-def test_workers_of_an_engine_without_pods_are_answered(jobs: JobNamespace) -> None:
-    jobs.submit(build_shell("pool", "true", workers={"replicas": 2, "engine": "ray"}))
-    jobs.await_job("pool", "condition=Accepted=False")
-    accepted = jobs.condition("pool", "Accepted")
-    assert accepted["reason"] == "WorkersNotSupported"
-    assert "set spec.workers.replicas and minReplicas to 0" in accepted["message"]
-    assert "WorkersNotSupported" in jobs.kubectl("get", "fj", "pool")
-    selected = f"--selector={LABEL_JOB}=pool"
-    assert jobs.kubectl.items("jobsets,pods", selected) == []
-
-    jobs.kubectl("scale", "fj/pool", "--replicas=0")
-    assert jobs.await_end("pool")["phase"] == "Succeeded"
-    assert jobs.condition("pool", "Accepted")["status"] == "True"
 
 
 def test_a_wrong_job_is_refused_at_once_with_the_field_named(jobs: JobNamespace) -> None:

@@ -69,7 +69,10 @@ ELSEWHERE = {
         "the head of a pool that asks for workers",
     ),
     "FRAY_POD_IP": "jobs with workers, and pods of FrayActors",
-    "FRAY_WORKERS_ENGINE": "jobs with workers of engine `dask`",
+    "FRAY_WORKERS_ENGINE": "jobs with workers of engine `dask` or `ray`",
+    **dict.fromkeys(
+        ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"), "jobs with workers of engine `ray`"
+    ),
     "DASK_": "jobs with workers of engine `dask`",
     "FRAY_WORKERS_SHAPE": "workers, and the head of a pool that asks for them",
     "JAX_PLATFORMS": "TPU, and jobs that a client launched",

@@ -39,7 +39,7 @@ from fray.plan.volume_waiting import (
     derive_volume_waiting,
     find_held,
 )
-from fray.plan.workers import can_have_workers
+from fray.plan.workers import has_workers
 from fray.vocabulary import (
     LABEL_JOB,
     LABEL_JOBSET_UID,
@@ -168,7 +168,7 @@ class Observer:
         """Return what there is of the job's current attempt."""
         observed = await self._observe_hosts(job, now=now)
         attempt = job.status.attempts[-1] if job.status.attempts else None
-        if attempt is None or attempt.verdict is not None or not can_have_workers(job.spec):
+        if attempt is None or attempt.verdict is not None or not has_workers(job.spec):
             return observed
         workers = await self._workers.observe(job, attempt.number, now=now)
         looks = [observed.look_again, workers.look_again]

@@ -99,6 +99,10 @@ POOL_METRICS_PATH: Final = "/metrics"
 POOL_VIEW_PATH: Final = "/pool.json"
 POOL_OBJECT_PORTS: Final = (POOL_PORTS[0] + 1, POOL_PORTS[1] - 1)
 """First and last port of which each process that joins takes a free one."""
+RAY_WORKER_PORTS: Final = (7100, 7999)
+"""First and last port of which each of Ray's worker processes and drivers takes one."""
+RAY_CLIENT_PORT: Final = 10001
+"""Port of Ray's head for clients of the Ray Client protocol; Ray opens it where the image has gRPC."""
 POOL_HEAD_CONTAINER: Final = "fray-pool-head"
 """The sidecar of hosts that runs the head in rank 0's pod; a podTemplate overlay reaches it by this name."""
 
@@ -178,9 +182,15 @@ ENV_POOL_METRICS: Final = "FRAY_POOL_METRICS"
 ENV_POOL_STATE: Final = "FRAY_POOL_STATE"
 """In the container of a pool's head: a directory that lives as long as the pod, and nobody else writes to."""
 ENV_WORKERS_ENGINE: Final = "FRAY_WORKERS_ENGINE"
-"""The engine of the job's worker pods, where that isn't `fray`: `dask`."""
+"""The engine of the job's worker pods, where that isn't `fray`: `dask` or `ray`."""
 ENV_DASK_PREFIX: Final = "DASK_"
 """Followed by a setting of Dask's: where the scheduler is (on hosts), and TLS by the pool's keys."""
+ENV_RAY_ADDRESS: Final = "RAY_ADDRESS"
+"""Where Ray's head is; it's set for the main program of a job whose workers run Ray."""
+ENV_RAY_AUTH_MODE: Final = "RAY_AUTH_MODE"
+"""How Ray's processes know each other: `token`."""
+ENV_RAY_TOKEN_PATH: Final = "RAY_AUTH_TOKEN_PATH"
+"""File with the token of the job's Ray. Fray writes it when the container starts."""
 ENV_WORKERS_MIN: Final = "FRAY_WORKERS_MIN"
 """In the container of a pool's head: the fewest workers that it asks for."""
 ENV_WORKERS_MAX: Final = "FRAY_WORKERS_MAX"
@@ -318,7 +328,6 @@ class Reason(StrEnum):
 
     # Accepted
     VALID = "Valid"
-    WORKERS_NOT_SUPPORTED = "WorkersNotSupported"
     POD_TEMPLATE_INVALID = "PodTemplateInvalid"
     # Scheduled, Running
     ALL_HOSTS_PLACED = "AllHostsPlaced"

@@ -25,7 +25,7 @@ from fray.plan.jobset import build_attempt
 from fray.plan.network_policy import build_network_policy
 from fray.plan.settings import PlanSettings
 from fray.plan.worker_job import build_workers_plan
-from fray.plan.workers import can_have_workers, derive_wanted
+from fray.plan.workers import derive_wanted, has_workers
 from fray.wire.frayjob import FrayJob
 
 __all__ = ["ExplainFormat", "explain_job", "format_manifest"]
@@ -88,7 +88,7 @@ def _list_objects(job: FrayJob, attempt: int, topology: ClusterTopology) -> list
     plan = build_attempt(job, attempt=attempt, settings=settings, topology=topology)
     title = f"{name}: {plan.gang.describe()}; attempt {attempt} is JobSet {plan.name}"
     objects = [_Object(plan.jobset, title, plan.facts, plan.notices, _list_needs(plan.gang))]
-    if not can_have_workers(job.spec):
+    if not has_workers(job.spec):
         return objects
     if wanted := derive_wanted(job.spec):
         workers = build_workers_plan(job, attempt=attempt, generation=1, count=wanted, settings=settings)

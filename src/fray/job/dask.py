@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fray.errors import ContextUnavailableError
 from fray.job.checks import check_count, check_resources
 from fray.job.context import JobContext
+from fray.job.engine_pods import describe_packages
 from fray.runtime.container import available_cpus
 from fray.runtime.pool.pod import PodPool
 
@@ -22,7 +23,7 @@ __all__ = ["DaskContext", "check_installed", "is_joined", "join", "join_pool", "
 HEAD_SECONDS: Final = 600.0
 """How long the scheduler of a job's workers may have no address: rank 0 may pull its image."""
 EXTRA: Final = "Install it: pip install 'fray[dask]'"
-IN_PODS: Final = "Add `distributed` to the image, or to spec.environment.pipPackages."
+IN_PODS: Final = describe_packages("distributed")
 
 
 def start(
@@ -64,7 +65,8 @@ def join_pool(environ: Mapping[str, str]) -> JobContext:
     Raises `ContextUnavailableError` without Dask or an answer, and what `PodPool.find_head` raises.
     """
     check_installed(IN_PODS)
-    return start(address=PodPool.from_env(environ).find_head(seconds=HEAD_SECONDS).address.as_url("tls"))
+    head = PodPool.from_env(environ).find_head(seconds=HEAD_SECONDS).address
+    return start(address=f"tls://{head.authority}")
 
 
 def is_joined() -> bool:

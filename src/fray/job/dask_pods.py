@@ -11,11 +11,9 @@ import asyncio
 import contextlib
 import math
 import os
-import select
 import signal
 import socket
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
@@ -24,6 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from fray.errors import AttemptOverError, FrayError, HeadUnknownError, PoolVersionError
 from fray.job.dask import IN_PODS, check_installed
+from fray.job.engine_pods import Versions, build_refusal, report_end
 from fray.kube.errors import ApiError
 from fray.payload.stamp import Stamp
 from fray.runtime.api.client import ApiAccess
@@ -84,8 +83,7 @@ class Workers:
 
     def stand(self, name: str, versions: list[str]) -> list[Any]:
         """Answer a worker; see `Standing`. Lists, since messages have no tuples."""
-        own = _versions()
-        refused = "" if list(versions) == own else _refuse(own, versions)
+        refused = build_refusal("distributed", head=_read_versions(), worker=Versions(*versions))
         worker = self._scheduler.workers.get(self._scheduler.aliases.get(name))
         running = 0 if worker is None else len(worker.processing)
         return [self._token, refused, worker is None and name in self._released, running]
@@ -140,7 +138,7 @@ class WorkerProgram:
         """Be a worker until SIGTERM, until the scheduler lets it go, or until the attempt is over."""
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._leaving.set)
-        threading.Thread(target=self._answer_probes, daemon=True).start()
+        self._readiness.start()
         lost_since = time.monotonic()
         while not self._leaving.is_set():
             try:
@@ -150,12 +148,12 @@ class WorkerProgram:
                     return 0
                 lost_since = time.monotonic()
             except AttemptOverError as error:
-                return self._end(error, EXIT_ATTEMPT_OVER)
+                return report_end(error, EXIT_ATTEMPT_OVER)
             except (OSError, RuntimeError, HeadUnknownError, ApiError) as error:
                 # A nanny that can't start raises RuntimeError.
                 patience = HEAD_SECONDS if self._place is None else PATIENCE
                 if time.monotonic() - lost_since > patience:
-                    return self._end(error, EXIT_WORKER_LOST_HEAD)
+                    return report_end(error, EXIT_WORKER_LOST_HEAD)
             await self._pause(LOOK_SECONDS)
         return 0
 
@@ -237,22 +235,21 @@ class WorkerProgram:
     async def _ask(self, scheduler: Any) -> Standing:
         """Return what the scheduler says of this worker; raises `OSError` where it doesn't answer."""
         async with asyncio.timeout(ANSWER_SECONDS):
-            return Standing(*await scheduler.fray_stand(name=self._name, versions=_versions()))
+            return Standing(*await scheduler.fray_stand(name=self._name, versions=[*_read_versions()]))
 
     def _judge(self, standing: Standing) -> int | None:
         """Return the exit code of a worker that the scheduler doesn't want any more; None: it does."""
         if standing.refused:
-            return self._end(PoolVersionError(standing.refused), EXIT_WORKER_REFUSED)
+            return report_end(PoolVersionError(standing.refused), EXIT_WORKER_REFUSED)
         if self._token not in ("", standing.token):
-            sys.stderr.write(f"fray: {RESTARTED}\n")
-            return EXIT_ATTEMPT_OVER
+            return report_end(RESTARTED, EXIT_ATTEMPT_OVER)
         self._token = standing.token
         return 0 if standing.released else None
 
     @property
     def _address(self) -> str:
         assert self._place is not None
-        return self._place.address.as_url("tls")
+        return f"tls://{self._place.address.authority}"
 
     async def _pause(self, seconds: float, unless: Callable[[], Awaitable[Any]] | None = None) -> None:
         """Wait so long, or until the worker is to go, or until `unless` has ended."""
@@ -261,15 +258,6 @@ class WorkerProgram:
         await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for each in ends:
             each.cancel()
-
-    def _answer_probes(self) -> None:
-        while True:
-            select.select(self._readiness.sockets, [], [])
-            self._readiness.serve()
-
-    def _end(self, error: Exception, code: int) -> int:
-        sys.stderr.write(f"fray: {error}\n")
-        return code
 
 
 def main(arguments: list[str], environ: Mapping[str, str], *, ready_port: int = POOL_READY_PORT) -> int:
@@ -291,12 +279,10 @@ def main(arguments: list[str], environ: Mapping[str, str], *, ready_port: int = 
             return stand_by()
         check_installed(IN_PODS)
         if not is_first(environ.get(ENV_POOL_STATE, "")):
-            sys.stderr.write(f"fray: {RESTARTED}\n")
-            return EXIT_FAILURE
+            return report_end(RESTARTED, EXIT_FAILURE)
         return asyncio.run(_be_scheduler(pool, environ))
     except FrayError as error:
-        sys.stderr.write(f"fray: {error}\n")
-        return EXIT_FAILURE
+        return report_end(error, EXIT_FAILURE)
 
 
 async def _be_worker(pool: PodPool, resources: Mapping[str, float], ready_port: int) -> int:
@@ -328,20 +314,9 @@ async def _be_scheduler(pool: PodPool, environ: Mapping[str, str]) -> int:
     return 0
 
 
-def _versions() -> list[str]:
-    """Return what must be the same in all pods: values are pickled, and messages follow versions."""
+def _read_versions() -> Versions:
     own = Stamp.here()
-    return [own.python, version("distributed"), own.fray]
-
-
-def _refuse(own: list[str], theirs: list[str]) -> str:
-    """Return why a worker can't join, and what to write: one version for all pods."""
-    python, dask, fray = own
-    return (
-        f"It has Python {theirs[0]}, distributed {theirs[1]} and Fray {theirs[2]}; the scheduler has Python "
-        f"{python}, distributed {dask} and Fray {fray}. Give workers the image of the job, or both images of "
-        f"Python {python}, with `distributed=={dask}` in the pipPackages of each environment."
-    )
+    return Versions(own.python, version("distributed"), own.fray)
 
 
 if __name__ == "__main__":

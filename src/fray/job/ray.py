@@ -8,17 +8,21 @@ from __future__ import annotations
 import sys
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from fray.errors import ContextUnavailableError, InvalidOptionError
 from fray.job.checks import check_count, check_resources
 from fray.job.context import JobContext
+from fray.job.engine_pods import describe_packages
+from fray.vocabulary import ENV_RAY_ADDRESS
 
 if TYPE_CHECKING:
     from fray.job.ray_engine import RaySession
 
-__all__ = ["RayContext", "is_joined", "join", "start"]
+__all__ = ["RayContext", "check_installed", "is_joined", "join", "join_pool", "start"]
 
+EXTRA: Final = "Install it: pip install 'fray[ray]'."
+IN_PODS: Final = describe_packages("ray")
 _started: str | None = None
 """The address of the Ray that a context of this process has started."""
 
@@ -41,11 +45,9 @@ def start(
 
     Raises `ContextUnavailableError` without Ray, `InvalidOptionError` for a Ray Client's address.
     """
-    try:
-        import ray  # noqa: PLC0415 - an extra, and a second to import
-    except ImportError as error:
-        install = "Install it: pip install 'fray[ray]'."
-        raise ContextUnavailableError("ray", f"Ray can't be imported ({error})", install) from error
+    check_installed()
+    import ray  # noqa: PLC0415 - an extra, and a second to import
+
     if max_workers is not None:
         check_count("max_workers", max_workers, 1)
     check_resources(resources)
@@ -62,6 +64,23 @@ def start(
     ray.init(address="local", namespace=namespace, resources=dict(resources or {}) or None, **new)
     _started = ray.get_runtime_context().gcs_address
     return join(namespace=namespace, stop=True)
+
+
+def join_pool(environ: Mapping[str, str]) -> JobContext:
+    """Return a context on the Ray of the job that `environ` names; its workers are the job's.
+
+    Raises `ContextUnavailableError` without Ray, and what `ray.init` raises.
+    """
+    check_installed(IN_PODS)
+    return start(address=environ.get(ENV_RAY_ADDRESS) or "auto")
+
+
+def check_installed(fix: str = EXTRA) -> None:
+    """Raise `ContextUnavailableError`, with what to do, where Ray can't be imported."""
+    try:
+        import ray  # noqa: F401, PLC0415 - see `start`
+    except ImportError as error:
+        raise ContextUnavailableError("ray", f"Ray can't be imported ({error})", fix) from error
 
 
 def is_joined() -> bool:

@@ -1,9 +1,8 @@
 """What the API server accepts and can't be run: answered by `Accepted=False`, never ignored.
 
-That is what isn't built yet, whose entries disappear as features arrive, and a podTemplate that can't be
-merged. Each answer names its field and what to do. The API server passes podTemplate's fields on unread
-(`fray.wire.pod_schema`), so whatever the merge and the pod template rely on is checked here, once. Whether
-the merged pod is a legal one is the API server's.
+That is a podTemplate that can't be merged. Each answer names its field and what to do. The API server passes
+podTemplate's fields on unread (`fray.wire.pod_schema`), so whatever the merge and the pod template rely on is
+checked here, once. Whether the merged pod is a legal one is the API server's.
 """
 
 from __future__ import annotations
@@ -13,11 +12,10 @@ from typing import Any
 
 from fray.errors import FieldError, InvalidJobError
 from fray.plan.observation import Waiting
-from fray.plan.workers import can_have_workers, derive_wanted
 from fray.vocabulary import Reason
-from fray.wire.frayjob import FrayJob, FrayJobSpec
+from fray.wire.frayjob import FrayJob
 
-__all__ = ["check_overlay", "derive_unsupported", "describe_ignored"]
+__all__ = ["check_overlay", "derive_unsupported"]
 
 MOST_PROBLEMS = 5
 ROOT = "spec.podTemplate"
@@ -26,16 +24,7 @@ GRACE = "terminationGracePeriodSeconds"
 
 
 def derive_unsupported(job: FrayJob) -> Waiting | None:
-    """Return why the operator can't run this job, or None.
-
-    What can change while a job lives, such as by `kubectl scale`, doesn't keep one from going on that has
-    begun: see `describe_ignored`.
-    """
-    if _is_without_workers(job.spec) and not job.status.attempts:
-        engine = job.spec.workers.engine
-        way = "use engine fray or dask, or set spec.workers.replicas and minReplicas to 0"
-        message = f"worker pods of engine {engine} don't exist yet: {way}"
-        return Waiting(Reason.WORKERS_NOT_SUPPORTED, message)
+    """Return why the operator can't run this job, or None."""
     overlays = {ROOT: job.spec.pod_template, "spec.workers.podTemplate": job.spec.workers.pod_template}
     problems = [
         str(problem)
@@ -46,18 +35,6 @@ def derive_unsupported(job: FrayJob) -> Waiting | None:
         more = [f"and {len(problems) - MOST_PROBLEMS} more"] if len(problems) > MOST_PROBLEMS else []
         return Waiting(Reason.POD_TEMPLATE_INVALID, "; ".join([*problems[:MOST_PROBLEMS], *more]))
     return None
-
-
-def describe_ignored(spec: FrayJobSpec) -> str | None:
-    """Return what a job that has begun was given since and has no effect, or None."""
-    if not _is_without_workers(spec):
-        return None
-    return f"worker pods of engine {spec.workers.engine} don't exist yet: spec.workers.replicas is ignored"
-
-
-def _is_without_workers(spec: FrayJobSpec) -> bool:
-    """Return whether a job wants workers and won't get them."""
-    return derive_wanted(spec) > 0 and not can_have_workers(spec)
 
 
 def check_overlay(job_name: str, overlay: Mapping[str, Any]) -> None:

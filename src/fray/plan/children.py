@@ -17,7 +17,7 @@ from fray.plan.manifests import Manifest
 from fray.plan.network_policy import build_network_policy
 from fray.plan.settings import PlanSettings
 from fray.plan.worker_job import build_worker_job
-from fray.plan.workers import StartWorkers, can_have_workers, derive_wanted
+from fray.plan.workers import StartWorkers, derive_wanted, has_workers
 from fray.vocabulary import LABEL_ROLE, Role
 from fray.wire.frayjob import FrayJob
 
@@ -69,7 +69,7 @@ def build_children(
     """
     plan = build_attempt(job, attempt=attempt, settings=settings, topology=topology)
     hosts = Child(Role.HOST, plan.jobset)
-    if not can_have_workers(job.spec):
+    if not has_workers(job.spec):
         return (hosts,)
     # Before any pod that listens.
     guarded = (Child(Role.NETWORK, build_network_policy(job)), hosts)

@@ -6,6 +6,7 @@ entrypoint takes their place. A job that asks for none of it runs its command as
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from fray.credentials import redacted
@@ -33,12 +34,13 @@ KEYS_MOUNT: Final = "/var/run/secrets/fray/auth"
 """Where the keys of pools are."""
 
 
-def build_command(job: FrayJob, *, injected: bool) -> list[str]:
+def build_command(job: FrayJob, *, injected: bool, launcher: Sequence[str] = ()) -> list[str]:
     """Return the container's command; `injected` says whether Fray's runtime is brought into the pod.
 
-    Where it isn't, the user of the command has installed what the job asks for.
+    Where it isn't, the user of the command has installed what the job asks for. `launcher` stands before the
+    entrypoint, behind what is prepared and set up.
     """
-    command = _setup(job.spec.environment, _entrypoint(job, injected=injected))
+    command = _setup(job.spec.environment, [*launcher, *_entrypoint(job, injected=injected)])
     offered = ["--offer-fray"] if is_fray_offered(job.spec) else []
     if not injected or not (offered or is_prepared(job.spec)):
         return command

@@ -15,7 +15,7 @@ from fray.plan.command import KEYS_MOUNT
 from fray.plan.facts import Fact
 from fray.plan.gang import Gang, GangKind
 from fray.plan.kueue import derive_queue
-from fray.plan.workers import can_have_workers, describe_offer, has_keys
+from fray.plan.workers import describe_offer, has_keys, has_workers
 from fray.vocabulary import (
     ACCEPTED_FILE,
     CERTIFICATE_FILE,
@@ -59,6 +59,8 @@ from fray.vocabulary import (
     ENV_POOL_OBJECTS,
     ENV_PORT_PREFIX,
     ENV_RANK,
+    ENV_RAY_AUTH_MODE,
+    ENV_RAY_TOKEN_PATH,
     ENV_REPLICA_COUNT,
     ENV_REPLICA_ID,
     ENV_REPLICATED_JOB,
@@ -69,6 +71,9 @@ from fray.vocabulary import (
     ENV_TPU_WORKER_HOSTNAMES,
     ENV_TPU_WORKER_ID,
     ENV_WORKERS_ENGINE,
+    ENV_WORKERS_IDLE_SECONDS,
+    ENV_WORKERS_MAX,
+    ENV_WORKERS_MIN,
     ENV_WORKERS_SHAPE,
     ENV_WORLD_SIZE,
     LABEL_ATTEMPT,
@@ -89,6 +94,7 @@ __all__ = [
     "PROTECTED_PREFIX",
     "EnvEntry",
     "build_accelerator_environment",
+    "build_bounds",
     "build_dask_tls",
     "build_environment",
     "build_offer",
@@ -108,6 +114,9 @@ NCCL_ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 TPU_SLICES = "https://docs.cloud.google.com/kubernetes-engine/docs/concepts/tpus"
 MULTISLICE = "https://docs.cloud.google.com/kubernetes-engine/docs/how-to/tpu-multislice"
 
+RAY_TOKEN = "https://docs.ray.io/en/latest/ray-security/token-auth.html"
+RAY_TOKEN_FILE = "/dev/shm/fray-ray-token"
+"""In memory, and writable in every container."""
 DASK_TLS = "https://distributed.dask.org/en/stable/tls.html"
 
 FINDS_HEAD = "by it processes find the pod of rank 0, where the head of their pool is"
@@ -198,12 +207,34 @@ def build_offer(spec: FrayJobSpec) -> list[EnvEntry]:
     return [] if offer is None else [EnvEntry(ENV_WORKERS_SHAPE, "spec.workers.resources say so", offer)]
 
 
+def build_bounds(spec: FrayJobSpec) -> list[EnvEntry]:
+    """Return what the head asks for workers by; without maxReplicas users do, and never both."""
+    workers = spec.workers
+    if workers.max_replicas is None:
+        return []
+    why = "the head asks for workers by demand"
+    bounds = (
+        (ENV_WORKERS_MIN, workers.min_replicas),
+        (ENV_WORKERS_MAX, workers.max_replicas),
+        (ENV_WORKERS_IDLE_SECONDS, workers.idle_seconds),
+    )
+    return [*(EnvEntry(name, why, str(value)) for name, value in bounds), *build_offer(spec)]
+
+
 def _pool(spec: FrayJobSpec) -> list[EnvEntry]:
     """Return what processes of a job with workers join its pool by."""
     first, last = POOL_OBJECT_PORTS
     engine: list[EnvEntry] = []
+    if spec.workers.engine != "fray":
+        engine = [EnvEntry(ENV_WORKERS_ENGINE, "spec.workers.engine says so", spec.workers.engine)]
     if spec.workers.engine == "dask":
-        engine = [EnvEntry(ENV_WORKERS_ENGINE, "spec.workers.engine says so", "dask"), *build_dask_tls()]
+        engine += build_dask_tls()
+    if spec.workers.engine == "ray":
+        why = "Ray's processes know each other by a token of this job"
+        engine += [
+            EnvEntry(ENV_RAY_AUTH_MODE, why, "token", source=RAY_TOKEN),
+            EnvEntry(ENV_RAY_TOKEN_PATH, why, RAY_TOKEN_FILE, source=RAY_TOKEN),
+        ]
     return [
         *engine,
         EnvEntry(ENV_POD_IP, "where this pod serves its objects", path="status.podIP"),
@@ -263,13 +294,15 @@ def _identity(job: FrayJob, gang: Gang, addresses: Addresses, attempt: int) -> l
         *_rank(gang),
         EnvEntry(ENV_COORDINATOR_ADDRESS, "rank 0 may offer a rendezvous here", coordinator),
     ]
-    pooled = can_have_workers(job.spec)
+    pooled = has_workers(job.spec)
     if job.spec.entrypoint.callable is not None or pooled:
         why = FINDS_HEAD if pooled else "the FrayJob owns what the callable leaves behind"
         entries.append(EnvEntry(ENV_JOB_UID, why, label=LABEL_JOB_UID))
     if pooled:
         entries += _pool(job.spec)
         entries += _dask_client(addresses) if job.spec.workers.engine == "dask" else []
+        # Ray's head is in rank 0's main container.
+        entries += build_bounds(job.spec) if job.spec.workers.engine == "ray" else []
     elif has_keys(job.spec):
         entries.append(EnvEntry(ENV_POOL_KEY, "actors know their callers by these keys", KEYS_MOUNT))
     entries += [

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from fray.plan.facts import Fact
-from fray.plan.workers import can_have_workers
+from fray.plan.workers import has_workers
 from fray.wire.frayjob import FrayJobSpec
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "RUNTIME_VOLUME",
     "UV",
     "build_injector",
+    "build_module_command",
     "build_start",
     "is_fray_offered",
     "is_prepared",
@@ -47,18 +48,30 @@ def is_prepared(spec: FrayJobSpec) -> bool:
 
 def needs_runtime(spec: FrayJobSpec) -> bool:
     """Return whether a job's containers run anything of Fray's; its program does to reach its workers."""
-    return spec.entrypoint.callable is not None or is_prepared(spec) or can_have_workers(spec)
+    return spec.entrypoint.callable is not None or is_prepared(spec) or has_workers(spec)
 
 
 def is_fray_offered(spec: FrayJobSpec) -> bool:
-    """Return whether a job's command is to find the runtime, in images that have no Fray of their own."""
+    """Return whether what a job's container starts is to find the runtime, in images without a Fray.
+
+    That is a program of the user's, and all that Ray starts.
+    """
     command = spec.entrypoint.command
-    return command is not None and command[: len(START)] != START and can_have_workers(spec)
+    programs = command is not None and command[: len(START)] != START
+    return has_workers(spec) and (programs or spec.workers.engine == "ray")
 
 
 def build_start(task: str, arguments: Sequence[str]) -> list[str]:
     """Return the command that runs a task of the runtime: see `fray.runtime.start`."""
     return [*START, task, *arguments]
+
+
+def build_module_command(*module: str, injected: bool) -> list[str]:
+    """Return the command that runs a module of Fray's in a pod, with the runtime that was brought there.
+
+    Behind the module's name stand its arguments.
+    """
+    return build_start("run", module) if injected else ["python3", "-m", *module]
 
 
 def build_injector(spec: FrayJobSpec, image: str) -> tuple[dict[str, Any], dict[str, Any], Fact]:

@@ -7,11 +7,20 @@ top of mutual TLS: what can't connect can't use up places, and Ray's connections
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from fray.plan.ownership import build_controller, build_labels, build_owner_references
-from fray.vocabulary import ACTOR_PORT, LABEL_ACTOR_UID, LABEL_JOB, LABEL_JOB_UID, POOL_PORTS, Role
+from fray.vocabulary import (
+    ACTOR_PORT,
+    LABEL_ACTOR_UID,
+    LABEL_JOB,
+    LABEL_JOB_UID,
+    POOL_PORTS,
+    RAY_CLIENT_PORT,
+    RAY_WORKER_PORTS,
+    Role,
+)
 from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob
 
@@ -20,14 +29,20 @@ __all__ = ["build_actor_network_policy", "build_network_policy"]
 HIGHEST: Final = 65535
 PortRange = tuple[int, int]
 """First and last port."""
+MORE_PORTS: Final[Mapping[str, Sequence[PortRange]]] = {
+    "ray": (RAY_WORKER_PORTS, (RAY_CLIENT_PORT, RAY_CLIENT_PORT))
+}
+"""Ports of an engine besides those of every pool."""
 
 
-def build_network_policy(job: FrayJob, *, guarded: Sequence[PortRange] = (POOL_PORTS,)) -> dict[str, Any]:
+def build_network_policy(job: FrayJob, *, guarded: Sequence[PortRange] | None = None) -> dict[str, Any]:
     """Return the NetworkPolicy of a job with workers; it serves all attempts, and goes with the job.
 
-    `guarded` are the TCP ports of the pool's engine. The network of the cluster must know `endPort`, as
-    GKE's Dataplane V2, Calico and Cilium do.
+    `guarded` are the TCP ports that strangers don't reach, by default those of the pool's engine. The network
+    of the cluster must know `endPort`, as GKE's Dataplane V2, Calico and Cilium do.
     """
+    if guarded is None:
+        guarded = (POOL_PORTS, *MORE_PORTS.get(job.spec.workers.engine, ()))
     uid = job.metadata.uid
     whose = {LABEL_JOB: job.metadata.name} if uid is None else {LABEL_JOB_UID: uid}
     metadata: dict[str, Any] = {

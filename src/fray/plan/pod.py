@@ -32,7 +32,7 @@ from fray.plan.injection import (
 )
 from fray.plan.overlay import merge_overlay
 from fray.plan.placement import NodePlacement
-from fray.plan.pool import build_pool_parts
+from fray.plan.pool import build_launcher, build_pool_parts
 from fray.plan.settings import PlanSettings
 from fray.plan.sidecars import use_native_sidecars
 from fray.vocabulary import ANNOTATION_SAFE_TO_EVICT, CONTAINER, Role
@@ -90,7 +90,11 @@ def build_pod_template(  # noqa: PLR0913 - all that a template rests on
     container: dict[str, Any] = {
         "name": CONTAINER,
         "image": job.spec.environment.image or settings.image,
-        "command": build_command(job, injected=bool(injectors)),
+        "command": build_command(
+            job,
+            injected=bool(injectors),
+            launcher=build_launcher(job.spec, role=role, injected=bool(injectors)),
+        ),
         "env": env,
         "resources": resources,
         "volumeMounts": mounts,

@@ -12,19 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from fray.plan.command import KEYS_MOUNT, WORKSPACE_MOUNT, build_command
-from fray.plan.environment import PROTECTED_PREFIX, EnvEntry, build_offer
+from fray.plan.environment import PROTECTED_PREFIX, EnvEntry, build_bounds
 from fray.plan.facts import Fact
 from fray.plan.gang import Gang
-from fray.plan.injection import RUNTIME_VOLUME, build_start
+from fray.plan.injection import RUNTIME_VOLUME, build_module_command
 from fray.plan.settings import PlanSettings
-from fray.plan.workers import can_have_workers, has_keys
+from fray.plan.workers import has_keys, has_workers
 from fray.vocabulary import (
     AUTH_SECRET,
     ENV_POOL_METRICS,
     ENV_POOL_STATE,
-    ENV_WORKERS_IDLE_SECONDS,
-    ENV_WORKERS_MAX,
-    ENV_WORKERS_MIN,
     POOL_HEAD_CONTAINER,
     POOL_METRICS_PORT,
     POOL_METRICS_PORT_NAME,
@@ -33,13 +30,15 @@ from fray.vocabulary import (
 )
 from fray.wire.frayjob import Entrypoint, FrayJob, FrayJobSpec
 
-__all__ = ["PoolParts", "build_module_command", "build_pool_parts", "build_ready_probe"]
+__all__ = ["PoolParts", "build_launcher", "build_pool_parts", "build_ready_probe"]
 
 HEAD_MODULES: Final = {
     "fray": ["fray.runtime.pool.head_pod"],
     "dask": ["fray.job.dask_pods", "scheduler"],
 }
-"""What the sidecar runs, by the engine."""
+"""What the sidecar runs, by the engine; one that isn't here has no sidecar."""
+LAUNCHERS: Final = {"ray": ["fray.job.ray_pods", "host"]}
+"""What stands before the program of each host, by the engine: it starts what a rank has of it."""
 HEAD_WORKSPACE: Final = f"{POOL_HEAD_CONTAINER}-workspace"
 HEAD_STATE: Final = "/var/run/fray/pool-head"
 KEYS: Final = "fray-auth"
@@ -81,7 +80,7 @@ def build_pool_parts(
     """
     if not has_keys(job.spec):
         return PoolParts()
-    pooled = can_have_workers(job.spec)
+    pooled = has_workers(job.spec)
     keys, mount, keys_fact = _build_keys(awaited=pooled)
     if not pooled:
         return PoolParts((keys,), (mount,), facts=(keys_fact,))
@@ -89,20 +88,22 @@ def build_pool_parts(
         why = f"a worker is ready while it has joined its pool: GET {READY_PATH}"
         facts = (keys_fact, Fact("readinessProbe", f"port {POOL_READY_PORT}", why))
         return PoolParts((keys,), (mount,), probe=build_ready_probe(), facts=facts)
+    engine = job.spec.workers.engine
+    if engine not in HEAD_MODULES:
+        why = f"each rank starts its part of {engine} first, rank 0 the head"
+        return PoolParts((keys,), (mount,), facts=(keys_fact, Fact("before the program", engine, why)))
     head, volume, head_fact = _build_head(job.spec, gang, environment, settings=settings)
     volumes = [keys, volume]
-    if job.spec.workers.engine != "fray":
+    if engine != "fray":
         volumes += _use_image(head, job, main, injected=settings.injector_image is not None)
         head_fact = replace(head_fact, value=head["image"])
     return PoolParts(tuple(volumes), (mount,), sidecars=(head,), facts=(keys_fact, head_fact))
 
 
-def build_module_command(*module: str, injected: bool) -> list[str]:
-    """Return the command that runs a module of Fray's in a pod, with the runtime that was brought there.
-
-    Behind the module's name stand its arguments.
-    """
-    return build_start("run", module) if injected else ["python3", "-m", *module]
+def build_launcher(spec: FrayJobSpec, *, role: Role, injected: bool) -> list[str]:
+    """Return what stands before the program of a container of this role; empty for most engines."""
+    launcher = LAUNCHERS.get(spec.workers.engine) if role is Role.HOST and has_workers(spec) else None
+    return [] if launcher is None else build_module_command(*launcher, injected=injected)
 
 
 def _use_image(
@@ -170,7 +171,7 @@ def _build_head(
         "image": image,
         "command": build_module_command(*HEAD_MODULES[spec.workers.engine], injected=injected),
         "restartPolicy": "Always",
-        "env": [entry.to_manifest() for entry in (*own, state, metrics, *_build_bounds(spec))],
+        "env": [entry.to_manifest() for entry in (*own, state, metrics, *build_bounds(spec))],
         "ports": [{"name": POOL_METRICS_PORT_NAME, "containerPort": POOL_METRICS_PORT}],
         "volumeMounts": mounts,
         "securityContext": {
@@ -186,20 +187,6 @@ def _build_head(
     why = "the head of the pool, in rank 0's pod; it starts before main, and ends after it"
     volume = {"name": POOL_HEAD_CONTAINER, "emptyDir": {}}
     return container, volume, Fact(f"sidecar {POOL_HEAD_CONTAINER}", image, why)
-
-
-def _build_bounds(spec: FrayJobSpec) -> list[EnvEntry]:
-    """Return what the head asks for workers by; without maxReplicas users do, and never both."""
-    workers = spec.workers
-    if workers.max_replicas is None:
-        return []
-    why = "the head asks for workers by demand"
-    bounds = (
-        (ENV_WORKERS_MIN, workers.min_replicas),
-        (ENV_WORKERS_MAX, workers.max_replicas),
-        (ENV_WORKERS_IDLE_SECONDS, workers.idle_seconds),
-    )
-    return [*(EnvEntry(name, why, str(value)) for name, value in bounds), *build_offer(spec)]
 
 
 def build_ready_probe(port: int = POOL_READY_PORT) -> dict[str, Any]:

@@ -255,13 +255,6 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
         "correct it",
         stands_on=_REFUSED,
     ),
-    Reason.WORKERS_NOT_SUPPORTED: _waits(
-        "the job asks for something that this version of the operator can't do; the message names the "
-        "field. A job that has begun goes on when it is scaled (`kubectl scale`): its condition Accepted "
-        "then says that this has no effect",
-        "remove the field, or upgrade",
-        stands_on=_REFUSED,
-    ),
     # --- what another version wrote -------------------------------------------------------------------------
     Reason.STATUS_UNREADABLE: ReasonRow(
         "the status has a word that this version of the operator doesn't know, or a time that is none; the "

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum, auto
 
-from fray.plan.acceptance import describe_ignored
 from fray.plan.conditions import Claim, build_conditions
 from fray.plan.gang import derive_gang
 from fray.plan.observation import GangObservation, HostPhase, Waiting
 from fray.plan.reasons import REASONS, get_row
 from fray.plan.timestamps import format_time
 from fray.plan.worker_observation import WorkersObservation
-from fray.plan.workers import can_have_workers, derive_wanted, derive_worker_counts
+from fray.plan.workers import derive_wanted, derive_worker_counts, has_workers
 from fray.vocabulary import EXIT_FAILURE, EXIT_SIGNAL_BASE, EXIT_TIMEOUT, ConditionType, Phase, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, Condition, FrayJobStatus, ReplicaCounts, RetryCounts
@@ -207,10 +206,7 @@ def _claims(
     outlook: Outlook,
 ) -> list[Claim]:
     asked = f"the job asks for {derive_gang(job.spec).describe()}"
-    ignored = describe_ignored(job.spec)
-    accepted = Claim(
-        ConditionType.ACCEPTED, True, Reason.VALID, asked if ignored is None else f"{asked}; {ignored}"
-    )
+    accepted = Claim(ConditionType.ACCEPTED, True, Reason.VALID, asked)
     if outlook.unsupported is not None:
         accepted = replace(
             accepted, holds=False, reason=outlook.unsupported.reason, message=outlook.unsupported.message
@@ -244,7 +240,7 @@ def _suspension(outlook: Outlook, previous: FrayJobStatus) -> list[Claim]:
 
 def _workers(job: FrayJob, outlook: Outlook) -> list[Claim]:
     """Return the condition WorkersReady of a job that can have workers."""
-    if not can_have_workers(job.spec):
+    if not has_workers(job.spec):
         return []
     kind = ConditionType.WORKERS_READY
     if outlook.stage is Stage.FINISHED:

@@ -14,12 +14,12 @@ from typing import Any, Final
 from fray.plan.environment import build_worker_environment
 from fray.plan.facts import Fact
 from fray.plan.gang import derive_gang
+from fray.plan.injection import build_module_command
 from fray.plan.kueue import derive_queue
 from fray.plan.names import build_jobset_name, build_worker_job_name
 from fray.plan.ownership import build_labels, build_owner_references
 from fray.plan.placement import build_placement
 from fray.plan.pod import build_pod_template
-from fray.plan.pool import build_module_command
 from fray.plan.settings import PlanSettings
 from fray.vocabulary import (
     CONTAINER,
@@ -36,6 +36,7 @@ NO_LIMIT: Final = 2**31 - 1
 MODULES: Final = {
     "fray": ["fray.runtime.pool.worker_pod"],
     "dask": ["fray.job.dask_pods", "worker"],
+    "ray": ["fray.job.ray_pods", "worker"],
 }
 """What a worker runs, by the engine."""
 FAIL_WHEN_OVER: Final = {

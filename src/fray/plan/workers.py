@@ -30,7 +30,6 @@ __all__ = [
     "ResizeWorkers",
     "StartWorkers",
     "WorkerStep",
-    "can_have_workers",
     "decide_workers",
     "derive_failure",
     "derive_wanted",
@@ -42,8 +41,6 @@ __all__ = [
 ]
 
 MOST_CRASHES: Final = 8
-ENGINES: Final = ("fray", "dask")
-"""Engines that worker pods are made for; a job that wants workers of another one is refused."""
 
 
 @dataclass(frozen=True)
@@ -77,17 +74,12 @@ def has_workers(spec: FrayJobSpec) -> bool:
     return spec.workers.max_replicas != 0
 
 
-def can_have_workers(spec: FrayJobSpec) -> bool:
-    """Return whether a job may ever have workers, and this version of Fray makes any."""
-    return has_workers(spec) and spec.workers.engine in ENGINES
-
-
 def has_keys(spec: FrayJobSpec) -> bool:
     """Return whether a job's hosts have the namespace's keys: for its pool, or so that it can call actors.
 
     A callable comes from Fray's client and may use any context. A command that does asks for workers.
     """
-    return spec.entrypoint.callable is not None or can_have_workers(spec)
+    return spec.entrypoint.callable is not None or has_workers(spec)
 
 
 def derive_wanted(spec: FrayJobSpec) -> int:

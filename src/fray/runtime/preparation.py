@@ -49,7 +49,7 @@ from fray.vocabulary import (
     TERMINATION_LOG,
 )
 
-__all__ = ["main", "unpack_workspace"]
+__all__ = ["become", "main", "unpack_workspace"]
 
 PACKAGES = Path(__file__).parents[2]
 """What the init container has brought: Fray and cloudpickle."""
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str]) -> int:
             sys.stderr.flush()
             reporter.never_ran(error)
             return EXIT_WORKSPACE if isinstance(error, WorkspaceError) else EXIT_PACKAGES
-    return _become(options.command)
+    return become(options.command)
 
 
 def _parse(arguments: Sequence[str]) -> _Options:
@@ -232,7 +232,7 @@ def _run(command: Sequence[str], environ: Mapping[str, str], text: str) -> tuple
             raise
 
 
-def _become(command: Sequence[str]) -> int:
+def become(command: Sequence[str]) -> int:
     """Let the entrypoint take this process's place; return an exit code where it can't."""
     sys.stdout.flush()
     sys.stderr.flush()

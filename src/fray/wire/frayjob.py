@@ -149,7 +149,7 @@ class Workers(WireModel):
     idle_seconds: Annotated[int, Field(ge=0, le=86400)] = 60
     """For how long there must have been less work before the head asks for fewer workers."""
     engine: Literal["fray", "ray", "dask"] = "fray"
-    """What runs on the workers; fray and dask can be used yet."""
+    """What runs on the workers."""
     resources: Resources = Resources()
     """Resources of one worker pod."""
     placement: Placement | None = None

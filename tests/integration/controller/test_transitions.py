@@ -227,17 +227,6 @@ def test_a_job_whose_hosts_dont_run_in_time_is_ended_and_charged(hands: Hands) -
     )
 
 
-def test_workers_of_an_engine_without_pods_are_refused_until_they_are_scaled_to_zero(hands: Hands) -> None:
-    hands.submit("train", workers={"replicas": 2, "engine": "ray"})
-    refused = hands.await_condition("train", "Accepted", status="False", reason="WorkersNotSupported")
-    way = "use engine fray or dask, or set spec.workers.replicas and minReplicas to 0"
-    assert refused["message"] == f"worker pods of engine ray don't exist yet: {way}"
-    assert hands.list(hands.jobsets) == []
-    hands.edit("train", workers={"replicas": 0})
-    hands.await_condition("train", "Accepted", status="True", reason="Valid")
-    hands.await_jobset("train-a1")
-
-
 def test_a_pod_template_of_the_wrong_shape_is_refused_with_its_field(hands: Hands) -> None:
     hands.submit("train", podTemplate={"spec": {"containers": "banana"}})
     refused = hands.await_condition("train", "Accepted", status="False", reason="PodTemplateInvalid")

@@ -26,7 +26,18 @@ from fray.job.pool import join_pool
 from fray.runtime.pool.view import PoolView
 from tests.pool.hosts.pools import PATIENCE, ROOT
 
-__all__ = ["HEAD_PORT", "IN_POD", "METRICS_PORT", "Api", "Attempt", "identity", "running_attempt"]
+__all__ = [
+    "COUNTED",
+    "COUNT_WORDS",
+    "HEAD_PORT",
+    "IN_POD",
+    "METRICS_PORT",
+    "Api",
+    "Attempt",
+    "identity",
+    "read_line",
+    "running_attempt",
+]
 
 HEAD_PORT = 7077
 READY_PORT = 7096
@@ -65,6 +76,20 @@ from fray.job import get_default_job_ctx
 context = get_default_job_ctx()
 print(context.get(context.run(pow, 12, 2)), flush=True)
 """
+
+COUNT_WORDS = """
+from fray.job import get_default_job_ctx
+ctx = get_default_job_ctx()
+texts = ["a b a", "b c", "a c c"]
+def count(text):
+    from collections import Counter
+    return Counter(text.split())
+total = sum(ctx.get([ctx.run(count, text) for text in texts]), count(""))
+print(sorted(total.items()), flush=True)
+"""
+"""A main program of any engine."""
+COUNTED = "[('a', 3), ('b', 2), ('c', 3)]\n"
+"""What it prints."""
 
 
 class Api:
@@ -282,6 +307,12 @@ def identity(rank: int) -> dict[str, str]:
         "FRAY_HOSTS_PER_SLICE": "4",
         "FRAY_COORDINATOR_ADDRESS": "train-slice-0-0.train:8476",
     }
+
+
+def read_line(process: subprocess.Popen[str]) -> str:
+    """Return the next line that it prints."""
+    assert process.stdout is not None
+    return process.stdout.readline()
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from fray.vocabulary import (
     EXIT_WORKER_REFUSED,
 )
 from tests.pool.hosts.pools import PATIENCE, wait_until
-from tests.pool.pods.attempt import HEAD_PORT, IN_POD, Attempt, identity
+from tests.pool.pods.attempt import COUNT_WORDS, COUNTED, HEAD_PORT, IN_POD, Attempt, identity, read_line
 from tests.pool.transport.certificates import write_key
 
 PROGRAM = (
@@ -31,16 +31,6 @@ USER = """
 from distributed import Client
 with Client() as client:
     print(client.submit(pow, 12, 2).result(), flush=True)
-"""
-OURS = """
-from fray.job import get_default_job_ctx
-ctx = get_default_job_ctx()
-texts = ["a b a", "b c", "a c c"]
-def count(text):
-    from collections import Counter
-    return Counter(text.split())
-total = sum(ctx.get([ctx.run(count, text) for text in texts]), count(""))
-print(sorted(total.items()), flush=True)
 """
 
 
@@ -82,12 +72,6 @@ class DaskAttempt:
         return self.start(IN_POD + program, 100 + rank, FRAY_WORKERS_ENGINE="dask", **identity(rank))
 
 
-def read_line(process: subprocess.Popen[str]) -> str:
-    """Return the next line that it prints."""
-    assert process.stdout is not None
-    return process.stdout.readline()
-
-
 @pytest.fixture
 def dask(attempt: Attempt) -> DaskAttempt:
     attempt.show_rank_0()
@@ -109,10 +93,10 @@ def test_users_and_contexts_find_the_scheduler_and_run_on_the_workers(dask: Dask
     early = dask.start_worker(1)
     scheduler = dask.start_scheduler()
     dask.start_worker(2)
-    users, ours = dask.start_rank(USER), dask.start_rank(OURS, rank=2)
+    users, ours = dask.start_rank(USER), dask.start_rank(COUNT_WORDS, rank=2)
     wait_until(lambda: dask.attempt.ask(1) == dask.attempt.ask(2) == 200)
     assert read_line(users) == "144\n"
-    assert read_line(ours) == "[('a', 3), ('b', 2), ('c', 3)]\n"
+    assert read_line(ours) == COUNTED
     # The main container has ended, and with it its pod.
     scheduler.send_signal(signal.SIGTERM)
     assert scheduler.wait(PATIENCE) == 0
@@ -202,9 +186,8 @@ with Client() as client:
 
 def test_a_worker_with_other_versions_is_refused(dask: DaskAttempt) -> None:
     dask.start_scheduler()
-    other = PROGRAM.replace(
-        "sys.exit", "import fray.job.dask_pods as pods\npods._versions = lambda: ['3.9', '1', '2']\nsys.exit"
-    )
+    changed = "import fray.job.dask_pods as it\nit._read_versions = lambda: it.Versions('3.9', '1', '2')\n"
+    other = PROGRAM.replace("sys.exit", f"{changed}sys.exit")
     worker = dask.start(other, 1, TEST_PROGRAM="worker")
     assert worker.wait(PATIENCE) == EXIT_WORKER_REFUSED
 

@@ -54,7 +54,7 @@ def test_a_job_that_nobody_has_looked_at() -> None:
 
 
 BUSY = Waiting(Reason.INSUFFICIENT_CAPACITY, "0 of 3 nodes have room")
-UNSUPPORTED = Waiting(Reason.WORKERS_NOT_SUPPORTED, "put packages into the image")
+UNSUPPORTED = Waiting(Reason.POD_TEMPLATE_INVALID, "put packages into the image")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ UNSUPPORTED = Waiting(Reason.WORKERS_NOT_SUPPORTED, "put packages into the image
             Outlook(Stage.UNSUPPORTED, unsupported=UNSUPPORTED),
             None,
             PENDING,
-            "WorkersNotSupported",
+            "PodTemplateInvalid",
             "put packages into the image",
         ),
     ],

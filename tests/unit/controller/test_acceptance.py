@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from fray.plan.acceptance import derive_unsupported
-from fray.plan.lifecycle import StartAttempt, decide
-from fray.plan.settings import RetryPolicy
-from fray.plan.status import find_condition
-from fray.testing import build_frayjob
-from fray.vocabulary import ConditionType
 from fray.wire.frayjob import FrayJob
-from fray.wire.status import AttemptStatus, FrayJobStatus
-from tests.unit.plan.frayjobs import with_status
 
 
 def unsupported(**spec: Any) -> tuple[str, str] | None:
@@ -34,7 +26,8 @@ def unsupported(**spec: Any) -> tuple[str, str] | None:
         {"workers": {"maxReplicas": 4}},
         {"workers": {"replicas": 4, "maxReplicas": 0}},
         {"workers": {"replicas": 4, "minReplicas": 2, "maxReplicas": 9}},
-        {"workers": {"engine": "ray"}},
+        {"workers": {"replicas": 2, "engine": "ray"}},
+        {"workers": {"replicas": 2, "engine": "dask"}},
         {"environment": {"image": "image", "env": [{"name": "A", "value": "b"}], "setup": ["true"]}},
         {"environment": {"pipPackages": ["a"], "extras": ["tpu"]}},
         {"environment": {"workspace": {"secretName": "code", "sha256": "0" * 64}}},
@@ -43,47 +36,6 @@ def unsupported(**spec: Any) -> tuple[str, str] | None:
 )
 def test_what_is_built_is_accepted(spec: dict[str, Any]) -> None:
     assert unsupported(**spec) is None
-
-
-@pytest.mark.parametrize(
-    ("spec", "reason", "told"),
-    [
-        (
-            {"workers": {"replicas": 1, "engine": "ray"}},
-            "WorkersNotSupported",
-            "set spec.workers.replicas and minReplicas to 0",
-        ),
-        ({"workers": {"minReplicas": 1, "engine": "ray"}}, "WorkersNotSupported", "use engine fray or dask"),
-    ],
-)
-def test_what_is_not_is_refused(spec: dict[str, Any], reason: str, told: str) -> None:
-    found = unsupported(**spec)
-    assert found is not None
-    assert found[0] == reason
-    assert told in found[1]
-
-
-def test_a_job_that_has_begun_goes_on_when_it_is_scaled() -> None:
-    """`kubectl scale` asks for workers at any time; the next attempt starts all the same."""
-    ended = AttemptStatus(
-        number=1,
-        job_set="train-a1",
-        start_time="2026-01-31T12:00:00Z",
-        end_time="2026-01-31T12:01:00Z",
-        verdict="Preemption",
-        reason="Disrupted",
-        message="its node was taken back",
-    )
-    job = with_status(
-        build_frayjob(workers={"replicas": 1, "engine": "ray"}), FrayJobStatus(attempts=[ended])
-    )
-    now = datetime(2026, 1, 31, 13, 0, tzinfo=UTC)
-    decision = decide(job, None, now=now, policy=RetryPolicy(), unsupported=derive_unsupported(job))
-    assert decision.action == StartAttempt(2)
-    accepted = find_condition(decision.status, ConditionType.ACCEPTED)
-    assert accepted is not None
-    assert accepted.status == "True"
-    assert "spec.workers.replicas is ignored" in accepted.message
 
 
 NAMED = "must be a list of mappings, each with a name"

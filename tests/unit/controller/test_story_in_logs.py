@@ -115,11 +115,13 @@ def test_a_life_is_a_line_for_each_step() -> None:
 def test_a_job_that_is_refused_says_so_once() -> None:
     def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
         (line,) = told()
-        assert line["message"].startswith("WorkersNotSupported: ")
+        assert line["message"].startswith("PodTemplateInvalid: ")
         assert (line["level"], line["name"], "attempt" in line) == ("INFO", "train", False)
 
     with logged() as told:
-        reconcile_for_an_hour([frayjob("train", spec={"workers": {"replicas": 1, "engine": "ray"}})], check)
+        reconcile_for_an_hour(
+            [frayjob("train", spec={"podTemplate": {"spec": {"containers": "banana"}}})], check
+        )
 
 
 def test_an_operator_that_takes_over_repeats_nothing() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import Any
 
 import pytest
@@ -222,16 +221,6 @@ def test_workers_of_an_attempt_that_has_ended_are_removed() -> None:
         assert passes(metrics, "error") == 0
 
     reconcile_for_an_hour([wants(3)], check, prepare=prepare)
-
-
-def test_workers_of_an_engine_without_pods_are_refused() -> None:
-    def check(server: MemoryServer, *_: Any) -> None:
-        assert server.all(JOBS) == server.all(JOBSETS) == server.all(NETWORK_POLICIES) == []
-        assert not [call for call in server.calls if re.search("jobs.batch", str(call.resource))]
-
-    body = wants(3)
-    body["spec"]["workers"]["engine"] = "ray"
-    reconcile_for_an_hour([body], check)
 
 
 def test_the_pools_ports_are_guarded_before_there_are_pods_and_once_for_all_attempts() -> None:

@@ -132,7 +132,7 @@ def test_prints_the_words_and_the_totals(
     assert "100/100 files" in printed
 
 
-@pytest.mark.parametrize("engine", ["fray", "dask"])
+@pytest.mark.parametrize("engine", ["fray", "dask", "ray"])
 def test_one_line_of_the_file_with_workers_names_the_engine(engine: str, tmp_path: Path) -> None:
     text = (EXAMPLE / "workers.yaml").read_text(encoding="utf-8")
     path = tmp_path / "workers.yaml"

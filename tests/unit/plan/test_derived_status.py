@@ -200,10 +200,10 @@ def test_a_finished_job_has_one_condition_for_kubectl_wait_and_one_that_says_how
 
 
 def test_a_job_that_asks_for_the_impossible_is_not_accepted() -> None:
-    no = Waiting(Reason.WORKERS_NOT_SUPPORTED, "spec.workers is not supported")
+    no = Waiting(Reason.POD_TEMPLATE_INVALID, "spec.podTemplate is wrong")
     status = told(Outlook(Stage.UNSUPPORTED, unsupported=no), attempts=())
-    assert conditions(status)["Accepted"] == ("False", "WorkersNotSupported", "spec.workers is not supported")
-    assert conditions(status)["Running"][:2] == ("False", "WorkersNotSupported")
+    assert conditions(status)["Accepted"] == ("False", "PodTemplateInvalid", "spec.podTemplate is wrong")
+    assert conditions(status)["Running"][:2] == ("False", "PodTemplateInvalid")
     assert not is_finished(status)
 
 
@@ -313,7 +313,7 @@ OUTLOOKS = st.sampled_from(
         Outlook(Stage.ENDING),
         Outlook(Stage.BACKING_OFF, until=UNTIL),
         Outlook(Stage.SUSPENDED),
-        Outlook(Stage.UNSUPPORTED, unsupported=Waiting(Reason.WORKERS_NOT_SUPPORTED, "no")),
+        Outlook(Stage.UNSUPPORTED, unsupported=Waiting(Reason.POD_TEMPLATE_INVALID, "no")),
         Outlook(Stage.FINISHED, ending=ENDING),
     ]
 )

@@ -275,22 +275,22 @@ def test_twelve_attempts_keep_ten_in_status_and_count_all() -> None:
 
 def test_a_job_that_asks_for_the_unsupported_starts_nothing_and_says_why() -> None:
     sim = simulation()
-    no = Waiting(Reason.WORKERS_NOT_SUPPORTED, "spec.workers is not supported")
+    no = Waiting(Reason.POD_TEMPLATE_INVALID, "spec.podTemplate is wrong")
     decision = decide(sim.job, None, now=sim.now, policy=sim.policy, unsupported=no)
     assert (decision.action, decision.wake_at, decision.finished) == (None, None, False)
     accepted = find_condition(decision.status, ConditionType.ACCEPTED)
     assert accepted is not None
     assert (accepted.status, accepted.reason, accepted.message) == (
         "False",
-        "WorkersNotSupported",
-        "spec.workers is not supported",
+        "PodTemplateInvalid",
+        "spec.podTemplate is wrong",
     )
     assert sim.run().status.phase == "Succeeded", "once it is supported"
 
 
 def test_an_unsupported_job_can_still_be_stopped() -> None:
     sim = simulation(stopped=True)
-    no = Waiting(Reason.WORKERS_NOT_SUPPORTED, "spec.workers is not supported")
+    no = Waiting(Reason.POD_TEMPLATE_INVALID, "spec.podTemplate is wrong")
     assert decide(sim.job, None, now=sim.now, policy=sim.policy, unsupported=no).status.phase == "Stopped"
 
 

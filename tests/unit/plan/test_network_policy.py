@@ -60,6 +60,15 @@ def test_ports_that_are_no_pools_are_open_to_all(port: int) -> None:
     assert admits(policy, source=OWN, protocol="TCP", port=port)
 
 
+@pytest.mark.parametrize(("port", "is_open"), [(7077, False), (7100, False), (10001, False), (8000, True)])
+def test_strangers_reach_no_port_of_ray(port: int, is_open: bool) -> None:
+    policy = build_network_policy(
+        build_frayjob(metadata={"namespace": "ml", "uid": UID}, workers={"replicas": 1, "engine": "ray"})
+    )
+    assert admits(policy, source=STRANGE, protocol="TCP", port=port) is is_open
+    assert admits(build_network_policy(JOB), source=STRANGE, protocol="TCP", port=7100)
+
+
 RANGES = st.lists(
     st.tuples(st.integers(1, 65535), st.integers(1, 65535)).map(lambda pair: (min(pair), max(pair))),
     max_size=4,

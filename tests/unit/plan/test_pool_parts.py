@@ -62,9 +62,8 @@ def variables(container: dict[str, Any]) -> dict[str, Any]:
     return {each["name"]: each.get("value") for each in container["env"]}
 
 
-@pytest.mark.parametrize("asked", [{"maxReplicas": 0}, {"replicas": 3, "engine": "ray"}])
-def test_a_job_without_workers_has_nothing_of_a_pool(asked: dict[str, Any]) -> None:
-    pod = hosts(workers=asked)
+def test_a_job_without_workers_has_nothing_of_a_pool() -> None:
+    pod = hosts(workers={"maxReplicas": 0})
     assert find_head(pod) is None
     assert [volume["name"] for volume in pod["volumes"]] == ["shm"]
     assert not set(POOLED) & set(variables(pod["containers"][0]))
@@ -235,3 +234,31 @@ def test_processes_of_engine_dask_find_the_scheduler_by_dasks_own_configuration(
         assert told["DASK_DISTRIBUTED__COMM__TLS__CA_FILE"] == f"{mount['mountPath']}/accepted.crt"
     assert worker["command"][-2:] == ["fray.job.dask_pods", "worker"]
     assert not any("DASK" in name for name in variables(hosts(workers={"replicas": 1})["containers"][0]))
+
+
+def test_each_rank_starts_its_part_of_ray_before_its_program() -> None:
+    environment = {"image": "mine", "pipPackages": ["ray"], "setup": ["true"]}
+    pod = hosts(workers={"maxReplicas": 9, "engine": "ray"}, environment=environment)
+    assert find_head(pod) is None
+    (main,) = pod["containers"]
+    # Behind the packages and the setup, of which Ray may be one.
+    begun = main["command"].index("fray.job.ray_pods")
+    assert main["command"].index("--package=ray") < main["command"].index("setup") < begun
+    assert main["command"][begun:] == ["fray.job.ray_pods", "host", "python", "-m", "train"]
+    told = variables(main)
+    assert (told[ENV_WORKERS_MAX], told[ENV_WORKERS_IDLE_SECONDS]) == ("9", "60")
+    assert told["FRAY_POOL_HEAD"] == "rank-0:7077"
+
+
+def test_processes_of_ray_know_each_other_by_a_token_that_no_variable_holds() -> None:
+    asked = {"workers": {"replicas": 1, "engine": "ray"}}
+    main, worker = hosts(**asked)["containers"][0], workers(**asked)["containers"][0]
+    for container in (main, worker):
+        told = variables(container)
+        assert told[ENV_WORKERS_ENGINE] == "ray"
+        assert told["RAY_AUTH_MODE"] == "token"
+        assert told["RAY_AUTH_TOKEN_PATH"].startswith("/dev/shm/")
+        # What Ray starts finds Fray, also in an image that lacks it.
+        assert "--offer-fray" in container["command"]
+    assert worker["command"][-2:] == ["fray.job.ray_pods", "worker"]
+    assert ENV_WORKERS_MAX not in variables(main)

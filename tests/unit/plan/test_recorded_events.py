@@ -128,12 +128,12 @@ def test_a_pod_that_cant_be_created_is_told_alike_under_each_name() -> None:
 
 def test_a_refusal_is_told_again_only_when_it_says_something_else() -> None:
     def refuse(job: FrayJob, field: str) -> FrayJob:
-        no = Waiting(Reason.WORKERS_NOT_SUPPORTED, f"{field} can't be honoured")
+        no = Waiting(Reason.POD_TEMPLATE_INVALID, f"{field} can't be honoured")
         return with_status(job, decide(job, None, now=NOW, policy=RetryPolicy(), unsupported=no).status)
 
     first = refuse(build_frayjob(), "a")
     (told,) = derive_events(build_frayjob().status, first.status)
-    assert (told.reason, told.milestone, told.attempt) == ("WorkersNotSupported", True, None)
+    assert (told.reason, told.milestone, told.attempt) == ("PodTemplateInvalid", True, None)
     assert derive_events(first.status, refuse(first, "a").status) == []
     assert len(derive_events(first.status, refuse(first, "b").status)) == 1
 

@@ -1,13 +1,15 @@
 """Whether a worker's pod has joined its pool, by HTTP: what the kubelet's probe asks every second.
 
-No thread and no event loop: it's part of a process that forks, whose selector says when to call it. A client
-that says nothing takes one of a few places, and the next one gets it.
+No event loop, and no thread unless `start` is called: it's part of a process that forks, whose selector says
+when to call it. A client that says nothing takes one of a few places, and the next one gets it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
+import threading
 from collections import deque
 from typing import Final
 
@@ -56,6 +58,15 @@ class ReadinessServer:
                 self._clients.append(client)
                 if len(self._clients) > MOST_CLIENTS:
                     self._clients.popleft().close()
+
+    def start(self) -> None:
+        """Answer from now on in a thread of its own, until the process ends."""
+        threading.Thread(target=self._serve_always, daemon=True).start()
+
+    def _serve_always(self) -> None:
+        while True:
+            select.select(self.sockets, [], [])
+            self.serve()
 
     def close(self) -> None:
         """Listen no more."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from fray.runtime.pool.machine.devices import UNITS
 from fray.runtime.pool.machine.leaving import is_at_work
@@ -12,7 +12,7 @@ from fray.runtime.pool.machine.records import HostRecord, Needs
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.messages.specs import HostId
 
-__all__ = ["count_hosts", "count_wanted", "list_idle"]
+__all__ = ["count_hosts", "count_missing", "count_wanted", "list_idle"]
 
 ONE_CPU: Needs = (("CPU", UNITS),)
 
@@ -35,9 +35,19 @@ def count_wanted(tables: Tables, offered: Needs = ()) -> int:
         offered = ONE_CPU if largest is None else tuple(largest.items())
     waiting = [(demand.needs, demand.queued) for demand in tables.active]
     waiting += [(needs, len(queue)) for needs, queue in tables.actor_queues.items()]
+    return busy + count_missing(offered, waiting)
+
+
+def count_missing(
+    offered: Sequence[tuple[str, float]], waiting: Iterable[tuple[Sequence[tuple[str, float]], int]]
+) -> int:
+    """Return how many hosts that offer so much each are filled by what waits: amounts by name, and a count.
+
+    What such a host can't ever hold counts for nothing.
+    """
     # A share of a host each: what waits of different kinds may share hosts.
     missing = sum(count / room for needs, count in waiting if (room := _count_room(offered, needs)))
-    return busy + math.ceil(round(missing, 6))
+    return math.ceil(round(missing, 6))
 
 
 def list_idle(tables: Tables) -> tuple[HostId, ...]:
@@ -56,8 +66,8 @@ def _is_busy(host: HostRecord) -> bool:
     return kept or is_at_work(host)
 
 
-def _count_room(offered: Needs, needs: Needs) -> int:
+def _count_room(offered: Sequence[tuple[str, float]], needs: Sequence[tuple[str, float]]) -> int:
     """Return how many of one kind fit on an empty host."""
     there = dict(offered)
-    rooms = [there.get(name, 0) // amount for name, amount in needs]
+    rooms = [int(there.get(name, 0) // amount) for name, amount in needs]
     return min(rooms, default=MOST_BESIDE)

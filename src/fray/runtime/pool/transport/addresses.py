@@ -64,9 +64,10 @@ class Address:
         """The ports that may be listened on, the first free one first."""
         return range(self.port, max(self.port, self.last) + 1)
 
-    def as_url(self, scheme: str) -> str:
-        """Return the address of one port as other engines write it: `tls://host:port`."""
-        return f"{scheme}://{self._url_host}:{self.port}"
+    @property
+    def authority(self) -> str:
+        """The host and one port as URLs have them: `host:port`."""
+        return f"{self._url_host}:{self.port}"
 
     @property
     def _url_host(self) -> str:
@@ -75,7 +76,7 @@ class Address:
     def __str__(self) -> str:
         if self.is_unix:
             return f"unix:{self.path}"
-        text = f"tcp:{self._url_host}:{self.port}"
+        text = f"tcp:{self.authority}"
         return f"{text}-{self.last}" if self.last else text
 
 

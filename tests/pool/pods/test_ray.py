@@ -1,0 +1,256 @@
+"""Engine ray in pods: Ray's head beside rank 0's program, workers that join it by a token, how they end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from textwrap import indent
+
+import pytest
+
+from fray.job import ray_pods
+from fray.vocabulary import EXIT_ATTEMPT_OVER, EXIT_FAILURE, EXIT_WORKER_REFUSED
+from tests.pool.hosts.pools import PATIENCE, ROOT, wait_until
+from tests.pool.pods.attempt import (
+    COUNT_WORDS,
+    COUNTED,
+    IN_POD,
+    Attempt,
+    identity,
+    read_line,
+    running_attempt,
+)
+
+PROGRAM = (
+    IN_POD
+    + """
+import json
+from fray.job import ray_pods
+ports = json.loads(os.environ["TEST_PORTS"])
+ray_pods.PORTS = ray_pods.Ports(*ports[1:7])
+ray_pods.RAY_WORKER_PORTS = (ports[7], ports[-1])
+build_start = ray_pods.build_start
+ray_pods.build_start = lambda *where, **how: [*build_start(*where, **how), os.environ["TEST_TEMP"]]
+if "TEST_VERSIONS" in os.environ:
+    ray_pods._read_versions = lambda: ray_pods.Versions(*json.loads(os.environ["TEST_VERSIONS"]))
+sys.exit(ray_pods.main(json.loads(os.environ["TEST_ARGUMENTS"]), os.environ))
+"""
+)
+PROGRAMS_IN_POD = f"""
+import sys
+words = sys.orig_argv
+if "demand" in words:
+{indent(IN_POD, "    ")}
+if any(word.endswith(("agent.py", "agent/main.py", "log_monitor.py")) for word in words):
+    import os, time
+    given = dict(word[2:].split("=", 1) for word in words if word.startswith("--") and "=" in word)
+    if "node-id" in given:
+        for port in ("metrics_agent", "metrics_export", "dashboard_agent_listen"):
+            with open(f"{{given['session-dir']}}/{{port}}_port_{{given['node-id']}}", "w") as file:
+                file.write("-1")
+    parent = os.getppid()
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(0)
+"""
+"""For programs that Ray and rank 0 start. Those of Ray that only watch the others do nothing here.
+
+A raylet gives up when its agent takes longer than 15 s to say, by -1, that it has no port.
+"""
+MAIN = """
+import functools, json, os, sys
+answers = open(os.dup(1), "w")
+os.dup2(2, 1)
+print = functools.partial(print, file=answers, flush=True)
+for line in sys.stdin:
+    exec(json.loads(line))
+"""
+"""What Ray prints by itself is no answer."""
+GONE = """
+import ray, time
+while any(node["Alive"] and node["Resources"].get("CPU") for node in ray.nodes()):
+    time.sleep(0.05)
+print("gone")
+"""
+HELD = """
+import pathlib, ray, time
+ray.init()
+@ray.remote(num_cpus=1)
+def held(folder):
+    with open(folder + "/runs", "a") as runs:
+        runs.write("x")
+    while not pathlib.Path(folder, "go").exists():
+        time.sleep(0.05)
+    return "done"
+print(ray.get(held.remote({folder!r})))
+"""
+
+
+class RayAttempt:
+    """The pods of an attempt of engine ray."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self.started: list[subprocess.Popen[str]] = []
+        self.head_port = find_ports(0)[0]
+
+    def start(self, arguments: list[str], pod: int, **more: str) -> subprocess.Popen[str]:
+        """Start a program of a pod. The ports can't be those of pods: Ray listens at all addresses."""
+        own = {
+            "TEST_PORTS": json.dumps([*find_ports(pod)]),
+            "FRAY_POOL_HEAD": f"rank-0:{self.head_port}",
+            "TEST_ARGUMENTS": json.dumps(arguments),
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(self.attempt.folder / f"token-{pod}"),
+            "TEST_TEMP": f"--temp-dir={self.attempt.folder / f'r{pod}'}",
+            # A head finds soon that nothing listens, and waits as long as ever for what is slow.
+            "RAY_health_check_period_ms": "500",
+            "FRAY_WORKERS_ENGINE": "ray",
+            "PYTHONPATH": str(self.attempt.folder / "plain"),
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM],
+            cwd=ROOT,
+            env={**os.environ, **self.attempt.variables(pod), **own, **more},
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if arguments == ["worker"] else None,
+            start_new_session=True,
+        )
+        self.started.append(process)
+        return process
+
+    def start_rank(self, rank: int, **more: str) -> subprocess.Popen[str]:
+        """Start a rank, whose program runs what it's sent; return when its part of Ray is there."""
+        arguments = ["host", sys.executable, "-c", MAIN]
+        process = self.start(arguments, 0 if rank == 0 else 100 + rank, **identity(rank), **more)
+        send(process, "print('begun')")
+        assert read_line(process) == "begun\n"
+        return process
+
+    def start_worker(self, pod: int, **more: str) -> subprocess.Popen[str]:
+        """Start the program of a worker's pod."""
+        return self.start(["worker"], pod, FRAY_WORKERS_SHAPE="CPU=1,memory=300000000", **more)
+
+    def end(self) -> None:
+        """End everything that was started."""
+        for process in self.started:
+            kill(process)
+            process.communicate(timeout=PATIENCE)
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """End a pod at once, with all that it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def find_ports(pod: int) -> range:
+    """Return the ports of a pod, below those of outgoing connections; no two tests have the same."""
+    first = 20_000 + os.getpid() % 50 * 200 + pod % 9 * 20
+    return range(first, first + 20)
+
+
+def send(process: subprocess.Popen[str], code: str) -> None:
+    """Let the program of a rank run code."""
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(code) + "\n")
+    process.stdin.flush()
+
+
+@pytest.fixture(scope="module")
+def ray(key: Path) -> Iterator[RayAttempt]:
+    # Paths of Ray's sockets have room for 107 characters.
+    with TemporaryDirectory(prefix="ray") as folder, running_attempt(key, Path(folder)) as attempt:
+        # As with `ray` instead of `ray[default]`: without the dashboard, which takes long to start.
+        Path(folder, "plain").mkdir()
+        Path(folder, "plain", "aiohttp_cors.py").write_text("raise ModuleNotFoundError\n")
+        Path(folder, "plain", "sitecustomize.py").write_text(PROGRAMS_IN_POD)
+        made = RayAttempt(attempt)
+        try:
+            attempt.show_rank_0()
+            yield made
+        finally:
+            made.end()
+
+
+@pytest.fixture(scope="module")
+def rank_0(ray: RayAttempt) -> subprocess.Popen[str]:
+    bounds = {"FRAY_WORKERS_MIN": "0", "FRAY_WORKERS_MAX": "2", "FRAY_WORKERS_IDLE_SECONDS": "1"}
+    return ray.start_rank(0, FRAY_WORKERS_SHAPE="CPU=1", **bounds)
+
+
+def test_workers_follow_the_work_of_a_context(ray: RayAttempt, rank_0: subprocess.Popen[str]) -> None:
+    api = ray.attempt.api
+    send(rank_0, COUNT_WORDS)
+    wait_until(lambda: api.scale == 2)
+    workers = [ray.start_worker(1), ray.start_worker(2)]
+    assert read_line(rank_0) == COUNTED
+    wait_until(lambda: api.scale == 0)
+    assert [worker.wait(PATIENCE) for worker in workers] == [0, 0]
+
+
+def test_a_lost_worker_costs_no_answer_and_one_that_is_asked_to_go_ends_its_task(
+    ray: RayAttempt, rank_0: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    rank_1 = ray.start_rank(1)
+    send(rank_1, HELD.format(folder=str(tmp_path)))
+    runs = tmp_path / "runs"
+    lost = ray.start_worker(3)
+    wait_until(lambda: runs.exists() and runs.read_text() == "x")
+    assert ray.attempt.ask(3) == 200
+    kill(lost)
+    # A second node would be idle, and drained, for as long as the head thinks that the first one runs.
+    send(rank_0, GONE)
+    assert read_line(rank_0) == "gone\n"
+    second = ray.start_worker(4)
+    wait_until(lambda: runs.read_text() == "xx")
+    second.send_signal(signal.SIGTERM)
+    wait_until(lambda: ray.attempt.ask(4) == 503)
+    (tmp_path / "go").touch()
+    assert read_line(rank_1) == "done\n"
+    assert second.wait(PATIENCE) == 0
+
+
+def test_strangers_are_refused(ray: RayAttempt, rank_0: subprocess.Popen[str]) -> None:
+    address = f"{ray.attempt.address(0)}:{ray.head_port}"
+    program = f"from ray._raylet import GcsClient; GcsClient(address={address!r}).get_all_node_info()"
+    environ = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "of another job"}
+    stranger = subprocess.run(
+        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False
+    )
+    assert stranger.returncode != 0
+    assert "nauthenticated" in stranger.stderr
+
+
+def test_a_worker_with_other_versions_is_refused(ray: RayAttempt, rank_0: subprocess.Popen[str]) -> None:
+    worker = ray.start_worker(5, TEST_VERSIONS=json.dumps(["3.9", "1", "2"]))
+    assert worker.wait(PATIENCE) == EXIT_WORKER_REFUSED
+    assert worker.stderr is not None
+    assert "It has Python 3.9, ray 1 and Fray 2; the head has Python 3." in worker.stderr.read()
+
+
+def test_workers_end_with_the_attempt(ray: RayAttempt, rank_0: subprocess.Popen[str]) -> None:
+    """The last test: it ends what the others use."""
+    send(rank_0, "held = ctx.run(__import__('time').sleep, 600)")
+    worker = ray.start_worker(6)
+    wait_until(lambda: ray.attempt.ask(6) == 200)
+    kill(rank_0)
+    ray.attempt.show_rank_0(phase="Failed")
+    assert worker.wait(PATIENCE) == EXIT_ATTEMPT_OVER
+
+
+def test_an_image_without_ray_is_told_what_to_write(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert ray_pods.main(["worker"], {}) == EXIT_FAILURE
+    assert "Add `ray` to the image, or to spec.environment.pipPackages" in capsys.readouterr().err

@@ -1,0 +1,93 @@
+"""Engine ray in pods: how a node is started, who may connect, and how many workers there is work for."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from fray.job.ray_pods import PORTS, RayNode, RayWorkload, build_start, build_token
+from fray.runtime.pool.transport.addresses import Address
+from fray.vocabulary import POOL_PORTS, POOL_READY_PORT
+
+HEAD = Address(host="10.0.0.1", port=7077)
+
+
+def test_rank_0_starts_the_head_and_other_ranks_a_raylet_without_resources() -> None:
+    nothing = {"CPU": 0, "TPU": 0}
+    head = build_start("10.0.0.1", "a", nothing, head=HEAD, role="host")
+    other = build_start("10.0.0.2", "b", nothing, head=HEAD, role="host")
+    assert {"--head", "--port=7077", "--no-monitor", "--node-ip-address=10.0.0.1"} <= set(head)
+    assert "--address=10.0.0.1:7077" in other
+    assert "--head" not in other
+    for arguments in (head, other):
+        told = {"--num-cpus=0", "--num-gpus=0", '--resources={"TPU": 0}', "--labels=fray.dev/role=host"}
+        assert told <= set(arguments)
+
+
+def test_a_worker_offers_what_its_pod_has() -> None:
+    has = {"CPU": 4.0, "GPU": 2.0, "memory": 1e9, "license": 1.0}
+    arguments = build_start("10.0.0.3", "w", has, head=HEAD, role="worker")
+    told = {"--num-cpus=4", "--num-gpus=2", '--resources={"license": 1.0}', "--memory=1000000000"}
+    assert told <= set(arguments)
+    assert "--object-store-memory=300000000" in arguments
+
+
+def test_rays_ports_are_the_pools_and_no_two_are_the_same() -> None:
+    used = (POOL_PORTS[0], *PORTS, POOL_READY_PORT)
+    assert len(set(used)) == len(used)
+    assert all(POOL_PORTS[0] <= port <= POOL_PORTS[1] for port in used)
+    arguments = build_start("10.0.0.3", "w", {"CPU": 1}, head=HEAD, role="worker")
+    assert all(any(argument.endswith(f"port={port}") for argument in arguments) for port in PORTS)
+
+
+def test_each_job_and_each_key_has_a_token_of_its_own() -> None:
+    tokens = [build_token(*each) for each in itertools.product((b"key", b"rotated"), ("job", "other"))]
+    assert len(set(tokens)) == 4
+    assert build_token(b"key", "job") == tokens[0]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "busy", "offered", "wanted"),
+    [
+        ([], 0, (), 0),
+        ([((("CPU", 1.0),), 9)], 0, (("CPU", 4.0),), 3),
+        ([((("CPU", 1.0),), 9)], 2, (("CPU", 4.0),), 5),
+        ([((("CPU", 2.0), ("memory", 4e9)), 3)], 0, (("CPU", 8.0), ("memory", 8e9)), 2),
+        # What no worker can ever hold asks for none.
+        ([((("GPU", 1.0),), 3)], 1, (("CPU", 4.0),), 1),
+        ([((("CPU", 1.0),), 3)], 0, (), 3),
+    ],
+)
+def test_the_demand_is_what_runs_and_what_waits(
+    waiting: list[tuple[tuple[tuple[str, float], ...], int]],
+    busy: int,
+    offered: tuple[tuple[str, float], ...],
+    wanted: int,
+) -> None:
+    nodes = [RayNode(str(number), {"CPU": 1.0}, idle=False) for number in range(busy)]
+    assert RayWorkload(None, nodes, waiting).count_wanted(offered) == wanted
+
+
+class Gcs:
+    """A head that refuses to drain nodes that have work by now."""
+
+    def __init__(self, *busy: str) -> None:
+        self.busy = busy
+        self.asked: list[str] = []
+
+    def drain_node(self, node: str, *_: object) -> tuple[bool, str]:
+        self.asked.append(node)
+        return node not in self.busy, ""
+
+
+def test_idle_workers_go_and_none_that_has_got_work() -> None:
+    gcs = Gcs("b")
+    nodes = [RayNode(name, {"CPU": 1.0}, idle=name != "c") for name in "abcd"]
+    workload = RayWorkload(gcs, nodes)
+    workload.release(2)
+    assert gcs.asked == ["a", "b"]
+    assert workload.count_workers() == 3
+    workload.release(2)
+    assert gcs.asked == ["a", "b", "b", "d"]
+    assert workload.count_workers() == 2
