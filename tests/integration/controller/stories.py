@@ -87,6 +87,7 @@ class Life:
     def __init__(self, hands: Hands, name: str, story: Story) -> None:
         self._hands, self.name, self._story = hands, name, story
         self._seen: defaultdict[str, set[str]] = defaultdict(set)
+        self._with_pods: set[str] = set()
         self.last_status: Manifest = {}
         """The status of a job that was deleted after its end."""
         self._parent: Life | None = None
@@ -152,7 +153,7 @@ class Life:
         elif jobset.get("status", {}).get("conditions"):
             return  # it has ended, and the operator has yet to see it
         elif not pods:
-            hands.create_pods(jobset)
+            self._create_pods(jobset)
         elif any("nodeName" not in pod["spec"] for pod in pods):
             for pod in pods:
                 if "nodeName" not in pod["spec"]:
@@ -164,6 +165,13 @@ class Life:
                         hands.run(pod)
         elif status["phase"] == "Running":
             self._leave_running(job, number, jobset, pods)
+
+    def _create_pods(self, jobset: Manifest) -> None:
+        """Create a JobSet's pods, once: what the API server has kept of them to list may be older."""
+        uid = jobset["metadata"]["uid"]
+        if uid not in self._with_pods:
+            self._with_pods.add(uid)
+            self._hands.create_pods(jobset)
 
     def _leave_running(self, job: Manifest, number: int, jobset: Manifest, pods: list[Manifest]) -> None:
         edit = self._story.edit
