@@ -26,6 +26,7 @@ from fray.errors import (
     TaskRaisedError,
 )
 from fray.job.calls import Call
+from fray.job.cancelled import CancelledCalls
 from fray.job.cells import Cell
 from fray.job.dask_engine import DaskEngine, Work
 from fray.job.dask_plugin import key_of
@@ -172,7 +173,7 @@ class Host(WorkerPlugin):
         self._threads: dict[str, HostThreads] = {}
         self._engines: dict[str, DaskEngine] = {}
         self._running: dict[str, tuple[HostThreads, Any]] = {}
-        self._cancelled: dict[str, set[int]] = {}
+        self._cancelled: dict[str, CancelledCalls] = {}
         """Tasks of contexts that may have been on their way here when they were cancelled."""
 
     async def setup(self, worker: Worker) -> None:
@@ -203,7 +204,7 @@ class Host(WorkerPlugin):
 
     def cancel(self, token: str, number: int) -> None:
         """End a task, and let it not begin if it hasn't."""
-        self._cancelled.setdefault(token, set()).add(number)
+        self._cancelled.setdefault(token, CancelledCalls()).add(number)
         self._end(key_of(token, number))
 
     def _end(self, key: str) -> None:
@@ -378,8 +379,8 @@ class ActorHost:
         self._due: dict[str, int] = {}
         self._early: dict[tuple[str, int], asyncio.Event] = {}
         self._calls: dict[int, Any] = {}
-        self._cancelled: set[int] = set()
-        """Calls that were cancelled before they began here."""
+        self._cancelled = CancelledCalls()
+        """Those that don't run: they may be still to come."""
         if actor is not None:
             weakref.finalize(self, actor.end).atexit = False
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from fray.errors import TaskCancelledError, TaskTimeoutError
 from fray.job.actor_methods import ActorMethods
+from fray.job.cancelled import CancelledCalls
 from fray.job.current import use
 from fray.job.engine import Engine
 from fray.job.options import TaskOptions
@@ -84,7 +85,7 @@ class ActorHost:
         self._lock = threading.Lock()
         self._loop: LoopThread | None = None
         self._coroutines: dict[str, RunningCoroutine[Any]] = {}
-        self._cancelled: set[str] = set()
+        self._cancelled = CancelledCalls()
         try:
             with _in_context(engine):
                 self._instance = made_by(*args, **kwargs)
