@@ -36,7 +36,7 @@ HOSTILE: list[tuple[str, Callable[[], object]]] = [
     ("retry_exceptions", lambda: TaskOptions(retry_exceptions="ValueError")),  # type: ignore[arg-type]
     ("retry_exceptions", lambda: TaskOptions(retry_exceptions=(1,))),  # type: ignore[arg-type]
     ("max_concurrency", lambda: ActorOptions(max_concurrency=1.5)),  # type: ignore[arg-type]
-    ("max_restarts", lambda: ActorOptions(max_restarts=-1)),
+    ("max_restarts", lambda: ActorOptions(max_restarts=-2)),
 ]
 
 

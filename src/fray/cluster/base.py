@@ -302,7 +302,7 @@ class Cluster(abc.ABC):
             cls: Its class, which is pickled with the arguments of its constructor.
             *args: Some of those.
             name: What `get_actor` finds it by, here and in jobs.
-            options: Of it: `get_if_exists`, `max_concurrency` and `max_restarts` (0: no limit).
+            options: Of it: `get_if_exists`, `max_concurrency` and `max_restarts`.
             resources: What it runs on; as of a job when None.
             environment: What it finds there; as of a job when None.
             **kwargs: The other arguments of the constructor.

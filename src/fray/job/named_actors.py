@@ -278,7 +278,7 @@ class NamedActors:
             encode_callable(call.function, call.args, call.kwargs),
             detached=options.lifetime is Lifetime.DETACHED,
             max_concurrency=options.max_concurrency,
-            max_restarts=options.max_restarts or None,
+            max_restarts=options.max_restarts,
             resources={UNITS[name]: _quantity(amount) for name, amount in resources.items() if amount},
             preemptible=preemptible,
             replicas=count,

@@ -79,9 +79,11 @@ class ActorOptions:
     `name` is what others find it by; `get_if_exists` takes the one that has the name already. `resources`
     as in `TaskOptions`. `max_concurrency` calls run at once, in the order of their submission;
     None: one, or in a pool 1,000 of an actor with async methods, all in its event loop.
-    `max_restarts` is how often it is constructed anew after its process was lost; `max_task_retries` how
-    often a call that was lost with it is made again. `isolation`: "class" lets an actor without `resources`
-    share a process with others of its class, "process" gives it one of its own; tasks never run in either.
+    `max_restarts` is how often it is constructed anew after its process was lost: 0 means never, -1 without
+    limit, and None what is usual where it lives: without limit as a FrayActor, elsewhere never.
+    `max_task_retries` is how often a call that was lost with it is made again. `isolation`: "class" lets an
+    actor without `resources` share a process with others of its class, "process" gives it one of its own;
+    tasks never run in either.
     """
 
     name: str | None = None
@@ -89,7 +91,7 @@ class ActorOptions:
     resources: Mapping[str, float] | None = None
     lifetime: Lifetime = Lifetime.EPHEMERAL
     max_concurrency: int | None = None
-    max_restarts: int = 0
+    max_restarts: int | None = None
     max_task_retries: int = 0
     env: Mapping[str, str] | None = field(default=None, repr=False)
     isolation: str = "class"
@@ -100,7 +102,8 @@ class ActorOptions:
         check_env(self.env)
         if self.max_concurrency is not None:
             check_count("max_concurrency", self.max_concurrency, 1)
-        check_count("max_restarts", self.max_restarts, 0)
+        if self.max_restarts is not None:
+            check_count("max_restarts", self.max_restarts, -1)
         check_count("max_task_retries", self.max_task_retries, 0)
         if self.isolation not in ("class", "process"):
             raise InvalidOptionError("isolation", repr(self.isolation), "'class', 'process'")

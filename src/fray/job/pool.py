@@ -295,7 +295,7 @@ class PoolEngine:
             isolated=options.isolation == "process",
             max_concurrency=options.max_concurrency or (ASYNC_CALLS if on_loop else 1),
             on_loop=on_loop,
-            max_restarts=options.max_restarts,
+            max_restarts=options.max_restarts or 0,
             max_task_retries=options.max_task_retries,
             get_if_exists=options.get_if_exists,
             methods=methods.encode() if options.name else b"",

@@ -48,7 +48,7 @@ def actor_arguments(options: ActorOptions, namespace: str) -> dict[str, Any]:
     """Return the options of an actor, but for its resources."""
     arguments: dict[str, Any] = {
         "max_concurrency": options.max_concurrency or 1,
-        "max_restarts": options.max_restarts,
+        "max_restarts": options.max_restarts or 0,
         "max_task_retries": options.max_task_retries,
     }
     environment = _environment(None, options.env)

@@ -134,7 +134,9 @@ def _build_environment(actor: FrayActor, shape: Gang, settings: PlanSettings) ->
     ]
     limits = {ENV_ACTOR_MAX_CONCURRENCY: spec.max_concurrency, ENV_ACTOR_MAX_RESTARTS: spec.max_restarts}
     entries += [
-        EnvEntry(name, "the spec says so", str(limit)) for name, limit in limits.items() if limit is not None
+        EnvEntry(name, "the spec says so", str(limit))
+        for name, limit in limits.items()
+        if limit is not None and limit >= 0
     ]
     if spec.root_job is not None:
         entries.append(EnvEntry(ENV_ROOT_JOB, "names of other actors are scoped by it", spec.root_job))

@@ -57,8 +57,8 @@ class FrayActorSpec(WireModel):
     """The job at the top of the tree that made it; needed where lifetime is job, and only there."""
     max_concurrency: Annotated[int | None, Field(ge=1, le=100000)] = None
     """Calls that a member runs at once; the class decides when unset."""
-    max_restarts: Annotated[int | None, Field(ge=0, le=1000000)] = None
-    """How often a member is started again, in its pod or in another one; without limit when unset."""
+    max_restarts: Annotated[int | None, Field(ge=-1, le=1000000)] = None
+    """How often a member is started again, in its pod or another one; 0 never, -1 or unset without limit."""
     resources: Resources = Resources()
     """Resources of one member."""
     placement: Placement = Placement()

@@ -78,6 +78,11 @@ def test_a_member_is_told_who_it_is_and_what_to_run() -> None:
     assert "FRAY_JOB_NAME" not in told
 
 
+def test_a_member_that_is_restarted_without_limit_is_told_no_number() -> None:
+    assert "FRAY_ACTOR_MAX_RESTARTS" not in variables(actor(maxRestarts=-1))
+    assert variables(actor(maxRestarts=0))["FRAY_ACTOR_MAX_RESTARTS"] == "0"
+
+
 def test_a_pickled_class_is_mounted_where_the_member_looks_for_it() -> None:
     found = actor(entrypoint={"callable": CALLABLE})
     told = variables(found)

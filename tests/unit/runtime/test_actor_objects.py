@@ -13,7 +13,7 @@ from fray.errors import ActorExistsError
 from fray.kube.resources import Resource
 from fray.payload.callables import encode_callable
 from fray.runtime.actors.identity import Member
-from fray.runtime.actors.objects import ActorObjects, NewActor
+from fray.runtime.actors.objects import ActorObjects, NewActor, build_limits
 from fray.runtime.actors.record import LastError, MemberRecord
 from fray.runtime.api.client import ApiAccess, ApiClient
 from fray.wire.frayactor import FRAYACTOR, FrayActor
@@ -36,6 +36,12 @@ class Server:
     def create(self, _: Resource, body: dict[str, Any], **__: object) -> dict[str, Any]:
         self.made.append(body)
         return {**body, "metadata": {**body["metadata"], "uid": "uid-2"}}
+
+
+@pytest.mark.parametrize("limit", [None, 0, -1, 2])
+def test_a_limit_of_restarts_is_passed_on_as_it_was_given(limit: int | None) -> None:
+    limits = build_limits(None, limit)
+    assert limits == ({} if limit is None else {"maxRestarts": limit})
 
 
 @pytest.mark.parametrize("detached", [True, False])

@@ -150,9 +150,9 @@ def _build_environment(
     limits = {
         ENV_ACTOR_MAX_CONCURRENCY: spec.get("maxConcurrency"),
         ENV_ACTOR_MAX_RESTARTS: spec.get("maxRestarts"),
-        ENV_ROOT_JOB: spec.get("rootJob"),
     }
-    return found | {name: str(value) for name, value in limits.items() if value is not None}
+    found |= {name: str(limit) for name, limit in limits.items() if limit is not None and limit >= 0}
+    return found | ({ENV_ROOT_JOB: spec["rootJob"]} if spec.get("rootJob") else {})
 
 
 def main() -> int:

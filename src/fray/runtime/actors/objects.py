@@ -157,9 +157,9 @@ class ActorObjects:
 
 
 def build_limits(max_concurrency: int | None, max_restarts: int | None) -> Manifest:
-    """Return the fields of a FrayActor's spec that limit its calls and restarts; without one: no limit."""
+    """Return the fields of a FrayActor's spec that limit its calls and restarts; None leaves one out."""
     limits = {"maxConcurrency": max_concurrency, "maxRestarts": max_restarts}
-    return {field: limit for field, limit in limits.items() if limit}
+    return {field: limit for field, limit in limits.items() if limit is not None}
 
 
 def claim_actor(
