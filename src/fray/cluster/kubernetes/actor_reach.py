@@ -20,12 +20,12 @@ from typing import Any, Final, TypeVar
 
 from fray.cluster.base import Cluster
 from fray.cluster.kubernetes.access import Access
-from fray.cluster.kubernetes.retries import persistently
+from fray.cluster.kubernetes.api_errors import persistently
 from fray.cluster.kubernetes.session import Session
 from fray.errors import ClusterUnreachableError, TransportError
 from fray.kube.api import Manifest
 from fray.kube.errors import ApiError
-from fray.kube.port_forward import ForwardedPort
+from fray.kube.pod_streams import ForwardedPort
 from fray.kube.resources import SECRETS, Resource
 from fray.runtime.actors.identity import Member
 from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store
