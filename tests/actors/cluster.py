@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from fray.job import named_actors
+from fray.job import member_engine, named_actors
 from fray.runtime.api.client import ApiAccess
 from tests.actors.objects_api import ObjectsApi, serving
 from tests.pool.hosts.pools import PATIENCE, ROOT, wait_until
@@ -172,9 +172,9 @@ def running_cluster(key: Path, folder: Path) -> Iterator[Cluster]:
             yield made
         finally:
             made.close()
-            for engine in named_actors._engines.values():
+            for engine in member_engine._engines.values():
                 engine.client.close()
-            named_actors._engines.clear()
+            member_engine._engines.clear()
             named_actors._pod_reach.cache_clear()
 
 

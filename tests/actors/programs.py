@@ -53,6 +53,14 @@ class Counter:
     def end(self) -> None:
         os._exit(0)
 
+    def block_once(self, begun: str) -> int:
+        """Block in the first process that runs it, which makes a file; return the pid of a later one."""
+        if not os.path.exists(begun):  # noqa: PTH110 - no import that the class would take along
+            with open(begun, "x"):  # noqa: PTH123
+                pass
+            self._go.wait()
+        return os.getpid()
+
     def sleep(self, seconds: float) -> str:
         time.sleep(seconds)
         return "slept"
@@ -65,6 +73,20 @@ class Broken:
         raise ValueError("no such table")
 
     def call(self) -> None: ...
+
+
+class Late:
+    """Can be constructed the third time; a file counts how often it was tried."""
+
+    def __init__(self, tries: str) -> None:
+        with open(tries, "a+") as file:  # noqa: PTH123 - as above
+            file.write("x")
+            file.seek(0)
+            if len(file.read()) < 3:
+                raise ValueError("no such table yet")
+
+    def call(self) -> str:
+        return "called"
 
 
 class Meeting:

@@ -23,7 +23,7 @@ from fray.errors import (
     ActorNotFoundError,
     InvalidRequestError,
 )
-from fray.job import ActorOptions, JobContext, named_actors
+from fray.job import ActorOptions, JobContext, member_engine, named_actors
 from fray.kube.client import KubernetesApi
 from fray.types import create_environment
 from tests.actors import programs
@@ -81,7 +81,7 @@ def test_an_actor_that_is_created_from_outside_is_called_and_its_end_is_told(
     # A connection that breaks is made anew, to the same incarnation.
     first = context.get(counter.pid.remote(), timeout=PATIENCE)
     api[0].cut()
-    wait_until(lambda: all(engine.closed for engine in named_actors._engines.values()))
+    wait_until(lambda: all(engine.closed for engine in member_engine._engines.values()))
     assert context.get(counter.add.remote(1), timeout=PATIENCE) == 43
 
     os.kill(first, signal.SIGKILL)

@@ -9,6 +9,7 @@ import pytest
 
 from fray.errors import InvalidOptionError
 from fray.job import ActorOptions, JobContext, TaskOptions
+from fray.job.options import CallOptions
 
 
 def identity(value: Any) -> Any:
@@ -37,6 +38,7 @@ HOSTILE: list[tuple[str, Callable[[], object]]] = [
     ("retry_exceptions", lambda: TaskOptions(retry_exceptions=(1,))),  # type: ignore[arg-type]
     ("max_concurrency", lambda: ActorOptions(max_concurrency=1.5)),  # type: ignore[arg-type]
     ("max_restarts", lambda: ActorOptions(max_restarts=-2)),
+    ("max_task_retries", lambda: CallOptions(max_task_retries=-2)),
 ]
 
 

@@ -24,7 +24,9 @@ USES: dict[Feature, Callable[[JobContext, Path], object]] = {
         list, options=ActorOptions(resources={"of mine": 1})
     ),
     Feature.MAX_RESTARTS: lambda ctx, _: ctx.create_actor(list, options=ActorOptions(max_restarts=1)),
-    Feature.MAX_TASK_RETRIES: lambda ctx, _: ctx.create_actor(list, options=ActorOptions(max_task_retries=1)),
+    Feature.MAX_TASK_RETRIES: lambda ctx, _: (
+        ctx.create_actor(list).append.options(max_task_retries=1).remote(1)
+    ),
     Feature.STATS: lambda ctx, _: ctx.stats(),
     Feature.TIMELINE: lambda ctx, folder: ctx.save_timeline(folder / "timeline.json"),
     Feature.METRICS: lambda ctx, _: ctx.metrics_address,

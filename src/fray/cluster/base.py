@@ -266,7 +266,8 @@ class Cluster(abc.ABC):
         from fray.job.named_actors import build_handles  # noqa: PLC0415 - loads what few need
         from fray.runtime.actors.identity import Member  # noqa: PLC0415
 
-        member = Member(name, actor.metadata.name, actor.metadata.uid or "")
+        retries = actor.spec.max_task_retries or 0
+        member = Member(name, actor.metadata.name, actor.metadata.uid or "", max_task_retries=retries)
         return build_handles(member, index + 1, None, self._reach())[index]
 
     def _find_member(self, name: str) -> tuple[FrayActor, int]:
@@ -302,7 +303,7 @@ class Cluster(abc.ABC):
             cls: Its class, which is pickled with the arguments of its constructor.
             *args: Some of those.
             name: What `get_actor` finds it by, here and in jobs.
-            options: Of it: `get_if_exists`, `max_concurrency` and `max_restarts`.
+            options: Of it: `get_if_exists`, `max_concurrency`, `max_restarts` and `max_task_retries`.
             resources: What it runs on; as of a job when None.
             environment: What it finds there; as of a job when None.
             **kwargs: The other arguments of the constructor.

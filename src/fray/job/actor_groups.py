@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 from fray.errors import GetTimeoutError, NotInActorError
 from fray.job.actors import ActorHandle
 from fray.job.engine import deadline_after, time_left
+from fray.job.options import CallOptions
 from fray.job.refs import read_ref
 from fray.vocabulary import ENV_ACTOR_INDEX
 
@@ -170,7 +171,7 @@ class ActorGroup(Generic[A]):
         """Learn from one member whether it lives."""
         error: Exception | None = None
         try:
-            read_ref(self.handles[index]._submit(PROBE, (), {}, None), None, None)
+            read_ref(self.handles[index]._submit(PROBE, (), {}, CallOptions()), None, None)
         except Exception as failed:  # noqa: BLE001 - a constructor may raise anything
             error = failed
         with self._news:

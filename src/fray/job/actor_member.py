@@ -19,7 +19,7 @@ from typing import Final
 from fray.errors import RemoteTracebackError, SettingError
 from fray.job.actor_methods import RemoteActor
 from fray.job.calls import Call
-from fray.job.options import ActorOptions
+from fray.job.options import ActorOptions, CallOptions
 from fray.job.pool import PoolEngine, PoolSession
 from fray.job.refs import ObjectRef, read_ref
 from fray.payload.values.texts import cut, text_of, traceback_of, type_name
@@ -108,7 +108,7 @@ def _load(environ: Mapping[str, str]) -> Call:
 
 def _probe(engine: PoolEngine, actor: RemoteActor) -> None:
     """Return once the actor has come to this call; raises what its constructor raised, or its end."""
-    entry = engine.call_actor(actor, PROBE, (), {}, streaming=False, timeout=None)
+    entry = engine.call_actor(actor, PROBE, (), {}, streaming=False, options=CallOptions())
     ref: ObjectRef[int] = ObjectRef(engine, entry, PROBE, actor.label)
     read_ref(ref, None, None)
 

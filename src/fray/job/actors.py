@@ -3,49 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar, final
+from typing import Any, Final, Generic, TypeVar, final
 
 from fray.errors import ObjectLostError
-from fray.job.checks import check_seconds
 from fray.job.engine import Actor, Engine
+from fray.job.options import CallOptions
 from fray.job.refs import ObjectRef, make_ref
 
 __all__ = ["ActorHandle", "ActorMethod"]
 
 
 A_co = TypeVar("A_co", covariant=True)
+_AS_THE_ACTOR: Final = CallOptions()
 
 
 @final
 class ActorMethod:
     """One method of an actor: calling it, or its `remote`, gives the ref of what the method returns."""
 
-    __slots__ = ("_handle", "_name", "_timeout")
+    __slots__ = ("_handle", "_name", "_options")
 
-    def __init__(self, handle: ActorHandle[Any], name: str, timeout: float | None = None) -> None:
+    def __init__(self, handle: ActorHandle[Any], name: str, options: CallOptions = _AS_THE_ACTOR) -> None:
         self._handle = handle
         self._name = name
-        self._timeout = timeout
+        self._options = options
 
-    def options(self, *, timeout: float | None = None) -> ActorMethod:
-        """Return the same method, whose calls raise `TaskTimeoutError` if they take more seconds than that.
+    def options(self, *, timeout: float | None = None, max_task_retries: int | None = None) -> ActorMethod:
+        """Return the same method, whose calls run with these options.
 
-        The wait for the actor's earlier calls counts. The actor lives on, busy until the call has ended.
+        Args:
+            timeout: They raise `TaskTimeoutError` if they take more seconds than that, the wait for the
+                actor's earlier calls included. The actor lives on, busy until the call has ended.
+            max_task_retries: How often a call that was lost with the actor's process is made again, where it
+                is restarted; -1: without limit, None: as the actor was created. Above 0 only for methods
+                that may run twice.
 
         Raises:
-            InvalidOptionError: `timeout` isn't above 0.
+            InvalidOptionError: `timeout` isn't above 0, or `max_task_retries` is below -1.
         """
-        if timeout is not None:
-            check_seconds("timeout", timeout)
-        return ActorMethod(self._handle, self._name, timeout)
+        options = CallOptions(timeout=timeout, max_task_retries=max_task_retries)
+        return ActorMethod(self._handle, self._name, options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> ObjectRef[Any]:
         """Call the method, as `remote` does."""
-        return self._handle._submit(self._name, args, kwargs, self._timeout)
+        return self._handle._submit(self._name, args, kwargs, self._options)
 
     def remote(self, *args: Any, **kwargs: Any) -> ObjectRef[Any]:
         """Call the method; return the ref of its result at once."""
-        return self._handle._submit(self._name, args, kwargs, self._timeout)
+        return self._handle._submit(self._name, args, kwargs, self._options)
 
     submit = remote
     """What an earlier API calls a call that takes long: here each may take as long as it likes."""
@@ -67,12 +72,12 @@ class ActorHandle(Generic[A_co]):
         self._actor = actor
 
     def _submit(
-        self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], timeout: float | None
+        self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: CallOptions
     ) -> ObjectRef[Any]:
         """Call a method of the actor; return the ref of its result at once."""
         actor = self._actor
         streaming = actor.streams(method)
-        entry = self._engine.call_actor(actor, method, args, kwargs, streaming=streaming, timeout=timeout)
+        entry = self._engine.call_actor(actor, method, args, kwargs, streaming=streaming, options=options)
         return make_ref(self._engine, entry, f"{actor.label}.{method}", actor.label, streaming=streaming)
 
     def _kill(self, engine: Engine) -> None:

@@ -72,7 +72,7 @@ def takes_keyword(function: Callable[..., Any], name: str) -> bool:
     }
 
 
-def actor_options(
+def actor_options(  # noqa: PLR0913 - the union of two APIs, all but the first by keyword
     base: ActorOptions | None,
     *,
     name: str | None,
@@ -80,6 +80,7 @@ def actor_options(
     lifetime: Lifetime | str | None,
     preemptible: bool,
     num_cpus: float | None,
+    max_task_retries: int | None = None,
 ) -> ActorOptions:
     """Return the options that both spellings together ask for; a keyword that was given wins over `base`."""
     options = base or ActorOptions()
@@ -94,6 +95,7 @@ def actor_options(
         get_if_exists=get_if_exists or options.get_if_exists,
         lifetime=Lifetime(lifetime) if lifetime is not None else options.lifetime,
         resources=resources or options.resources,
+        max_task_retries=options.max_task_retries if max_task_retries is None else max_task_retries,
     )
 
 

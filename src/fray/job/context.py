@@ -263,6 +263,7 @@ class JobContext:
         lifetime: Lifetime | str | None = None,
         preemptible: bool = True,
         num_cpus: float | None = None,
+        max_task_retries: int | None = None,
         options: Any = None,
         **kwargs: Any,
     ) -> ActorHandle[A]:
@@ -273,6 +274,8 @@ class JobContext:
         returned and the arguments are ignored; of several creators at once, one creates. `args=`,
         `kwargs=` and `options=` are an older spelling, as in `create_task`; `options` that is no
         `ActorOptions`, or that the class has a parameter for, is an argument of the class.
+        `max_task_retries` says how often a call is made again that was lost with the actor's process: above 0
+        only where each of its methods may run twice.
 
         Raises:
             ActorExistsError: an actor has the name, and `get_if_exists` is false.
@@ -289,6 +292,7 @@ class JobContext:
             lifetime=lifetime,
             preemptible=preemptible,
             num_cpus=num_cpus,
+            max_task_retries=max_task_retries,
         )
         environ = os.environ  # noqa: TID251 - which job a process is of
         named = _find_named_actors() if chosen.name is not None else None

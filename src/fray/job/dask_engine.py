@@ -54,7 +54,7 @@ from fray.job.dask_values import (
     until_ready,
 )
 from fray.job.engine import END, LATE, ContextStats, time_left
-from fray.job.options import ActorOptions, TaskOptions
+from fray.job.options import ActorOptions, CallOptions, TaskOptions
 from fray.job.pool_refs import check_receiver, only_of
 from fray.job.progress import FutureState
 from fray.job.refs import GeneratorFuture, ObjectRef
@@ -428,9 +428,11 @@ class DaskEngine(WaitableEngine):
         kwargs: Mapping[str, Any],
         *,
         streaming: bool,
-        timeout: float | None,
+        options: CallOptions,
     ) -> AnyEntry:
         """Call a method of an actor; see `Engine`."""
+        if options.max_task_retries:
+            raise refuse("dask", Feature.MAX_TASK_RETRIES)
         number, name, target = self.new_number(), f"{actor.label}.{method}", actor.entry
         entry: AnyEntry = StreamEntry(number, name, target) if streaming else CallEntry(number, name, target)
         died = ActorDiedError(actor.label, "its context was shut down") if self._closed else target.died
@@ -450,7 +452,7 @@ class DaskEngine(WaitableEngine):
                 args=encoded.args,
                 deps=encoded.deps,
                 holds=tuple(each.number for each in needed),
-                timeout=timeout,
+                timeout=options.timeout,
                 streaming=streaming,
             )
         self._enter(entry, needed)

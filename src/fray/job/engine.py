@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, Protocol
 
 from fray.job.calls import Call
-from fray.job.options import ActorOptions, TaskOptions
+from fray.job.options import ActorOptions, CallOptions, TaskOptions
 from fray.job.progress import FutureState
 from fray.job.timeline import TaskRun
 
@@ -201,9 +201,9 @@ class Engine(Protocol):
         kwargs: Mapping[str, Any],
         *,
         streaming: bool,
-        timeout: float | None,
+        options: CallOptions,
     ) -> Entry:
-        """Call a method of one of its actors; `timeout`: its seconds, the wait for its turn included."""
+        """Call a method of one of its actors."""
 
     def kill(self, actor: Any) -> None:
         """End one of its actors for good: calls that have not ended fail, and its name is free."""

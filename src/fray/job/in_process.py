@@ -30,7 +30,7 @@ from fray.job.current import task_variables
 from fray.job.engine import ContextStats, Engine
 from fray.job.ledger import Ledger
 from fray.job.local_actors import ActorNames, LocalActor
-from fray.job.options import ActorOptions, TaskOptions
+from fray.job.options import ActorOptions, CallOptions, TaskOptions
 from fray.job.progress import FutureState
 from fray.job.streams import Stream
 from fray.job.tasks import Task, run_task
@@ -142,7 +142,7 @@ class InProcessEngine(WaitableEngine, ABC):
         kwargs: Mapping[str, Any],
         *,
         streaming: bool,
-        timeout: float | None,
+        options: CallOptions,
     ) -> Waitable:
         """Call a method of an actor; see `Engine`."""
         if actor.dead:
@@ -150,8 +150,9 @@ class InProcessEngine(WaitableEngine, ABC):
             died.fail(_killed(actor.label) if actor.killed else _actor_died(actor.label))
             return died
         call = Call(getattr(actor.instance, method), args, kwargs)
-        options = TaskOptions(timeout=timeout)
-        return self._submit(call, options, f"{actor.label}.{method}", actor, streaming=streaming)
+        # Nothing is lost here that could be tried again: actors end with this process.
+        how = TaskOptions(timeout=options.timeout)
+        return self._submit(call, how, f"{actor.label}.{method}", actor, streaming=streaming)
 
     def kill(self, actor: LocalActor) -> None:
         """End an actor; code of it that runs already goes on, its result is dropped."""

@@ -15,26 +15,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from fray.errors import (
-    ActorUnavailableError,
-    InvalidOptionError,
-    ObjectLostError,
-    PoolClosedError,
-)
+from fray.errors import ActorUnavailableError, InvalidOptionError
 from fray.job.actor_methods import ActorMethods
 from fray.job.actors import ActorHandle
 from fray.job.calls import Call
-from fray.job.engine import ANYWHERE, Engine
-from fray.job.options import ActorOptions, Lifetime
-from fray.job.pool import PoolEngine, PoolSession
+from fray.job.engine import Engine
+from fray.job.member_engine import MemberEngine, connect, value_of
+from fray.job.options import ActorOptions, CallOptions, Lifetime
 from fray.job.refs import ObjectRef, make_ref
+from fray.job.retried_calls import RetriedRequest, calls_of
 from fray.payload.callables import encode_callable
-from fray.runtime.actors.identity import ACTOR, Member
-from fray.runtime.actors.joining import PodReach, Reach, describe_loss, join_member
+from fray.runtime.actors.identity import Member
+from fray.runtime.actors.joining import PodReach, Reach
 from fray.runtime.actors.local_pod import LocalReach
 from fray.runtime.actors.objects import ActorObjects, NewActor, delete_actor
-from fray.runtime.api.client import ApiAccess, ApiClient, ObjectApi
-from fray.runtime.pool.joined_pool import JoinedPool
+from fray.runtime.api.client import ApiAccess, ApiClient
 from fray.settings import STATE_DIR
 from fray.vocabulary import ENV_ATTEMPT, ENV_JOB_NAME, ENV_POOL_KEY, ENV_ROOT_JOB
 
@@ -46,71 +41,6 @@ UNITS: Final = {"CPU": "cpu", "memory": "memory"}
 NO_POD: Final = "this process is in no pod of its cluster"
 HEAD_NODE: Final = "head_node"
 """What an older API calls a place where nothing is preempted."""
-
-
-class MemberEngine(PoolEngine):
-    """The connection of this process to one incarnation of a member; all its contexts read its refs."""
-
-    def __init__(self, pool: JoinedPool, member: Member, api: ObjectApi) -> None:
-        super().__init__(PoolSession(pool.token, pool.client, pool.objects))
-        self.home = ANYWHERE
-        self.member = member
-        self._api = api
-        self.actor = self.find_actor(ACTOR)
-
-    def take(self, ref: Any, deadline: float | None) -> Any:
-        """Return the value of a ref; see `Engine`. Raises what became of the member, where it was lost."""
-        try:
-            return super().take(ref, deadline)
-        except PoolClosedError as error:
-            raise self._loss(error) from None
-
-    def next_item(self, ref: Any, deadline: float | None) -> Any:
-        """Return the entry of a generator's next item; see `Engine` and `take`."""
-        try:
-            return super().next_item(ref, deadline)
-        except PoolClosedError as error:
-            raise self._loss(error) from None
-
-    def reduce_ref(self, ref: Any) -> tuple[Any, ...]:
-        """Raise `ObjectLostError`: only the process that made a call can read what it returns."""
-        raise ObjectLostError(repr(ref), "it is the result of a named actor, which this process alone reads")
-
-    def _loss(self, error: PoolClosedError) -> Exception:
-        if not self.closed:
-            return error  # one that the method itself has raised
-        return describe_loss(self._api, self.member)
-
-
-_lock = threading.Lock()
-_engines: dict[tuple[int, str], MemberEngine] = {}
-"""The connections of this process, by its pid and the incarnation: all its handles share them."""
-
-
-def _connect(member: Member, reach: Reach) -> MemberEngine:
-    """Return this process's connection to a member; waits until it's ready, unless an incarnation is named.
-
-    Raises `ActorDiedError` and `ActorUnavailableError`.
-    """
-    if (engine := _find(member.incarnation)) is not None:
-        return engine
-    pool = join_member(reach, member)
-    with _lock:
-        engine = _find(pool.token)
-        if engine is None:
-            try:
-                engine = MemberEngine(pool, replace(member, incarnation=pool.token), reach.api)
-            except PoolClosedError:
-                raise describe_loss(reach.api, member) from None
-            _engines[os.getpid(), pool.token] = engine
-            return engine
-    pool.stop()  # another thread was quicker
-    return engine
-
-
-def _find(incarnation: str) -> MemberEngine | None:
-    engine = _engines.get((os.getpid(), incarnation))
-    return None if engine is None or engine.closed else engine
 
 
 @cache
@@ -180,7 +110,7 @@ class NamedActor:
     def connect(self) -> MemberEngine:
         """Return the connection to it. Raises `ActorDiedError` and `ActorUnavailableError`."""
         with self._lock:
-            engine = _connect(self.member, self.reach)
+            engine = connect(self.member, self.reach)
             self.member = engine.member
             self._methods = engine.actor.methods
             return engine
@@ -201,14 +131,23 @@ class NamedActorHandle(ActorHandle[A]):
         self._actor = NamedActor(member, methods, reach)
 
     def _submit(
-        self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], timeout: float | None
+        self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: CallOptions
     ) -> ObjectRef[Any]:
-        """Call a method; see `ActorHandle`. The first call waits until the actor is ready."""
-        engine = self._actor.connect()
-        label, streaming = self._actor.label, self._actor.streams(method)
-        args = tuple(_value_of(part, engine) for part in args)
-        kwargs = {name: _value_of(part, engine) for name, part in kwargs.items()}
-        entry = engine.call_actor(engine.actor, method, args, kwargs, streaming=streaming, timeout=timeout)
+        """Call a method; see `ActorHandle`. The first call waits until the actor is ready.
+
+        A call that may be made again goes to the incarnation that there is; others to this handle's alone.
+        """
+        actor, label = self._actor, self._actor.label
+        streaming, retries = actor.streams(method), actor.member.max_task_retries
+        if options.max_task_retries is not None:
+            retries = options.max_task_retries
+        if retries and not streaming:
+            asked = RetriedRequest(f"{label}.{method}", method, args, kwargs, options.timeout, retries)
+            return calls_of(actor.member, actor.reach).submit(asked)
+        engine = actor.connect()
+        args = tuple(value_of(part, engine) for part in args)
+        kwargs = {name: value_of(part, engine) for name, part in kwargs.items()}
+        entry = engine.call_actor(engine.actor, method, args, kwargs, streaming=streaming, options=options)
         return make_ref(engine, entry, f"{label}.{method}", label, streaming=streaming)
 
     def __repr__(self) -> str:
@@ -227,11 +166,6 @@ class NamedActorHandle(ActorHandle[A]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NamedActorHandle, (self._actor.member, self._actor.known, self._actor.given)
-
-
-def _value_of(part: Any, engine: MemberEngine) -> Any:
-    """Return an argument as the actor's pool can take it: refs of other contexts as their values."""
-    return part.result() if isinstance(part, ObjectRef) and part._engine is not engine else part
 
 
 def build_handles(
@@ -279,6 +213,7 @@ class NamedActors:
             detached=options.lifetime is Lifetime.DETACHED,
             max_concurrency=options.max_concurrency,
             max_restarts=options.max_restarts,
+            max_task_retries=options.max_task_retries or None,
             resources={UNITS[name]: _quantity(amount) for name, amount in resources.items() if amount},
             preemptible=preemptible,
             replicas=count,

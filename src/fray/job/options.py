@@ -21,7 +21,7 @@ from fray.job.checks import (
     check_seconds,
 )
 
-__all__ = ["ActorOptions", "Lifetime", "TaskOptions"]
+__all__ = ["ActorOptions", "CallOptions", "Lifetime", "TaskOptions"]
 
 
 class Lifetime(StrEnum):
@@ -81,9 +81,10 @@ class ActorOptions:
     None: one, or in a pool 1,000 of an actor with async methods, all in its event loop.
     `max_restarts` is how often it is constructed anew after its process was lost: 0 means never, -1 without
     limit, and None what is usual where it lives: without limit as a FrayActor, elsewhere never.
-    `max_task_retries` is how often a call that was lost with it is made again. `isolation`: "class" lets an
-    actor without `resources` share a process with others of its class, "process" gives it one of its own;
-    tasks never run in either.
+    `max_task_retries` is how often a call that was lost with it is made again (-1: without limit): only where
+    a second run of any method does no harm. A FrayActor's constructor that raises is tried again as often.
+    `isolation`: "class" lets an actor without `resources` share a process with others of its class, "process"
+    gives it one of its own; tasks never run in either.
     """
 
     name: str | None = None
@@ -104,7 +105,25 @@ class ActorOptions:
             check_count("max_concurrency", self.max_concurrency, 1)
         if self.max_restarts is not None:
             check_count("max_restarts", self.max_restarts, -1)
-        check_count("max_task_retries", self.max_task_retries, 0)
+        check_count("max_task_retries", self.max_task_retries, -1)
         if self.isolation not in ("class", "process"):
             raise InvalidOptionError("isolation", repr(self.isolation), "'class', 'process'")
         object.__setattr__(self, "lifetime", Lifetime(self.lifetime))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallOptions:
+    """How one call of an actor's method runs.
+
+    `timeout` limits it, in seconds, the wait for its turn included. `max_task_retries` is how often it is
+    made again when it was lost with the actor's process (-1: without limit); None: as the actor's say.
+    """
+
+    timeout: float | None = None
+    max_task_retries: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.timeout is not None:
+            check_seconds("timeout", self.timeout)
+        if self.max_task_retries is not None:
+            check_count("max_task_retries", self.max_task_retries, -1)

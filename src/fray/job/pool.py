@@ -25,7 +25,7 @@ from fray.job.calls import Call, has_async_methods
 from fray.job.checks import check_count, check_resources
 from fray.job.context import JobContext
 from fray.job.engine import END, LATE, ContextStats, time_left
-from fray.job.options import ActorOptions, TaskOptions
+from fray.job.options import ActorOptions, CallOptions, TaskOptions
 from fray.job.passing import list_items
 from fray.job.pool_options import actor_profile, actor_shape, retried_exceptions, task_profile, task_shape
 from fray.job.pool_owner import LocalOwner, PoolOwner
@@ -330,7 +330,7 @@ class PoolEngine:
         kwargs: Mapping[str, Any],
         *,
         streaming: bool,
-        timeout: float | None,
+        options: CallOptions,
     ) -> Entry:
         """Call a method of an actor; see `Engine`."""
         if self.client.end is not None:
@@ -348,11 +348,12 @@ class PoolEngine:
             deps=encoded.deps,
             holds=encoded.holds,
             shape=(),
-            timeout=timeout or 0.0,
+            timeout=options.timeout or 0.0,
             streaming=streaming,
             buffered=METHOD_ITEMS,
             actor=actor.entry.id,
             method=method,
+            max_task_retries=options.max_task_retries,
         )
         entry = self.client.submit(spec, b"")
         self._drop(kept)

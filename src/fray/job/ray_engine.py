@@ -39,7 +39,7 @@ from fray.job.actors import ActorHandle
 from fray.job.calls import Call
 from fray.job.context import JobContext
 from fray.job.engine import END, LATE, ContextStats, deadline_after, time_left
-from fray.job.options import ActorOptions, Lifetime, TaskOptions
+from fray.job.options import ActorOptions, CallOptions, Lifetime, TaskOptions
 from fray.job.passing import list_items, refuse_generator
 from fray.job.progress import FutureState
 from fray.job.ray_failures import RetriedFailureError, TaskFailureError, build_failure, decode_failure
@@ -480,7 +480,7 @@ class RayEngine:
         kwargs: Mapping[str, Any],
         *,
         streaming: bool,
-        timeout: float | None,
+        options: CallOptions,
     ) -> RayEntry:
         """Call a method of an actor; see `Engine`."""
         name = f"{actor.label}.{method}"
@@ -489,12 +489,13 @@ class RayEngine:
             entry = RayEntry(None, name, actor.label)
             entry.ended = _shut_down(entry) if self._closed else ActorDiedError(actor.label, "it was killed")
             return entry
-        call = ActorCall(actor.handle, uuid.uuid4().hex, timeout, deadline_after(timeout))
+        call = ActorCall(actor.handle, uuid.uuid4().hex, options.timeout, deadline_after(options.timeout))
         given, named = self._arguments(args, kwargs)
         how = RayTask(name, None, retry_exceptions=False)
         remote = actor.handle.stream if streaming else actor.handle.call
+        chosen = {} if options.max_task_retries is None else {"max_task_retries": options.max_task_retries}
         with _serializing(f"the call of {name!r}"):
-            made = remote.options(name=name).remote(call.id, how, method, *given, **named)
+            made = remote.options(name=name, **chosen).remote(call.id, how, method, *given, **named)
         entry = (RayStream if streaming else RayEntry)(made, name, actor.label)
         entry.call = call
         return entry

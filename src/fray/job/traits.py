@@ -20,7 +20,7 @@ class Feature(StrEnum):
     ACTOR_ENV = "ActorOptions(env=...)"
     ACTOR_RESOURCES = "ActorOptions(resources=...)"
     MAX_RESTARTS = "ActorOptions(max_restarts=...)"
-    MAX_TASK_RETRIES = "ActorOptions(max_task_retries=...)"
+    MAX_TASK_RETRIES = "max_task_retries=..."
     STATS = "stats()"
     TIMELINE = "save_timeline()"
     METRICS = "metrics_address"

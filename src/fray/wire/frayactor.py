@@ -59,6 +59,11 @@ class FrayActorSpec(WireModel):
     """Calls that a member runs at once; the class decides when unset."""
     max_restarts: Annotated[int | None, Field(ge=-1, le=1000000)] = None
     """How often a member is started again, in its pod or another one; 0 never, -1 or unset without limit."""
+    max_task_retries: Annotated[int | None, Field(ge=-1, le=1000000)] = None
+    """How often callers make a call again that was lost with its member, -1 without limit, never when unset.
+
+    Only where a second run of any method does no harm. They also wait so often for a constructor that failed.
+    """
     resources: Resources = Resources()
     """Resources of one member."""
     placement: Placement = Placement()

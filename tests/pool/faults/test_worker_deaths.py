@@ -152,6 +152,16 @@ def test_an_actor_that_dies_too_often_says_how(ctx: JobContext) -> None:
     assert all("SIGKILL" in line for line in caught.value.story)
 
 
+def test_one_call_of_an_actor_says_how_often_it_is_made_again(ctx: JobContext, tmp_path: Path) -> None:
+    options = ActorOptions(max_restarts=-1, max_task_retries=1)
+    actor = ctx.create_actor(deaths.Explosive, options=options)
+    with pytest.raises(ActorDiedError):
+        ctx.get(actor.die_once.options(max_task_retries=0).remote(tmp_path / "never"))
+    assert ctx.get(actor.die_once(tmp_path / "as the actor")) == "alive"
+    plain = ctx.create_actor(deaths.Explosive, options=ActorOptions(max_restarts=1))
+    assert ctx.get(plain.die_once.options(max_task_retries=1).remote(tmp_path / "once")) == "alive"
+
+
 def test_a_worker_whose_task_has_ended_may_die_unheard(
     ctx: JobContext, tmp_path: Path, signal_of_task: Signal
 ) -> None:

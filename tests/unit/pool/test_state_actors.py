@@ -221,6 +221,20 @@ def test_an_actor_is_restarted_as_often_as_it_may_and_calls_are_tried_again() ->
     assert commands[:2] == [Deliver(DRIVER, 1, dead), Deliver(DRIVER, 2, dead)]
 
 
+def test_a_call_says_itself_how_often_it_is_tried_again() -> None:
+    script = Script(1)
+    start(script, max_restarts=-1, max_task_retries=1)
+    for spec in (make_call(1)._replace(max_task_retries=0), make_call(2)):
+        script.tell(DRIVER, TaskSubmitted(spec))
+    script.tell(DRIVER, ObjectsWanted((1, 2)))
+    script.now += 5
+    (failed, _) = script.tell(DRIVER, WorkerLost(2, "died"))
+    line = "incarnation 1 was lost: worker 2 on host-1 died"
+    assert failed == Deliver(DRIVER, 1, died("its worker died, and it was restarted", line))
+    script.tell(DRIVER, WorkerJoined(3))
+    assert script.tell(3, ActorReady(A, 2)) == [sent(3, 2, attempt=2)]
+
+
 def test_a_call_under_way_fails_where_its_actor_is_restarted_without_retries() -> None:
     script = Script(1)
     start(script, max_restarts=-1)

@@ -40,7 +40,7 @@ class Server:
 
 @pytest.mark.parametrize("limit", [None, 0, -1, 2])
 def test_a_limit_of_restarts_is_passed_on_as_it_was_given(limit: int | None) -> None:
-    limits = build_limits(None, limit)
+    limits = build_limits(None, limit, None)
     assert limits == ({} if limit is None else {"maxRestarts": limit})
 
 
@@ -53,6 +53,7 @@ def test_each_field_of_a_created_actor_is_one_of_the_resource(*, detached: bool)
         detached=detached,
         max_concurrency=2,
         max_restarts=3,
+        max_task_retries=2,
         resources={"cpu": "1"},
         preemptible=False,
     )
@@ -98,7 +99,9 @@ class Namespace:
     def record(self, member: Member, index: int, *, ready: bool, constructing: bool) -> None:
         """Let the pod of a member say how it fares."""
         error = LastError("ValueError", "no such table", constructing=constructing)
-        told = MemberRecord("p1", 1, "tcp:10.0.0.1:7000", ready=ready, error=error)
+        told = MemberRecord(
+            "p1", 1, "tcp:10.0.0.1:7000", ready=ready, error=error, failures=int(constructing and not ready)
+        )
         metadata = {"name": f"{member.name}-{index}", "ownerReferences": [{"uid": member.uid}]}
         body = {"kind": "ConfigMap", "metadata": metadata, "data": told.to_data()}
         self.api.objects[f"/api/v1/namespaces/ml/configmaps/{metadata['name']}"] = body

@@ -38,6 +38,22 @@ def test_what_a_start_is(
     assert derive_start(found, NEW, limit) == expected
 
 
+@pytest.mark.parametrize(
+    ("failures", "retries", "gave_up"),
+    [(0, 0, False), (1, 0, True), (1, 1, False), (2, 1, True), (9, -1, False)],
+)
+def test_a_constructor_is_waited_for_until_it_has_failed_once_more_than_it_may(
+    failures: int, retries: int, *, gave_up: bool
+) -> None:
+    record = MemberRecord("p1", 1, "tcp:a:1", failures=failures)
+    read = MemberRecord.from_data(record.to_data())
+    assert read == record
+    assert read.gave_up(retries) is gave_up
+    # Its successor is judged by what all of them did.
+    assert derive_start(record, NEW, None).gave_up(retries) is gave_up
+    assert not MemberRecord("p1", 1, "tcp:a:1", ready=True, failures=failures).gave_up(retries)
+
+
 class LosesAnswers(ApiClient):
     """Carries out a patch, and loses the answer where `losing`."""
 

@@ -58,6 +58,8 @@ class Member:
     uid: str
     index: int = 0
     incarnation: str = ""
+    max_task_retries: int = 0
+    """How often calls that were lost with it are made again, and a constructor that raised; -1: no limit."""
 
     @property
     def record_name(self) -> str:

@@ -79,19 +79,21 @@ class PodReach:
         return JoinedPool(address, key, offer, patience=0.0, settings=SETTINGS, environ=self._environ)
 
 
-def join_member(reach: Reach, member: Member, *, seconds: float = START_SECONDS) -> JoinedPool:
+def join_member(reach: Reach, member: Member, *, over: str = "") -> JoinedPool:
     """Return the pool of a member's present incarnation, or of the one that `member` names, once it's ready.
 
+    It isn't that of `over`, which is known to have ended.
+
     Raises `ActorDiedError` if that one has ended, the FrayActor is gone, or its constructor has raised;
-    `ActorUnavailableError` if it can't be reached: for 3 s where `member` names it, else for `seconds`.
+    `ActorUnavailableError` if it can't be reached: for 3 s where `member` names it, else for 10 minutes.
     """
-    give_up_at = time.monotonic() + (REACH_SECONDS if member.incarnation else seconds)
+    give_up_at = time.monotonic() + (REACH_SECONDS if member.incarnation else START_SECONDS)
     pause = FIRST_PAUSE
     problem: FrayError | None = None
     while True:
         try:
             reach.start()
-            record = locate(reach.api, member)
+            record = locate(reach.api, member, over=over)
             if record is not None:
                 return _join(reach, member, record)
         except (ApiError, OtherPoolError, TransportError) as error:
@@ -103,8 +105,8 @@ def join_member(reach: Reach, member: Member, *, seconds: float = START_SECONDS)
         pause = min(LONGEST_PAUSE, 2 * pause)
 
 
-def locate(api: ObjectApi, member: Member) -> MemberRecord | None:
-    """Return the record of the incarnation that is meant, if it is ready; None: not yet.
+def locate(api: ObjectApi, member: Member, *, over: str = "") -> MemberRecord | None:
+    """Return the record of the incarnation that is meant, if it is ready; None: not yet, or it is `over`.
 
     Raises `ActorDiedError` if it has ended or will never be there, and `ApiError`.
     """
@@ -123,13 +125,14 @@ def locate(api: ObjectApi, member: Member) -> MemberRecord | None:
     story = describe_error(record.error)
     if record.exhausted:
         raise ActorDiedError(member.label, "it was started as often as it may be", story)
-    if member.incarnation not in ("", member.build_incarnation(record.pod_uid, record.start)):
+    incarnation = member.build_incarnation(record.pod_uid, record.start)
+    if member.incarnation not in ("", incarnation):
         raise ActorDiedError(member.label, "its process was started anew, and what it had is lost", story)
     if record.ready:
-        return record
+        return None if incarnation == over else record
     if member.incarnation:
         raise ActorDiedError(member.label, "its process has ended", story)
-    if record.error is not None and record.error.constructing:
+    if record.gave_up(member.max_task_retries):
         raise ActorDiedError(member.label, "its constructor failed", story)
     return None
 

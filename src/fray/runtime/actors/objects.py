@@ -56,6 +56,7 @@ class NewActor:
     detached: bool
     max_concurrency: int | None = None
     max_restarts: int | None = None
+    max_task_retries: int | None = None
     resources: Mapping[str, str] | None = None
     preemptible: bool = True
     replicas: int = 1
@@ -151,14 +152,20 @@ class ActorObjects:
             "placement": None if new.preemptible else {"preemptible": False},
         }
         spec |= {field: value for field, value in options.items() if value is not None}
-        spec |= build_limits(new.max_concurrency, new.max_restarts)
+        spec |= build_limits(new.max_concurrency, new.max_restarts, new.max_task_retries)
         body = {"apiVersion": API_VERSION, "kind": FRAYACTOR_KIND, "metadata": metadata, "spec": spec}
         return body, parts
 
 
-def build_limits(max_concurrency: int | None, max_restarts: int | None) -> Manifest:
+def build_limits(
+    max_concurrency: int | None, max_restarts: int | None, max_task_retries: int | None
+) -> Manifest:
     """Return the fields of a FrayActor's spec that limit its calls and restarts; None leaves one out."""
-    limits = {"maxConcurrency": max_concurrency, "maxRestarts": max_restarts}
+    limits = {
+        "maxConcurrency": max_concurrency,
+        "maxRestarts": max_restarts,
+        "maxTaskRetries": max_task_retries,
+    }
     return {field: limit for field, limit in limits.items() if limit is not None}
 
 
@@ -267,7 +274,10 @@ def _has_ended(api: ObjectApi, actor: Manifest) -> bool:
         return True
     member, count = _member_of(actor, ""), actor["spec"].get("replicas", 1)
     records = (read_record(api, replace(member, index=index)) for index in range(count))
-    return count > 0 and all(record is not None and record.failed for record in records)
+    return count > 0 and all(
+        record is not None and (record.exhausted or record.gave_up(member.max_task_retries))
+        for record in records
+    )
 
 
 def _is_older(found: Manifest, new: Manifest) -> bool:
@@ -285,4 +295,5 @@ def _secret_of(actor: Manifest) -> str | None:
 
 
 def _member_of(actor: Manifest, label: str) -> Member:
-    return Member(label, actor["metadata"]["name"], actor["metadata"]["uid"])
+    metadata, retries = actor["metadata"], actor["spec"].get("maxTaskRetries") or 0
+    return Member(label, metadata["name"], metadata["uid"], max_task_retries=retries)

@@ -125,7 +125,8 @@ class Supervisor:
             if self._ending:
                 break
             sys.stderr.write(f"fray: the actor has ended: {error.type}: {error.message}\n")
-            self._tell(ready=False, error=error)
+            failures = record.failures + 1 if error.constructing else 0
+            self._tell(ready=False, error=error, failures=failures)
             if time.monotonic() - began > LONGEST_PAUSE:
                 pause = FIRST_PAUSE
             self._wait(pause)
@@ -196,7 +197,7 @@ class Supervisor:
                 told = json.loads(line)
                 if told is None:
                     self._readiness.ready = True
-                    self._tell(ready=True)
+                    self._tell(ready=True, failures=0)
                 else:
                     error = LastError(**told)
             if ended in processes:

@@ -51,12 +51,12 @@ class MemberRecord:
     exhausted: bool = False
     """Whether the actor isn't started any more: it was, as often as it may be."""
     error: LastError | None = None
+    failures: int = 0
+    """How often in a row its constructor, or what that needs, has failed."""
 
-    @property
-    def failed(self) -> bool:
-        """Whether calls only learn that its constructor failed, or that it isn't started any more."""
-        failing = self.error is not None and self.error.constructing
-        return self.exhausted or (failing and not self.ready)
+    def gave_up(self, max_task_retries: int) -> bool:
+        """Return whether callers learn that its constructor fails: it is tried again all the same."""
+        return not self.ready and 0 <= max_task_retries < self.failures
 
     def to_data(self) -> dict[str, str]:
         """Return it as the data of a ConfigMap."""
@@ -69,6 +69,7 @@ class MemberRecord:
             "ready": str(self.ready).lower(),
             "exhausted": str(self.exhausted).lower(),
             "lastError": "" if error is None else json.dumps(error),
+            "failures": str(self.failures),
         }
 
     @classmethod
@@ -84,6 +85,7 @@ class MemberRecord:
                 data.get("ready") == "true",
                 data.get("exhausted") == "true",
                 LastError(**json.loads(told)) if told else None,
+                int(data.get("failures") or 0),
             )
         except (KeyError, TypeError, ValueError):
             return None
@@ -101,7 +103,7 @@ def derive_start(found: MemberRecord | None, own: MemberRecord, max_restarts: in
     if found is not None and found.pod_uid == own.pod_uid:
         before = replace(found, address=own.address, ready=False)
     elif found is not None:
-        before = replace(before, restarts=found.restarts, error=found.error)
+        before = replace(before, restarts=found.restarts, error=found.error, failures=found.failures)
     if max_restarts is not None and before.restarts >= max_restarts:
         return replace(before, exhausted=True)
     return replace(before, start=before.start + 1, restarts=before.restarts + 1)

@@ -53,7 +53,7 @@ from fray.runtime.pool.messages.commands import (
     StopWorker,
 )
 from fray.runtime.pool.messages.events import ActorEnded, ActorReady, ActorSubmitted, KillActor, TaskSubmitted
-from fray.runtime.pool.messages.specs import DRIVER, ClientId, Failed, ObjectId, Profile
+from fray.runtime.pool.messages.specs import DRIVER, ActorSpec, ClientId, Failed, ObjectId, Profile, TaskSpec
 
 __all__ = [
     "answer_end",
@@ -63,6 +63,7 @@ __all__ = [
     "drop_unreferenced",
     "give_up",
     "kill",
+    "limit_of",
     "lose_actor",
     "place_actors",
     "pump_all",
@@ -398,8 +399,9 @@ def lose_actor(tables: Tables, actor: ActorRecord, worker: WorkerRecord, reason:
     for task in reversed(calls):
         task.worker = None
         misfortune = tables.tell(task, line)
-        uncharged = preempted and spec.max_task_retries and misfortune.preempted < MOST_PREEMPTIONS
-        spent = task.charged >= spec.max_task_retries >= 0 and not uncharged
+        limit = limit_of(task.spec, spec)
+        uncharged = preempted and limit and misfortune.preempted < MOST_PREEMPTIONS
+        spent = task.charged >= limit >= 0 and not uncharged
         if misfortune.verdict is not None or spent:
             finish(tables, task, misfortune.verdict or died)
             continue
@@ -414,6 +416,11 @@ def lose_actor(tables: Tables, actor: ActorRecord, worker: WorkerRecord, reason:
         actor.callers.setdefault(key, deque()).appendleft(task)
     if actor.state is not DEAD:
         tables.woken.append(actor)
+
+
+def limit_of(call: TaskSpec, actor: ActorSpec) -> int:
+    """Return how often a call is tried again that was lost with its actor's worker; -1: without end."""
+    return actor.max_task_retries if call.max_task_retries is None else call.max_task_retries
 
 
 def _build_died(actor: ActorRecord, reason: str) -> Failed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from fray.runtime.pool.machine.actors import limit_of
 from fray.runtime.pool.machine.devices import build_slots
 from fray.runtime.pool.machine.records import ActorRecord, HostRecord, ObjectRecord, TaskRecord, WorkerRecord
 from fray.runtime.pool.machine.resources import fits
@@ -106,7 +107,7 @@ def _check_tasks(tables: Tables) -> None:
         limit = spec.retries
         if task.demand is None:
             actor = tables.actors.get(spec.actor)
-            limit = actor.spec.max_task_retries if actor is not None else 0
+            limit = limit_of(spec, actor.spec) if actor is not None else 0
         else:
             uses[spec.function] += 1
         _expect(limit < 0 or task.charged <= limit, "run past its retries", spec.id, task.charged)

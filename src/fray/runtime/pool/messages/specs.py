@@ -143,6 +143,9 @@ class TaskSpec(NamedTuple):
     """Items that a generator may be ahead of its consumer."""
     actor: ActorId = 0
     method: str = ""
+    max_task_retries: int | None = None
+    """Of a call: how often it is tried again that was under way when the actor's worker died, -1: without
+    end; None: as its actor says."""
 
 
 class ActorSpec(NamedTuple):

@@ -1,0 +1,238 @@
+"""Calls of named actors that are made again when they were lost with their member.
+
+Only calls whose creator, or whose actor's, has said that a second run does no harm come here. They are not
+bound to the incarnation that a handle has met first: each try goes to the one that there is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, cast
+
+from fray.errors import (
+    ActorDiedError,
+    FrayError,
+    ObjectLostError,
+    PoolClosedError,
+    TaskCancelledError,
+    TaskTimeoutError,
+)
+from fray.job.cells import Cell, WaitableEngine
+from fray.job.engine import ANYWHERE, LATE, Engine, deadline_after, time_left
+from fray.job.member_engine import MemberEngine, connect, value_of
+from fray.job.options import CallOptions
+from fray.job.progress import FutureState
+from fray.job.refs import ObjectRef
+from fray.runtime.actors.identity import Member
+from fray.runtime.actors.joining import Reach
+from fray.runtime.pool.messages.specs import Failed
+
+__all__ = ["RetriedCalls", "RetriedRequest", "calls_of"]
+
+
+@dataclass(frozen=True)
+class RetriedRequest:
+    """A call that is to be made, and again up to `retries` times when it was lost; -1: without limit."""
+
+    name: str
+    """For people."""
+    method: str
+    args: tuple[Any, ...] = field(repr=False)
+    kwargs: Mapping[str, Any] = field(repr=False)
+    timeout: float | None
+    retries: int
+
+
+class RetriedCall(Cell):
+    """A call; its value is the ref of its last try, once that has ended."""
+
+    def __init__(self, number: int, request: RetriedRequest) -> None:
+        super().__init__(f"{request.name}-{number}")
+        self.number = number
+        self.request = request
+        self.deadline = deadline_after(request.timeout)
+        self.left = request.retries
+        self.ref: ObjectRef[Any] | None = None
+        """Its present try, or its last one."""
+        self.timer: threading.Timer | None = None
+        """Ends it in time, while it waits for its next try."""
+
+    def build_timeout(self) -> TaskTimeoutError:
+        """Return the error of its end when its time is up."""
+        return TaskTimeoutError(self.request.name, self.request.timeout or 0.0)
+
+
+class RetriedCalls(WaitableEngine):
+    """The calls of this process to one member that may be made again, and the engine of their refs.
+
+    Parameters: the `member`, whose incarnation doesn't matter; how this process can `reach` it.
+    """
+
+    home = ANYWHERE
+    items_are_refs = False
+    closed = False
+
+    def __init__(self, member: Member, reach: Reach) -> None:
+        self.token = f"retried-{member.uid}-{member.index}"
+        self._member = replace(member, incarnation="")
+        self._reach = reach
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._engine: MemberEngine | None = None
+        self._over = ""
+        """The incarnation whose end was met last: no call goes there any more."""
+        self._lost: list[RetriedCall] = []
+        self._repeating = False
+        """Whether a thread makes lost calls again: until it has, new ones wait behind them."""
+
+    def submit(self, request: RetriedRequest) -> ObjectRef[Any]:
+        """Make a call; return its ref.
+
+        Waits until the member is ready, unless earlier calls are being made again.
+
+        Raises `ActorDiedError` and `ActorUnavailableError`.
+        """
+        call = RetriedCall(next(self._numbers), request)
+        with self._lock:
+            waits = self._repeating
+            if waits:
+                self._await_repeat(call)
+        if not waits:
+            self._send(call)
+        return ObjectRef(cast("Engine", self), call, request.name, self._member.label)
+
+    # --- making calls --------------------------------------------------------------------------------------
+
+    def _connect(self) -> MemberEngine:
+        with self._lock:
+            engine, over = self._engine, self._over
+        if engine is None or engine.closed or engine.member.incarnation == over:
+            engine = connect(self._member, self._reach, over=over)
+            with self._lock:
+                self._engine = engine
+        return engine
+
+    def _send(self, call: RetriedCall) -> None:
+        """Make a call, once. Raises what `submit` does, and what refs among its arguments raise."""
+        engine = self._connect()
+        if call.timer is not None:
+            call.timer.cancel()
+        left = time_left(call.deadline)
+        if left == 0:
+            raise call.build_timeout()
+        asked, options = call.request, CallOptions(timeout=left, max_task_retries=0)
+        args = tuple(value_of(part, engine) for part in asked.args)
+        kwargs = {name: value_of(part, engine) for name, part in asked.kwargs.items()}
+        entry = engine.call_actor(engine.actor, asked.method, args, kwargs, streaming=False, options=options)
+        ref: ObjectRef[Any] = ObjectRef(engine, entry, asked.name, self._member.label)
+        with self._lock:
+            call.ref = ref
+        if call.ready:  # it was cancelled, or its time was up, before it was there to be cancelled
+            engine.cancel(entry, force=False)
+        engine.subscribe((entry,), partial(self._end_try, call, ref, engine))
+
+    def _end_try(self, call: RetriedCall, ref: ObjectRef[Any], engine: MemberEngine, entry: Any) -> None:
+        """Take note that a try has ended: it is the last one, or is made again by another thread."""
+        outcome = entry.outcome
+        kind = outcome.kind if type(outcome) is Failed and not outcome.data else ""
+        starts = False
+        with self._lock:
+            if kind == ActorDiedError.__name__ and engine is self._engine:
+                self._over = engine.member.incarnation
+            lost = kind in (ActorDiedError.__name__, PoolClosedError.__name__) and not call.ready
+            again = lost and call.left != 0
+            if again:
+                call.left -= call.left > 0
+                starts, self._repeating = not self._repeating, True
+                self._await_repeat(call)
+        if starts:
+            name = f"fray-retries {self._member.label}"
+            threading.Thread(target=self._repeat, name=name, daemon=True).start()
+        elif not again:
+            call.succeed(ref)
+
+    def _await_repeat(self, call: RetriedCall) -> None:
+        """Let a call wait for the thread that makes lost ones again. The lock is held."""
+        self._lost.append(call)
+        if (left := time_left(call.deadline)) is not None:
+            call.timer = threading.Timer(left, call.fail, (call.build_timeout(),))
+            call.timer.daemon = True
+            call.timer.start()
+
+    def _repeat(self) -> None:
+        """Make lost calls again, in the order in which they were made first, until there is none."""
+        while True:
+            with self._lock:
+                calls, self._lost = sorted(self._lost, key=lambda call: call.number), []
+                if not calls:
+                    self._repeating = False
+                    return
+            try:
+                self._connect()  # for all of them: it may take minutes
+            except FrayError as error:
+                for call in calls:
+                    call.fail(error)
+                continue
+            for call in calls:
+                if call.ready:
+                    continue
+                try:
+                    self._send(call)
+                except Exception as error:  # noqa: BLE001 - such as what a ref among its arguments raises
+                    call.fail(error)
+
+    # --- as the engine of refs -----------------------------------------------------------------------------
+
+    def take(self, ref: Any, deadline: float | None) -> Any:
+        """Return the value of a ref; see `Engine`."""
+        last = ref._entry.take(deadline)
+        return last if last is LATE else last._take(deadline)
+
+    def prefetch(self, entries: Sequence[Any], deadline: float | None) -> None:
+        """Do nothing: values come with their calls' ends, but for large ones."""
+
+    def state_of(self, entry: RetriedCall, *, whole: bool) -> FutureState:
+        """Return how far a call is; see `Engine`."""
+        if not entry.ready:
+            return "pending"
+        if entry.error is not None or entry.ref is None:
+            return "failed"
+        return entry.ref._engine.state_of(entry.ref._entry, whole=whole)
+
+    def cancel(self, entry: RetriedCall, *, force: bool) -> None:
+        """Let a call that hasn't ended yield `TaskCancelledError`; it is not made again."""
+        if entry.fail(TaskCancelledError(entry.request.name)):
+            with self._lock:
+                ref = entry.ref
+            if ref is not None:
+                ref._engine.cancel(ref._entry, force=force)
+
+    def release(self, entry: Any) -> None:
+        """Do nothing: a call goes on that nobody waits for."""
+
+    def wire_id(self, entry: RetriedCall) -> int:
+        """Raise `ObjectLostError`: results of named actors have no number in other pools."""
+        raise ObjectLostError(entry.id, "it is the result of a named actor, which this process alone reads")
+
+    def reduce_ref(self, ref: Any) -> tuple[Any, ...]:
+        """Raise `ObjectLostError`: only the process that made a call can read what it returns."""
+        raise ObjectLostError(repr(ref), "it is the result of a named actor, which this process alone reads")
+
+
+_lock = threading.Lock()
+_all: dict[tuple[int, str], RetriedCalls] = {}
+"""Those of this process, by its pid and the member: its handles share them, so that calls keep an order."""
+
+
+def calls_of(member: Member, reach: Reach) -> RetriedCalls:
+    """Return the calls of this process to a member that may be made again."""
+    key = os.getpid(), f"{member.uid}-{member.index}"
+    with _lock:
+        if key not in _all:
+            _all[key] = RetriedCalls(member, reach)
+        return _all[key]
