@@ -188,7 +188,7 @@ def _read_accelerator(config: Mapping[str, Any]) -> tuple[str | None, int]:
         return str(each.get("acceleratorType")), int(each.get("acceleratorCount", 0))
     for generation in generations():
         for machine in generation.machines:
-            if machine.machine_type == config.get("machineType"):
+            if config.get("machineType") in machine.machine_types:
                 return machine.accelerator_label, machine.chips
     return None, 0
 
@@ -203,8 +203,6 @@ def _read_most(autoscaling: Mapping[str, Any], nodes: int, zones: int) -> int:
 def can_hold(pool: Pool, request: PoolRequest, demand: NodeDemand) -> bool:
     """Whether nodes of an existing pool serve a demand as those of a request would, but for their number."""
     if not pool.is_good or (pool.accelerator, pool.chips) != (request.accelerator, request.chips):
-        return False
-    if not request.gpu and pool.machine_type != request.machine_type:
         return False
     policy = request.policy.name if request.policy is not None else None
     if (pool.topology, pool.policy) != (request.topology, policy):
