@@ -25,6 +25,7 @@ __all__ = [
     "build_pool",
     "choose_for_job",
     "derive_pool_demand",
+    "find_own_choice",
     "find_zones",
     "name_pool",
 ]
@@ -133,6 +134,13 @@ def choose_for_job(job: FrayJob, choices: PoolChoices) -> PoolChoices:
     """Return the choices with what the job's placement says beyond its demand."""
     placement = job.spec.placement
     return replace(choices, flex_start=choices.flex_start or placement.flex_start)
+
+
+def find_own_choice(job: FrayJob) -> tuple[str, str] | None:
+    """Return the field by which a job itself decides about its nodes, and its value; it gets no pools."""
+    placement = job.spec.placement
+    named = {"placement.nodePool": placement.node_pool, "placement.computeClass": placement.compute_class}
+    return next(((key, name) for key, name in named.items() if name is not None), None)
 
 
 def derive_pool_demand(job: FrayJob, *, dynamic: bool) -> NodeDemand:
