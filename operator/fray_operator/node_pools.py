@@ -25,8 +25,8 @@ from fray.nodepools.bodies import GkeCluster
 from fray.nodepools.decisions import Limits, PendingGang, Wait
 from fray.nodepools.gke import Gke, open_client
 from fray.nodepools.provider import GkeNodePools, NodePoolProvider
-from fray.nodepools.requests import PoolChoices, choose_for_job, derive_pool_demand
-from fray.nodepools.usage import ClusterObjects
+from fray.nodepools.requests import PoolChoices, choose_for_job, derive_pool_demand, find_own_choice
+from fray.nodepools.usage import ClusterObjects, trim_pod
 from fray.plan import manifests
 from fray.plan.observation import Waiting
 from fray.plan.placement import derive_demand
@@ -220,7 +220,7 @@ class NodePools:
     async def _list_pods(self) -> list[dict[str, Any]]:
         # Page by page, and little of each: the pods of a large cluster take hundreds of megabytes.
         pages = self._api.list_pages(PODS, fields=RUNNING_PODS)
-        return [_trim(pod) async for page in pages for pod in page.items]
+        return [trim_pod(pod) async for page in pages for pod in page.items]
 
 
 def build_provider(settings: OperatorSettings) -> NodePoolProvider | None:
@@ -272,7 +272,7 @@ def lacks_nodes(reason: str, message: str) -> bool:
 def find_gang(job: FrayJob, choices: PoolChoices) -> PendingGang | None:
     """Return what a job that waits needs; None where that is no pool, or others decide about its nodes."""
     placement, demand = job.spec.placement, derive_pool_demand(job, dynamic=choices.dynamic_slices)
-    if demand.accelerator is None or placement.node_pool or placement.compute_class:
+    if demand.accelerator is None or find_own_choice(job) is not None:
         return None
     # What the administrator prefers is no reason to refuse a job that needs something else.
     spot = choices.spot and demand.spot != "Refused" and not (placement.flex_start or demand.reservation)
@@ -306,13 +306,3 @@ def _place_of(job: FrayJob) -> Place:
 
 def _describe(node: NodeSummary) -> Manifest:
     return {"metadata": {"name": node.name, "labels": node.labels}}
-
-
-def _trim(pod: Manifest) -> dict[str, Any]:
-    metadata = pod["metadata"]
-    kept = ("name", "namespace", "labels", "annotations", "ownerReferences")
-    return {
-        "metadata": {key: metadata[key] for key in kept if key in metadata},
-        "spec": {"nodeName": pod["spec"].get("nodeName")},
-        "status": {"phase": pod.get("status", {}).get("phase")},
-    }

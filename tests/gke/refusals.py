@@ -149,6 +149,18 @@ REFUSALS = (
         "seen",
         "ApiDisabled",
         "never",
+        told="`gcloud services enable container.googleapis.com`",
+    ),
+    Refusal(
+        "another API off",
+        "PERMISSION_DENIED",
+        "Cloud Quotas API has not been used in project 123 before or it is disabled. Enable it by visiting "
+        "https://console.developers.google.com/apis/api/cloudquotas.googleapis.com/overview?project=123 then retry.",
+        "Google's common error SERVICE_DISABLED",
+        "seen",
+        "ApiDisabled",
+        "never",
+        told="`gcloud services enable cloudquotas.googleapis.com`",
     ),
     Refusal(
         "release channel",

@@ -23,7 +23,9 @@ Pool = container_v1.NodePool
 ReservationType = container_v1.ReservationAffinity.Type
 Answer = tuple[str, str] | None
 """gRPC's code and the words; None where nothing is wrong."""
-MACHINES = {machine.machine_type: machine for each in generations() for machine in each.machines}
+MACHINES = {
+    name: machine for each in generations() for machine in each.machines for name in machine.machine_types
+}
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 
 

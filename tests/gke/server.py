@@ -70,7 +70,8 @@ class FakeGke:
 
     `quota` limits chips by accelerator (machine type's label, or GPU type); `reservations` have machines of
     their own. `policies` are Compute Engine's workload policies, by name. `creates` and `deletes` are the
-    names in calls that were accepted.
+    names in calls that were accepted. A `private` cluster's nodes and control plane have no public address;
+    with `dns_endpoint` that is reached by a name.
     """
 
     project: str = "p"
@@ -80,6 +81,8 @@ class FakeGke:
     release_channel: str = "REGULAR"
     autopilot: bool = False
     limits: Mapping[str, int] | None = None
+    private: bool = False
+    dns_endpoint: bool = False
     policies: dict[str, dict[str, str]] = field(default_factory=dict)
     reservations: dict[str, int] = field(default_factory=dict)
     quota: dict[str, int] = field(default_factory=dict)
@@ -170,7 +173,18 @@ class FakeGke:
             "name": self.cluster,
             "location": self.location,
             "locations": list(self.zones),
-            "endpoint": "192.0.2.7",
+            "endpoint": "10.0.0.7" if self.private else "192.0.2.7",
+            "networkConfig": {"defaultEnablePrivateNodes": self.private},
+            "controlPlaneEndpointsConfig": {
+                "ipEndpointsConfig": {
+                    "enablePublicEndpoint": not self.private,
+                    "privateEndpoint": "10.0.0.7",
+                },
+                "dnsEndpointConfig": {
+                    "endpoint": "gke-0f3c-123.us-east5.gke.goog",
+                    "allowExternalTraffic": self.dns_endpoint,
+                },
+            },
             "releaseChannel": {"channel": self.release_channel} if self.release_channel else {},
             "autopilot": {"enabled": self.autopilot},
         }
@@ -203,6 +217,9 @@ class FakeGke:
         self.creates.append(pool.name)
         if not pool.locations:
             pool.locations.extend(self.zones)
+        # The API's page on NodeNetworkConfig: where a request doesn't say, the cluster's default counts.
+        if "enable_private_nodes" not in pool.network_config:
+            pool.network_config.enable_private_nodes = self.private
         pool.status = Status.PROVISIONING
         self.pools[pool.name] = pool
         self.on_change()

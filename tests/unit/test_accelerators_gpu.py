@@ -36,7 +36,7 @@ from fray.errors import AcceleratorShapeError, UnknownAcceleratorError
         ("nvidia-h100-mega-80gb", 8, ("a3-megagpu-8g",), "amd64", 8),
         ("nvidia-h200-141gb", 8, ("a3-ultragpu-8g",), "amd64", 8),
         ("nvidia-b200", 8, ("a4-highgpu-8g",), "amd64", 8),
-        ("nvidia-gb200", 4, ("a4x-highgpu-4g",), "arm64", 4),
+        ("nvidia-gb200", 4, ("a4x-highgpu-4g", "a4x-highgpu-4g-nolssd"), "arm64", 4),
         ("nvidia-gb300", 4, ("a4x-maxgpu-4g-metal",), "arm64", 4),
         ("nvidia-rtx-pro-6000", 1, ("g4-standard-48",), "amd64", 8),
         ("nvidia-rtx-pro-6000", 8, ("g4-standard-384",), "amd64", 8),

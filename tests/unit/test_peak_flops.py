@@ -25,6 +25,8 @@ from fray.device_flops import device_flops, device_flops_for_jax_device, jax_dev
         ("v5e-16", "bf16", 197e12),
         ("v5p-8", "bf16", 459e12),
         ("v6e-8", "bf16", 918e12),
+        ("tpu7x-2x2x1", "bf16", 2.31e15),
+        ("nvidia-gb300", "bf16", 2.5e15),
         ("t4", "bf16", None),
         ("t4", "float16", 65e12),
         ("V100-SXM", "fp16", 125e12),
@@ -60,6 +62,7 @@ def test_types(device: str, dtype: str, flops: float | None) -> None:
         ("NVIDIA H100 PCIe", "h100-pcie"),
         ("NVIDIA H200", "h200"),
         ("NVIDIA B200", "b200"),
+        ("NVIDIA GB200", "gb200"),
         ("NVIDIA A10G", "a10g"),
         ("NVIDIA L4", "l4"),
         ("NVIDIA L40S", "l40s"),
@@ -74,7 +77,9 @@ def test_what_jax_calls_them(kind: str, device: str) -> None:
     assert device_flops_for_jax_device(kind, "fp16") == lookup_peak_flops(device, "fp16")
 
 
-@pytest.mark.parametrize("kind", ["cpu", "NVIDIA GeForce RTX 4090", "TPU v4 lite", "", "NVIDIA L400"])
+@pytest.mark.parametrize(
+    "kind", ["cpu", "NVIDIA GeForce RTX 4090", "TPU v4 lite", "TPU7x", "", "NVIDIA L400"]
+)
 def test_what_is_not_known(kind: str) -> None:
     assert read_jax_device_kind(kind) is None
     assert jax_device_kind_to_fray_device_type(kind) == kind.lower()

@@ -1,8 +1,8 @@
 """From a GPU type and count to the hosts that carry them: machine types and architecture.
 
-Facts: GKE's accelerator label values and machine types as XPK and the cluster autoscaler list them; how
-many GPUs go with an N1 machine from Compute Engine's page on N1 GPUs. Nothing here knows of pods or
-networks between hosts.
+Facts: GKE's accelerator label values and machine types as XPK (release 1.16.0, 2026-08) and the cluster
+autoscaler list them; how many GPUs go with an N1 machine from Compute Engine's page on N1 GPUs. Nothing here
+knows of pods or networks between hosts.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _MACHINES: Final[Mapping[str, Mapping[int, tuple[str, ...]]]] = {
     "nvidia-h100-mega-80gb": {8: ("a3-megagpu-8g",)},
     "nvidia-h200-141gb": {8: ("a3-ultragpu-8g",)},
     "nvidia-b200": {8: ("a4-highgpu-8g",)},
-    "nvidia-gb200": {4: ("a4x-highgpu-4g",)},
+    "nvidia-gb200": {4: ("a4x-highgpu-4g", "a4x-highgpu-4g-nolssd")},
     "nvidia-gb300": {4: ("a4x-maxgpu-4g-metal",)},
     "nvidia-rtx-pro-6000": {
         1: ("g4-standard-48",),

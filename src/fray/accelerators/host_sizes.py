@@ -62,6 +62,7 @@ GPU_MACHINE_SIZES: Final[Mapping[str, HostSize]] = MappingProxyType(
         "a3-ultragpu-8g": HostSize(224, 2952),
         "a4-highgpu-8g": HostSize(224, 3968),
         "a4x-highgpu-4g": HostSize(140, 884),
+        "a4x-highgpu-4g-nolssd": HostSize(140, 884),
         "g4-standard-48": HostSize(48, 180),
         "g4-standard-96": HostSize(96, 360),
         "g4-standard-192": HostSize(192, 720),

@@ -1,7 +1,9 @@
 """How fast accelerators are at most: dense FLOP/s of one chip by type, for shares of the peak (MFU).
 
-The figures that programs of earlier APIs compare themselves with, from data sheets. GPUs that GKE doesn't
-have are here as well, since programs measure themselves on any machine.
+The figures that programs of earlier APIs compare themselves with, from data sheets. Those of GB200 and GB300
+are a 72nd of NVIDIA's for NVL72; those of tpu7 and tpu7x are JAX's (`pallas/mosaic/tpu_info.py`). GPUs that
+GKE doesn't have are here as well, since programs measure themselves on any machine. A device of JAX's on
+tpu7x is half a chip, so its name stands for no type here.
 """
 
 from __future__ import annotations
@@ -26,11 +28,15 @@ _BF16: Final[Mapping[str, float]] = MappingProxyType(
         "b100": 0.9895e15,
         "b200": 2.5e15,
         "gb10": 100e12,
+        "gb200": 2.5e15,
+        "gb300": 2.5e15,
         "h100": 0.9895e15,
         "h100-pcie": 0.7565e15,
         "h200": 0.9895e15,
         "l4": 242e12,
         "l40s": 366.5e12,
+        "tpu7": 2.31e15,
+        "tpu7x": 2.31e15,
         "trn1": 95e12,
         "v3": 61.5e12,
         "v4": 275e12,
@@ -50,7 +56,7 @@ _SPELLINGS: Final = MappingProxyType({"bfloat16": "bf16", "float16": "fp16", "ha
 _TPU_KIND: Final = re.compile(r"tpu (?P<generation>v\d+)(?P<suffix>[ep]| lite)?", re.IGNORECASE)
 _LITE: Final = MappingProxyType({"v5": "v5litepod", "v6": "v6e"})
 _GPU_KIND: Final = re.compile(
-    r"\b(?P<model>GB10|B[12]00|H[12]00|A100|A10G?|A40|A6000|L40S|L4|V100S?|T4)(?![0-9A-Za-z])(?P<rest>.*)",
+    r"\b(?P<model>GB10|GB[23]00|B[12]00|H[12]00|A100|A10G?|A40|A6000|L40S|L4|V100S?|T4)(?![0-9A-Za-z])(?P<rest>.*)",
     re.IGNORECASE,
 )
 _GIGABYTES: Final = re.compile(r"\b(40|80)GB?\b", re.IGNORECASE)

@@ -4,8 +4,9 @@ Facts and what follows from them by arithmetic; turning a user's name into a sli
 The CRD's rules are generated from `generations()`.
 
 Sources: machine types, labels and single-host topologies from the GKE cluster autoscaler's table and XPK
-(`core/system_characteristics.py`); the rule for 3-D topologies from GKE's page "Plan TPUs" as kuberay's
-TPU validation and XPK transcribe it; sizes of hosts from Marin's Fray table and the autoscaler.
+(`core/system_characteristics.py` of release 1.16.0, 2026-08); the rule for 3-D topologies from GKE's page
+"Plan TPUs" as kuberay's TPU validation and XPK transcribe it; sizes of hosts from Marin's Fray table and the
+autoscaler.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class TpuMachine:
         accelerator_label: Its nodes' value of `cloud.google.com/gke-tpu-accelerator`.
         topologies: The slices that are built of it.
         size: CPU and memory of one machine; None where no source says so.
+        others: Machine types with the same chips and label, which a job doesn't tell apart.
     """
 
     machine_type: str
@@ -82,6 +84,12 @@ class TpuMachine:
     accelerator_label: str
     topologies: tuple[str, ...] | TorusRule
     size: HostSize | None = None
+    others: tuple[str, ...] = ()
+
+    @property
+    def machine_types(self) -> tuple[str, ...]:
+        """All machine types of this kind, the default first."""
+        return (self.machine_type, *self.others)
 
 
 @dataclass(frozen=True)
@@ -272,7 +280,8 @@ _GENERATIONS = (
         cores_per_chip=2,
         machines=(
             TpuMachine("tpu7x-standard-1t", 1, "tpu7x", ("1x1x1",)),
-            TpuMachine("tpu7x-standard-4t", 4, "tpu7x", TorusRule(9216, 256)),
+            # The autoscaler's table has `ultranet` beside it; what sets them apart no page says.
+            TpuMachine("tpu7x-standard-4t", 4, "tpu7x", TorusRule(9216, 256), others=("tpu7x-ultranet-4t",)),
         ),
     ),
 )

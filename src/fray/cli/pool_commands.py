@@ -22,6 +22,7 @@ from fray.cli.streams import Stream
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.errors import (
     ClusterConfigError,
+    ClusterUnreachableError,
     ExtraMissingError,
     FrayError,
     GkeClusterError,
@@ -32,14 +33,17 @@ from fray.errors import (
 )
 from fray.job.progress import Progress
 from fray.nodepools.bodies import (
+    Form,
     GkeCluster,
     build_body,
+    format_deletion,
     format_gcloud,
     format_policy_gcloud,
     format_terraform,
 )
 from fray.nodepools.cluster_objects import ask_objects
 from fray.nodepools.compute import Compute, OpenSession, open_session
+from fray.nodepools.examination import tell_way_in
 from fray.nodepools.existing import Cluster, Pool, Provisioning, derive_provisioning, find_missing
 from fray.nodepools.following import Following, PoolFate, create_pools, delete_pools, follow_pools
 from fray.nodepools.gke import Gke, OpenClient, find_cluster, open_client
@@ -49,8 +53,10 @@ from fray.nodepools.requests import (
     build_pool,
     choose_for_job,
     derive_pool_demand,
+    find_own_choice,
 )
 from fray.nodepools.usage import ClusterObjects, PoolUse, derive_usage
+from fray.plan.counts import format_count
 from fray.plan.gang import derive_gang
 from fray.plan.placement import NodeDemand
 from fray.vocabulary import EXIT_FAILURE
@@ -69,6 +75,7 @@ __all__ = [
 MADE_BY: Final = "cli"
 NOWHERE: Final = GkeCluster("PROJECT", "LOCATION", "CLUSTER")
 """Stands for a cluster that isn't known, in what is printed."""
+ALL_THERE: Final = "All that the job needs is there.\n"
 
 ReadObjects = Callable[[KubernetesSpec, Mapping[str, str]], ClusterObjects]
 
@@ -126,18 +133,12 @@ def plan_pools(options: PoolOptions, prices: str | None, shell: PoolShell) -> No
     """Print what pools a job needs, and which of them exist."""
     job = _load(options, shell)
     table = _read_prices(prices)
-    try:
-        seen: _Seen | None = _look(options.cluster, options.gke, shell)
-    except (ClusterConfigError, ExtraMissingError, GkeClusterError, GkeCredentialsError) as error:
-        shell.notes.write(f"GKE isn't asked, nothing is compared: {error}\n")
-        seen = None
+    seen = _look_if_possible(options, shell, "nothing is compared")
     plan = _derive_plan(job, options.choices, seen)
     write = shell.output.write
     write(f"{job.metadata.name}: {derive_gang(job.spec).describe()}\n")
-    if plan.provisioning is not None:
-        _print_provisioning(plan.provisioning, shell.output)
-        if not plan.provisioning.limitation:
-            return
+    if _is_provided(plan, shell.output):
+        return
     header = ["POOL", "STATE", "MACHINE TYPE", "NODES", "TOPOLOGY", "BOUGHT", "ZONES", "CHIPS"]
     rows = [header + (["PER HOUR"] if table else [])]
     rows += [_describe_pool(pool, "exists", table) for pool in plan.existing]
@@ -146,30 +147,26 @@ def plan_pools(options: PoolOptions, prices: str | None, shell: PoolShell) -> No
     _print_policies(plan, seen.gke.cluster if seen else NOWHERE, shell.output)
     _tell_broken(plan, shell)
     if seen and not plan.missing:
-        write("All that the job needs is there.\n")
+        write(ALL_THERE)
 
 
-def print_requests(options: PoolOptions, form: str, shell: PoolShell) -> None:
+def print_requests(options: PoolOptions, form: Form, shell: PoolShell) -> None:
     """Print what `create` would ask of GKE: as its API, as gcloud or as Terraform."""
     job = _load(options, shell)
-    try:
-        seen: _Seen | None = _look(options.cluster, options.gke, shell)
-    except (ClusterConfigError, ExtraMissingError, GkeClusterError, GkeCredentialsError) as error:
-        shell.notes.write(f"GKE isn't asked, all pools are printed: {error}\n")
-        seen = None
+    seen = _look_if_possible(options, shell, "all pools are printed")
     plan = _derive_plan(job, options.choices, seen)
     cluster = seen.gke.cluster if seen else NOWHERE
-    if plan.provisioning is not None:
-        _print_provisioning(plan.provisioning, shell.notes)
-        if not plan.provisioning.limitation:
-            return
+    if _is_provided(plan, shell.notes):
+        return
+    if not plan.missing:
+        shell.notes.write(ALL_THERE)
+    _print_policies(plan, cluster, shell.output if form == "gcloud" else shell.notes)
     if form == "request":
         bodies = [
             {"parent": cluster.path, "nodePool": build_body(each, made_by=MADE_BY)} for each in plan.missing
         ]
         shell.output.write(json.dumps(bodies, indent=2) + "\n")
         return
-    _print_policies(plan, cluster, shell.output if form == "gcloud" else shell.notes)
     texts = [
         (format_gcloud if form == "gcloud" else format_terraform)(each, cluster, made_by=MADE_BY)
         for each in plan.missing
@@ -182,17 +179,15 @@ def create_missing(options: PoolOptions, shell: PoolShell) -> int:
     job = _load(options, shell)
     seen = _look(options.cluster, options.gke, shell)
     plan = _derive_plan(job, options.choices, seen)
-    if plan.provisioning is not None:
-        _print_provisioning(plan.provisioning, shell.notes)
-        if not plan.provisioning.limitation:
-            return 0
+    if _is_provided(plan, shell.notes):
+        return 0
     _tell_broken(plan, shell)
     coming = [pool.name for pool in plan.existing if pool.status in ("PROVISIONING", "RECONCILING")]
     bodies = [build_body(each, made_by=MADE_BY) for each in plan.missing]
     if options.choices.policy is None:
         _ensure_policies(plan, seen.gke.cluster, shell)
     if not bodies and not coming:
-        shell.notes.write("All that the job needs is there.\n")
+        shell.notes.write(ALL_THERE)
         return 0
     try:
         with _Display(shell) as display:
@@ -225,13 +220,22 @@ def list_pools(cluster: str | None, gke: str | None, shell: PoolShell) -> None:
     shell.output.write("".join(f"{line}\n" for line in format_columns(rows, width=shell.output.width)))
     for pool in seen.pools:
         if pool.message:
-            shell.notes.write(f"{pool.name}: {pool.message}\n")
+            shell.notes.write(f"{pool.name}: {pool.trouble}\n")
 
 
-def delete_unused(
-    names: Sequence[str], cluster: str | None, gke: str | None, shell: PoolShell, *, idle: bool, yes: bool
+def delete_unused(  # noqa: PLR0913 - one parameter for each option
+    names: Sequence[str],
+    cluster: str | None,
+    gke: str | None,
+    shell: PoolShell,
+    *,
+    idle: bool,
+    yes: bool = False,
+    form: Form | None = None,
 ) -> int:
     """Delete pools that nobody uses, after asking, and return the exit code.
+
+    With a `form` nothing is deleted: what would be asked of GKE is printed in that form.
 
     Raises:
         InvalidRequestError: Neither names nor --idle were given, or both.
@@ -249,8 +253,12 @@ def delete_unused(
     if not chosen:
         shell.notes.write("No pool that `fray pools create` made is idle.\n")
         return 0
-    shell.notes.write("".join(f"{name}\n" for name in chosen))
-    if not yes and not _confirm(f"Delete these {len(chosen)} of {seen.gke.cluster.name}? [y/N] ", shell):
+    if form is not None:
+        shell.output.write(f"{format_deletion(chosen, seen.gke.cluster, form)}\n")
+        return 0
+    _show_chosen([pool for pool in seen.pools if pool.name in chosen], seen.usage, shell.notes)
+    amount = format_count(len(chosen), "node pool")
+    if not yes and not _confirm(f"Delete {amount} of {seen.gke.cluster.name}? [y/N] ", shell):
         shell.notes.write("Nothing was deleted.\n")
         return EXIT_FAILURE
     try:
@@ -272,6 +280,17 @@ def _choose_unused(names: Sequence[str], pools: Sequence[Pool], usage: Mapping[s
             problem = f"{name} is used by {_used_by(usage[name])}"
             raise PoolInUseError(problem, "Stop that first; `fray pools list` shows what uses which pool.")
     return list(dict.fromkeys(names))
+
+
+def _show_chosen(pools: Sequence[Pool], usage: Mapping[str, PoolUse], stream: Stream) -> None:
+    """Show what is to be deleted: names alone don't say what is lost."""
+    now = datetime.now(UTC)
+    rows = [["POOL", "MACHINE TYPE", "NODES", "BOUGHT", "IDLE"]]
+    for pool in pools:
+        use = usage[pool.name]
+        row = [pool.name, pool.machine_type, _count_nodes(pool, use), _bought(pool), _idle(use, now)]
+        rows.append(row)
+    stream.write("".join(f"{line}\n" for line in format_columns(rows, width=stream.width)))
 
 
 def _confirm(question: str, shell: PoolShell) -> bool:
@@ -299,6 +318,9 @@ def _look(cluster: str | None, gke: str | None, shell: PoolShell) -> _Seen:
             objects = shell.read_objects(spec, shell.environ)
     except FrayError as error:
         shell.notes.write(f"What uses the pools isn't known: {error.message}\n")
+        if facts.private_endpoint and isinstance(error, ClusterUnreachableError):
+            way = tell_way_in(place, facts)
+            shell.notes.write(f"The control plane of {place.name} has no public address. {way}\n")
         return _Seen(found, facts, pools, None)
     if gke is not None and not any(endpoint in objects.server for endpoint in facts.endpoints):
         shell.notes.write(
@@ -308,19 +330,25 @@ def _look(cluster: str | None, gke: str | None, shell: PoolShell) -> _Seen:
     return _Seen(found, facts, pools, derive_usage(pools, objects))
 
 
+def _look_if_possible(options: PoolOptions, shell: PoolShell, instead: str) -> _Seen | None:
+    """Look where GKE can be asked; else say what is done `instead`."""
+    try:
+        return _look(options.cluster, options.gke, shell)
+    except (ClusterConfigError, ExtraMissingError, GkeClusterError, GkeCredentialsError) as error:
+        shell.notes.write(f"GKE isn't asked, {instead}: {error}\n")
+        return None
+
+
 def _derive_plan(job: FrayJob, choices: PoolChoices, seen: _Seen | None) -> _Plan:
-    demand, placement = derive_pool_demand(job, dynamic=choices.dynamic_slices), job.spec.placement
+    demand = derive_pool_demand(job, dynamic=choices.dynamic_slices)
     if choices.dynamic_slices and not demand.dynamic:
         problem = (
             f"is for tpu7x slices whose sides are multiples of 4, not {derive_gang(job.spec).describe()}"
         )
         raise InvalidRequestError("--dynamic-slices", problem, "Leave it out.")
-    for key, value in (("nodePool", placement.node_pool), ("computeClass", placement.compute_class)):
-        if value is not None:
-            problem = f"names {value}, which decides about the nodes"
-            raise InvalidRequestError(
-                f"placement.{key}", problem, "Leave it out for pools that Fray derives."
-            )
+    if (own := find_own_choice(job)) is not None:
+        problem = f"names {own[1]}, which decides about the nodes"
+        raise InvalidRequestError(own[0], problem, "Leave it out for pools that Fray derives.")
     choices = choose_for_job(job, choices)
     if seen is None:
         request = build_pool(demand, choices)
@@ -356,9 +384,16 @@ def _ensure_policies(plan: _Plan, cluster: GkeCluster, shell: PoolShell) -> None
 # --- how it reads
 
 
-def _print_provisioning(provisioning: Provisioning, stream: Stream) -> None:
-    rest = f"; but {provisioning.limitation}" if provisioning.limitation else ": nothing needs to be created"
-    stream.write(f"{provisioning.sentence}{rest}.\n")
+def _is_provided(plan: _Plan, stream: Stream) -> bool:
+    """Say whether GKE makes the nodes itself, and return whether nothing needs to be created then."""
+    provisioning = plan.provisioning
+    if provisioning is None:
+        return False
+    if provisioning.limitation:
+        stream.write(f"{provisioning.sentence}; but {provisioning.limitation}. {provisioning.remedy}\n")
+        return False
+    stream.write(f"{provisioning.sentence}: nothing needs to be created.\n")
+    return True
 
 
 def _print_policies(plan: _Plan, cluster: GkeCluster, stream: Stream) -> None:
@@ -369,7 +404,7 @@ def _print_policies(plan: _Plan, cluster: GkeCluster, stream: Stream) -> None:
 def _tell_broken(plan: _Plan, shell: PoolShell) -> None:
     for pool in plan.broken:
         shell.notes.write(
-            f"{pool.name} is broken ({pool.message}): `fray pools delete {pool.name}` removes it\n"
+            f"{pool.name} is broken: {pool.trouble}. `fray pools delete {pool.name}` removes it.\n"
         )
 
 

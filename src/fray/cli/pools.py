@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,6 +12,7 @@ from fray.cli import process
 
 if TYPE_CHECKING:
     from fray.cli.pool_commands import PoolShell
+    from fray.nodepools.bodies import Form
 
 __all__ = ["pools"]
 
@@ -23,12 +23,6 @@ pools = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-
-class _Form(StrEnum):
-    REQUEST = "request"
-    GCLOUD = "gcloud"
-    TERRAFORM = "terraform"
 
 
 FileOption = Annotated[str, typer.Option("--file", "-f", help="Job file, YAML or JSON; - is stdin.")]
@@ -55,9 +49,7 @@ ReservationOption = Annotated[
     str | None,
     typer.Option("--reservation", metavar="NAME", help="Reservation, or the path of a block of it."),
 ]
-MachineOption = Annotated[
-    str | None, typer.Option("--machine-type", help="Machine type, where several have these GPUs.")
-]
+MachineOption = Annotated[str | None, typer.Option("--machine-type", help="Machine type, where several fit.")]
 PolicyOption = Annotated[
     str | None, typer.Option("--policy", metavar="NAME", help="Workload policy that is there (tpu7x).")
 ]
@@ -66,6 +58,11 @@ AccountOption = Annotated[
 ]
 DynamicOption = Annotated[
     bool, typer.Option("--dynamic-slices", help="Cubes of 4x4x4 that GKE forms tpu7x slices of.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the requests, and change nothing.")]
+FormOption = Annotated[
+    Literal["request", "gcloud", "terraform"] | None,
+    typer.Option("--output", "-o", help="With --dry-run: GKE's request (default), or what does the same."),
 ]
 PricesOption = Annotated[
     str | None,
@@ -128,10 +125,8 @@ def create(  # noqa: PLR0913, PLR0917 - one parameter for each option
     policy: PolicyOption = None,
     service_account: AccountOption = None,
     dynamic_slices: DynamicOption = False,  # noqa: FBT002
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print it, and create nothing.")] = False,  # noqa: FBT002
-    output: Annotated[
-        _Form, typer.Option("--output", "-o", help="With --dry-run: GKE's request, or what does the same.")
-    ] = _Form.REQUEST,
+    dry_run: DryRunOption = False,  # noqa: FBT002
+    output: FormOption = None,
 ) -> None:
     """Create the node pools that a job lacks, all at once, and wait until they are there.
 
@@ -152,8 +147,9 @@ def create(  # noqa: PLR0913, PLR0917 - one parameter for each option
         dynamic_slices,
     )
     options = PoolOptions(file, cluster, gke, choices)
-    if dry_run:
-        print_requests(options, output.value, _shell())
+    form = _choose_form(output, dry_run=dry_run)
+    if form is not None:
+        print_requests(options, form, _shell())
         return
     raise typer.Exit(create_missing(options, _shell()))
 
@@ -167,17 +163,31 @@ def list_(cluster: ClusterOption = None, gke: GkeOption = None) -> None:
 
 
 @pools.command(short_help="Delete node pools that nobody uses.")
-def delete(
+def delete(  # noqa: PLR0913, PLR0917 - one parameter for each option
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Names of pools.")] = None,
     idle: Annotated[bool, typer.Option("--idle", help="All idle pools that `create` made.")] = False,  # noqa: FBT002
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,  # noqa: FBT002
     cluster: ClusterOption = None,
     gke: GkeOption = None,
+    dry_run: DryRunOption = False,  # noqa: FBT002
+    output: FormOption = None,
 ) -> None:
     """Delete node pools, after asking. One that is in use, or that a live job may want, is never deleted."""
     from fray.cli.pool_commands import delete_unused
 
-    raise typer.Exit(delete_unused(tuple(names or ()), cluster, gke, _shell(), idle=idle, yes=yes))
+    form = _choose_form(output, dry_run=dry_run)
+    code = delete_unused(tuple(names or ()), cluster, gke, _shell(), idle=idle, yes=yes, form=form)
+    raise typer.Exit(code)
+
+
+def _choose_form(output: Form | None, *, dry_run: bool) -> Form | None:
+    """Return what to print; None where it is to be done."""
+    from fray.errors import InvalidRequestError
+
+    if output is not None and not dry_run:
+        problem = "is for --dry-run, without which GKE is asked to do it"
+        raise InvalidRequestError("--output", problem, "Add --dry-run, or leave it out.")
+    return (output or "request") if dry_run else None
 
 
 def _shell() -> PoolShell:

@@ -115,10 +115,11 @@ ANSWERS: Final = (
     ),
     AnswerRow(
         "ApiDisabled",
-        r"API has not been used in project|API.{0,80}\bis disabled|SERVICE_DISABLED",
+        r"(?:(?P<api>[A-Z][\w. ]{0,60}API) has not been used in project"
+        r"|API.{0,80}\bis disabled|SERVICE_DISABLED)(?:.*apis/api/(?P<service>[\w.]+))?",
         Retry.NEVER,
-        "the Kubernetes Engine API is off in the project",
-        "Enable it: `gcloud services enable container.googleapis.com`.",
+        "an API that is needed is off in the project{api}",
+        "Enable it: `gcloud services enable {service}`.",
     ),
     AnswerRow(
         "ServiceAccountDenied",
@@ -241,7 +242,10 @@ _PHRASES: Final = {
     "operation": " {}",
     "other": " {}",
     "account": " {}",
+    "api": ": {}",
 }
+_ABSENT: Final = {"service": "NAME.googleapis.com"}
+"""What stands in the place of a group that the text hasn't got; nothing for all others."""
 _ZONE: Final = re.compile(r"\b[a-z]+-[a-z]+\d+-[a-z]\b")
 _ALTERNATIVES: Final = re.compile(
     r"zonesAvailable\W{1,8}([-\w, ]+)|request in the ([-\w, ]+?) zone", re.IGNORECASE
@@ -255,7 +259,7 @@ def explain_answer(said: str, *, code: str = "") -> Answer:
         found = re.search(row.pattern, said, re.IGNORECASE | re.DOTALL)
         if found is not None:
             words = {
-                key: _PHRASES.get(key, "{}").format(value) if value else ""
+                key: _PHRASES.get(key, "{}").format(value) if value else _ABSENT.get(key, "")
                 for key, value in found.groupdict().items()
             }
             zones = find_zones(said)

@@ -1,4 +1,4 @@
-"""A node pool as GKE's API takes it, and the same as a gcloud command and as Terraform.
+"""A node pool as GKE's API takes it, and the same as a gcloud command and as Terraform; and its deletion.
 
 Pure. The body is the JSON form of the API's message `NodePool`
 (https://docs.cloud.google.com/kubernetes-engine/docs/reference/rest/v1/projects.locations.clusters.nodePools).
@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from fray.errors import GkeClusterError
 from fray.nodepools.requests import PoolRequest, WorkloadPolicy
 from fray.vocabulary import LABEL_POOL_MADE_BY
 
 __all__ = [
+    "Form",
     "GkeCluster",
     "build_body",
     "build_policy",
+    "format_deletion",
     "format_gcloud",
     "format_policy_gcloud",
     "format_terraform",
@@ -26,6 +29,8 @@ __all__ = [
 
 SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
 """Without any, nodes may not even pull images from Artifact Registry; roles of the account then decide."""
+Form = Literal["request", "gcloud", "terraform"]
+"""What a request is written as: the API's JSON, commands for gcloud, or Terraform's."""
 RESERVATION_KEY: Final = "compute.googleapis.com/reservation-name"
 
 
@@ -256,6 +261,17 @@ def format_terraform(pool: PoolRequest, cluster: GkeCluster, *, made_by: str) ->
     lines += _block("lifecycle", {}, ["ignore_changes = [initial_node_count]"])
     resource = f'resource "google_container_node_pool" {_quote(pool.name)}'
     return "\n".join([f"{resource} {{", *(f"  {line}" for line in lines), "}"])
+
+
+def format_deletion(pools: Sequence[str], cluster: GkeCluster, form: Form) -> str:
+    """Return what deletes pools, in one of the three forms."""
+    if form == "request":
+        return json.dumps([{"name": cluster.pool_path(pool)} for pool in pools], indent=2)
+    if form == "terraform":
+        return "\n".join(f"terraform destroy -target=google_container_node_pool.{pool}" for pool in pools)
+    place = [f"--project={cluster.project}", f"--cluster={cluster.name}", f"--location={cluster.location}"]
+    command = ["gcloud", "container", "node-pools", "delete"]
+    return "\n".join(shlex.join([*command, pool, *place]) for pool in pools)
 
 
 def _block(name: str, values: dict[str, Any], inner: list[str] | None = None) -> list[str]:

@@ -9,7 +9,7 @@ from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes import KubernetesCluster
 from fray.cluster.kubernetes.access import Access
 from fray.kube.resources import FRAYJOBS, NODES, PODS, Resource
-from fray.nodepools.usage import ClusterObjects
+from fray.nodepools.usage import ClusterObjects, trim_pod
 from fray.wire.frayjob import FrayJob
 
 __all__ = ["ask_objects"]
@@ -24,7 +24,7 @@ def ask_objects(spec: KubernetesSpec, environ: Mapping[str, str]) -> ClusterObje
 async def _read(access: Access) -> ClusterObjects:
     """Return what a cluster has; raises `ApiError` where this account may not see all of it."""
     nodes = [each async for each in _list(access, NODES)]
-    pods = [_essence(each) async for each in _list(access, PODS)]
+    pods = [trim_pod(each) async for each in _list(access, PODS)]
     jobs = [FrayJob.from_manifest(each) async for each in _list(access, FRAYJOBS)]
     return ClusterObjects(nodes, pods, jobs, access.server)
 
@@ -33,14 +33,3 @@ async def _list(access: Access, resource: Resource) -> AsyncIterator[dict[str, A
     async for page in access.api.list_pages(resource):
         for item in page.items:
             yield item
-
-
-def _essence(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is looked at of a pod: clusters may have very many."""
-    metadata, status = pod["metadata"], pod.get("status") or {}
-    kept = ("name", "namespace", "labels", "annotations", "ownerReferences")
-    return {
-        "metadata": {key: metadata[key] for key in kept if key in metadata},
-        "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")},
-        "status": {"phase": status.get("phase"), "containerStatuses": status.get("containerStatuses")},
-    }

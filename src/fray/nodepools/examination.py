@@ -30,6 +30,7 @@ from fray.nodepools.requests import (
     build_pool,
     choose_for_job,
     derive_pool_demand,
+    find_own_choice,
     find_zones,
 )
 from fray.plan.counts import format_count
@@ -44,6 +45,7 @@ __all__ = [
     "judge_permissions",
     "judge_pools",
     "judge_quotas",
+    "tell_way_in",
 ]
 
 ACCELERATORS = ("GPUS", "TPU")
@@ -77,10 +79,42 @@ def _examine_cluster(place: GkeCluster, job: FrayJob | None, open_client: OpenCl
         unseen = _unseen("GKE", error)
         return [unseen] if job is None else [unseen, _needed(job, "GKE can't be asked for its pools")]
     where = f"{place.name} in {place.location}, project {place.project}{_describe(cluster)}"
-    results = [CheckResult("GKE", Mark.OK, where), judge_pools(pools, cluster)]
+    results = [
+        CheckResult("GKE", Mark.OK, where),
+        *_judge_privacy(place, cluster),
+        judge_pools(pools, cluster),
+    ]
     if job is not None:
         results.append(judge_job(job, pools, cluster))
     return results
+
+
+def _judge_privacy(place: GkeCluster, cluster: Cluster) -> list[CheckResult]:
+    """Tell what must be prepared where nodes or the control plane have no public addresses."""
+    results = []
+    if cluster.private_endpoint:
+        seen = "it has no public address"
+        results.append(CheckResult("control plane", Mark.OK, seen, tell_way_in(place, cluster)))
+    if cluster.private_nodes:
+        seen = "new ones have no public addresses; pools of Fray's are like that too"
+        step = (
+            "Images must come from Artifact Registry (by Private Google Access) or through Cloud NAT, and a "
+            "firewall rule must let the control plane reach JobSet's webhook: port 9443 of its pods."
+        )
+        results.append(CheckResult("nodes", Mark.OK, seen, step))
+    return results
+
+
+def tell_way_in(place: GkeCluster, cluster: Cluster) -> str:
+    """Return how a control plane without a public address is reached.
+
+    https://docs.cloud.google.com/sdk/gcloud/reference/container/clusters/get-credentials
+    """
+    command = f"gcloud container clusters get-credentials {place.name} --location={place.location}"
+    command += f" --project={place.project}"
+    if cluster.dns_endpoint:
+        return f"Reach it by its name, from anywhere: `{command} --dns-endpoint`."
+    return f"Reach it from its own network, or one that is connected with it: `{command} --internal-ip`."
 
 
 def _examine_project(place: GkeCluster, open_session: OpenSession) -> list[CheckResult]:
@@ -98,7 +132,10 @@ def _examine_project(place: GkeCluster, open_session: OpenSession) -> list[Check
             region = place.region
             return [
                 ask("APIs", lambda: judge_apis(project.list_enabled_apis(), project=place.project)),
-                ask("permissions", lambda: judge_permissions(project.list_permissions())),
+                ask(
+                    "permissions",
+                    lambda: judge_permissions(project.list_permissions(), project=place.project),
+                ),
                 ask("quota", lambda: judge_quotas(compute.list_quotas(), region=region)),
                 ask("quota by family", lambda: judge_families(project.list_family_quotas(), region=region)),
             ]
@@ -116,14 +153,15 @@ def judge_apis(enabled: set[str], *, project: str) -> CheckResult:
     return CheckResult("APIs", Mark.WRONG, seen, step)
 
 
-def judge_permissions(held: set[str]) -> CheckResult:
+def judge_permissions(held: set[str], *, project: str) -> CheckResult:
     """Tell which permissions for `fray pools` an account lacks; who only runs jobs needs none."""
     lacking = [each for each in PERMISSIONS if each not in held]
     if not lacking:
         return CheckResult("permissions", Mark.OK, f"{', '.join(PERMISSIONS)} in the project")
     step = (
-        "Only `fray pools` needs them: `gcloud projects add-iam-policy-binding PROJECT --member=ACCOUNT "
-        "--role=roles/container.clusterAdmin` (for compute: `--role=roles/compute.instanceAdmin.v1`)."
+        f"Only `fray pools` needs them: `gcloud projects add-iam-policy-binding {project} "
+        "--member=user:EMAIL --role=roles/container.clusterAdmin` (for compute: "
+        "`--role=roles/compute.instanceAdmin.v1`)."
     )
     return CheckResult("permissions", Mark.OK, f"the project doesn't grant {', '.join(lacking)}", step)
 
@@ -133,7 +171,7 @@ def judge_pools(pools: Sequence[Pool], cluster: Cluster) -> CheckResult:
     subject = "node pools"
     broken = [pool for pool in pools if pool.status == "ERROR"]
     if broken:
-        seen = "; ".join(f"{pool.name} is broken: {pool.message}" for pool in broken)
+        seen = "; ".join(f"{pool.name} is broken: {pool.trouble}" for pool in broken)
         names = " ".join(pool.name for pool in broken)
         return CheckResult(subject, Mark.WRONG, seen, f"Delete it: `fray pools delete {names}`.")
     kinds = Counter(_kind(pool) for pool in pools if pool.accelerator is not None)
@@ -148,11 +186,10 @@ def judge_pools(pools: Sequence[Pool], cluster: Cluster) -> CheckResult:
 
 def judge_job(job: FrayJob, pools: Sequence[Pool], cluster: Cluster) -> CheckResult:
     """Tell whether a cluster has a job's pools, whoever uses them now; missing ones are wrong."""
-    subject, placement = f"pools for {job.metadata.name}", job.spec.placement
+    subject = f"pools for {job.metadata.name}"
     demand = derive_pool_demand(job, dynamic=any(pool.policy == CUBE_POLICY for pool in pools))
-    for key, value in (("nodePool", placement.node_pool), ("computeClass", placement.compute_class)):
-        if value is not None:
-            return CheckResult(subject, Mark.OK, f"placement.{key} names {value}, which decides")
+    if (own := find_own_choice(job)) is not None:
+        return CheckResult(subject, Mark.OK, f"{own[0]} names {own[1]}, which decides")
     if demand.accelerator is None:
         return CheckResult(subject, Mark.OK, f"it needs no accelerator, but {demand.describe()}")
     # GPUs of N1 machines have no machine type of their own: that of a pool which has such ones will do.
@@ -172,7 +209,8 @@ def judge_job(job: FrayJob, pools: Sequence[Pool], cluster: Cluster) -> CheckRes
     provisioning = derive_provisioning(cluster, request, slices=demand.slices)
     if provisioning is not None:
         mark = Mark.WRONG if provisioning.limitation else Mark.OK
-        return CheckResult(subject, mark, provisioning.limitation or provisioning.sentence)
+        seen = provisioning.limitation or provisioning.sentence
+        return CheckResult(subject, mark, seen, provisioning.remedy)
     lacking = f"missing: {format_count(len(missing), 'pool')} of {request.machine_type}"
     step = (
         "`fray pools plan -f FILE` shows them, `fray pools create -f FILE` makes them; or the operator does."
@@ -194,7 +232,7 @@ def judge_quotas(quotas: Sequence[Quota], *, region: str) -> CheckResult:
 def judge_families(quotas: Sequence[FamilyQuota], *, region: str) -> CheckResult:
     """Tell the region's limits for newer accelerators, which Compute Engine keeps by family."""
     shown = [f"{each.family} {each.limit if each.limit >= 0 else 'without limit'}" for each in quotas]
-    seen = f"at most {'; '.join(shown)} chips or GPUs, used ones included" if shown else "none"
+    seen = f"{'; '.join(shown)}: chips or GPUs, used ones included" if shown else "none"
     return CheckResult(f"quota by family in {region}", Mark.OK, seen)
 
 
@@ -216,4 +254,5 @@ def _describe(cluster: Cluster) -> str:
 
 
 def _unseen(subject: str, error: FrayError) -> CheckResult:
-    return CheckResult(subject, Mark.UNKNOWN, error.message, error.next_step)
+    seen = error.sentence if isinstance(error, NodePoolError) else error.message
+    return CheckResult(subject, Mark.UNKNOWN, seen, error.next_step)

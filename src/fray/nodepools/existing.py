@@ -17,6 +17,7 @@ from fray.accelerators import (
     TAINT_TPU,
     generations,
 )
+from fray.nodepools.answers import derive_error
 from fray.nodepools.requests import PoolRequest, name_pool
 from fray.plan.placement import NodeDemand
 from fray.plan.timestamps import parse_time
@@ -79,6 +80,12 @@ class Pool:
         """Whether it has nodes, or gets them."""
         return self.status in GOOD
 
+    @property
+    def trouble(self) -> str:
+        """What is wrong with it, in one sentence with GKE's words; these alone where nobody knows them."""
+        error = derive_error(self.name, self.message)
+        return self.message if error.reason == "Refused" else error.sentence
+
 
 @dataclass(frozen=True)
 class Operation:
@@ -98,21 +105,30 @@ class Operation:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What matters here of a GKE cluster; `limits` are node auto-provisioning's, by accelerator."""
+    """What matters here of a GKE cluster; `limits` are node auto-provisioning's, by accelerator.
+
+    `endpoints` are the addresses of its control plane, by whichever of them it is reached. With
+    `private_nodes` the nodes of new pools have no public address; with `private_endpoint` the control plane
+    has none. `dns_endpoint` says that it can be reached by a name of Google's from anywhere.
+    """
 
     zones: tuple[str, ...]
     autopilot: bool = False
     auto_provisioning: bool = False
     limits: Mapping[str, int] | None = None
     endpoints: tuple[str, ...] = ()
+    private_nodes: bool = False
+    private_endpoint: bool = False
+    dns_endpoint: bool = False
 
 
 @dataclass(frozen=True)
 class Provisioning:
-    """That GKE makes the nodes itself, and what may keep it from doing so."""
+    """That GKE makes the nodes itself, and what may keep it from doing so, with the next step."""
 
     sentence: str
     limitation: str = ""
+    remedy: str = ""
 
 
 def read_cluster(body: Mapping[str, Any]) -> Cluster:
@@ -123,11 +139,15 @@ def read_cluster(body: Mapping[str, Any]) -> Cluster:
         for each in autoscaling.get("resourceLimits") or ()
     }
     private = body.get("privateClusterConfig") or {}
-    dns = (body.get("controlPlaneEndpointsConfig") or {}).get("dnsEndpointConfig") or {}
+    ways = body.get("controlPlaneEndpointsConfig") or {}
+    dns, ip = ways.get("dnsEndpointConfig") or {}, ways.get("ipEndpointsConfig") or {}
+    network = body.get("networkConfig") or {}
     endpoints = (
         body.get("endpoint"),
         private.get("privateEndpoint"),
         private.get("publicEndpoint"),
+        ip.get("privateEndpoint"),
+        ip.get("publicEndpoint"),
         dns.get("endpoint"),
     )
     return Cluster(
@@ -136,6 +156,10 @@ def read_cluster(body: Mapping[str, Any]) -> Cluster:
         auto_provisioning=bool(autoscaling.get("enableNodeAutoprovisioning")),
         limits=limits,
         endpoints=tuple(dict.fromkeys(str(each) for each in endpoints if each)),
+        private_nodes=bool(network.get("defaultEnablePrivateNodes") or private.get("enablePrivateNodes")),
+        private_endpoint=bool(private.get("enablePrivateEndpoint"))
+        or ip.get("enablePublicEndpoint") is False,
+        dns_endpoint=bool(dns.get("allowExternalTraffic")),
     )
 
 
@@ -188,7 +212,7 @@ def _read_accelerator(config: Mapping[str, Any]) -> tuple[str | None, int]:
         return str(each.get("acceleratorType")), int(each.get("acceleratorCount", 0))
     for generation in generations():
         for machine in generation.machines:
-            if machine.machine_type == config.get("machineType"):
+            if config.get("machineType") in machine.machine_types:
                 return machine.accelerator_label, machine.chips
     return None, 0
 
@@ -203,8 +227,6 @@ def _read_most(autoscaling: Mapping[str, Any], nodes: int, zones: int) -> int:
 def can_hold(pool: Pool, request: PoolRequest, demand: NodeDemand) -> bool:
     """Whether nodes of an existing pool serve a demand as those of a request would, but for their number."""
     if not pool.is_good or (pool.accelerator, pool.chips) != (request.accelerator, request.chips):
-        return False
-    if not request.gpu and pool.machine_type != request.machine_type:
         return False
     policy = request.policy.name if request.policy is not None else None
     if (pool.topology, pool.policy) != (request.topology, policy):
@@ -266,13 +288,13 @@ def derive_provisioning(cluster: Cluster, request: PoolRequest, *, slices: int) 
     sentence = "node auto-provisioning makes the pools when the job's pods wait"
     needed = request.most_chips * (slices if request.is_slice else 1)
     limit = (cluster.limits or {}).get(request.accelerator)
-    if limit is None:
-        step = f"--max-accelerator=type={request.accelerator},count={needed}"
-        return Provisioning(
-            sentence, f"it has no limit for {request.accelerator}, so that it adds none: set {step}"
-        )
-    if limit < needed:
-        return Provisioning(
-            sentence, f"its limit for {request.accelerator} is {limit}, and the job needs {needed}"
-        )
-    return Provisioning(sentence)
+    if limit is not None and limit >= needed:
+        return Provisioning(sentence)
+    limitation = (
+        f"it has no limit for {request.accelerator}, so that it adds none"
+        if limit is None
+        else f"its limit for {request.accelerator} is {limit}, and the job needs {needed}"
+    )
+    flag = f"--max-accelerator=type={request.accelerator},count={needed}"
+    remedy = f"Set it with the cluster's other limits: `gcloud container clusters update` and `{flag}`."
+    return Provisioning(sentence, limitation, remedy)

@@ -62,12 +62,13 @@ class Following:
 def create_pools(gke: Operations, bodies: Sequence[Mapping[str, Any]], how: Following) -> list[PoolFate]:
     """Create pools, all at once, and return how that went for each."""
     by_name = {str(body["name"]): body for body in bodies}
-    return _carry_out(list(by_name), lambda name: gke.create(by_name[name]), gke, how, doing="being created")
+    words = ("being created", "created")
+    return _carry_out(list(by_name), lambda name: gke.create(by_name[name]), gke, how, words=words)
 
 
 def delete_pools(gke: Operations, names: Sequence[str], how: Following) -> list[PoolFate]:
     """Delete pools, all at once, and return how that went for each."""
-    return _carry_out(list(names), gke.delete, gke, how, doing="being deleted")
+    return _carry_out(list(names), gke.delete, gke, how, words=("being deleted", "deleted"))
 
 
 def follow_pools(gke: Operations, names: Sequence[str], how: Following) -> list[PoolFate]:
@@ -77,7 +78,7 @@ def follow_pools(gke: Operations, names: Sequence[str], how: Following) -> list[
     def find(name: str) -> Operation | None:
         return running.get(name)
 
-    return _carry_out(list(names), find, gke, how, doing="being worked on")
+    return _carry_out(list(names), find, gke, how, words=("being worked on", "done"))
 
 
 def _carry_out(
@@ -86,16 +87,18 @@ def _carry_out(
     gke: Operations,
     how: Following,
     *,
-    doing: str,
+    words: tuple[str, str],
 ) -> list[PoolFate]:
+    """Begin and follow an operation on each pool; `words` say how it stands while it runs and after it."""
+    doing, done = words
     fates = [PoolFate(name) for name in names]
     until = how.clock() + how.limit
     while True:
         for fate in fates:
             if not fate.is_done and fate.operation is None:
-                _begin(fate, begin, doing)
+                _begin(fate, begin, doing, done)
         if any(fate.operation and not fate.is_done for fate in fates):
-            _look(fates, gke)
+            _look(fates, gke, done)
         how.report(fates)
         waiting = [fate for fate in fates if not fate.is_done]
         if not waiting:
@@ -111,7 +114,7 @@ def _carry_out(
         how.sleep(POLL_SECONDS)
 
 
-def _begin(fate: PoolFate, begin: Callable[[str], Operation | None], doing: str) -> None:
+def _begin(fate: PoolFate, begin: Callable[[str], Operation | None], doing: str, done: str) -> None:
     try:
         operation = begin(fate.pool)
     except NodePoolError as error:
@@ -123,14 +126,14 @@ def _begin(fate: PoolFate, begin: Callable[[str], Operation | None], doing: str)
         return
     fate.error = None
     if operation is None:
-        fate.state, fate.is_done = "done", True
+        fate.state, fate.is_done = done, True
         return
     fate.operation, fate.state = operation.name, doing
     if operation.is_done:
-        _end(fate, operation)
+        _end(fate, operation, done)
 
 
-def _look(fates: Sequence[PoolFate], gke: Operations) -> None:
+def _look(fates: Sequence[PoolFate], gke: Operations, done: str) -> None:
     try:
         known = {each.name: each for each in gke.list_operations()}
     except NodePoolError as error:
@@ -140,11 +143,11 @@ def _look(fates: Sequence[PoolFate], gke: Operations) -> None:
     for fate in fates:
         operation = known.get(fate.operation or "")
         if operation is not None and operation.is_done and not fate.is_done:
-            _end(fate, operation)
+            _end(fate, operation, done)
 
 
-def _end(fate: PoolFate, operation: Operation) -> None:
+def _end(fate: PoolFate, operation: Operation, done: str) -> None:
     fate.is_done = True
-    fate.state = "failed" if operation.error else "done"
+    fate.state = "failed" if operation.error else done
     if operation.error:
         fate.error = derive_error(f"node pool {fate.pool}", operation.error)

@@ -25,6 +25,7 @@ __all__ = [
     "build_pool",
     "choose_for_job",
     "derive_pool_demand",
+    "find_own_choice",
     "find_zones",
     "name_pool",
 ]
@@ -48,9 +49,10 @@ class PoolChoices:
     """What a job's demand leaves open, chosen by the user or by the operator's settings.
 
     `spot` counts where the job allows both kinds of nodes. `machine_type` is needed for GPUs that are
-    attached to N1 machines, and chooses among machines with as many GPUs elsewhere. `reservation` may be the
-    path of a block or a sub-block. `policy` names a workload policy that exists. `zones` are used where the
-    job names none. `queued` is for flex-start pools whose nodes Kueue asks for by ProvisioningRequest.
+    attached to N1 machines, and chooses among machines with as many chips or GPUs elsewhere. `reservation`
+    may be the path of a block or a sub-block. `policy` names a workload policy that exists. `zones` are used
+    where the job names none. `queued` is for flex-start pools whose nodes Kueue asks for by
+    ProvisioningRequest.
     `dynamic_slices` asks for pools of one cube each, of which GKE forms the slices of a job on demand.
     """
 
@@ -132,6 +134,13 @@ def choose_for_job(job: FrayJob, choices: PoolChoices) -> PoolChoices:
     """Return the choices with what the job's placement says beyond its demand."""
     placement = job.spec.placement
     return replace(choices, flex_start=choices.flex_start or placement.flex_start)
+
+
+def find_own_choice(job: FrayJob) -> tuple[str, str] | None:
+    """Return the field by which a job itself decides about its nodes, and its value; it gets no pools."""
+    placement = job.spec.placement
+    named = {"placement.nodePool": placement.node_pool, "placement.computeClass": placement.compute_class}
+    return next(((key, name) for key, name in named.items() if name is not None), None)
 
 
 def derive_pool_demand(job: FrayJob, *, dynamic: bool) -> NodeDemand:
@@ -250,7 +259,7 @@ def _build_tpu(
     common = replace(
         common,
         kind=generation.canonical_name(demand.topology),
-        machine_type=machine.machine_type,
+        machine_type=_choose_machine(demand, choices, machine.machine_types),
         max_pods=TPU_MAX_PODS,
         disk_type=POLICY_DISK if generation.name in POLICY_GENERATIONS else None,
     )
@@ -286,6 +295,18 @@ def _build_gpu(
 ) -> PoolRequest:
     assert demand.accelerator is not None
     legal = lookup_gpu(demand.accelerator, count=demand.chips).machine_types
+    kind = f"{demand.accelerator.removeprefix('nvidia-').removeprefix('tesla-')}-{demand.chips}"
+    return replace(
+        common,
+        kind=kind,
+        machine_type=_choose_machine(demand, choices, legal),
+        gpu=True,
+        max_nodes=hosts or demand.slices * demand.hosts,
+    )
+
+
+def _choose_machine(demand: NodeDemand, choices: PoolChoices, legal: tuple[str, ...]) -> str:
+    """Return the machine type that was chosen, else the first that is legal; any is where none is listed."""
     machine_type = choices.machine_type or (legal[0] if legal else None)
     if machine_type is None:
         problem = f"is needed: {demand.accelerator} is attached to an N1 machine of your choice"
@@ -293,11 +314,4 @@ def _build_gpu(
     if legal and machine_type not in legal:
         problem = f"is {machine_type}, which hasn't {demand.chips} {demand.accelerator}"
         raise InvalidRequestError("--machine-type", problem, f"Legal: {', '.join(legal)}.")
-    kind = f"{demand.accelerator.removeprefix('nvidia-').removeprefix('tesla-')}-{demand.chips}"
-    return replace(
-        common,
-        kind=kind,
-        machine_type=machine_type,
-        gpu=True,
-        max_nodes=hosts or demand.slices * demand.hosts,
-    )
+    return machine_type

@@ -20,7 +20,7 @@ from fray.plan.timestamps import parse_time
 from fray.vocabulary import LABEL_JOB
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["ClusterObjects", "PoolUse", "derive_usage"]
+__all__ = ["ClusterObjects", "PoolUse", "derive_usage", "trim_pod"]
 
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 MIRROR: Final = "kubernetes.io/config.mirror"
@@ -60,6 +60,20 @@ class PoolUse:
     def is_idle(self) -> bool:
         """Whether nobody uses it and no job may want it."""
         return not self.jobs and not self.others and self.kept_for is None
+
+
+def trim_pod(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is looked at of a pod: clusters may have very many, and whole ones take much memory."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    kept = ("name", "namespace", "labels", "annotations", "ownerReferences")
+    trimmed: dict[str, Any] = {"phase": status.get("phase")}
+    if trimmed["phase"] in ENDED:
+        trimmed["containerStatuses"] = status.get("containerStatuses")
+    return {
+        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")},
+        "status": trimmed,
+    }
 
 
 def derive_usage(pools: Sequence[Pool], objects: ClusterObjects) -> dict[str, PoolUse]:

@@ -46,7 +46,7 @@ def test_every_type_is_listed_once() -> None:
         ("a3-highgpu-8g", ("nvidia-h100-80gb:8", "1", "8", "a3-highgpu-8g", "-", "208", "1872 GB", "7.92 P")),
         ("A100-40GB", ("nvidia-tesla-a100:1", "1", "1", "a2-highgpu-1g", "-", "12", "85 GB", "312 T")),
         ("tesla-t4", ("nvidia-tesla-t4:1", "1", "1", "n1-*", "-", "?", "?", "65 T (fp16)")),
-        ("tpu7-2", ("tpu7-2", "1", "1", "tpu7-standard-1t", "1x1x1", "?", "?", "?")),
+        ("tpu7-2", ("tpu7-2", "1", "1", "tpu7-standard-1t", "1x1x1", "?", "?", "2.31 P")),
         ("nvidia-l4", ("nvidia-l4:1", "1", "1", "g2-standard-4, ...", "-", "4", "16 GB", "242 T")),
     ],
 )

@@ -22,7 +22,14 @@ from fray.cli.pool_commands import (
     plan_pools,
     print_requests,
 )
-from fray.errors import AccessDeniedError, InvalidRequestError, NodePoolError, PoolInUseError
+from fray.errors import (
+    AccessDeniedError,
+    ClusterUnreachableError,
+    InvalidRequestError,
+    NodePoolError,
+    PoolInUseError,
+)
+from fray.nodepools.bodies import Form
 from fray.nodepools.requests import PoolChoices
 from fray.nodepools.usage import ClusterObjects
 from tests.gke.compute import open_fake_session
@@ -158,7 +165,7 @@ def test_create_makes_the_pools_that_are_missing_and_says_how_that_goes(bench: B
     assert len(bench.fake.creates) == 2
     assert bench.notes.text.splitlines() == [
         *(f"{name}: being created" for name in bench.fake.creates),
-        *(f"{name}: done" for name in bench.fake.creates),
+        *(f"{name}: created" for name in bench.fake.creates),
     ]
     assert bench.create() == 0
     assert len(bench.fake.creates) == 2
@@ -212,19 +219,32 @@ def test_quota_is_told_for_the_pool_it_lacks_for(bench: Bench) -> None:
         ("terraform", ['resource "google_container_node_pool" "fray-v5p-16-', 'tpu_topology = "2x2x2"']),
     ],
 )
-def test_a_dry_run_prints_the_requests_and_creates_nothing(bench: Bench, form: str, parts: list[str]) -> None:
+def test_a_dry_run_prints_the_requests_and_creates_nothing(
+    bench: Bench, form: Form, parts: list[str]
+) -> None:
     print_requests(bench.options(), form, bench.shell())
     for part in parts:
         assert bench.output.text.count(part) == 2
     assert bench.fake.creates == []
     if form == "request":
         assert len(json.loads(bench.output.text)) == 2
+    assert bench.create() == 0
+    print_requests(bench.options(), form, bench.shell())
+    assert (bench.output.text.strip(), bench.notes.text) == (
+        "[]" if form == "request" else "",
+        "All that the job needs is there.\n",
+    )
 
 
 def test_a_dry_run_names_the_workload_policy_that_ironwood_needs(bench: Bench) -> None:
     bench.write_job({**JOB, "spec": {**JOB["spec"], "resources": {"tpu": {"type": "tpu7x-2x2x2"}}}})
+    policy = "resource-policies create workload-policy tpu7x-2x2x2"
     print_requests(bench.options(), "gcloud", bench.shell())
-    assert bench.output.text.count("resource-policies create workload-policy tpu7x-2x2x2") == 1
+    assert bench.output.text.count(policy) == 1
+    forms: tuple[Form, ...] = ("request", "terraform")
+    for form in forms:
+        print_requests(bench.options(), form, bench.shell())
+        assert (policy in bench.output.text, bench.notes.text.count(policy)) == (False, 1)
     assert bench.create(policy="cube") == 1
     assert "the workload policy isn't there" in bench.notes.text
     assert bench.create() == 0
@@ -267,6 +287,9 @@ def test_auto_provisioning_that_cannot_make_them_is_told(
     bench.fake.limits = limits
     plan_pools(bench.options(), None, bench.shell())
     assert told in bench.output.text
+    assert "`gcloud container clusters update` and `--max-accelerator=type=tpu-v5p-slice,count=16`" in (
+        bench.output.text
+    )
     assert bench.output.text.count("missing") == 2
 
 
@@ -318,6 +341,10 @@ def test_delete_idle_asks_and_leaves_pools_in_use_and_pools_of_others(bench: Ben
     bench.fake.pools["default"] = type(bench.fake.pools[used])(name="default")
     delete: Callable[..., int] = delete_unused
     assert delete([], None, None, bench.shell(b"\n"), idle=True, yes=False) == 1
+    header, row, question = bench.notes.text.splitlines()
+    assert header.split() == ["POOL", "MACHINE", "TYPE", "NODES", "BOUGHT", "IDLE"]
+    assert row.split() == [free, "ct5p-hightpu-4t", "1/2", "on", "demand", "yes"]
+    assert question == "Delete 1 node pool of c? [y/N] Nothing was deleted."
     assert bench.fake.deletes == []
     assert delete([], None, None, bench.shell(b"y\n"), idle=True, yes=False) == 0
     assert bench.fake.deletes == [free]
@@ -327,6 +354,44 @@ def test_delete_idle_asks_and_leaves_pools_in_use_and_pools_of_others(bench: Ben
         delete(["none"], None, None, bench.shell(), idle=False, yes=True)
     with pytest.raises(InvalidRequestError, match="either names or --idle"):
         delete([], None, None, bench.shell(), idle=False, yes=True)
+
+
+@pytest.mark.parametrize(
+    ("form", "printed"),
+    [
+        ("request", '[\n  {\n    "name": "projects/p/locations/us-east5/clusters/c/nodePools/NAME"\n  }\n]'),
+        ("gcloud", "gcloud container node-pools delete NAME --project=p --cluster=c --location=us-east5"),
+        ("terraform", "terraform destroy -target=google_container_node_pool.NAME"),
+    ],
+)
+def test_a_dry_run_prints_the_deletions_and_deletes_nothing(bench: Bench, form: Form, printed: str) -> None:
+    bench.create()
+    used, free = bench.fake.creates
+    bench.use(used, "train")
+    assert delete_unused([], None, None, bench.shell(), idle=True, form=form) == 0
+    assert bench.output.text == printed.replace("NAME", free) + "\n"
+    with pytest.raises(PoolInUseError):
+        delete_unused([used], None, None, bench.shell(), idle=False, form=form)
+    assert bench.fake.deletes == []
+
+
+def test_a_form_without_dry_run_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(JOB))
+    for words in (["create", "-f", str(tmp_path / "job.yaml")], ["delete", "--idle"]):
+        with pytest.raises(InvalidRequestError, match="is for --dry-run"):
+            app(["pools", *words, "-o", "terraform"], standalone_mode=False)
+
+
+@pytest.mark.parametrize(("dns", "flag"), [(False, "--internal-ip"), (True, "--dns-endpoint")])
+def test_a_private_control_plane_that_cannot_be_reached_says_how(bench: Bench, dns: bool, flag: str) -> None:
+    def unreachable(*_: object) -> ClusterObjects:
+        raise ClusterUnreachableError("https://10.0.0.7", "list nodes", "timed out")
+
+    list_pools(None, None, bench.shell(read_objects=unreachable))
+    assert "get-credentials" not in bench.notes.text
+    bench.fake.private, bench.fake.dns_endpoint = True, dns
+    list_pools(None, None, bench.shell(read_objects=unreachable))
+    assert f"get-credentials c --location=us-east5 --project=p {flag}`" in bench.notes.text
 
 
 def test_nothing_is_deleted_where_use_cannot_be_seen(bench: Bench) -> None:

@@ -75,7 +75,7 @@ def test_what_the_project_allows_is_told(bench: Bench) -> None:
     assert found["APIs"].seen.startswith("on: container.googleapis.com, compute.googleapis.com")
     assert found["permissions"].next_step == ""
     told = found["quota by family in us-east5"].seen
-    assert told == "at most CT6E 64; TPU7X without limit chips or GPUs, used ones included"
+    assert told == "CT6E 64; TPU7X without limit: chips or GPUs, used ones included"
     bench.adapter.apis -= {"container.googleapis.com"}
     bench.adapter.permissions -= {"container.clusters.update"}
     found = bench.examine()
@@ -129,6 +129,7 @@ def test_a_broken_pool_is_wrong_and_no_pool_is_not(bench: Bench) -> None:
     bench.create("v5p-16")
     broken = bench.examine()["node pools"]
     assert broken.mark is Mark.WRONG
+    assert "Google Cloud has no such machines free in the zone now (GKE: " in broken.seen
     assert f"fray pools delete {bench.fake.creates[0]}" in broken.next_step
 
 
@@ -137,6 +138,26 @@ def test_autopilot_makes_pools_itself(bench: Bench) -> None:
     found = bench.examine()
     assert found["GKE"].seen.endswith(", Autopilot")
     assert "GKE makes them" in found["node pools"].seen
+
+
+@pytest.mark.parametrize(
+    ("dns", "way"),
+    [
+        (False, "Reach it from its own network, or one that is connected with it: "),
+        (True, "Reach it by its name, from anywhere: "),
+    ],
+)
+def test_a_private_cluster_says_what_must_be_prepared(bench: Bench, dns: bool, way: str) -> None:
+    assert not {"control plane", "nodes"} & set(bench.examine())
+    bench.fake.private, bench.fake.dns_endpoint = True, dns
+    found = bench.examine()
+    assert found["control plane"].next_step.startswith(way)
+    assert "get-credentials c --location=us-east5 --project=p --" in found["control plane"].next_step
+    assert "port 9443" in found["nodes"].next_step
+    assert {result.mark for result in found.values()} == {Mark.OK}
+    bench.create("v5p-16")
+    (pool,) = bench.fake.pools.values()
+    assert pool.network_config.enable_private_nodes
 
 
 def test_what_cannot_be_asked_is_unknown(bench: Bench) -> None:
@@ -223,6 +244,7 @@ def test_a_job_waits_for_whoever_makes_its_pools(bench: Bench) -> None:
     bench.fake.limits = {"tpu-v5p-slice": 8}
     found = bench.examine(job=build_job(SLICES))["pools for train"]
     assert (found.mark, "its limit for tpu-v5p-slice is 8" in found.seen) == (Mark.WRONG, True)
+    assert "--max-accelerator=type=tpu-v5p-slice,count=16" in found.next_step
     bench.fake.limits = {"tpu-v5p-slice": 16}
     found = bench.examine(job=build_job(SLICES))["pools for train"]
     assert (found.mark, "node auto-provisioning" in found.seen) == (Mark.OK, True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from fray.errors import InvalidRequestError
 from fray.nodepools.bodies import build_body
 from fray.nodepools.existing import (
     can_hold,
@@ -15,7 +17,7 @@ from fray.nodepools.existing import (
     read_pool,
 )
 from fray.nodepools.requests import PoolChoices
-from tests.unit.nodepools.golden import Golden, load_golden
+from tests.unit.nodepools.golden import Golden, build_request, load_golden
 
 GOLDEN = load_golden()
 SLICE = GOLDEN[0]
@@ -55,6 +57,16 @@ def test_a_pool_that_was_asked_for_is_found_again(golden: Golden) -> None:
 )
 def test_a_pool_that_differs_does_not_hold_it(changes: dict[str, Any]) -> None:
     assert not can_hold(read_pool(build_existing(SLICE, **changes)), SLICE.request, SLICE.demand)
+
+
+def test_machines_that_a_job_does_not_tell_apart_serve_it_alike() -> None:
+    golden = next(each for each in GOLDEN if each.case == "Ironwood by workload policy")
+    ultranet = read_pool(build_existing(golden, config={"machineType": "tpu7x-ultranet-4t"}))
+    assert can_hold(ultranet, golden.request, golden.demand)
+    chosen = build_request(golden.spec, replace(golden.choices, machine_type="tpu7x-ultranet-4t"))
+    assert chosen.machine_type == "tpu7x-ultranet-4t"
+    with pytest.raises(InvalidRequestError, match="which hasn't 4 tpu7x"):
+        build_request(golden.spec, replace(golden.choices, machine_type="ct5p-hightpu-4t"))
 
 
 def test_taints_that_jobs_tolerate_are_no_hindrance() -> None:

@@ -43,7 +43,9 @@ def follow(fake: FakeGke, **more: Any) -> Following:
 
 def test_several_pools_are_created_at_once_and_read_back(fake: FakeGke, gke: Gke) -> None:
     fates = create_pools(gke, BODIES, follow(fake))
-    assert [(fate.pool, fate.state, fate.error) for fate in fates] == [(name, "done", None) for name in NAMES]
+    assert [(fate.pool, fate.state, fate.error) for fate in fates] == [
+        (name, "created", None) for name in NAMES
+    ]
     assert fake.clock.now == fake.seconds
     pool = gke.list_pools()[0]
     assert (pool.name, pool.machine_type, pool.topology) == (NAMES[0], "ct5p-hightpu-4t", "2x2x2")

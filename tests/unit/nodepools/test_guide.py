@@ -12,7 +12,7 @@ import pytest
 from fray.cluster.kubernetes.examination import FRAY_INSTALL, JOBSET_INSTALL
 from fray.errors import GkeClusterError
 from fray.nodepools.answers import ANSWERS, CODES
-from fray.nodepools.bodies import GkeCluster, format_gcloud, format_policy_gcloud
+from fray.nodepools.bodies import GkeCluster, format_deletion, format_gcloud, format_policy_gcloud
 from fray.nodepools.examination import judge_apis
 from fray.nodepools.existing import Cluster, derive_provisioning
 from fray.nodepools.requests import PoolChoices
@@ -39,8 +39,18 @@ NOT_TOLD = {
     # Versions, and sizes of the guide's own: whoever is told chooses them.
     *("--version", "0.12.0", "--enable-autoprovisioning", "--max-cpu=2000", "--max-memory=8000"),
     # Longer forms of what is told, and the registry of step 4.
-    *("--namespace", "--set", "--wait", "gcloud", "container", "clusters", "update"),
+    *("--namespace", "--set", "--wait"),
 }
+WITHOUT_TWIN = {
+    # A project, a cluster and a registry are there before Fray is, and go after it.
+    *("gcloud config set", "gcloud projects describe", "gcloud container clusters create"),
+    *("gcloud container clusters delete", "gcloud artifacts repositories create"),
+    *("gcloud artifacts repositories add-iam-policy-binding", "gcloud artifacts repositories delete"),
+    *("gcloud auth configure-docker", "gcloud storage buckets add-iam-policy-binding"),
+    # Which queues there are is an administrator's choice.
+    "helm install kueue",
+}
+LONG = {"container", "compute", "artifacts", "storage"}
 ELSEWHERE = ("--cluster=", "--location=", "--node-locations=")
 
 
@@ -56,6 +66,25 @@ def test_each_command_of_the_guide_is_shown_by_fray_pools(words: list[str]) -> N
 
 def test_all_commands_of_the_guide_were_looked_at() -> None:
     assert {words[4] for words in COMMANDS} == set(TWINS)
+
+
+def test_each_other_command_of_the_guide_is_in_its_table_or_has_no_twin() -> None:
+    blocks = "".join(re.findall(r"```bash\n(.*?)```", GUIDE, re.DOTALL)).replace("\\\n", " ")
+    words = [
+        match.split() for match in re.findall(r"(?:^|\$\()\s*((?:gcloud|helm) .*)", blocks, re.MULTILINE)
+    ]
+    heads = {" ".join(each[: 4 if each[1] in LONG else 3]) for each in words}
+    (table,) = re.findall(r"\| command \| who says it \|\n(?:\|.*\n)+", GUIDE)
+    told = set(re.findall(r"`((?:gcloud|helm) [^`]*)`", table))
+    assert heads - told == WITHOUT_TWIN
+    assert told - heads == {"gcloud projects add-iam-policy-binding"}  # docs/node-pools.md has that one
+
+
+def test_the_guides_deletion_is_what_a_dry_run_prints() -> None:
+    (found,) = re.findall(r"^gcloud container node-pools delete .*", GUIDE, re.MULTILINE)
+    guide = shlex.split(found.replace("$CLUSTER", "c").replace("$REGION", "my-region"))
+    printed = format_deletion(["v5p-16-a"], GkeCluster("p", "my-region", "c"), "gcloud")
+    assert set(guide) <= set(shlex.split(printed))
 
 
 def test_the_workload_policy_of_the_guide_is_the_one_that_is_printed() -> None:
