@@ -21,7 +21,7 @@ from fray.cluster.base import WhenTaken
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes import KubernetesCluster
 from fray.cluster.kubernetes.access import Access
-from fray.cluster.kubernetes.retries import persistently
+from fray.cluster.kubernetes.api_errors import persistently
 from fray.kube.resources import CONFIG_MAPS, FRAYJOBS, JOBS, JOBSETS, PODS, SECRETS, Resource
 from tests.conformance.backends import Backend, waits_for_hardware
 from tests.conformance.jobs import SMALL

@@ -1,22 +1,25 @@
 """What callers give to a cluster's methods, checked before anything is asked of it: for all backends.
 
-Only what a value is. Whether there is such a job, or such a rank of it, is for the backend to say.
+Only what a value is, and which ranks and attempts a job has. Backends say whether there is such a job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence, Set
 from typing import Any, Literal, TypeAlias, get_args
 
-from fray.errors import InvalidRequestError
+from fray.errors import InvalidRequestError, LogsNotFoundError
+from fray.plan.gang import derive_gang
 from fray.types import JobId, JobRequest
 from fray.types.checks import is_whole_number, show_value
+from fray.wire.frayjob import FrayJob
 
 __all__ = [
     "WhenTaken",
     "check_job_id",
     "check_job_ids",
     "check_launch",
+    "check_log_choice",
     "check_seconds",
     "check_whole_number",
 ]
@@ -26,6 +29,9 @@ WhenTaken: TypeAlias = Literal["rename", "adopt", "refuse", "resume"]
 that is there hasn't finished, `adopt` returns its id and `refuse` raises; else both rename. `resume` is for
 launchers that are jobs and begin anew: it returns the id of a living job of that name that the same parent
 launched, but none that this object returned before; else, and outside of any job, it renames."""
+
+SHOWN = 16
+"""Ranks and attempts that an error names at most: the first ranks, the last attempts."""
 
 
 def check_launch(request: Any, when_taken: Any) -> None:
@@ -85,3 +91,26 @@ def check_whole_number(field: str, value: Any) -> None:
     """
     if value is not None and not is_whole_number(value):
         raise InvalidRequestError(field, f"is {show_value(value)}", "Give a whole number, or None for all.")
+
+
+def check_log_choice(
+    job: FrayJob, *, rank: int | Collection[int] | None, attempt: int | None, kept: Sequence[int]
+) -> frozenset[int]:
+    """Return the ranks that are meant, where a job has them, and this attempt among those `kept`.
+
+    Raises:
+        InvalidRequestError: One is no whole number.
+        LogsNotFoundError: It has no such rank or attempt.
+    """
+    check_whole_number("attempt", attempt)
+    name, hosts = JobId(job.metadata.name), derive_gang(job.spec).hosts
+    ranks = list(rank) if isinstance(rank, Set | list | tuple | range) else [rank]
+    for each in ranks:
+        check_whole_number("rank", each)
+    wanted = frozenset(each for each in ranks if isinstance(each, int))
+    for each in wanted:
+        if not 0 <= each < hosts:
+            raise LogsNotFoundError(name, f"rank {each}", tuple(map(str, range(min(hosts, SHOWN)))))
+    if attempt is not None and attempt not in kept:
+        raise LogsNotFoundError(name, f"logs of attempt {attempt}", tuple(map(str, kept[-SHOWN:])))
+    return frozenset(range(hosts)) if rank is None else wanted

@@ -26,15 +26,13 @@ from fray.cluster.base import CheckResult, Cluster, Mark, WhenTaken
 from fray.cluster.cluster_spec import LocalSpec
 from fray.cluster.current import set_current_cluster
 from fray.cluster.local.callables import read_outcome, read_outcomes, write_payload
-from fray.cluster.local.claims import claim_job, remove_expired, take_name
-from fray.cluster.local.jobs import list_jobs, observe_job
+from fray.cluster.local.claims import JobLocks, claim_job, remove_expired, take_name
+from fray.cluster.local.jobs import JobWatch, StrangersJob, list_jobs, observe_job
 from fray.cluster.local.launched import LaunchedJob, LaunchedJobWatch
-from fray.cluster.local.locks import JobLocks
 from fray.cluster.local.log_lines import LineReader
 from fray.cluster.local.requests import LocalRequest, prepare_job, prepare_request
 from fray.cluster.local.runner import build_retry_policy
 from fray.cluster.local.store import StateDirectory
-from fray.cluster.local.watched_job import JobWatch, StrangersJob
 from fray.cluster.manifest import find_parent
 from fray.cluster.progress import describe_frayjob, is_resumable
 from fray.errors import FrayError, JobExistsError, MachineMismatchError, StateDirectoryError

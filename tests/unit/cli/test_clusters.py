@@ -11,7 +11,7 @@ from fray.cli.clusters import choose_cluster, open_cluster
 from fray.cli.exit_codes import derive_error_exit_code
 from fray.cli.wait import wait_for_jobs
 from fray.cluster.cluster_spec import KubernetesSpec, LocalSpec
-from fray.cluster.kubernetes.applying import fill_in
+from fray.cluster.kubernetes.changes import fill_in
 from fray.cluster.local.store import StateDirectory
 from fray.errors import ClusterSpecError, JobNotFoundError, WaitTimeoutError
 from fray.types import JobId

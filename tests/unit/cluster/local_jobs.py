@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fray.cluster.local.attempt import PLAN_SETTINGS
-from fray.cluster.local.locks import JobLocks
+from fray.cluster.local.claims import JobLocks
 from fray.cluster.local.store import JobFolder
 from fray.plan.addresses import Ports, build_loopback_addresses
 from fray.plan.jobset import AttemptPlan, build_attempt

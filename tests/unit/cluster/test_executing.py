@@ -12,7 +12,7 @@ from aiohttp import web
 
 from fray import testing
 from fray.cluster.kubernetes.access import Access
-from fray.cluster.kubernetes.executing import choose_pod, run_command
+from fray.cluster.kubernetes.running_hosts import choose_pod, run_command
 from fray.errors import CommandNotRunError, HostNotRunningError, LogsNotFoundError
 from fray.kube.api import Manifest
 from fray.kube.commands import Channel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fray.cluster.log_choice import SHOWN, check_log_choice
+from fray.cluster.arguments import SHOWN, check_log_choice
 from fray.errors import LogsNotFoundError
 from tests.unit.cluster.local_jobs import frayjob
 

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from fray.cluster.kubernetes.access import Access
-from fray.cluster.kubernetes.pool_page import read_pool
+from fray.cluster.kubernetes.running_hosts import read_pool
 from fray.cluster.local.pools import read_pool as read_local_pool
 from fray.errors import HostNotRunningError, PoolNotShownError
 from fray.job.pool import start_pool

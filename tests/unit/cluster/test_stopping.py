@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, cast
 
 from fray.cluster.kubernetes.access import Access
-from fray.cluster.kubernetes.stopping import stop_job
+from fray.cluster.kubernetes.changes import stop_job
 from fray.kube.errors import ConflictError
 from fray.types import JobId
 from tests.unit.cluster.local_jobs import frayjob

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fray.cluster.local.locks import JobLocks, is_locked, read_holder
+from fray.cluster.local.claims import JobLocks, is_locked, read_holder
 from fray.cluster.local.store import JobFolder, StateDirectory
 from fray.errors import JobRunningError, StateDirectoryError
 from fray.runtime import file_locks

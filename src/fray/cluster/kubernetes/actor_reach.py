@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 from fray.cluster.base import Cluster
 from fray.cluster.kubernetes.access import Access
-from fray.cluster.kubernetes.retries import persistently
+from fray.cluster.kubernetes.api_errors import persistently
 from fray.cluster.kubernetes.session import Session
 from fray.errors import ClusterUnreachableError, TransportError
 from fray.kube.api import Manifest

@@ -18,9 +18,9 @@ from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.command_streams import CommandStreams
 from fray.cluster.kubernetes.access import Access, OpenAccess, open_access
 from fray.cluster.kubernetes.actors import ActorReading, delete_actor, list_actors
-from fray.cluster.kubernetes.applying import apply_job, fill_in
+from fray.cluster.kubernetes.api_errors import persistently
+from fray.cluster.kubernetes.changes import apply_job, fill_in, stop_job
 from fray.cluster.kubernetes.examination import examine
-from fray.cluster.kubernetes.executing import run_command
 from fray.cluster.kubernetes.launching import (
     Launch,
     Launchable,
@@ -40,9 +40,8 @@ from fray.cluster.kubernetes.results import (
     read_outcome,
     read_outcomes,
 )
-from fray.cluster.kubernetes.retries import persistently
+from fray.cluster.kubernetes.running_hosts import run_command
 from fray.cluster.kubernetes.session import Session
-from fray.cluster.kubernetes.stopping import stop_job
 from fray.cluster.kubernetes.waiting import JobWait
 from fray.cluster.manifest import find_parent
 from fray.cluster.workspace import Archiver
@@ -352,7 +351,7 @@ class KubernetesCluster(Cluster):
     def _create_actors(
         self, request: JobRequest, options: ActorOptions, count: int
     ) -> Sequence[ActorHandle[Any]]:
-        from fray.cluster.kubernetes.actor_handles import create_actors  # noqa: PLC0415 - as above
+        from fray.cluster.kubernetes.actors import create_actors  # noqa: PLC0415 - as above
 
         # By value alone: the name of its Secret tells a creator's own actor from another's.
         launch = self._prepare(request, replace(self._spec, staging=None))
@@ -385,7 +384,7 @@ class KubernetesCluster(Cluster):
 
     def read_pool(self, job_id: JobId) -> PoolView:
         """Return what the pool of a job has and does now; see `Cluster.read_pool`."""
-        from fray.cluster.kubernetes.pool_page import read_pool  # noqa: PLC0415 - loads what few ask for
+        from fray.cluster.kubernetes.running_hosts import read_pool  # noqa: PLC0415 - loads what few ask for
 
         return self._session.ask(lambda access: read_pool(access, job_id))
 

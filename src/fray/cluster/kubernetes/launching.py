@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 from fray.cluster.base import WhenTaken
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes.access import Access
-from fray.cluster.kubernetes.retries import persistently
+from fray.cluster.kubernetes.api_errors import persistently
 from fray.cluster.manifest import LAUNCH_DIGITS, JobManifest, Uploads, build_manifest
 from fray.cluster.progress import is_resumable
 from fray.cluster.workspace import Archiver, WorkspaceLimits

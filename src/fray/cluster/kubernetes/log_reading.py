@@ -13,8 +13,8 @@ import heapq
 from collections.abc import Sequence
 
 from fray.cluster.kubernetes.access import Access
+from fray.cluster.kubernetes.api_errors import persistently
 from fray.cluster.kubernetes.pod_log import PodLog
-from fray.cluster.kubernetes.retries import persistently
 from fray.cluster.kubernetes.watching import Subject, list_subject, watch_until_complete
 from fray.kube.api import Manifest, WatchEvent
 from fray.types import LogLine

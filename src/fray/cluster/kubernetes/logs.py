@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from fray.cluster.arguments import check_log_choice
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.log_reading import Reading
 from fray.cluster.kubernetes.pod_log import PodLog, has_begun
 from fray.cluster.kubernetes.results import describe_place, read_job
 from fray.cluster.kubernetes.waiting import WatchSet, look_up, wait_until_finished
 from fray.cluster.kubernetes.watching import Subject
-from fray.cluster.log_choice import check_log_choice
 from fray.kube.api import Manifest
 from fray.kube.resources import PODS
 from fray.plan.gang import derive_gang

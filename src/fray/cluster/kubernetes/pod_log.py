@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from fray.cluster.kubernetes.access import Access
+from fray.cluster.kubernetes.api_errors import BUSY, persistently
 from fray.cluster.kubernetes.log_cursor import LogCursor, TimedLine, split_timed_line
-from fray.cluster.kubernetes.retries import BUSY, persistently
 from fray.cluster.long_lines import LONGEST_LINE, STATE_SECONDS
 from fray.kube.errors import (
     NotFoundError,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from fray.cluster.arguments import check_job_id
 from fray.cluster.kubernetes.access import Access
+from fray.cluster.kubernetes.api_errors import persistently
 from fray.cluster.kubernetes.pod_log import read_state
-from fray.cluster.kubernetes.retries import persistently
 from fray.errors import JobNotFoundError, OutcomeUnreadableError
 from fray.kube.api import Manifest
 from fray.kube.errors import ApiError, NotFoundError

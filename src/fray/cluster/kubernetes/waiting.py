@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable
 
 from fray.cluster.kubernetes.access import Access
+from fray.cluster.kubernetes.api_errors import persistently
 from fray.cluster.kubernetes.results import describe_place, is_possible_name, read_job
-from fray.cluster.kubernetes.retries import persistently
 from fray.cluster.kubernetes.watching import Subject, list_subject, watch_until_complete
 from fray.errors import JobDeletedError, JobNotFoundError
 from fray.kube.api import Manifest, WatchEvent

@@ -15,7 +15,7 @@ from typing import Protocol, cast
 
 from fray.backoff import Backoff
 from fray.cluster.kubernetes.access import Access
-from fray.cluster.kubernetes.retries import LONGEST_ASKED, Sleep
+from fray.cluster.kubernetes.api_errors import LONGEST_ASKED, Sleep
 from fray.kube.api import Manifest, WatchEvent
 from fray.kube.errors import ExpiredError, ServerError, ThrottledError, UnreachableError
 from fray.kube.resources import Resource

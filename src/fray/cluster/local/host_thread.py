@@ -21,11 +21,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fray.cluster.local.borrowed_variables import borrowed_variables
 from fray.cluster.local.host import HostEvents
 from fray.cluster.local.output import HostOutput
 from fray.cluster.local.pods import LocalPod
-from fray.cluster.local.routed_output import routed_output
+from fray.cluster.local.shared_process import borrowed_variables, routed_output
 from fray.errors import StateDirectoryError
 from fray.plan.observation import HostObservation, HostPhase
 from fray.runtime.identity import Identity, use_identity

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from fray.cluster.local.attempt import Workplace
+from fray.cluster.local.claims import JobLocks
 from fray.cluster.local.jobs import derive_ended
-from fray.cluster.local.locks import JobLocks
 from fray.cluster.local.runner import LocalRunner
 from fray.cluster.local.store import StateDirectory
 from fray.errors import FrayError

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
+from fray.cluster.arguments import check_log_choice
+from fray.cluster.local.jobs import JobWatch
 from fray.cluster.local.logs import AttemptLogReader, LogPiece, Place
 from fray.cluster.local.store import JobFolder
-from fray.cluster.local.watched_job import JobWatch
-from fray.cluster.log_choice import check_log_choice
 from fray.cluster.long_lines import STATE_SECONDS, split_long_line
 from fray.plan.gang import Gang, derive_gang
 from fray.types import JobId, LogLine

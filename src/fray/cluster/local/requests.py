@@ -20,8 +20,7 @@ from fray import types
 from fray.cluster.cluster_spec import LocalSpec
 from fray.cluster.local.attempt import PLAN_SETTINGS, InProcessCall, Workplace
 from fray.cluster.local.claims import KEPT_SECONDS
-from fray.cluster.local.environment import derive_base_environment
-from fray.cluster.local.isolated_env import IsolatedEnv, find_uv
+from fray.cluster.local.environment import IsolatedEnv, derive_base_environment, find_uv
 from fray.cluster.local.pods import LocalMachine, build_local_pods
 from fray.cluster.local.store import JobFolder
 from fray.cluster.local.support import build_notices, check_open_files, check_supported

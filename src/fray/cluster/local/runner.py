@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from fray.cluster.local.attempt import LocalAttempt, Workplace
+from fray.cluster.local.claims import JobLocks
 from fray.cluster.local.host import HostEvents
 from fray.cluster.local.jobs import derive_ended
-from fray.cluster.local.locks import JobLocks
 from fray.cluster.local.ports import PortLeases
 from fray.cluster.local.store import JobFolder, StateDirectory
 from fray.errors import FrayError, StateDirectoryError

@@ -19,7 +19,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from fray.cluster.arguments import check_job_id, check_launch, check_whole_number
+from fray.cluster.arguments import check_job_id, check_launch, check_log_choice, check_whole_number
 from fray.cluster.base import Applied, CheckResult, Cluster, Mark, WhenTaken
 from fray.cluster.cluster_spec import RaySpec, check_available
 from fray.cluster.command_streams import CommandStreams
@@ -29,7 +29,6 @@ from fray.cluster.local.pods import LocalMachine, build_local_pods
 from fray.cluster.local.requests import describe_payload, without_secrets
 from fray.cluster.local.store import JobFolder
 from fray.cluster.local.support import build_notices, check_supported
-from fray.cluster.log_choice import check_log_choice
 from fray.cluster.manifest import Uploads, build_manifest, find_parent
 from fray.cluster.progress import describe_frayjob, get_original_name, is_resumable
 from fray.cluster.ray.bundle import Bundle, decode_line

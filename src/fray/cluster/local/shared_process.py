@@ -1,24 +1,56 @@
-"""What a thread prints goes where it always did, and to the listener of that thread as well.
+"""What a host that runs as a thread shares with its process: environment variables, and the printed output.
 
-`sys.stdout` and `sys.stderr` are replaced while somebody listens, and then put back. Threads that a
-listened-to thread starts, and what extension modules print, go where they always did, and nowhere else.
+All threads see the variables. Hosts that run at the same time share what they set alike; the last one to end
+puts back what was there. What a thread prints goes where it always did, and to the listener of that thread
+as well: `sys.stdout` and `sys.stderr` are replaced while there is a listener. Output of threads that such a
+thread starts, and of extension modules, isn't passed to the listener.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, TextIO
 
-__all__ = ["routed_output"]
+__all__ = ["borrowed_variables", "routed_output"]
+
+_lock = threading.Lock()
+_users: dict[str, int] = {}
+_before: dict[str, str | None] = {}
 
 _listener: ContextVar[Callable[[str], object] | None] = ContextVar("fray_listener", default=None)
-_lock = threading.Lock()
 _replaced: dict[str, tuple[TextIO, _Tee]] = {}
 _listeners = 0
+
+
+@contextlib.contextmanager
+def borrowed_variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of this process until the end of the context."""
+    environ = os.environ  # noqa: TID251 - it is written here, and callables read it
+    with _lock:
+        for name, value in variables.items():
+            if not _users.get(name):
+                _before[name] = environ.get(name)
+            _users[name] = _users.get(name, 0) + 1
+            environ[name] = value
+    try:
+        yield
+    finally:
+        with _lock:
+            for name in variables:
+                _users[name] -= 1
+                if _users[name]:
+                    continue
+                del _users[name]
+                before = _before.pop(name)
+                if before is None:
+                    environ.pop(name, None)
+                else:
+                    environ[name] = before
 
 
 class _Tee:

@@ -1,4 +1,4 @@
-"""Running a command in a host of a job: which pod that is, and its streams between two threads."""
+"""Requests to a running host of a job, through the API server: a command, and the page of its pool's head."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
+from fray.cluster.arguments import check_log_choice
 from fray.cluster.command_streams import CommandStreams
 from fray.cluster.kubernetes.access import Access
+from fray.cluster.kubernetes.api_errors import Sleep, persistently
 from fray.cluster.kubernetes.pod_log import read_state
 from fray.cluster.kubernetes.results import group_by_rank, list_pods, read_job
-from fray.cluster.log_choice import check_log_choice
-from fray.errors import CommandNotRunError, HostNotRunningError
+from fray.errors import CommandNotRunError, HostNotRunningError, PoolNotShownError
 from fray.kube.api import Manifest
 from fray.kube.commands import Channel, RemoteCommand
-from fray.kube.errors import NotFoundError, RefusedError, ServerError
+from fray.kube.errors import NotFoundError, RefusedError, ServerError, UnreachableError
 from fray.plan.status import is_finished
+from fray.plan.workers import has_workers
+from fray.runtime.pool.view import PoolView
 from fray.types import JobId
-from fray.vocabulary import CONTAINER
-from fray.wire.frayjob import FrayJob
+from fray.vocabulary import CONTAINER, POOL_METRICS_PORT, POOL_VIEW_PATH
+from fray.wire.frayjob import FrayJob, FrayJobSpec
 
-__all__ = ["choose_pod", "run_command"]
+__all__ = ["choose_pod", "read_pool", "run_command"]
 
 
 async def run_command(
@@ -111,3 +114,40 @@ def _pump(
         except RuntimeError:
             sending.close()  # its loop has ended, too
             return
+
+
+async def read_pool(access: Access, job_id: JobId, *, sleep: Sleep = asyncio.sleep) -> PoolView:
+    """Return what the pool of a job has and does now; needs the verb `get` on `pods/proxy`.
+
+    Raises:
+        JobNotFoundError: There is no such job.
+        HostNotRunningError: Its rank 0 doesn't run.
+        PoolNotShownError: It has no pool, or the head doesn't answer.
+        ApiError: The cluster can't be asked.
+    """
+    job = await read_job(access, job_id)
+    if problem := _find_problem(job.spec):
+        raise PoolNotShownError(job_id, problem)
+    pod = choose_pod(job, await list_pods(access, job), 0)
+
+    async def read() -> bytes:
+        return await access.api.read_page(
+            pod, namespace=access.namespace, port=POOL_METRICS_PORT, path=POOL_VIEW_PATH
+        )
+
+    try:
+        return PoolView.from_json(await persistently(read, sleep=sleep))
+    except (NotFoundError, ServerError, UnreachableError) as error:
+        if not error.status:
+            raise  # the API server is silent, and not the pod
+        raise PoolNotShownError(job_id, f"its head doesn't answer: {error.detail}") from error
+    except ValueError as error:
+        raise PoolNotShownError(job_id, f"its head answers something else: {error}") from error
+
+
+def _find_problem(spec: FrayJobSpec) -> str:
+    if not has_workers(spec):
+        return "it names no workers"
+    if spec.workers.engine != "fray":
+        return f"its engine is {spec.workers.engine}, which has a dashboard of its own"
+    return ""

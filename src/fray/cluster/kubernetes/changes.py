@@ -1,21 +1,28 @@
-"""FrayJobs as their authors wrote them: applied as `kubectl apply` does, and filled in by a cluster spec."""
+"""Changes that a client makes to a FrayJob: fills in what its author left open, applies it, and stops it.
+
+`apply_job` does what `kubectl apply` does. `stop_job` sets `spec.stopped`; the job stays with its status.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from itertools import count
 from typing import Any
 
 from fray.cluster.base import Applied
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes.access import Access
+from fray.cluster.kubernetes.api_errors import BUSY, Sleep, persistently
 from fray.cluster.kubernetes.launching import WrittenJob, create_secrets
-from fray.cluster.kubernetes.retries import persistently
 from fray.errors import FieldError, InvalidJobError
 from fray.kube.api import Manifest
 from fray.kube.errors import ConflictError, NotFoundError, RefusedError
 from fray.kube.resources import FRAYJOBS
+from fray.plan.status import is_finished
+from fray.types import JobId
 from fray.wire.frayjob import FrayJob, Parent, Queue
 
-__all__ = ["apply_job", "fill_in"]
+__all__ = ["apply_job", "fill_in", "stop_job"]
 
 FIELD_MANAGER = "fray"
 """Who has set fields that `apply` sets, in `metadata.managedFields`."""
@@ -70,3 +77,29 @@ def _meant(job: Manifest) -> tuple[Any, ...]:
     """What a user says of a job; all else in it is the server's and the operator's."""
     metadata = job["metadata"]
     return job["spec"], metadata.get("labels"), metadata.get("annotations")
+
+
+async def stop_job(access: Access, name: JobId, *, sleep: Sleep = asyncio.sleep) -> None:
+    """Ask a job to end; nothing is written where it has, or was asked before. Raises `ApiError`.
+
+    A conflict means that somebody else has just written the job, mostly the operator. There is no limit to
+    how often that may be, only longer pauses.
+    """
+
+    async def stop() -> bool:
+        manifest = await access.api.get(FRAYJOBS, name, namespace=access.namespace)
+        job = FrayJob.from_manifest(manifest)
+        if job.spec.stopped or is_finished(job.status):
+            return True
+        stopped: Manifest = {**manifest, "spec": {**manifest["spec"], "stopped": True}}
+        try:
+            await access.api.replace(FRAYJOBS, stopped)
+        except ConflictError:
+            return False  # the operator was faster
+        return True
+
+    # A write whose answer was lost is seen by the next look.
+    for conflicts in count(1):
+        if await persistently(stop):
+            return
+        await sleep(BUSY.pause(conflicts))
