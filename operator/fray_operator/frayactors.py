@@ -33,11 +33,11 @@ from fray.plan.volume_waiting import VOLUME_FAILURES, VolumeComplaint, build_vol
 from fray.vocabulary import LABEL_ACTOR, Reason
 from fray.wire.frayactor import FRAYACTOR as CUSTOM
 from fray.wire.frayactor import FrayActor
+from fray_operator.cleanup import Expiry
 from fray_operator.informer import Informer, trim_actor_pod, trim_actor_report, trim_stateful_set
 from fray_operator.kinds import Controller, Kind, RefusedError, Services
 from fray_operator.list_watch import Place, find_controller
-from fray_operator.retention import Expiry
-from fray_operator.shared_events import SharedEvents
+from fray_operator.shared_answers import SharedEvents
 from fray_operator.store import Store
 from fray_operator.writer import Writer
 

@@ -13,12 +13,12 @@ from fray.wire.frayjob import FrayJob
 from fray.wire.schema import FRAYJOB as CUSTOM
 from fray_operator.act import Actor
 from fray_operator.auth import wants_auth
+from fray_operator.cleanup import UNKNOWN_JOB_SECONDS
 from fray_operator.frayactors import FRAYACTOR
 from fray_operator.informer import Informer, JobKey, trim_job, trim_jobset, trim_worker_job
 from fray_operator.kinds import Controller, Kind, Services
 from fray_operator.node_pools import NodePools
 from fray_operator.observe import Observer
-from fray_operator.obsolete import UNKNOWN_JOB_SECONDS
 from fray_operator.ownership import find_orphans, may_be_obsolete
 from fray_operator.pods import PodInformer
 from fray_operator.reconcile import Reconciler

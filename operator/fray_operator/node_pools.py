@@ -40,7 +40,7 @@ from fray_operator.lease import Lease, LeaseLostError
 from fray_operator.list_watch import Place
 from fray_operator.nodes import NodeInformer
 from fray_operator.settings import OperatorSettings, SettingsError
-from fray_operator.shared_answer import SharedAnswer
+from fray_operator.shared_answers import SharedAnswer
 from fray_operator.store import Store
 
 __all__ = ["NodePools", "build_provider", "find_gang", "lacks_nodes"]

@@ -10,7 +10,7 @@ from fray.kube.errors import ApiError, ForbiddenError
 from fray.kube.resources import NODES
 from fray.plan.scheduling import NodeSummary, build_node_summary
 from fray_operator.list_watch import ListWatch, Place
-from fray_operator.shared_answer import SharedAnswer
+from fray_operator.shared_answers import SharedAnswer
 
 __all__ = ["NodeInformer"]
 

@@ -67,10 +67,8 @@ from fray_operator.ownership import (
     is_owned,
 )
 from fray_operator.pods import PodInformer
-from fray_operator.shared_events import SharedEvents
+from fray_operator.shared_answers import WORKLOADS_SECONDS, SharedEvents, Workloads
 from fray_operator.worker_jobs import ObservedWorkers, WorkerJobs
-from fray_operator.workloads import SECONDS as WORKLOADS_SECONDS
-from fray_operator.workloads import Workloads
 
 __all__ = ["Observed", "Observer"]
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,14 +29,13 @@ from fray_operator.lease import Lease
 from fray_operator.list_watch import ListWatch
 from fray_operator.metrics import Metrics
 from fray_operator.nodes import NodeInformer
-from fray_operator.parts import Parts
 from fray_operator.queue import WorkQueue
 from fray_operator.scope import Scope
 from fray_operator.settings import OperatorSettings
 from fray_operator.source import Source
 from fray_operator.worker import work
 
-__all__ = ["OperatorProcess", "ServableKindError"]
+__all__ = ["OperatorProcess", "PartEndedError", "Parts", "ServableKindError"]
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +45,9 @@ KINDS_SECONDS = 10.0
 """Between two looks whether a kind can be served that couldn't be."""
 CLAIM_DURATION = 4
 """Duration of a claim to what is served, in durations of the Lease: claims may be many."""
+
+END_SECONDS = 1.0
+"""How long watchers may take to end; after that they are left to the end of the process."""
 
 
 class ServableKindError(Exception):
@@ -287,3 +289,66 @@ class _StoppedError(Exception):
 async def _all_synced(watches: Iterable[ListWatch]) -> None:
     for watch in watches:
         await watch.synced.wait()
+
+
+class PartEndedError(Exception):
+    """A task that should have run for as long as the process ended without an error."""
+
+
+class Parts:
+    """Tasks that must all run on; the first that ends, ends whatever is awaited.
+
+    Those that write and those that only watch are kept apart, since at the end the writers must be gone
+    before another process may lead, while watchers may take their time.
+    """
+
+    def __init__(self) -> None:
+        self._writers: list[asyncio.Task[None]] = []
+        self._watchers: list[asyncio.Task[None]] = []
+
+    def add_writer(self, part: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Start a task that changes something in the cluster."""
+        self._writers.append(asyncio.create_task(part, name=name))
+
+    def add_watcher(self, part: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Start a task that changes nothing."""
+        self._watchers.append(asyncio.create_task(part, name=name))
+
+    async def until(self, awaited: Coroutine[Any, Any, Any]) -> None:
+        """Wait for `awaited`; raises the error of a part that ended before."""
+        target = asyncio.create_task(awaited)
+        try:
+            await asyncio.wait([target, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
+            self._check()
+            target.result()
+        finally:
+            target.cancel()
+            await asyncio.gather(target, return_exceptions=True)
+
+    async def run(self) -> None:
+        """Wait until a part ends; raises its error, or `PartEndedError`."""
+        await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        self._check()
+
+    async def end_writers(self) -> None:
+        """Cancel what writes; nothing is written any more when this returns."""
+        for task in self._writers:
+            task.cancel()
+        await asyncio.gather(*self._writers, return_exceptions=True)
+
+    async def end_watchers(self) -> None:
+        """Cancel the others, and wait for them, but not for long."""
+        for task in self._watchers:
+            task.cancel()
+        if self._watchers:
+            await asyncio.wait(self._watchers, timeout=END_SECONDS)
+
+    @property
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [*self._writers, *self._watchers]
+
+    def _check(self) -> None:
+        for task in self._tasks:
+            if task.done():
+                task.result()
+                raise PartEndedError(f"{task.get_name()} ended")

@@ -31,14 +31,12 @@ from fray.vocabulary import ConditionType, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, Condition, FrayJobStatus
 from fray_operator.act import Actor
-from fray_operator.cascade import OwnerCascade
+from fray_operator.cleanup import Expiry, ObsoleteJobSets, OldAttempts, OwnerCascade
 from fray_operator.informer import JobKey
 from fray_operator.kinds import Kind, RefusedError, UnreadableError
 from fray_operator.logs import job_context
 from fray_operator.metrics import Metrics
 from fray_operator.observe import Observed, Observer
-from fray_operator.obsolete import ObsoleteJobSets
-from fray_operator.retention import Expiry, OldAttempts
 from fray_operator.store import Store
 from fray_operator.writer import Writer
 

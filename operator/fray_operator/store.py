@@ -19,7 +19,7 @@ from fray.plan.parentage import ParentState, get_parent_name
 from fray.plan.pod_observation import is_ending
 from fray.vocabulary import ConditionType
 from fray_operator.list_watch import Place, place_of
-from fray_operator.shared_answer import SharedAnswer
+from fray_operator.shared_answers import SharedAnswer
 
 __all__ = ["Finished", "Store"]
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from aiohttp import WSMsgType, test_utils, web
 
-from fray.kube.port_forward import PROTOCOL
+from fray.kube.pod_streams import FORWARD_PROTOCOL
 from tests.actors.objects_api import ObjectsApi
 
 __all__ = ["ForwardingApi"]
@@ -85,7 +85,7 @@ class ForwardingApi:
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         port = int(request.query["ports"])
-        websocket = web.WebSocketResponse(protocols=(PROTOCOL,), max_msg_size=0)
+        websocket = web.WebSocketResponse(protocols=(FORWARD_PROTOCOL,), max_msg_size=0)
         await websocket.prepare(request)
         self._sockets.add(websocket)
         for channel in (0, 1):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fray.plan import lifecycle
-from fray_operator import observe, obsolete
+from fray_operator import cleanup, observe
 from fray_operator.writer import Writer
 from tests.faults.life import live
 from tests.faults.prediction import DELETED, End, predict
@@ -93,7 +93,7 @@ def tell_events_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def leave_what_comes_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(obsolete, "find_obsolete", lambda *_: [])
+    monkeypatch.setattr(cleanup, "find_obsolete", lambda *_: [])
 
 
 @pytest.mark.parametrize(

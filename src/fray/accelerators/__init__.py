@@ -1,11 +1,11 @@
 """The one home of TPU and GPU facts: names, topologies, hosts, chips, machine types, node labels.
 
 Everything else in Fray (client checks, the CRD's rules, pod placement) asks here and keeps no copy of
-its own. `tpu` and `gpu` turn a user's accelerator name into the hosts that it needs;
-`tpu_generations` is the table of TPU facts, `nearest_tpu` the advice after a typing error, `host_sizes` how
-large hosts are, `beside` what they need that isn't on them, `peak_flops` how fast chips are at most, and
-`node_labels` the keys that GKE puts on accelerator nodes. Standard library only; tables are expanded at first
-use. What a job does with these facts (selectors, tolerations, child Jobs) doesn't belong here.
+its own. `tpu` and `gpu` turn a user's accelerator name into the hosts that it needs; `tpu_generations` is the
+table of TPU facts, `host_sizes` how large hosts are, `beside` what they need that isn't on them, `peak_flops`
+how fast chips are at most, and `node_labels` the keys that GKE puts on accelerator nodes. Standard library
+only; tables are expanded at first use. What a job does with these facts (selectors, tolerations, child Jobs)
+doesn't belong here.
 """
 
 from fray.accelerators import node_labels

@@ -10,9 +10,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from fray.kube.commands import RemoteCommand
 from fray.kube.objects import Manifest, Page, Propagation, WatchEvent
-from fray.kube.port_forward import ForwardedPort
+from fray.kube.pod_streams import ForwardedPort, RemoteCommand
 from fray.kube.resources import Resource
 
 __all__ = ["KubeApi", "Manifest", "Page", "Propagation", "UserApi", "WatchEvent"]

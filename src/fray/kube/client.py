@@ -18,8 +18,6 @@ import aiohttp
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
-from fray.kube import port_forward
-from fray.kube.commands import PROTOCOL, RemoteCommand
 from fray.kube.errors import (
     ApiError,
     ConflictError,
@@ -28,8 +26,8 @@ from fray.kube.errors import (
     UnreachableError,
     read_api_error,
 )
-from fray.kube.lists import ListReader
 from fray.kube.objects import (
+    ListReader,
     Manifest,
     Page,
     Propagation,
@@ -38,7 +36,7 @@ from fray.kube.objects import (
     parse_event,
     parse_object,
 )
-from fray.kube.port_forward import ForwardedPort
+from fray.kube.pod_streams import COMMAND_PROTOCOL, FORWARD_PROTOCOL, ForwardedPort, RemoteCommand
 from fray.kube.resources import DISCOVERY, PODS, Resource
 
 __all__ = [
@@ -339,7 +337,7 @@ class KubernetesApi:
         wanted = {"stdin": True, "stdout": True, "stderr": not tty, "tty": tty}
         query: dict[str, str | list[str]] = {name: str(value).lower() for name, value in wanted.items()}
         query |= {"container": container, "command": list(command)}
-        async with self._socket(path, query, PROTOCOL, heartbeat=COMMAND_HEARTBEAT_SECONDS) as socket:
+        async with self._socket(path, query, COMMAND_PROTOCOL, heartbeat=COMMAND_HEARTBEAT_SECONDS) as socket:
             yield RemoteCommand(f"GET {path}", socket)
 
     @asynccontextmanager
@@ -351,7 +349,7 @@ class KubernetesApi:
         path = PODS.path(namespace=namespace, name=pod, subresource="portforward")
         query = {"ports": str(port)}
         heartbeat = FORWARD_HEARTBEAT_SECONDS
-        async with self._socket(path, query, port_forward.PROTOCOL, heartbeat=heartbeat) as socket:
+        async with self._socket(path, query, FORWARD_PROTOCOL, heartbeat=heartbeat) as socket:
             yield ForwardedPort(f"GET {path}", socket)
 
     @asynccontextmanager

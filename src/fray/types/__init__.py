@@ -15,8 +15,7 @@ from fray.offered_names import find_offered
 from fray.types.devices import CpuConfig, DeviceConfig, DeviceKind, GpuConfig, TpuConfig
 from fray.types.entrypoint import BinaryEntrypoint, CallableEntrypoint, Entrypoint
 from fray.types.environment import EnvironmentConfig, create_environment
-from fray.types.job_info import JobId, JobInfo, JobStatus, MonitoredJob, TaskStatus
-from fray.types.log_line import LogLine
+from fray.types.job_info import JobId, JobInfo, JobStatus, LogLine, MonitoredJob, TaskStatus
 from fray.types.request import JobRequest
 from fray.types.resources import GangShape, ResourceConfig
 

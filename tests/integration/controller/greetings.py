@@ -15,10 +15,10 @@ from fray.wire.custom_kind import CustomKind
 from fray.wire.frayjob import ObjectMeta
 from fray.wire.model import WireModel
 from fray.wire.status import Condition
+from fray_operator.cleanup import Expiry
 from fray_operator.informer import Informer
 from fray_operator.kinds import Controller, Kind, Services
 from fray_operator.list_watch import Place
-from fray_operator.retention import Expiry
 from fray_operator.store import Store
 from fray_operator.writer import Writer
 

@@ -9,7 +9,7 @@ import pytest
 
 from e2e.faulty_proxy import FaultyProxy
 from fray.vocabulary import AUTH_SECRET
-from fray_operator import nodes, observe, shared_events
+from fray_operator import nodes, observe, shared_answers
 from tests.integration.controller.conftest import SettingsFor
 from tests.integration.controller.hands import Hands, eventually
 from tests.integration.controller.operator_thread import OperatorThread, run_operator
@@ -109,7 +109,7 @@ def test_looking_again_and_again_at_jobs_of_all_kinds_writes_nothing(
     for constant in ("PATIENCE_SECONDS", "PATIENCE_CAP_SECONDS"):
         monkeypatch.setattr(observe, constant, 0.05)
     monkeypatch.setattr(nodes, "JUDGING_SECONDS", 0.05)
-    monkeypatch.setattr(shared_events, "SECONDS", 0.05)
+    monkeypatch.setattr(shared_answers, "EVENTS_SECONDS", 0.05)
     with run_operator(kubeconfig, settings_for(hands.namespace, backoff_seconds=3000.0)) as operator:
         make_jobs_of_all_kinds(hands)
         # A write is seen on the server before its answer is counted.

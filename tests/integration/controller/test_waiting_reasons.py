@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fray_operator import observe, shared_events
+from fray_operator import observe, shared_answers
 from tests.integration.controller.conftest import NodeMaker, SettingsFor
 from tests.integration.controller.hands import Hands, condition
 from tests.integration.controller.operator_thread import OperatorThread, run_operator
@@ -179,7 +179,7 @@ def test_pods_that_are_refused_are_explained_by_the_job_controllers_event(
     told: str,
 ) -> None:
     monkeypatch.setattr(observe, "PATIENCE_SECONDS", 0.05)
-    monkeypatch.setattr(shared_events, "SECONDS", 0.05)
+    monkeypatch.setattr(shared_answers, "EVENTS_SECONDS", 0.05)
     start()
     hands.submit("train", replicas=2)
     jobset = hands.await_jobset("train-a1")
@@ -205,7 +205,7 @@ def test_jobs_that_are_refused_are_explained_by_the_jobsets_event(
     reason: str,
 ) -> None:
     monkeypatch.setattr(observe, "PATIENCE_SECONDS", 0.05)
-    monkeypatch.setattr(shared_events, "SECONDS", 0.05)
+    monkeypatch.setattr(shared_answers, "EVENTS_SECONDS", 0.05)
     start()
     hands.submit("train")
     jobset = hands.await_jobset("train-a1")
@@ -220,7 +220,7 @@ def test_events_about_other_jobsets_explain_nothing(
     hands: Hands, start: Callable[..., OperatorThread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observe, "PATIENCE_SECONDS", 0.05)
-    monkeypatch.setattr(shared_events, "SECONDS", 0.05)
+    monkeypatch.setattr(shared_answers, "EVENTS_SECONDS", 0.05)
     operator = start()
     hands.submit("train")
     jobset = hands.await_jobset("train-a1")

@@ -15,7 +15,7 @@ from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.running_hosts import choose_pod, run_command
 from fray.errors import CommandNotRunError, HostNotRunningError, LogsNotFoundError
 from fray.kube.api import Manifest
-from fray.kube.commands import Channel
+from fray.kube.pod_streams import Channel
 from fray.kube.resources import FRAYJOBS
 from fray.testing import build_frayjob
 from fray.types import JobId

@@ -13,7 +13,7 @@ from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
 from fray.vocabulary import LABEL_ATTEMPT, LABEL_JOB_UID
 from fray.wire.frayjob import FrayJob
-from fray_operator.retention import find_expendable
+from fray_operator.cleanup import find_expendable
 from tests.unit.controller.an_hour import LONG_AGO
 from tests.unit.controller.watched_life import WatchedLife, live
 

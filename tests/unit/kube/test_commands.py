@@ -10,8 +10,8 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from fray.kube.client import KubernetesApi
-from fray.kube.commands import PROTOCOL, Channel, RemoteCommand
 from fray.kube.errors import ForbiddenError, NotFoundError, ServerError, UnreachableError
+from fray.kube.pod_streams import COMMAND_PROTOCOL, Channel, RemoteCommand
 from tests.unit.kube.scripted_server import ask, status_of
 
 SUCCESS = {"kind": "Status", "metadata": {}, "status": "Success"}
@@ -26,7 +26,9 @@ def failure(code: int) -> dict[str, Any]:
 class Container:
     """Answers one command; `script` talks with the client, `seen` is what came, by channel."""
 
-    def __init__(self, script: Callable[[Container], Awaitable[None]], protocol: str = PROTOCOL) -> None:
+    def __init__(
+        self, script: Callable[[Container], Awaitable[None]], protocol: str = COMMAND_PROTOCOL
+    ) -> None:
         self.script, self.protocol = script, protocol
         self.requests: list[web.Request] = []
         self.seen: list[tuple[int, bytes]] = []
@@ -166,5 +168,5 @@ def test_a_server_that_speaks_another_protocol_is_not_talked_to() -> None:
     async def nothing(_: Container) -> None:
         pass
 
-    with pytest.raises(UnreachableError, match=PROTOCOL):
+    with pytest.raises(UnreachableError, match=COMMAND_PROTOCOL):
         use(Container(nothing, "v4.channel.k8s.io").answer, never)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fray.kube.lists import ListReader
+from fray.kube.objects import ListReader
 
 ITEMS = [{"metadata": {"name": name}, "text": ' ],"items":[ é\\ "'} for name in ("a", "b", "ü")]
 METADATA = {"resourceVersion": "7", "continue": "on"}

@@ -10,14 +10,16 @@ from aiohttp import web
 
 from fray.kube.client import KubernetesApi
 from fray.kube.errors import ForbiddenError, ServerError, UnreachableError
-from fray.kube.port_forward import PROTOCOL, ForwardedPort
+from fray.kube.pod_streams import FORWARD_PROTOCOL, ForwardedPort
 from tests.unit.kube.scripted_server import Handler, answer, ask, status_of
 
 PATH = "/api/v1/namespaces/ml/pods/counter-0/portforward"
 PORT = (8788).to_bytes(2, "little")
 
 
-def serve(talk: Callable[[web.WebSocketResponse], Awaitable[None]], protocol: str = PROTOCOL) -> Handler:
+def serve(
+    talk: Callable[[web.WebSocketResponse], Awaitable[None]], protocol: str = FORWARD_PROTOCOL
+) -> Handler:
     """Greet as a kubelet does, on both channels, and then talk."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -79,5 +81,5 @@ def test_who_may_not_forward_ports_is_told_so() -> None:
 def test_a_server_of_another_protocol_is_refused() -> None:
     async def say_nothing(_: web.WebSocketResponse) -> None: ...
 
-    with pytest.raises(UnreachableError, match=PROTOCOL):
+    with pytest.raises(UnreachableError, match=FORWARD_PROTOCOL):
         use(serve(say_nothing, protocol="v9"), read)

@@ -25,7 +25,7 @@ from fray.cluster.kubernetes.session import Session
 from fray.errors import ClusterUnreachableError, TransportError
 from fray.kube.api import Manifest
 from fray.kube.errors import ApiError
-from fray.kube.port_forward import ForwardedPort
+from fray.kube.pod_streams import ForwardedPort
 from fray.kube.resources import SECRETS, Resource
 from fray.runtime.actors.identity import Member
 from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store

@@ -16,8 +16,8 @@ from fray.cluster.kubernetes.pod_log import read_state
 from fray.cluster.kubernetes.results import group_by_rank, list_pods, read_job
 from fray.errors import CommandNotRunError, HostNotRunningError, PoolNotShownError
 from fray.kube.api import Manifest
-from fray.kube.commands import Channel, RemoteCommand
 from fray.kube.errors import NotFoundError, RefusedError, ServerError, UnreachableError
+from fray.kube.pod_streams import Channel, RemoteCommand
 from fray.plan.status import is_finished
 from fray.plan.workers import has_workers
 from fray.runtime.pool.view import PoolView

@@ -1,7 +1,10 @@
-"""A command in a container of a pod: its streams, its terminal and its exit code, over one websocket.
+"""Streams to a pod, each over one websocket to the API server: a command in a container, and a port.
 
-The first byte of each message is a channel, as the protocol `v5.channel.k8s.io` has it:
+The first byte of each message is a channel. A command has its streams, its terminal and its exit code, by the
+protocol `v5.channel.k8s.io`; a port has 0 for data and 1 for what went wrong, and the first message of each
+holds the port:
 https://github.com/kubernetes/kubernetes/blob/master/staging/src/k8s.io/apimachinery/pkg/util/remotecommand/constants.go
+https://github.com/kubernetes/kubernetes/blob/master/staging/src/k8s.io/kubelet/pkg/cri/streaming/portforward/websocket.go
 """
 
 from __future__ import annotations
@@ -13,13 +16,18 @@ from typing import Any, Final
 
 import aiohttp
 
-from fray.kube.errors import UnreachableError, build_api_error
+from fray.kube.errors import ServerError, UnreachableError, build_api_error
 
-__all__ = ["PROTOCOL", "Channel", "RemoteCommand"]
+__all__ = ["COMMAND_PROTOCOL", "FORWARD_PROTOCOL", "Channel", "ForwardedPort", "RemoteCommand"]
 
-PROTOCOL: Final = "v5.channel.k8s.io"
+COMMAND_PROTOCOL: Final = "v5.channel.k8s.io"
 """The first one that can send the end of standard input. API servers have it from 1.30 on."""
 NON_ZERO_EXIT: Final = "NonZeroExitCode"
+
+FORWARD_PROTOCOL: Final = "v4.channel.k8s.io"
+DATA: Final = 0
+PROBLEM: Final = 1
+"""Channels of a forwarded port."""
 
 
 class Channel(IntEnum):
@@ -31,6 +39,16 @@ class Channel(IntEnum):
     ENDING = 3
     SIZE = 4
     CLOSE = 255
+
+
+async def _read_messages(
+    request: str, socket: aiohttp.ClientWebSocketResponse
+) -> AsyncIterator[tuple[int, bytes]]:
+    """Yield the channel and the content of each message."""
+    async for message in socket:
+        if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+            raise UnreachableError(request, 0, message.type.name, str(message.data))
+        yield message.data[0], message.data[1:]
 
 
 class RemoteCommand:
@@ -63,10 +81,7 @@ class RemoteCommand:
         Raises:
             UnreachableError: The connection broke, or somebody else answered.
         """
-        async for message in self._socket:
-            if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
-                raise UnreachableError(self._request, 0, message.type.name, str(message.data))
-            channel, data = message.data[0], message.data[1:]
+        async for channel, data in _read_messages(self._request, self._socket):
             if channel in (Channel.OUTPUT, Channel.ERRORS):
                 if data:
                     yield Channel(channel), data
@@ -104,3 +119,35 @@ class RemoteCommand:
         if not isinstance(status, dict):
             raise UnreachableError(self._request, 0, "no object", "the ending of the command is no Status")
         return status
+
+
+class ForwardedPort:
+    """A connection to a port of a pod. Iterate over it for what comes from there.
+
+    Args:
+        request: How errors name it.
+        socket: The open websocket; its opener closes it.
+    """
+
+    def __init__(self, request: str, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._request, self._socket = request, socket
+
+    async def send(self, data: bytes) -> None:
+        """Send to the port; raises ConnectionError once the connection has ended."""
+        await self._socket.send_bytes(bytes([DATA]) + data)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield what comes, until the other end closes the connection.
+
+        Raises:
+            ServerError: The pod can't be reached, or nobody listens there.
+            UnreachableError: The connection broke, or somebody else answered.
+        """
+        begun: set[int] = set()
+        async for channel, data in _read_messages(self._request, self._socket):
+            if channel not in begun:
+                begun.add(channel)
+            elif channel == PROBLEM:
+                raise ServerError(self._request, 0, "PortForward", data.decode(errors="replace"))
+            elif data:
+                yield data
