@@ -17,13 +17,13 @@ import yaml
 
 from fray.accelerators.beside import Need, list_gpu_needs, list_tpu_needs
 from fray.cli.requested_job import as_sent
-from fray.plan.counts import format_count
-from fray.plan.facts import Fact
 from fray.plan.gang import Gang
 from fray.plan.gang_placement import NOTHING_READ, ClusterTopology
 from fray.plan.jobset import build_attempt
+from fray.plan.manifests import Fact
 from fray.plan.network_policy import build_network_policy
 from fray.plan.settings import PlanSettings
+from fray.plan.texts import format_count
 from fray.plan.worker_job import build_workers_plan
 from fray.plan.workers import derive_wanted, has_workers
 from fray.wire.frayjob import FrayJob
