@@ -15,9 +15,9 @@ from typing import Any
 import fray.settings
 import fray.vocabulary
 import fray_operator.settings
-from fray.plan.addresses import Ports, build_loopback_addresses
 from fray.plan.environment import build_environment
 from fray.plan.gang import derive_gang
+from fray.plan.names import Ports, build_loopback_addresses
 from fray.types.environment import COPIED_VARIABLES, DEFAULT_VARIABLES
 from fray.wire.validation import validate_manifest
 from tools.frayjob_page import escape_cell

@@ -22,8 +22,8 @@ from fray.kube.errors import (
 from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, NETWORK_POLICIES, Resource
 from fray.kube.topology import read_topology
 from fray.plan.children import Child, build_children, build_workers, read_role
+from fray.plan.kueue import build_renumbered
 from fray.plan.observation import Waiting
-from fray.plan.renumbering import build_renumbered
 from fray.plan.scheduling import derive_refusal
 from fray.plan.settings import PlanSettings
 from fray.plan.worker_observation import read_worker_job

@@ -2,7 +2,7 @@
 
 The last attempts of a job keep their JobSets, for the logs of their pods; an obsolete JobSet is deleted: one
 that still runs although its attempt has a verdict or its job has ended. Jobs that other jobs launched end
-with them: what counts as the parent's end is `fray.plan.parentage`'s to say. A finished object with a
+with them: what counts as the parent's end is `fray.plan.raw_jobs`'s to say. A finished object with a
 `ttlSecondsAfterFinished` is deleted when its time has come. Nothing is polled: one that has finished is
 looked at once, then when its time comes, and when it is changed.
 """
@@ -15,9 +15,9 @@ from datetime import datetime
 
 from fray.kube.api import Manifest
 from fray.kube.errors import ForbiddenError, NotFoundError, RefusedError
-from fray.plan.ownership import read_attempt_label
-from fray.plan.parentage import ParentState, derive_parents_end, get_parent_name, read_parent
+from fray.plan.manifests import read_attempt_label
 from fray.plan.pod_observation import is_ending
+from fray.plan.raw_jobs import ParentState, derive_parents_end, get_parent_name, read_parent
 from fray.plan.status import is_finished
 from fray.vocabulary import LABEL_ATTEMPT
 from fray.wire.frayjob import FrayJob

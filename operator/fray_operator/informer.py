@@ -15,8 +15,8 @@ from typing import Any
 
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.resources import Resource
+from fray.plan.kueue import trim_number
 from fray.plan.pod_disruption import MARKS
-from fray.plan.renumbering import trim_number
 from fray.vocabulary import LABEL_POD_INDEX, LABEL_ROLE, Role
 from fray_operator.kinds import Kind
 from fray_operator.list_watch import PAGE, ListWatch, Place, place_of

@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.resources import Resource
 from fray.nodepools.provider import NodePoolProvider
-from fray.wire.custom_kind import CustomKind
-from fray.wire.model import WireModel
+from fray.wire.model import CustomKind, WireModel
 from fray_operator.lease import Lease
 from fray_operator.list_watch import ListWatch, Place, find_controller
 from fray_operator.metrics import Metrics

@@ -19,7 +19,13 @@ from fray.kube.errors import ApiError, ForbiddenError, NotFoundError
 from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS
 from fray.plan.gang import derive_gang
 from fray.plan.job_evidence import is_unexplained, with_job_evidence
-from fray.plan.kueue import derive_deactivation, derive_queue_waiting, describe_eviction, is_queued
+from fray.plan.kueue import (
+    derive_deactivation,
+    derive_queue_waiting,
+    describe_eviction,
+    is_misnumbered,
+    is_queued,
+)
 from fray.plan.lifecycle import describe_stop
 from fray.plan.names import build_jobset_name
 from fray.plan.node_evidence import Nodes, derive_next_look, needs_nodes, with_node_evidence
@@ -28,7 +34,6 @@ from fray.plan.observation import GangObservation, HostObservation, HostPhase, W
 from fray.plan.placement import derive_demand
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.reasons import get_row
-from fray.plan.renumbering import is_misnumbered
 from fray.plan.scheduling import derive_waiting
 from fray.plan.settings import RetryPolicy
 from fray.plan.timestamps import parse_time

@@ -13,10 +13,10 @@ from datetime import datetime
 
 from fray.kube.api import Manifest
 from fray.plan.gang import derive_gang
+from fray.plan.manifests import read_attempt_label
 from fray.plan.names import build_jobset_name
 from fray.plan.node_evidence import Nodes, is_late
 from fray.plan.observation import Waiting
-from fray.plan.ownership import read_attempt_label
 from fray.plan.pod_disruption import read_deletion
 from fray.plan.pod_observation import is_ending, is_jobset_finished
 from fray.plan.status import is_finished

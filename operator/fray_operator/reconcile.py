@@ -3,7 +3,7 @@
 The order matters and is the same in every pass: the status that announces an action is written before
 it, so a process that dies in between finds its intention in the cluster. Nothing is remembered between
 passes but events that could not be sent yet, and when a status was written last: replica counts wait
-(`fray.plan.debounce`). Events are never sent twice, but one is lost when the process dies before it, or
+(`fray.plan.status`). Events are never sent twice, but one is lost when the process dies before it, or
 when the answer to the status write is.
 """
 
@@ -16,16 +16,15 @@ from datetime import UTC, datetime, timedelta
 from fray.kube.api import Manifest
 from fray.kube.errors import ConflictError, NotFoundError
 from fray.kube.resources import FRAYJOBS
-from fray.plan.acceptance import derive_unsupported
-from fray.plan.debounce import StatusWrite, derive_write_time, record_write
+from fray.plan.children import find_removed
 from fray.plan.events import EventDraft, derive_events, derive_started
 from fray.plan.lifecycle import Decision, EndAttempt, RenumberHosts, StartAttempt, decide
 from fray.plan.observation import Waiting
+from fray.plan.overlay import derive_unsupported
 from fray.plan.pod_observation import is_ending
 from fray.plan.reasons import get_row
-from fray.plan.removal import find_removed
 from fray.plan.settings import RetryPolicy
-from fray.plan.status import find_condition
+from fray.plan.status import StatusWrite, derive_write_time, find_condition, record_write
 from fray.plan.workers import RemoveWorkers, ResizeWorkers, StartWorkers
 from fray.vocabulary import ConditionType, Reason
 from fray.wire.frayjob import FrayJob

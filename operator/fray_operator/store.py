@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fray.kube.api import Manifest
-from fray.plan.expiry import derive_expiry
-from fray.plan.parentage import ParentState, get_parent_name
 from fray.plan.pod_observation import is_ending
+from fray.plan.raw_jobs import ParentState, derive_expiry, get_parent_name
 from fray.vocabulary import ConditionType
 from fray_operator.list_watch import Place, place_of
 from fray_operator.shared_answers import SharedAnswer

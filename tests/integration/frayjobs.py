@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from e2e.cluster.api import Api, Response
-from fray.wire.custom_kind import CustomKind
+from fray.wire.model import CustomKind
 from fray.wire.schema import FRAYJOB
 
 __all__ = ["CRD_COLLECTION", "Cause", "FrayJobs", "await_served", "causes_of"]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fray.errors import InvalidJobError
-from fray.wire.custom_kind import CustomKind
 from fray.wire.frayactor import FRAYACTOR
+from fray.wire.model import CustomKind
 from fray.wire.schema import FRAYJOB
 from fray.wire.validation import validate_object
 from tests.integration.frayjobs import FrayJobs, causes_of

@@ -6,10 +6,10 @@ import os
 import sys
 
 from fray.cli.streams import Stream, open_missing_descriptors
-from fray.errors import FrayError
-from fray.vocabulary import EXIT_BROKEN_PIPE, EXIT_FAILURE, EXIT_INTERRUPTED
+from fray.errors import FrayError, JobError, RequestError, WaitTimeoutError
+from fray.vocabulary import EXIT_BROKEN_PIPE, EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_TIMEOUT, EXIT_USAGE
 
-__all__ = ["main"]
+__all__ = ["derive_error_exit_code", "main"]
 
 
 def main() -> None:
@@ -50,8 +50,6 @@ def _run() -> int:
 
 
 def _tell(error: FrayError) -> int:
-    from fray.cli.exit_codes import derive_error_exit_code  # noqa: PLC0415 - imports pydantic
-
     notes = Stream(2, environ={}, encoding=getattr(sys.stderr, "encoding", "utf-8"))
     try:
         notes.write(f"error: {error}\n")
@@ -60,6 +58,18 @@ def _tell(error: FrayError) -> int:
     except OSError:
         return EXIT_FAILURE
     return derive_error_exit_code(error)
+
+
+def derive_error_exit_code(error: FrayError) -> int:
+    """Return the exit code for an error that ended the command: 2 where the request must be changed.
+
+    124 where jobs were not waited for to their end.
+    """
+    if isinstance(error, JobError):
+        return error.exit_code
+    if isinstance(error, WaitTimeoutError):
+        return EXIT_TIMEOUT
+    return EXIT_USAGE if isinstance(error, RequestError) else EXIT_FAILURE
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from fray.cli.streams import Stream
 from fray.cluster.base import Cluster
 from fray.errors import ActorCallFailedError, FrayError, InvalidRequestError, RemoteTracebackError
 from fray.job.refs import GeneratorFuture
-from fray.plan.counts import format_count
+from fray.plan.texts import format_count
 from fray.wire.frayactor import FrayActor
 
 __all__ = ["ActorLogRequest", "call_actor", "delete_actors", "print_actor_logs", "show_actor", "show_actors"]

@@ -466,8 +466,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     a job that is there already (NAME, or `kubectl get frayjob NAME -o yaml`), its last attempt is explained.
     Only with NAME is the cluster asked who keeps the hosts of a gang together: JobSet, Kueue or GKE.
     """
-    from fray.cli.explain import ExplainFormat, explain_job
-    from fray.cli.explained_job import ExplainCommand, find_explained
+    from fray.cli.explain import ExplainCommand, ExplainFormat, explain_job, find_explained
     from fray.cli.named_job import find_help
 
     command = ExplainCommand(tuple(words or ()), has_program(context), file, options, cluster, namespace)

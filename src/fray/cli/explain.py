@@ -1,34 +1,46 @@
 """`fray explain`: a FrayJob, what a cluster would make of it, and why each part is as it is.
 
-That is a JobSet, and for a job with workers also their Job and the NetworkPolicy of its pool. Offline. As
-text, the reasons are comments above each, so the whole is still YAML. Which job is meant is `explained_job`.
+That is a JobSet, and for a job with workers also their Job and the NetworkPolicy of its pool. As text, the
+reasons are comments above each, so the whole is still YAML.
+
+The job is that of a file, of words as of `fray run`, or of a name. Words become the FrayJob that launching
+them would send, by the same functions; nothing is sent or staged.
 """
 
 from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import yaml
 
 from fray.accelerators.beside import Need, list_gpu_needs, list_tpu_needs
-from fray.cli.requested_job import as_sent
-from fray.plan.counts import format_count
-from fray.plan.facts import Fact
+from fray.cli.clusters import choose_cluster, open_cluster, patience
+from fray.cli.named_job import JobOptions, build_request
+from fray.cli.requested_job import as_sent, load_job, override_job
+from fray.cli.streams import Stream
+from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec
+from fray.errors import InvalidRequestError
 from fray.plan.gang import Gang
 from fray.plan.gang_placement import NOTHING_READ, ClusterTopology
 from fray.plan.jobset import build_attempt
+from fray.plan.manifests import Fact
 from fray.plan.network_policy import build_network_policy
 from fray.plan.settings import PlanSettings
+from fray.plan.texts import format_count
 from fray.plan.worker_job import build_workers_plan
 from fray.plan.workers import derive_wanted, has_workers
+from fray.types import JobId
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["ExplainFormat", "explain_job", "format_manifest"]
+if TYPE_CHECKING:
+    from fray.cluster import KubernetesCluster
+
+__all__ = ["ExplainCommand", "ExplainFormat", "Explained", "explain_job", "find_explained", "format_manifest"]
 
 WIDTH = 100
 
@@ -130,3 +142,95 @@ def _format_fact(fact: Fact) -> list[str]:
     value = textwrap.shorten(fact.value, WIDTH, placeholder=" ...")
     source = f"  <{fact.source}>" if fact.source else ""
     return [f"  {fact.subject} = {value}", f"      {fact.because}{source}"]
+
+
+@dataclass(frozen=True)
+class ExplainCommand:
+    """What `fray explain` was asked for.
+
+    `words` are a program or a function where `has_program`, else the name of a job that is there.
+    """
+
+    words: tuple[str, ...]
+    has_program: bool
+    file: str | None
+    options: JobOptions
+    cluster: str | None = None
+    namespace: str | None = None
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A job, the names of the Secrets that launching it would make beside it, and what its cluster has."""
+
+    job: FrayJob
+    secrets: tuple[str, ...] = ()
+    topology: ClusterTopology = NOTHING_READ
+
+
+def find_explained(
+    command: ExplainCommand, *, environ: Mapping[str, str], stdin: BinaryIO, notes: Stream
+) -> Explained:
+    """Return the job that is meant. Only a NAME makes this ask a cluster.
+
+    Raises:
+        RequestError: The command contradicts itself, the job is none that the API server takes, or there is
+            none of that name.
+        SurroundingsError: The cluster can't be asked.
+    """
+    _check(command)
+    if command.file is not None:
+        loaded = load_job(command.file, stdin=stdin, name=command.options.name, with_status=True)
+        job, changes = override_job(loaded.job, command.options, environ=environ, is_local=False)
+        if changes:
+            notes.write(f"{job.metadata.name}: instead of what the file says: {'; '.join(changes)}\n")
+        if loaded.workspace is None:
+            return Explained(job)
+        spec = choose_cluster(command.cluster, command.namespace, environ=environ)
+        previewed = _open_for_preview(spec, environ).preview(job, workspace=loaded.workspace)
+        return Explained(previewed.job.model_copy(update={"status": job.status}), previewed.secrets)
+    spec = choose_cluster(command.cluster, command.namespace, environ=environ)
+    if command.has_program:
+        return _describe(command, spec, environ)
+    cluster = open_cluster(spec, environ=environ)
+    with patience(notes, spec):
+        job = cluster.get(JobId(command.words[0]))
+        return Explained(job, topology=cluster.read_topology(job))
+
+
+def _check(command: ExplainCommand) -> None:
+    """Refuse what contradicts itself."""
+    forms = (
+        "Use `fray explain -f FILE`, `fray explain NAME`, `fray explain -- PROGRAM ARGS...` "
+        "or `fray explain MODULE:FUNCTION`."
+    )
+    if command.file is None and not command.words:
+        raise InvalidRequestError("fray explain", "names nothing to explain", forms)
+    if command.file is not None and command.words:
+        problem = f"has a file and also {' '.join(command.words)!r}"
+        raise InvalidRequestError("fray explain", problem, f"Give one of them. {forms}")
+    if command.has_program:
+        return
+    if len(command.words) > 1:
+        problem = f"has several names: {' '.join(command.words)!r}"
+        raise InvalidRequestError("fray explain", problem, f"Give one, or put `--` before a program. {forms}")
+    given = command.options.given
+    if command.file is not None and command.options.without_file_only:
+        problem = f"has a file and also {', '.join(command.options.without_file_only)}"
+        raise InvalidRequestError("fray explain", problem, "Write it into the file.")
+    if command.words and (given or command.options.name is not None):
+        problem = f"has the name of a job that is there and also {', '.join(given or ('--name',))}"
+        raise InvalidRequestError("fray explain", problem, "Leave it out, or put `--` before a program.")
+
+
+def _describe(command: ExplainCommand, spec: ClusterSpec, environ: Mapping[str, str]) -> Explained:
+    request = build_request(command.words, command.options, environ=dict(environ))
+    previewed = _open_for_preview(spec, environ).preview(request)
+    return Explained(previewed.job, previewed.secrets)
+
+
+def _open_for_preview(spec: ClusterSpec, environ: Mapping[str, str]) -> KubernetesCluster:
+    """Return the cluster of a spec; here, where there is no JobSet, what any cluster would get."""
+    from fray.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import, and not needed for most files
+
+    return KubernetesCluster(spec if isinstance(spec, KubernetesSpec) else None, environ=environ)

@@ -13,7 +13,7 @@ from fray.cli.story import Line, describe_job, format_job_table
 from fray.cli.streams import Stream
 from fray.cluster.base import Cluster
 from fray.errors import FrayError, InvalidRequestError
-from fray.plan.ownership import is_root
+from fray.plan.manifests import is_root
 from fray.vocabulary import Phase
 from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob

@@ -17,7 +17,7 @@ from fray.accelerators import GpuHost, TpuSlice, lookup_gpu
 from fray.cli.function_arguments import asks_for_help, describe_function, parse_arguments
 from fray.errors import InvalidRequestError
 from fray.types import Entrypoint, GpuConfig, JobRequest, ResourceConfig, TpuConfig, create_environment
-from fray.wire.durations import parse_duration
+from fray.wire.quantities import parse_duration
 
 __all__ = ["JobOptions", "build_request", "find_help", "read_timeout", "read_variables", "split_target"]
 

@@ -17,19 +17,17 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fray.cli.clusters import choose_cluster, open_cluster, patience
-from fray.cli.exit_codes import derive_exit_code
 from fray.cli.follow import Following
 from fray.cli.listing import print_lines
 from fray.cli.named_job import JobOptions, build_request, find_help
-from fray.cli.overrides import override_job
-from fray.cli.requested_job import load_job
+from fray.cli.requested_job import load_job, override_job
 from fray.cli.screen import open_screen
 from fray.cli.story import Line, Tone
 from fray.cli.streams import Stream
 from fray.cluster.base import Cluster
 from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec, LocalSpec
 from fray.errors import FieldError, InvalidJobError, InvalidRequestError, OutputError
-from fray.plan.status import is_finished
+from fray.plan.status import derive_exit_code, is_finished
 from fray.types import JobId
 from fray.vocabulary import EXIT_BROKEN_PIPE, EXIT_FAILURE, EXIT_INTERRUPTED
 from fray.wire.frayjob import FrayJob

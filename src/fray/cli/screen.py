@@ -13,7 +13,7 @@ from fray.cli.columns import format_duration
 from fray.cli.story import Line
 from fray.cli.streams import Stream
 from fray.cluster.progress import find_waiting
-from fray.plan.counts import format_count
+from fray.plan.texts import format_count
 from fray.plan.timestamps import parse_time
 from fray.wire.frayjob import FrayJob
 

@@ -13,9 +13,9 @@ from enum import Enum
 
 from fray.cli.columns import format_age, format_columns, format_duration
 from fray.cluster.progress import find_waiting
-from fray.plan.counts import format_count
 from fray.plan.gang import derive_gang
 from fray.plan.status import find_condition, is_finished
+from fray.plan.texts import format_count
 from fray.plan.timestamps import parse_time
 from fray.vocabulary import ConditionType, Phase, Reason, VerdictKind
 from fray.wire.frayjob import FrayJob

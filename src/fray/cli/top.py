@@ -12,8 +12,7 @@ from fray.cli.story import Line, Tone
 from fray.cli.streams import Stream
 from fray.cluster.base import Cluster
 from fray.errors import HostNotRunningError, PoolNotShownError
-from fray.plan.counts import format_count
-from fray.plan.outside_text import clean_text, flatten
+from fray.plan.texts import clean_text, flatten, format_count
 from fray.types import JobId
 
 if TYPE_CHECKING:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fray.cli.exit_codes import derive_exit_code
 from fray.cli.listing import print_lines
 from fray.cli.story import describe_end
 from fray.cli.streams import Stream
 from fray.cluster.base import Cluster
 from fray.errors import JobNotRunningError, WaitTimeoutError
-from fray.plan.status import is_finished
+from fray.plan.status import derive_exit_code, is_finished
 from fray.types import JobId
 from fray.wire.frayjob import FrayJob
 

@@ -38,8 +38,8 @@ from fray.cluster.progress import describe_frayjob, is_resumable
 from fray.errors import FrayError, JobExistsError, MachineMismatchError, StateDirectoryError
 from fray.kube.resources import FRAYACTORS
 from fray.payload.outcome import Outcome
-from fray.plan.counts import format_count
 from fray.plan.status import has_succeeded, is_finished
+from fray.plan.texts import format_count
 from fray.runtime.identity import current_identity
 from fray.runtime.loop_thread import LoopThread
 from fray.settings import Settings

@@ -24,8 +24,8 @@ from fray.nodepools.existing import (
 )
 from fray.nodepools.requests import NAME_PREFIX, PoolChoices, PoolRequest, build_pool, find_zones
 from fray.nodepools.usage import PoolUse
-from fray.plan.counts import format_count
 from fray.plan.placement import NodeDemand
+from fray.plan.texts import format_count
 from fray.plan.timestamps import format_time
 
 __all__ = [

@@ -33,8 +33,8 @@ from fray.nodepools.requests import (
     find_own_choice,
     find_zones,
 )
-from fray.plan.counts import format_count
 from fray.plan.placement import derive_demand
+from fray.plan.texts import format_count
 from fray.wire.frayjob import FrayJob
 
 __all__ = [

@@ -13,16 +13,15 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from fray.plan.actor_set import build_actor_labels
-from fray.plan.conditions import Claim, build_conditions
-from fray.plan.manifests import Manifest, find_condition
+from fray.plan.manifests import Manifest, find_condition, is_root
 from fray.plan.node_evidence import TAINT_OUT_OF_SERVICE
 from fray.plan.observation import Waiting
-from fray.plan.outside_text import clean_text, flatten
-from fray.plan.ownership import is_root
 from fray.plan.pod import PAYLOAD_VOLUME
 from fray.plan.pod_disruption import read_deletion
 from fray.plan.pod_observation import is_ending
 from fray.plan.scheduling import derive_waiting
+from fray.plan.status import Claim, build_conditions
+from fray.plan.texts import clean_text, flatten
 from fray.plan.timestamps import format_time
 from fray.plan.volume_waiting import VolumeComplaint, derive_volume_waiting, find_held, is_volume_missing
 from fray.plan.worker_observation import describe_crash

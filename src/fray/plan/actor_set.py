@@ -12,7 +12,7 @@ from fray.plan.command import KEYS_MOUNT, PAYLOAD_MOUNT
 from fray.plan.environment import EnvEntry, build_accelerator_environment
 from fray.plan.gang import Gang, derive_gang
 from fray.plan.injection import build_module_command
-from fray.plan.ownership import build_controller
+from fray.plan.manifests import build_controller
 from fray.plan.placement import build_placement
 from fray.plan.pod import build_pod_template
 from fray.plan.pool import build_ready_probe

@@ -11,8 +11,8 @@ from typing import Final
 
 from fray.credentials import redacted
 from fray.plan.expansion import escape_text
-from fray.plan.facts import Fact
 from fray.plan.injection import build_start, is_fray_offered, is_prepared
+from fray.plan.manifests import Fact
 from fray.wire.frayjob import Environment, FrayJob
 
 __all__ = [

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from fray.plan.addresses import Addresses
 from fray.plan.command import KEYS_MOUNT
-from fray.plan.facts import Fact
 from fray.plan.gang import Gang, GangKind
 from fray.plan.kueue import derive_queue
+from fray.plan.manifests import Fact
+from fray.plan.names import Addresses
 from fray.plan.workers import describe_offer, has_keys, has_workers
 from fray.vocabulary import (
     ACCEPTED_FILE,

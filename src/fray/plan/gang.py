@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fray.accelerators import GpuHost, TpuSlice, lookup_gpu, lookup_tpu
-from fray.plan.counts import format_count
+from fray.plan.texts import format_count
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX
 from fray.wire.frayjob import FrayJobSpec
 

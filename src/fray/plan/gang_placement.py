@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fray.accelerators import LABEL_HOSTNAME, LABEL_NODE_POOL, LABEL_TPU_CUBE, LABEL_TPU_SLICE
-from fray.plan.facts import Fact
 from fray.plan.gang import Gang
+from fray.plan.manifests import Fact
 from fray.vocabulary import (
     ANNOTATION_EXCLUSIVE_TOPOLOGY,
     ANNOTATION_PREFERRED_TOPOLOGY,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fray.plan.facts import Fact
+from fray.plan.manifests import Fact
 from fray.plan.workers import has_workers
 from fray.wire.frayjob import FrayJobSpec
 

@@ -2,7 +2,7 @@
 
 The JobSet is created once and never applied again: JobSet and Kueue edit it, and a newer operator must
 not touch a running job. Retries are not JobSet's: each attempt is a JobSet of its own, but for one that
-Kueue evicted and resumes (`renumbering`).
+Kueue evicted and resumes (`kueue`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fray.plan.addresses import Addresses, build_cluster_addresses
 from fray.plan.environment import MULTISLICE, EnvEntry, build_environment
-from fray.plan.facts import Fact
 from fray.plan.gang import Gang, GangKind, derive_gang
 from fray.plan.gang_placement import (
     NOTHING_READ,
@@ -23,9 +21,9 @@ from fray.plan.gang_placement import (
     is_dynamic,
 )
 from fray.plan.kueue import derive_queue
-from fray.plan.names import build_jobset_name
+from fray.plan.manifests import Fact, build_labels, build_owner_references
+from fray.plan.names import Addresses, build_cluster_addresses, build_jobset_name
 from fray.plan.observation import KILL_CODES
-from fray.plan.ownership import build_labels, build_owner_references
 from fray.plan.placement import NodeDemand, build_placement, derive_demand
 from fray.plan.pod import build_pod_template
 from fray.plan.settings import PlanSettings

@@ -16,12 +16,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from fray.accelerators import LABEL_NODE_POOL
-from fray.plan.avoided_nodes import add_avoided, drop_expired, find_release, record_node_faults
-from fray.plan.deadlines import Deadline, derive_attempt_deadline, derive_total_deadline
 from fray.plan.gang import derive_gang
+from fray.plan.limits import (
+    Deadline,
+    charge,
+    derive_attempt_deadline,
+    derive_budget,
+    derive_delay,
+    derive_total_deadline,
+    is_misplaced_for_good,
+)
 from fray.plan.names import build_jobset_name
+from fray.plan.node_faults import add_avoided, drop_expired, find_release, record_node_faults
 from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
-from fray.plan.outside_text import clean_text
 from fray.plan.reasons import REASONS, get_row
 from fray.plan.recorded import (
     UnknownWordError,
@@ -32,9 +39,9 @@ from fray.plan.recorded import (
     read_verdict,
 )
 from fray.plan.remains import note_disruption, recall_disruption
-from fray.plan.retries import charge, derive_budget, derive_delay, is_misplaced_for_good
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import Ending, Outlook, Stage, derive_status, is_finished, with_unreadable
+from fray.plan.texts import clean_text
 from fray.plan.timestamps import CLOCK_SKEW, format_time, parse_time
 from fray.plan.verdict import (
     Cause,

@@ -1,21 +1,30 @@
-"""Names of the objects made for a FrayJob, all within the limits of Kubernetes.
+"""Names of the objects made for a FrayJob, all within the limits of Kubernetes, and addresses of its hosts.
 
 A FrayJob's name may take 63 characters, but its attempts' pods add to it. Names that don't fit are cut
 and made unique again by a hash of the whole, so every legal FrayJob has legal children, and the same
 FrayJob always has the same ones.
+
+The hosts of an attempt reach each other by DNS names in a cluster, by loopback on a laptop: that is the only
+difference between the environment of a pod and that of a local process.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass
 
 from fray.plan.gang import Gang
 from fray.vocabulary import REPLICATED_JOB
 
 __all__ = [
+    "LOOPBACK",
     "MAX_ENV_VALUE",
+    "Addresses",
+    "Ports",
+    "build_cluster_addresses",
     "build_jobset_name",
+    "build_loopback_addresses",
     "build_object_name",
     "build_worker_job_name",
     "jobset_name_limit",
@@ -32,6 +41,8 @@ SLICE_LIMIT = 49
 """GKE takes no longer names of dynamic slices."""
 MAX_ENV_VALUE = 120_000
 """Linux refuses to start a process with one environment string over 128 KiB (MAX_ARG_STRLEN)."""
+
+LOOPBACK = "127.0.0.1"
 
 
 def build_jobset_name(job_name: str, *, attempt: int, gang: Gang) -> str:
@@ -96,3 +107,45 @@ def _fit(name: str, *, suffix: str, limit: int) -> str:
 def _digest(text: str) -> str:
     # surrogatepass: a name from the command line may hold bytes that are no UTF-8.
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:HASH_LENGTH]
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Ports at which rank 0, or every host, offers a rendezvous; each pod has its own address.
+
+    Defaults are those of the libraries: JAX's coordinator on TPU 8482, MXLA's coordinator 8080, the TPU
+    slice builder 8471, torch 29500.
+    """
+
+    coordinator: int = 8482
+    megascale: int = 8080
+    tpu_process: int = 8471
+    torch: int = 29500
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Names of an attempt's hosts. `pattern` is filled with `slice` and `host`."""
+
+    pattern: str
+    ports: Ports = Ports()
+    interface: str = "eth0"
+    """Network interface by which the hosts reach each other; in a pod without extra networks eth0."""
+
+    def host(self, *, slice_index: int | str, host: int) -> str:
+        """Return the name of one host; `slice_index` may be a `$(VARIABLE)` that the kubelet expands."""
+        return self.pattern.format(slice=slice_index, host=host)
+
+
+def build_cluster_addresses(jobset_name: str) -> Addresses:
+    """Return the DNS names that JobSet's headless Service gives to the pods of a JobSet.
+
+    Source: JobSet, `network.enableDNSHostnames`: hostname `<jobset>-<replicatedJob>-<job>-<index>`,
+    subdomain the JobSet's name. JAX assumes that subdomain, so it is never another.
+    """
+    return Addresses(f"{jobset_name}-{REPLICATED_JOB}-{{slice}}-{{host}}.{jobset_name}")
+
+
+def build_loopback_addresses(ports: Ports) -> Addresses:
+    """Return the addresses of a gang whose hosts are processes of one machine."""
+    return Addresses(LOOPBACK, ports, interface="lo")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from fray.plan.ownership import build_controller, build_labels, build_owner_references
+from fray.plan.manifests import build_controller, build_labels, build_owner_references
 from fray.vocabulary import (
     ACTOR_PORT,
     LABEL_ACTOR_UID,

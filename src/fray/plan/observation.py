@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from fray.plan.outside_text import clean_text
+from fray.plan.texts import clean_text
 from fray.vocabulary import Reason
 
 __all__ = [

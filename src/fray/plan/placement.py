@@ -31,11 +31,11 @@ from fray.accelerators import (
     TAINT_SPOT,
     TAINT_TPU,
 )
-from fray.plan.avoided_nodes import build_avoidance
-from fray.plan.counts import format_count
-from fray.plan.facts import Fact
 from fray.plan.gang import Gang, derive_gang
 from fray.plan.kueue import derive_queue
+from fray.plan.manifests import Fact
+from fray.plan.node_faults import build_avoidance
+from fray.plan.texts import format_count
 from fray.wire.frayjob import FrayJob, Placement
 from fray.wire.status import AvoidedNode
 

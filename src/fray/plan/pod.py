@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fray.accelerators import GPU_RESOURCE, TPU_RESOURCE
-from fray.plan.acceptance import check_overlay
 from fray.plan.command import (
     CACHE_MOUNT,
     PAYLOAD_MOUNT,
@@ -21,7 +20,6 @@ from fray.plan.command import (
     explain_preparation,
 )
 from fray.plan.environment import PROTECTED_PREFIX, EnvEntry
-from fray.plan.facts import Fact
 from fray.plan.gang import Gang
 from fray.plan.injection import (
     INJECTOR,
@@ -30,7 +28,8 @@ from fray.plan.injection import (
     needs_runtime,
     size_injector,
 )
-from fray.plan.overlay import merge_overlay
+from fray.plan.manifests import Fact
+from fray.plan.overlay import check_overlay, merge_overlay
 from fray.plan.placement import NodePlacement
 from fray.plan.pool import build_launcher, build_pool_parts
 from fray.plan.settings import PlanSettings

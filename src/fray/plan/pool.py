@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from fray.plan.command import KEYS_MOUNT, WORKSPACE_MOUNT, build_command
 from fray.plan.environment import PROTECTED_PREFIX, EnvEntry, build_bounds
-from fray.plan.facts import Fact
 from fray.plan.gang import Gang
 from fray.plan.injection import RUNTIME_VOLUME, build_module_command
+from fray.plan.manifests import Fact
 from fray.plan.settings import PlanSettings
 from fray.plan.workers import has_keys, has_workers
 from fray.vocabulary import (

@@ -21,13 +21,12 @@ from fray.accelerators import (
     LABEL_TPU_TOPOLOGY,
     TPU_RESOURCE,
 )
-from fray.plan.avoided_nodes import build_avoidance, describe_avoided
-from fray.plan.counts import format_count
 from fray.plan.manifests import Manifest, find_condition, list_containers
+from fray.plan.node_faults import build_avoidance, describe_avoided
 from fray.plan.observation import Waiting
-from fray.plan.outside_text import flatten
 from fray.plan.placement import NodeDemand
 from fray.plan.sidecars import describe_failing_sidecar
+from fray.plan.texts import flatten, format_count
 from fray.plan.timestamps import parse_time
 from fray.vocabulary import CONTAINER, Reason
 from fray.wire.status import AvoidedNode

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fray.accelerators import GPU_RESOURCE, TPU_RESOURCE
-from fray.plan.facts import Fact
-from fray.plan.manifests import Manifest
+from fray.plan.manifests import Fact, Manifest
 from fray.vocabulary import CONTAINER
 
 __all__ = ["describe_failing_sidecar", "find_sidecars", "use_native_sidecars"]

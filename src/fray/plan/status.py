@@ -1,44 +1,60 @@
-"""What to tell about a job: conditions, phase and counts, derived anew on each pass.
+"""What to tell about a job: conditions, phase and counts, derived anew on each pass, and when it is written.
 
 Nothing decided elsewhere is decided again here: `lifecycle` says how things stand (`Outlook`), this
 module puts it in the words of the status. Attempts and retry counts pass through, for they are state.
-Messages never hold the current time, so that a status changes only when something has happened.
+Messages never hold the current time, so that a status changes only when something has happened. News is
+written at once, replica counts after a delay: the hosts of a gang start and end one by one, and each would be
+a write of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum, auto
 
-from fray.plan.conditions import Claim, build_conditions
 from fray.plan.gang import derive_gang
 from fray.plan.observation import GangObservation, HostPhase, Waiting
 from fray.plan.reasons import REASONS, get_row
 from fray.plan.timestamps import format_time
 from fray.plan.worker_observation import WorkersObservation
 from fray.plan.workers import derive_wanted, derive_worker_counts, has_workers
-from fray.vocabulary import EXIT_FAILURE, EXIT_SIGNAL_BASE, EXIT_TIMEOUT, ConditionType, Phase, Reason
+from fray.vocabulary import (
+    EXIT_FAILURE,
+    EXIT_SIGNAL_BASE,
+    EXIT_TIMEOUT,
+    ActorReason,
+    ConditionType,
+    Phase,
+    Reason,
+)
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, Condition, FrayJobStatus, ReplicaCounts, RetryCounts
 
 __all__ = [
+    "Claim",
     "Ending",
     "Outlook",
     "Stage",
+    "StatusWrite",
+    "build_conditions",
     "derive_exit_code",
     "derive_status",
+    "derive_write_time",
     "find_condition",
     "has_succeeded",
     "is_finished",
+    "record_write",
     "with_unreadable",
 ]
-
 
 SUSPENDED = "spec.suspend is true"
 SIGTERM = 15
 """What hosts get where another shell, or another program, stops a job."""
+
+FIRST_DELAY = timedelta(seconds=1)
+LONGEST_DELAY = timedelta(seconds=30)
 
 
 class Stage(Enum):
@@ -319,3 +335,85 @@ def _neither(reason: Reason, message: str) -> tuple[Claim, Claim]:
         Claim(ConditionType.SCHEDULED, False, reason, message),
         Claim(ConditionType.RUNNING, False, reason, message),
     )
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A condition without its history."""
+
+    type: ConditionType
+    holds: bool
+    reason: Reason | ActorReason
+    message: str
+
+
+def build_conditions(
+    claims: Iterable[Claim], previous: Sequence[Condition], *, generation: int | None, now: datetime
+) -> list[Condition]:
+    """Return conditions whose transition time is kept while their status stays the same."""
+    conditions = []
+    for claim in claims:
+        status = "True" if claim.holds else "False"
+        before = next((each for each in previous if each.type == claim.type), None)
+        since = (
+            before.last_transition_time
+            if before is not None and before.status == status
+            else format_time(now)
+        )
+        conditions.append(
+            Condition(
+                type=claim.type.value,
+                status=status,
+                reason=claim.reason.value,
+                message=_fuller(claim, before),
+                last_transition_time=since,
+                observed_generation=generation,
+            )
+        )
+    return conditions
+
+
+def _fuller(claim: Claim, before: Condition | None) -> str:
+    """Return a claim's message, or the one before: an old kubelet drops the cause while it waits to pull."""
+    if before is None or not before.reason == claim.reason == Reason.IMAGE_PULL_FAILED:
+        return claim.message
+    return before.message if before.message.startswith(claim.message) else claim.message
+
+
+@dataclass(frozen=True)
+class StatusWrite:
+    """When a job's status was written last, and when a write last changed its phase or attempt."""
+
+    at: datetime
+    phase_at: datetime
+
+
+def derive_write_time(
+    before: FrayJobStatus, after: FrayJobStatus, last: StatusWrite | None, *, now: datetime
+) -> datetime:
+    """Return the time from which `after` may replace `before`; `now` when it must not wait.
+
+    Only replica counts, and messages of conditions that keep their reason, wait: until 1 s after the write
+    that changed the phase, then 2, 4, 8 s and at most 30 s after the write before. `last` is None where this
+    process has not written the status yet.
+    """
+    if last is None or _without_counts(before) != _without_counts(after):
+        return now
+    return last.at + min(LONGEST_DELAY, FIRST_DELAY + (last.at - last.phase_at))
+
+
+def record_write(
+    before: FrayJobStatus, after: FrayJobStatus, last: StatusWrite | None, *, now: datetime
+) -> StatusWrite:
+    """Return the record of a write of `after` over `before`, as `last` for the next one."""
+    same = (before.phase, before.attempt) == (after.phase, after.attempt)
+    return StatusWrite(now, last.phase_at if last is not None and same else now)
+
+
+def _without_counts(status: FrayJobStatus) -> FrayJobStatus:
+    conditions = [condition.model_copy(update={"message": ""}) for condition in status.conditions]
+    workers = status.workers
+    if workers is not None:
+        workers = workers.model_copy(update={"replicas": 0, "ready": 0, "draining": 0})
+    counts = {"replicas": None, "ready": None, "workers": workers}
+    return status.model_copy(update={**counts, "conditions": conditions})

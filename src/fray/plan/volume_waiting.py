@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from fray.plan.manifests import Manifest, list_containers
 from fray.plan.observation import Waiting
-from fray.plan.outside_text import flatten
+from fray.plan.texts import flatten
 from fray.plan.timestamps import parse_time
 from fray.vocabulary import Reason
 

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fray.plan.environment import build_worker_environment
-from fray.plan.facts import Fact
 from fray.plan.gang import derive_gang
 from fray.plan.injection import build_module_command
 from fray.plan.kueue import derive_queue
+from fray.plan.manifests import Fact, build_labels, build_owner_references
 from fray.plan.names import build_jobset_name, build_worker_job_name
-from fray.plan.ownership import build_labels, build_owner_references
 from fray.plan.placement import build_placement
 from fray.plan.pod import build_pod_template
 from fray.plan.settings import PlanSettings

@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from fray.plan.manifests import Manifest, find_condition, list_containers
+from fray.plan.manifests import Manifest, find_condition, list_containers, read_attempt_label
 from fray.plan.names import read_generation
 from fray.plan.node_evidence import Nodes, is_late
 from fray.plan.observation import Deletion, Waiting
-from fray.plan.outside_text import clean_text
-from fray.plan.ownership import read_attempt_label
 from fray.plan.pod_disruption import read_deletion
 from fray.plan.scheduling import derive_waiting
+from fray.plan.texts import clean_text
 from fray.plan.timestamps import parse_time
 from fray.vocabulary import LABEL_ATTEMPT, LABEL_COMPLETION_INDEX
 

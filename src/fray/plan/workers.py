@@ -19,9 +19,8 @@ from fray.plan.gang import derive_gang
 from fray.plan.kueue import derive_queue
 from fray.plan.worker_observation import WorkerJob, WorkersObservation
 from fray.vocabulary import LABEL_JOB, LABEL_ROLE, Reason, Role
-from fray.wire.durations import parse_duration
 from fray.wire.frayjob import FrayJob, FrayJobSpec, Timeouts
-from fray.wire.quantities import parse_quantity
+from fray.wire.quantities import parse_duration, parse_quantity
 from fray.wire.status import AttemptStatus, WorkerCounts
 
 __all__ = [

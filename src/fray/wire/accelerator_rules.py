@@ -23,7 +23,7 @@ from fray.accelerators import (
 from fray.accelerators.tpu_generations import generations_by_spelling, topology_dimensions
 from fray.wire.frayactor import FrayActorSpec
 from fray.wire.frayjob import FrayJobSpec, Workers
-from fray.wire.resources import Gpu, Tpu
+from fray.wire.pod import Gpu, Tpu
 from fray.wire.rule import Rule, cel_string, cel_strings
 
 __all__ = [

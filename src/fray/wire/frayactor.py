@@ -11,10 +11,9 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from fray.vocabulary import FRAYACTOR_KIND, FRAYACTOR_PLURAL, FRAYACTOR_SHORT_NAME
-from fray.wire.custom_kind import CustomKind
 from fray.wire.frayjob import CallableEntrypoint, Environment, ObjectMeta, Placement
-from fray.wire.model import ObjectName, WireModel
-from fray.wire.resources import Resources
+from fray.wire.model import CustomKind, ObjectName, WireModel
+from fray.wire.pod import Resources
 from fray.wire.status import Condition, Count
 
 __all__ = [

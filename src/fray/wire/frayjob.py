@@ -11,9 +11,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, WithJsonSchema
 
 from fray.wire.model import LabelledName, LabelValue, ObjectName, Sha256, WireModel
-from fray.wire.pod import ContainerPort, EnvFromSource, EnvVar, Toleration
+from fray.wire.pod import ContainerPort, EnvFromSource, EnvVar, Resources, Toleration
 from fray.wire.pod_schema import POD_TEMPLATE
-from fray.wire.resources import Resources
 from fray.wire.status import FrayJobStatus
 
 __all__ = [

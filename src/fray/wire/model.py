@@ -1,4 +1,4 @@
-"""The base of all models on the wire, and the scalar types they share.
+"""The base of all models on the wire, the scalar types they share, and what a CRD is made of: a `CustomKind`.
 
 Reading is tolerant: unknown fields are ignored, since a stored object may be newer than its reader.
 Strict checking of what a user wrote is `fray.wire.validation`. Field docstrings become the CRD's
@@ -7,13 +7,18 @@ descriptions (`kubectl explain`). Rules between fields stand in `fray.wire.rules
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from fray.vocabulary import GROUP, VERSION
+
 __all__ = [
     "OBJECT_NAME_PATTERN",
+    "CustomKind",
     "LabelValue",
     "LabelledName",
     "ObjectName",
@@ -21,6 +26,21 @@ __all__ = [
     "Sha256",
     "WireModel",
 ]
+
+Quantity: TypeAlias = Annotated[
+    int | Annotated[str, Field(max_length=32)],
+    Field(description="A Kubernetes quantity such as 500m, 8 or 32Gi."),
+]
+LabelValue: TypeAlias = Annotated[
+    str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")
+]
+"""The value of a label, a taint or a node selector."""
+OBJECT_NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+ObjectName: TypeAlias = Annotated[str, Field(max_length=253, pattern=OBJECT_NAME_PATTERN)]
+"""The name of another Kubernetes object (DNS-1123 subdomain)."""
+LabelledName: TypeAlias = Annotated[str, Field(max_length=63, pattern=OBJECT_NAME_PATTERN)]
+"""The name of another object that stands in the value of a label, as the queue of Kueue does."""
+Sha256: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", max_length=64)]
 
 
 class WireModel(BaseModel):
@@ -46,17 +66,20 @@ class WireModel(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_unset=True)
 
 
-Quantity: TypeAlias = Annotated[
-    int | Annotated[str, Field(max_length=32)],
-    Field(description="A Kubernetes quantity such as 500m, 8 or 32Gi."),
-]
-LabelValue: TypeAlias = Annotated[
-    str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")
-]
-"""The value of a label, a taint or a node selector."""
-OBJECT_NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
-ObjectName: TypeAlias = Annotated[str, Field(max_length=253, pattern=OBJECT_NAME_PATTERN)]
-"""The name of another Kubernetes object (DNS-1123 subdomain)."""
-LabelledName: TypeAlias = Annotated[str, Field(max_length=63, pattern=OBJECT_NAME_PATTERN)]
-"""The name of another object that stands in the value of a label, as the queue of Kueue does."""
-Sha256: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", max_length=64)]
+Model = TypeVar("Model", bound=WireModel)
+
+
+@dataclass(frozen=True, eq=False)
+class CustomKind(Generic[Model]):
+    """A kind's names, its model, and how it is printed. The model has `spec` and `status`."""
+
+    kind: str
+    plural: str
+    short_name: str
+    model: type[Model]
+    columns: Sequence[Mapping[str, Any]] = ()
+    """What `kubectl get` prints: `additionalPrinterColumns`."""
+    scale: Mapping[str, str] | None = None
+    """Its scale subresource, if it has one."""
+    group: str = GROUP
+    version: str = VERSION

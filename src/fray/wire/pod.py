@@ -1,4 +1,7 @@
-"""The few parts of a pod that a FrayJob names by itself; everything else goes through `podTemplate`."""
+"""What a FrayJob names of its pods by itself: resources of one host, variables, ports and tolerations.
+
+Everything else goes through `podTemplate`.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from fray.wire.model import LabelValue, WireModel
+from fray.wire.model import LabelValue, Quantity, WireModel
 from fray.wire.pod_schema import ENV_VALUE_FROM
 
-__all__ = ["ContainerPort", "EnvFromSource", "EnvVar", "LocalReference", "Toleration"]
+__all__ = [
+    "ContainerPort",
+    "EnvFromSource",
+    "EnvVar",
+    "Gpu",
+    "LocalReference",
+    "Resources",
+    "Toleration",
+    "Tpu",
+]
 
 
 class EnvVar(WireModel):
@@ -71,3 +83,43 @@ class ContainerPort(WireModel):
     """Name of the port. The process finds its number in FRAY_PORT_<NAME>."""
     port: Annotated[int, Field(ge=1, le=65535)]
     """Number of the port inside the pod."""
+
+
+class Tpu(WireModel):
+    """A TPU slice type; hosts and chips follow from it."""
+
+    type: Annotated[str, Field(max_length=32)]
+    """Slice type: v5p-16, v5litepod-16 (v5e-16), v6e-8, tpu7x-8, or generation and topology: v5p-2x2x2."""
+    topology: Annotated[str | None, Field(max_length=16)] = None
+    """Topology of the slice, such as 4x4 or 2x2x2; the usual one of the type when unset."""
+    chips_per_host: Annotated[int | None, Field(ge=1, le=8)] = None
+    """Chips of one host. Only 2x4 slices leave a choice: 8 (one host, the default) or 4 (two hosts)."""
+    multislice: Literal["Enabled", "Disabled"] | None = None
+    """Whether the slices work together over the data centre network (MEGASCALE_* variables).
+
+    When unset, they do if each has several hosts: GKE documents multislice for those only.
+    """
+
+
+class Gpu(WireModel):
+    """GPUs of one host."""
+
+    type: Annotated[str, Field(max_length=32)]
+    """GKE's accelerator name, such as nvidia-l4 or nvidia-h100-80gb. Only `fray` reads others, as H100."""
+    count: Annotated[int, Field(ge=1, le=16)] = 1
+    """GPUs on each host."""
+
+
+class Resources(WireModel):
+    """Resources of one host (one pod)."""
+
+    cpu: Quantity | None = None
+    """CPU request, such as "8" or 500m; capped at what the accelerator's host has."""
+    memory: Quantity | None = None
+    """Memory request, such as 32Gi; capped at what the accelerator's host has."""
+    disk: Quantity | None = None
+    """Ephemeral storage request, such as 50Gi."""
+    tpu: Tpu | None = None
+    """TPU slice type. At most one of tpu and gpu."""
+    gpu: Gpu | None = None
+    """GPUs. At most one of tpu and gpu."""

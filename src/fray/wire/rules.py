@@ -28,7 +28,6 @@ from fray.wire.accelerator_rules import (
     TPU_SIZE_TOPOLOGY,
     TPU_TYPE,
 )
-from fray.wire.durations import DURATION_PATTERN, parse_duration
 from fray.wire.frayactor import ActorEntrypoint, FrayActor, FrayActorSpec
 from fray.wire.frayjob import (
     CallableEntrypoint,
@@ -42,9 +41,8 @@ from fray.wire.frayjob import (
     Workspace,
 )
 from fray.wire.model import WireModel
-from fray.wire.pod import ContainerPort, EnvFromSource, EnvVar, Toleration
-from fray.wire.quantities import parse_quantity
-from fray.wire.resources import Gpu, Resources, Tpu
+from fray.wire.pod import ContainerPort, EnvFromSource, EnvVar, Gpu, Resources, Toleration, Tpu
+from fray.wire.quantities import DURATION_PATTERN, parse_duration, parse_quantity
 from fray.wire.rule import Rule, UpdateRule
 
 __all__ = ["RULES", "UPDATE_RULES", "Target"]

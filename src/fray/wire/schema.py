@@ -14,9 +14,8 @@ from typing import Any, Final
 import yaml
 
 from fray.vocabulary import FRAYJOB_KIND, FRAYJOB_PLURAL, FRAYJOB_SHORT_NAME
-from fray.wire.custom_kind import CustomKind
 from fray.wire.frayjob import FrayJob
-from fray.wire.model import WireModel
+from fray.wire.model import CustomKind, WireModel
 from fray.wire.rule import Rule, UpdateRule
 from fray.wire.rules import RULES, UPDATE_RULES, Target
 

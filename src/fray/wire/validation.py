@@ -14,9 +14,8 @@ from typing import Any, Final, TypeVar
 from pydantic import ValidationError
 
 from fray.errors import FieldError, InvalidJobError
-from fray.wire.custom_kind import CustomKind
 from fray.wire.frayjob import FrayJob
-from fray.wire.model import WireModel
+from fray.wire.model import CustomKind, WireModel
 from fray.wire.rules import RULES
 from fray.wire.schema import FRAYJOB, build_schema
 from fray.wire.structure import find_structure_problems

@@ -11,9 +11,8 @@ from fray.kube.api import Manifest
 from fray.kube.errors import AlreadyExistsError
 from fray.kube.resources import CONFIG_MAPS
 from fray.plan.events import EventDraft
-from fray.wire.custom_kind import CustomKind
 from fray.wire.frayjob import ObjectMeta
-from fray.wire.model import WireModel
+from fray.wire.model import CustomKind, WireModel
 from fray.wire.status import Condition
 from fray_operator.cleanup import Expiry
 from fray_operator.informer import Informer

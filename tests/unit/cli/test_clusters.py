@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fray.cli.__main__ import derive_error_exit_code
 from fray.cli.clusters import choose_cluster, open_cluster
-from fray.cli.exit_codes import derive_error_exit_code
 from fray.cli.wait import wait_for_jobs
 from fray.cluster.cluster_spec import KubernetesSpec, LocalSpec
 from fray.cluster.kubernetes.changes import fill_in

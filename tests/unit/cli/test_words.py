@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from fray.cli.__main__ import derive_error_exit_code
 from fray.cli.columns import format_age, format_columns, format_duration
-from fray.cli.exit_codes import derive_error_exit_code, derive_exit_code
 from fray.cli.story import Tone, describe_change, describe_end, describe_job, format_job_table
 from fray.cluster.local.jobs import derive_ended
 from fray.errors import (
@@ -20,7 +20,7 @@ from fray.errors import (
 from fray.plan.lifecycle import decide
 from fray.plan.observation import START_FAILED, GangObservation, HostObservation, HostPhase
 from fray.plan.settings import RetryPolicy
-from fray.plan.status import Ending
+from fray.plan.status import Ending, derive_exit_code
 from fray.plan.timestamps import format_time
 from fray.vocabulary import ConditionType, Reason
 from fray.wire.frayjob import FrayJob

@@ -8,8 +8,8 @@ from typing import Any
 from fray.cluster.local.attempt import PLAN_SETTINGS
 from fray.cluster.local.claims import JobLocks
 from fray.cluster.local.store import JobFolder
-from fray.plan.addresses import Ports, build_loopback_addresses
 from fray.plan.jobset import AttemptPlan, build_attempt
+from fray.plan.names import Ports, build_loopback_addresses
 from fray.wire.frayjob import FrayJob
 from fray.wire.validation import validate_manifest
 

@@ -38,9 +38,8 @@ from fray.types import (
 from fray.types.environment import is_confidential
 from fray.types.request import CompleteRequest
 from fray.types.sizes import parse_size
-from fray.wire.durations import parse_duration
 from fray.wire.frayjob import CallableEntrypoint, FrayJob, Parent, Workspace
-from fray.wire.quantities import parse_quantity
+from fray.wire.quantities import parse_duration, parse_quantity
 from fray.wire.validation import validate_manifest
 from tests.unit.cluster.requests import any_cluster, any_parent, any_request, any_uploads, main
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fray.plan.acceptance import derive_unsupported
+from fray.plan.overlay import derive_unsupported
 from fray.wire.frayjob import FrayJob
 
 

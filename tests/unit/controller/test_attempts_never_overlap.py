@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from fray.kube.api import Manifest
+from fray.plan.children import is_left_to_itself
 from fray.plan.gang import derive_gang
 from fray.plan.lifecycle import EndAttempt, StartAttempt, decide
 from fray.plan.observation import GangObservation
 from fray.plan.pod_observation import derive_gang_observation, is_jobset_finished
-from fray.plan.removal import is_left_to_itself
 from fray.plan.settings import RetryPolicy
 from fray.plan.timestamps import format_time
 from fray.testing import build_frayjob

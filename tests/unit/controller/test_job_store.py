@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fray.kube.api import Manifest
-from fray.plan.parentage import ParentState
+from fray.plan.raw_jobs import ParentState
 from fray_operator.store import Store
 
 KEY = ("default", "train")

@@ -12,7 +12,7 @@ from fray.kube.api import Manifest
 from fray.kube.errors import ForbiddenError, ServerError
 from fray.kube.resources import FRAYJOBS, JOBSETS, WORKLOADS
 from fray.plan.jobset import build_attempt
-from fray.plan.renumbering import is_misnumbered
+from fray.plan.kueue import is_misnumbered
 from fray.plan.settings import PlanSettings
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOBSET_UID
 from fray.wire.frayjob import FrayJob

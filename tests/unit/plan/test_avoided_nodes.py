@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fray.plan.avoided_nodes import add_avoided, drop_expired
 from fray.plan.jobset import build_attempt
 from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
+from fray.plan.node_faults import add_avoided, drop_expired
 from fray.plan.observation import (
     Evidence,
     EvidenceKind,

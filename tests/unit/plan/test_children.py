@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fray.plan.children import ROLES, build_children, read_role
+from fray.plan.children import ROLES, build_children, find_removed, read_role
 from fray.plan.manifests import Manifest
-from fray.plan.removal import find_removed
 from fray.plan.settings import PlanSettings
 from fray.testing import build_frayjob
 from fray.vocabulary import LABEL_ROLE, Reason, Role
@@ -45,5 +44,5 @@ def test_an_attempt_that_ends_leaves_what_the_next_one_needs(monkeypatch: pytest
 
     assert removed() == [child.manifest]
     row = replace(ROLES[Role.HOST], outlives_attempt=True)
-    monkeypatch.setattr("fray.plan.removal.ROLES", {Role.HOST: row})
+    monkeypatch.setattr("fray.plan.children.ROLES", {Role.HOST: row})
     assert removed() == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fray.plan.debounce import StatusWrite, derive_write_time, record_write
+from fray.plan.status import StatusWrite, derive_write_time, record_write
 from fray.wire.status import AttemptStatus, Condition, FrayJobStatus, ReplicaCounts
 
 START = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

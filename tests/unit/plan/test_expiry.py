@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fray.plan.expiry import derive_expiry
+from fray.plan.raw_jobs import derive_expiry
 
 MADE, ENDED = "2026-01-31T11:00:00Z", "2026-01-31T12:00:00.250Z"
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from fray.plan.children import is_left_to_itself
 from fray.plan.gang import derive_gang
 from fray.plan.lifecycle import Decision, EndAttempt, decide
 from fray.plan.pod_observation import derive_gang_observation
-from fray.plan.removal import is_left_to_itself
 from fray.plan.settings import RetryPolicy
 from fray.testing import build_frayjob, build_jobset, build_pod, running
 from fray.vocabulary import Reason

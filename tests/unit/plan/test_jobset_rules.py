@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fray.plan.addresses import Ports, build_loopback_addresses
 from fray.plan.jobset import build_attempt
+from fray.plan.names import Ports, build_loopback_addresses
 from fray.plan.settings import PlanSettings
 from fray.testing import build_frayjob
 from fray.wire.frayjob import FrayJob

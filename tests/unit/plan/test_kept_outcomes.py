@@ -9,8 +9,8 @@ import pytest
 
 from fray.plan.gang import derive_gang
 from fray.plan.lifecycle import decide
+from fray.plan.limits import RetryPolicy
 from fray.plan.pod_observation import derive_gang_observation
-from fray.plan.retries import RetryPolicy
 from fray.termination import Ending, TerminationMessage
 from fray.testing import build_frayjob, build_jobset, build_pod, exited
 from fray.wire.status import AttemptStatus, FrayJobStatus

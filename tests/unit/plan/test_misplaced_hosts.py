@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from fray.plan.children import is_left_to_itself
 from fray.plan.gang import derive_gang
 from fray.plan.lifecycle import decide
 from fray.plan.observation import GangObservation
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.reasons import REASONS
-from fray.plan.removal import is_left_to_itself
 from fray.plan.settings import RetryPolicy
 from fray.plan.verdict import derive_cause
 from fray.testing import MOMENT, build_disruption_mark, build_frayjob, build_jobset, build_pod, exited

@@ -8,9 +8,14 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from fray.plan.addresses import build_cluster_addresses
 from fray.plan.gang import Gang, GangKind, derive_gang
-from fray.plan.names import MAX_ENV_VALUE, build_jobset_name, build_object_name, jobset_name_limit
+from fray.plan.names import (
+    MAX_ENV_VALUE,
+    build_cluster_addresses,
+    build_jobset_name,
+    build_object_name,
+    jobset_name_limit,
+)
 from fray.testing import build_frayjob
 from fray.wire.frayjob import FrayJob
 from tests.unit.plan.frayjobs import any_job, job_names

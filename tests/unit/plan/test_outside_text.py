@@ -19,8 +19,8 @@ from fray.plan.observation import (
     HostPhase,
     Waiting,
 )
-from fray.plan.outside_text import TEXT_LIMIT, clean_text
 from fray.plan.settings import RetryPolicy
+from fray.plan.texts import TEXT_LIMIT, clean_text
 from fray.testing import build_frayjob
 from fray.vocabulary import Reason
 from tests.unit.plan.frayjobs import with_status

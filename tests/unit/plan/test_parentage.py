@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fray.plan.parentage import derive_parents_end, get_parent_name, read_parent
+from fray.plan.raw_jobs import derive_parents_end, get_parent_name, read_parent
 
 MADE = "2026-01-31T11:00:00Z"
 

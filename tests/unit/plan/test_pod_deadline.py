@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from fray.plan.children import is_left_to_itself
 from fray.plan.gang import derive_gang
 from fray.plan.observation import GangObservation
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.reasons import REASONS
-from fray.plan.removal import is_left_to_itself
 from fray.plan.verdict import derive_cause
 from fray.testing import build_frayjob
 from fray.vocabulary import LABEL_COMPLETION_INDEX, Reason, VerdictKind

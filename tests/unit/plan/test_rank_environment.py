@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fray.plan.addresses import Ports, build_loopback_addresses
 from fray.plan.expansion import expand_arguments, expand_environment
 from fray.plan.jobset import AttemptPlan, build_attempt
+from fray.plan.names import Ports, build_loopback_addresses
 from fray.plan.settings import PlanSettings
 from fray.runtime.identity import Identity
 from fray.testing import build_frayjob

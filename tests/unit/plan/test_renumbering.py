@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fray.plan.jobset import build_attempt
-from fray.plan.renumbering import build_renumbered, is_misnumbered, trim_number
+from fray.plan.kueue import build_renumbered, is_misnumbered, trim_number
 from fray.plan.settings import PlanSettings
 from fray.testing import build_frayjob
 from tests.unit.plan.jobset_rules import main_container, pod_template

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fray.plan.retries import Budget, charge, derive_budget, derive_delay
+from fray.plan.limits import Budget, charge, derive_budget, derive_delay
 from fray.plan.settings import RetryPolicy
 from fray.vocabulary import VerdictKind
 from fray.wire.frayjob import Retries

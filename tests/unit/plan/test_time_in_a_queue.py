@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fray.plan.deadlines import derive_attempt_deadline
 from fray.plan.gang import derive_gang
 from fray.plan.lifecycle import Decision, EndAttempt, decide
+from fray.plan.limits import derive_attempt_deadline
 from fray.plan.observation import GangObservation, HostObservation, HostPhase
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.settings import RetryPolicy

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fray.plan.deadlines import Deadline, derive_attempt_deadline, derive_total_deadline
+from fray.plan.limits import Deadline, derive_attempt_deadline, derive_total_deadline
 from fray.plan.timestamps import format_time, parse_time
 from fray.vocabulary import Reason
 from fray.wire.frayjob import Timeouts

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from fray.plan.children import is_left_to_itself
 from fray.plan.gang import derive_gang
 from fray.plan.job_evidence import is_unexplained, with_job_evidence
 from fray.plan.lifecycle import Decision, EndAttempt, decide
@@ -23,7 +24,6 @@ from fray.plan.node_evidence import Nodes, derive_next_look, needs_nodes, with_n
 from fray.plan.observation import GangObservation
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.remains import tells_of_end
-from fray.plan.removal import is_left_to_itself
 from fray.plan.scheduling import build_node_summary
 from fray.plan.settings import RetryPolicy
 from fray.testing import build_frayjob

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fray.wire.durations import parse_duration
+from fray.wire.quantities import parse_duration
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from fray.wire.accelerator_rules import TPU_CHIPS_PER_HOST, TPU_NAMED_TOPOLOGY, 
 from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob
 from fray.wire.model import WireModel
-from fray.wire.resources import Tpu
+from fray.wire.pod import Tpu
 from fray.wire.rule import Rule, cel_string
 from fray.wire.rules import RULES, UPDATE_RULES, Target
 from tests.manifests.corpus import bad_actors, bad_manifests, good_actors, good_manifests

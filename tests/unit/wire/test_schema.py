@@ -10,9 +10,8 @@ import pytest
 import yaml
 from pydantic import Field
 
-from fray.wire.custom_kind import CustomKind
 from fray.wire.frayactor import FRAYACTOR
-from fray.wire.model import WireModel
+from fray.wire.model import CustomKind, WireModel
 from fray.wire.rules import RULES, UPDATE_RULES
 from fray.wire.schema import (
     FRAYJOB,

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fray.errors import FieldError, InvalidJobError
-from fray.wire.custom_kind import CustomKind
 from fray.wire.frayactor import FRAYACTOR
 from fray.wire.frayjob import FrayJob
+from fray.wire.model import CustomKind
 from fray.wire.schema import FRAYJOB
 from fray.wire.validation import validate_manifest, validate_object
 from tests.manifests.corpus import (

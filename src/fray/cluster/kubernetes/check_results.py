@@ -23,7 +23,7 @@ from fray.accelerators.node_labels import (
 from fray.cluster.base import CheckResult, Mark
 from fray.errors import AccessDeniedError
 from fray.kube.api import Manifest
-from fray.plan.counts import format_count
+from fray.plan.texts import format_count
 from fray.plan.timestamps import CLOCK_SKEW, parse_time
 
 __all__ = [

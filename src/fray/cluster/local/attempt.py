@@ -24,9 +24,9 @@ from fray.cluster.local.output import AttemptOutput, HostOutput
 from fray.cluster.local.pods import LocalMachine, LocalPod, build_local_pods
 from fray.cluster.local.ports import PortLeases
 from fray.cluster.local.store import JobFolder
-from fray.plan.addresses import Ports, build_loopback_addresses
 from fray.plan.gang import Gang, derive_gang
 from fray.plan.jobset import build_attempt
+from fray.plan.names import Ports, build_loopback_addresses
 from fray.plan.observation import GangObservation
 from fray.plan.settings import PlanSettings
 from fray.types import CallableEntrypoint

@@ -13,10 +13,10 @@ from typing import Any
 
 from fray.cluster.local.container import MAIN, MainContainer, read_main_container
 from fray.errors import UnsupportedFeatureError
-from fray.plan.addresses import LOOPBACK
 from fray.plan.environment import port_variable
 from fray.plan.expansion import UnresolvedReferenceError, expand_arguments, expand_environment
 from fray.plan.jobset import AttemptPlan
+from fray.plan.names import LOOPBACK
 from fray.vocabulary import (
     ENV_COMPLETION_INDEX,
     LABEL_COMPLETION_INDEX,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from fray.cluster.local.store import state_errors
 from fray.errors import PortsExhaustedError
-from fray.plan.addresses import LOOPBACK
+from fray.plan.names import LOOPBACK
 
 __all__ = ["PortLeases", "choose_candidates", "read_ephemeral_range"]
 

@@ -1,4 +1,4 @@
-"""Text that programs, controllers and servers wrote, made fit to be shown in a status and on a terminal.
+"""Text for users: outside text made fit to be shown in a status and on a terminal, and numbers with nouns.
 
 A program's last words may hold anything: colours, cursor movements, megabytes in one line. What a text
 means is not looked at here.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["TEXT_LIMIT", "clean_text", "flatten"]
+__all__ = ["TEXT_LIMIT", "clean_text", "flatten", "format_count"]
 
 TEXT_LIMIT = 4096
 """Characters that are kept. The kubelet itself cuts a termination message at as many bytes:
@@ -44,3 +44,8 @@ def _clean_character(character: str) -> str:
     if character.isprintable() or character in "\n\t":
         return character
     return " " if character.isspace() else UNFIT
+
+
+def format_count(number: int, noun: str, plural: str | None = None) -> str:
+    """Return `1 host` or `4 hosts`; `plural` is for nouns that form it otherwise."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"

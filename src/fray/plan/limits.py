@@ -1,21 +1,32 @@
-"""The two budgets of `spec.retries`, the limit of what neither pays for, and the pause between attempts."""
+"""Limits of a job: retries by `spec.retries`, pauses between attempts, and the times of `spec.timeouts`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
+from fray.plan.observation import GangObservation
 from fray.plan.settings import RetryPolicy
-from fray.vocabulary import VerdictKind
-from fray.wire.frayjob import Retries
-from fray.wire.status import AttemptStatus, RetryCounts
+from fray.plan.timestamps import parse_time
+from fray.vocabulary import Reason, VerdictKind
+from fray.wire.frayjob import Retries, Timeouts
+from fray.wire.quantities import parse_duration
+from fray.wire.status import AttemptStatus, FrayJobStatus, RetryCounts
 
-__all__ = ["Budget", "charge", "derive_budget", "derive_delay", "is_misplaced_for_good"]
+__all__ = [
+    "Budget",
+    "Deadline",
+    "charge",
+    "derive_attempt_deadline",
+    "derive_budget",
+    "derive_delay",
+    "derive_total_deadline",
+    "is_misplaced_for_good",
+]
 
 MISPLACEMENTS = 10
 """Attempts that may end because hosts of a slice stood in another slice's node pool."""
-
-
 PAUSED = frozenset({VerdictKind.FAILURE, VerdictKind.PREEMPTION, VerdictKind.MISPLACEMENT})
 """Verdicts after which the next attempt waits."""
 
@@ -79,3 +90,43 @@ def derive_delay(attempts: Sequence[AttemptStatus], policy: RetryPolicy) -> floa
             break
         in_a_row += 1
     return policy.delay(in_a_row)
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A moment after which an attempt or a job is ended, and why; `message` is a whole clause."""
+
+    at: datetime
+    reason: Reason
+    message: str
+
+
+def derive_attempt_deadline(
+    timeouts: Timeouts, attempt: AttemptStatus, observed: GangObservation | None
+) -> Deadline | None:
+    """Return the limit that an attempt is under: `pending` until all hosts run, `active` from then on.
+
+    None limits an attempt whose hosts may not start yet: how long a queue is, is nothing that it can help.
+    """
+    if attempt.running_time is not None:
+        if timeouts.active is None:
+            return None
+        at = parse_time(attempt.running_time) + timedelta(seconds=parse_duration(timeouts.active))
+        return Deadline(
+            at, Reason.ACTIVE_TIMEOUT, f"the hosts ran longer than spec.timeouts.active ({timeouts.active})"
+        )
+    if timeouts.pending is None or attempt.start_time is None or (observed is not None and observed.held):
+        return None
+    released_at = observed.released_at if observed is not None else None
+    at = (released_at or parse_time(attempt.start_time)) + timedelta(seconds=parse_duration(timeouts.pending))
+    message = f"not all hosts ran within spec.timeouts.pending ({timeouts.pending})"
+    return Deadline(at, Reason.PENDING_TIMEOUT, message)
+
+
+def derive_total_deadline(timeouts: Timeouts, status: FrayJobStatus) -> Deadline | None:
+    """Return the limit of the whole job, which counts from its first attempt and includes every pause."""
+    if timeouts.total is None or status.start_time is None:
+        return None
+    at = parse_time(status.start_time) + timedelta(seconds=parse_duration(timeouts.total))
+    message = f"the job took longer than spec.timeouts.total ({timeouts.total})"
+    return Deadline(at, Reason.TOTAL_TIMEOUT, message)

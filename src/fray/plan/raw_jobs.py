@@ -1,19 +1,23 @@
-"""Whether a job that another one launched may go on without it: children end with their parent.
+"""Facts read from the raw manifest of a FrayJob: when it is deleted, and what its end means for children.
 
-They don't when it succeeded, until it is deleted: a job may launch others and be done. Which FrayJob is the
-parent, and not merely one of its name, is decided by times: a parent is there before its child.
+Not from the model: there may be thousands of finished jobs, some of them written by other versions, and few
+fields are needed of each. Child jobs end with their parent, unless it succeeded: a job may launch others and
+be done. Which FrayJob is the parent, and not merely one of its name, is decided by times: a parent is there
+before its child.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from fray.plan.manifests import Manifest, find_condition
 from fray.plan.timestamps import parse_time
 from fray.vocabulary import FRAYJOB_KIND, ConditionType
 
-__all__ = ["ParentState", "derive_parents_end", "get_parent_name", "read_parent"]
+__all__ = ["ParentState", "derive_expiry", "derive_parents_end", "get_parent_name", "read_parent"]
 
 SERVER_SKEW = timedelta(seconds=5)
 """How far the clocks of two API servers of a cluster may be apart, which say when their objects were made."""
@@ -70,3 +74,35 @@ def _is_parent(child: Manifest, parent: ParentState) -> bool:
     if owners:
         return parent.uid in owners
     return parent.made_at <= parse_time(metadata["creationTimestamp"]) + SERVER_SKEW
+
+
+def derive_expiry(manifest: Manifest) -> datetime | None:
+    """Return when a FrayJob that has finished is to be deleted, None when it is to be kept.
+
+    It is kept where nothing in it tells when it ended: what was deleted too early doesn't come back. For the
+    same reason it never ended before it was made, whatever the clock of the operator said that wrote its end.
+    """
+    seconds = manifest.get("spec", {}).get("ttlSecondsAfterFinished")
+    ends = list(_read_times(_tell_ends(manifest)))
+    if seconds is None or not ends:
+        return None
+    made = _read_times([manifest["metadata"].get("creationTimestamp")])
+    try:
+        return max([ends[0], *made]) + timedelta(seconds=seconds)
+    except OverflowError:
+        return None  # after the year 9999
+
+
+def _tell_ends(manifest: Manifest) -> Iterator[Any]:
+    """Yield what tells when the job ended, the best first."""
+    yield manifest.get("status", {}).get("completionTime")
+    yield find_condition(manifest, ConditionType.FINISHED).get("lastTransitionTime")
+
+
+def _read_times(texts: Any) -> Iterator[datetime]:
+    """Yield the times among what somebody may have edited by hand."""
+    for text in texts:
+        try:
+            yield parse_time(text)
+        except (TypeError, ValueError):
+            continue
