@@ -48,7 +48,7 @@ def start(
     if address is not None:
         return _context_on(_connect(address), None, own_client=True)
     workers = available_cpus() if max_workers is None else check_count("max_workers", max_workers, 1)
-    check_resources(resources)
+    resources = check_resources(resources)
     from fray.job.dask_cluster import start_cluster  # noqa: PLC0415 - which needs `distributed`
 
     cluster = start_cluster(workers, resources or {}, memory)

@@ -447,7 +447,7 @@ def start_pool(
     if head not in ("thread", "process"):
         raise InvalidOptionError("head", repr(head), "'thread' or 'process'")
     workers = available_cpus() if max_workers is None else check_count("max_workers", max_workers, 1)
-    check_resources(resources)
+    resources = check_resources(resources)
     environ = os.environ  # noqa: TID251 - the entry of the pool
     pool: LocalPool | JoinedPool
     if head == "process":
