@@ -92,6 +92,27 @@ def test_a_pool_that_stands_still_tells_who_waits_for_whom_once() -> None:
     assert script.state.find_stall(script.now + STALL_SECONDS) == ()
 
 
+def test_idle_actors_that_keep_all_cpus_are_named_with_what_helps() -> None:
+    script = Script(2)
+    for actor in (ACTOR, ACTOR + 1):
+        script.tell(DRIVER, ActorSubmitted(make_actor(actor, shape=(("CPU", 1.0),)), b"blob"))
+        worker = max(script.state._tables.workers)
+        script.tell(DRIVER, WorkerJoined(worker))
+        script.tell(worker, ActorReady(actor, 1))
+    script.submit(1)
+    script.tell(DRIVER, ObjectsWanted((1,)))
+    helps = "Create them with less (num_cpus=0), end them, or give the pool more workers"
+    keepers = "actors keep theirs while they live: 2 x Counter (CPU: 1)"
+    assert script.state.find_stall(script.now + STALL_SECONDS) == (
+        f"the driver waits for task 1, which needs CPU: 1: no host has that much free; {keepers}. {helps}",
+    )
+    script.now += 1
+    script.tell(DRIVER, ActorSubmitted(make_actor(ACTOR + 2, name="third", shape=(("CPU", 1.0),)), b"blob"))
+    script.tell(DRIVER, call(2, actor=ACTOR + 2))
+    lines = script.state.find_stall(script.now + STALL_SECONDS)
+    assert f"whose actor is pending (it needs CPU: 1: no host has that much free; {keepers}" in lines[1]
+
+
 def test_actors_that_wait_for_each_other_are_named_as_a_circle() -> None:
     script = Script(1)
     for actor in (ACTOR, ACTOR + 1):
