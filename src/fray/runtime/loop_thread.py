@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import os
 import selectors
 import threading
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, wait
 from typing import Any, Generic, TypeVar
@@ -27,6 +29,7 @@ FAREWELL_SECONDS = 2.0
 """How long connections may take to close."""
 
 _AT_END = object()
+_OF_COROUTINES = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _inherited: list[object] = []
 """Loops of the process that this one was forked from. A loop that is collected closes its selector, which the
 two processes share, so they are kept."""
@@ -272,26 +275,39 @@ class LoopThread:
     def _serve(self, running: _Loop) -> None:
         loop = running.asyncio
         try:
-            _run_on(loop.run_forever, lambda: self._running is not running)
+            _run_on(loop, loop.run_forever, lambda: self._running is not running)
             if self._cancels:
                 end = loop.create_task(_end(self._farewell))
-                _run_on(lambda: loop.run_until_complete(end), end.done)
+                _run_on(loop, lambda: loop.run_until_complete(end), end.done)
             if running.selector is not None:
                 loop.run_until_complete(_until_closed(running.selector))
         finally:
             loop.close()
 
 
-def _run_on(run: Callable[[], object], done: Callable[[], bool]) -> None:
-    """Run a loop until `done`, whatever its coroutines raise.
+def _run_on(loop: asyncio.AbstractEventLoop, run: Callable[[], object], done: Callable[[], bool]) -> None:
+    """Run a loop until `done`, whatever its coroutines and callbacks raise.
 
-    asyncio gives a SystemExit or KeyboardInterrupt to the coroutine's task, and raises it out of the loop.
+    asyncio raises a SystemExit or KeyboardInterrupt out of the loop. That of a coroutine it gives to the
+    coroutine's task, too; nobody would hear of that of a callback.
     """
     while True:
-        with contextlib.suppress(SystemExit, KeyboardInterrupt):
+        try:
             run()
+        except (SystemExit, KeyboardInterrupt) as error:
+            if not _is_of_coroutine(error):
+                message = (
+                    f"A callback of an event loop raised {error!r}; the loop goes on, and no call ends."
+                    " To end a call of an actor, raise it in the coroutine; to end the actor, `kill` it."
+                )
+                loop.call_exception_handler({"message": message, "exception": error})
         if done():
             return
+
+
+def _is_of_coroutine(error: BaseException) -> bool:
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(frame.f_code.co_flags & _OF_COROUTINES for frame in frames)
 
 
 async def _end(farewell: Callable[[], Awaitable[None]] | None) -> None:

@@ -8,6 +8,7 @@ import gc
 import os
 import queue
 import signal
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -311,6 +312,23 @@ def test_a_coroutine_that_would_end_the_process_ends_alone(loop: LoopThread, err
     loop.call(opened.set)
     assert other.result() == 3
     assert loop.run(add(1, 2)) == 3
+
+
+def test_a_callback_that_would_end_the_process_is_logged_and_nothing_ends(
+    loop: LoopThread, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def leave() -> None:
+        raise SystemExit(1)
+
+    with pytest.raises(SystemExit):
+        loop.start(leave()).result()
+    assert loop.run(add(1, 2)) == 3
+    assert caplog.messages == []  # who awaits it knows
+    loop.call(lambda: sys.exit(4))
+    assert loop.run(add(1, 2)) == 3
+    (told,) = caplog.messages
+    assert "raised SystemExit(4); the loop goes on" in told
+    assert "raise it in the coroutine" in told
 
 
 def test_a_coroutine_that_exits_while_it_is_cancelled_does_not_stop_the_end(farewells: Farewells) -> None:
