@@ -106,7 +106,8 @@ def _connect(where: str | SpecCluster) -> Client:
 
 
 def _context_on(client: Any, cluster: SpecCluster | None, *, own_client: bool) -> JobContext:
-    from fray.job.dask_engine import TASKS, DaskEngine  # noqa: PLC0415
+    from fray.job.dask_actors import TASKS  # noqa: PLC0415
+    from fray.job.dask_engine import DaskEngine  # noqa: PLC0415
     from fray.job.dask_host import WORK, Host  # noqa: PLC0415
     from fray.job.dask_plugin import FrayPlugin  # noqa: PLC0415 - which needs `distributed`
 

@@ -28,7 +28,8 @@ from fray.errors import (
 from fray.job.calls import Call
 from fray.job.cancelled import CancelledCalls
 from fray.job.cells import Cell
-from fray.job.dask_engine import DaskEngine, Work
+from fray.job.dask_actors import Work
+from fray.job.dask_engine import DaskEngine
 from fray.job.dask_plugin import key_of
 from fray.job.dask_values import (
     ActorSpec,
