@@ -25,7 +25,7 @@ CLEANUP_SECONDS = 15.0
 """How long a call that was interrupted, or the end of the thread, may take to clean up."""
 SIGNAL_SECONDS = 1.0
 """How late the main thread may hear of a signal."""
-FAREWELL_SECONDS = 2.0
+CLOSE_SECONDS = 2.0
 """How long connections may take to close."""
 
 _AT_END = object()
@@ -146,7 +146,7 @@ class LoopThread:
 
     Args:
         name: Of the thread.
-        farewell: Called on the loop at its end, to close what lives on it. A loop that begins anew may run
+        on_end: Called on the loop at its end, to close what lives on it. A loop that begins anew may run
             at the same time.
         closed: Returns what is raised to callers whose coroutine was cancelled because the loop ended.
         cancels: Whether the end cancels what still runs; else it is left where it is.
@@ -156,11 +156,11 @@ class LoopThread:
         self,
         name: str,
         *,
-        farewell: Callable[[], Awaitable[None]] | None = None,
+        on_end: Callable[[], Awaitable[None]] | None = None,
         closed: Callable[[], Exception] = CancelledError,
         cancels: bool = True,
     ) -> None:
-        self._name, self._farewell, self._closed, self._cancels = name, farewell, closed, cancels
+        self._name, self._on_end, self._closed, self._cancels = name, on_end, closed, cancels
         # Entered again by a thread within it that the garbage collector makes close another object.
         self._lock = threading.RLock()
         self._process = os.getpid()
@@ -262,7 +262,7 @@ class LoopThread:
                 _inherited.append(running)
                 running = None
             if running is None:
-                running = _Loop(None if self._farewell is None else selectors.DefaultSelector())
+                running = _Loop(None if self._on_end is None else selectors.DefaultSelector())
                 thread = threading.Thread(target=self._serve, args=(running,), name=self._name, daemon=True)
                 running.thread = thread
                 # It is of no task, and has no variables of one, whoever starts it.
@@ -277,7 +277,7 @@ class LoopThread:
         try:
             _run_on(loop, loop.run_forever, lambda: self._running is not running)
             if self._cancels:
-                end = loop.create_task(_end(self._farewell))
+                end = loop.create_task(_end(self._on_end))
                 _run_on(loop, lambda: loop.run_until_complete(end), end.done)
             if running.selector is not None:
                 loop.run_until_complete(_until_closed(running.selector))
@@ -310,20 +310,20 @@ def _is_of_coroutine(error: BaseException) -> bool:
     return any(frame.f_code.co_flags & _OF_COROUTINES for frame in frames)
 
 
-async def _end(farewell: Callable[[], Awaitable[None]] | None) -> None:
+async def _end(on_end: Callable[[], Awaitable[None]] | None) -> None:
     rest = asyncio.all_tasks() - {asyncio.current_task()}
     for task in rest:
         task.cancel()
     if rest:
         await asyncio.wait(rest, timeout=CLEANUP_SECONDS)
-    if farewell is not None:
-        await farewell()
+    if on_end is not None:
+        await on_end()
 
 
 async def _until_closed(selector: selectors.BaseSelector) -> None:
-    """Wait until the farewells of TLS connections have been said, but not for long."""
+    """Wait until TLS connections have been closed by both sides, but not for long."""
     # The loop's own socket stays; nothing tells when the others have gone.
-    for _ in range(int(FAREWELL_SECONDS / 0.01)):
+    for _ in range(int(CLOSE_SECONDS / 0.01)):
         if len(selector.get_map()) <= 1:
             return
         await asyncio.sleep(0.01)

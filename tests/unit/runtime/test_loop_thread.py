@@ -43,7 +43,7 @@ def farewells() -> Farewells:
 
 @pytest.fixture
 def loop(farewells: Farewells) -> Iterator[LoopThread]:
-    thread = LoopThread(NAME, farewell=farewells, closed=closed)
+    thread = LoopThread(NAME, on_end=farewells, closed=closed)
     yield thread
     thread.close()
     assert not threads()
@@ -148,7 +148,7 @@ def test_a_call_and_an_end_at_the_same_time_come_in_one_order(farewells: Farewel
     async def answer() -> int:
         return 42
 
-    assert Closed(NAME, farewell=farewells, closed=closed).run(answer()) == 42
+    assert Closed(NAME, on_end=farewells, closed=closed).run(answer()) == 42
     closers[0].join(PATIENCE)
     assert not threads()
 
@@ -332,7 +332,7 @@ def test_a_callback_that_would_end_the_process_is_logged_and_nothing_ends(
 
 
 def test_a_coroutine_that_exits_while_it_is_cancelled_does_not_stop_the_end(farewells: Farewells) -> None:
-    loop = LoopThread(NAME, farewell=farewells, closed=closed)
+    loop = LoopThread(NAME, on_end=farewells, closed=closed)
 
     async def leave_late() -> None:
         try:
