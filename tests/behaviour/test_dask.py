@@ -76,7 +76,7 @@ def test_to_import_fray_imports_no_dask() -> None:
 
 
 def test_resources_are_those_of_the_cluster(ctx: JobContext) -> None:
-    assert ctx.run(abs, -1, options=TaskOptions(resources={"GPU": 1})).result(PATIENCE) == 1
+    assert ctx.run(abs, -1, options=TaskOptions(resources={"gpu": 1})).result(PATIENCE) == 1
     with pytest.raises(UnschedulableError, match="GPU: 2"):
         ctx.run(abs, -1, options=TaskOptions(resources={"GPU": 2})).result(PATIENCE)
 

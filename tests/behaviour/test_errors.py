@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from fray.errors import (
     TaskCancelledError,
     TaskRaisedError,
     TaskTimeoutError,
+    ValueExitError,
 )
 from fray.job import JobContext, TaskOptions, get_job_context
 from fray.job.traits import Feature, Traits
@@ -117,6 +119,49 @@ def test_async_code_that_exits_ends_its_call_alone(ctx: JobContext) -> None:
         with pytest.raises(TaskRaisedError, match="SystemExit"):
             ctx.get(ref, timeout=PATIENCE)
     assert ctx.get(host.welcome(), timeout=PATIENCE) == 2
+
+
+class Leaver:
+    """Its pickle ends who reads it, unless that is held back."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _raise, (self.error,)
+
+
+def _raise(error: type[BaseException]) -> None:
+    raise error(3)
+
+
+class LeavingError(Exception):
+    def __reduce__(self) -> tuple[Any, ...]:
+        return sys.exit, (3,)
+
+
+def fail_to_leave() -> None:
+    raise LeavingError("no way out")
+
+
+@pytest.mark.traits(shared_memory=False)
+@pytest.mark.needs(Feature.STATS)  # not Ray, which reads values itself
+@pytest.mark.parametrize("error", [SystemExit, StopIteration, GeneratorExit])
+def test_a_value_whose_unpickling_would_end_its_reader_is_an_error(
+    ctx: JobContext, error: type[BaseException]
+) -> None:
+    value = ctx.run(Leaver, error)
+    for ref in (value, ctx.run(identity, value), ctx.put(Leaver(error))):
+        with pytest.raises(ValueExitError, match=error.__name__):
+            ctx.get(ref, timeout=PATIENCE)
+    assert ctx.get(ctx.run(identity, 1), timeout=PATIENCE) == 1
+
+
+@pytest.mark.needs(Feature.STATS)  # not Ray, which reads exceptions itself
+def test_an_exception_whose_unpickling_would_end_its_reader_is_made_of_its_parts(ctx: JobContext) -> None:
+    with pytest.raises(LeavingError, match="no way out"):
+        ctx.get(ctx.run(fail_to_leave), timeout=PATIENCE)
+    assert ctx.get(ctx.run(identity, 1), timeout=PATIENCE) == 1
 
 
 def give_up_after_one() -> Iterator[int]:

@@ -22,6 +22,7 @@ HOSTILE: list[tuple[str, Callable[[], object]]] = [
     (r"resources\['CPU'\]", lambda: TaskOptions(resources={"CPU": 1e308})),
     (r"resources\['CPU'\]", lambda: TaskOptions(resources={"CPU": "two"})),  # type: ignore[dict-item]
     ("resources", lambda: ActorOptions(resources={1: 2})),  # type: ignore[dict-item]
+    ("resources", lambda: TaskOptions(resources={"gpu": 1, "GPU": 1})),
     ("name", lambda: TaskOptions(name=5)),  # type: ignore[arg-type]
     ("name", lambda: ActorOptions(name=["x"])),  # type: ignore[arg-type]
     (r"env\['A'\]", lambda: TaskOptions(env={"A": [1]})),  # type: ignore[dict-item]

@@ -162,6 +162,19 @@ def test_tasks_run_here_or_in_another_process(ctx: JobContext, traits: Traits) -
     assert (ctx.get(ctx.run(os.getpid)) != os.getpid()) == traits.own_processes
 
 
+def test_a_function_has_what_it_captured_as_it_is_at_each_run(ctx: JobContext) -> None:
+    rate, rates = 1, [1]
+
+    def read() -> tuple[int, list[int]]:
+        return rate, rates
+
+    assert ctx.get(ctx.run(read)) == (1, [1])
+    rate = 2
+    assert ctx.get(ctx.run(read)) == (2, [1])
+    rates.append(3)
+    assert ctx.get(ctx.run(read)) == (2, [1, 3])
+
+
 def test_resources_bound_what_runs_or_are_not_looked_at(ctx: JobContext, traits: Traits) -> None:
     ref = ctx.run(add, 1, 2, options=TaskOptions(resources={"GPU": 1000}))
     if traits.resources:

@@ -46,6 +46,7 @@ __all__ = [
     "UnknownContextError",
     "UnpicklableExceptionError",
     "UnschedulableError",
+    "ValueExitError",
     "WorkerDiedError",
     "WorkerStartError",
 ]
@@ -213,6 +214,23 @@ class TaskRaisedError(TaskError):
     next_step_template = "Return a value from the task, or raise an exception of your own."
 
     task: str
+    error_type: str
+    error_text: str
+
+
+@dataclass(eq=False)
+class ValueExitError(TaskError):
+    """Unpickling a value raised what would end the reader's own loop or process; that is the cause.
+
+    So `sys.exit` in a `__setstate__`, or in a module that the value imports, ends nobody.
+    """
+
+    message_template = "unpickling {what} raised {error_type}({error_text})"
+    next_step_template = (
+        "The traceback of the cause shows the code: of its class, or of a module that it needs."
+    )
+
+    what: str
     error_type: str
     error_text: str
 

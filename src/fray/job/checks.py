@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fray.errors import InvalidOptionError
+from fray.runtime.container import spell_resources
 
 __all__ = ["check_count", "check_env", "check_exceptions", "check_name", "check_resources", "check_seconds"]
 
@@ -44,13 +45,23 @@ def check_name(option: str, value: Any) -> None:
         raise InvalidOptionError(option, repr(value), "text")
 
 
-def check_resources(resources: Mapping[Any, Any] | None) -> None:
-    """Raise `InvalidOptionError` unless these are quantities by name."""
-    for name, quantity in (resources or {}).items():
+def check_resources(resources: Mapping[Any, Any] | None) -> Mapping[str, float] | None:
+    """Return quantities by name, with one spelling of "CPU", "GPU" and "TPU".
+
+    Raises `InvalidOptionError`.
+    """
+    if resources is None:
+        return None
+    for name, quantity in resources.items():
         check_name("resources", name)
         known = isinstance(quantity, int | float) and math.isfinite(quantity)
         if not known or not 0 <= quantity <= MOST:
             raise InvalidOptionError(f"resources[{name!r}]", repr(quantity), f"0 to {MOST:g}")
+    spelled = spell_resources(resources)
+    if len(spelled) < len(resources):
+        names = ", ".join(map(repr, resources))
+        raise InvalidOptionError("resources", names, "each resource once: 'gpu' and 'GPU' are the same")
+    return spelled
 
 
 def check_env(env: Mapping[Any, Any] | None) -> None:

@@ -48,7 +48,7 @@ def start(
     if address is not None:
         return _context_on(_connect(address), None, own_client=True)
     workers = available_cpus() if max_workers is None else check_count("max_workers", max_workers, 1)
-    check_resources(resources)
+    resources = check_resources(resources)
     from fray.job.dask_cluster import start_cluster  # noqa: PLC0415 - which needs `distributed`
 
     cluster = start_cluster(workers, resources or {}, memory)
@@ -106,7 +106,8 @@ def _connect(where: str | SpecCluster) -> Client:
 
 
 def _context_on(client: Any, cluster: SpecCluster | None, *, own_client: bool) -> JobContext:
-    from fray.job.dask_engine import TASKS, DaskEngine  # noqa: PLC0415
+    from fray.job.dask_actors import TASKS  # noqa: PLC0415
+    from fray.job.dask_engine import DaskEngine  # noqa: PLC0415
     from fray.job.dask_host import WORK, Host  # noqa: PLC0415
     from fray.job.dask_plugin import FrayPlugin  # noqa: PLC0415 - which needs `distributed`
 

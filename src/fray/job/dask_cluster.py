@@ -9,7 +9,7 @@ from typing import Any
 from distributed import Nanny, Scheduler, SpecCluster
 from tornado.ioloop import IOLoop
 
-from fray.job.dask_engine import ACTORS, TASKS
+from fray.job.dask_actors import ACTORS, TASKS
 from fray.runtime.loop_thread import LoopThread
 
 __all__ = ["start_cluster"]

@@ -28,7 +28,8 @@ from fray.errors import (
 from fray.job.calls import Call
 from fray.job.cancelled import CancelledCalls
 from fray.job.cells import Cell
-from fray.job.dask_engine import DaskEngine, Work
+from fray.job.dask_actors import Work
+from fray.job.dask_engine import DaskEngine
 from fray.job.dask_plugin import key_of
 from fray.job.dask_values import (
     ActorSpec,
@@ -49,7 +50,7 @@ from fray.job.refs import ObjectRef
 from fray.job.streams import BufferedStream
 from fray.job.tasks import Task
 from fray.job.threads import ThreadEngine
-from fray.job.workers import hold_slot, know_slot
+from fray.job.workers import ThreadWorkers, know_slot
 from fray.payload.values.exceptions import decode_error
 from fray.runtime.pool.objects.calls import decode_call
 from fray.runtime.pool.objects.functions import decode_function
@@ -100,6 +101,7 @@ class HostThreads(ThreadEngine):
 
     def __init__(self, engine: DaskEngine) -> None:
         super().__init__(THREADS)
+        self._workers = ThreadWorkers(THREADS, name=self.token, lends=False)  # what a task lends is Dask's
         self._current = engine
 
     def soon(self, function: Callable[[], T]) -> asyncio.Future[T]:
@@ -124,9 +126,7 @@ class HostThreads(ThreadEngine):
         return self._submit(Call(function, (), {}), options, spec.name, actor, streaming=spec.streaming)
 
     def _run_in_thread(self, task: Task) -> None:
-        slot = task.variables.get(_slot) if task.actor is None else None
-        hold_slot(slot)
-        task.variables.run(know_slot, slot)
+        task.variables.run(know_slot, task.variables.get(_slot) if task.actor is None else None)
         self._run(task)
 
     def _new_cell(self, task_id: str) -> Cell:

@@ -42,12 +42,12 @@ class Lifetime(StrEnum):
 class TaskOptions:
     """How a task runs.
 
-    `resources` are slots by name: "CPU", "GPU", "TPU", "memory" (bytes), or a name of your own; None is
-    one CPU. In a pool, a process with GPUs or TPUs sees those that it holds, and a task that takes more
-    than its "memory" ends its worker. `max_calls` ends the worker's
-    process after that many calls. `retries` is how often a task is run again when its worker is lost, and
-    when it raises one of `retry_exceptions` (True: any, False: none). `timeout` limits one run, in seconds.
-    `env` and `runtime_env` describe the worker's process.
+    `resources` are slots by name: "CPU", "GPU", "TPU" (in any case), "memory" (bytes), or a name of your own;
+    None is one CPU. In a pool, a process with GPUs or TPUs sees those that it holds, and a task that takes
+    more than its "memory" ends its worker. `max_calls` ends the worker's process after that many calls.
+    `retries` is how often a task is run again when its worker is lost, and when it raises one of
+    `retry_exceptions` (True: any, False: none). `timeout` limits one run, in seconds. `env` and
+    `runtime_env` describe the worker's process.
     """
 
     resources: Mapping[str, float] | None = None
@@ -61,7 +61,7 @@ class TaskOptions:
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
-        check_resources(self.resources)
+        object.__setattr__(self, "resources", check_resources(self.resources))
         check_env(self.env)
         check_count("retries", self.retries, 0)
         if self.max_calls is not None:
@@ -99,7 +99,7 @@ class ActorOptions:
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
-        check_resources(self.resources)
+        object.__setattr__(self, "resources", check_resources(self.resources))
         check_env(self.env)
         if self.max_concurrency is not None:
             check_count("max_concurrency", self.max_concurrency, 1)

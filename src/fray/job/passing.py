@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fray.job.calls import Call
@@ -9,7 +10,21 @@ from fray.job.engine import Engine
 from fray.job.options import TaskOptions
 from fray.job.refs import GeneratorFuture, ObjectRef
 
-__all__ = ["list_items", "refuse_generator"]
+__all__ = ["list_generators", "list_items", "refuse_generator"]
+
+
+def list_generators(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any], listed: Callable[[GeneratorFuture[Any]], Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments with what `listed` makes of the refs of generators among them."""
+    # By exact type: nothing derives from it, and a generator expression costs more than the encoding.
+    if GeneratorFuture not in map(type, (*args, *kwargs.values())):
+        return args, dict(kwargs)
+
+    def given(part: Any) -> Any:
+        return listed(part) if type(part) is GeneratorFuture else part
+
+    return tuple(map(given, args)), {name: given(part) for name, part in kwargs.items()}
 
 
 def list_items(engine: Engine, future: GeneratorFuture[Any]) -> ObjectRef[Any]:

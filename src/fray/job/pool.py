@@ -26,11 +26,11 @@ from fray.job.checks import check_count, check_resources
 from fray.job.context import JobContext
 from fray.job.engine import END, LATE, ContextStats, time_left
 from fray.job.options import ActorOptions, CallOptions, TaskOptions
-from fray.job.passing import list_items
+from fray.job.passing import list_generators, list_items
 from fray.job.pool_options import actor_profile, actor_shape, retried_exceptions, task_profile, task_shape
 from fray.job.pool_owner import LocalOwner, PoolOwner
 from fray.job.pool_refs import (
-    check_receiver,
+    number_of,
     only_of,
     reduce_handle,
     reduce_ref,
@@ -242,16 +242,11 @@ class PoolEngine:
             kept.append(self._keep(encoded))
             return kept[-1].id
 
-        # By exact type: nothing derives from it, and a generator expression costs more than the encoding.
-        if GeneratorFuture in map(type, (*args, *kwargs.values())):
-            args = tuple(self._listed(part, kept) for part in args)
-            kwargs = {name: self._listed(part, kept) for name, part in kwargs.items()}
-        return encode_call(args, dict(kwargs), put=put, limit=self.client.inline_limit)
+        given, named = list_generators(args, kwargs, lambda part: self._listed(part, kept))
+        return encode_call(given, named, put=put, limit=self.client.inline_limit)
 
-    def _listed(self, part: Any, kept: list[Entry]) -> Any:
+    def _listed(self, part: GeneratorFuture[Any], kept: list[Entry]) -> Any:
         """Return the ref of a generator's list of items; of one that failed, the generator, which fails."""
-        if not isinstance(part, GeneratorFuture):
-            return part
         try:
             listed = list_items(self, part)
         except BaseException:
@@ -368,9 +363,7 @@ class PoolEngine:
 
     def wire_id(self, entry: Any) -> int:
         """Return the entry's number; see `Engine`."""
-        check_receiver(self, str(entry.id))
-        number: int = entry.id
-        return number
+        return number_of(self, entry)
 
     def reduce_ref(self, ref: Any) -> tuple[Any, ...]:
         """Return what makes the ref again; see `pool_refs`."""
@@ -448,7 +441,7 @@ def start_pool(
     if head not in ("thread", "process"):
         raise InvalidOptionError("head", repr(head), "'thread' or 'process'")
     workers = available_cpus() if max_workers is None else check_count("max_workers", max_workers, 1)
-    check_resources(resources)
+    resources = check_resources(resources)
     environ = os.environ  # noqa: TID251 - the entry of the pool
     pool: LocalPool | JoinedPool
     if head == "process":

@@ -22,6 +22,7 @@ from fray.runtime.pool.client.client import PoolClient
 __all__ = [
     "PoolSide",
     "check_receiver",
+    "number_of",
     "only_of",
     "reduce_handle",
     "reduce_ref",
@@ -102,3 +103,12 @@ def check_receiver(engine: Engine, identity: str) -> None:
     receiver = _receiver.engine
     if receiver is not None and receiver is not engine:
         raise ObjectLostError(identity, "it belongs to another context")
+
+
+def number_of(engine: Engine, entry: Any) -> int:
+    """Return the number that stands for an entry among pickled arguments.
+
+    Raises `ObjectLostError` if another engine encodes them.
+    """
+    check_receiver(engine, str(entry.id))
+    return int(entry.id)

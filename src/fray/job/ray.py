@@ -50,7 +50,7 @@ def start(
 
     if max_workers is not None:
         check_count("max_workers", max_workers, 1)
-    check_resources(resources)
+    resources = check_resources(resources)
     if ray.is_initialized():
         return join(max_workers, namespace=namespace)
     if address is not None and address.startswith("ray://"):
@@ -60,8 +60,15 @@ def start(
         ray.init(address=address, namespace=namespace, **options)
         return join(max_workers, namespace=namespace, stop=True)
     global _started  # noqa: PLW0603 - a process has one Ray
-    new = {"num_cpus": max_workers, "object_store_memory": memory, "include_dashboard": False} | options
-    ray.init(address="local", namespace=namespace, resources=dict(resources or {}) or None, **new)
+    others = dict(resources or {})
+    new: dict[str, Any] = {
+        "num_cpus": max_workers,
+        "object_store_memory": memory,
+        "include_dashboard": False,
+    }
+    if "GPU" in others:
+        new["num_gpus"] = others.pop("GPU")  # Ray refuses it among the others
+    ray.init(address="local", namespace=namespace, resources=others or None, **(new | options))
     _started = ray.get_runtime_context().gcs_address
     return join(namespace=namespace, stop=True)
 

@@ -286,7 +286,7 @@ class RayEngine:
 
     def _listen(self, watch: object, entries: list[RayEntry], listener: Callable[[Any], None]) -> None:
         while entries and watch in self._watches:
-            # An item that somebody takes meanwhile is unknown; at Ray's end all entries are ready.
+            # An item that somebody has just taken is unknown; at Ray's end all entries are ready.
             with contextlib.suppress(Exception):
                 self._await(entries, 1, deadline_after(LISTEN_SECONDS), fetch=False)
             left = []
@@ -312,7 +312,7 @@ class RayEngine:
         entries = self._awaited_here()
         entries[:] = [entry for entry in entries if not entry.ready]
         if entries:
-            with contextlib.suppress(ValueError):  # another thread has taken an item meanwhile
+            with contextlib.suppress(ValueError):  # another thread has taken an item
                 self._await(entries, 1, deadline, fetch=False)
         yield
 

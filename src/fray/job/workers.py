@@ -16,7 +16,7 @@ from typing import Protocol
 
 from fray.errors import PoolClosedError
 
-__all__ = ["Lendable", "Slot", "ThreadWorkers", "blocking", "current_slot", "hold_slot", "know_slot", "lend"]
+__all__ = ["Lendable", "Slot", "ThreadWorkers", "blocking", "current_slot", "know_slot", "lend"]
 
 Work = Callable[[], None]
 
@@ -49,14 +49,9 @@ def know_slot(slot: Lendable | None) -> None:
     _of_task.set(slot)
 
 
-def hold_slot(slot: Lendable | None) -> None:
-    """Let this thread's work hold a slot of another kind than that of its `ThreadWorkers`, until its end."""
-    _thread.held = slot
-
-
 def lend() -> Callable[[], None]:
     """Lend the slot of this thread's work or task, if it has one, to others; return what takes it back."""
-    slot: Lendable | None = getattr(_thread, "held", None) or current_slot() or _of_task.get()
+    slot: Lendable | None = current_slot() or _of_task.get()
     if slot is None:
         return lambda: None
     slot.lend()
@@ -141,7 +136,7 @@ class ThreadWorkers:
             slot = Slot(self)
             _thread.slot = slot if self._lends else None
             work()
-            _thread.slot = _thread.held = None
+            _thread.slot = None
             work = None  # what it holds must not live on while this thread idles
             work = self._next(slot)
 

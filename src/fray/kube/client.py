@@ -519,7 +519,7 @@ def _end(response: aiohttp.ClientResponse) -> None:
     if response.closed or response.content.is_eof():
         response.release()
         return
-    # A farewell by TLS would be waited for by nobody.
+    # Nobody would wait for TLS to close the connection.
     if response.connection is not None and response.connection.transport is not None:
         response.connection.transport.abort()
     response.close()

@@ -2,7 +2,7 @@
 
 Nothing is remembered between passes but what a caller hands in again: which pools are there and what runs on
 them is GKE's to know. A pool's name follows from what it is, so a pass that was cut short is repeated by the
-next one without a second pool. What failed waits longer each time, whatever is asked for meanwhile.
+next one without a second pool. What failed waits longer each time, whatever is asked for until then.
 """
 
 from __future__ import annotations

@@ -12,9 +12,10 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["available_accelerators", "available_cpus", "available_memory", "thread_limits"]
+__all__ = ["available_accelerators", "available_cpus", "available_memory", "spell_resources", "thread_limits"]
 
 _GROUPS = Path("/sys/fs/cgroup")
+_OF_ANY_CASE = frozenset(("CPU", "GPU", "TPU"))
 _THREAD_LIMITS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -47,12 +48,19 @@ def available_accelerators(devices: Path = Path("/dev")) -> dict[str, float]:
     A pod sees the device files of what it was given: `nvidia0` and so on (NVIDIA's device plugin and GKE's),
     `accel0` of TPUs up to v4, `vfio/0` of later ones (Cloud TPU's documentation).
     """
-    patterns = {"gpu": ("nvidia[0-9]*",), "tpu": ("accel[0-9]*", "vfio/[0-9]*")}
+    patterns = {"GPU": ("nvidia[0-9]*",), "TPU": ("accel[0-9]*", "vfio/[0-9]*")}
     found = {
         name: next((count for each in choices if (count := len(list(devices.glob(each))))), 0)
         for name, choices in patterns.items()
     }
     return {name: float(count) for name, count in found.items() if count}
+
+
+def spell_resources(resources: Mapping[str, float]) -> dict[str, float]:
+    """Return resources with one spelling of "CPU", "GPU" and "TPU", whose case doesn't matter."""
+    return {
+        name.upper() if name.upper() in _OF_ANY_CASE else name: amount for name, amount in resources.items()
+    }
 
 
 def thread_limits(cpus: float, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import os
 import selectors
 import threading
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, wait
 from typing import Any, Generic, TypeVar
@@ -23,10 +25,11 @@ CLEANUP_SECONDS = 15.0
 """How long a call that was interrupted, or the end of the thread, may take to clean up."""
 SIGNAL_SECONDS = 1.0
 """How late the main thread may hear of a signal."""
-FAREWELL_SECONDS = 2.0
+CLOSE_SECONDS = 2.0
 """How long connections may take to close."""
 
 _AT_END = object()
+_OF_COROUTINES = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _inherited: list[object] = []
 """Loops of the process that this one was forked from. A loop that is collected closes its selector, which the
 two processes share, so they are kept."""
@@ -143,7 +146,7 @@ class LoopThread:
 
     Args:
         name: Of the thread.
-        farewell: Called on the loop at its end, to close what lives on it. A loop that begins anew may run
+        on_end: Called on the loop at its end, to close what lives on it. A loop that begins anew may run
             at the same time.
         closed: Returns what is raised to callers whose coroutine was cancelled because the loop ended.
         cancels: Whether the end cancels what still runs; else it is left where it is.
@@ -153,11 +156,11 @@ class LoopThread:
         self,
         name: str,
         *,
-        farewell: Callable[[], Awaitable[None]] | None = None,
+        on_end: Callable[[], Awaitable[None]] | None = None,
         closed: Callable[[], Exception] = CancelledError,
         cancels: bool = True,
     ) -> None:
-        self._name, self._farewell, self._closed, self._cancels = name, farewell, closed, cancels
+        self._name, self._on_end, self._closed, self._cancels = name, on_end, closed, cancels
         # Entered again by a thread within it that the garbage collector makes close another object.
         self._lock = threading.RLock()
         self._process = os.getpid()
@@ -259,7 +262,7 @@ class LoopThread:
                 _inherited.append(running)
                 running = None
             if running is None:
-                running = _Loop(None if self._farewell is None else selectors.DefaultSelector())
+                running = _Loop(None if self._on_end is None else selectors.DefaultSelector())
                 thread = threading.Thread(target=self._serve, args=(running,), name=self._name, daemon=True)
                 running.thread = thread
                 # It is of no task, and has no variables of one, whoever starts it.
@@ -272,42 +275,55 @@ class LoopThread:
     def _serve(self, running: _Loop) -> None:
         loop = running.asyncio
         try:
-            _run_on(loop.run_forever, lambda: self._running is not running)
+            _run_on(loop, loop.run_forever, lambda: self._running is not running)
             if self._cancels:
-                end = loop.create_task(_end(self._farewell))
-                _run_on(lambda: loop.run_until_complete(end), end.done)
+                end = loop.create_task(_end(self._on_end))
+                _run_on(loop, lambda: loop.run_until_complete(end), end.done)
             if running.selector is not None:
                 loop.run_until_complete(_until_closed(running.selector))
         finally:
             loop.close()
 
 
-def _run_on(run: Callable[[], object], done: Callable[[], bool]) -> None:
-    """Run a loop until `done`, whatever its coroutines raise.
+def _run_on(loop: asyncio.AbstractEventLoop, run: Callable[[], object], done: Callable[[], bool]) -> None:
+    """Run a loop until `done`, whatever its coroutines and callbacks raise.
 
-    asyncio gives a SystemExit or KeyboardInterrupt to the coroutine's task, and raises it out of the loop.
+    asyncio raises a SystemExit or KeyboardInterrupt out of the loop. That of a coroutine it gives to the
+    coroutine's task, too; nobody would hear of that of a callback.
     """
     while True:
-        with contextlib.suppress(SystemExit, KeyboardInterrupt):
+        try:
             run()
+        except (SystemExit, KeyboardInterrupt) as error:
+            if not _is_of_coroutine(error):
+                message = (
+                    f"A callback of an event loop raised {error!r}; the loop goes on, and no call ends."
+                    " To end a call of an actor, raise it in the coroutine; to end the actor, `kill` it."
+                )
+                loop.call_exception_handler({"message": message, "exception": error})
         if done():
             return
 
 
-async def _end(farewell: Callable[[], Awaitable[None]] | None) -> None:
+def _is_of_coroutine(error: BaseException) -> bool:
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(frame.f_code.co_flags & _OF_COROUTINES for frame in frames)
+
+
+async def _end(on_end: Callable[[], Awaitable[None]] | None) -> None:
     rest = asyncio.all_tasks() - {asyncio.current_task()}
     for task in rest:
         task.cancel()
     if rest:
         await asyncio.wait(rest, timeout=CLEANUP_SECONDS)
-    if farewell is not None:
-        await farewell()
+    if on_end is not None:
+        await on_end()
 
 
 async def _until_closed(selector: selectors.BaseSelector) -> None:
-    """Wait until the farewells of TLS connections have been said, but not for long."""
+    """Wait until TLS connections have been closed by both sides, but not for long."""
     # The loop's own socket stays; nothing tells when the others have gone.
-    for _ in range(int(FAREWELL_SECONDS / 0.01)):
+    for _ in range(int(CLOSE_SECONDS / 0.01)):
         if len(selector.get_map()) <= 1:
             return
         await asyncio.sleep(0.01)

@@ -8,8 +8,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from fray.job import ActorOptions, JobContext, TaskOptions, create_job_ctx, get_job_context
+from fray.runtime.pool import state
 from tests.behaviour.gates import Gate, append, lines
+from tests.pool.chaos.inspection import settles
 
 MakePool = Callable[[int], JobContext]
 
@@ -130,6 +134,19 @@ def test_actors_that_hold_all_cpus_lend_them_while_they_wait(make_pool: MakePool
     getters = [ctx.create_actor(Getter, options=options) for _ in range(2)]
     assert ctx.get([getter.get() for getter in getters], timeout=60) == [4, 4]
     assert ctx.get([getter.get_in_threads() for getter in getters], timeout=60) == [[0, 2, 4, 6]] * 2
+
+
+def test_a_task_that_waits_for_what_idle_actors_keep_is_warned_about(
+    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(state, "STALL_SECONDS", 0.05)
+    ctx = make_pool(1)
+    keeper = ctx.create_actor(Getter, num_cpus=1)
+    assert ctx.get(keeper.get(), timeout=60) == 4
+    ref = ctx.run(double, 3)
+    assert settles(lambda: "Getter (CPU: 1). Create them with less (num_cpus=0)" in caplog.text)
+    ctx.kill(keeper)
+    assert ctx.get(ref, timeout=60) == 6
 
 
 def test_an_async_actor_that_holds_all_cpus_lends_them_while_it_awaits(make_pool: MakePool) -> None:

@@ -103,8 +103,8 @@ def test_resources_by_name_bound_tasks_and_actors() -> None:
 def test_accelerators_are_slots_that_processes_see_by_variables() -> None:
     names = ("CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS")
     gpu = {"gpu": 1.0}
-    with create_job_ctx("pool", max_workers=2, resources={"gpu": 2}) as ctx:
-        actor = ctx.create_actor(Sums, options=ActorOptions(resources=gpu))
+    with create_job_ctx("pool", max_workers=2, resources={"Gpu": 2}) as ctx:
+        actor = ctx.create_actor(Sums, options=ActorOptions(resources={"GPU": 1.0}))
         held = ctx.get(actor.variable(names[0]), timeout=60)
         other = ctx.get(ctx.run(variable, names[0], options=TaskOptions(resources=gpu)), timeout=60)
         assert {held, other} == {"0", "1"}

@@ -26,7 +26,7 @@ from fray.runtime.pool.messages.specs import DRIVER, Stored
 from fray.runtime.pool.state import PoolState
 from tests.unit.pool.state_script import ONE, Script, make_actor
 
-FOUR = (("CPU", 4.0), ("gpu", 1.0))
+FOUR = (("CPU", 4.0), ("GPU", 1.0))
 
 
 def waiting() -> Script:
@@ -45,10 +45,10 @@ def waiting() -> Script:
         (9, {"CPU": 1.0}, FOUR, 3),
         (9, {"CPU": 1.0}, (), 9),
         (3, {"CPU": 3.0}, FOUR, 3),
-        (3, {"CPU": 1.0, "gpu": 1.0}, FOUR, 3),
+        (3, {"CPU": 1.0, "GPU": 1.0}, FOUR, 3),
         (3, {"CPU": 0.1}, FOUR, 1),
         (3, {"CPU": 8.0}, FOUR, 0),
-        (3, {"CPU": 1.0, "tpu": 4.0}, FOUR, 0),
+        (3, {"CPU": 1.0, "TPU": 4.0}, FOUR, 0),
         (3, {}, FOUR, 1),
     ],
 )

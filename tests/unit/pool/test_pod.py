@@ -75,11 +75,12 @@ def test_wrong_variables_are_refused(more: dict[str, str], error: type[Exception
 def test_a_worker_offers_what_its_job_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_pod, "available_cpus", lambda: 8)
     monkeypatch.setattr(worker_pod, "available_memory", lambda: 1000)
-    monkeypatch.setattr(worker_pod, "available_accelerators", lambda: {"gpu": 2.0})
-    assert build_resources({}) == {"CPU": 8.0, "memory": 1000.0, "gpu": 2.0}
-    assert build_resources({"CPU": 2.0, "memory": 500.0}) == {"CPU": 2.0, "memory": 500.0, "gpu": 2.0}
+    monkeypatch.setattr(worker_pod, "available_accelerators", lambda: {"GPU": 2.0})
+    assert build_resources({}) == {"CPU": 8.0, "memory": 1000.0, "GPU": 2.0}
+    assert build_resources({"CPU": 2.0, "memory": 500.0}) == {"CPU": 2.0, "memory": 500.0, "GPU": 2.0}
     assert build_resources({"memory": 5000.0, "GPU": 1.0}) == {"CPU": 8.0, "memory": 1000.0, "GPU": 1.0}
     assert read_offer({"FRAY_WORKERS_SHAPE": "memory=1024,CPU=2"}) == (("CPU", 2.0), ("memory", 1024.0))
+    assert read_offer({"FRAY_WORKERS_SHAPE": "CPU=2,gpu=1"}) == (("CPU", 2.0), ("GPU", 1.0))
     assert read_offer({}) == ()
 
 

@@ -21,7 +21,7 @@ from fray.runtime.pool.messages.specs import DRIVER, Inline, Profile
 from tests.unit.pool.state_script import Script, make_actor
 
 ONE = Inline(b"1")
-GPU = (("CPU", 1.0), ("gpu", 1.0))
+GPU = (("CPU", 1.0), ("GPU", 1.0))
 
 
 def script_with(cpus: int = 4, **more: float) -> Script:
@@ -60,20 +60,20 @@ def test_whole_devices_are_whole_and_fractions_fill_up(
 
 
 def test_tasks_get_devices_of_their_own_by_the_process_that_runs_them() -> None:
-    script = script_with(gpu=2.0)
+    script = script_with(GPU=2.0)
     (first,) = started(script.submit(1, shape=GPU))
     assert script.submit(2, shape=GPU) == []
     assert script.submit(3, shape=GPU) == []
     commands = script.tell(DRIVER, WorkerJoined(first.worker))
     (second,) = started(commands)
-    assert (first.devices, second.devices) == ((("gpu", (0,)),), (("gpu", (1,)),))
+    assert (first.devices, second.devices) == ((("GPU", (0,)),), (("GPU", (1,)),))
     assert ran(commands) == [(first.worker, 1)]
     assert ran(script.tell(DRIVER, WorkerJoined(second.worker))) == [(second.worker, 2)]
     assert ran(script.tell(second.worker, TaskDone(2, ONE))) == [(second.worker, 3)]
 
 
 def test_a_task_that_waits_shares_its_devices_with_no_other() -> None:
-    script = script_with(gpu=1.0)
+    script = script_with(GPU=1.0)
     (start,) = started(script.submit(1, shape=GPU))
     script.tell(DRIVER, WorkerJoined(start.worker))
     assert script.submit(2, shape=GPU) == []
@@ -83,14 +83,14 @@ def test_a_task_that_waits_shares_its_devices_with_no_other() -> None:
 
 
 def test_a_process_without_work_makes_room_for_others_that_need_its_devices() -> None:
-    script = script_with(gpu=1.0)
+    script = script_with(GPU=1.0)
     (start,) = started(script.submit(1, shape=GPU))
     script.tell(DRIVER, WorkerJoined(start.worker))
     script.submit(2, shape=GPU, profile=Profile(env=(("A", "1"),)))
     commands = script.tell(start.worker, TaskDone(1, ONE))
     assert commands[-1] == StopWorker(start.worker, False, "others need its accelerators")
     (other,) = started(script.tell(DRIVER, WorkerLost(start.worker, "exited", expected=True, retired=True)))
-    assert other.devices == (("gpu", (0,)),)
+    assert other.devices == (("GPU", (0,)),)
     assert ran(script.tell(DRIVER, WorkerJoined(other.worker))) == [(other.worker, 2)]
 
 
@@ -107,28 +107,28 @@ def test_actors_have_devices_too_and_give_them_back_with_their_process() -> None
 
 
 def test_half_a_device_is_shared_by_two() -> None:
-    script = script_with(gpu=1.0)
-    half = (("CPU", 1.0), ("gpu", 0.5))
+    script = script_with(GPU=1.0)
+    half = (("CPU", 1.0), ("GPU", 0.5))
     (first,) = started(script.submit(1, shape=half))
     for number in (2, 3):
         assert script.submit(number, shape=half) == []
     (second,) = started(script.tell(DRIVER, WorkerJoined(first.worker)))
-    assert first.devices == second.devices == (("gpu", (0,)),)
+    assert first.devices == second.devices == (("GPU", (0,)),)
     assert started(script.tell(DRIVER, WorkerJoined(second.worker))) == []
 
 
 @pytest.mark.parametrize(
     ("devices", "offered", "environ", "variables"),
     [
-        ({"gpu": (1,)}, {"gpu": 2.0}, {}, {"CUDA_VISIBLE_DEVICES": "1"}),
+        ({"GPU": (1,)}, {"GPU": 2.0}, {}, {"CUDA_VISIBLE_DEVICES": "1"}),
         ({"GPU": (0, 1)}, {"GPU": 2.0}, {"CUDA_VISIBLE_DEVICES": "5,7"}, {"CUDA_VISIBLE_DEVICES": "5,7"}),
-        ({}, {"gpu": 2.0}, {}, {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}),
+        ({}, {"GPU": 2.0}, {}, {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}),
         ({}, {"CPU": 2.0}, {"JAX_PLATFORMS": "tpu"}, {}),
-        ({}, {"tpu": 4.0}, {"JAX_PLATFORMS": ""}, {"JAX_PLATFORMS": "cpu"}),
-        ({"tpu": (0, 1, 2, 3)}, {"tpu": 4.0}, {}, {}),
+        ({}, {"TPU": 4.0}, {"JAX_PLATFORMS": ""}, {"JAX_PLATFORMS": "cpu"}),
+        ({"TPU": (0, 1, 2, 3)}, {"TPU": 4.0}, {}, {}),
         (
-            {"tpu": (3,)},
-            {"tpu": 4.0},
+            {"TPU": (3,)},
+            {"TPU": 4.0},
             {},
             {
                 "TPU_VISIBLE_CHIPS": "3",

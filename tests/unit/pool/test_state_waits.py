@@ -19,7 +19,7 @@ from fray.runtime.pool.messages.specs import DRIVER, Failed, Shape, TaskSpec
 from fray.runtime.pool.state import STALL_SECONDS, PoolState
 from tests.unit.pool.state_script import Script, make_actor
 
-TPU: Shape = (("CPU", 1.0), ("tpu", 4.0))
+TPU: Shape = (("CPU", 1.0), ("TPU", 4.0))
 ACTOR = 50
 
 
@@ -33,7 +33,7 @@ def open_script(*allowed: Shape) -> Script:
 
 def join_tpu(script: Script) -> list[object]:
     """Let a host with a TPU join; return what is sent when its processes have joined, but timers."""
-    joined = script.tell(DRIVER, HostJoined(2, "host-2", (("CPU", 1.0), ("tpu", 4.0)), 1, 1000))
+    joined = script.tell(DRIVER, HostJoined(2, "host-2", (("CPU", 1.0), ("TPU", 4.0)), 1, 1000))
     sent: list[object] = []
     for begin in joined:
         assert isinstance(begin, StartWorker)
@@ -41,13 +41,13 @@ def join_tpu(script: Script) -> list[object]:
     return [command for command in sent if not isinstance(command, SetTimer)]
 
 
-@pytest.mark.parametrize("allowed", [(), ((("CPU", 8.0), ("tpu", 4.0)),)])
+@pytest.mark.parametrize("allowed", [(), ((("CPU", 8.0), ("TPU", 4.0)),)])
 def test_a_task_waits_for_a_host_that_may_join(allowed: tuple[Shape, ...]) -> None:
     script = open_script(*allowed)
     begun = script.submit(1, shape=TPU)
     assert [type(command) for command in begun] == ([] if allowed else [SetTimer])
     [line] = script.state.stats().waits
-    needs = "nobody waits for task 1, which needs CPU: 1, tpu: 4"
+    needs = "nobody waits for task 1, which needs CPU: 1, TPU: 4"
     assert line == f"{needs}: no host has that; one that has it may still join"
     (run,) = join_tpu(script)
     assert isinstance(run, RunTask)
@@ -90,6 +90,27 @@ def test_a_pool_that_stands_still_tells_who_waits_for_whom_once() -> None:
     script.now += 100
     script.tell(2, TaskUnblocked(1))
     assert script.state.find_stall(script.now + STALL_SECONDS) == ()
+
+
+def test_idle_actors_that_keep_all_cpus_are_named_with_what_helps() -> None:
+    script = Script(2)
+    for actor in (ACTOR, ACTOR + 1):
+        script.tell(DRIVER, ActorSubmitted(make_actor(actor, shape=(("CPU", 1.0),)), b"blob"))
+        worker = max(script.state._tables.workers)
+        script.tell(DRIVER, WorkerJoined(worker))
+        script.tell(worker, ActorReady(actor, 1))
+    script.submit(1)
+    script.tell(DRIVER, ObjectsWanted((1,)))
+    helps = "Create them with less (num_cpus=0), end them, or give the pool more workers"
+    keepers = "actors keep theirs while they live: 2 x Counter (CPU: 1)"
+    assert script.state.find_stall(script.now + STALL_SECONDS) == (
+        f"the driver waits for task 1, which needs CPU: 1: no host has that much free; {keepers}. {helps}",
+    )
+    script.now += 1
+    script.tell(DRIVER, ActorSubmitted(make_actor(ACTOR + 2, name="third", shape=(("CPU", 1.0),)), b"blob"))
+    script.tell(DRIVER, call(2, actor=ACTOR + 2))
+    lines = script.state.find_stall(script.now + STALL_SECONDS)
+    assert f"whose actor is pending (it needs CPU: 1: no host has that much free; {keepers}" in lines[1]
 
 
 def test_actors_that_wait_for_each_other_are_named_as_a_circle() -> None:

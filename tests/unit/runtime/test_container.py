@@ -48,7 +48,7 @@ def test_accelerators_are_the_device_files_that_the_container_has(tmp_path: Path
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "vfio/vfio", "vfio/0", "vfio/1", "null"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    assert available_accelerators(tmp_path) == {"gpu": 2.0, "tpu": 2.0}
+    assert available_accelerators(tmp_path) == {"GPU": 2.0, "TPU": 2.0}
     for number in range(4):
         (tmp_path / f"accel{number}").touch()
-    assert available_accelerators(tmp_path)["tpu"] == 4.0
+    assert available_accelerators(tmp_path)["TPU"] == 4.0

@@ -8,6 +8,7 @@ import gc
 import os
 import queue
 import signal
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -42,7 +43,7 @@ def farewells() -> Farewells:
 
 @pytest.fixture
 def loop(farewells: Farewells) -> Iterator[LoopThread]:
-    thread = LoopThread(NAME, farewell=farewells, closed=closed)
+    thread = LoopThread(NAME, on_end=farewells, closed=closed)
     yield thread
     thread.close()
     assert not threads()
@@ -147,7 +148,7 @@ def test_a_call_and_an_end_at_the_same_time_come_in_one_order(farewells: Farewel
     async def answer() -> int:
         return 42
 
-    assert Closed(NAME, farewell=farewells, closed=closed).run(answer()) == 42
+    assert Closed(NAME, on_end=farewells, closed=closed).run(answer()) == 42
     closers[0].join(PATIENCE)
     assert not threads()
 
@@ -313,8 +314,25 @@ def test_a_coroutine_that_would_end_the_process_ends_alone(loop: LoopThread, err
     assert loop.run(add(1, 2)) == 3
 
 
+def test_a_callback_that_would_end_the_process_is_logged_and_nothing_ends(
+    loop: LoopThread, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def leave() -> None:
+        raise SystemExit(1)
+
+    with pytest.raises(SystemExit):
+        loop.start(leave()).result()
+    assert loop.run(add(1, 2)) == 3
+    assert caplog.messages == []  # who awaits it knows
+    loop.call(lambda: sys.exit(4))
+    assert loop.run(add(1, 2)) == 3
+    (told,) = caplog.messages
+    assert "raised SystemExit(4); the loop goes on" in told
+    assert "raise it in the coroutine" in told
+
+
 def test_a_coroutine_that_exits_while_it_is_cancelled_does_not_stop_the_end(farewells: Farewells) -> None:
-    loop = LoopThread(NAME, farewell=farewells, closed=closed)
+    loop = LoopThread(NAME, on_end=farewells, closed=closed)
 
     async def leave_late() -> None:
         try:

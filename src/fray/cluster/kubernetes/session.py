@@ -62,7 +62,7 @@ class Session:
         self._connections: dict[asyncio.AbstractEventLoop, _Connections] = {}
         self._process = os.getpid()
         self._thread = LoopThread(
-            "fray-kubernetes", farewell=self._farewell, closed=lambda: ClusterClosedError(owner)
+            "fray-kubernetes", on_end=self._close_client, closed=lambda: ClusterClosedError(owner)
         )
 
     def ask(self, act: Act[T], undo: Callable[[T], Act[None]] | None = None) -> T:
@@ -123,7 +123,7 @@ class Session:
                 await opened.close()
         return connections.current
 
-    async def _farewell(self) -> None:
+    async def _close_client(self) -> None:
         connections = self._connections.pop(asyncio.get_running_loop(), _Connections())
         access, connections.current = connections.current, None
         if access is not None:

@@ -95,7 +95,7 @@ def _read_exception(blob: bytes) -> BaseException | None:
         error = pickle.loads(blob)
     except MemoryError:
         raise
-    except Exception:  # noqa: BLE001 - the exception's own code runs; None makes it travel as text
+    except (Exception, SystemExit, GeneratorExit):  # noqa: BLE001 - its code runs; None makes it text
         return None
     return error if isinstance(error, BaseException) else None
 
@@ -159,6 +159,6 @@ def _portable(part: Any, depth: int) -> Any:
             return part
     except MemoryError:
         raise
-    except Exception:  # noqa: BLE001 - the part's own code runs; text takes its place
+    except (Exception, SystemExit, GeneratorExit):  # noqa: BLE001 - its code runs; text takes its place
         return cut(text_of(part, show=repr))
     return cut(text_of(part, show=repr))

@@ -18,7 +18,12 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
-from fray.payload.values.caches import is_cached_function, reduce_cached_function
+from fray.payload.values.caches import (
+    has_lock,
+    is_cached_function,
+    reduce_cached_function,
+    reduce_cached_property,
+)
 from fray.payload.values.dispatching import is_dispatching_function, reduce_dispatching_function
 from fray.payload.values.importability import is_importable
 from fray.payload.values.references import collector
@@ -115,7 +120,7 @@ class _Pickler(pickle.Pickler):
 
 
 class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """cloudpickle, which takes cached functions for importable ones, and can't take dispatching ones."""
+    """cloudpickle, and what it can't do: it takes cached functions for importable ones, for example."""
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how an object is pickled, as `pickle.Pickler` wants it."""
@@ -123,6 +128,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             return reduce_cached_function(obj)
         if is_dispatching_function(obj) and not is_importable(obj.__module__):
             return reduce_dispatching_function(obj)
+        if has_lock(obj):
+            return reduce_cached_property(obj)
         if isinstance(obj, BaseException) and _is_reduced_by_tblib(obj):
             return obj.__reduce_ex__(PROTOCOL)
         reduced = super().reducer_override(obj)

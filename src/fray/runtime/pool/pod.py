@@ -15,6 +15,7 @@ from typing import Final
 from fray.errors import AddressError, AttemptOverError, HeadUnknownError, SettingError
 from fray.runtime.api.client import ApiAccess, ApiClient
 from fray.runtime.api.head_address import await_head, has_ended
+from fray.runtime.container import spell_resources
 from fray.runtime.identity import Identity
 from fray.runtime.pool.messages.specs import Shape
 from fray.runtime.pool.transport.addresses import Address
@@ -120,7 +121,8 @@ def read_offer(environ: Mapping[str, str]) -> Shape:
     Raises `SettingError` for what isn't `name=number,...`.
     """
     parts = (part.partition("=") for part in environ.get(ENV_WORKERS_SHAPE, "").split(",") if part)
-    return tuple(sorted((name, read_number(amount, ENV_WORKERS_SHAPE)) for name, _, amount in parts))
+    offered = {name: read_number(amount, ENV_WORKERS_SHAPE) for name, _, amount in parts}
+    return tuple(sorted(spell_resources(offered).items()))
 
 
 def read_number(text: str, variable: str) -> float:

@@ -74,12 +74,10 @@ def build_resources(asked: Mapping[str, float]) -> dict[str, float]:
     `asked` is what the job asks for each worker, as far as it says: a container without a limit sees all of
     its node, and one with a limit may have less.
     """
-    found = available_accelerators()
-    named = {name.lower() for name in asked}
     memory = min(float(available_memory()), asked.get("memory", math.inf))
     return {
         "CPU": float(available_cpus()),
-        **{name: amount for name, amount in found.items() if name not in named},
+        **available_accelerators(),
         **asked,
         "memory": memory,
     }

@@ -345,3 +345,41 @@ def test_an_importable_function_with_a_cache_goes_by_name() -> None:
 @functools.cache
 def cached_importable(x: int) -> int:
     return x
+
+
+CACHING = """
+class Circle:
+    def __init__(self, radius):
+        self.radius = radius
+
+    @cached_property
+    def area(self):
+        "The surface."
+        return factor * self.radius**2 + (Circle(0).area if self.radius else 0)
+
+    @lru_cache
+    def twice(self):
+        return 2 * factor
+"""
+
+
+def test_a_class_with_cached_properties_and_methods_goes_by_value() -> None:
+    """Up to Python 3.11, a cached property has a lock, which can't be pickled."""
+    script: dict[str, Any] = {
+        "__name__": "__main__",
+        "factor": 3,
+        "cached_property": functools.cached_property,
+        "lru_cache": functools.lru_cache,
+    }
+    exec(CACHING, script)
+    circle = script["Circle"](2)
+    assert circle.area == 12
+    before = encode_function(script["Circle"])
+    assert encode_function(script["Circle"]) is before
+    script["factor"] = 5  # which only the property and the method read
+    after = encode_function(script["Circle"])
+    assert after.id != before.id
+    # Only now: what cloudpickle reads in the process that wrote it changes the class itself.
+    made: Any = decode_function(after.blob)
+    assert (made(2).area, made(2).twice(), made.area.__doc__) == (20, 10, "The surface.")
+    assert decode(encode(circle).to_bytes()).area == 12

@@ -19,22 +19,20 @@ def device_variables(
 ) -> dict[str, str]:
     """Return the variables of a process that holds devices of its host, by their places among the host's.
 
-    Parameters: the `devices` by resource ("gpu" and "tpu", in small or capital letters); what the host has
-    `offered`; `environ`, the host's own variables, which may name its devices.
+    Parameters: the `devices` by resource ("GPU" and "TPU"); what the host has `offered`; `environ`, the
+    host's own variables, which may name its devices.
 
     A process that holds no GPU sees none where the host offers some, and one without any accelerator runs JAX
     on the CPU: a TPU belongs to the first process that opens it.
     """
-    kinds = {name.lower(): places for name, places in devices.items()}
-    totals = {name.lower(): amount for name, amount in offered.items()}
     variables = {}
-    if "gpu" in totals:
-        variables[CUDA_DEVICES] = _named(kinds.get("gpu", ()), environ.get(CUDA_DEVICES, ""))
-    if (chips := kinds.get("tpu", ())) and len(chips) < totals["tpu"]:
+    if "GPU" in offered:
+        variables[CUDA_DEVICES] = _named(devices.get("GPU", ()), environ.get(CUDA_DEVICES, ""))
+    if (chips := devices.get("TPU", ())) and len(chips) < offered["TPU"]:
         variables[TPU_CHIPS] = _named(chips, environ.get(TPU_CHIPS, ""))
         if shape := _TPU_SHAPES.get(len(chips)):
             variables |= {"TPU_CHIPS_PER_HOST_BOUNDS": shape, "TPU_HOST_BOUNDS": "1,1,1"}
-    if not kinds and not environ.get("JAX_PLATFORMS"):
+    if not devices and not environ.get("JAX_PLATFORMS"):
         variables["JAX_PLATFORMS"] = "cpu"
     return variables
 

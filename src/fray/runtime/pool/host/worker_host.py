@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 from fray.errors import AttemptOverError, FrayError
-from fray.runtime.container import available_cpus, available_memory, thread_limits
+from fray.runtime.container import available_cpus, available_memory, spell_resources, thread_limits
 from fray.runtime.pool.host.nanny import run_nanny
 from fray.runtime.pool.host.processes import describe_exit, die_with_parent, reset_signals, watch_signals
 from fray.runtime.pool.host.readiness import ReadinessServer
@@ -289,7 +289,7 @@ def _parse(arguments: Sequence[str]) -> tuple[HostOffer, Address, float]:
         key=TransportKey.load(parsed.key),
         objects=Address.parse(parsed.objects),
         name=parsed.name,
-        resources=tuple(sorted(offered.items())),
+        resources=tuple(sorted(spell_resources(offered).items())),
         workers=parsed.workers,
         store_limit=parsed.store_limit,
         drain_seconds=parsed.drain_seconds,

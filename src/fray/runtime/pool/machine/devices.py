@@ -16,12 +16,12 @@ UNITS = 10_000
 """A whole device, or a whole CPU."""
 
 Claims = dict[str, dict[int, int]]
-"""What a process holds of which devices: `{"gpu": {0: UNITS}}`."""
+"""What a process holds of which devices: `{"GPU": {0: UNITS}}`."""
 
 
 def is_device(resource: str) -> bool:
-    """Whether a resource is counted in devices: "gpu" and "tpu", in small or capital letters."""
-    return resource.lower() in ("gpu", "tpu")
+    """Whether a resource is counted in devices."""
+    return resource in ("GPU", "TPU")
 
 
 def split_needs(needs: Needs) -> tuple[Needs, Needs]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fray.runtime.pool.machine.records import ActorRecord, ObjectRecord, TaskRecord
+from collections import Counter
+
+from fray.runtime.pool.machine.records import ActorRecord, Needs, ObjectRecord, TaskRecord
 from fray.runtime.pool.machine.resources import describe_needs, fits, has_host
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.transitions import ALIVE, BLOCKED, DEAD, READY, RUNNING, SENT, WAITING
@@ -83,7 +85,8 @@ def _describe(tables: Tables, task: TaskRecord) -> str:
     if task.demand is None:
         return f"{name}, {_describe_call(tables, task)}"
     if task.state is READY:
-        return f"{name}, which needs {describe_needs(task.demand.needs)}: {_describe_lack(tables, task)}"
+        needs = task.demand.needs
+        return f"{name}, which needs {describe_needs(needs)}: {_describe_lack(tables, needs)}"
     if task.state is BLOCKED:
         return f"{name}, which waits itself in worker {worker}"
     return f"{name}, which is {'behind others in' if task.state is SENT else 'in'} worker {worker}"
@@ -94,7 +97,8 @@ def _describe_call(tables: Tables, call: TaskRecord) -> str:
     if actor is None or actor.state is DEAD:
         return "whose actor is gone"
     if actor.state is not ALIVE:
-        return f"whose actor is {actor.state} (it needs {describe_needs(actor.needs)})"
+        lack = f": {_describe_lack(tables, actor.needs)}" if actor.worker is None and actor.needs else ""
+        return f"whose actor is {actor.state} (it needs {describe_needs(actor.needs)}{lack})"
     if call.state is BLOCKED:
         return "which waits itself"
     if circle := _find_circle(tables, call, actor):
@@ -123,10 +127,31 @@ def _find_circle(tables: Tables, call: TaskRecord, actor: ActorRecord) -> tuple[
     return ()
 
 
-def _describe_lack(tables: Tables, task: TaskRecord) -> str:
-    needs = task.demand.needs  # type: ignore[union-attr]
+def _describe_lack(tables: Tables, needs: Needs) -> str:
     if not has_host(tables, needs):
         return "no host has that; one that has it may still join"
     if not any(fits(host, needs) for host in tables.hosts.values()):
-        return "no host has that much free"
+        return f"no host has that much free{_describe_keepers(tables, needs)}"
     return "no worker is free"
+
+
+def _describe_keepers(tables: Tables, needs: Needs) -> str:
+    """Return which actors keep something of what is needed for as long as they live, and what helps."""
+    wanted = {name for name, _ in needs}
+    kept = {
+        actor.spec.id: tuple(each for each in actor.needs if each[0] in wanted)
+        for actor in tables.actors.values()
+        if actor.worker is not None
+    }
+    keepers = Counter(
+        f"{tables.actors[key].spec.name or tables.actors[key].spec.class_name} ({describe_needs(parts)})"
+        for key, parts in kept.items()
+        if parts
+    )
+    if not keepers:
+        return ""
+    named = [f"{count} x {name}" if count > 1 else name for name, count in keepers.items()]
+    return (
+        f"; actors keep theirs while they live: {', '.join(named[:MOST_LINES])}."
+        " Create them with less (num_cpus=0), end them, or give the pool more workers"
+    )

@@ -165,7 +165,7 @@ class StartWorker(NamedTuple):
     worker: WorkerId
     profile: Profile
     devices: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    """Accelerators that it may use, by their places among the host's: `(("gpu", (0, 1)),)`."""
+    """Accelerators that it may use, by their places among the host's: `(("GPU", (0, 1)),)`."""
 
 
 class StopWorker(NamedTuple):

@@ -9,6 +9,7 @@ rest by its pickle, before each use. Where that takes more than some millisecond
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import io
 import pickle
@@ -18,7 +19,6 @@ import types
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, TypeAlias
 
 from fray.payload.values.importability import is_importable
@@ -52,9 +52,9 @@ class Captures:
             if isinstance(value, types.FunctionType | type):
                 self._fixed.append((look, weakref.ref(value)))
             elif type(value) in SCALARS or isinstance(value, _FIXED) or value is _MISSING:
-                self._fixed.append((look, partial(_itself, value)))
+                self._fixed.append((look, functools.partial(_itself, value)))
             elif isinstance(value, _DESCRIPTORS):
-                self._fixed.append((partial(_id_of, look), partial(_itself, id(value))))
+                self._fixed.append((functools.partial(_id_of, look), functools.partial(_itself, id(value))))
             else:
                 self._changing.append(look)
         self._cost = 0.0
@@ -101,7 +101,13 @@ class Captures:
 
 
 _FIXED = (types.ModuleType, types.BuiltinFunctionType, Reference)
-_DESCRIPTORS = (staticmethod, classmethod, property)
+_DESCRIPTORS: tuple[type, ...] = (
+    staticmethod,
+    classmethod,
+    property,
+    functools.cached_property,
+    functools._lru_cache_wrapper,
+)
 
 
 def _itself(value: Any) -> Any:
@@ -149,6 +155,8 @@ def _code_in(value: Any) -> list[Any]:
         return []
     if isinstance(value, property):
         return [each for each in (value.fget, value.fset, value.fdel) if each is not None]
+    if isinstance(value, functools.cached_property):
+        return [value.func]
     if callable(value) or isinstance(value, _DESCRIPTORS):
         # Of a static method, or of a cached function, what it calls.
         value = inspect.unwrap(value)
@@ -166,17 +174,17 @@ def _own_places(code: Any) -> Iterator[_Look]:
         for name, value in tuple(vars(code).items()):
             plain = not name.startswith(("__", "_abc_")) and not hasattr(type(value), "__get__")
             if plain or isinstance(value, _CODE):
-                yield partial(_attribute, own, name)
+                yield functools.partial(_attribute, own, name)
         return
     for index in range(len(code.__closure__ or ())):
-        yield partial(_content, own, index)
+        yield functools.partial(_content, own, index)
     for name in global_names(code.__code__):  # one that is missing now may be defined later
-        yield partial(_global, own, name)
+        yield functools.partial(_global, own, name)
     for name in vars(code):
-        yield partial(_attribute, own, name)
-    yield partial(_count_attributes, own)
+        yield functools.partial(_attribute, own, name)
+    yield functools.partial(_count_attributes, own)
     if code.__defaults__ or code.__kwdefaults__:
-        yield partial(_defaults, own)
+        yield functools.partial(_defaults, own)
 
 
 def _goes_by_name(code: Any) -> bool:

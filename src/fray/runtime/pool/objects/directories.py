@@ -82,7 +82,7 @@ def create_store(
 
 
 def list_directories(places: Sequence[Path] = ()) -> list[Path]:
-    """Return the directories of this user's pools, those of dead owners included; some may go meanwhile.
+    """Return the directories of this user's pools, those of dead owners included; any may vanish.
 
     `places` are where to look; shared memory and the place of temporary files where there are none.
     """

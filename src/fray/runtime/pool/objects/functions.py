@@ -51,7 +51,7 @@ def encode_function(function: Callable[..., Any]) -> EncodedFunction:
     if known is not None and known.function() is function and not known.captures.changed():
         return known.encoded
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    # First: what another thread changes meanwhile is seen by the next call.
+    # First: what another thread changes during the encoding is seen by the next call.
     captures = Captures(function) if isinstance(function, types.FunctionType | type) else None
     encoded = encode(function, what=f"the function {name!r}", root=name)
     blob = pickle.dumps((name, encoded.to_bytes()), protocol=5)

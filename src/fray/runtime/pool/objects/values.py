@@ -14,7 +14,7 @@ import pickle
 from collections.abc import Sequence
 from typing import Any, cast
 
-from fray.errors import CodeNotFoundError, SerializationError
+from fray.errors import CodeNotFoundError, SerializationError, ValueExitError
 from fray.payload.values.pickling import SCALARS, NotPicklableError, pickle_value
 from fray.payload.values.unpicklable import find_unpicklable_part
 from fray.runtime.pool.objects.flat_format import HEADER, BytesLike, Encoded, split
@@ -54,10 +54,13 @@ def decode(data: BytesLike, *, what: str = "the value") -> Any:
     Raises:
         MalformedPayloadError: `data` isn't what `encode` made.
         CodeNotFoundError: a class or function of the value can't be imported here.
+        ValueExitError: its code raised SystemExit, StopIteration or the like.
     """
     body, buffers = split(data)
     try:
         return pickle.loads(body, buffers=buffers)
+    except (SystemExit, GeneratorExit, StopIteration, StopAsyncIteration) as error:
+        raise ValueExitError(what, type(error).__qualname__, ", ".join(map(repr, error.args))) from error
     except ImportError as error:
         raise CodeNotFoundError(what, str(error)) from error
     except AttributeError as error:
