@@ -13,7 +13,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pytest
@@ -50,8 +51,16 @@ class RunningRay(NamedTuple):
 
 
 @contextlib.contextmanager
-def running_ray(*, cpus: int = 2, memory: int | None = None, dashboard: bool = False) -> Iterator[RunningRay]:
-    """Start a Ray; end it with the block. `cpus` and `memory`, in bytes, are what it says that it has.
+def running_ray(
+    *,
+    cpus: int = 2,
+    memory: int | None = None,
+    resources: Mapping[str, float] = MappingProxyType({}),
+    dashboard: bool = False,
+) -> Iterator[RunningRay]:
+    """Start a Ray; end it with the block.
+
+    `cpus`, `memory` (in bytes) and `resources` are what it says that it has.
 
     Ray gives up when its first node isn't there after 30 s, which nothing can change
     (`raylet_start_wait_time_s` in its `node.py`), and on a busy machine it may take longer: then the next try
@@ -60,8 +69,10 @@ def running_ray(*, cpus: int = 2, memory: int | None = None, dashboard: bool = F
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        # 60 by default, which its nine processes exceed on a busy machine.
+        patch.setenv("RAY_DASHBOARD_STARTUP_TIMEOUT_S", "600")
         for _ in range(STARTS):
-            with _start_ray(cpus, memory, dashboard=dashboard) as ray:
+            with _start_ray(cpus, memory, resources, dashboard=dashboard) as ray:
                 if ray is not None:
                     yield ray
                     return
@@ -69,7 +80,9 @@ def running_ray(*, cpus: int = 2, memory: int | None = None, dashboard: bool = F
 
 
 @contextlib.contextmanager
-def _start_ray(cpus: int, memory: int | None, *, dashboard: bool) -> Iterator[RunningRay | None]:
+def _start_ray(
+    cpus: int, memory: int | None, resources: Mapping[str, float], *, dashboard: bool
+) -> Iterator[RunningRay | None]:
     """Start a Ray, and end it with the block; None where it gave up."""
     place = tempfile.mkdtemp(prefix="ray-")  # short: sockets are in it
     head, board, *agents = _free_ports(2 + len(PORTS))
@@ -78,7 +91,7 @@ def _start_ray(cpus: int, memory: int | None, *, dashboard: bool) -> Iterator[Ru
         *(f"--num-cpus={cpus}", f"--object-store-memory={OBJECT_BYTES}", f"--temp-dir={place}"),
         *(f"--port={head}", f"--dashboard-port={board}", f"--include-dashboard={dashboard}"),
         *(f"--{name}={port}" for name, port in zip(PORTS, agents, strict=True)),
-        f"--system-config={json.dumps(SYSTEM)}",
+        *(f"--system-config={json.dumps(SYSTEM)}", f"--resources={json.dumps({**resources})}"),
         *([] if memory is None else [f"--memory={memory}"]),
     ]
     started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)

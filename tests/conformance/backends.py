@@ -124,7 +124,11 @@ def ray(folder: Path) -> Iterator[Backend]:
     """A Ray with room for every job that the suite launches: all share the two cores of one machine."""
     del folder
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    with set_variables({"PATH": path}), running_ray(cpus=1000, memory=1 << 42, dashboard=True) as running:
+    devices = {"TPU": 4, "TPU-v5p-8-head": 1}
+    with (
+        set_variables({"PATH": path}),
+        running_ray(cpus=1000, memory=1 << 42, resources=devices, dashboard=True) as running,
+    ):
         spec = f"ray?address={running.dashboard}"
         variables = {"FRAY_CLUSTER_SPEC": spec, "RAY_AUTH_TOKEN": os.environ["RAY_AUTH_TOKEN"]}
         with create_cluster(spec) as cluster:

@@ -13,14 +13,8 @@ from typing import Any
 import pytest
 
 from fray import current_identity
-from fray.cluster import Cluster, Entrypoint, JobRequest, RayCluster, ResourceConfig
-from fray.errors import (
-    CallArgumentsError,
-    FrayError,
-    InvalidOptionError,
-    SerializationError,
-    UnsupportedFeatureError,
-)
+from fray.cluster import Cluster, Entrypoint, JobRequest, ResourceConfig
+from fray.errors import CallArgumentsError, FrayError, InvalidOptionError, SerializationError
 from fray.payload.outcome import RankValue
 from tests.conformance.backends import Backend
 from tests.conformance.jobs import PATIENCE, launch, run
@@ -105,11 +99,7 @@ def test_each_rank_may_return_a_value_of_its_own(cluster: Cluster, name: str) ->
     gang = ResourceConfig(replicas=2)
     job = launch(cluster, name, lambda: RankValue([current_identity().rank]), resources=gang)
     cluster.wait(job, raise_on_failure=True, timeout=PATIENCE)
-    if isinstance(cluster, RayCluster):
-        with pytest.raises(UnsupportedFeatureError):
-            cluster.outcomes(job)
-    else:
-        assert [outcome.result() for outcome in cluster.outcomes(job)] == [[0], [1]]
+    assert [outcome.result() for outcome in cluster.outcomes(job)] == [[0], [1]]
     first = cluster.outcome(job)
     assert first is not None
     assert first.result() == [0]

@@ -424,6 +424,7 @@ class Cluster(abc.ABC):
             OutcomeUnreadableError: It was kept, and isn't what the job's status tells of.
         """
 
+    @abc.abstractmethod
     def outcomes(self, job_id: JobId) -> list[Outcome]:
         """Return what every rank of a job returned as a `RankValue`: by slice, and in each slice by host.
 
@@ -432,12 +433,7 @@ class Cluster(abc.ABC):
 
         Raises:
             JobNotFoundError: There is no such job.
-            UnsupportedFeatureError: Values of other ranks than 0 aren't kept here.
         """
-        self.get(job_id)
-        reason = "only the value of rank 0 is kept here"
-        alternative = "Let each rank write its value to storage."
-        raise UnsupportedFeatureError(f"values of all ranks of job {job_id!r}", reason, alternative)
 
     @abc.abstractmethod
     def wait_finished(

@@ -5,9 +5,10 @@ A gang call is a job. Called inside a job it is a child of that one, and ends wi
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from fray.cluster.base import Cluster
 from fray.cluster.current import current_cluster
@@ -18,11 +19,13 @@ from fray.errors import (
     OutcomeUnreadableError,
     PreemptedTooOftenError,
     SurroundingsError,
-    UnsupportedFeatureError,
 )
 from fray.legacy.job_body import return_from_each_rank
 from fray.legacy.runtime_env import RuntimeEnv
-from fray.types import Entrypoint, JobId, JobRequest, ResourceConfig
+from fray.plan.status import is_finished
+from fray.types import Entrypoint, JobId, JobRequest, JobStatus, ResourceConfig
+from fray.types.checks import check_count
+from fray.types.resources import MOST_REPLICAS
 from fray.vocabulary import VerdictKind
 
 __all__ = ["TpuRunConfig", "call_on_slices", "run_on_pod"]
@@ -31,19 +34,24 @@ NOT_THE_FUNCTIONS = (JobNotFoundError, OutcomeUnreadableError, SurroundingsError
 """Causes of a failed job that its function didn't raise."""
 
 
+START_SECONDS: Final = 900.0
+"""Time to start for a number of slices while a smaller one is left to try. Pools take minutes to be made."""
+LOOK_SECONDS: Final = 10.0
+
+
 @dataclass(frozen=True)
 class TpuRunConfig:
     """The slices of a gang call, and how often it is tried again.
 
     Args:
         tpu_type: Type of the TPU, such as `v5p-16`.
-        num_slices: Slices of that type. A list of one number means the number.
+        num_slices: Slices of that type. Of a list the largest number is tried first, and a smaller one each
+            time that the hosts don't start within 15 minutes; the smallest is waited for.
         max_retries_preemption: How often it is tried again after it lost its nodes.
         max_retries_failure: How often after failures of its own.
 
     Raises:
-        UnsupportedFeatureError: `num_slices` lists several numbers.
-        InvalidRequestError: It lists none.
+        InvalidRequestError: A number of slices is none, or the list is empty.
     """
 
     tpu_type: str
@@ -52,18 +60,19 @@ class TpuRunConfig:
     max_retries_failure: int = 10
 
     def __post_init__(self) -> None:
-        if isinstance(self.num_slices, int):
-            return
-        if len(self.num_slices) > 1:
-            reason = "a job has as many slices as it was launched with"
-            raise UnsupportedFeatureError(f"num_slices={self.num_slices}", reason, "Name one number.")
-        if not self.num_slices:
-            raise InvalidRequestError("TpuRunConfig.num_slices", "is empty", "Name one number, such as 1.")
+        if not self._given:
+            raise InvalidRequestError("TpuRunConfig.num_slices", "is empty", "Name a number, such as 1.")
+        for number in self._given:
+            check_count("TpuRunConfig.num_slices", number, least=1, most=MOST_REPLICAS)
 
     @property
-    def slice_count(self) -> int:
-        """The number of slices."""
-        return self.num_slices if isinstance(self.num_slices, int) else self.num_slices[0]
+    def slice_counts(self) -> tuple[int, ...]:
+        """The numbers of slices to try, the largest first."""
+        return tuple(sorted({*self._given}, reverse=True))
+
+    @property
+    def _given(self) -> Sequence[int]:
+        return self.num_slices if isinstance(self.num_slices, Sequence) else [self.num_slices]
 
 
 def run_on_pod(
@@ -102,15 +111,21 @@ def call_on_slices(
 
     `with_context` says that the function takes the context of its process.
     """
-    request = JobRequest(
-        getattr(function, "__name__", "gang-call").strip("<>"),
-        Entrypoint.from_callable(return_from_each_rank, [function], {"with_context": with_context}),
-        ResourceConfig.with_tpu(config.tpu_type, slice_count=config.slice_count),
-        (runtime_env or RuntimeEnv()).to_environment(),
-        max_retries_failure=config.max_retries_failure,
-        max_retries_preemption=config.max_retries_preemption,
-    )
-    job_id = cluster.launch(request)
+    entrypoint = Entrypoint.from_callable(return_from_each_rank, [function], {"with_context": with_context})
+    surroundings = runtime_env or RuntimeEnv()
+    least = surroundings.to_resources()
+    requests = [
+        JobRequest(
+            getattr(function, "__name__", "gang-call").strip("<>"),
+            entrypoint,
+            ResourceConfig.with_tpu(config.tpu_type, slice_count=count, cpu=least.cpu, ram=least.ram),
+            surroundings.to_environment(),
+            max_retries_failure=config.max_retries_failure,
+            max_retries_preemption=config.max_retries_preemption,
+        )
+        for count in config.slice_counts
+    ]
+    job_id = _launch_first_that_starts(cluster, requests)
     try:
         cluster.wait(job_id, raise_on_failure=True)
     except JobFailedError as failure:
@@ -127,6 +142,33 @@ def call_on_slices(
         cluster.terminate(job_id)
         raise
     return [outcome.result() for outcome in cluster.outcomes(job_id)]
+
+
+def _launch_first_that_starts(cluster: Cluster, requests: Sequence[JobRequest]) -> JobId:
+    """Launch requests in turn until the hosts of one start in time; return its job. The last isn't judged."""
+    for request in requests[:-1]:
+        job_id = cluster.launch(request)
+        try:
+            if _starts(cluster, job_id):
+                return job_id
+        except BaseException:
+            cluster.terminate(job_id)
+            raise
+        cluster.terminate(job_id)
+        # Its chips are free then. One that ended by itself meanwhile has its result.
+        if cluster.wait(job_id).status is not JobStatus.STOPPED:
+            return job_id
+    return cluster.launch(requests[-1])
+
+
+def _starts(cluster: Cluster, job_id: JobId) -> bool:
+    """Return whether all hosts of a job run, or have run, before its time to start is over."""
+    until = time.monotonic() + START_SECONDS
+    while (left := until - time.monotonic()) > 0:
+        (job,) = cluster.wait_finished([job_id], min(left, LOOK_SECONDS))
+        if is_finished(job.status) or any(each.running_time for each in job.status.attempts):
+            return True
+    return False
 
 
 def _is_preempted(cluster: Cluster, job_id: JobId) -> bool:

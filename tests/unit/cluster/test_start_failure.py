@@ -79,6 +79,11 @@ def test_the_base_environment_is_the_users_without_an_outer_jobs_place() -> None
     assert derive_base_environment({"PYTHONUNBUFFERED": ""})["PYTHONUNBUFFERED"] == ""
 
 
+def test_the_way_to_a_ray_is_the_users_own() -> None:
+    ray = {"RAY_ADDRESS": "head:6379", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/token"}
+    assert derive_base_environment(ray).items() >= ray.items()
+
+
 def test_ports_are_chosen_outside_the_ephemeral_range() -> None:
     assert choose_candidates(range(32768, 61000)) == list(PREFERRED)
     assert choose_candidates(range(25000, 61000)) == list(range(20000, 25000))

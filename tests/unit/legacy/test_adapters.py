@@ -20,7 +20,6 @@ from fray.errors import (
 )
 from fray.job import JobContext
 from fray.legacy.cluster_context import ContextJob, RayClusterContext
-from fray.legacy.gang_calls import TpuRunConfig
 from fray.types import Resource, RuntimeEnv
 
 CPU, MEMORY = Resource("CPU", 4), Resource("memory", 8 * 1024**3)
@@ -151,12 +150,3 @@ def test_the_types_import_nothing_of_the_first_api_unless_asked() -> None:
     wanted = "from fray.types import RuntimeEnv; assert 'fray.cluster' not in sys.modules"
     subprocess.run([sys.executable, "-c", f"import sys, fray.types; {asked}; {wanted}"], check=True)
     assert JobContext is fray.JobContext
-
-
-@pytest.mark.parametrize(
-    ("slices", "error"), [([1, 2], UnsupportedFeatureError), ([], InvalidRequestError)], ids=str
-)
-def test_a_gang_call_has_one_number_of_slices(slices: list[int], error: type[Exception]) -> None:
-    with pytest.raises(error, match="Name one number"):
-        TpuRunConfig("v5p-16", slices)
-    assert TpuRunConfig("v5p-16", [2]).slice_count == 2

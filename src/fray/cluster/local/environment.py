@@ -35,10 +35,12 @@ TUNING = frozenset(
     }
 )
 """Variables that describe the machine, not a place in a gang."""
+OF_RAY = frozenset({vocabulary.ENV_RAY_ADDRESS, vocabulary.ENV_RAY_AUTH_MODE, vocabulary.ENV_RAY_TOKEN_PATH})
+"""Where the user's Ray is, or that of a job which runs on Ray: its processes launch jobs there."""
 PLACE_IN_A_GANG = frozenset(
     value
     for name, value in vars(vocabulary).items()
-    if name.startswith("ENV_") and name != "ENV_PORT_PREFIX" and value not in TUNING
+    if name.startswith("ENV_") and name != "ENV_PORT_PREFIX" and value not in TUNING | OF_RAY
 )
 DEFAULTS = {"PYTHONUNBUFFERED": "1"}
 """As images for such jobs have it: Python holds back what it prints into a pipe."""

@@ -10,7 +10,8 @@ import socket
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -24,7 +25,7 @@ from fray.cluster.base import Applied, CheckResult, Cluster, Mark, WhenTaken
 from fray.cluster.cluster_spec import RaySpec, check_available
 from fray.cluster.command_streams import CommandStreams
 from fray.cluster.local.attempt import PLAN_SETTINGS
-from fray.cluster.local.callables import ending_file, outcome_file, read_outcome
+from fray.cluster.local.callables import ending_file, outcome_file, read_outcome, read_outcomes
 from fray.cluster.local.pods import LocalMachine, build_local_pods
 from fray.cluster.local.requests import describe_payload, without_secrets
 from fray.cluster.local.store import JobFolder
@@ -54,6 +55,7 @@ from fray.errors import (
 )
 from fray.payload.callables import Payload, PayloadLimits, encode_callable
 from fray.payload.outcome import Outcome
+from fray.plan.gang import derive_gang
 from fray.plan.jobset import build_attempt
 from fray.plan.names import build_object_name
 from fray.plan.status import has_succeeded, is_finished
@@ -291,19 +293,34 @@ class RayCluster(Cluster):
         """Return what became of a job's callable; see `Cluster.outcome`."""
         found, jobs = self._find(job_id)
         job = self._view(found, jobs)
+        rank = (job.status.attempts[-1].rank or 0) if job.status.attempts else 0
+        with self._copy_ends(found, job, [rank]) as folder:
+            return None if folder is None else read_outcome(folder, job, describe_frayjob(job).status)
+
+    def outcomes(self, job_id: JobId) -> list[Outcome]:
+        """Return what every rank of a job returned; see `Cluster.outcomes`."""
+        found, jobs = self._find(job_id)
+        job = self._view(found, jobs)
+        with self._copy_ends(found, job, range(derive_gang(job.spec).hosts)) as folder:
+            return [] if folder is None else read_outcomes(folder, job)
+
+    @contextmanager
+    def _copy_ends(self, found: RayJob, job: FrayJob, ranks: Iterable[int]) -> Iterator[JobFolder | None]:
+        """Copy what processes of the last attempt left on its node; None where the job never ran on one."""
         if found.node is None or not job.status.attempts:
-            return None
-        last = job.status.attempts[-1]
+            yield None
+            return
         with tempfile.TemporaryDirectory() as copied:
             folder = JobFolder(Path(copied))
-            logs = folder.attempt_logs(last.number)
+            logs = folder.attempt_logs(job.status.attempts[-1].number)
             logs.mkdir(parents=True)
-            there = f"{reports_folder(job)}/jobs/{job_id}/logs/{logs.name}"
-            for file in (ending_file(logs, last.rank or 0), outcome_file(logs, last.rank or 0)):
-                content = self._api.read_file(found.node, f"{there}/{file.name}")
-                if content is not None:
-                    file.write_bytes(content)
-            return read_outcome(folder, job, describe_frayjob(job).status)
+            there = f"{reports_folder(job)}/jobs/{found.id}/logs/{logs.name}"
+            for rank in ranks:
+                for file in (ending_file(logs, rank), outcome_file(logs, rank)):
+                    content = self._api.read_file(found.node, f"{there}/{file.name}")
+                    if content is not None:
+                        file.write_bytes(content)
+            yield folder
 
     def examine(self) -> list[CheckResult]:
         """Look at what jobs need; see `Cluster.examine`."""
