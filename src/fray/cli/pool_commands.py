@@ -56,9 +56,9 @@ from fray.nodepools.requests import (
     find_own_choice,
 )
 from fray.nodepools.usage import ClusterObjects, PoolUse, derive_usage
-from fray.plan.counts import format_count
 from fray.plan.gang import derive_gang
 from fray.plan.placement import NodeDemand
+from fray.plan.texts import format_count
 from fray.vocabulary import EXIT_FAILURE
 from fray.wire.frayjob import FrayJob
 
