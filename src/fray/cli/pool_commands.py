@@ -10,13 +10,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, BinaryIO, Final
-
-import yaml
+from typing import BinaryIO, Final
 
 from fray.cli.clusters import choose_cluster, patience
-from fray.cli.columns import format_age, format_columns
+from fray.cli.columns import format_columns
+from fray.cli.pool_display import (
+    PoolDisplay,
+    count_nodes,
+    describe_pool,
+    describe_request,
+    read_prices,
+    tell_bought,
+    tell_idle,
+    tell_users,
+)
 from fray.cli.requested_job import load_job
 from fray.cli.streams import Stream
 from fray.cluster.cluster_spec import KubernetesSpec
@@ -31,7 +38,6 @@ from fray.errors import (
     NodePoolError,
     PoolInUseError,
 )
-from fray.job.progress import Progress
 from fray.nodepools.bodies import (
     Form,
     GkeCluster,
@@ -132,7 +138,7 @@ class _Plan:
 def plan_pools(options: PoolOptions, prices: str | None, shell: PoolShell) -> None:
     """Print what pools a job needs, and which of them exist."""
     job = _load(options, shell)
-    table = _read_prices(prices)
+    table = read_prices(prices)
     seen = _look_if_possible(options, shell, "nothing is compared")
     plan = _derive_plan(job, options.choices, seen)
     write = shell.output.write
@@ -141,8 +147,8 @@ def plan_pools(options: PoolOptions, prices: str | None, shell: PoolShell) -> No
         return
     header = ["POOL", "STATE", "MACHINE TYPE", "NODES", "TOPOLOGY", "BOUGHT", "ZONES", "CHIPS"]
     rows = [header + (["PER HOUR"] if table else [])]
-    rows += [_describe_pool(pool, "exists", table) for pool in plan.existing]
-    rows += [_describe_request(pool, "missing" if seen else "needed", table) for pool in plan.missing]
+    rows += [describe_pool(pool, "exists", table) for pool in plan.existing]
+    rows += [describe_request(pool, "missing" if seen else "needed", table) for pool in plan.missing]
     write("".join(f"{line}\n" for line in format_columns(rows, width=shell.output.width)))
     _print_policies(plan, seen.gke.cluster if seen else NOWHERE, shell.output)
     _tell_broken(plan, shell)
@@ -190,7 +196,7 @@ def create_missing(options: PoolOptions, shell: PoolShell) -> int:
         shell.notes.write(ALL_THERE)
         return 0
     try:
-        with _Display(shell) as display:
+        with PoolDisplay(shell.notes, shell.clock) as display:
             how = Following(shell.sleep, shell.clock, display.show)
             fates = create_pools(seen.gke, bodies, how)
             fates += follow_pools(seen.gke, coming, how)
@@ -213,10 +219,10 @@ def list_pools(cluster: str | None, gke: str | None, shell: PoolShell) -> None:
         use = None if seen.usage is None else seen.usage[pool.name]
         made = pool.made_by or "-"
         accelerator = f"{pool.chips} {pool.accelerator}" if pool.accelerator else pool.machine_type
-        nodes = _count_nodes(pool, use)
+        nodes = count_nodes(pool, use)
         topology = pool.topology or pool.policy or "-"
-        usage = (_used_by(use), _idle(use, now))
-        rows.append([pool.name, accelerator, topology, nodes, _bought(pool), pool.status, made, *usage])
+        usage = (tell_users(use), tell_idle(use, now))
+        rows.append([pool.name, accelerator, topology, nodes, tell_bought(pool), pool.status, made, *usage])
     shell.output.write("".join(f"{line}\n" for line in format_columns(rows, width=shell.output.width)))
     for pool in seen.pools:
         if pool.message:
@@ -262,7 +268,7 @@ def delete_unused(  # noqa: PLR0913 - one parameter for each option
         shell.notes.write("Nothing was deleted.\n")
         return EXIT_FAILURE
     try:
-        with _Display(shell) as display:
+        with PoolDisplay(shell.notes, shell.clock) as display:
             fates = delete_pools(seen.gke, chosen, Following(shell.sleep, shell.clock, display.show))
     except KeyboardInterrupt:
         shell.notes.write("\nGKE goes on with what was begun.\n")
@@ -277,7 +283,7 @@ def _choose_unused(names: Sequence[str], pools: Sequence[Pool], usage: Mapping[s
         if name not in usage:
             raise PoolInUseError(f"there is no pool {name!r}", "`fray pools list` shows those there are.")
         if not usage[name].is_idle:
-            problem = f"{name} is used by {_used_by(usage[name])}"
+            problem = f"{name} is used by {tell_users(usage[name])}"
             raise PoolInUseError(problem, "Stop that first; `fray pools list` shows what uses which pool.")
     return list(dict.fromkeys(names))
 
@@ -288,7 +294,7 @@ def _show_chosen(pools: Sequence[Pool], usage: Mapping[str, PoolUse], stream: St
     rows = [["POOL", "MACHINE TYPE", "NODES", "BOUGHT", "IDLE"]]
     for pool in pools:
         use = usage[pool.name]
-        row = [pool.name, pool.machine_type, _count_nodes(pool, use), _bought(pool), _idle(use, now)]
+        row = [pool.name, pool.machine_type, count_nodes(pool, use), tell_bought(pool), tell_idle(use, now)]
         rows.append(row)
     stream.write("".join(f"{line}\n" for line in format_columns(rows, width=stream.width)))
 
@@ -381,7 +387,7 @@ def _ensure_policies(plan: _Plan, cluster: GkeCluster, shell: PoolShell) -> None
             shell.notes.write(f"workload policy {policy.name}: made\n")
 
 
-# --- how it reads
+# --- what is said
 
 
 def _is_provided(plan: _Plan, stream: Stream) -> bool:
@@ -413,118 +419,3 @@ def _tell_fates(fates: Sequence[PoolFate], shell: PoolShell) -> int:
     for error in errors:
         shell.notes.write(f"error: {error}\n")
     return EXIT_FAILURE if errors else 0
-
-
-def _describe_pool(pool: Pool, state: str, prices: Mapping[str, float]) -> list[str]:
-    nodes = str(pool.nodes) if pool.most_nodes == pool.nodes else f"up to {pool.most_nodes}"
-    topology = pool.topology or pool.policy or "-"
-    return _row(pool, state, (nodes, topology, pool.most_nodes), prices)
-
-
-def _describe_request(pool: PoolRequest, state: str, prices: Mapping[str, float]) -> list[str]:
-    nodes = str(pool.nodes) if pool.max_nodes is None else f"up to {pool.max_nodes}"
-    topology = pool.policy.topology if pool.policy is not None else pool.topology or "-"
-    return _row(pool, state, (nodes, topology, pool.most_nodes), prices)
-
-
-def _row(
-    pool: Pool | PoolRequest, state: str, size: tuple[str, str, int], prices: Mapping[str, float]
-) -> list[str]:
-    nodes, topology, most = size
-    zones = ", ".join(pool.zones) or "the cluster's"
-    row = [pool.name, state, pool.machine_type, nodes, topology, _bought(pool), zones, str(most * pool.chips)]
-    if not prices:
-        return row
-    kind = "/spot" if pool.spot else "/flex-start" if pool.flex_start else ""
-    price = prices.get(f"{pool.machine_type}{kind}")
-    return [*row, "?" if price is None else f"{price * most:.2f}"]
-
-
-def _bought(pool: Pool | PoolRequest) -> str:
-    if pool.reservation is not None:
-        return f"reservation {pool.reservation.rpartition('/')[2]}"
-    return "spot" if pool.spot else "flex-start" if pool.flex_start else "on demand"
-
-
-def _count_nodes(pool: Pool, use: PoolUse | None) -> str:
-    there = "?" if use is None else str(use.nodes)
-    return f"{there}/{pool.most_nodes}"
-
-
-def _used_by(use: PoolUse | None) -> str:
-    if use is None:
-        return "?"
-    users = sorted(use.jobs)
-    if use.others:
-        users.append(f"{use.others} other pods")
-    if use.kept_for is not None:
-        users.append(f"({use.kept_for} may need it)")
-    return ", ".join(users) or "-"
-
-
-def _idle(use: PoolUse | None, now: datetime) -> str:
-    if use is None:
-        return "?"
-    if not use.is_idle:
-        return "-"
-    return "yes" if use.idle_since is None else format_age((now - use.idle_since).total_seconds())
-
-
-def _read_prices(path: str | None) -> dict[str, float]:
-    if path is None:
-        return {}
-    remedy = "Write one machine type a line, such as `ct5p-hightpu-4t: 16.8` or `ct5p-hightpu-4t/spot: 6.7`."
-    try:
-        read = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InvalidRequestError("--prices", f"can't be read: {error}", remedy) from error
-    numbers = isinstance(read, dict) and all(
-        isinstance(value, int | float) and not isinstance(value, bool) for value in read.values()
-    )
-    if not numbers:
-        raise InvalidRequestError("--prices", f"{path} holds no prices", remedy)
-    prices: dict[Any, float] = read
-    return {str(key): float(value) for key, value in prices.items()}
-
-
-class _Display:
-    """How operations stand: a bar on a terminal, else a line for each change."""
-
-    def __init__(self, shell: PoolShell) -> None:
-        self._shell = shell
-        self._began = shell.clock()
-        self._printed: dict[str, str] = {}
-        self._painter: Any = None
-
-    def __enter__(self) -> _Display:
-        if self._shell.notes.is_terminal:
-            from rich.console import Console  # noqa: PLC0415 - slow to import, and only needed on terminals
-
-            from fray.job.progress_bar import BarPainter  # noqa: PLC0415 - needs rich
-
-            self._painter = BarPainter(Console(file=self._shell.notes))  # type: ignore[arg-type]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._painter is not None:
-            self._painter.clear()
-
-    def show(self, fates: Sequence[PoolFate]) -> None:
-        """Show how the operations stand now."""
-        for fate in fates:
-            if self._printed.get(fate.pool) != fate.state:
-                self._printed[fate.pool] = fate.state
-                if self._painter is None or fate.is_done:
-                    self._clear()
-                    self._shell.notes.write(f"{fate.pool}: {fate.state}\n")
-        if self._painter is not None:
-            done = sum(fate.is_done for fate in fates)
-            failed = sum(fate.error is not None and fate.is_done for fate in fates)
-            elapsed = self._shell.clock() - self._began
-            self._painter.paint(
-                Progress("node pools", done, len(fates), failed, len(fates) - done, elapsed, None)
-            )
-
-    def _clear(self) -> None:
-        if self._painter is not None:
-            self._painter.clear()
