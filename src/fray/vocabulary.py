@@ -105,6 +105,8 @@ RAY_CLIENT_PORT: Final = 10001
 """Port of Ray's head for clients of the Ray Client protocol; Ray opens it where the image has gRPC."""
 POOL_HEAD_CONTAINER: Final = "fray-pool-head"
 """The sidecar of hosts that runs the head in rank 0's pod; a podTemplate overlay reaches it by this name."""
+POOL_DEMAND_CONTAINER: Final = "fray-pool-demand"
+"""The one that asks for workers, where the head is in rank 0's main container; reached in the same way."""
 
 # --- actors ------------------------------------------------------------------------------------------------
 
