@@ -101,6 +101,8 @@ POOL_OBJECT_PORTS: Final = (POOL_PORTS[0] + 1, POOL_PORTS[1] - 1)
 """First and last port of which each process that joins takes a free one."""
 RAY_WORKER_PORTS: Final = (7100, 7999)
 """First and last port of which each of Ray's worker processes and drivers takes one."""
+RAY_DASHBOARD_PORT: Final = 8265
+"""Port of the dashboard of Ray's head, at the loopback interface of its pod."""
 RAY_CLIENT_PORT: Final = 10001
 """Port of Ray's head for clients of the Ray Client protocol; Ray opens it where the image has gRPC."""
 POOL_HEAD_CONTAINER: Final = "fray-pool-head"

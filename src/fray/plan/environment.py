@@ -92,6 +92,7 @@ from fray.wire.frayjob import FrayJob, FrayJobSpec
 __all__ = [
     "MULTISLICE",
     "PROTECTED_PREFIX",
+    "RAY_TOKEN_FILE",
     "EnvEntry",
     "build_accelerator_environment",
     "build_bounds",
