@@ -101,10 +101,14 @@ POOL_OBJECT_PORTS: Final = (POOL_PORTS[0] + 1, POOL_PORTS[1] - 1)
 """First and last port of which each process that joins takes a free one."""
 RAY_WORKER_PORTS: Final = (7100, 7999)
 """First and last port of which each of Ray's worker processes and drivers takes one."""
+RAY_DASHBOARD_PORT: Final = 8265
+"""Port of the dashboard of Ray's head, at the loopback interface of its pod."""
 RAY_CLIENT_PORT: Final = 10001
 """Port of Ray's head for clients of the Ray Client protocol; Ray opens it where the image has gRPC."""
 POOL_HEAD_CONTAINER: Final = "fray-pool-head"
 """The sidecar of hosts that runs the head in rank 0's pod; a podTemplate overlay reaches it by this name."""
+POOL_DEMAND_CONTAINER: Final = "fray-pool-demand"
+"""The one that asks for workers, where the head is in rank 0's main container; reached in the same way."""
 
 # --- actors ------------------------------------------------------------------------------------------------
 

@@ -351,6 +351,19 @@ def top(
     watch_pool(JobId(name), cluster=asked, output=output, notes=_notes())
 
 
+@app.command(short_help="Bring the dashboard of a job's engine, Ray or Dask, to this machine.")
+def dashboard(name: NameArgument, cluster: ClusterOption = None, namespace: NamespaceOption = None) -> None:
+    """Print a URL of this machine at which the dashboard of a job's workers is, until Ctrl-C.
+
+    On a cluster it needs the verbs `get` and `create` on `pods/portforward`.
+    """
+    from fray.cli.top import show_dashboard
+    from fray.types import JobId
+
+    with asking(cluster, namespace) as asked:
+        show_dashboard(JobId(name), cluster=asked, output=_output(), notes=_notes())
+
+
 @app.command("exec", short_help="Run a command in a host of a running job.")
 def exec_(
     name: NameArgument,

@@ -1,4 +1,4 @@
-"""`fray top`: a job's pool as text, as data, or on a terminal until it has ended; alike for all backends."""
+"""`fray top` and `fray dashboard`: what shows a job's pool, alike for all backends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fray.runtime.pool.messages.specs import Shape
     from fray.runtime.pool.view import PoolView
 
-__all__ = ["describe_pool", "show_pool", "watch_pool"]
+__all__ = ["describe_pool", "show_dashboard", "show_pool", "watch_pool"]
 
 REFRESH_SECONDS = 2.0
 MOST_ROWS = 20
@@ -68,6 +68,31 @@ def watch_pool(
             except (HostNotRunningError, PoolNotShownError) as error:
                 ended = error.message
     notes.write(f"{ended}\n")
+
+
+def show_dashboard(
+    job_id: JobId,
+    *,
+    cluster: Cluster,
+    output: Stream,
+    notes: Stream,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Print where the dashboard of a job is, and keep it there until Ctrl-C; say why connections fail."""
+    dashboard = cluster.open_dashboard(job_id)
+    try:
+        output.write(f"{dashboard.url}\n")
+        if dashboard.hint:
+            notes.write(f"{dashboard.hint}\n")
+        known: Exception | None = None
+        while True:
+            sleep(REFRESH_SECONDS)
+            problem = dashboard.find_problem()
+            if problem is not None and problem is not known:
+                notes.write(f"{problem}\n")
+            known = problem
+    finally:
+        dashboard.close()
 
 
 def describe_pool(view: PoolView, *, width: int | None = None) -> list[Line]:

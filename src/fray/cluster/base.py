@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from fray.runtime.pool.view import PoolView
     from fray.types import EnvironmentConfig, ResourceConfig
 
-__all__ = ["MONITORED_LINES", "Applied", "CheckResult", "Cluster", "Mark", "WhenTaken"]
+__all__ = ["MONITORED_LINES", "Applied", "CheckResult", "Cluster", "Dashboard", "Mark", "WhenTaken"]
 
 logger = logging.getLogger(__name__)
 A = TypeVar("A")
@@ -81,6 +81,19 @@ class CheckResult:
     mark: Mark
     seen: str
     next_step: str = ""
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """The dashboard of a job's engine, at a `url` of this machine until it's closed by `close`.
+
+    `hint` says what it asks for, and `find_problem` why the last connection to it couldn't be made, or ended.
+    """
+
+    url: str
+    hint: str
+    find_problem: Callable[[], Exception | None]
+    close: Callable[[], None]
 
 
 class Cluster(abc.ABC):
@@ -411,6 +424,20 @@ class Cluster(abc.ABC):
         reason = "its processes can't be reached"
         alternative = "Call `ctx.stats()` in the job."
         raise UnsupportedFeatureError(f"showing the pool of job {job_id!r}", reason, alternative)
+
+    def open_dashboard(self, job_id: JobId) -> Dashboard:
+        """Return the dashboard of the engine of a running job, at a port of this machine.
+
+        Raises:
+            JobNotFoundError: There is no such job.
+            HostNotRunningError: Its rank 0 doesn't run.
+            PoolNotShownError: Its engine has no dashboard.
+            UnsupportedFeatureError: Jobs have no engine of their own here.
+        """
+        self.get(job_id)
+        reason = "jobs have workers of engine ray or dask on Kubernetes only"
+        alternative = "Ray and Dask print where their own dashboards are."
+        raise UnsupportedFeatureError(f"the dashboard of job {job_id!r}", reason, alternative)
 
     @abc.abstractmethod
     def outcome(self, job_id: JobId) -> Outcome | None:

@@ -1,11 +1,43 @@
-"""What the programs of Dask and of Ray in pods share: versions that must be the same, and how they end."""
+"""What the programs of Dask and of Ray in pods share: how a worker joins, and how they end.
+
+An engine only says how one try to join goes.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import signal
 import sys
-from typing import NamedTuple
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
 
-__all__ = ["Versions", "build_refusal", "describe_packages", "report_end"]
+from fray.errors import AttemptOverError, HeadUnknownError, PoolVersionError
+from fray.kube.errors import ApiError
+from fray.runtime.pool.host.readiness import ReadinessServer
+from fray.runtime.pool.pod import PodPool, read_offer
+from fray.runtime.pool.transport.addresses import Address
+from fray.runtime.pool.worker_pod import HEAD_SECONDS, PATIENCE, build_resources
+from fray.vocabulary import EXIT_ATTEMPT_OVER, EXIT_WORKER_LOST_HEAD, EXIT_WORKER_REFUSED
+
+__all__ = [
+    "ANSWER_SECONDS",
+    "Join",
+    "Versions",
+    "WorkerPod",
+    "check_versions",
+    "describe_packages",
+    "report_end",
+]
+
+_log = logging.getLogger(__name__)
+
+ANSWER_SECONDS: Final = 5.0
+"""How long the head, and the API server, may take to answer."""
+TRY_SECONDS: Final = 1.0
+"""Between two tries to join."""
 
 
 class Versions(NamedTuple):
@@ -16,16 +48,81 @@ class Versions(NamedTuple):
     fray: str
 
 
+class WorkerPod:
+    """A worker's pod, from its first try to join until it ends.
+
+    `pool` is that of its job, `resources` what it offers, `leaving` set once it was asked to go. `environ`
+    and `ready_port` are as those of `fray.runtime.pool.worker_pod`.
+    """
+
+    def __init__(self, environ: Mapping[str, str], *, ready_port: int) -> None:
+        self.pool = PodPool.from_env(environ)
+        self.resources = build_resources(dict(read_offer(environ)))
+        self.leaving = threading.Event()
+        self._known = ""
+        self._readiness = ReadinessServer(Address(host=self.pool.objects.host, port=ready_port))
+
+    def run(self, join: Join, *, faults: tuple[type[Exception], ...]) -> int:
+        """Join until SIGTERM, until the head lets it go, or until the attempt is over; return the exit code.
+
+        `join` is tried again where it can't reach the head. It then raises `OSError` or one of `faults`.
+        """
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # The code that a signal interrupts may hold the lock of the event.
+            signal.signal(number, lambda *_: threading.Thread(target=self.leaving.set).start())
+        self._readiness.start()
+        waits: tuple[type[Exception], ...] = (OSError, HeadUnknownError, ApiError, *faults)
+        lost_since = time.monotonic()
+        while not self.leaving.is_set():
+            try:
+                if not join(self, self.find_head()):
+                    return 0
+                lost_since = time.monotonic()
+            except AttemptOverError as error:
+                return report_end(error, EXIT_ATTEMPT_OVER)
+            except PoolVersionError as error:
+                return report_end(error, EXIT_WORKER_REFUSED)
+            except waits as error:
+                _log.warning("not joined yet: %s", error)
+                patience = PATIENCE if self._known else HEAD_SECONDS
+                if time.monotonic() - lost_since > patience:
+                    return report_end(error, EXIT_WORKER_LOST_HEAD)
+            self.leaving.wait(TRY_SECONDS)
+        return 0
+
+    def find_head(self) -> Address:
+        """Return where the head is; raises what `PodPool.find_head` raises."""
+        place = self.pool.find_head(known=self._known, seconds=ANSWER_SECONDS)
+        self._known = place.pod
+        return place.address
+
+    @contextlib.contextmanager
+    def joined(self) -> Iterator[None]:
+        """Say that the worker takes tasks, until the block ends."""
+        self._readiness.ready = True
+        try:
+            yield
+        finally:
+            self._readiness.ready = False
+
+
+Join = Callable[[WorkerPod, Address], bool]
+"""Is a worker of the head at an address for as long as it can be; returns whether to come back.
+
+Raises `AttemptOverError`, `PoolVersionError`, and what stands for a head that doesn't answer.
+"""
+
+
 def describe_packages(package: str) -> str:
     """Return where the package of an engine comes from in pods."""
     return f"Add `{package}` to the image, or to spec.environment.pipPackages."
 
 
-def build_refusal(package: str, *, head: Versions, worker: Versions) -> str:
-    """Return why a worker can't join, and what to write; empty: it can. `package` is that of the engine."""
+def check_versions(package: str, *, head: Versions, worker: Versions) -> None:
+    """Raise `PoolVersionError` for a worker that can't join. `package` is that of the engine."""
     if worker == head:
-        return ""
-    return (
+        return
+    raise PoolVersionError(
         f"It has Python {worker.python}, {package} {worker.engine} and Fray {worker.fray}; the head has "
         f"Python {head.python}, {package} {head.engine} and Fray {head.fray}. Give workers the image of the "
         f"job, or both images of Python {head.python}, with `{package}=={head.engine}` in the pipPackages of "

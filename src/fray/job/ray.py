@@ -14,6 +14,7 @@ from fray.errors import ContextUnavailableError, InvalidOptionError
 from fray.job.checks import check_count, check_resources
 from fray.job.context import JobContext
 from fray.job.engine_pods import describe_packages
+from fray.job.ray_start import start_here
 from fray.vocabulary import ENV_RAY_ADDRESS
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["RayContext", "check_installed", "is_joined", "join", "join_pool", "start"]
 
 EXTRA: Final = "Install it: pip install 'fray[ray]'."
+LATER: Final = "Try again when the machine is less busy; Ray's logs are in /tmp/ray/session_latest/logs."
 IN_PODS: Final = describe_packages("ray")
 _started: str | None = None
 """The address of the Ray that a context of this process has started."""
@@ -43,7 +45,8 @@ def start(
     bounds the CPUs of the context's tasks. Actors' names are known in `namespace` (None: in this context
     alone). Further `options` are those of `ray.init`.
 
-    Raises `ContextUnavailableError` without Ray, `InvalidOptionError` for a Ray Client's address.
+    Raises `ContextUnavailableError` without Ray and where it gives up to start, `InvalidOptionError` for a
+    Ray Client's address.
     """
     check_installed()
     import ray  # noqa: PLC0415 - an extra, and a second to import
@@ -68,7 +71,10 @@ def start(
     }
     if "GPU" in others:
         new["num_gpus"] = others.pop("GPU")  # Ray refuses it among the others
-    ray.init(address="local", namespace=namespace, resources=others or None, **(new | options))
+    try:
+        start_here(namespace=namespace, resources=others or None, **(new | options))
+    except OSError as error:
+        raise ContextUnavailableError("ray", str(error), LATER) from error
     _started = ray.get_runtime_context().gcs_address
     return join(namespace=namespace, stop=True)
 

@@ -92,6 +92,7 @@ from fray.wire.frayjob import FrayJob, FrayJobSpec
 __all__ = [
     "MULTISLICE",
     "PROTECTED_PREFIX",
+    "RAY_TOKEN_FILE",
     "EnvEntry",
     "build_accelerator_environment",
     "build_bounds",
@@ -301,8 +302,6 @@ def _identity(job: FrayJob, gang: Gang, addresses: Addresses, attempt: int) -> l
     if pooled:
         entries += _pool(job.spec)
         entries += _dask_client(addresses) if job.spec.workers.engine == "dask" else []
-        # Ray's head is in rank 0's main container.
-        entries += build_bounds(job.spec) if job.spec.workers.engine == "ray" else []
     elif has_keys(job.spec):
         entries.append(EnvEntry(ENV_POOL_KEY, "actors know their callers by these keys", KEYS_MOUNT))
     entries += [

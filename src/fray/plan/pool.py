@@ -2,7 +2,8 @@
 
 The head is a native sidecar of hosts: the pods of a gang share one template, and that of rank 0 runs it, the
 others wait. It runs in the runtime's own image, since it never unpickles what users send, and ends after the
-program, as sidecars do; with it ends the attempt for all workers. Their variables are `environment`.
+program, as sidecars do; with it ends the attempt for all workers. Ray's head is in rank 0's main container
+instead, and the sidecar only asks for workers. Their variables are `environment`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from fray.vocabulary import (
     AUTH_SECRET,
     ENV_POOL_METRICS,
     ENV_POOL_STATE,
+    POOL_DEMAND_CONTAINER,
     POOL_HEAD_CONTAINER,
     POOL_METRICS_PORT,
     POOL_METRICS_PORT_NAME,
@@ -32,14 +34,28 @@ from fray.wire.frayjob import Entrypoint, FrayJob, FrayJobSpec
 
 __all__ = ["PoolParts", "build_launcher", "build_pool_parts", "build_ready_probe"]
 
-HEAD_MODULES: Final = {
-    "fray": ["fray.runtime.pool.head_pod"],
-    "dask": ["fray.job.dask_pods", "scheduler"],
+
+@dataclass(frozen=True)
+class _Sidecar:
+    """What a sidecar of hosts runs, and why it is there."""
+
+    module: Sequence[str]
+    why: str = "the head of the pool, in rank 0's pod; it starts before main, and ends after it"
+    name: str = POOL_HEAD_CONTAINER
+
+
+SIDECARS: Final = {
+    "fray": _Sidecar(["fray.runtime.pool.head_pod"]),
+    "dask": _Sidecar(["fray.job.dask_pods", "scheduler"]),
+    "ray": _Sidecar(
+        ["fray.job.ray_pods", "demand"],
+        "asks for workers in rank 0's pod; if it ends it is started again, and the pool goes on meanwhile",
+        POOL_DEMAND_CONTAINER,
+    ),
 }
-"""What the sidecar runs, by the engine; one that isn't here has no sidecar."""
+"""By the engine."""
 LAUNCHERS: Final = {"ray": ["fray.job.ray_pods", "host"]}
 """What stands before the program of each host, by the engine: it starts what a rank has of it."""
-HEAD_WORKSPACE: Final = f"{POOL_HEAD_CONTAINER}-workspace"
 HEAD_STATE: Final = "/var/run/fray/pool-head"
 KEYS: Final = "fray-auth"
 """Name of the volume with the keys."""
@@ -89,15 +105,16 @@ def build_pool_parts(
         facts = (keys_fact, Fact("readinessProbe", f"port {POOL_READY_PORT}", why))
         return PoolParts((keys,), (mount,), probe=build_ready_probe(), facts=facts)
     engine = job.spec.workers.engine
-    if engine not in HEAD_MODULES:
-        why = f"each rank starts its part of {engine} first, rank 0 the head"
-        return PoolParts((keys,), (mount,), facts=(keys_fact, Fact("before the program", engine, why)))
-    head, volume, head_fact = _build_head(job.spec, gang, environment, settings=settings)
+    begun = f"each rank starts its part of {engine} first, rank 0 the head"
+    before = [Fact("before the program", engine, begun)] if engine in LAUNCHERS else []
+    if before and not build_bounds(job.spec):
+        return PoolParts((keys,), (mount,), facts=(keys_fact, *before))
+    sidecar, volume, fact = _build_sidecar(job.spec, gang, environment, settings=settings)
     volumes = [keys, volume]
     if engine != "fray":
-        volumes += _use_image(head, job, main, injected=settings.injector_image is not None)
-        head_fact = replace(head_fact, value=head["image"])
-    return PoolParts(tuple(volumes), (mount,), sidecars=(head,), facts=(keys_fact, head_fact))
+        volumes += _use_image(sidecar, job, main, injected=settings.injector_image is not None)
+        fact = replace(fact, value=sidecar["image"])
+    return PoolParts(tuple(volumes), (mount,), sidecars=(sidecar,), facts=(keys_fact, *before, fact))
 
 
 def build_launcher(spec: FrayJobSpec, *, role: Role, injected: bool) -> list[str]:
@@ -107,31 +124,32 @@ def build_launcher(spec: FrayJobSpec, *, role: Role, injected: bool) -> list[str
 
 
 def _use_image(
-    head: dict[str, Any], job: FrayJob, main: Mapping[str, Any], *, injected: bool
+    sidecar: dict[str, Any], job: FrayJob, main: Mapping[str, Any], *, injected: bool
 ) -> list[dict[str, Any]]:
-    """Let the head run where its engine is installed: in the job's image, with its packages and variables.
+    """Let a sidecar run where its engine is installed: in the job's image, with its packages and variables.
 
     Returns the volumes that it needs besides: each container unpacks the workspace into one of its own.
     """
-    entrypoint = Entrypoint(command=head["command"])
+    entrypoint = Entrypoint(command=sidecar["command"])
     program = job.model_copy(update={"spec": job.spec.model_copy(update={"entrypoint": entrypoint})})
-    own = {entry["name"] for entry in head["env"]}
-    head["image"] = main["image"]
-    head["command"] = build_command(program, injected=injected)
-    head["env"] = [*(entry for entry in main["env"] if entry["name"] not in own), *head["env"]]
+    workspace = f"{sidecar['name']}-workspace"
+    own = {entry["name"] for entry in sidecar["env"]}
+    sidecar["image"] = main["image"]
+    sidecar["command"] = build_command(program, injected=injected)
+    sidecar["env"] = [*(entry for entry in main["env"] if entry["name"] not in own), *sidecar["env"]]
     if "envFrom" in main:
-        head["envFrom"] = main["envFrom"]
-    known = {mount["name"] for mount in head["volumeMounts"]}
+        sidecar["envFrom"] = main["envFrom"]
+    known = {mount["name"] for mount in sidecar["volumeMounts"]}
     mounts = [mount for mount in main["volumeMounts"] if mount["name"] not in known]
     unpacked = [mount for mount in mounts if mount["mountPath"] == WORKSPACE_MOUNT]
-    head["volumeMounts"] += [
-        {**mount, "name": HEAD_WORKSPACE} if mount in unpacked else mount for mount in mounts
+    sidecar["volumeMounts"] += [
+        {**mount, "name": workspace} if mount in unpacked else mount for mount in mounts
     ]
     # Packages are installed into the image.
-    head["securityContext"].pop("readOnlyRootFilesystem")
+    sidecar["securityContext"].pop("readOnlyRootFilesystem")
     # Only Fray's own head shows what the pool does there.
-    head.pop("ports")
-    return [{"name": HEAD_WORKSPACE, "emptyDir": {}}] if unpacked else []
+    sidecar.pop("ports")
+    return [{"name": workspace, "emptyDir": {}}] if unpacked else []
 
 
 def _build_keys(*, awaited: bool) -> tuple[dict[str, Any], dict[str, Any], Fact]:
@@ -150,15 +168,16 @@ def _build_keys(*, awaited: bool) -> tuple[dict[str, Any], dict[str, Any], Fact]
     return {"name": KEYS, "secret": secret}, mount, Fact(f"mount {KEYS_MOUNT}", f"Secret {AUTH_SECRET}", why)
 
 
-def _build_head(
+def _build_sidecar(
     spec: FrayJobSpec, gang: Gang, environment: Sequence[EnvEntry], *, settings: PlanSettings
 ) -> tuple[dict[str, Any], dict[str, Any], Fact]:
-    """Return the sidecar that runs the head, a volume of its own, and why it is there.
+    """Return the sidecar of an engine, a volume of its own, and why it is there.
 
     The volume is for the mark by which a head knows that it was restarted.
     """
+    sidecar = SIDECARS[spec.workers.engine]
     injected = settings.injector_image is not None
-    mounts = [{"name": POOL_HEAD_CONTAINER, "mountPath": HEAD_STATE}, _build_keys(awaited=True)[1]]
+    mounts = [{"name": sidecar.name, "mountPath": HEAD_STATE}, _build_keys(awaited=True)[1]]
     # Where no runtime is brought into pods, the job's own image has it.
     image = settings.image if injected else spec.environment.image or settings.image
     if injected:
@@ -167,9 +186,9 @@ def _build_head(
     state = EnvEntry(ENV_POOL_STATE, "a volume of its own", HEAD_STATE)
     metrics = EnvEntry(ENV_POOL_METRICS, "where it shows the pool", str(POOL_METRICS_PORT))
     container: dict[str, Any] = {
-        "name": POOL_HEAD_CONTAINER,
+        "name": sidecar.name,
         "image": image,
-        "command": build_module_command(*HEAD_MODULES[spec.workers.engine], injected=injected),
+        "command": build_module_command(*sidecar.module, injected=injected),
         "restartPolicy": "Always",
         "env": [entry.to_manifest() for entry in (*own, state, metrics, *build_bounds(spec))],
         "ports": [{"name": POOL_METRICS_PORT_NAME, "containerPort": POOL_METRICS_PORT}],
@@ -184,9 +203,8 @@ def _build_head(
     if gang.tpu is None and gang.gpu is None:
         # Hosts with accelerators may ask for all that their machine has.
         container["resources"] = {"requests": dict(HEAD_REQUESTS)}
-    why = "the head of the pool, in rank 0's pod; it starts before main, and ends after it"
-    volume = {"name": POOL_HEAD_CONTAINER, "emptyDir": {}}
-    return container, volume, Fact(f"sidecar {POOL_HEAD_CONTAINER}", image, why)
+    volume = {"name": sidecar.name, "emptyDir": {}}
+    return container, volume, Fact(f"sidecar {sidecar.name}", image, sidecar.why)
 
 
 def build_ready_probe(port: int = POOL_READY_PORT) -> dict[str, Any]:

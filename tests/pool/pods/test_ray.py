@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from textwrap import indent
 
 import pytest
 
@@ -32,35 +31,33 @@ PROGRAM = (
     IN_POD
     + """
 import json
-from fray.job import ray_pods
+from fray.job import ray_node, ray_pods
 ports = json.loads(os.environ["TEST_PORTS"])
-ray_pods.PORTS = ray_pods.Ports(*ports[1:7])
-ray_pods.RAY_WORKER_PORTS = (ports[7], ports[-1])
-build_start = ray_pods.build_start
-ray_pods.build_start = lambda *where, **how: [*build_start(*where, **how), os.environ["TEST_TEMP"]]
+ray_node.PORTS = ray_node.Ports(*ports[1:7])
+ray_node.RAY_WORKER_PORTS = (ports[7], ports[-1])
+build_start = ray_node.build_start
+ray_node.build_start = lambda *where, **how: [*build_start(*where, **how), os.environ["TEST_TEMP"]]
 if "TEST_VERSIONS" in os.environ:
-    ray_pods._read_versions = lambda: ray_pods.Versions(*json.loads(os.environ["TEST_VERSIONS"]))
+    ray_pods.read_versions = lambda: ray_node.Versions(*json.loads(os.environ["TEST_VERSIONS"]))
 sys.exit(ray_pods.main(json.loads(os.environ["TEST_ARGUMENTS"]), os.environ))
 """
 )
-PROGRAMS_IN_POD = f"""
+PROGRAMS_IN_POD = """
 import sys
 words = sys.orig_argv
-if "demand" in words:
-{indent(IN_POD, "    ")}
 if any(word.endswith(("agent.py", "agent/main.py", "log_monitor.py")) for word in words):
     import os, time
     given = dict(word[2:].split("=", 1) for word in words if word.startswith("--") and "=" in word)
     if "node-id" in given:
         for port in ("metrics_agent", "metrics_export", "dashboard_agent_listen"):
-            with open(f"{{given['session-dir']}}/{{port}}_port_{{given['node-id']}}", "w") as file:
+            with open(f"{given['session-dir']}/{port}_port_{given['node-id']}", "w") as file:
                 file.write("-1")
     parent = os.getppid()
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(0)
 """
-"""For programs that Ray and rank 0 start. Those of Ray that only watch the others do nothing here.
+"""For programs that Ray starts. Those that only watch the others do nothing here.
 
 A raylet gives up when its agent takes longer than 15 s to say, by -1, that it has no port.
 """
@@ -100,6 +97,7 @@ class RayAttempt:
         self.attempt = attempt
         self.started: list[subprocess.Popen[str]] = []
         self.head_port = find_ports(0)[0]
+        self.demand: subprocess.Popen[str] | None = None
 
     def start(self, arguments: list[str], pod: int, **more: str) -> subprocess.Popen[str]:
         """Start a program of a pod. The ports can't be those of pods: Ray listens at all addresses."""
@@ -135,6 +133,11 @@ class RayAttempt:
         send(process, "print('begun')")
         assert read_line(process) == "begun\n"
         return process
+
+    def start_demand(self) -> None:
+        """Start who asks for workers, in the pod of rank 0."""
+        bounds = {"FRAY_WORKERS_MIN": "0", "FRAY_WORKERS_MAX": "2", "FRAY_WORKERS_IDLE_SECONDS": "1"}
+        self.demand = self.start(["demand"], 0, FRAY_WORKERS_SHAPE="CPU=1", **bounds, **identity(0))
 
     def start_worker(self, pod: int, **more: str) -> subprocess.Popen[str]:
         """Start the program of a worker's pod."""
@@ -184,8 +187,9 @@ def ray(key: Path) -> Iterator[RayAttempt]:
 
 @pytest.fixture(scope="module")
 def rank_0(ray: RayAttempt) -> subprocess.Popen[str]:
-    bounds = {"FRAY_WORKERS_MIN": "0", "FRAY_WORKERS_MAX": "2", "FRAY_WORKERS_IDLE_SECONDS": "1"}
-    return ray.start_rank(0, FRAY_WORKERS_SHAPE="CPU=1", **bounds)
+    # As in a pod, it is there before the head, and stays if it has to wait.
+    ray.start_demand()
+    return ray.start_rank(0)
 
 
 def test_workers_follow_the_work_of_a_context(ray: RayAttempt, rank_0: subprocess.Popen[str]) -> None:
@@ -196,6 +200,26 @@ def test_workers_follow_the_work_of_a_context(ray: RayAttempt, rank_0: subproces
     assert read_line(rank_0) == COUNTED
     wait_until(lambda: api.scale == 0)
     assert [worker.wait(PATIENCE) for worker in workers] == [0, 0]
+
+
+def test_who_asks_for_workers_may_end_and_the_next_one_goes_on(
+    ray: RayAttempt, rank_0: subprocess.Popen[str]
+) -> None:
+    api = ray.attempt.api
+    assert ray.demand is not None
+    kill(ray.demand)
+    send(rank_0, "waits = ctx.run(abs, -1); print('asked')")
+    assert read_line(rank_0) == "asked\n"
+    ray.start_demand()
+    wait_until(lambda: api.scale == 1)
+    worker = ray.start_worker(7)
+    send(rank_0, "print(ctx.get(waits)); del waits")
+    assert read_line(rank_0) == "1\n"
+    wait_until(lambda: api.scale == 0)
+    assert worker.wait(PATIENCE) == 0
+    ray.demand.send_signal(signal.SIGTERM)
+    assert ray.demand.wait(PATIENCE) == 0
+    ray.start_demand()
 
 
 def test_a_lost_worker_costs_no_answer_and_one_that_is_asked_to_go_ends_its_task(

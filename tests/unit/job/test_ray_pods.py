@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from fray.job.ray_pods import PORTS, RayNode, RayWorkload, build_start, build_token
+from fray.job.ray_demand import RayNode, RayWorkload
+from fray.job.ray_node import PORTS, build_start, build_token
 from fray.runtime.pool.transport.addresses import Address
 from fray.vocabulary import POOL_PORTS, POOL_READY_PORT
 

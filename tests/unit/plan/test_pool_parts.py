@@ -22,6 +22,7 @@ from fray.vocabulary import (
     ENV_WORKERS_MAX,
     ENV_WORKERS_MIN,
     ENV_WORKERS_SHAPE,
+    POOL_DEMAND_CONTAINER,
     POOL_HEAD_CONTAINER,
     POOL_METRICS_PORT,
     POOL_METRICS_PORT_NAME,
@@ -238,16 +239,29 @@ def test_processes_of_engine_dask_find_the_scheduler_by_dasks_own_configuration(
 
 def test_each_rank_starts_its_part_of_ray_before_its_program() -> None:
     environment = {"image": "mine", "pipPackages": ["ray"], "setup": ["true"]}
-    pod = hosts(workers={"maxReplicas": 9, "engine": "ray"}, environment=environment)
-    assert find_head(pod) is None
+    pod = hosts(workers={"replicas": 1, "engine": "ray"}, environment=environment)
+    assert [one["name"] for one in pod["initContainers"]] == ["fray-runtime"]
     (main,) = pod["containers"]
     # Behind the packages and the setup, of which Ray may be one.
     begun = main["command"].index("fray.job.ray_pods")
     assert main["command"].index("--package=ray") < main["command"].index("setup") < begun
     assert main["command"][begun:] == ["fray.job.ray_pods", "host", "python", "-m", "train"]
-    told = variables(main)
+    assert variables(main)["FRAY_POOL_HEAD"] == "rank-0:7077"
+
+
+def test_a_sidecar_asks_for_workers_of_ray_by_demand_and_can_end_without_the_attempt() -> None:
+    environment = {"image": "mine", "pipPackages": ["ray"]}
+    pod = hosts(workers={"maxReplicas": 9, "engine": "ray"}, environment=environment)
+    runtime, demand = pod["initContainers"]
+    assert (runtime["name"], demand["name"]) == ("fray-runtime", POOL_DEMAND_CONTAINER)
+    assert (demand["image"], demand["restartPolicy"]) == ("mine", "Always")
+    assert demand["command"][-3:] == ["run", "fray.job.ray_pods", "demand"]
+    assert "--package=ray" in demand["command"]
+    told = variables(demand)
     assert (told[ENV_WORKERS_MAX], told[ENV_WORKERS_IDLE_SECONDS]) == ("9", "60")
-    assert told["FRAY_POOL_HEAD"] == "rank-0:7077"
+    assert told["RAY_AUTH_MODE"] == "token"
+    assert told[ENV_POOL_KEY] in {mount["mountPath"] for mount in demand["volumeMounts"]}
+    assert ENV_WORKERS_MAX not in variables(pod["containers"][0])
 
 
 def test_processes_of_ray_know_each_other_by_a_token_that_no_variable_holds() -> None:
@@ -261,4 +275,3 @@ def test_processes_of_ray_know_each_other_by_a_token_that_no_variable_holds() ->
         # What Ray starts finds Fray, also in an image that lacks it.
         assert "--offer-fray" in container["command"]
     assert worker["command"][-2:] == ["fray.job.ray_pods", "worker"]
-    assert ENV_WORKERS_MAX not in variables(main)

@@ -1,31 +1,27 @@
 """Calling actors from outside of the cluster: members are reached through port-forwards of the API server.
 
-A local port stands for a port of a pod. Each connection to it is a websocket of its own, so that one which
-breaks is made anew by the next that connects. TLS goes from end to end: the keys are read from the Secret
+A local port stands for a port of a pod. TLS goes from end to end: the keys are read from the Secret
 `fray-auth`, and the local port gives nothing to those who haven't got them.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import os
-import socket
 import threading
 import weakref
 from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from fray.cluster.base import Cluster
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.api_errors import persistently
+from fray.cluster.kubernetes.local_port import PortForward
 from fray.cluster.kubernetes.session import Session
 from fray.errors import ClusterUnreachableError, TransportError
 from fray.kube.api import Manifest
 from fray.kube.errors import ApiError
-from fray.kube.pod_streams import ForwardedPort
 from fray.kube.resources import SECRETS, Resource
 from fray.runtime.actors.identity import Member
 from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store
@@ -43,9 +39,6 @@ from fray.vocabulary import AUTH_SECRET
 __all__ = ["ClusterReach", "SessionApi"]
 
 T = TypeVar("T")
-LOCAL: Final = "127.0.0.1"
-PIECE: Final = 1 << 16
-"""Bytes that are read from a local connection at once."""
 SETTINGS: Final = TransportSettings(handshake_seconds=15.0)
 """The API server and a kubelet stand between both sides."""
 
@@ -157,74 +150,6 @@ class ClusterReach:
 
 def _reach_anew(cluster: Any) -> ClusterReach:
     return ClusterReach(cluster, cluster.session)
-
-
-class PortForward:
-    """A local port that stands for a port of a pod, until `close`."""
-
-    def __init__(self, session: Session, pod: str, port: int) -> None:
-        self._session, self._pod, self._port = session, pod, port
-        self._listener = socket.create_server((LOCAL, 0))
-        self.address = Address(host=LOCAL, port=self._listener.getsockname()[1])
-        self.problem: Exception | None = None
-        """Why the last connection couldn't be made, or has ended."""
-        threading.Thread(target=self._accept, name=f"fray-forward {pod}:{port}", daemon=True).start()
-
-    def close(self) -> None:
-        """Take no more connections."""
-        self._listener.shutdown(socket.SHUT_RDWR)  # which wakes the thread, as closing it doesn't
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                accepted, _ = self._listener.accept()
-            except OSError:
-                return  # closed
-            accepted.setblocking(False)
-            self._session.start(partial(self._carry, accepted), partial(self._end, accepted))
-
-    async def _carry(self, accepted: socket.socket, access: Access) -> None:
-        """Move bytes between a local connection and the pod, until one of them ends."""
-        async with access.api.forward_port(
-            self._pod, namespace=access.namespace, port=self._port
-        ) as forwarded:
-            reader, writer = await asyncio.open_connection(sock=accepted)
-            ways = [
-                asyncio.ensure_future(_send(reader, forwarded)),
-                asyncio.ensure_future(_receive(forwarded, writer)),
-            ]
-            try:
-                done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for way in ways:
-                    way.cancel()
-                await asyncio.wait(ways)
-                writer.transport.abort()
-            for way in done:
-                way.result()
-
-    def _end(self, accepted: socket.socket, error: Exception | None) -> None:
-        # First of all: who connected learns it once the connection is closed.
-        self.problem = error
-        accepted.close()
-
-
-async def _send(reader: asyncio.StreamReader, forwarded: ForwardedPort) -> None:
-    try:
-        while data := await reader.read(PIECE):
-            await forwarded.send(data)
-    except ConnectionError:
-        return  # one of the two has ended, which is all that there is to tell
-
-
-async def _receive(forwarded: ForwardedPort, writer: asyncio.StreamWriter) -> None:
-    async for data in forwarded:
-        writer.write(data)
-        try:
-            await writer.drain()
-        except ConnectionError:
-            return  # who connected has gone
 
 
 def _close_all(forwards: dict[tuple[str, int], PortForward]) -> None:

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Self
 
 from fray.cluster.arguments import check_job_id, check_launch, check_whole_number
-from fray.cluster.base import Applied, CheckResult, Cluster, WhenTaken
+from fray.cluster.base import Applied, CheckResult, Cluster, Dashboard, WhenTaken
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.command_streams import CommandStreams
 from fray.cluster.kubernetes.access import Access, OpenAccess, open_access
@@ -40,7 +40,7 @@ from fray.cluster.kubernetes.results import (
     read_outcome,
     read_outcomes,
 )
-from fray.cluster.kubernetes.running_hosts import run_command
+from fray.cluster.kubernetes.running_hosts import open_dashboard, run_command
 from fray.cluster.kubernetes.session import Session
 from fray.cluster.kubernetes.waiting import JobWait
 from fray.cluster.manifest import find_parent
@@ -387,6 +387,13 @@ class KubernetesCluster(Cluster):
         from fray.cluster.kubernetes.running_hosts import read_pool  # noqa: PLC0415 - loads what few ask for
 
         return self._session.ask(lambda access: read_pool(access, job_id))
+
+    def open_dashboard(self, job_id: JobId) -> Dashboard:
+        """Return the dashboard of a job's engine through a port-forward; see `Cluster.open_dashboard`.
+
+        It needs the rights to get and create pods/portforward.
+        """
+        return open_dashboard(self._session, job_id)
 
     def outcome(self, job_id: JobId) -> Outcome | None:
         """Return what became of a job's callable, from what its pod left: a ConfigMap, or a staged object.

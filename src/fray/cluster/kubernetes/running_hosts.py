@@ -1,31 +1,47 @@
-"""Requests to a running host of a job, through the API server: a command, and the page of its pool's head."""
+"""Requests to a running host of a job, through the API server: a command, and what shows its pool."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from fray.cluster.arguments import check_log_choice
+from fray.cluster.base import Dashboard
 from fray.cluster.command_streams import CommandStreams
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.api_errors import Sleep, persistently
+from fray.cluster.kubernetes.local_port import PortForward
 from fray.cluster.kubernetes.pod_log import read_state
 from fray.cluster.kubernetes.results import group_by_rank, list_pods, read_job
+from fray.cluster.kubernetes.session import Session
 from fray.errors import CommandNotRunError, HostNotRunningError, PoolNotShownError
 from fray.kube.api import Manifest
 from fray.kube.errors import NotFoundError, RefusedError, ServerError, UnreachableError
 from fray.kube.pod_streams import Channel, RemoteCommand
+from fray.plan.environment import RAY_TOKEN_FILE
 from fray.plan.status import is_finished
 from fray.plan.workers import has_workers
 from fray.runtime.pool.view import PoolView
 from fray.types import JobId
-from fray.vocabulary import CONTAINER, POOL_METRICS_PORT, POOL_VIEW_PATH
+from fray.vocabulary import (
+    CONTAINER,
+    POOL_METRICS_PORT,
+    POOL_READY_PORT,
+    POOL_VIEW_PATH,
+    RAY_DASHBOARD_PORT,
+)
 from fray.wire.frayjob import FrayJob, FrayJobSpec
 
-__all__ = ["choose_pod", "read_pool", "run_command"]
+__all__ = ["DASHBOARD_PORTS", "choose_pod", "find_dashboard", "open_dashboard", "read_pool", "run_command"]
+
+DASHBOARD_PORTS: Final[Mapping[str, int]] = MappingProxyType(
+    {"dask": POOL_READY_PORT, "ray": RAY_DASHBOARD_PORT}
+)
+"""By the engine, in rank 0's pod."""
 
 
 async def run_command(
@@ -151,3 +167,31 @@ def _find_problem(spec: FrayJobSpec) -> str:
     if spec.workers.engine != "fray":
         return f"its engine is {spec.workers.engine}, which has a dashboard of its own"
     return ""
+
+
+def open_dashboard(session: Session, job_id: JobId) -> Dashboard:
+    """Return the dashboard of a job's engine; needs the verbs `get` and `create` on `pods/portforward`.
+
+    Raises what `fray.cluster.base.Cluster.open_dashboard` raises, and `ApiError`.
+    """
+    engine, pod = session.ask(lambda access: find_dashboard(access, job_id))
+    forward = PortForward(session, pod, DASHBOARD_PORTS[engine])
+    token = f"It asks for the job's token: fray exec {job_id} -- cat {RAY_TOKEN_FILE}"
+    return Dashboard(
+        url=f"http://{forward.address.authority}",
+        hint=token if engine == "ray" else "",
+        find_problem=lambda: forward.problem,
+        close=forward.close,
+    )
+
+
+async def find_dashboard(access: Access, job_id: JobId) -> tuple[str, str]:
+    """Return the engine of a running job, and the pod of its rank 0; raises what `open_dashboard` raises."""
+    job = await read_job(access, job_id)
+    if not has_workers(job.spec):
+        raise PoolNotShownError(job_id, "it names no workers")
+    engine = job.spec.workers.engine
+    if engine not in DASHBOARD_PORTS:
+        problem = f"engine {engine} has no dashboard: `fray top {job_id}` shows its pool"
+        raise PoolNotShownError(job_id, problem)
+    return engine, choose_pod(job, await list_pods(access, job), 0)

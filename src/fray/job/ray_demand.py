@@ -1,0 +1,116 @@
+"""How many workers there is work for in a Ray, and who asks the job's scale for them.
+
+Ray's own autoscaler doesn't run. Its head says what waits and which nodes idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Final
+
+from fray.job.ray_node import LOOK_SECONDS, connect
+from fray.runtime.pool.head.scaling import JobScale, ScaleLimits, Scaling
+from fray.runtime.pool.machine.growth import count_missing
+from fray.runtime.pool.messages.specs import Shape
+from fray.runtime.pool.transport.addresses import Address
+from fray.vocabulary import LABEL_ROLE
+
+__all__ = ["RayNode", "RayWorkload", "ask_for_workers"]
+
+_log = logging.getLogger(__name__)
+
+STATES: Final = "ray.core.generated.autoscaler_pb2"
+"""Ray's module of what the head says of nodes; its names exist only once it's imported."""
+
+
+@dataclass(frozen=True)
+class RayNode:
+    """A worker's node, as Ray's head knows it. `idle`: it runs nothing, and keeps no object that counts."""
+
+    id: str
+    total: Mapping[str, float]
+    idle: bool
+
+
+@dataclass
+class RayWorkload:
+    """The workers of a Ray, and what waits for them: needs and a count each; see `Workload`.
+
+    `gcs` is the client of Ray's head.
+    """
+
+    gcs: Any
+    nodes: Sequence[RayNode] = ()
+    waiting: Sequence[tuple[Shape, int]] = ()
+    stopped: bool = field(default=False, init=False)
+    _released: set[str] = field(default_factory=set)
+
+    def count_wanted(self, offered: Shape) -> int:
+        """See `Workload`: those at work, and those that what waits would fill."""
+        totals = [node.total for node in self.nodes] or [{"CPU": 1.0}]
+        known = offered or tuple(max(totals, key=lambda total: total.get("CPU", 0.0)).items())
+        return sum(not node.idle for node in self.nodes) + count_missing(known, self.waiting)
+
+    def count_workers(self) -> int:
+        """See `Workload`."""
+        return sum(node.id not in self._released for node in self.nodes)
+
+    def release(self, surplus: int) -> None:
+        """See `Workload`: Ray drains them, and refuses for one that has work by now."""
+        from ray.exceptions import RayError  # noqa: PLC0415 - of the job's image
+
+        reason = import_module(STATES).DrainNodeReason.Value("DRAIN_NODE_REASON_IDLE_TERMINATION")
+        chosen = [node for node in self.nodes if node.idle and node.id not in self._released]
+        for node in chosen[:surplus]:
+            with contextlib.suppress(RayError):  # the next look asks again
+                accepted, _ = self.gcs.drain_node(node.id, reason, "there is less work than workers", 0)
+                if accepted:
+                    self._released.add(node.id)
+
+    def look(self) -> None:
+        """Ask the head what there is; raises what Ray raises."""
+        from ray.autoscaler.v2.sdk import get_cluster_resource_state  # noqa: PLC0415 - of the job's image
+
+        state = get_cluster_resource_state(self.gcs)
+        status = import_module(STATES).NodeStatus
+        idle = status.Value("IDLE")
+        at_work = (idle, status.Value("RUNNING"))
+        self.nodes = [
+            RayNode(node.node_id.hex(), dict(node.total_resources), node.status == idle)
+            for node in state.node_states
+            if node.labels.get(LABEL_ROLE) == "worker" and node.status in at_work
+        ]
+        asked = [(each.request, each.count) for each in state.pending_resource_requests]
+        asked += [(each, 1) for gang in state.pending_gang_resource_requests for each in gang.requests]
+        self.waiting = [(tuple(request.resources_bundle.items()), count) for request, count in asked]
+
+
+async def ask_for_workers(head: Address, limits: ScaleLimits, scale: JobScale) -> None:
+    """Keep a job's scale at what there is work for, once Ray's head answers; SIGTERM ends the process."""
+    from ray.exceptions import RayError  # noqa: PLC0415 - of the job's image
+
+    # At once, since a look at a head that has ended takes up to a minute, and nothing here needs an order.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    workload = RayWorkload(await _await_head(head))
+    Scaling(asyncio.get_running_loop(), workload, limits=limits, scale=scale).start()
+    while True:
+        try:
+            await asyncio.to_thread(workload.look)
+        except RayError as error:
+            _log.warning("Ray's head doesn't say what work there is: %s", error)
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _await_head(head: Address) -> Any:
+    """Return a client of the head once it answers: this container starts before that of the head."""
+    while True:
+        with contextlib.suppress(OSError):
+            return await asyncio.to_thread(connect, head)
+        await asyncio.sleep(LOOK_SECONDS)
