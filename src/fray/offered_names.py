@@ -56,6 +56,7 @@ HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "fray.job.options": ("ActorOptions", "Lifetime", "TaskOptions"),
         "fray.job.ray": ("RayContext",),
         "fray.job_context": ("ExecutionContext",),
+        "fray.legacy.actor_config": ("ActorConfig",),
         "fray.legacy.cluster_context": ("ClusterContext", "LocalClusterContext", "RayClusterContext"),
         "fray.legacy.gang_calls": ("TpuRunConfig", "run_on_pod"),
         "fray.legacy.runtime_env": ("Resource", "RuntimeEnv"),

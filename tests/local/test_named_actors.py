@@ -32,6 +32,9 @@ class Counter:
     def pid(self) -> int:
         return os.getpid()
 
+    def say(self, text: str) -> None:
+        print(text, flush=True)
+
 
 def count(start: int) -> int:
     """What each of two jobs does: one creates the actor, whichever is first."""
@@ -88,6 +91,10 @@ def test_jobs_of_a_root_share_an_actor_and_a_detached_one_is_found_by_other_prog
     )
     assert called.stdout == "9\n"
 
+    kept.say.remote("before").result(PATIENCE)
+    followed = cluster.actor_logs(cluster.find_actor("lab/kept"), follow=True)
+    assert next(line for line in followed if line.text == "before").slice_index == 0
+
     # Its process is started again, with fresh state; the old handle never reaches that.
     os.kill(kept.pid.remote().result(PATIENCE), signal.SIGKILL)
     wait_until(lambda: cluster.get_actors()[0].status.restarts == 1)
@@ -97,6 +104,8 @@ def test_jobs_of_a_root_share_an_actor_and_a_detached_one_is_found_by_other_prog
     cluster.delete_actor(cluster.find_actor("lab/kept"))
     with pytest.raises(ActorDiedError, match="deleted"):
         kept.add.remote(1)
+    # Until it is gone, and through its restart.
+    assert any("the actor has ended" in line.text for line in followed)
 
 
 def test_a_program_creates_a_group_and_its_members_know_their_index(cluster: LocalCluster) -> None:

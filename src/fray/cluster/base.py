@@ -308,6 +308,7 @@ class Cluster(abc.ABC):
         options: ActorOptions | None = None,
         resources: ResourceConfig | None = None,
         environment: EnvironmentConfig | None = None,
+        actor_config: ActorOptions | None = None,
         **kwargs: Any,
     ) -> ActorHandle[A]:
         """Create an actor that belongs to no job, and lives until it is ended; return its handle.
@@ -319,6 +320,7 @@ class Cluster(abc.ABC):
             options: Of it: `get_if_exists`, `max_concurrency`, `max_restarts` and `max_task_retries`.
             resources: What it runs on; as of a job when None.
             environment: What it finds there; as of a job when None.
+            actor_config: What an earlier API calls `options`.
             **kwargs: The other arguments of the constructor.
 
         Raises:
@@ -328,12 +330,12 @@ class Cluster(abc.ABC):
         """
         from fray.job.options import ActorOptions  # noqa: PLC0415 - as above
 
-        new = replace(options or ActorOptions(), name=name)
+        new = replace(options or actor_config or ActorOptions(), name=name)
         request = _build_request(cls, args, kwargs, resources, environment)
         (handle,) = self._create_actors(request, new, 1)
         return handle
 
-    def create_actor_group(
+    def create_actor_group(  # noqa: PLR0913 - one parameter for each option
         self,
         cls: Callable[..., A],
         /,
@@ -343,6 +345,7 @@ class Cluster(abc.ABC):
         options: ActorOptions | None = None,
         resources: ResourceConfig | None = None,
         environment: EnvironmentConfig | None = None,
+        actor_config: ActorOptions | None = None,
         **kwargs: Any,
     ) -> ActorGroup[A]:
         """Create `count` members of a group, which belongs to no job; return it. See `create_actor`.
@@ -355,7 +358,7 @@ class Cluster(abc.ABC):
         from fray.job.options import ActorOptions  # noqa: PLC0415
 
         check_count("count", count, 1)
-        new = replace(options or ActorOptions(), name=name)
+        new = replace(options or actor_config or ActorOptions(), name=name)
         request = _build_request(GroupMember(cls, name), args, kwargs, resources, environment)
         return ActorGroup(name, self._create_actors(request, new, count), end_named_actor)
 

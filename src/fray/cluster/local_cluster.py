@@ -288,6 +288,18 @@ class LocalCluster(Cluster):
         """Delete a FrayActor: its members end within a second; see `Cluster.delete_actor`."""
         self._reach().api.delete(FRAYACTORS, actor.metadata.name, uid=actor.metadata.uid)
 
+    def actor_logs(
+        self, actor: FrayActor, *, follow: bool = False, member: int | None = None, tail: int | None = None
+    ) -> Iterator[LogLine]:
+        """Return the lines that an actor's members printed, one member after the other, without times.
+
+        See `Cluster.actor_logs`.
+        """
+        from fray.cluster.local.actor_logs import read_actor_logs  # noqa: PLC0415 - loads what few ask for
+
+        check_whole_number("tail", tail)
+        return read_actor_logs(self._reach().api, actor, follow=follow, member=member, tail=tail)
+
     def _reach(self) -> LocalReach:
         from fray.runtime.actors.local_pod import LocalReach  # noqa: PLC0415 - loads what few ask for
 

@@ -86,6 +86,6 @@ def _find(incarnation: str) -> MemberEngine | None:
     return None if engine is None or engine.closed else engine
 
 
-def value_of(part: Any, engine: MemberEngine) -> Any:
+def value_of(part: Any, engine: MemberEngine | None) -> Any:
     """Return an argument as the actor's pool can take it: refs of other contexts as their values."""
     return part.result() if isinstance(part, ObjectRef) and part._engine is not engine else part

@@ -93,11 +93,16 @@ class RetriedCalls(WaitableEngine):
     def submit(self, request: RetriedRequest) -> ObjectRef[Any]:
         """Make a call; return its ref.
 
-        Waits until the member is ready, unless earlier calls are being made again.
+        Waits for the refs of other contexts among the arguments, and until the member is ready, unless
+        earlier calls are being made again.
 
-        Raises `ActorDiedError` and `ActorUnavailableError`.
+        Raises `ActorDiedError` and `ActorUnavailableError`, and what those refs raise.
         """
-        call = RetriedCall(next(self._numbers), request)
+        engine = self._engine
+        # Here, not in the thread that makes lost calls again: it would wait for one that only it can make.
+        args = tuple(value_of(part, engine) for part in request.args)
+        kwargs = {name: value_of(part, engine) for name, part in request.kwargs.items()}
+        call = RetriedCall(next(self._numbers), replace(request, args=args, kwargs=kwargs))
         with self._lock:
             waits = self._repeating
             if waits:
@@ -168,23 +173,27 @@ class RetriedCalls(WaitableEngine):
         """Make lost calls again, in the order in which they were made first, until there is none."""
         while True:
             with self._lock:
-                calls, self._lost = sorted(self._lost, key=lambda call: call.number), []
-                if not calls:
+                if not self._lost:
                     self._repeating = False
                     return
+            failure: FrayError | None = None
             try:
-                self._connect()  # for all of them: it may take minutes
+                self._connect()  # for all of them, also those that come meanwhile: it may take minutes
             except FrayError as error:
-                for call in calls:
-                    call.fail(error)
-                continue
+                failure = error
+            with self._lock:
+                calls, self._lost = sorted(self._lost, key=lambda call: call.number), []
             for call in calls:
-                if call.ready:
-                    continue
-                try:
-                    self._send(call)
-                except Exception as error:  # noqa: BLE001 - such as what a ref among its arguments raises
-                    call.fail(error)
+                if failure is not None:
+                    call.fail(failure)
+                elif not call.ready:
+                    self._repeat_one(call)
+
+    def _repeat_one(self, call: RetriedCall) -> None:
+        try:
+            self._send(call)
+        except Exception as error:  # noqa: BLE001 - such as what a ref among its arguments raises
+            call.fail(error)
 
     # --- as the engine of refs -----------------------------------------------------------------------------
 

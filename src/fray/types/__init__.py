@@ -45,11 +45,17 @@ if TYPE_CHECKING:  # what the first API had here
     from fray.job.options import ActorOptions as ActorOptions
     from fray.job.options import Lifetime as Lifetime
     from fray.job.options import TaskOptions as TaskOptions
+    from fray.legacy.actor_config import ActorConfig as ActorConfig
     from fray.legacy.runtime_env import Resource as Resource
     from fray.legacy.runtime_env import RuntimeEnv as RuntimeEnv
     from fray.legacy.tpu_topology import *  # noqa: F403
 else:  # else mypy would find no misspelt name
 
     def __getattr__(name: str) -> Any:
-        homes = ("fray.job.options", "fray.legacy.runtime_env", "fray.legacy.tpu_topology")
+        homes = (
+            "fray.job.options",
+            "fray.legacy.actor_config",
+            "fray.legacy.runtime_env",
+            "fray.legacy.tpu_topology",
+        )
         return find_offered(__name__, name, homes)

@@ -7,17 +7,22 @@ import pickle
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 import fray
+from fray.client import Client
+from fray.cluster import LocalCluster
 from fray.errors import (
     ClusterUnavailableError,
     InvalidRequestError,
     NameWithdrawnError,
     UnknownAcceleratorError,
 )
-from fray.types import CpuConfig, Entrypoint, GpuConfig, JobRequest, ResourceConfig, TpuConfig
+from fray.job import ActorOptions
+from fray.types import ActorConfig, CpuConfig, Entrypoint, GpuConfig, JobRequest, ResourceConfig, TpuConfig
 
 
 @pytest.mark.parametrize(
@@ -67,6 +72,26 @@ def test_actors_by_the_names_of_an_earlier_api() -> None:
         assert isinstance(handle.get, local.LocalActorMethod)
         assert isinstance(future, actor.ActorFuture)
         assert future.result() == 1
+
+
+def test_actors_are_configured_by_the_name_of_an_earlier_api() -> None:
+    assert ActorConfig() == ActorOptions(max_concurrency=1)
+    assert ActorConfig(max_restarts=0).max_restarts == 0
+    given = ActorConfig(max_concurrency=100, max_restarts=-1, max_task_retries=2)
+    assert (given.max_concurrency, given.max_restarts, given.max_task_retries) == (100, -1, 2)
+    with pytest.warns(UserWarning, match="priority isn't used"):
+        ActorConfig(priority=1)
+    asked: list[ActorOptions] = []
+
+    class Place(LocalCluster):
+        def _create_actors(self, request: Any, options: ActorOptions, count: int) -> Any:  # noqa: ARG002
+            asked.append(options)
+            return [None] * count
+
+    client = Client(Place())
+    client.create_actor(dict, name="one", actor_config=given)
+    client.create_actor_group(dict, name="two", count=2, actor_config=given)
+    assert asked == [replace(given, name="one"), replace(given, name="two")]
 
 
 def test_names_of_an_earlier_api() -> None:

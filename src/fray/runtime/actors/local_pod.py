@@ -49,7 +49,7 @@ from fray.vocabulary import (
     ENV_ROOT_JOB,
 )
 
-__all__ = ["LocalReach", "main", "start_members"]
+__all__ = ["LocalReach", "find_log", "main", "start_members"]
 
 PROGRAM: Final = """
 import sys
@@ -111,6 +111,7 @@ def _start(api: FileApi, actor: Manifest, member: Member) -> None:
         for part in parts:
             for name, data in part["data"].items():
                 (payload / name).write_bytes(base64.b64decode(data))
+        _begin_log(folder, member)
         variables = _build_environment(api, actor, member, os.environ)  # noqa: TID251 - as of a child
         program = [sys.executable, "-c", PROGRAM, str(Path(__file__).parents[3]), str(api.state)]
         with (folder / "log").open("ab") as log:
@@ -121,6 +122,26 @@ def _start(api: FileApi, actor: Manifest, member: Member) -> None:
             )  # fmt: skip
     finally:
         os.close(lock)  # its process holds it from here on
+
+
+def find_log(api: FileApi, member: Member) -> Path | None:
+    """Return the file of what a member's processes printed; None: none of them was started yet."""
+    folder = api.directory / "pods" / member.pod_name
+    try:
+        return folder / "log" if (folder / "uid").read_text(encoding="utf-8") == member.uid else None
+    except FileNotFoundError:
+        return None
+
+
+def _begin_log(folder: Path, member: Member) -> None:
+    """Remove what an earlier actor of this name printed. The member's lock is held."""
+    uid = folder / "uid"
+    if not uid.exists() or uid.read_text(encoding="utf-8") != member.uid:
+        (folder / "log").unlink(missing_ok=True)
+        (folder / "log").touch(mode=0o600)
+        made = uid.with_suffix(".new")
+        made.write_text(member.uid, encoding="utf-8")
+        made.replace(uid)
 
 
 def _build_environment(
