@@ -129,7 +129,7 @@ class OperatorProcess:
             await parts.until(self._await_kinds())
             await self._lead(parts, [each for each in self._controllers.values() if self._serves(each)])
         except _StoppedError:
-            logger.info("told to stop")
+            logger.info("asked to stop")
         finally:
             # In this order: nothing is written any more, the next process may lead, and only then all that
             # may take its time.

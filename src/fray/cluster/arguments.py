@@ -6,6 +6,7 @@ Only what a value is, and which ranks and attempts a job has. Backends say wheth
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence, Set
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 from fray.errors import InvalidRequestError, LogsNotFoundError
@@ -15,11 +16,11 @@ from fray.types.checks import is_whole_number, show_value
 from fray.wire.frayjob import FrayJob
 
 __all__ = [
+    "LogChoice",
     "WhenTaken",
     "check_job_id",
     "check_job_ids",
     "check_launch",
-    "check_log_choice",
     "check_seconds",
     "check_whole_number",
 ]
@@ -93,24 +94,33 @@ def check_whole_number(field: str, value: Any) -> None:
         raise InvalidRequestError(field, f"is {show_value(value)}", "Give a whole number, or None for all.")
 
 
-def check_log_choice(
-    job: FrayJob, *, rank: int | Collection[int] | None, attempt: int | None, kept: Sequence[int]
-) -> frozenset[int]:
-    """Return the ranks that are meant, where a job has them, and this attempt among those `kept`.
+@dataclass(frozen=True)
+class LogChoice:
+    """Which lines of a job are read; `Cluster.logs` says what each field means."""
 
-    Raises:
-        InvalidRequestError: One is no whole number.
-        LogsNotFoundError: It has no such rank or attempt.
-    """
-    check_whole_number("attempt", attempt)
-    name, hosts = JobId(job.metadata.name), derive_gang(job.spec).hosts
-    ranks = list(rank) if isinstance(rank, Set | list | tuple | range) else [rank]
-    for each in ranks:
-        check_whole_number("rank", each)
-    wanted = frozenset(each for each in ranks if isinstance(each, int))
-    for each in wanted:
-        if not 0 <= each < hosts:
-            raise LogsNotFoundError(name, f"rank {each}", tuple(map(str, range(min(hosts, SHOWN)))))
-    if attempt is not None and attempt not in kept:
-        raise LogsNotFoundError(name, f"logs of attempt {attempt}", tuple(map(str, kept[-SHOWN:])))
-    return frozenset(range(hosts)) if rank is None else wanted
+    follow: bool = False
+    rank: int | Collection[int] | None = None
+    attempt: int | None = None
+    tail: int | None = None
+    unfinished: bool = False
+
+    def find_ranks(self, job: FrayJob, kept: Sequence[int]) -> frozenset[int]:
+        """Return the ranks that are meant; check that the job has them, and `kept` the attempt.
+
+        Raises:
+            InvalidRequestError: One is no whole number.
+            LogsNotFoundError: It has no such rank or attempt.
+        """
+        check_whole_number("attempt", self.attempt)
+        name, hosts = JobId(job.metadata.name), derive_gang(job.spec).hosts
+        ranks = list(self.rank) if isinstance(self.rank, Set | list | tuple | range) else [self.rank]
+        for each in ranks:
+            check_whole_number("rank", each)
+        wanted = frozenset(each for each in ranks if isinstance(each, int))
+        for each in wanted:
+            if not 0 <= each < hosts:
+                raise LogsNotFoundError(name, f"rank {each}", tuple(map(str, range(min(hosts, SHOWN)))))
+        if self.attempt is not None and self.attempt not in kept:
+            known = tuple(map(str, kept[-SHOWN:]))
+            raise LogsNotFoundError(name, f"logs of attempt {self.attempt}", known)
+        return frozenset(range(hosts)) if self.rank is None else wanted

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
 
-from fray.cluster.arguments import WhenTaken, check_job_ids, check_seconds
+from fray.cluster.arguments import LogChoice, WhenTaken, check_job_ids, check_seconds, check_whole_number
 from fray.cluster.cluster_spec import ClusterSpec
 from fray.cluster.command_streams import CommandStreams
 from fray.cluster.progress import describe_frayjob
@@ -219,7 +219,6 @@ class Cluster(abc.ABC):
         """End a job that this object runs without any grace; others as `terminate` does."""
         self.terminate(job_id)
 
-    @abc.abstractmethod
     def logs(
         self,
         job_id: JobId,
@@ -240,12 +239,25 @@ class Cluster(abc.ABC):
             tail: Only so many lines, the last, of what was printed so far in the attempt or the latest one;
                 with `follow` all that comes then.
             unfinished: With `follow`, also the states of a line that a program writes over and over, as
-                progress bars do: at most two a second for each host, each a line with `unfinished`.
+                progress bars do: at most two a second for each host, each a line with `unfinished`. From
+                pods they come in steps: containerd passes on a line without an end every 4 KiB.
+
+        Without `follow` the lines of an attempt come from pods in the order of their times. Where lines can't
+        be had any more, since a log was rotated or a pod deleted, a line with `gap` says so. Ray's jobs have
+        whole lines only.
 
         Raises:
             JobNotFoundError: There is no such job.
             LogsNotFoundError: It has no such rank or attempt.
+            SurroundingsError: The cluster can't be asked; also while iterating, as a `ClusterClosedError`
+                where the object is closed during that.
         """
+        check_whole_number("tail", tail)
+        return self._read_logs(job_id, LogChoice(follow, rank, attempt, tail, unfinished))
+
+    @abc.abstractmethod
+    def _read_logs(self, job_id: JobId, choice: LogChoice) -> Iterator[LogLine]:
+        """Return the lines that are chosen; see `logs`."""
 
     def get_actors(self) -> list[FrayActor]:
         """Return all FrayActors, sorted by name; none where a place has no such resource."""

@@ -14,14 +14,14 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from fray.cluster.arguments import check_job_id, check_launch, check_whole_number
+from fray.cluster.arguments import LogChoice, check_job_id, check_launch, check_whole_number
 from fray.cluster.base import CheckResult, Cluster, Mark, WhenTaken
 from fray.cluster.cluster_spec import LocalSpec
 from fray.cluster.current import set_current_cluster
@@ -253,23 +253,11 @@ class LocalCluster(Cluster):
         elif not launched.finished:
             self._loop.call(launched.kill)
 
-    def logs(
-        self,
-        job_id: JobId,
-        *,
-        follow: bool = False,
-        rank: int | Collection[int] | None = None,
-        attempt: int | None = None,
-        tail: int | None = None,
-        unfinished: bool = False,
-    ) -> Iterator[LogLine]:
-        """Return what a job's processes printed; see `Cluster.logs`."""
-        check_whole_number("tail", tail)
+    def _read_logs(self, job_id: JobId, choice: LogChoice) -> Iterator[LogLine]:
         watch = self._watch(job_id)
-        folder = self._state.job(job_id)
-        reader = LineReader(JobId(job_id), folder, rank, attempt, tail, unfinished=unfinished)
+        reader = LineReader(JobId(job_id), self._state.job(job_id), choice)
         reader.check(watch.look()[0])
-        return reader.read(watch, follow=follow)
+        return reader.read(watch)
 
     def read_pool(self, job_id: JobId) -> PoolView:
         """Return what the pool of a job's program has and does now; see `Cluster.read_pool`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fray.cluster.arguments import SHOWN, check_log_choice
+from fray.cluster.arguments import SHOWN, LogChoice
 from fray.errors import LogsNotFoundError
 from tests.unit.cluster.local_jobs import frayjob
 
@@ -14,7 +14,7 @@ JOB = frayjob(replicas=20)
 @pytest.mark.parametrize("rank", [None, 0, 19])
 @pytest.mark.parametrize("attempt", [None, 3, 40])
 def test_what_is_there(rank: int | None, attempt: int | None) -> None:
-    check_log_choice(JOB, rank=rank, attempt=attempt, kept=range(3, 41))
+    LogChoice(rank=rank, attempt=attempt).find_ranks(JOB, range(3, 41))
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,6 @@ def test_what_is_not_there_is_told_with_what_is(
     rank: int | None, attempt: int | None, missing: str, known: range
 ) -> None:
     with pytest.raises(LogsNotFoundError) as caught:
-        check_log_choice(JOB, rank=rank, attempt=attempt, kept=range(3, 41))
+        LogChoice(rank=rank, attempt=attempt).find_ranks(JOB, range(3, 41))
     assert (caught.value.name, caught.value.what) == ("job", missing)
     assert caught.value.known == tuple(map(str, known))

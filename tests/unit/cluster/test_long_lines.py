@@ -66,5 +66,5 @@ def test_a_local_line_without_an_end_comes_in_parts(tmp_path: Path) -> None:
     output.close()
     job = frayjob()
     job = job.model_copy(update={"status": job.status.model_copy(update={"attempt": 1})})
-    lines = list(LineReader(JobId("job"), folder).read(Watch(job), follow=False))
+    lines = list(LineReader(JobId("job"), folder).read(Watch(job)))
     assert [len(each.text) for each in lines] == [LONGEST_LINE, LONGEST_LINE, 100, 4]

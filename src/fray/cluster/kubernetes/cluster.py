@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Self
 
-from fray.cluster.arguments import check_job_id, check_launch, check_whole_number
+from fray.cluster.arguments import LogChoice, check_job_id, check_launch, check_whole_number
 from fray.cluster.base import Applied, CheckResult, Cluster, Dashboard, WhenTaken
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.command_streams import CommandStreams
@@ -275,35 +275,10 @@ class KubernetesCluster(Cluster):
 
         self._session.ask(stop)
 
-    def logs(
-        self,
-        job_id: JobId,
-        *,
-        follow: bool = False,
-        rank: int | Collection[int] | None = None,
-        attempt: int | None = None,
-        tail: int | None = None,
-        unfinished: bool = False,
-    ) -> Iterator[LogLine]:
-        """Return the lines that a job's hosts printed; none comes twice, and a line says what is missing.
-
-        Without `follow` those of an attempt come in the order of their times, with it as they come. Where
-        lines can't be had any more, since a log was rotated or a pod deleted, a line with `gap` says so.
-
-        States of `unfinished` lines come in steps: containerd passes on a line without an end every 4 KiB.
-
-        Raises:
-            JobNotFoundError: There is no such job.
-            LogsNotFoundError: It has no such rank or attempt.
-            SurroundingsError: The cluster can't be asked; also while iterating, as a `ClusterClosedError`
-                where the object is closed during that.
-        """
-        check_whole_number("tail", tail)
-        reading = self._session.ask(
-            lambda access: prepare_reading(access, job_id, follow=follow, rank=rank, attempt=attempt)
-        )
-        reading.unfinished = unfinished
-        return self._iterate(reading) if tail is None else self._read_tail(reading, tail)
+    def _read_logs(self, job_id: JobId, choice: LogChoice) -> Iterator[LogLine]:
+        reading = self._session.ask(lambda access: prepare_reading(access, job_id, choice))
+        reading.unfinished = choice.unfinished
+        return self._iterate(reading) if choice.tail is None else self._read_tail(reading, choice.tail)
 
     def _read_tail(self, following: LogReading, tail: int) -> Iterator[LogLine]:
         """Yield the last lines of the latest or chosen attempt, then what comes after where it follows."""

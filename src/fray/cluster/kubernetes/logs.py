@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from fray.cluster.arguments import check_log_choice
+from fray.cluster.arguments import LogChoice
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.log_reading import Reading
 from fray.cluster.kubernetes.pod_log import PodLog, has_begun
@@ -124,22 +124,14 @@ class PrintedLines:
             yield line
 
 
-async def prepare_reading(
-    access: Access,
-    job_id: JobId,
-    *,
-    follow: bool,
-    rank: int | Collection[int] | None,
-    attempt: int | None,
-) -> LogReading:
+async def prepare_reading(access: Access, job_id: JobId, choice: LogChoice) -> LogReading:
     """Return a reading of a job's logs, of which nothing is read yet.
 
     Raises `JobNotFoundError`, `LogsNotFoundError` where there is no such rank or attempt, or `ApiError`.
     """
     job = await read_job(access, job_id)
-    begun = [each.number for each in job.status.attempts]
-    ranks = check_log_choice(job, rank=rank, attempt=attempt, kept=begun)
-    return LogReading(job, follow=follow, ranks=ranks, attempt=attempt)
+    ranks = choice.find_ranks(job, [each.number for each in job.status.attempts])
+    return LogReading(job, follow=choice.follow, ranks=ranks, attempt=choice.attempt)
 
 
 def _end_of(attempt: int | None) -> Any:

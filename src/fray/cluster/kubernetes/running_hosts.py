@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError
 from types import MappingProxyType
 from typing import Any, Final
 
-from fray.cluster.arguments import check_log_choice
+from fray.cluster.arguments import LogChoice
 from fray.cluster.base import Dashboard
 from fray.cluster.command_streams import CommandStreams
 from fray.cluster.kubernetes.access import Access
@@ -57,7 +57,7 @@ async def run_command(
         ApiError: The cluster can't be asked, or the connection ended before the command.
     """
     job = await read_job(access, job_id)
-    check_log_choice(job, rank=rank, attempt=None, kept=())
+    LogChoice(rank=rank).find_ranks(job, ())
     pod = choose_pod(job, await list_pods(access, job), rank)
     try:
         async with access.api.run_command(

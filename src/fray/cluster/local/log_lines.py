@@ -8,10 +8,10 @@ they are asked for.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from fray.cluster.arguments import check_log_choice
+from fray.cluster.arguments import LogChoice
 from fray.cluster.local.jobs import JobWatch
 from fray.cluster.local.logs import AttemptLogReader, LogPiece, Place
 from fray.cluster.local.store import JobFolder
@@ -22,27 +22,22 @@ from fray.wire.frayjob import FrayJob
 
 __all__ = ["LineReader"]
 
+EVERYTHING = LogChoice()
+
 
 @dataclass(frozen=True)
 class LineReader:
-    """Reads lines of one job: of all hosts or of one `rank` or several, of all attempts or of one.
-
-    With `tail` the last lines of the latest or chosen attempt, then what follows. With `unfinished` also the
-    states of lines that are written over and over, while they are followed.
-    """
+    """Reads the lines of one job that are chosen: see `Cluster.logs`."""
 
     job_id: JobId
     folder: JobFolder
-    rank: int | Collection[int] | None = None
-    attempt: int | None = None
-    tail: int | None = None
-    unfinished: bool = False
+    choice: LogChoice = EVERYTHING
 
     def check(self, job: FrayJob) -> None:
         """Raise `LogsNotFoundError` where the job has no such rank, or no such attempt."""
-        check_log_choice(job, rank=self.rank, attempt=self.attempt, kept=self._kept(job))
+        self.choice.find_ranks(job, self._kept(job))
 
-    def read(self, watch: JobWatch, *, follow: bool) -> Iterator[LogLine]:
+    def read(self, watch: JobWatch) -> Iterator[LogLine]:
         """Yield the lines; with `follow` until the job, or the chosen attempt, has ended.
 
         Raises:
@@ -50,22 +45,22 @@ class LineReader:
             StateDirectoryError: its files can't be read.
         """
         job, finished = watch.look()
-        gang = derive_gang(job.spec)
-        if self.attempt is not None:
-            yield from self._read_attempt(self.attempt, gang, watch, tail=self.tail, follow=follow)
+        gang, follow, tail = derive_gang(job.spec), self.choice.follow, self.choice.tail
+        if self.choice.attempt is not None:
+            yield from self._read_attempt(self.choice.attempt, gang, watch, tail=tail)
             return
         while not job.status.attempt and follow and not finished:
             watch.pause()
             job, finished = watch.look()
         kept = self._kept(job)
-        tail, number = self.tail, kept[0] if kept else 1
+        number = kept[0] if kept else 1
         if tail is not None:
             number = job.status.attempt or 1
         elif number > 1:
             text = f"the lines of attempts 1 to {number - 1} are no longer kept"
             yield LogLine(self.job_id, number, 0, 0, 0, text, gap=True)
         while number <= (job.status.attempt or 0):
-            yield from self._read_attempt(number, gang, watch, tail=tail, follow=follow)
+            yield from self._read_attempt(number, gang, watch, tail=tail)
             number, tail = number + 1, None
             job, finished = watch.look()
             while number > (job.status.attempt or 0) and follow and not finished:
@@ -77,8 +72,9 @@ class LineReader:
         return [number for number in numbers if self.folder.attempt_logs(number).exists()]
 
     def _read_attempt(
-        self, number: int, gang: Gang, watch: JobWatch, *, tail: int | None, follow: bool
+        self, number: int, gang: Gang, watch: JobWatch, *, tail: int | None
     ) -> Iterator[LogLine]:
+        follow, unfinished = self.choice.follow, self.choice.unfinished
         lines = _Lines(self.job_id, number, gang)
         reader = AttemptLogReader(self.folder.attempt_logs(number), wanted=self._wanted(gang))
         looked_at = time.monotonic()
@@ -98,17 +94,18 @@ class LineReader:
                         yield from lines.take(piece)
                 if finished or not follow or (job.status.attempt or 0) > number:
                     return
-                if self.unfinished and time.monotonic() - looked_at >= STATE_SECONDS:
+                if unfinished and time.monotonic() - looked_at >= STATE_SECONDS:
                     looked_at = time.monotonic()
                     yield from map(lines.build_state, reader.read_states())
-                watch.pause(STATE_SECONDS if self.unfinished else None)
+                watch.pause(STATE_SECONDS if unfinished else None)
         finally:
             reader.close()
 
     def _wanted(self, gang: Gang) -> Callable[[Place], bool] | None:
-        if self.rank is None:
+        rank = self.choice.rank
+        if rank is None:
             return None
-        ranks = {self.rank} if isinstance(self.rank, int) else self.rank
+        ranks = {rank} if isinstance(rank, int) else rank
         return lambda place: gang.rank(slice_index=place[0], host=place[1]) in ranks
 
 

@@ -20,7 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from fray.cluster.arguments import check_job_id, check_launch, check_log_choice, check_whole_number
+from fray.cluster.arguments import LogChoice, check_job_id, check_launch
 from fray.cluster.base import Applied, CheckResult, Cluster, Mark, WhenTaken
 from fray.cluster.cluster_spec import RaySpec, check_available
 from fray.cluster.command_streams import CommandStreams
@@ -270,24 +270,11 @@ class RayCluster(Cluster):
             if each.ended and job_id in (each.id, read_withdrawn(each)):
                 self._api.delete(each.id)
 
-    def logs(
-        self,
-        job_id: JobId,
-        *,
-        follow: bool = False,
-        rank: int | Collection[int] | None = None,
-        attempt: int | None = None,
-        tail: int | None = None,
-        unfinished: bool = False,
-    ) -> Iterator[LogLine]:
-        """Return what a job's processes printed, whole lines only; see `Cluster.logs`."""
-        del unfinished
-        check_whole_number("tail", tail)
+    def _read_logs(self, job_id: JobId, choice: LogChoice) -> Iterator[LogLine]:
         job = self.get(job_id)
-        kept = range(1, (job.status.attempt or 0) + 1)
-        ranks = check_log_choice(job, rank=rank, attempt=attempt, kept=kept)
-        chosen = attempt if tail is None else attempt or job.status.attempt or 1
-        return self._read(job_id, ranks, chosen, tail=tail, follow=follow, only=attempt)
+        latest = job.status.attempt or 0
+        ranks = choice.find_ranks(job, range(1, latest + 1))
+        return self._read(job_id, choice, ranks, latest or 1)
 
     def outcome(self, job_id: JobId) -> Outcome | None:
         """Return what became of a job's callable; see `Cluster.outcome`."""
@@ -439,16 +426,11 @@ class RayCluster(Cluster):
         return derive_job(submitted, found, reported, withdrawn=withdrawn, now=datetime.now(UTC))
 
     def _read(
-        self,
-        job_id: JobId,
-        ranks: Collection[int],
-        attempt: int | None,
-        *,
-        tail: int | None,
-        follow: bool,
-        only: int | None,
+        self, job_id: JobId, choice: LogChoice, ranks: Collection[int], latest: int
     ) -> Iterator[LogLine]:
-        """Yield lines of the log; with `follow` all that come, of attempt `only` where that isn't None."""
+        """Yield lines of the log, those of the `latest` attempt where a `tail` names none."""
+        only, tail, follow = choice.attempt, choice.tail, choice.follow
+        attempt = only if tail is None else only or latest
         skipped = 0
         if tail is not None or not follow:
             printed = list(_decode(job_id, iter([self._api.read_log(job_id)])))

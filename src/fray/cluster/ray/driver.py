@@ -15,6 +15,7 @@ import sys
 import threading
 from pathlib import Path
 
+from fray.cluster.arguments import LogChoice
 from fray.cluster.local.claims import take_name
 from fray.cluster.local.launched import LaunchedJob, LaunchedJobWatch
 from fray.cluster.local.log_lines import LineReader
@@ -64,8 +65,8 @@ def main() -> int:
 
 
 def _print_lines(launched: LaunchedJob, folder: JobFolder) -> None:
-    reader = LineReader(JobId(launched.job.metadata.name), folder)
-    for line in reader.read(LaunchedJobWatch(launched), follow=True):
+    reader = LineReader(JobId(launched.job.metadata.name), folder, LogChoice(follow=True))
+    for line in reader.read(LaunchedJobWatch(launched)):
         sys.stdout.write(encode_line(line) + "\n")
         sys.stdout.flush()
 
