@@ -20,6 +20,7 @@ from fray.errors import (
     WorkerDiedError,
 )
 from fray.job import ActorOptions, TaskOptions, create_job_ctx
+from fray.job.ray import start
 from fray.job.ray_failures import ConstructorFailedError, TaskFailureError, build_failure
 from fray.job.ray_options import (
     actor_arguments,
@@ -29,6 +30,27 @@ from fray.job.ray_options import (
     task_arguments,
 )
 from fray.types import RuntimeEnv
+
+
+class NoRayError(Exception):
+    pass
+
+
+def test_a_new_ray_gets_gpus_apart_from_other_resources(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, Any] = {}
+
+    def init(**given: Any) -> None:
+        told.update(given)
+        raise NoRayError
+
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", init)
+    with pytest.raises(NoRayError):
+        start(1, resources={"gpu": 2, "licence": 1})
+    assert (told["num_gpus"], told["resources"]) == (2, {"licence": 1})
+    with pytest.raises(NoRayError):
+        start(1, resources={"gpu": 2}, num_gpus=1)
+    assert (told["num_gpus"], told["resources"]) == (1, None)
 
 
 def test_resources_have_rays_names() -> None:
