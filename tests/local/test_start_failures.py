@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.local.harness import Fray, job_manifest
 
 
@@ -18,31 +20,23 @@ def test_the_jobs_own_path_is_searched(fray: Fray) -> None:
     assert "PATH (/empty)" in fray.run_job(job).err
 
 
-def test_a_file_without_permission_is_126(fray: Fray) -> None:
-    script = fray.folder / "train.sh"
-    script.write_text("#!/bin/sh\necho never\n")
-    script.chmod(0o644)
-    result = fray.run_job(job_manifest("./train.sh", "x"))
-    assert result.code == 126
-    assert "chmod +x" in result.err
-
-
-def test_a_script_without_an_interpreter_line_is_126(fray: Fray) -> None:
-    script = fray.folder / "train"
-    script.write_text("echo never\n")
-    script.chmod(0o755)
-    result = fray.run_job(job_manifest("./train", "x"))
-    assert result.code == 126
-    assert "#!" in result.err
-
-
-def test_a_script_with_a_missing_interpreter_says_so(fray: Fray) -> None:
-    script = fray.folder / "train"
-    script.write_text("#!/no/such/python\n")
-    script.chmod(0o755)
-    result = fray.run_job(job_manifest("./train", "x"))
-    assert result.code == 127
-    assert "interpreter" in result.err
+@pytest.mark.parametrize(
+    ("name", "text", "mode", "code", "words"),
+    [
+        pytest.param("train.sh", "#!/bin/sh\necho never\n", 0o644, 126, "chmod +x", id="no permission"),
+        pytest.param("train", "echo never\n", 0o755, 126, "#!", id="no interpreter line"),
+        pytest.param("train", "#!/no/such/python\n", 0o755, 127, "interpreter", id="a missing interpreter"),
+    ],
+)
+def test_a_script_that_cant_start_says_why(
+    fray: Fray, name: str, text: str, mode: int, code: int, words: str
+) -> None:
+    script = fray.folder / name
+    script.write_text(text)
+    script.chmod(mode)
+    result = fray.run_job(job_manifest(f"./{name}", "x"))
+    assert result.code == code
+    assert words in result.err
 
 
 def test_a_missing_file_is_127_and_names_the_working_directory(fray: Fray) -> None:
