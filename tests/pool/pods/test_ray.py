@@ -228,6 +228,8 @@ def test_a_lost_worker_costs_no_answer_and_one_that_is_asked_to_go_ends_its_task
     rank_1 = ray.start_rank(1)
     send(rank_1, HELD.format(folder=str(tmp_path)))
     runs = tmp_path / "runs"
+    # A worker that is there before the task would be idle, and drained.
+    wait_until(lambda: ray.attempt.api.scale > 0)
     lost = ray.start_worker(3)
     wait_until(lambda: runs.exists() and runs.read_text() == "x")
     assert ray.attempt.ask(3) == 200
