@@ -32,8 +32,8 @@ from fray.job.ray_options import (
 from fray.types import RuntimeEnv
 
 
-class NoRayError(Exception):
-    pass
+class NoRayError(ValueError):
+    """Ends a start at once, as options do that Ray refuses."""
 
 
 def test_a_new_ray_gets_gpus_apart_from_other_resources(monkeypatch: pytest.MonkeyPatch) -> None:
