@@ -22,7 +22,7 @@ from rich.console import Console
 from benchmarks.pool.figures import GOALS, AnswersDifferError, check_answers, compute_medians, is_met
 from benchmarks.pool.machine import describe_machine
 from benchmarks.pool.peer import ENGINES
-from benchmarks.pool.rounds import PeerFailedError, Record, plan_runs, run_peer
+from benchmarks.pool.rounds import EARLIER, PeerFailedError, Record, plan_runs, run_peer
 from benchmarks.pool.table import build_markdown, build_table
 
 __all__ = ["main"]
@@ -47,7 +47,7 @@ def measure(options: argparse.Namespace, outcome: Outcome, console: Console) -> 
     The JSON is written after each peer, so that a run that is broken off was not for nothing.
     """
     for number in range(options.rounds):
-        for run in plan_runs(options.engines, number, quick=options.quick):
+        for run in plan_runs(options.engines, number, quick=options.quick, earlier=options.earlier):
             what = ", ".join(run.measurements)
             console.print(f"round {number + 1}: {run.engine}, {run.workers} workers: {what}", style="dim")
             try:
@@ -94,9 +94,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         outcome.failures.append("broken off")
     medians = compute_medians(outcome.records)
+    shown = (*options.engines, *((EARLIER,) if options.earlier is not None else ()))
     if options.markdown is not None:
-        options.markdown.write_text(build_markdown(medians, options.engines))
-    Console(width=None if sys.stdout.isatty() else 150).print(build_table(medians, options.engines))
+        options.markdown.write_text(build_markdown(medians, shown))
+    Console(width=None if sys.stdout.isatty() else 150).print(build_table(medians, shown))
     try:
         check_answers(outcome.records)
     except AnswersDifferError as error:
@@ -110,6 +111,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="of each engine (default: %(default)s)")
     parser.add_argument(
         "--engines", type=_engine_names, default=DEFAULT_ENGINES, help=f"some of {','.join(ENGINES)}"
+    )
+    parser.add_argument(
+        "--earlier", type=Path, metavar="CHECKOUT", help="of Fray, after `make setup` there: measured beside"
     )
     parser.add_argument("--quick", action="store_true", help="little of everything, to see that it runs")
     parser.add_argument("--timeout", type=float, default=900, help="seconds for one process (%(default)s)")

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PeerFailedError", "Record", "Run", "plan_runs", "run_peer"]
+__all__ = ["EARLIER", "PeerFailedError", "Record", "Run", "plan_runs", "run_peer"]
 
 ROOT = Path(__file__).resolve().parents[2]
 GROUPS = (
@@ -34,6 +34,8 @@ GROUPS = (
     (2, ("actors",)),
 )
 """Workers, and what is measured in one process: what fills memory or leaves workers busy has its own."""
+EARLIER = "earlier"
+"""The engine `fray` of another checkout."""
 LOG_LINES = 15
 END_SECONDS = 15.0
 
@@ -46,6 +48,8 @@ class Run:
     workers: int
     measurements: tuple[str, ...]
     quick: bool = False
+    checkout: Path = ROOT
+    """Whose code is measured: one with a virtual environment in `.venv`, as `make setup` leaves it."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +78,18 @@ class PeerFailedError(Exception):
         return f"{self.run.engine} ({names}; {self.run.workers} workers): {self.reason}\n{self.log}"
 
 
-def plan_runs(engines: Sequence[str], number: int, *, quick: bool) -> Iterator[Run]:
-    """The runs of round `number`; each round begins with another engine."""
+def plan_runs(
+    engines: Sequence[str], number: int, *, quick: bool, earlier: Path | None = None
+) -> Iterator[Run]:
+    """The runs of round `number`; each round begins with another engine. `earlier`: the checkout of it."""
+    if earlier is not None:
+        engines = (*engines, EARLIER)
     first = number % len(engines)
     order = [*engines[first:], *engines[:first]]
     for workers, measurements in GROUPS:
         for engine in order:
-            yield Run(engine, workers, measurements, quick=quick)
+            checkout = earlier if engine == EARLIER and earlier is not None else ROOT
+            yield Run(engine, workers, measurements, quick=quick, checkout=checkout)
 
 
 def run_peer(run: Run, number: int, timeout: float) -> tuple[list[Record], dict[str, str]]:
@@ -107,12 +116,13 @@ def run_peer(run: Run, number: int, timeout: float) -> tuple[list[Record], dict[
 
 def _collect(run: Run, home: Path, log: Any, timeout: float) -> list[dict[str, Any]]:
     command = [
-        *(sys.executable, "-m", "benchmarks.pool.peer", run.engine),
+        *(str(run.checkout / ".venv/bin/python") if run.engine == EARLIER else sys.executable, "-m"),
+        *("benchmarks.pool.peer", "fray" if run.engine == EARLIER else run.engine),
         *(*run.measurements, "--workers", str(run.workers), *(["--quick"] if run.quick else [])),
     ]
     environment = {
         **os.environ,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(run.checkout),
         "HOME": str(home),
         "TMPDIR": str(home),
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -120,7 +130,7 @@ def _collect(run: Run, home: Path, log: Any, timeout: float) -> list[dict[str, A
     expired = threading.Event()
     with subprocess.Popen(
         command,
-        cwd=ROOT,
+        cwd=run.checkout,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=log,

@@ -16,6 +16,7 @@ TITLES = {
     "ray": "Ray",
     "dask": "Dask",
     "processes": "ProcessPool",
+    "earlier": "Fray earlier",
 }
 MARKS = {True: "✓", False: "✗", None: "?"}
 COLOURS = {"✓": "green", "✗": "red", "?": "dim"}

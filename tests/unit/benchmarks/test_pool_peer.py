@@ -14,7 +14,7 @@ from benchmarks.pool.engines.fray import FrayThreadsEngine
 from benchmarks.pool.engines.processes import ProcessesEngine
 from benchmarks.pool.figures import FIGURES
 from benchmarks.pool.measurements import MEASUREMENTS, WrongResultError, count_all, measure_tasks
-from benchmarks.pool.rounds import PeerFailedError, Run, run_peer
+from benchmarks.pool.rounds import EARLIER, PeerFailedError, Run, plan_runs, run_peer
 from benchmarks.pool.sizes import QUICK
 from benchmarks.pool.workloads import split_evenly
 
@@ -35,6 +35,20 @@ def test_fray_is_measured_through_its_public_api() -> None:
 def test_a_peer_that_fails_shows_the_end_of_its_log() -> None:
     with pytest.raises(PeerFailedError, match=r"nothing .*ended early[\s\S]*invalid choice: 'nothing'"):
         run_peer(Run("nothing", 2, ("tasks",)), 0, TIMEOUT)
+
+
+def test_an_earlier_checkout_is_measured_by_its_own_python(tmp_path: Path) -> None:
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    line = '{"measurement": "tasks", "figures": {"tasks_per_second": 1}}'
+    words = f"""echo '{line}'; echo '{{"versions": {{"fray": "'$PWD $PYTHONPATH $*'"}}}}'"""
+    python.write_text(f"#!/bin/sh\n{words}\n", encoding="utf-8")
+    python.chmod(0o755)
+    (run, *_) = plan_runs((), 0, quick=True, earlier=tmp_path)
+    records, versions = run_peer(run, 0, TIMEOUT)
+    assert [(record.engine, record.figures) for record in records] == [(EARLIER, {"tasks_per_second": 1})]
+    asked = "-m benchmarks.pool.peer fray " + " ".join(run.measurements)
+    assert versions["fray"] == f"{tmp_path} {tmp_path} {asked} --workers 2 --quick"
 
 
 def test_a_peer_that_takes_too_long_is_ended() -> None:
