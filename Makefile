@@ -5,6 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
+TOGETHER := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 CONFORMANCE ?= local,threads,isolated
 KIND_SUITE ?= e2e/test_cluster_smoke.py e2e/test_digits.py e2e/test_taken_away.py::test_an_evicted_host_is_charged_to_preemptions_and_the_gang_starts_again
 RAY_SUITE ?= $(addprefix tests/conformance/test_,bad_input.py endings.py logs.py)
@@ -20,7 +21,10 @@ setup:
 demo: setup ## train a model from examples/digits/frayjob.yaml on this machine: 2 slices x 2 hosts
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/fray run --cluster local -f examples/digits/frayjob.yaml
 
-test: check faults engine chart local conformance conformance-ray integration e2e conformance-kubernetes ## everything that this machine can run
+test: check ## everything that this machine can run; what needs no cluster two suites at a time
+	@echo 'two suites at a time: each prints what it has to say when it has ended'
+	@$(MAKE) --no-print-directory --jobs=2 $(TOGETHER) engine faults local conformance conformance-ray chart integration
+	@$(MAKE) --no-print-directory e2e conformance-kubernetes
 
 check: lint types unit ## the quick part: lint, types, layers, unit tests
 
