@@ -144,6 +144,24 @@ def fail_to_leave() -> None:
     raise LeavingError("no way out")
 
 
+class LeftWhilePickledError(Exception):
+    def __reduce__(self) -> tuple[Any, ...]:
+        sys.exit(3)
+
+
+class LeftWhileShownError(Exception):
+    def __str__(self) -> str:
+        raise BaseException("no text")  # noqa: TRY002 - what else an author may raise
+
+
+class Thrower:
+    def throw(self, error: type[Exception]) -> None:
+        raise error("no way out")
+
+    def calm(self) -> int:
+        return 1
+
+
 @pytest.mark.traits(shared_memory=False)
 @pytest.mark.needs(Feature.STATS)  # not Ray, which reads values itself
 @pytest.mark.parametrize("error", [SystemExit, StopIteration, GeneratorExit])
@@ -162,6 +180,17 @@ def test_an_exception_whose_unpickling_would_end_its_reader_is_made_of_its_parts
     with pytest.raises(LeavingError, match="no way out"):
         ctx.get(ctx.run(fail_to_leave), timeout=PATIENCE)
     assert ctx.get(ctx.run(identity, 1), timeout=PATIENCE) == 1
+
+
+@pytest.mark.needs(Feature.STATS)  # not Ray, which pickles exceptions itself
+@pytest.mark.parametrize("error", [LeftWhilePickledError, LeftWhileShownError])
+def test_an_exception_that_exits_while_it_is_sent_ends_its_call_alone(
+    ctx: JobContext, error: type[Exception]
+) -> None:
+    thrower = ctx.create_actor(Thrower)
+    with pytest.raises(error):
+        ctx.get(thrower.throw(error), timeout=PATIENCE)
+    assert ctx.get(thrower.calm(), timeout=PATIENCE) == 1
 
 
 def give_up_after_one() -> Iterator[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, wait
@@ -138,6 +139,16 @@ def test_futures_of_the_standard_library(ctx: JobContext) -> None:
     called = threading.Event()
     good.add_done_callback(lambda _: called.set())
     assert called.wait(PATIENCE)
+
+
+@pytest.mark.traits(concurrent=True)
+def test_a_callback_that_exits_costs_no_other_future(make_ctx: Callable[..., JobContext], gate: Gate) -> None:
+    ctx = make_ctx(1)
+    held = ctx.run(gate.pass_through).future()
+    held.add_done_callback(lambda _: sys.exit(3))
+    later = ctx.run(double, 1).future()
+    gate.open()
+    assert later.result(timeout=PATIENCE) == 2
 
 
 @pytest.mark.traits(concurrent=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import logging
 import os
 import queue
 import threading
@@ -11,6 +12,8 @@ from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
 __all__ = ["read_later"]
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -64,7 +67,10 @@ def _find_jobs() -> queue.SimpleQueue[Callable[[], None]]:
 
 def _serve(jobs: queue.SimpleQueue[Any]) -> None:
     while True:
-        jobs.get()()
+        try:
+            jobs.get()()
+        except BaseException:  # noqa: BLE001 - a callback's: it may end its future's others, and no other future
+            _log.exception("a callback of a future has raised what would end a thread")
 
 
 def _forget() -> None:

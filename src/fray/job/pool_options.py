@@ -53,7 +53,8 @@ def retried_exceptions(options: TaskOptions) -> tuple[bytes, int]:
 def _environment(runtime_env: Any) -> Mapping[str, str]:
     """Return the variables of a runtime environment: an object with `env`, or Ray's dict of `env_vars`.
 
-    Raises `InvalidOptionError` for what else Ray's dict asks for: workers have what the driver has.
+    Raises `InvalidOptionError` for what else Ray's dict asks for, since workers have what the driver has, and
+    for what is neither.
     """
     if isinstance(runtime_env, Mapping):
         unknown = sorted(str(key) for key, value in runtime_env.items() if key != "env_vars" and value)
@@ -62,6 +63,8 @@ def _environment(runtime_env: Any) -> Mapping[str, str]:
             raise InvalidOptionError("runtime_env", f"a dict with {', '.join(unknown)}", legal)
         named: Mapping[str, str] = runtime_env.get("env_vars") or {}
         return named
+    if runtime_env is not None and not hasattr(runtime_env, "env"):
+        raise InvalidOptionError("runtime_env", repr(runtime_env), "a RuntimeEnv, or a dict with env_vars")
     return getattr(runtime_env, "env", None) or {}
 
 

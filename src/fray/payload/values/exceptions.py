@@ -9,7 +9,7 @@ import pickle
 from typing import Any, cast
 
 from fray.errors import RemoteTracebackError, TaskRaisedError, UnpicklableExceptionError
-from fray.payload.values.pickling import NotPicklableError, pickle_value
+from fray.payload.values.pickling import pickle_value
 from fray.payload.values.texts import TEXT_LIMIT, cut, text_of, traceback_of, type_name
 
 __all__ = ["decode_error", "encode_error", "raisable"]
@@ -80,7 +80,9 @@ def _surviving(error: BaseException, depth: int = 0) -> bytes:
 def _proven(thing: object, kind: type[BaseException], limit: int) -> tuple[bytes, BaseException] | None:
     try:
         blob, found = pickle_value(thing, None)
-    except NotPicklableError:
+    except (MemoryError, KeyboardInterrupt):
+        raise
+    except BaseException:  # noqa: BLE001 - its code runs, and may even exit; None makes it text
         return None
     if found or len(blob) > limit:
         return None
@@ -93,9 +95,9 @@ def _read_exception(blob: bytes) -> BaseException | None:
         return None
     try:
         error = pickle.loads(blob)
-    except MemoryError:
+    except (MemoryError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit, GeneratorExit):  # noqa: BLE001 - its code runs; None makes it text
+    except BaseException:  # noqa: BLE001 - as in `_proven`
         return None
     return error if isinstance(error, BaseException) else None
 

@@ -18,7 +18,9 @@ def text_of(thing: object, show: Callable[[object], str] = str) -> str:
     """Return what `show` makes of `thing`; if that raises, a text that says so."""
     try:
         return show(thing)
-    except Exception as error:  # noqa: BLE001 - the thing's own code runs, and its failure is part of the text
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the thing's own code runs; its failure is part of the text
         return f"<{type(thing).__qualname__}, whose text can't be had: {type(error).__qualname__}>"
 
 
