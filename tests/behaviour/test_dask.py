@@ -160,7 +160,7 @@ def test_auto_takes_the_client_that_the_process_has(tmp_path: Path) -> None:
     """In a task of Dask's own, too; a cluster of others needs no roles, and stays when the context ends."""
     script = tmp_path / "joins.py"
     script.write_text(JOINS)
-    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=100)
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=250)
     assert ran.stdout == "joined\n", ran.stderr
 
 
