@@ -116,11 +116,13 @@ class Box(Shape):
     weights = bytearray(b"1")
     def area(self):
         return self.size * threshold
+class Tall(Box):
+    pass
 def inner():
     class Local:
         limit = bound
         late = "later" in globals() and later
-    seen = Box.weights, Box.label(), Box().corners(), outer.factor, hasattr(outer, "new")
+    seen = Box.weights, Box.label(), Box().corners(), outer.factor, hasattr(outer, "new"), hasattr(Box, "new"), Tall.size
     return seen, threshold, options["a"], Box().area(), Local.limit, Local.late
 def outer():
     return inner()
@@ -147,6 +149,13 @@ def recursive(n):
         "Box.weights[0] = 50",
         "inner = lambda: (9, [9], 9)",
         "del threshold",
+        "Box.new = 8",
+        "Box.new = property(lambda self: 8)",
+        "Tall.size = 8",
+        "Kind.new = lambda cls: 8",
+        "inner.__code__ = (lambda: 10).__code__",
+        "outer.__code__ = (lambda: 11).__code__",
+        "Shape.corners.__code__ = (lambda self: 12).__code__",
     ],
 )
 def test_a_function_is_encoded_anew_when_what_it_has_captured_has_changed(change: str) -> None:

@@ -1,7 +1,7 @@
 """What a function that goes by value has captured, and whether that is still what it was.
 
-Cells, globals, defaults and its own attributes are looked at, in the functions and classes that it reaches by
-them too: bases, metaclasses and classes of instances included. What can't change is compared by identity, the
+Its code, cells, globals, defaults and its own attributes are looked at, in the functions and classes that it
+reaches by them too: bases, metaclasses and classes of instances included. What can't change is compared by identity, the
 rest by its pickle, before each use. Where that takes more than some milliseconds it is done now and then:
 `seen_late` says so beforehand, and a change that was seen late is warned about.
 """
@@ -100,7 +100,7 @@ class Captures:
         )
 
 
-_FIXED = (types.ModuleType, types.BuiltinFunctionType, Reference)
+_FIXED = (types.ModuleType, types.BuiltinFunctionType, types.CodeType, Reference)
 _DESCRIPTORS: tuple[type, ...] = (
     staticmethod,
     classmethod,
@@ -175,6 +175,7 @@ def _own_places(code: Any) -> Iterator[_Look]:
             plain = not name.startswith(("__", "_abc_")) and not hasattr(type(value), "__get__")
             if plain or isinstance(value, _CODE):
                 yield functools.partial(_attribute, own, name)
+        yield functools.partial(_has_names, own, tuple(vars(code)))
         return
     for index in range(len(code.__closure__ or ())):
         yield functools.partial(_content, own, index)
@@ -182,7 +183,7 @@ def _own_places(code: Any) -> Iterator[_Look]:
         yield functools.partial(_global, own, name)
     for name in vars(code):
         yield functools.partial(_attribute, own, name)
-    yield functools.partial(_count_attributes, own)
+    yield functools.partial(_code_of, own, tuple(vars(code)))
     if code.__defaults__ or code.__kwdefaults__:
         yield functools.partial(_defaults, own)
 
@@ -205,9 +206,15 @@ def _attribute(own: weakref.ref[Any], name: str) -> Any:
     return _MISSING if made is None else vars(made).get(name, _MISSING)
 
 
-def _count_attributes(own: weakref.ref[Any]) -> int:
+def _has_names(own: weakref.ref[Any], names: tuple[str, ...]) -> bool:
     made: Any = own()
-    return 0 if made is None else len(vars(made))
+    return made is not None and tuple(vars(made)) == names
+
+
+def _code_of(own: weakref.ref[Any], names: tuple[str, ...]) -> Any:
+    """Give a function's code, unless it has attributes of other names: one look costs less than two."""
+    function: Any = own()
+    return function.__code__ if function is not None and tuple(vars(function)) == names else _MISSING
 
 
 def _content(own: weakref.ref[Any], index: int) -> Any:
