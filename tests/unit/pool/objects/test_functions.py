@@ -122,7 +122,8 @@ def inner():
     class Local:
         limit = bound
         late = "later" in globals() and later
-    seen = Box.weights, Box.label(), Box().corners(), outer.factor, hasattr(outer, "new"), hasattr(Box, "new"), Tall.size
+    seen = Box.weights, Box.label(), Box().corners(), outer.factor, hasattr(outer, "new")
+    seen += hasattr(Box, "new"), Tall.size
     return seen, threshold, options["a"], Box().area(), Local.limit, Local.late
 def outer():
     return inner()

@@ -1,9 +1,9 @@
 """What a function that goes by value has captured, and whether that is still what it was.
 
 Its code, cells, globals, defaults and its own attributes are looked at, in the functions and classes that it
-reaches by them too: bases, metaclasses and classes of instances included. What can't change is compared by identity, the
-rest by its pickle, before each use. Where that takes more than some milliseconds it is done now and then:
-`seen_late` says so beforehand, and a change that was seen late is warned about.
+reaches by them too: bases, metaclasses and classes of instances included. What can't change is compared by
+identity, the rest by its pickle, before each use. Where that takes more than some milliseconds it is done now
+and then: `seen_late` says so beforehand, and a change that was seen late is warned about.
 """
 
 from __future__ import annotations
