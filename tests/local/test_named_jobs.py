@@ -8,7 +8,12 @@ from tests.local.harness import Fray, job_manifest, running_job
 
 
 def test_a_program_is_run_on_each_host(fray: Fray) -> None:
-    script = "echo $FRAY_HOST $MODE; exit $((FRAY_HOST * 5))"
+    said = fray.folder / "said"
+    # The one that fails ends the other one, which must have said its line by then.
+    script = (
+        f"echo $FRAY_HOST $MODE; test $FRAY_HOST = 1 || touch {said}; "
+        f"until test -e {said}; do sleep 0.1; done; exit $((FRAY_HOST * 5))"
+    )
     ended = fray.run("run", "--replicas", "2", "-e", "MODE=fast", "--name", "two", "--", "sh", "-c", script)
     assert ended.code == 5, ended
     assert sorted(ended.out.splitlines()) == ["[0/0] 0 fast", "[0/1] 1 fast"]
