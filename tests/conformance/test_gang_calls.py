@@ -11,13 +11,19 @@ from typing import Any
 import pytest
 
 from fray import current_identity
-from fray.cluster import Cluster, ClusterContext, JobId, RayCluster
+from fray.cluster import Cluster, ClusterContext, JobId, KubernetesCluster, RayCluster
 from fray.legacy.gang_calls import TpuRunConfig, run_on_pod
 from fray.types import Resource, RuntimeEnv
 from tests.conformance.jobs import PATIENCE, RefusedError, launch, read_until, run, stay, until
 
 SMALL = RuntimeEnv(minimum_resources=[Resource("CPU", 0.05), Resource("memory", 512 << 20)])
 """All pods may share two cores."""
+
+
+@pytest.fixture(autouse=True)
+def _tried(cluster: Cluster) -> None:
+    if isinstance(cluster, KubernetesCluster):
+        pytest.skip("these were not tried on a whole cluster yet")
 
 
 def slices_of(cluster: Cluster) -> tuple[str, int]:
