@@ -11,7 +11,7 @@ import yaml
 from e2e.cluster.build import module_source
 from e2e.cluster.keep_alive import KeepAliveApi
 from fray.kube.resources import WORKLOADS
-from fray_operator import act, observe, workloads
+from fray_operator import act, observe, shared_answers
 from tests.integration.controller.conftest import SettingsFor
 from tests.integration.controller.hands import Hands, Manifest, condition, eventually, now
 from tests.integration.controller.operator_thread import OperatorThread, run_operator
@@ -142,7 +142,7 @@ def impatient_operator(
     """An operator that looks ever again at what Kueue says."""
     monkeypatch.setattr(observe, "PATIENCE_SECONDS", 0.05)
     monkeypatch.setattr(observe, "PATIENCE_CAP_SECONDS", 0.05)
-    monkeypatch.setattr(workloads, "SECONDS", 0.05)
+    monkeypatch.setattr(shared_answers, "WORKLOADS_SECONDS", 0.05)
     # How long a Workload may take to appear before it is told to be missing.
     monkeypatch.setattr(observe, "WORKLOADS_SECONDS", 600.0)
     with run_operator(kubeconfig, settings_for(hands.namespace)) as running:
