@@ -49,7 +49,12 @@ SHA256 = re.compile("[0-9a-f]{64}")
 
 def is_jobset_finished(jobset: Manifest) -> str | None:
     """Return `Completed` or `Failed` for a JobSet that has ended, `Complete` for a Job, else None."""
-    return find_condition(jobset, "Completed", "Complete", "Failed", status="True").get("type")
+    return _find_jobset_end(jobset).get("type")
+
+
+def _find_jobset_end(jobset: Manifest) -> Manifest:
+    """Return the condition that ended a JobSet or Job, empty while it lives."""
+    return find_condition(jobset, "Completed", "Complete", "Failed", status="True")
 
 
 def is_ending(manifest: Manifest) -> bool:
@@ -72,7 +77,7 @@ def derive_gang_observation(
     pod has ended with it: JobSet deletes the pods of a failed gang.
     """
     by_place = _sort(pods, gang)
-    end = is_jobset_finished(jobset)
+    end = _find_jobset_end(jobset)
     suspension = find_condition(jobset, "Suspended")
     released_at = _time(suspension.get("lastTransitionTime")) if suspension.get("status") == "False" else None
     # Those of before a suspension ended by it.
@@ -91,11 +96,11 @@ def derive_gang_observation(
     ending = is_ending(jobset)
     # A Job that was deleted is created anew, and its pods with it, until the JobSet itself has ended.
     done = len(by_place) == gang.hosts and all(_has_succeeded(pod) for pod in by_place.values())
-    suspended = end is None and not ending and bool(jobset.get("spec", {}).get("suspend"))
+    suspended = not end and not ending and bool(jobset.get("spec", {}).get("suspend"))
     return GangObservation(
         tuple(hosts),
         waiting,
-        settled=end is not None or ending or done,
+        settled=bool(end) or ending or done,
         failing_sidecar=describe_failing_sidecar(by_place.values()),
         suspended=suspended,
         held=suspended or suspension.get("status") == "True",
@@ -120,12 +125,13 @@ def _is_older(pod: Manifest, moment: datetime | None) -> bool:
     return moment is not None and parse_time(pod["metadata"]["creationTimestamp"]) < moment
 
 
-def _missing_phase(jobset_end: str | None) -> HostPhase:
+def _missing_phase(jobset_end: Manifest) -> HostPhase:
     """Return the state of a host that has no pod."""
-    return {None: HostPhase.PENDING, "Completed": HostPhase.SUCCEEDED}.get(jobset_end, HostPhase.GONE)
+    phases = {None: HostPhase.PENDING, "Completed": HostPhase.SUCCEEDED}
+    return phases.get(jobset_end.get("type"), HostPhase.GONE)
 
 
-def _gone_host(last: HostObservation, *, jobset_end: str | None) -> HostObservation:
+def _gone_host(last: HostObservation, *, jobset_end: Manifest) -> HostObservation:
     """Return a host as its pod, which is gone, showed it; how it ended isn't known where that hadn't yet."""
     if last.ended:
         return last
@@ -136,9 +142,7 @@ def _has_succeeded(pod: Manifest) -> bool:
     return bool(pod.get("status", {}).get("phase") == "Succeeded")
 
 
-def _host(
-    pod: Manifest, slice_index: int, host: int, rank: int, *, jobset_end: str | None
-) -> HostObservation:
+def _host(pod: Manifest, slice_index: int, host: int, rank: int, *, jobset_end: Manifest) -> HostObservation:
     status = pod.get("status", {})
     state = _container_state(status)
     running, ended = state.get("running", {}), state.get("terminated", {})
@@ -154,7 +158,7 @@ def _host(
         host=host,
         rank=rank,
         name=pod["metadata"]["name"],
-        phase=HostPhase.DELETED if failed and is_ended_by_deletion(pod, end) else phase,
+        phase=HostPhase.DELETED if failed and _is_deleted_from_outside(pod, end, jobset_end) else phase,
         node=pod.get("spec", {}).get("nodeName"),
         exit_code=ended.get("exitCode"),
         reason=_reason(status, ended),
@@ -167,6 +171,19 @@ def _host(
         created_at=_time(pod["metadata"]["creationTimestamp"]),
         outcome=_find_outcome(ended),
     )
+
+
+def _is_deleted_from_outside(pod: Manifest, ended: Manifest, jobset_end: Manifest) -> bool:
+    """Return whether a pod that has failed did so because somebody deleted it.
+
+    JobSet deletes those that never ran after its own end. In the same second either may have come first.
+    """
+    if not is_ended_by_deletion(pod, ended):
+        return False
+    if ended or pod.get("status", {}).get("phase") == "Failed":
+        return True
+    over, deletion = _time(jobset_end.get("lastTransitionTime")), read_deletion(pod["metadata"])
+    return over is None or deletion is None or deletion.asked <= over
 
 
 def _reason(status: Manifest, ended: Manifest) -> str | None:
@@ -260,7 +277,7 @@ def _describe_init(container: Manifest) -> tuple[str, str]:
     return sentence, ended.get("message", "")
 
 
-def _phase(phase: str | None, running: Manifest, ended: Manifest, *, jobset_end: str | None) -> HostPhase:
+def _phase(phase: str | None, running: Manifest, ended: Manifest, *, jobset_end: Manifest) -> HostPhase:
     if phase == "Succeeded":
         return HostPhase.SUCCEEDED
     if phase == "Failed":
@@ -271,7 +288,7 @@ def _phase(phase: str | None, running: Manifest, ended: Manifest, *, jobset_end:
         return HostPhase.SUCCEEDED if ended.get("exitCode") == 0 else HostPhase.FAILED
     if running:
         return HostPhase.RUNNING
-    if jobset_end == "Failed":
+    if jobset_end.get("type") == "Failed":
         # It never ran, and with its JobSet ended it never will.
         return HostPhase.FAILED
     return HostPhase.STARTING if phase == "Pending" else HostPhase.PENDING

@@ -67,6 +67,22 @@ DELETED = (
         says=("never ran: its pod was deleted from outside",),
         ran=False,
     ),
+    gone(
+        "kubectl delete pod before it had a node: its Job fails, and its JobSet",
+        JOBSET + "pkg/controllers/failure_policy.go",
+        Scene(1, (pod(0, "Pending", None, placed=False, deleted=0, grace=0),)),
+        says=("never ran: its pod was deleted from outside",),
+        ran=False,
+    ),
+    Situation(
+        "a JobSet fails, and then deletes its pods, which never ran",
+        JOBSET + "pkg/controllers/jobset_controller.go",
+        (Scene(1, (pod(0, "Pending", None, placed=False, deleted=1, grace=0),)),),
+        Reason.NON_ZERO_EXIT,
+        VerdictKind.FAILURE,
+        ("failed: its JobSet failed before it ran",),
+        ran=False,
+    ),
     Situation(
         "a pod is deleted long after its program had failed",
         DELETION,
