@@ -18,7 +18,7 @@ from fray.job.ray_start import start_here
 from fray.vocabulary import ENV_RAY_ADDRESS
 
 if TYPE_CHECKING:
-    from fray.job.ray_engine import RaySession
+    from fray.job.ray_values import RaySession
 
 __all__ = ["RayContext", "check_installed", "is_joined", "join", "join_pool", "start"]
 
@@ -122,7 +122,7 @@ def _make_session(max_workers: int | None, namespace: str | None) -> RaySession:
     import ray  # noqa: PLC0415 - see `start`
     from ray.util import placement_group  # noqa: PLC0415 - see `start`
 
-    from fray.job.ray_engine import RaySession  # noqa: PLC0415 - which needs Ray
+    from fray.job.ray_values import RaySession  # noqa: PLC0415 - which needs Ray
 
     token = f"ray-{uuid.uuid4().hex[:8]}"
     cluster = ray.get_runtime_context().gcs_address

@@ -1,7 +1,8 @@
 """Tasks and actors on Ray: the same engine in the driver and in Ray's workers.
 
 What the workers run is in `ray_tasks`, what options mean in `ray_options`, what failures become in
-`ray_failures`. Where a Ray comes from is decided in `ray`.
+`ray_failures`, what is known of values and actors in `ray_values`. Where a Ray comes from is decided in
+`ray`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import ray
 from ray import exceptions as ray_errors
@@ -26,7 +27,6 @@ from fray.errors import (
     ActorDiedError,
     ActorExistsError,
     ActorNotFoundError,
-    FrayError,
     ObjectLostError,
     PoolClosedError,
     SerializationError,
@@ -42,7 +42,7 @@ from fray.job.engine import END, LATE, ContextStats, deadline_after, time_left
 from fray.job.options import ActorOptions, CallOptions, Lifetime, TaskOptions
 from fray.job.passing import list_items, refuse_generator
 from fray.job.progress import FutureState
-from fray.job.ray_failures import RetriedFailureError, TaskFailureError, build_failure, decode_failure
+from fray.job.ray_failures import RetriedFailureError, build_failure, decode_failure
 from fray.job.ray_options import (
     actor_arguments,
     check_fits,
@@ -51,11 +51,12 @@ from fray.job.ray_options import (
     task_arguments,
 )
 from fray.job.ray_tasks import CONTROL, ActorHost, RayTask, raise_error, run_stream, run_task
+from fray.job.ray_values import ActorCall, RayActor, RayEntry, RaySession, RayStream, is_there
 from fray.job.refs import GeneratorFuture, ObjectRef
 from fray.job.timeline import TaskRun
 from fray.job.traits import Feature, refuse
 
-__all__ = ["RayEngine", "RaySession", "latest_context"]
+__all__ = ["RayEngine", "latest_context"]
 
 STREAM_ITEMS = 16
 """Items of a generator task that may wait for a reader; then the generator pauses, and keeps its CPU."""
@@ -67,129 +68,6 @@ NAME_SECONDS = 0.01
 """Between two looks whether the name of a dead actor is free."""
 LEAVE_SECONDS = 0.5
 """The same at the end of a context."""
-
-
-class RaySession(NamedTuple):
-    """A context on a Ray, as all of its processes know it."""
-
-    token: str
-    cluster: str
-    """The address of the Ray's control store: its refs can be read wherever that is the same."""
-    namespace: str
-    """Of the names of its actors."""
-    cpus: float
-    """Of the placement group that bounds its tasks and has the token as its name; 0: it has none."""
-    fixed: bool
-    """Whether the Ray never gets more nodes, so that what fits on none of them never will."""
-
-
-class RayEntry:
-    """A value on Ray, by its ref; without one, `ended` says why there is no value."""
-
-    def __init__(self, ref: Any, name: str = "", actor: str = "") -> None:
-        self.id: str = uuid.uuid4().hex if ref is None else ref.hex()
-        self.ref = ref
-        self.name = name
-        self.actor = actor
-        """The name of the actor whose call makes it."""
-        self.is_task = False
-        self.call: ActorCall | None = None
-        self.ended: FrayError | None = None
-        """What ended it for this process alone: a call of an actor, which itself may go on."""
-        self._there = False
-
-    @property
-    def awaited(self) -> Any:
-        """What Ray waits for."""
-        return self.ref
-
-    @property
-    def expires(self) -> float | None:
-        """When a call's time is up, as monotonic time."""
-        return None if self.call is None else self.call.expires
-
-    @property
-    def late(self) -> bool:
-        """Whether a call's time is up."""
-        return self.expires is not None and time.monotonic() >= self.expires
-
-    @property
-    def ready(self) -> bool:
-        """Whether taking it would not block."""
-        self._there = self._there or self.ended is not None or _is_there(self.awaited)
-        return self._there or self.late
-
-
-class RayStream(RayEntry):
-    """The items of a generator on Ray."""
-
-    def __init__(self, source: Any, name: str, actor: str = "") -> None:
-        super().__init__(source.completed(), name, actor)
-        self.source = source
-        self.lock = threading.Lock()
-        """Held to take an item and to look for one: Ray forgets the ref of an item once that is taken."""
-        self.over = False
-        self.failure: TaskFailureError | None = None
-
-    @property
-    def awaited(self) -> Any:
-        """What Ray waits for: the next item."""
-        return self.source
-
-    @property
-    def ready(self) -> bool:
-        """Whether the next item, or the end, is there."""
-        with self.lock:
-            return self.over or self.ended is not None or _is_there(self.source) or self.late
-
-
-class ActorCall(NamedTuple):
-    """How a call of an actor can be ended: its name there, and when its time is up."""
-
-    handle: Any
-    id: str
-    limit: float | None
-    expires: float | None
-
-    def end(self) -> None:
-        """Let it not start, or end where it awaits."""
-        self.handle.cancel.options(concurrency_group=CONTROL).remote(self.id)
-
-
-class RayActor:
-    """An actor on Ray, as one handle sees it. `methods` are asked for where it was found by its name."""
-
-    entry = None
-    """Ray counts handles itself."""
-
-    def __init__(self, session: RaySession, handle: Any, label: str, methods: ActorMethods | None) -> None:
-        self.id = f"{session.cluster}-{handle._actor_id.hex()}"
-        self.handle = handle
-        self.label = label
-        self._methods = methods
-
-    @property
-    def methods(self) -> ActorMethods:
-        """What is known of the actor; waits until its constructor has ended if nothing is."""
-        if self._methods is None:
-            try:
-                self._methods = ray.get(self.handle.methods.options(concurrency_group=CONTROL).remote())
-            except ray_errors.RayError:  # it has died, which the call will say: any name may be a method
-                return ActorMethods(self.label, self.label, None, frozenset())
-        return self._methods
-
-    @property
-    def class_name(self) -> str:
-        """The name of its class."""
-        return self.methods.class_name
-
-    def problem_of(self, method: str) -> str:
-        """Return in words why there is no such method; empty if there may be one."""
-        return self.methods.problem_of(method)
-
-    def streams(self, method: str) -> bool:
-        """Return whether the method is a generator function."""
-        return self.methods.streams(method)
 
 
 class RayEngine:
@@ -247,7 +125,7 @@ class RayEngine:
             return END
         with self._reading(stream):
             if stream.failure is None:
-                while not _is_there(stream.source, time_left(_earlier(deadline, stream.expires))):
+                while not is_there(stream.source, time_left(_earlier(deadline, stream.expires))):
                     if self._is_late(stream, deadline):
                         return LATE
                 with stream.lock:
@@ -322,7 +200,7 @@ class RayEngine:
 
     def state_of(self, entry: Any, *, whole: bool) -> FutureState:
         """Return how far an entry is; see `Engine`. Without its value nobody knows whether it failed."""
-        ready = _is_there(entry.ref) if whole and isinstance(entry, RayStream) else entry.ready
+        ready = is_there(entry.ref) if whole and isinstance(entry, RayStream) else entry.ready
         return "ready" if ready else "pending"
 
     def release(self, entry: Any) -> None:
@@ -336,14 +214,14 @@ class RayEngine:
         if entry.ended is not None:
             raise entry.ended.with_traceback(None)
         if not ray.is_initialized():
-            raise _shut_down(entry)
+            raise entry.cut_off
         try:
             yield
         except ray_errors.RayError as error:
             if isinstance(error, ray_errors.ActorDiedError) and entry.call is not None:
                 self._free_name(entry.actor, entry.call.handle)
             failure = build_failure(error, entry.name or f"object {entry.id}", entry.actor)
-            raise (_shut_down(entry) if self._closed else failure) from failure.__cause__
+            raise (entry.cut_off if self._closed else failure) from failure.__cause__
 
     def _free_name(self, name: str, dead: Any) -> None:
         """Free a dead actor's name, which Ray keeps where the constructor has failed; wait a while for it."""
@@ -418,7 +296,7 @@ class RayEngine:
 
     def cancel(self, entry: Any, *, force: bool) -> None:
         """Interrupt a task where Python code runs; end its worker if that doesn't help, or by `force`."""
-        if not ray.is_initialized() or _is_there(entry.ref):
+        if not ray.is_initialized() or is_there(entry.ref):
             return
         if entry.call is not None:
             entry.ended = TaskCancelledError(entry.name)
@@ -487,7 +365,7 @@ class RayEngine:
         if self._closed or actor.id in self._killed:
             # Ray ends an actor some time after it was asked to: a call in between would be carried out.
             entry = RayEntry(None, name, actor.label)
-            entry.ended = _shut_down(entry) if self._closed else ActorDiedError(actor.label, "it was killed")
+            entry.ended = entry.cut_off if self._closed else ActorDiedError(actor.label, "it was killed")
             return entry
         call = ActorCall(actor.handle, uuid.uuid4().hex, options.timeout, deadline_after(options.timeout))
         given, named = self._arguments(args, kwargs)
@@ -570,7 +448,7 @@ class RayEngine:
             with contextlib.suppress(ray_errors.RayError, ValueError):  # it has ended
                 ray.kill(actor)
         self._named.clear()
-        running = [entry.ref for entry in list(self._tasks) if not _is_there(entry.ref)]
+        running = [entry.ref for entry in list(self._tasks) if not is_there(entry.ref)]
         for ref in running:
             ray.cancel(ref)
         if running:
@@ -663,17 +541,9 @@ def _group_of(token: str) -> PlacementGroupSchedulingStrategy:
     return PlacementGroupSchedulingStrategy(get_placement_group(token))
 
 
-def _is_there(awaited: Any, timeout: float | None = 0) -> bool:
-    """Return whether it is ready within so many seconds; after Ray's end, all are."""
-    if not ray.is_initialized():
-        return True
-    ready, _ = ray.wait([awaited], timeout=timeout, fetch_local=False)
-    return bool(ready)
-
-
 def _insist(ref: Any) -> None:
     with contextlib.suppress(Exception):  # Ray has ended, and with it the task
-        if not _is_there(ref, GRACE_SECONDS):
+        if not is_there(ref, GRACE_SECONDS):
             ray.cancel(ref, force=True, recursive=False)
 
 
@@ -687,9 +557,3 @@ def _serializing(what: str) -> Iterator[None]:
 
 def _earlier(*deadlines: float | None) -> float | None:
     return min((deadline for deadline in deadlines if deadline is not None), default=None)
-
-
-def _shut_down(entry: RayEntry) -> FrayError:
-    if entry.actor:
-        return ActorDiedError(entry.actor, "its context was shut down")
-    return TaskCancelledError(entry.name or f"object {entry.id}")
