@@ -7,7 +7,7 @@ import re
 import pytest
 import yaml
 
-from fray.plan.injection import PACKAGES, UV
+from fray.plan.injection import PACKAGES, RUNTIME_MOUNT, UV
 from fray.plan.settings import PlanSettings
 from tools.images import DEFAULT_BASE, IMAGES, ROOT, Image, project_version
 
@@ -69,6 +69,11 @@ def test_what_init_containers_copy_is_in_the_operators_image() -> None:
         assert folder in operator
     assert "COPY --from=injected /opt/fray-injected /opt/fray-injected" in operator
     assert 'musllinux_1_1_$(uname -m)"' in operator
+    # Bytecode names the files where they are read, in tracebacks for instance.
+    compiled = (
+        f"-m compileall -q --invalidation-mode unchecked-hash -s {PACKAGES} -p {RUNTIME_MOUNT} {PACKAGES}"
+    )
+    assert compiled in " ".join(operator.split())
 
 
 @all_images
