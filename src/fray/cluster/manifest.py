@@ -35,7 +35,6 @@ from fray.vocabulary import (
 )
 from fray.wire.frayjob import CallableEntrypoint, FrayJob, Parent, Workspace
 from fray.wire.model import OBJECT_NAME_PATTERN
-from fray.wire.validation import validate_manifest
 
 __all__ = ["LAUNCH_DIGITS", "JobManifest", "Uploads", "build_manifest", "find_parent"]
 
@@ -175,6 +174,8 @@ def build_manifest(
     if annotations:
         metadata["annotations"] = annotations
     manifest = {"apiVersion": API_VERSION, "kind": FRAYJOB_KIND, "metadata": metadata, "spec": spec}
+    from fray.wire.validation import validate_manifest  # noqa: PLC0415 - its rules, which only launches need
+
     job = validate_manifest(manifest)
     return JobManifest(job=job, secret_name=secret_name, secret_variables=confidential)
 
