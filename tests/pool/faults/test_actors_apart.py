@@ -18,7 +18,7 @@ from fray.errors import (
     TaskTimeoutError,
     WorkerDiedError,
 )
-from fray.job import ActorOptions, JobContext, TaskOptions
+from fray.job import ActorOptions, JobContext, TaskOptions, get_default_job_ctx
 from tests.behaviour.gates import Signal
 from tests.pool.chaos.inspection import settles
 from tests.pool.faults import deaths
@@ -131,6 +131,21 @@ class Keeper:
 
 def test_an_actor_ends_that_only_itself_refers_to(ctx: JobContext) -> None:
     keeper = ctx.create_actor(Keeper)
+    assert ctx.get(keeper.keep([keeper])) == 1
+    del keeper
+    gc.collect()
+    assert settles(lambda: ctx.stats().actors == 0)
+
+
+class KeeperOfValues(Keeper):
+    """Keeps what it is given in a value of its own."""
+
+    def keep(self, box: list[object]) -> int:
+        return super().keep([get_default_job_ctx().put(box)])
+
+
+def test_an_actor_ends_that_only_a_value_of_its_own_refers_to(ctx: JobContext) -> None:
+    keeper = ctx.create_actor(KeeperOfValues)
     assert ctx.get(keeper.keep([keeper])) == 1
     del keeper
     gc.collect()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from fray.runtime.pool.machine.placement import MOST_VAIN_STARTS
 from fray.runtime.pool.machine.slots import IDLE_SECONDS
 from fray.runtime.pool.messages.commands import (
@@ -25,7 +23,6 @@ from fray.runtime.pool.messages.events import (
     ClientLost,
     KillActor,
     ObjectsWanted,
-    RefsAdded,
     RefsReleased,
     TaskDone,
     TaskSubmitted,
@@ -303,75 +300,3 @@ def test_an_actor_outlives_a_process_that_never_came_to_construct_it() -> None:
     (answer,) = [each for each in told if isinstance(each, Deliver)]
     assert isinstance(answer.outcome, Failed)
     assert answer.outcome.details == (("reason", "its worker can't be started"),)
-
-
-def test_an_actor_that_only_itself_refers_to_ends() -> None:
-    script = Script(1)
-    start(script)
-    script.tell(DRIVER, TaskSubmitted(make_call(1)._replace(holds=(A,))))
-    script.tell(2, RefsAdded((A,)))
-    assert script.tell(DRIVER, RefsReleased((A,))) == []
-    assert script.tell(2, TaskDone(1, ONE)) == [EndActor(2, A, 1, True), IDLE]
-    script.tell(2, ActorEnded(A, 1))
-    script.tell(2, RefsReleased((A,)))
-    assert script.state.stats().actors == {}
-
-
-def start_pair(script: Script, holds: tuple[int, ...] = ()) -> tuple[int, int]:
-    """Start two actors in processes of their own, the second with what it `holds`; return their workers."""
-    workers = []
-    for spec in (make_actor(A, isolated=True), make_actor(A + 1, isolated=True, holds=holds)):
-        told = script.tell(DRIVER, ActorSubmitted(spec, b"blob"))
-        (begun,) = [each.worker for each in told if isinstance(each, StartWorker)]
-        script.tell(DRIVER, WorkerJoined(begun))
-        script.tell(begun, ActorReady(spec.id, 1))
-        workers.append(begun)
-    return workers[0], workers[1]
-
-
-@pytest.mark.parametrize("holds", [(), (A,)])
-@pytest.mark.parametrize("last", [A, A + 1])
-def test_actors_that_only_refer_to_each_other_end_together(holds: tuple[int, ...], last: int) -> None:
-    script = Script(2)
-    first, second = start_pair(script, holds)
-    script.tell(first, RefsAdded((A + 1,)))
-    script.tell(second, RefsAdded((A,)))
-    script.tell(DRIVER, TaskSubmitted(make_call(1)))
-    script.tell(DRIVER, RefsReleased((2 * A + 1 - last,)))
-    assert script.tell(DRIVER, RefsReleased((last,))) == []
-    told = script.tell(first, TaskDone(1, ONE))
-    ended = {(each.worker, each.actor) for each in told if isinstance(each, EndActor)}
-    assert ended == {(first, A), (second, A + 1)}
-    for worker, actor in sorted(ended):
-        script.tell(worker, ActorEnded(actor, 1))
-        script.tell(worker, RefsReleased((2 * A + 1 - actor,)))
-    script.tell(DRIVER, RefsReleased((1,)))
-    assert script.state.stats().actors == {}
-    script.state.check()
-
-
-def test_an_actor_that_one_with_a_name_refers_to_stays() -> None:
-    script = Script(2)
-    first, _ = start_pair(script)
-    script.tell(DRIVER, ActorSubmitted(make_actor(A + 2, name="known", isolated=True), b"blob"))
-    third = max(script.state._tables.workers)
-    script.tell(DRIVER, WorkerJoined(third))
-    script.tell(third, ActorReady(A + 2, 1))
-    script.tell(third, RefsAdded((A,)))
-    script.tell(first, RefsAdded((A + 2,)))
-    assert script.tell(DRIVER, RefsReleased((A, A + 2))) == []
-
-
-def test_actors_of_one_process_that_only_refer_to_each_other_end_together() -> None:
-    script = Script(1)
-    start(script)
-    spec = make_actor(A + 1)
-    script.tell(DRIVER, ActorSubmitted(spec, b"blob"))
-    script.tell(2, ActorReady(A + 1, 1))
-    script.tell(2, RefsAdded((A, A + 1)))
-    assert script.tell(DRIVER, RefsReleased((A,))) == []
-    assert script.tell(DRIVER, RefsReleased((A + 1,))) == [
-        EndActor(2, A + 1, 1, True),
-        EndActor(2, A, 1, True),
-        IDLE,
-    ]

@@ -5,8 +5,10 @@ Calls of one caller reach an actor in order: one whose arguments aren't there ho
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
+from collections.abc import Iterable
 
+from fray.runtime.pool.machine.circles import doubt, find_circle, find_circles, is_at_rest
 from fray.runtime.pool.machine.functions import drop_function, send_function, use_function
 from fray.runtime.pool.machine.lineage import request
 from fray.runtime.pool.machine.objects import add_holder, build_lost, collect, free_later, hold, release_holds
@@ -61,6 +63,7 @@ __all__ = [
     "call",
     "create",
     "drop_unreferenced",
+    "end_circles",
     "give_up",
     "kill",
     "limit_of",
@@ -302,10 +305,14 @@ def drop_unreferenced(tables: Tables, actor: ActorRecord) -> None:
     if record is None:
         return
     if actor.state is not DEAD:
-        held = record.holds or record.holders is not None
-        ends = _find_circle(tables, actor) if held else [] if actor.spec.name else [actor]
-        for each in ends:
-            _die(tables, each, _build_died(each, "nobody referred to it any more"), drain=True)
+        if record.holds or record.holders is not None:
+            circle, complete = find_circle(tables, actor)
+            if complete and is_at_rest(tables, circle):
+                _end_unreferenced(tables, circle.values())
+            else:
+                doubt(tables, actor)
+        elif not actor.spec.name:
+            _end_unreferenced(tables, (actor,))
         return  # its death has left it here again
     if record.holds or record.holders is not None:
         return
@@ -315,30 +322,14 @@ def drop_unreferenced(tables: Tables, actor: ActorRecord) -> None:
     del tables.actors[actor.spec.id]
 
 
-def _find_circle(tables: Tables, actor: ActorRecord) -> list[ActorRecord]:
-    """Return an actor and those that refer to it, and to them, if all are unnamed actors without a call.
+def end_circles(tables: Tables) -> None:
+    """End the actors that only refer to each other, be it by values."""
+    _end_unreferenced(tables, find_circles(tables))
 
-    None otherwise. What refers is a process: each actor in it counts.
-    """
-    circle: dict[ObjectId, ActorRecord] = {}
-    pending = [actor]
-    while pending:
-        each = pending.pop()
-        if each.spec.id in circle:
-            continue
-        holders = tables.objects[each.spec.id].holders
-        clients = holders if isinstance(holders, set) else () if holders is None else (holders,)
-        if each.state is not ALIVE or each.worker is None or each.sent or each.spec.name or DRIVER in clients:
-            return []
-        circle[each.spec.id] = each
-        for client in (each.worker.id, *clients):
-            worker = tables.workers.get(client)
-            if worker is None or not worker.actors:
-                return []
-            pending += worker.actors.values()
-    constructed_with = Counter(key for each in circle.values() for key in each.spec.holds)
-    at_rest = all(tables.objects[key].holds == constructed_with[key] for key in circle)
-    return list(circle.values()) if at_rest else []
+
+def _end_unreferenced(tables: Tables, actors: Iterable[ActorRecord]) -> None:
+    for each in actors:
+        _die(tables, each, _build_died(each, "nobody referred to it any more"), drain=True)
 
 
 def _die(tables: Tables, actor: ActorRecord, failure: Failed, *, drain: bool | None = None) -> None:
@@ -346,6 +337,7 @@ def _die(tables: Tables, actor: ActorRecord, failure: Failed, *, drain: bool | N
     state = actor.state
     tables.move_actor(actor, ENDED)
     actor.failure = failure
+    tables.doubtful.pop(actor.spec.id, None)
     if actor.spec.name and tables.actor_names.get(actor.spec.name) == actor.spec.id:
         del tables.actor_names[actor.spec.name]
     worker = _leave(tables, actor)

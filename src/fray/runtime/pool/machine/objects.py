@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fray.runtime.pool.machine.circles import search_later
 from fray.runtime.pool.machine.functions import drop_function
 from fray.runtime.pool.machine.records import ActorRecord, HostRecord, ObjectRecord, TaskRecord
 from fray.runtime.pool.machine.tables import Tables
@@ -75,8 +76,11 @@ def drop_holder(tables: Tables, record: ObjectRecord, client: ClientId) -> bool:
         return False
     if client != DRIVER and (held := tables.clients.get(client)) is not None:
         held.discard(record.id)
-    if record.holders is not None and type(record.maker) is ActorRecord:
-        tables.unreferenced.append(record.maker)  # by all but itself, perhaps
+    if type(record.maker) is ActorRecord:
+        if record.holders is not None or record.holds:
+            tables.unreferenced.append(record.maker)  # by all but itself, perhaps
+    elif tables.doubtful:
+        search_later(tables)
     return True
 
 
@@ -93,6 +97,8 @@ def hold(tables: Tables, ids: Iterable[ObjectId]) -> None:
 
 def release_holds(tables: Tables, ids: Iterable[ObjectId]) -> None:
     """Undo `hold`."""
+    if tables.doubtful:
+        search_later(tables)
     for record in _unhold(tables, ids):
         if not record.holds and (record.holders is None or type(record.maker) is ActorRecord):
             collect(tables, record)

@@ -71,6 +71,7 @@ class Tables:
         "crowded",
         "demands",
         "dirty",
+        "doubtful",
         "doubts",
         "ended",
         "finished",
@@ -94,6 +95,8 @@ class Tables:
         "recent",
         "reclaiming",
         "reserved",
+        "search_due",
+        "search_pause",
         "sent_ahead",
         "stale",
         "totals",
@@ -147,6 +150,10 @@ class Tables:
         """Hosts of readers with a copy of a stored object -> its size. It may have gone for lack of room."""
         self.doubts: dict[ObjectId, Doubt] = {}
         """Stored objects that readers couldn't read."""
+        self.doubtful: dict[ActorId, ActorRecord] = {}
+        """Actors that only actors and values may refer to: see `circles`, like the next two."""
+        self.search_due = False
+        self.search_pause = 0.0
         self.homeless: dict[Needs, float] = {}
         """What ready tasks or actors need that no host has any more -> since when."""
         self.reserved: tuple[Demand, HostRecord] | None = None

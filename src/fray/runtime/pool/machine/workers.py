@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fray.runtime.pool.machine.actors import give_up, lose_actor, settle_process
+from fray.runtime.pool.machine.actors import end_circles, give_up, lose_actor, settle_process
 from fray.runtime.pool.machine.cancelling import time_out
 from fray.runtime.pool.machine.copies import try_again
 from fray.runtime.pool.machine.crowding import tell_limit
@@ -339,6 +339,8 @@ def fire(tables: Tables, _source: ClientId, event: TimerFired) -> None:
         _start_again(tables, number)
     elif kind == "homeless":
         _give_up_homeless(tables)
+    elif kind == "circles":
+        end_circles(tables)
     else:
         tables.ignore("TimerFired: unknown")
 
