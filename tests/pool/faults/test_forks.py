@@ -7,6 +7,8 @@ import os
 import sys
 from collections.abc import Callable
 
+import pytest
+
 from fray.job import JobContext, get_job_context
 
 PATIENCE = 60.0
@@ -44,8 +46,44 @@ def fork_and_end(how: object) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def test_a_child_that_a_task_forks_ends_as_it_says(make_pool: Callable[..., JobContext]) -> None:
+async def fork_and_end_async(how: object) -> int:
+    return fork_and_end(how)
+
+
+class Forker:
+    """An actor with an event loop, which forks a child when it is made, too."""
+
+    def __init__(self) -> None:
+        self.code = fork_and_end("return")
+
+    def read_code(self) -> int:
+        return self.code
+
+    async def fork_async(self, how: object) -> int:
+        return fork_and_end(how)
+
+    def fork(self, how: object) -> int:
+        return fork_and_end(how)
+
+
+WAYS = {"return": 0, None: 0, 0: 0, 7: 7, "words": 1, ValueError("raised"): 1}
+
+
+@pytest.mark.parametrize("fork", [fork_and_end, fork_and_end_async])
+def test_a_child_that_a_task_forks_ends_as_it_says(
+    make_pool: Callable[..., JobContext], fork: Callable[[object], int]
+) -> None:
     ctx = make_pool(1)
-    ways = ["return", None, 0, 7, "words", ValueError("raised")]
-    codes = [ctx.get(ctx.run(fork_and_end, how), timeout=PATIENCE) for how in ways]
-    assert codes == [0, 0, 0, 7, 1, 1]
+    codes = [ctx.get(ctx.run(fork, how), timeout=PATIENCE) for how in WAYS]
+    assert codes == list(WAYS.values())
+
+
+def test_a_child_that_an_actor_with_an_event_loop_forks_ends_as_it_says(
+    make_pool: Callable[..., JobContext],
+) -> None:
+    ctx = make_pool(1)
+    forker = ctx.create_actor(Forker)
+    assert ctx.get(forker.read_code.remote(), timeout=PATIENCE) == 0
+    for method in (forker.fork_async, forker.fork):
+        codes = [ctx.get(method.remote(how), timeout=PATIENCE) for how in WAYS]
+        assert codes == list(WAYS.values())

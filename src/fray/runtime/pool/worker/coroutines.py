@@ -11,6 +11,7 @@ from typing import Any
 
 from fray.runtime.loop_thread import LoopThread, iterate
 from fray.runtime.pool.current import RunningTask
+from fray.runtime.pool.worker.forks import ForkGuard
 
 __all__ = ["CoroutineLoop", "TaskLoops"]
 
@@ -29,13 +30,19 @@ class CoroutineLoop(LoopThread):
 
         Raises what the coroutine raises.
         """
-        started = self.start(coroutine)
+        started = self.start(_guard(coroutine))
         with running.woken_by(started.cancel):
             return started.result()
 
     def items(self, source: AsyncIterator[Any], running: RunningTask) -> Iterator[Any]:
         """Give the items of an asynchronous generator to a thread."""
         return iterate(source, lambda step: self.result(step, running))
+
+
+async def _guard(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Await a coroutine; a child that it forks has no business on this loop, which is its parent's."""
+    with ForkGuard():
+        return await coroutine
 
 
 class TaskLoops:

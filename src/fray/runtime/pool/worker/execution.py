@@ -8,10 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import os
-import sys
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,7 +24,7 @@ from fray.runtime.pool.objects.reader import ObjectReader
 from fray.runtime.pool.objects.values import decode, encode
 from fray.runtime.pool.worker.coroutines import CoroutineLoop
 from fray.runtime.pool.worker.failures import build_failure
-from fray.runtime.pool.worker.standard_output import flush_output
+from fray.runtime.pool.worker.forks import ForkGuard
 
 __all__ = ["Call", "Ended", "Execution", "Invoke", "Session"]
 
@@ -77,7 +74,7 @@ class Execution:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._process = os.getpid()
+        self._forks = ForkGuard()
 
     def run(self, call: Call) -> Ended:
         """Run a task in this thread and return how it ended; never raises."""
@@ -118,8 +115,9 @@ class Execution:
         with call.running.woken_by(lambda: _cancel(loop, this)):
             function = call.resolve()
             args, kwargs = self._arguments(call.command)
-            value = function(*args, **kwargs)
-            return await value if inspect.isawaitable(value) else value
+            with self._forks:
+                value = function(*args, **kwargs)
+                return await value if inspect.isawaitable(value) else value
 
     def new_context(self) -> contextvars.Context:
         """Return a context for code that isn't run by `run`."""
@@ -139,7 +137,8 @@ class Execution:
             args, kwargs = self._arguments(command)
             try:
                 running.enter()
-                return made_by(*args, **kwargs)
+                with self._forks:
+                    return made_by(*args, **kwargs)
             finally:
                 running.leave()
 
@@ -186,32 +185,13 @@ class Execution:
         try:
             # Only user code is interrupted: an exception out of nowhere would leave this code half done.
             running.enter()
-            value = function(*args, **kwargs)
-            if call.consume is not None:
-                value = call.consume(call, value)
-        except BaseException as error:
-            self._end_if_forked(error)
-            raise
+            with self._forks:
+                value = function(*args, **kwargs)
+                if call.consume is not None:
+                    value = call.consume(call, value)
         finally:
             running.leave()
-        self._end_if_forked(None)
         return self.keep(running.id, value)
-
-    def _end_if_forked(self, error: BaseException | None) -> None:
-        """End this process if the task has forked it: what follows is the worker's own work."""
-        if os.getpid() == self._process:
-            return
-        code: object = 0
-        if isinstance(error, SystemExit):
-            code = error.code or 0
-        elif error is not None:
-            traceback.print_exception(error)
-            code = 1
-        if not isinstance(code, int):
-            sys.stderr.write(f"{code}\n")
-            code = 1
-        flush_output()
-        os._exit(code & 0xFF)
 
     def _arguments(self, command: RunTask | CreateActor) -> tuple[tuple[Any, ...], dict[str, Any]]:
         spec = command.spec
