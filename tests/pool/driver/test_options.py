@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from fray.errors import InvalidOptionError, SerializationError, StoreDirectoryError, UnschedulableError
 from fray.job import ActorOptions, GeneratorFuture, JobContext, TaskOptions, create_job_ctx, get_job_context
 from fray.job.pool import start_pool
+from fray.runtime.container import thread_limits
 
 MakePool = Callable[[int], JobContext]
 
@@ -112,6 +113,26 @@ def test_accelerators_are_slots_that_processes_see_by_variables() -> None:
         own = TaskOptions(resources=gpu, env={names[0]: "GPU-3"})
         assert ctx.get(ctx.run(variable, names[0], options=own), timeout=60) == "GPU-3"
         assert ctx.get(ctx.run(variable, names[1], options=own), timeout=60) is None
+
+
+def test_numerical_libraries_get_the_cpus_of_their_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [name for name, _ in thread_limits(1.0, {})]
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    two = TaskOptions(resources={"CPU": 2})
+    with create_job_ctx("pool", max_workers=2) as ctx:
+        assert ctx.get([ctx.run(variable, name) for name in names], timeout=60) == ["1"] * len(names)
+        told = ctx.get([ctx.run(variable, name, options=two) for name in names], timeout=60)
+        assert told == ["2"] * len(names)
+        assert len(set(ctx.get([ctx.run(os.getpid, options=two) for _ in range(3)], timeout=60))) == 1
+        own = replace(two, env={names[0]: "5"})
+        assert ctx.get(ctx.run(variable, names[0], options=own), timeout=60) == "5"
+        actor = ctx.create_actor(Sums, num_cpus=2)
+        assert ctx.get(actor.variable(names[0]), timeout=60) == "2"
+    monkeypatch.setenv(names[0], "7")
+    with create_job_ctx("pool", max_workers=2) as ctx:
+        told = ctx.get([ctx.run(variable, name, options=two) for name in names], timeout=60)
+        assert told == ["7", *[None] * (len(names) - 1)]
 
 
 def test_an_actor_with_cpus_or_variables_has_a_process_of_its_own(make_pool: MakePool) -> None:

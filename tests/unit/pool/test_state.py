@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from fray.runtime.pool.machine.records import TaskRecord
+from fray.runtime.pool.machine.slots import THREADS_IDLE_SECONDS
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.transitions import InvalidTransition
 from fray.runtime.pool.machine.workers import LONGEST_BACKOFF, MOST_VAIN_STARTS
@@ -396,6 +397,17 @@ def test_a_profile_has_processes_of_its_own_that_end_when_idle() -> None:
     assert script.tell(DRIVER, TimerFired(("idle", 2))) == [StopWorker(2, False, "it had no work")]
 
 
+def test_tasks_of_several_cpus_share_processes_whose_libraries_use_them_all() -> None:
+    script = Script(3)
+    two = (("CPU", 2.5),)
+    profile = Profile(threads=2)
+    assert script.submit(1, shape=two) == [StartWorker(1, 4, profile)]
+    told = script.tell(DRIVER, WorkerJoined(4))
+    assert told == [SetTimer(THREADS_IDLE_SECONDS, ("idle", 4)), run(4, 1, blob=b"blob", shape=two)]
+    script.tell(4, TaskDone(1, ONE))
+    assert script.submit(2, shape=(("CPU", 2.0),)) == [run(4, 2, shape=(("CPU", 2.0),))]
+
+
 def test_a_generator_goes_on_after_a_retry_where_it_was() -> None:
     script = Script(1)
     script.submit(1, streaming=True)
@@ -427,7 +439,9 @@ def test_a_task_that_needs_many_cpus_is_not_starved_by_small_ones() -> None:
     for _ in range(60):
         worker = min(running, key=lambda worker: running[worker])
         commands = script.tell(worker, TaskDone(running.pop(worker), ONE, seconds=1.0))
-        for command in commands:
+        for start in [each for each in commands if isinstance(each, StartWorker)]:
+            commands = script.tell(DRIVER, WorkerJoined(start.worker))
+        for command in [each for each in commands if not isinstance(each, SetTimer)]:
             assert isinstance(command, RunTask)
             if command.spec.id == 3:
                 return

@@ -185,7 +185,7 @@ def test_a_call_to_an_actor_that_was_killed_or_never_was_fails() -> None:
 def test_an_actor_with_cpus_has_a_process_and_holds_them() -> None:
     script = Script(2)
     spec = make_actor(A, shape=(("CPU", 2.0),))
-    alone = Profile(actors=A.to_bytes(8, "big"))
+    alone = Profile(actors=A.to_bytes(8, "big"), threads=2)
     answer = script.tell(DRIVER, ActorSubmitted(spec, b"blob"))
     assert answer == [AnswerActor(DRIVER, A, A), StartWorker(1, 3, alone)]
     assert script.tell(DRIVER, WorkerJoined(3)) == [CreateActor(3, spec, b"blob", (), 1)]

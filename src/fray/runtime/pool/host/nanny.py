@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 
 from fray.errors import AttemptOverError, FrayError, PoolVersionError, SurroundingsError, TransportError
 from fray.payload.stamp import Stamp
+from fray.runtime.container import thread_limits
 from fray.runtime.pool.host.devices import device_variables
 from fray.runtime.pool.host.oom_kills import count_oom_kills
 from fray.runtime.pool.host.processes import (
@@ -354,6 +355,8 @@ class _Nanny:
         _replace(0, self._connection.fileno(), self._signals, self._signals_end, self._lifeline)
         environ = os.environ  # noqa: TID251 - this is where the process begins
         environ.update(device_variables(dict(command.devices), dict(self._config.resources), environ))
+        if command.profile.threads and self._config.env:  # else the variables are the user's own
+            environ.update(thread_limits(command.profile.threads, {}))
         environ.update(command.profile.env)
         faulthandler.enable()
         if isinstance(sys.stdout, io.TextIOWrapper):

@@ -13,6 +13,7 @@ from fray.runtime.pool.machine.records import (
     CallerQueue,
     Demand,
     TaskRecord,
+    with_threads,
 )
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.transitions import (
@@ -32,6 +33,7 @@ def demand_of(tables: Tables, profile: Profile, shape: tuple[tuple[str, float], 
         plain = profile == PLAIN and shape == DEFAULT_SHAPE
         needs = tables.needs_of(shape)
         devices = split_needs(needs)[0]
+        profile = with_threads(profile, shape)
         if devices:
             profile = profile._replace(devices=tuple((name, amount / UNITS) for name, amount in devices))
         demand = tables.demands[key] = Demand(profile, shape, needs, devices, plain=plain)

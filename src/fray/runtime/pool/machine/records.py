@@ -41,6 +41,7 @@ __all__ = [
     "TaskRecord",
     "Team",
     "WorkerRecord",
+    "with_threads",
     "without_cpus",
 ]
 
@@ -54,6 +55,12 @@ CallerKey: TypeAlias = tuple[ClientId, ObjectId]
 def without_cpus(needs: Needs) -> Needs:
     """Return what stays held while a task or a call waits: all but its CPUs."""
     return tuple((name, amount) for name, amount in needs if name != "CPU")
+
+
+def with_threads(profile: Profile, shape: Shape) -> Profile:
+    """Return the profile of processes in which numerical libraries use all CPUs of what has that shape."""
+    cpus = int(dict(shape).get("CPU", 0.0))
+    return profile._replace(threads=cpus) if cpus > 1 else profile
 
 
 class ObjectRecord:
@@ -208,7 +215,7 @@ class ActorRecord:
         self.needs = needs
         self.alone = bool(needs) or spec.isolated
         mates = spec.id.to_bytes(8, "big") if self.alone else spec.function
-        self.process = spec.profile._replace(actors=mates)
+        self.process = with_threads(spec.profile, spec.shape)._replace(actors=mates)
         self.state: StateName = PENDING
         self.worker: WorkerRecord | None = None
         self.incarnation = 1

@@ -25,7 +25,9 @@ from fray.runtime.pool.messages.specs import PLAIN, Inline, ObjectId, Stored
 
 __all__ = [
     "IDLE_SECONDS",
+    "THREADS_IDLE_SECONDS",
     "begin",
+    "idle_seconds",
     "leave_slot",
     "lend",
     "lend_actor",
@@ -41,6 +43,8 @@ __all__ = [
 
 IDLE_SECONDS = 1.0
 """How long a process with a profile of its own stays without work."""
+THREADS_IDLE_SECONDS = 60.0
+"""How long one does that differs in its threads only: such are few, and what they have loaded is costly."""
 
 
 def refresh(tables: Tables, worker: WorkerRecord) -> None:
@@ -63,9 +67,14 @@ def refresh(tables: Tables, worker: WorkerRecord) -> None:
             tables.dirty = True
             if worker.profile is not PLAIN and not worker.timed:
                 worker.timed = True
-                tables.commands.append(SetTimer(IDLE_SECONDS, ("idle", worker.id)))
+                tables.commands.append(SetTimer(idle_seconds(worker), ("idle", worker.id)))
         else:
             worker.team.idle.pop(worker.id, None)
+
+
+def idle_seconds(worker: WorkerRecord) -> float:
+    """Return how long a process stays that has no work, and a profile of its own."""
+    return THREADS_IDLE_SECONDS if worker.profile._replace(threads=0) == PLAIN else IDLE_SECONDS
 
 
 def leave_ahead(tables: Tables, worker: WorkerRecord, task: TaskRecord) -> None:

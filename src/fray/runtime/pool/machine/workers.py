@@ -18,7 +18,7 @@ from fray.runtime.pool.machine.resources import (
     give_devices,
     has_host,
 )
-from fray.runtime.pool.machine.slots import IDLE_SECONDS, leave_slot, refresh, retire
+from fray.runtime.pool.machine.slots import idle_seconds, leave_slot, refresh, retire
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.tasks import finish, lose_task
 from fray.runtime.pool.machine.transitions import READY, WAITING
@@ -367,7 +367,7 @@ def _end_idle(tables: Tables, number: int) -> None:
     worker.timed = False
     if not worker.idle:
         return
-    left = worker.since + IDLE_SECONDS - tables.now
+    left = worker.since + idle_seconds(worker) - tables.now
     if left > 0.001:
         worker.timed = True
         tables.commands.append(SetTimer(left, ("idle", number)))

@@ -104,6 +104,9 @@ class Profile(NamedTuple):
     """The process is for actors alone: those of this class, or a single one; empty: it is for tasks."""
     devices: Shape = ()
     """What the process of tasks holds of accelerators from its start to its end; the head fills it in."""
+    threads: int = 0
+    """How many threads numerical libraries take there, which they read when they are loaded; 0: a thread for
+    each CPU of the process's part of the host. The head fills it in, where two CPUs or more are held."""
 
 
 PLAIN = Profile()
