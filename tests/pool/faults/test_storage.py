@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fray.errors import StoreFullError, WorkerDiedError
 from fray.job import JobContext, TaskOptions
 from fray.runtime.pool.objects.store import HostStore
+from tests.pool.chaos.disk import small_disk
 from tests.pool.chaos.inspection import pool_of, settles
 from tests.pool.faults import values
 
@@ -88,6 +92,40 @@ def test_a_spill_directory_that_vanishes_costs_what_lay_there(make_pool: Callabl
     assert store_of(ctx).usage().disk >= 11 * MIB
     assert len(ctx.get(made, timeout=PATIENCE)) == 6 * MIB  # what lay there is made again
     assert ctx.get(actor.add(), timeout=PATIENCE) == 2
+
+
+class Holder:
+    def hold(self, value: object) -> None:
+        self.value = value
+
+    def drop(self) -> None:
+        del self.value
+
+
+def test_a_disk_that_turns_read_only_is_warned_about_by_one_process(
+    make_pool: Callable[..., JobContext],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with small_disk(tmp_path / "disk", size=32 * MIB) as disk:
+        if disk is None:
+            pytest.skip("mounting a file system needs root")
+        monkeypatch.setenv("FRAY_SPILL_DIR", str(disk.path))
+        ctx = make_pool(1, 4 * MIB)
+        ref = ctx.put(np.zeros(5 * MIB, np.uint8))
+        holder = ctx.create_actor(Holder)
+        ctx.get(holder.hold(ref), timeout=PATIENCE)
+        subprocess.run(["mount", "-o", "remount,ro", disk.path], check=True, timeout=60)
+        ctx.get(holder.drop(), timeout=PATIENCE)  # its link to the file stays there
+        del ref  # and so does the file
+        gc.collect()
+        with pytest.raises(StoreFullError):
+            ctx.put(bytes(6 * MIB))
+        ctx.shutdown()
+        told = [*capfd.readouterr().err.splitlines(), *(record.message for record in caplog.records)]
+        assert sum("Read-only" in line for line in told) == 1
 
 
 def test_a_spill_directory_that_became_a_file_costs_what_lay_there(

@@ -121,10 +121,26 @@ def test_a_disk_that_turns_read_only_is_told_once_and_its_objects_are_read_on(
         with pytest.raises(StoreDirectoryError, match="Read-only"):
             store.spill(5)
         store.discard_dead_parts()
-        made.close()
         assert [record.message.count("Read-only") for record in caplog.records] == [1]
         assert "FRAY_SPILL_DIR" in caplog.records[0].message
+        subprocess.run(["mount", "-o", "remount,rw", disk], check=True, timeout=60)
+        store.free(3)
+        subprocess.run(["mount", "-o", "remount,ro", disk], check=True, timeout=60)
+        made.close()
+        assert [record.message.count("Read-only") for record in caplog.records] == [1, 1]
         assert not store.directory.exists()
+
+
+def test_a_disk_that_is_read_only_is_not_blamed_for_what_was_never_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with mounted(tmp_path / "disk") as disk:
+        made = create_store(limit=1_000_000, spill=disk, shared_memory=tmp_path)
+        made.store.write(1, value(1000))
+        subprocess.run(["mount", "-o", "remount,ro", disk], check=True, timeout=60)
+        made.store.free(1)
+        assert caplog.records == []
+        made.close()
 
 
 def test_spilling_moves_an_object_that_readers_go_on_reading(store: HostStore) -> None:

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from fray.errors import StoreDirectoryError
 from fray.runtime.container import available_memory
-from fray.runtime.pool.objects.files import check_directory, claim_directory, is_open, open_directory, warn_of
+from fray.runtime.pool.objects.files import STAYS, check_directory, claim_directory, is_open, open_directory
 from fray.runtime.pool.objects.store import HostStore
+from fray.runtime.pool.objects.troubles import forget_troubles, warn_of
 
 __all__ = ["OwnedStore", "create_store", "list_directories"]
 
@@ -42,13 +43,15 @@ class OwnedStore:
         """Remove both directories with all objects; what can't be removed is warned about and stays."""
         self.store.close()
         os.close(self._lock)
-        for directory in (self.store.directory, self.store.spill_directory):
+        # What was warned about is noted in the one in memory.
+        for directory in (self.store.spill_directory, self.store.directory):
             try:
                 shutil.rmtree(directory)
             except (FileNotFoundError, NotADirectoryError):  # somebody else has removed it, or what it lay in
                 pass
             except OSError as error:
-                warn_of(str(directory), error)
+                warn_of(str(directory), error, STAYS)
+        forget_troubles(str(self.store.spill_directory))
 
 
 def create_store(

@@ -11,7 +11,6 @@ import errno
 import fcntl
 import functools
 import itertools
-import logging
 import math
 import mmap
 import os
@@ -24,11 +23,13 @@ from pathlib import Path
 
 from fray.errors import StoreDirectoryError, StoreFullError
 from fray.runtime.pool.objects.flat_format import BytesLike
+from fray.runtime.pool.objects.troubles import NO_ROOM, end_trouble, warn_of
 
 __all__ = [
     "COPY_MODE",
     "HELD",
     "PART",
+    "STAYS",
     "USAGE",
     "check_directory",
     "claim_directory",
@@ -46,11 +47,8 @@ __all__ = [
     "scan",
     "status_of",
     "unlink",
-    "warn_of",
     "write_all",
 ]
-
-_log = logging.getLogger(__name__)
 
 PART = ".part"
 HELD = ".held"
@@ -63,7 +61,7 @@ _LINK_TRIES = 100
 _COPY_BYTES = 4 * 1024**2
 _MAX_PARTS = 1000
 """Of one writev; POSIX systems allow 1024 (IOV_MAX)."""
-_NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+STAYS = "files that nobody needs stay there"
 
 
 def check_directory(path: Path) -> None:
@@ -109,7 +107,7 @@ def claim_directory(path: Path) -> int:
 
 def no_store(error: OSError, size: int, folder: str) -> StoreFullError | StoreDirectoryError:
     """Return what it means that an object of `size` bytes couldn't be written."""
-    if error.errno in _NO_ROOM:
+    if error.errno in NO_ROOM:
         return StoreFullError(size, (folder,))
     return StoreDirectoryError(folder, f"it can't be written to: {error}")
 
@@ -213,22 +211,17 @@ def status_of(path: str) -> os.stat_result | None:
 
 
 def unlink(path: str) -> bool:
-    """Remove a file; False if it isn't there, or its disk doesn't let it go, which is warned about once."""
+    """Remove a file; False if it isn't there, or its disk doesn't let it go, which is warned about."""
     try:
         os.unlink(path)  # noqa: PTH108 - no Path on the fast way
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        warn_of(os.path.dirname(path), error)  # noqa: PTH120 - as above
+        if status_of(path) is not None:  # a disk that is read-only says so of what isn't there, too
+            warn_of(os.path.dirname(path), error, STAYS)  # noqa: PTH120 - as above
         return False
+    end_trouble(path)
     return True
-
-
-def warn_of(folder: str, error: OSError) -> None:
-    """Warn, once for each directory, that what lies in it can't be removed: that costs its room alone."""
-    if folder not in _warned:
-        _warned.add(folder)
-        _log.warning("%s", StoreDirectoryError(folder, f"files that nobody needs stay there: {error}"))
 
 
 def write_all(file: int, parts: Sequence[BytesLike]) -> None:
@@ -269,7 +262,6 @@ def opened(path: str) -> Iterator[int]:
         os.close(file)
 
 
-_warned: set[str] = set()
 _counter = itertools.count()
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p

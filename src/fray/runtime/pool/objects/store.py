@@ -45,6 +45,7 @@ from fray.runtime.pool.objects.files import (
 )
 from fray.runtime.pool.objects.flat_format import Encoded
 from fray.runtime.pool.objects.mappings import Mappings
+from fray.runtime.pool.objects.troubles import share_troubles
 
 __all__ = ["HostStore", "Usage"]
 
@@ -88,6 +89,7 @@ class HostStore:
         self.limit = limit
         self._memory = str(directory)
         self._disk = str(spill_directory)
+        share_troubles(self._disk, self._memory)
         self._mappings = Mappings(int(limit * _MAPPED_SHARE))
         self._disk_lock = -1
         """Keeps the directory on disk from being swept; none was claimed yet."""
