@@ -7,8 +7,9 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
-from fray.job import current_actor
+from fray.job import ActorHandle, current_actor
 
 
 class Counter:
@@ -102,6 +103,29 @@ class Meeting:
             self._all.set()
         await self._all.wait()
         return self._count
+
+
+class Pupil:
+    """A member of a group that writes down what it is told, and can fail."""
+
+    def __init__(self, path: Path) -> None:
+        self._member, self._path = current_actor(), path
+        self._stop = self._member.shutdown_event
+        threading.Thread(target=self._study).start()
+
+    def myself(self) -> ActorHandle[Pupil]:
+        return self._member.handle
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def fail(self) -> None:
+        self._member.fail(BufferError("out of lessons"))
+
+    def _study(self) -> None:
+        self._stop.wait()
+        time.sleep(0.5)  # what an actor does that ends may take its time
+        self._path.write_text("asked to end, and done")
 
 
 class Seat:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +41,41 @@ def test_a_restart_is_fresh_and_no_call_of_the_old_handle_reaches_it(
     assert context.get(fresh.add.remote(), timeout=PATIENCE) == 2
     assert context.get(fresh.pid.remote(), timeout=PATIENCE) != first
     assert cluster.record("counter")["ready"] == "true"
+
+
+def test_a_member_that_fails_is_started_again_as_often_as_it_may_be(
+    cluster: Cluster, context: JobContext, tmp_path: Path
+) -> None:
+    group = context.create_actor_group(programs.Pupil, tmp_path / "told", name="pupils", count=1)
+    cluster.start_pod("pupils", FRAY_ACTOR_MAX_RESTARTS="1")
+    (pupil,) = group.handles
+    assert context.get(pupil.myself.remote(), timeout=PATIENCE) == pupil
+    first = context.get(pupil.pid.remote(), timeout=PATIENCE)
+    with pytest.raises(ActorDiedError, match="out of lessons"):
+        context.get(pupil.fail.remote(), timeout=PATIENCE)
+    again = context.get_actor("pupils-0")
+    wait_until(lambda: cluster.record("pupils")["restarts"] == "1")
+    assert context.get(again.pid.remote(), timeout=PATIENCE) != first
+    again.fail.remote()
+    wait_until(lambda: cluster.record("pupils")["exhausted"] == "true")
+    told = json.loads(cluster.record("pupils")["lastError"])
+    assert (told["type"], told["message"]) == ("BufferError", "out of lessons")
+    assert not (tmp_path / "told").exists()
+
+
+def test_a_pod_that_is_to_end_leaves_its_actor_time_for_that(
+    cluster: Cluster, context: JobContext, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    group = context.create_actor_group(programs.Pupil, told, name="pupils", count=1)
+    pod = cluster.start_pod("pupils")
+    (pupil,) = group.handles
+    context.get(pupil.pid.remote(), timeout=PATIENCE)
+    pod.process.terminate()
+    assert pod.process.wait(PATIENCE) == 0
+    assert told.read_text() == "asked to end, and done"
+    with pytest.raises((ActorDiedError, ActorUnavailableError)):
+        context.get(pupil.pid.remote(), timeout=PATIENCE)
 
 
 def test_a_process_that_exits_with_0_is_started_again(cluster: Cluster, context: JobContext) -> None:

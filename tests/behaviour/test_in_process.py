@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fray.job import ActorOptions, Lifetime, SyncContext, TaskOptions, ThreadContext
-from fray.job.calls import actor_options
+from fray.job.calls import Call, actor_options
 from fray.job.local_actors import LocalActor
 from fray.job.workers import ThreadWorkers
 from tests.behaviour.gates import Gate, Signal
@@ -88,7 +88,7 @@ def test_a_coroutine_of_an_actor_that_has_ended_is_closed() -> None:
     async def method() -> None:
         raise AssertionError
 
-    actor = LocalActor("actor-1", object(), ActorOptions(), own_threads=True)
+    actor = LocalActor("actor-1", Call(object, (), {}), ActorOptions(), own_threads=True)
     actor.end()
     coroutine = method()
     with pytest.raises(CancelledError):

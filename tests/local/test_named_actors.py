@@ -16,6 +16,7 @@ from fray.client import Client
 from fray.cluster import Entrypoint, JobRequest, LocalCluster, create_environment, current_cluster
 from fray.errors import ActorDiedError, ActorNotFoundError, ActorUnavailableError
 from fray.job import get_default_job_ctx, lookup_endpoint, register_endpoint
+from tests.actors import programs
 from tests.pool.hosts.pools import PATIENCE, wait_until
 
 
@@ -106,6 +107,26 @@ def test_jobs_of_a_root_share_an_actor_and_a_detached_one_is_found_by_other_prog
         kept.add.remote(1)
     # Until it is gone, and through its restart.
     assert any("the actor has ended" in line.text for line in followed)
+
+
+def test_a_member_fails_passes_its_handle_on_and_has_time_for_its_end(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    group = Client(cluster).create_actor_group(programs.Pupil, told, name="pupils", count=1)
+    (pupil,) = group.wait_ready(timeout=PATIENCE)
+    assert pupil.myself.remote().result(PATIENCE) == pupil
+    with pytest.raises(ActorDiedError):
+        pupil.fail.remote().result(PATIENCE)
+    wait_until(lambda: cluster.get_actors()[0].status.restarts == 1)
+    (member,) = cluster.get_actors()[0].status.members
+    assert member.last_error is not None
+    assert (member.last_error.type, member.last_error.message) == ("BufferError", "out of lessons")
+    again = cluster.get_actor("pupils-0")
+    assert again.myself.remote().result(PATIENCE) == pupil
+    assert not told.exists()
+    group.shutdown()
+    wait_until(told.exists)
 
 
 def test_a_program_creates_a_group_and_its_members_know_their_index(cluster: LocalCluster) -> None:

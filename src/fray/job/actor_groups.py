@@ -9,20 +9,25 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib import import_module
 from typing import Any, Final, Generic, TypeVar
 
 from fray.errors import GetTimeoutError, NotInActorError
 from fray.job.actors import ActorHandle
+from fray.job.current import current_engine
 from fray.job.engine import deadline_after, time_left
 from fray.job.options import CallOptions
 from fray.job.refs import read_ref
+from fray.runtime.actor_life import ActorLife, current_life
 from fray.vocabulary import ENV_ACTOR_INDEX
 
-__all__ = ["ActorContext", "ActorGroup", "GroupMember", "MemberState", "current_actor"]
+__all__ = ["NAMED_ACTORS", "ActorContext", "ActorGroup", "GroupMember", "MemberState", "current_actor"]
 
 A = TypeVar("A")
+NAMED_ACTORS: Final = "fray.job.named_actors"
+"""The module of actors that jobs share. It stands above this one: its handles are those of pools."""
 PROBE: Final = "__sizeof__"
 """A method that every object has, and that does nothing: its call waits for the constructor."""
 
@@ -39,11 +44,38 @@ class MemberState(StrEnum):
 
 @dataclass(frozen=True)
 class ActorContext:
-    """Which member of which group is being constructed."""
+    """Which member of which group is being constructed; to be kept by it, for what its code does later."""
 
     index: int
     """From 0."""
     group_name: str
+    _life: ActorLife = field(repr=False, compare=False)
+    _find_handle: Callable[[], ActorHandle[Any]] = field(repr=False, compare=False)
+
+    @property
+    def handle(self) -> ActorHandle[Any]:
+        """The member's own handle, to be passed to others. Its calls wait until the constructor has returned.
+
+        Raises:
+            ActorNotFoundError: the actor has ended.
+        """
+        return self._find_handle()
+
+    @property
+    def shutdown_event(self) -> threading.Event:
+        """Is set once the actor was asked to end: what it does may end within its time of grace.
+
+        Code of the actor may set it: the actor then ends for good, after the calls that it has got.
+        """
+        return self._life.shutdown_event
+
+    def fail(self, error: BaseException) -> None:
+        """End this incarnation, from any thread: its calls raise `ActorDiedError`, which says why.
+
+        The actor is constructed anew, as after the loss of its process, where its `max_restarts` allow. In
+        the constructor it is as if that had raised `error`. The code that calls this is to return.
+        """
+        self._life.fail(error)
 
 
 _current: ContextVar[ActorContext | None] = ContextVar("fray_current_actor", default=None)
@@ -74,10 +106,20 @@ class GroupMember:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the instance."""
-        index = self.index
+        index, life, engine = self.index, current_life(), current_engine()
+        assert life is not None
         if index is None:
             index = int(os.environ[ENV_ACTOR_INDEX])  # noqa: TID251 - which pod this is
-        token = _current.set(ActorContext(index, self.group))
+        label = f"{self.group}-{index}"
+
+        def find_handle() -> ActorHandle[Any]:
+            if self.index is None:
+                found: ActorHandle[Any] = import_module(NAMED_ACTORS).find_own_handle(label)
+                return found
+            assert engine is not None
+            return life.find_handle() or ActorHandle(engine, engine.find_actor(label))
+
+        token = _current.set(ActorContext(index, self.group, life, find_handle))
         try:
             return self.func(*args, **kwargs)
         finally:

@@ -7,16 +7,19 @@ the constructor has returned, or one that says what went wrong.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import signal
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from fray.errors import RemoteTracebackError, SettingError
+from fray.errors import ActorDiedError, RemoteTracebackError, SettingError, TaskError
 from fray.job.actor_methods import RemoteActor
 from fray.job.calls import Call
 from fray.job.options import ActorOptions, CallOptions
@@ -30,6 +33,7 @@ from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store
 from fray.runtime.pool.pod import read_objects_address
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
+from fray.runtime.pool.worker.actor_host import SHUT_DOWN
 from fray.runtime.pool.worker_pod import build_resources
 from fray.vocabulary import (
     ENV_ACTOR_CLASS,
@@ -79,6 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             actor = engine.create_actor(call, options)
             _probe(engine, actor)
             constructing = False
+            _await_signal(lambda: _ask_to_end(engine, actor))
             news.write("null\n")
             news.flush()
             while True:
@@ -113,7 +118,27 @@ def _probe(engine: PoolEngine, actor: RemoteActor) -> None:
     read_ref(ref, None, None)
 
 
+def _await_signal(act: Callable[[], object]) -> None:
+    """Let SIGTERM do this, in a thread of its own: the main one may stand in the middle of a call."""
+    asked = threading.Event()
+
+    def wait() -> None:
+        asked.wait()
+        act()
+
+    threading.Thread(target=wait, name="fray-shut-down", daemon=True).start()
+    signal.signal(signal.SIGTERM, lambda *_: asked.set())
+
+
+def _ask_to_end(engine: PoolEngine, actor: RemoteActor) -> None:
+    """Ask the actor to end, which ends this process in turn."""
+    with contextlib.suppress(TaskError):
+        engine.call_actor(actor, SHUT_DOWN, (), {}, streaming=False, options=CallOptions())
+
+
 def _describe(error: BaseException, *, constructing: bool) -> LastError:
+    if isinstance(error, ActorDiedError) and error.__cause__ is not None:
+        error = error.__cause__  # what the actor says that it has failed with
     cause = error.__cause__
     shown = cause.traceback if isinstance(cause, RemoteTracebackError) else traceback_of(error)
     message = cut(text_of(error), TEXT_LIMIT)

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, Self, TypeVar, final, overload
 
 from fray.errors import GetTimeoutError, InvalidOptionError
-from fray.job.actor_groups import ActorGroup, GroupMember
+from fray.job.actor_groups import NAMED_ACTORS, ActorGroup, GroupMember
 from fray.job.actors import ActorHandle
 from fray.job.calls import (
     Call,
@@ -46,8 +46,6 @@ T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")
 
-NAMED_ACTORS = "fray.job.named_actors"
-"""The module of actors that jobs share. It stands above this one: its handles are those of pools."""
 _DEFAULT = TaskOptions()
 """Shared, since making and checking options costs as much as encoding a small call."""
 

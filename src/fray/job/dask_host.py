@@ -390,7 +390,7 @@ class ActorHost:
         await self._turn(spec.caller, spec.order)
         token, host = self._spec.token, self._host
         engine, threads = host.engine(token), host.threads(token)
-        failure = self._failure or failure_of(token, ActorDiedError(self._spec.label, "it was killed"))
+        failure = self._failure or failure_of(token, ActorDiedError(self._spec.label, self._died_of))
         entry: Any = None
         try:
             if spec.number in self._cancelled:
@@ -427,6 +427,10 @@ class ActorHost:
             self._cancelled.add(number)
         else:
             self._host.threads(self._spec.token).cancel(entry, force=False)
+
+    @property
+    def _died_of(self) -> str:
+        return "" if self._actor is None else self._actor.died_of
 
     async def kill(self) -> None:
         """End the actor: its calls that haven't ended fail."""

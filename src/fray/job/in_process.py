@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from fray.errors import (
     ActorDiedError,
@@ -24,6 +24,7 @@ from fray.errors import (
     PoolClosedError,
     TaskCancelledError,
 )
+from fray.job.actors import ActorHandle
 from fray.job.calls import Call
 from fray.job.cells import Cell, Waitable, WaitableEngine
 from fray.job.current import task_variables
@@ -37,9 +38,11 @@ from fray.job.tasks import Task, run_task
 from fray.job.timeline import TaskRun
 from fray.job.traits import Feature, refuse
 from fray.payload.values.exceptions import raisable
+from fray.runtime.actor_life import ActorLife, set_current_life
 
 __all__ = ["InProcessEngine"]
 
+ENDED_ITSELF: Final = "it has ended itself"
 _NOTHING: AbstractContextManager[None] = contextlib.nullcontext()
 _pickled: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 """Refs and handles that were pickled, for as long as somebody holds them."""
@@ -73,8 +76,8 @@ class InProcessEngine(WaitableEngine, ABC):
         """Return the stream for the items of a generator task."""
 
     @abstractmethod
-    def _new_actor(self, actor_id: str, instance: Any, options: ActorOptions) -> LocalActor:
-        """Return the actor of an instance."""
+    def _new_actor(self, actor_id: str, call: Call, options: ActorOptions) -> LocalActor:
+        """Return an actor that is to be constructed."""
 
     @abstractmethod
     def _time_limit(self, task: Task) -> AbstractContextManager[None]:
@@ -147,23 +150,29 @@ class InProcessEngine(WaitableEngine, ABC):
         """Call a method of an actor; see `Engine`."""
         if actor.dead:
             died = Cell(self._new_id())
-            died.fail(_killed(actor.label) if actor.killed else _actor_died(actor.label))
+            died.fail(_build_died(actor))
             return died
         call = Call(getattr(actor.instance, method), args, kwargs)
-        # Nothing is lost here that could be tried again: actors end with this process.
+        # Never tried again: the code of a call that was lost with its actor's failure runs on here.
         how = TaskOptions(timeout=options.timeout)
         return self._submit(call, how, f"{actor.label}.{method}", actor, streaming=streaming)
 
     def kill(self, actor: LocalActor) -> None:
         """End an actor; code of it that runs already goes on, its result is dropped."""
+        self._end_actor(actor, "it was killed")
+
+    def _end_actor(self, actor: LocalActor, reason: str) -> None:
+        """End an actor for good, with its calls; its name is free."""
         if actor.dead:
             return
-        actor.killed = True
-        actor.end()
+        actor.end(reason)
         self._names.forget(actor)
+        self._end_calls(actor, _build_died(actor))
+
+    def _end_calls(self, actor: LocalActor, error: FrayError) -> None:
         for task in self._ledger.unfinished():
             if task.start_coroutine == actor.start_coroutine:
-                self._end(task, _killed(actor.label))
+                self._end(task, error)
 
     # --- pickling, and interrupts --------------------------------------------------------------------------
 
@@ -220,7 +229,8 @@ class InProcessEngine(WaitableEngine, ABC):
         for actor in actors:
             actor.end()
         for task in left:
-            self._end(task, _actor_died(task.actor) if task.actor else TaskCancelledError(task.name))
+            ended = ActorDiedError(task.actor, "its context was shut down") if task.actor else None
+            self._end(task, ended or TaskCancelledError(task.name))
         self._names.clear()
 
     def __repr__(self) -> str:
@@ -269,23 +279,76 @@ class InProcessEngine(WaitableEngine, ABC):
             task.slot.give_up()
 
     def _construct(self, call: Call, options: ActorOptions) -> LocalActor:
-        actor_id = self._new_id()
-        task = Task(actor_id, call.name, call, TaskOptions(), task_variables(self._current), Cell())
-        instance, error = run_task(task, self._time_limit)
-        if error is not None:
-            raise raisable(error, call.name)
-        actor = self._new_actor(actor_id, instance, options)
+        actor = self._new_actor(self._new_id(), call, options)
+        try:
+            goes_on = self._begin(actor)
+        except BaseException as error:
+            actor.end(_describe_failure("its constructor failed", error))
+            raise
         with self._actors_lock:
             self._actors.add(actor)
+        if not goes_on:
+            self._end_actor(actor, ENDED_ITSELF)
         return actor
 
+    def _begin(self, actor: LocalActor) -> bool:
+        """Construct an actor; return whether it goes on, which its constructor may not want.
 
-def _killed(label: str) -> ActorDiedError:
-    return ActorDiedError(label, "it was killed")
+        Raises what the constructor raises, or says that it fails with.
+        """
+        this, call = weakref.ref(actor), actor.call  # threads of the actor may have its life for longer
+
+        def find_handle() -> ActorHandle[Any] | None:
+            living = this()
+            return ActorHandle(self, living) if living is not None and self._current is self else None
+
+        life: ActorLife = ActorLife(lambda error: self._end_life(this(), life, error), find_handle)
+
+        def make(*args: Any, **kwargs: Any) -> Any:
+            set_current_life(life)
+            return call.function(*args, **kwargs)
+
+        made = Call(make, call.args, call.kwargs)
+        task = Task(actor.id, call.name, made, TaskOptions(), task_variables(self._current), Cell())
+
+        def construct() -> Any:
+            instance, error = run_task(task, self._time_limit)
+            if error is not None:
+                raise raisable(error, call.name)
+            return instance
+
+        early = actor.construct(life, construct)
+        if early is not None and early[0] is not None:
+            raise early[0]
+        return early is None
+
+    def _end_life(self, actor: LocalActor | None, life: ActorLife, error: BaseException | None) -> None:
+        """End one incarnation of an actor; after an error it is constructed anew here, if it may be."""
+        if actor is None or not actor.leave(life, error):
+            return
+        life.ask_to_end()
+        if error is None:
+            self._end_actor(actor, ENDED_ITSELF)
+            return
+        reason = _describe_failure("it failed", error)
+        if 0 <= actor.max_restarts <= actor.restarts:
+            self._end_actor(actor, reason)
+            return
+        actor.restarts += 1
+        self._end_calls(actor, ActorDiedError(actor.label, f"{reason}, and it was started again"))
+        try:
+            if not self._begin(actor):
+                self._end_actor(actor, ENDED_ITSELF)
+        except Exception as failed:  # noqa: BLE001 - its callers learn of it
+            self._end_actor(actor, _describe_failure("its constructor failed", failed))
 
 
-def _actor_died(label: str) -> ActorDiedError:
-    return ActorDiedError(label, "its context was shut down")
+def _describe_failure(what: str, error: BaseException) -> str:
+    return f"{what}: {type(error).__name__}: {error}"
+
+
+def _build_died(actor: LocalActor) -> ActorDiedError:
+    return ActorDiedError(actor.label, actor.died_of)
 
 
 def _revive_ref(identity: str) -> Any:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from fray.errors import TaskTimeoutError
+from fray.job.calls import Call
 from fray.job.context import JobContext
 from fray.job.in_process import InProcessEngine
 from fray.job.local_actors import LocalActor
@@ -45,8 +46,8 @@ class InlineEngine(InProcessEngine):
 
         return LazyStream(start, task.variables, partial(self._ledger.leave, task), task.name, task.id)
 
-    def _new_actor(self, actor_id: str, instance: Any, options: ActorOptions) -> LocalActor:
-        return LocalActor(actor_id, instance, options, own_threads=False)
+    def _new_actor(self, actor_id: str, call: Call, options: ActorOptions) -> LocalActor:
+        return LocalActor(actor_id, call, options, own_threads=False)
 
     @contextlib.contextmanager
     def _time_limit(self, task: Task) -> Iterator[None]:

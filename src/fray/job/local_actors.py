@@ -8,11 +8,12 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, cast
 
-from fray.errors import ActorExistsError, ActorNotFoundError
-from fray.job.calls import is_generator_function
+from fray.errors import ActorExistsError, ActorNotFoundError, ActorUnavailableError
+from fray.job.calls import Call, is_generator_function
 from fray.job.cells import Cell
 from fray.job.options import ActorOptions
 from fray.job.workers import ThreadWorkers
+from fray.runtime.actor_life import ActorLife
 
 if TYPE_CHECKING:
     from fray.runtime.loop_thread import LoopThread, RunningCoroutine
@@ -21,23 +22,83 @@ __all__ = ["ActorNames", "LocalActor"]
 
 
 class LocalActor:
-    """An instance and its way to run calls: its own threads, or the caller's under a lock."""
+    """An instance and its way to run calls: its own threads, or the caller's under a lock.
 
-    def __init__(self, actor_id: str, instance: Any, options: ActorOptions, *, own_threads: bool) -> None:
+    `construct` makes the instance, and a new one where the actor has failed and may be started again.
+    """
+
+    def __init__(self, actor_id: str, call: Call, options: ActorOptions, *, own_threads: bool) -> None:
         self.id = actor_id
-        self.instance = instance
-        self.class_name = type(instance).__name__
+        self.call = call
+        self.max_restarts = options.max_restarts or 0
+        self.restarts = 0
+        self.class_name = call.name
         self.label = options.name or self.class_name
+        self._named = options.name is not None
         self.call_lock = threading.RLock()
         slots = options.max_concurrency or 1
         self.workers = ThreadWorkers(slots, name=f"actor {self.label}", lends=False) if own_threads else None
         self._loop: LoopThread | None = None
         self._loop_lock = threading.Lock()
-        self.dead = False
-        self.killed = False
+        self._instance: Any = None
+        self._constructor: int | None = None
+        """The thread that constructs it."""
+        self._constructed = threading.Event()
+        self._early_end: tuple[BaseException | None] | None = None
+        """With what it was ended by the code of its constructor."""
+        self.life: ActorLife | None = None
+        self.died_of = ""
+        """Why it has ended; empty while it lives."""
 
     entry = None
     """Handles of it aren't counted: it lives as long as its context, or as long as there is one."""
+
+    @property
+    def dead(self) -> bool:
+        """Whether it has ended."""
+        return bool(self.died_of)
+
+    @property
+    def instance(self) -> Any:
+        """The instance; waits for its constructor. Raises `ActorUnavailableError` within that."""
+        if self._constructor is not None:
+            if self._constructor == threading.get_ident():
+                raise ActorUnavailableError(self.label, "its constructor calls it, and has yet to return")
+            self._constructed.wait()
+        return self._instance
+
+    def construct(self, life: ActorLife, make: Callable[[], Any]) -> tuple[BaseException | None] | None:
+        """Make the instance of a new life; return with what its constructor has ended it, if it has.
+
+        Raises what `make` raises.
+        """
+        self._early_end = None
+        self._constructed.clear()
+        self._constructor = threading.get_ident()
+        self.life = life
+        try:
+            self._instance = make()
+        finally:
+            self._constructor = None
+            self._constructed.set()
+        self.class_name = type(self._instance).__name__
+        if not self._named:
+            self.label = self.class_name
+        return self._early_end
+
+    def leave(self, life: ActorLife, error: BaseException | None) -> bool:
+        """Let a life end that is this actor's present one: return True to whoever is to see to it.
+
+        If its constructor runs, `construct` tells its caller.
+        """
+        with self._loop_lock:
+            if self.dead or self.life is not life:
+                return False
+            if self._constructor is not None:
+                self._early_end = self._early_end or (error,)
+                return False
+            self.life = None
+            return True
 
     def problem_of(self, method: str) -> str:
         """Return in words why there is no such method; raise AttributeError for no attribute at all."""
@@ -62,14 +123,16 @@ class LocalActor:
                 weakref.finalize(self, self._loop.close, wait=False).atexit = False
             return self._loop.start(coroutine)
 
-    def end(self) -> None:
+    def end(self, reason: str = "its context was shut down") -> None:
         """Let no call start any more."""
         if self.workers is not None:
             self.workers.close()
         with self._loop_lock:
-            self.dead = True
+            self.died_of = self.died_of or reason
             if self._loop is not None:
                 self._loop.close(wait=False)
+        if self.life is not None:
+            self.life.ask_to_end()
 
 
 class ActorNames:

@@ -31,9 +31,24 @@ from fray.runtime.actors.local_pod import LocalReach
 from fray.runtime.actors.objects import ActorObjects, NewActor, delete_actor
 from fray.runtime.api.client import ApiAccess, ApiClient
 from fray.settings import STATE_DIR
-from fray.vocabulary import ENV_ATTEMPT, ENV_JOB_NAME, ENV_POOL_KEY, ENV_ROOT_JOB
+from fray.vocabulary import (
+    ENV_ACTOR_INDEX,
+    ENV_ACTOR_NAME,
+    ENV_ACTOR_UID,
+    ENV_ATTEMPT,
+    ENV_JOB_NAME,
+    ENV_POOL_KEY,
+    ENV_ROOT_JOB,
+)
 
-__all__ = ["NamedActorHandle", "NamedActors", "build_handles", "end_named_actor", "find_named_actors"]
+__all__ = [
+    "NamedActorHandle",
+    "NamedActors",
+    "build_handles",
+    "end_named_actor",
+    "find_named_actors",
+    "find_own_handle",
+]
 
 A = TypeVar("A")
 UNITS: Final = {"CPU": "cpu", "memory": "memory"}
@@ -232,6 +247,14 @@ class NamedActors:
 def _quantity(amount: float) -> str:
     """Return an amount as Kubernetes reads it."""
     return str(int(amount)) if amount == int(amount) else f"{amount:.3f}"
+
+
+def find_own_handle(label: str) -> NamedActorHandle[Any]:
+    """Return the handle of the actor whose member this process is; users call it `label`."""
+    environ = os.environ  # noqa: TID251 - which member this is
+    member = Member(label, environ[ENV_ACTOR_NAME], environ[ENV_ACTOR_UID], int(environ[ENV_ACTOR_INDEX]))
+    state = environ.get(STATE_DIR)
+    return NamedActorHandle(member, reach=LocalReach(Path(state)) if state and _pod_reach() is None else None)
 
 
 def find_named_actors(environ: Mapping[str, str]) -> NamedActors | None:

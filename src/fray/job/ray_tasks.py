@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import os
 import signal
+import sys
 import threading
 import time
+import traceback
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
 from typing import Any, NamedTuple
@@ -25,7 +28,9 @@ from fray.job.options import TaskOptions
 from fray.job.progress_display import turn_off
 from fray.job.ray_failures import ConstructorFailedError, RetriedFailureError, TaskFailureError, TimeUp
 from fray.job.tasks import retry_wanted
+from fray.runtime.actor_life import ActorLife, set_current_life
 from fray.runtime.loop_thread import LoopThread, RunningCoroutine, iterate
+from fray.vocabulary import EXIT_FAILURE
 
 __all__ = ["CONTROL", "ActorHost", "RayTask", "raise_error", "run_stream", "run_task"]
 
@@ -86,11 +91,32 @@ class ActorHost:
         self._loop: LoopThread | None = None
         self._coroutines: dict[str, RunningCoroutine[Any]] = {}
         self._cancelled = CancelledCalls()
+        self._constructed = False
+        self._early: BaseException | None = None
+        """What code of its constructor has said that it fails with."""
         try:
             with _in_context(engine):
+                set_current_life(ActorLife(self._end_life))
                 self._instance = made_by(*args, **kwargs)
+            self._constructed = True
+            if self._early is not None:
+                raise self._early  # noqa: TRY301 - as if its constructor had raised it
         except BaseException as error:  # noqa: BLE001 - whatever it is belongs to the actor's callers
             raise ConstructorFailedError.of(error, label) from None
+
+    def _end_life(self, error: BaseException | None) -> None:
+        """End this process, which has this actor alone; Ray starts it again after an error, if it may."""
+        if error is not None and not self._constructed:
+            self._early = self._early or error
+            return
+        if error is None:
+            import ray  # noqa: PLC0415 - it is there: this is a process of Ray's
+
+            ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+            return
+        traceback.print_exception(error)
+        sys.stderr.flush()
+        os._exit(EXIT_FAILURE)
 
     def methods(self) -> ActorMethods:
         """Return what handles of the actor know of it, for who has found it by its name."""

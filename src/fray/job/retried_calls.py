@@ -144,7 +144,7 @@ class RetriedCalls(WaitableEngine):
     def _end_try(self, call: RetriedCall, ref: ObjectRef[Any], engine: MemberEngine, entry: Any) -> None:
         """Take note that a try has ended: it is the last one, or is made again by another thread."""
         outcome = entry.outcome
-        kind = outcome.kind if type(outcome) is Failed and not outcome.data else ""
+        kind = outcome.kind if type(outcome) is Failed else ""
         starts = False
         with self._lock:
             if kind == ActorDiedError.__name__ and engine is self._engine:

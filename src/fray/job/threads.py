@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from fray.errors import PoolClosedError, TaskCancelledError, TaskTimeoutError
+from fray.job.calls import Call
 from fray.job.cells import Waitable, when_ready
 from fray.job.checks import check_count
 from fray.job.context import JobContext
@@ -75,8 +75,8 @@ class ThreadEngine(InProcessEngine):
     def _new_stream(self, task: Task) -> BufferedStream:
         return BufferedStream(STREAM_ITEMS if task.actor is None else None, task.id)
 
-    def _new_actor(self, actor_id: str, instance: Any, options: ActorOptions) -> LocalActor:
-        return LocalActor(actor_id, instance, options, own_threads=True)
+    def _new_actor(self, actor_id: str, call: Call, options: ActorOptions) -> LocalActor:
+        return LocalActor(actor_id, call, options, own_threads=True)
 
     @contextlib.contextmanager
     def _time_limit(self, task: Task) -> Iterator[None]:

@@ -169,13 +169,13 @@ def test_an_actor_is_dropped_after_its_calls_or_at_once(pool: Pool) -> None:
     gate.open()
     assert pool.value_of(held) == "gate"
     assert pool.value_of(last)[-1] == "last"
-    assert pool.head.take(ActorEnded) == (drained, 1, None)
+    assert pool.head.take(ActorEnded) == ActorEnded(drained, 1)
 
     spinning = call(pool, worker, killed, "spin", gate.path)
     dropped = call(pool, worker, killed, "add", "never")
     gate.open()
     pool.tell(worker, EndActor(worker, killed, 1, drain=False))
-    assert pool.head.take(ActorEnded) == (killed, 1, None)
+    assert pool.head.take(ActorEnded) == ActorEnded(killed, 1)
     with pytest.raises(TaskCancelledError):
         pool.value_of(spinning)
     with pytest.raises(ActorDiedError):

@@ -218,6 +218,26 @@ def test_an_actor_is_restarted_as_often_as_it_may_and_calls_are_tried_again() ->
     assert commands[:2] == [Deliver(DRIVER, 1, dead), Deliver(DRIVER, 2, dead)]
 
 
+def test_an_actor_that_says_it_fails_is_made_anew_in_its_process_as_often_as_it_may() -> None:
+    script = Script(1)
+    start(script, max_restarts=1)
+    spec = make_actor(A, max_restarts=1)
+    call(script, 1)
+    script.tell(DRIVER, ObjectsWanted((1,)))
+    failed = ActorEnded(A, 1, Failed(b"error", name="counter"), "BufferError: full")
+    lost, *more = script.tell(2, failed)
+    first = "incarnation 1: it failed: BufferError: full"
+    reason = (("reason", "it failed: BufferError: full, and it was restarted"),)
+    assert lost == Deliver(DRIVER, 1, Failed(b"error", "ActorDiedError", "Counter", (first,), reason))
+    assert CreateActor(2, spec, b"", (), 2) in more
+    assert script.tell(2, failed) == []  # a word about an incarnation that is gone
+    script.tell(2, ActorReady(A, 2))
+    script.tell(2, ActorEnded(A, 2, failed.outcome, failed.failed))
+    call(script, 3)
+    (answer,) = script.tell(DRIVER, ObjectsWanted((3,)))
+    assert (answer.outcome.kind, answer.outcome.data) == ("ActorDiedError", b"error")
+
+
 def test_a_call_says_itself_how_often_it_is_tried_again() -> None:
     script = Script(1)
     start(script, max_restarts=-1, max_task_retries=1)

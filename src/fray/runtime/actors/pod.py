@@ -46,8 +46,10 @@ LONGEST_PAUSE: Final = 60.0
 """Seconds between two starts, doubling; a run that was ready for the longest of them begins anew."""
 API_PAUSE: Final = 2.0
 """Seconds between two tries to count a start, while the API server can't be reached."""
-END_SECONDS: Final = 10.0
-"""How long the processes of a run may take to end, before they are killed."""
+GRACE_SECONDS: Final = 8.0
+"""How long an actor has for its end, if it wants that: pods on spot nodes have 15 s in all."""
+END_SECONDS: Final = 4.0
+"""How long the processes of a run may take to end after that, before they are killed."""
 LOOK_SECONDS: Final = 0.2
 _RUN_MEMBER = """
 import sys
@@ -181,6 +183,9 @@ class Supervisor:
         os.close(telling)
         try:
             error = self._follow({head.pid: "its server", member.pid: "its process"}, news)
+            if self._ending:
+                member.terminate()
+                self._await_end(member.pid)
         finally:
             os.close(news)
             self._end((head, member))
@@ -206,6 +211,16 @@ class Supervisor:
                 self._await_news(API_PAUSE if self._untold else None, news)
                 self._tell()
         return LastError("ActorDiedError", "its pod was told to end")
+
+    def _await_end(self, pid: int) -> None:
+        """Return once a process has ended, or the time is over that an actor has for its end."""
+        over_at = time.monotonic() + GRACE_SECONDS
+        while pid in children(os.getpid()) and (left := over_at - time.monotonic()) > 0:
+            while (ended := _reap()[0]) not in (0, pid):
+                pass
+            if ended == pid:
+                return
+            self._await_news(min(left, LOOK_SECONDS))
 
     def _end(self, processes: tuple[subprocess.Popen[bytes], ...]) -> None:
         """End all processes of a run, and return once there is none: so two runs never meet."""

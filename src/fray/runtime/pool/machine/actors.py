@@ -58,6 +58,7 @@ from fray.runtime.pool.messages.events import ActorEnded, ActorReady, ActorSubmi
 from fray.runtime.pool.messages.specs import DRIVER, ActorSpec, ClientId, Failed, ObjectId, Profile, TaskSpec
 
 __all__ = [
+    "ENDED_ITSELF",
     "answer_end",
     "answer_ready",
     "call",
@@ -73,6 +74,9 @@ __all__ = [
     "settle_process",
     "wake_actor",
 ]
+
+ENDED_ITSELF = "it has ended itself"
+"""What callers learn of an actor whose code was done."""
 
 
 # --- created -----------------------------------------------------------------------------------------------
@@ -278,7 +282,24 @@ def answer_end(tables: Tables, source: ClientId, event: ActorEnded) -> None:
     if actor is None:
         tables.ignore("ActorEnded: it had ended")
         return
-    _die(tables, actor, event.outcome or _build_died(actor, "it ended"))
+    if event.failed and event.outcome is not None:
+        _fail(tables, actor, f"it failed: {event.failed}", event.outcome.data)
+        return
+    _die(tables, actor, event.outcome or _build_died(actor, ENDED_ITSELF))
+
+
+def _fail(tables: Tables, actor: ActorRecord, reason: str, cause: bytes) -> None:
+    """Restart an actor that has failed by what its own code says, if it may; its process lives."""
+    worker = actor.worker
+    assert worker is not None
+    _leave(tables, actor)
+    _restart(tables, actor, worker, f"incarnation {actor.incarnation}: {reason}", reason, cause)
+    if worker.id in tables.workers:
+        if actor.alone:
+            worker.closing = True
+            worker.end_reason = "its actor has failed"
+            tables.commands.append(StopWorker(worker.id, True, worker.end_reason))
+        refresh(tables, worker)
 
 
 def _actor_of(tables: Tables, source: ClientId, actor_id: ObjectId, incarnation: int) -> ActorRecord | None:
@@ -369,15 +390,23 @@ def lose_actor(tables: Tables, actor: ActorRecord, worker: WorkerRecord, reason:
     """Restart an actor whose worker was lost, if it may; calls under way are tried again or fail."""
     _leave(tables, actor)
     line = f"incarnation {actor.incarnation} was lost: worker {worker.id} on {worker.host.name} {reason}"
-    actor.story = [*actor.story, line][-STORY_LINES:]
-    spec = actor.spec
     if actor.state in (PENDING, RESTARTING) and worker.team.vain < MOST_VAIN_STARTS:
+        actor.story = [*actor.story, line][-STORY_LINES:]
         tables.move_actor(actor, LOST)  # nothing of it was there yet
         tables.woken.append(actor)
         return
+    _restart(tables, actor, worker, line, f"its worker {reason}")
+
+
+def _restart(
+    tables: Tables, actor: ActorRecord, worker: WorkerRecord, line: str, reason: str, cause: bytes = b""
+) -> None:
+    """Let an actor that has left its worker be constructed anew, if it may. `cause`: an encoded exception."""
+    spec = actor.spec
+    actor.story = [*actor.story, line][-STORY_LINES:]
     preempted = worker.host.leaving and spec.max_restarts and actor.preempted < MOST_PREEMPTIONS
     if 0 <= spec.max_restarts <= actor.restarts and not preempted:
-        _die(tables, actor, _build_died(actor, f"its worker {reason}"))
+        _die(tables, actor, _build_died(actor, reason, cause))
         return
     tables.move_actor(actor, LOST)
     if preempted:
@@ -387,7 +416,7 @@ def lose_actor(tables: Tables, actor: ActorRecord, worker: WorkerRecord, reason:
     actor.incarnation += 1
     calls = tuple(actor.sent.values())
     actor.sent = {}
-    died = _build_died(actor, f"its worker {reason}, and it was restarted")
+    died = _build_died(actor, f"{reason}, and it was restarted", cause)
     for task in reversed(calls):
         task.worker = None
         misfortune = tables.tell(task, line)
@@ -415,9 +444,9 @@ def limit_of(call: TaskSpec, actor: ActorSpec) -> int:
     return actor.max_task_retries if call.max_task_retries is None else call.max_task_retries
 
 
-def _build_died(actor: ActorRecord, reason: str) -> Failed:
+def _build_died(actor: ActorRecord, reason: str, cause: bytes = b"") -> Failed:
     name = actor.spec.name or actor.spec.class_name
-    return Failed(b"", "ActorDiedError", name, tuple(actor.story[-STORY_LINES:]), (("reason", reason),))
+    return Failed(cause, "ActorDiedError", name, tuple(actor.story[-STORY_LINES:]), (("reason", reason),))
 
 
 # --- calls -------------------------------------------------------------------------------------------------

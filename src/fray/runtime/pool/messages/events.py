@@ -204,11 +204,13 @@ class ActorReady(NamedTuple):
 
 
 class ActorEnded(NamedTuple):
-    """An actor's constructor raised (`outcome`), or EndActor was carried out (None)."""
+    """An actor's constructor raised (`outcome`), or it has ended as EndActor or its own code said (None)."""
 
     actor: ActorId
     incarnation: int
     outcome: Failed | None = None
+    failed: str = ""
+    """In words, what its own code has said that it failed with, which `outcome` is: it may be restarted."""
 
 
 class ObjectSpilled(NamedTuple):

@@ -75,7 +75,7 @@ class Failed(NamedTuple):
 
     data: bytes
     """The exception as `payload.values.exceptions` encodes it; opaque to the head. Empty when the head itself
-    is its author: then `kind` and `story` say what the client raises."""
+    is its author: then `kind` and `story` say what the client raises, whose cause this may be."""
     kind: str = ""
     """Name of a class in `fray.errors.pool`: WorkerDiedError, ObjectLostError, ActorDiedError,
     TaskCancelledError, TaskTimeoutError, UnschedulableError, PoolClosedError, ..."""

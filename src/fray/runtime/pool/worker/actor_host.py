@@ -12,19 +12,27 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Final, Protocol
 
+from fray.payload.values.texts import cut, text_of, type_name
+from fray.runtime.actor_life import ActorLife, set_current_life
 from fray.runtime.pool.current import OnWait, RunningTask, TaskInterrupt
 from fray.runtime.pool.messages.commands import CreateActor, EndActor, RunTask
 from fray.runtime.pool.messages.events import ActorEnded, ActorReady, TaskDone
-from fray.runtime.pool.messages.specs import ActorId, Failed, ObjectId
+from fray.runtime.pool.messages.specs import ActorId, Failed, ObjectId, TaskSpec
 from fray.runtime.pool.worker.coroutines import CoroutineLoop
 from fray.runtime.pool.worker.execution import Call, Ended, Execution
 from fray.runtime.pool.worker.failures import no_thread
 from fray.runtime.pool.worker.functions import Function
-from fray.runtime.pool.worker.threads import ElasticThreads, Inbox, Work, start_apart
+from fray.runtime.pool.worker.threads import ElasticThreads, Inbox, Work, await_threads_of_tasks, start_apart
 
-__all__ = ["ActorHost"]
+__all__ = ["SHUT_DOWN", "ActorHost"]
+
+SHUT_DOWN: Final = "__shut_down__"
+"""The method by whose call an actor is asked to end, whatever it is busy with. It returns at once."""
+
+FAILURE_TEXT: Final = 1_000
+"""Characters that are told of what an actor fails with, besides the exception itself."""
 
 
 class TellEnd(Protocol):
@@ -36,7 +44,7 @@ class TellEnd(Protocol):
 class _Actor:
     """One actor; the fields below `lock` are used with it held."""
 
-    def __init__(self, command: CreateActor, threads: ElasticThreads) -> None:
+    def __init__(self, command: CreateActor, threads: ElasticThreads, life: ActorLife) -> None:
         spec = command.spec
         self.spec = spec
         self.incarnation = command.incarnation
@@ -46,10 +54,15 @@ class _Actor:
         self.instance: object = None
         self.ready = False
         self.draining = False
+        self.leaving = False
+        """Whether it ends by its own will: more calls may come still, which aren't taken."""
         self.ended = False
+        self.early: BaseException | None = None
+        """What code of its constructor has said that it fails with."""
         self.waiting: deque[Call] = deque()
         self.running: dict[ObjectId, Call] = {}
         self.loop = CoroutineLoop()
+        self.life = life
         self._inbox: Inbox | None = None
         if spec.max_concurrency == 1:
             inbox: Inbox = queue.SimpleQueue()
@@ -109,8 +122,12 @@ class ActorHost:
     def create(self, command: CreateActor, function: Function) -> None:
         """Begin to construct an actor; ActorReady or ActorEnded tell how that went."""
         spec = command.spec
+
+        def end(error: BaseException | None) -> None:
+            self._end_itself(actor, error)
+
         try:
-            actor = _Actor(command, self._threads)
+            actor = _Actor(command, self._threads, ActorLife(end))
         except RuntimeError as error:
             failure = no_thread(spec.name or spec.class_name, error)
             self._tell(ActorEnded(spec.id, command.incarnation, failure))
@@ -128,17 +145,25 @@ class ActorHost:
         spec = command.spec
         with self._lock:
             actor = self._actors.get(spec.actor)
-            if actor is not None:
+            if actor is not None and spec.method != SHUT_DOWN:
                 self._callees[spec.id] = actor
         if actor is None:
             story = (f"actor {spec.actor:x} is not in this worker",)
             self._tell(TaskDone(spec.id, Failed(b"", "ActorDiedError", spec.name, story=story)))
             return
+        if spec.method == SHUT_DOWN:
+            self._ask_to_leave(actor, spec)
+            return
         running = RunningTask(spec.id, spec.name, self._on_wait)
         call = Call(running, command, lambda: getattr(actor.instance, spec.method), consume, actor.loop)
         with actor.lock:
-            actor.waiting.append(call)
-            self._start_waiting(actor)
+            ends = actor.leaving
+            if not ends:
+                actor.waiting.append(call)
+                self._start_waiting(actor)
+        if ends:  # the head fails all calls that it has sent, once it hears of the end
+            with self._lock:
+                self._callees.pop(spec.id, None)
 
     def cancel(self, id: ObjectId) -> None:  # noqa: A002
         """Take a call from what waits and tell its end, or interrupt it."""
@@ -174,6 +199,7 @@ class ActorHost:
         with self._lock:
             for call in (*dropped, *under_way):  # nobody waits for what may hang
                 self._callees.pop(call.running.id, None)
+        actor.life.ask_to_end()
         if command.drain:
             self._check_end(actor)
             return
@@ -182,12 +208,69 @@ class ActorHost:
             call.running.interrupt()
         self._end(actor, None)
 
+    def ask_to_end(self) -> None:
+        """Let all actors know that their process is to end."""
+        with self._lock:
+            actors = tuple(self._actors.values())
+        for actor in actors:
+            actor.life.ask_to_end()
+
+    def _let_leave(self, actor: _Actor) -> None:
+        """End an actor after the calls that it has got."""
+        with actor.lock:
+            actor.leaving = actor.draining = True
+        self._check_end(actor)
+
+    def _ask_to_leave(self, actor: _Actor, call: TaskSpec) -> None:
+        """Do what a call of `SHUT_DOWN` asks for: end the actor, which has time for it if it cares."""
+        self._tell(TaskDone(call.id, self._execution.keep(call.id, None)))
+        if actor.life.watched:
+            actor.life.ask_to_end()
+            self._let_leave(actor)
+        else:
+            self.end(EndActor(0, actor.spec.id, actor.incarnation, drain=False))
+
+    def _end_itself(self, actor: _Actor, error: BaseException | None) -> None:
+        """End an actor as its own code says: after its calls, or at once with what it fails with."""
+        if error is None:
+            self._let_leave(actor)
+            return
+        name = actor.spec.name or actor.spec.class_name
+        failure, why = self._execution.error(error, name), f"{type_name(error)}: {text_of(error)}"
+        with actor.lock:
+            if not actor.ready:
+                actor.early = actor.early or error
+                return
+            actor.leaving = True
+            actor.waiting.clear()
+            # Those that call this are interrupted last.
+            under_way = sorted(actor.running.values(), key=lambda call: call.running.runs_here())
+            actor.running.clear()
+        with self._lock:
+            for id in [id for id, callee in self._callees.items() if callee is actor]:  # noqa: A001
+                del self._callees[id]
+        self._end(actor, failure, cut(why, FAILURE_TEXT))
+        for call in under_way:
+            call.running.interrupt()
+
     async def _construct_on_loop(self, actor: _Actor, command: CreateActor, function: Function) -> None:
         self._construct(actor, command, function)
 
     def _construct(self, actor: _Actor, command: CreateActor, function: Function) -> None:
+        def resolve() -> Callable[..., Any]:
+            set_current_life(actor.life)
+            made_by = function.resolve()
+
+            def make(*args: Any, **kwargs: Any) -> object:
+                instance = made_by(*args, **kwargs)
+                if actor.early is not None:
+                    raise actor.early
+                return instance
+
+            return make
+
         try:
-            instance = self._execution.construct(actor.constructing, command, function.resolve)
+            instance = self._execution.construct(actor.constructing, command, resolve)
         except TaskInterrupt:
             return  # the code that interrupted it has ended the actor
         except BaseException as error:  # noqa: BLE001 - whatever the constructor raises is the actor's end
@@ -226,12 +309,13 @@ class ActorHost:
 
     def _finish(self, actor: _Actor, call: Call, ended: Ended) -> None:
         identity = call.running.id
-        # Without the lock: it only decides whether the message may wait for the next one.
-        self._tell(ended.as_message(identity, 0), soon=bool(actor.waiting))
+        with actor.lock:
+            # An actor that has failed had told so: a word about the call would be one about its next try.
+            if actor.running.pop(identity, None) is not None:
+                self._tell(ended.as_message(identity, 0), soon=bool(actor.waiting))
         with self._lock:
             self._callees.pop(identity, None)
         with actor.lock:
-            del actor.running[identity]
             self._start_waiting(actor)
         self._check_end(actor)
         self._on_idle()
@@ -240,10 +324,17 @@ class ActorHost:
         """End an actor that is to end after its calls, if it has none."""
         with actor.lock:
             over = actor.draining and actor.ready and not actor.waiting and not actor.running
-        if over:
+        if over and actor.life.watched:
+            start_apart(lambda: self._linger(actor), "fray-actor-end")
+        elif over:
             self._end(actor, None)
 
-    def _end(self, actor: _Actor, failure: Failed | None) -> None:
+    def _linger(self, actor: _Actor) -> None:
+        """End an actor that ends by its own will, once its threads have ended that a program waits for."""
+        await_threads_of_tasks()
+        self._end(actor, None)
+
+    def _end(self, actor: _Actor, failure: Failed | None, failed: str = "") -> None:
         with actor.lock:
             if actor.ended:
                 return
@@ -252,6 +343,7 @@ class ActorHost:
         with self._lock:
             if self._actors.get(actor.spec.id) is actor:
                 del self._actors[actor.spec.id]
-        self._tell(ActorEnded(actor.spec.id, actor.incarnation, failure))
+        self._tell(ActorEnded(actor.spec.id, actor.incarnation, failure, failed))
+        actor.life.ask_to_end()
         actor.close()
         self._on_idle()

@@ -25,12 +25,15 @@ def no_thread(name: str, error: RuntimeError) -> Failed:
 
 def build_failure(failed: Failed) -> BaseException:
     """Return the exception to raise for `failed`: a new one each time, since a raise adds a traceback."""
-    if failed.data:
+    if failed.data and not failed.kind:
         return raisable(decode_error(failed.data), failed.name)
     if failed.kind not in pool.__all__:
         raise LookupError(f"the head tells of a failure of unknown kind {failed.kind!r}")
     kind: type[FrayError] = getattr(pool, failed.kind)
-    return kind(**_arguments(kind, failed))
+    error = kind(**_arguments(kind, failed))
+    if failed.data:
+        error.__cause__ = decode_error(failed.data)
+    return error
 
 
 def _arguments(kind: type[FrayError], failed: Failed) -> dict[str, Any]:

@@ -193,6 +193,7 @@ class _Worker:
 
     def _drain(self) -> None:
         self._draining = True
+        self._actors.ask_to_end()
         self._on_idle()
 
     def _on_idle(self) -> None:

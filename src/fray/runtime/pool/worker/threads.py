@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import contextvars
 import queue
+import sys
 import threading
+import weakref
 from collections.abc import Callable
 from typing import TypeAlias
 
 from fray.runtime.pool.current import current_task, set_current_task
 
-__all__ = ["IDLE_SECONDS", "ElasticThreads", "Inbox", "Work", "let_threads_know_their_task", "start_apart"]
+__all__ = [
+    "IDLE_SECONDS",
+    "ElasticThreads",
+    "Inbox",
+    "Work",
+    "await_threads_of_tasks",
+    "let_threads_know_their_task",
+    "start_apart",
+]
 
 Work: TypeAlias = Callable[[], None]
 Inbox: TypeAlias = "queue.SimpleQueue[Work | None]"
@@ -19,10 +29,27 @@ Inbox: TypeAlias = "queue.SimpleQueue[Work | None]"
 IDLE_SECONDS = 10.0
 """How long a thread without work stays."""
 
+_own: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+"""The threads that are of no task."""
+
 
 def start_apart(work: Work, name: str) -> None:
-    """Start a thread that is of no task, whichever task's thread starts it."""
-    contextvars.Context().run(threading.Thread(target=work, name=name, daemon=True).start)
+    """Start a thread that is of no task, whichever task's thread starts it.
+
+    It is no daemon, so that threads which tasks start are none either, unless they are to be.
+    """
+    thread = threading.Thread(target=work, name=name, daemon=False)
+    _own.add(thread)
+    contextvars.Context().run(thread.start)
+
+
+def await_threads_of_tasks() -> None:
+    """Return once the threads have ended that tasks have started, but for daemons and those of executors."""
+    executors = sys.modules.get("concurrent.futures.thread")
+    kept = getattr(executors, "_threads_queues", ())  # which idle until a program ends
+    for thread in threading.enumerate():
+        if not (thread.daemon or thread in _own or thread in kept or thread is threading.main_thread()):
+            thread.join()
 
 
 def let_threads_know_their_task() -> None:
