@@ -61,9 +61,9 @@ from fray.runtime.pool.messages.events import (
 )
 from fray.runtime.pool.messages.greetings import HostWelcome, NannyHello
 from fray.runtime.pool.messages.specs import CLIENT_BITS, WorkerId
+from fray.runtime.pool.objects.disk_warnings import allow_warning, warn_once
 from fray.runtime.pool.objects.peers import run_object_server
 from fray.runtime.pool.objects.store import HostStore
-from fray.runtime.pool.objects.troubles import end_trouble, warn_of
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.blocking import BlockingConnection
 from fray.runtime.pool.worker.process import DRAIN, run_worker
@@ -266,10 +266,10 @@ class _Nanny:
     def _spill(self, command: SpillObject) -> None:
         try:
             if self._store.spill(command.id):
-                end_trouble(f"{self._store.spill_directory}/{command.id:x}", written=True)
+                allow_warning(f"{self._store.spill_directory}/{command.id:x}", written=True)
                 self._tell(ObjectSpilled(command.id, command.host))
         except (SurroundingsError, OSError) as error:
-            warn_of(str(self._store.spill_directory), error.__cause__ or error, "values stay in memory")
+            warn_once(str(self._store.spill_directory), error.__cause__ or error, "values stay in memory")
             self._tell(ObjectSpilled(command.id, command.host, done=False))
 
     def _check_object(self, command: CheckObject) -> None:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from fray.errors import StoreDirectoryError
 from fray.runtime.container import available_memory
+from fray.runtime.pool.objects.disk_warnings import forget_warnings, warn_once
 from fray.runtime.pool.objects.files import STAYS, check_directory, claim_directory, is_open, open_directory
 from fray.runtime.pool.objects.store import HostStore
-from fray.runtime.pool.objects.troubles import forget_troubles, warn_of
 
 __all__ = ["OwnedStore", "create_store", "list_directories"]
 
@@ -50,8 +50,8 @@ class OwnedStore:
             except (FileNotFoundError, NotADirectoryError):  # somebody else has removed it, or what it lay in
                 pass
             except OSError as error:
-                warn_of(str(directory), error, STAYS)
-        forget_troubles(str(self.store.spill_directory))
+                warn_once(str(directory), error, STAYS)
+        forget_warnings(str(self.store.spill_directory))
 
 
 def create_store(

@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from fray.errors import StoreDirectoryError, StoreFullError
+from fray.runtime.pool.objects.disk_warnings import NO_ROOM, allow_warning, warn_once
 from fray.runtime.pool.objects.flat_format import BytesLike
-from fray.runtime.pool.objects.troubles import NO_ROOM, end_trouble, warn_of
 
 __all__ = [
     "COPY_MODE",
@@ -218,9 +218,9 @@ def unlink(path: str) -> bool:
         return False
     except OSError as error:
         if status_of(path) is not None:  # a disk that is read-only says so of what isn't there, too
-            warn_of(os.path.dirname(path), error, STAYS)  # noqa: PTH120 - as above
+            warn_once(os.path.dirname(path), error, STAYS)  # noqa: PTH120 - as above
         return False
-    end_trouble(path)
+    allow_warning(path)
     return True
 
 

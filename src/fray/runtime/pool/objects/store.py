@@ -24,6 +24,7 @@ from typing import NamedTuple
 from fray.errors import ObjectLostError, StoreDirectoryError, StoreFullError
 from fray.runtime.file_locks import is_locked
 from fray.runtime.pool.messages.specs import ObjectId
+from fray.runtime.pool.objects.disk_warnings import share_warnings
 from fray.runtime.pool.objects.files import (
     COPY_MODE,
     PART,
@@ -45,7 +46,6 @@ from fray.runtime.pool.objects.files import (
 )
 from fray.runtime.pool.objects.flat_format import Encoded
 from fray.runtime.pool.objects.mappings import Mappings
-from fray.runtime.pool.objects.troubles import share_troubles
 
 __all__ = ["HostStore", "Usage"]
 
@@ -89,7 +89,7 @@ class HostStore:
         self.limit = limit
         self._memory = str(directory)
         self._disk = str(spill_directory)
-        share_troubles(self._disk, self._memory)
+        share_warnings(self._disk, self._memory)
         self._mappings = Mappings(int(limit * _MAPPED_SHARE))
         self._disk_lock = -1
         """Keeps the directory on disk from being swept; none was claimed yet."""

@@ -9,7 +9,7 @@ import os
 
 from fray.errors import StoreDirectoryError
 
-__all__ = ["NO_ROOM", "end_trouble", "forget_troubles", "share_troubles", "warn_of"]
+__all__ = ["NO_ROOM", "allow_warning", "forget_warnings", "share_warnings", "warn_once"]
 
 NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
@@ -20,18 +20,18 @@ _notes: dict[str, str] = {}
 """Directories -> how the files begin that say what a process has warned about."""
 
 
-def share_troubles(folder: str, place: str) -> None:
+def share_warnings(folder: str, place: str) -> None:
     """Let a warning about a directory count for all processes that note theirs in the same place."""
     _notes[folder] = f"{place}/warned-"
 
 
-def forget_troubles(folder: str) -> None:
+def forget_warnings(folder: str) -> None:
     """Forget a directory that has no further use."""
     _notes.pop(folder, None)
     _known.difference_update([each for each in tuple(_known) if each[0] == folder])
 
 
-def warn_of(folder: str, error: BaseException, consequence: str) -> None:
+def warn_once(folder: str, error: BaseException, consequence: str) -> None:
     """Warn what it means that something can't be done in a directory, unless that is known."""
     number = getattr(error, "errno", None) or 0
     if (folder, number) in _known:
@@ -41,7 +41,7 @@ def warn_of(folder: str, error: BaseException, consequence: str) -> None:
         _log.warning("%s", StoreDirectoryError(folder, f"{consequence}: {error}"))
 
 
-def end_trouble(path: str, *, written: bool = False) -> None:
+def allow_warning(path: str, *, written: bool = False) -> None:
     """Note that a file could be removed, or `written`: a failure in its directory is warned about anew.
 
     One that was removed says nothing of room: there may be none again at once.
