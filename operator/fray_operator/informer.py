@@ -55,7 +55,7 @@ WORKER_STATUS = (
     "succeeded",
     "terminating",
 )
-REPORTED = ("podUid", "startNumber", "restarts", "exhausted", "lastError")
+REPORTED = ("podUid", "startNumber", "restarts", "exhausted", "lastError", "idle", "ended")
 LONGEST_REPORT = 1 << 16
 LABELS = (
     "fray.dev/",

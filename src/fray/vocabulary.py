@@ -216,6 +216,8 @@ ENV_ACTOR_MAX_RESTARTS: Final = "FRAY_ACTOR_MAX_RESTARTS"
 """How often the actor's process is started again in one pod; not set: always."""
 ENV_ACTOR_MAX_CONCURRENCY: Final = "FRAY_ACTOR_MAX_CONCURRENCY"
 """How many calls run at once; not set: one, or 1,000 of a class with async methods."""
+ENV_ACTOR_IDLE_TIMEOUT: Final = "FRAY_ACTOR_IDLE_TIMEOUT"
+"""For how many seconds nobody may call it until it is idle; not set: for ever."""
 ENV_ACTOR_CLASS: Final = "FRAY_ACTOR_CLASS"
 """The actor's class, `module:Class`; not set: it comes in the payload."""
 ENV_ACTOR_PAYLOAD: Final = "FRAY_ACTOR_PAYLOAD"
@@ -398,6 +400,8 @@ class ActorReason(StrEnum):
     MEMBERS_STARTING = "MembersStarting"
     MEMBER_FAILED = "MemberFailed"
     ROOT_JOB_ENDED = "RootJobEnded"
+    IDLE = "Idle"
+    MEMBERS_ENDED = "MembersEnded"
 
 
 class VerdictKind(StrEnum):

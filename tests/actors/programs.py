@@ -119,6 +119,10 @@ class Pupil:
     def pid(self) -> int:
         return os.getpid()
 
+    def graduate(self) -> str:
+        self._stop.set()
+        return "bye"
+
     def fail(self) -> None:
         self._member.fail(BufferError("out of lessons"))
 

@@ -15,7 +15,7 @@ import pytest
 from fray.client import Client
 from fray.cluster import Entrypoint, JobRequest, LocalCluster, create_environment, current_cluster
 from fray.errors import ActorDiedError, ActorNotFoundError, ActorUnavailableError
-from fray.job import get_default_job_ctx, lookup_endpoint, register_endpoint
+from fray.job import ActorOptions, get_default_job_ctx, lookup_endpoint, register_endpoint
 from tests.actors import programs
 from tests.pool.hosts.pools import PATIENCE, wait_until
 
@@ -127,6 +127,25 @@ def test_a_member_fails_passes_its_handle_on_and_has_time_for_its_end(
     assert not told.exists()
     group.shutdown()
     wait_until(told.exists)
+
+
+def test_an_actor_that_nobody_calls_ends_and_one_that_is_done(cluster: LocalCluster, tmp_path: Path) -> None:
+    options = ActorOptions(idle_timeout=1)
+    counter = cluster.create_actor(Counter, name="counter", options=options)
+    assert counter.add.remote(1).result(PATIENCE) == 1
+    wait_until(lambda: cluster.get_actors() == [])
+
+    def is_told() -> bool:
+        try:
+            counter.add.remote(1).result(PATIENCE)  # its process may take calls for a moment still
+        except ActorDiedError as died:
+            return "deleted" in died.reason
+        return False
+
+    wait_until(is_told)
+    group = cluster.create_actor_group(programs.Pupil, tmp_path / "told", name="pupils", count=1)
+    group.handles[0].graduate.remote().result(PATIENCE)
+    wait_until(lambda: cluster.get_actors() == [])
 
 
 def test_a_program_creates_a_group_and_its_members_know_their_index(cluster: LocalCluster) -> None:

@@ -329,7 +329,8 @@ class Cluster(abc.ABC):
             cls: Its class, which is pickled with the arguments of its constructor.
             *args: Some of those.
             name: What `get_actor` finds it by, here and in jobs.
-            options: Of it: `get_if_exists`, `max_concurrency`, `max_restarts` and `max_task_retries`.
+            options: Of it: `get_if_exists`, `max_concurrency`, `max_restarts`, `max_task_retries` and
+                `idle_timeout`.
             resources: What it runs on; as of a job when None.
             environment: What it finds there; as of a job when None.
             actor_config: What an earlier API calls `options`.

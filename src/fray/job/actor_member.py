@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TextIO
 
 from fray.errors import ActorDiedError, RemoteTracebackError, SettingError, TaskError
 from fray.job.actor_methods import RemoteActor
@@ -33,10 +33,11 @@ from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store
 from fray.runtime.pool.pod import read_objects_address
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
-from fray.runtime.pool.worker.actor_host import SHUT_DOWN
+from fray.runtime.pool.worker.actor_host import ENDED_ITSELF, IDLE_SECONDS, SHUT_DOWN
 from fray.runtime.pool.worker_pod import build_resources
 from fray.vocabulary import (
     ENV_ACTOR_CLASS,
+    ENV_ACTOR_IDLE_TIMEOUT,
     ENV_ACTOR_MAX_CONCURRENCY,
     ENV_ACTOR_PAYLOAD,
     ENV_ACTOR_PAYLOAD_PYTHON,
@@ -63,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--news", required=True, type=int, help="descriptor of the supervisor's pipe")
     parsed = parser.parse_args(arguments)
     environ = os.environ  # noqa: TID251 - the entry of the process
-    with os.fdopen(parsed.news, "w", encoding="utf-8") as news:
+    with os.fdopen(parsed.news, "w", encoding="utf-8") as pipe:
+        news = _News(pipe)
         constructing = True
         try:
             call = _load(environ)
@@ -84,13 +86,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _probe(engine, actor)
             constructing = False
             _await_signal(lambda: _ask_to_end(engine, actor))
-            news.write("null\n")
-            news.flush()
+            news.tell(None)
+            if idle_after := environ.get(ENV_ACTOR_IDLE_TIMEOUT):
+                _start_daemon(lambda: _watch_idle(engine, actor, float(idle_after), news))
             while True:
                 time.sleep(LOOK_SECONDS)
                 _probe(engine, actor)
         except BaseException as error:  # noqa: BLE001 - whatever it is, it's the actor's end
-            news.write(json.dumps(asdict(_describe(error, constructing=constructing))) + "\n")
+            if isinstance(error, ActorDiedError) and error.reason == ENDED_ITSELF:
+                news.tell({"ended": ENDED_ITSELF})
+            else:
+                news.tell(asdict(_describe(error, constructing=constructing)))
     return EXIT_FAILURE
 
 
@@ -113,9 +119,43 @@ def _load(environ: Mapping[str, str]) -> Call:
 
 def _probe(engine: PoolEngine, actor: RemoteActor) -> None:
     """Return once the actor has come to this call; raises what its constructor raised, or its end."""
-    entry = engine.call_actor(actor, PROBE, (), {}, streaming=False, options=CallOptions())
-    ref: ObjectRef[int] = ObjectRef(engine, entry, PROBE, actor.label)
-    read_ref(ref, None, None)
+    _ask(engine, actor, PROBE)
+
+
+def _ask(engine: PoolEngine, actor: RemoteActor, method: str) -> Any:
+    entry = engine.call_actor(actor, method, (), {}, streaming=False, options=CallOptions())
+    ref: ObjectRef[Any] = ObjectRef(engine, entry, method, actor.label)
+    return read_ref(ref, None, None)
+
+
+class _News:
+    """What the supervisor is told, from any thread."""
+
+    def __init__(self, pipe: TextIO) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+
+    def tell(self, news: Any) -> None:
+        """Write a line."""
+        with self._lock:
+            self._pipe.write(json.dumps(news) + "\n")
+            self._pipe.flush()
+
+
+def _watch_idle(engine: PoolEngine, actor: RemoteActor, seconds: float, news: _News) -> None:
+    """Tell whether the actor is idle, each time that changes, as long as it lives."""
+    idle = False
+    with contextlib.suppress(TaskError):  # the main thread tells of its end
+        while True:
+            time.sleep(LOOK_SECONDS)
+            since: float = _ask(engine, actor, IDLE_SECONDS)
+            if idle != (since >= seconds):
+                idle = not idle
+                news.tell({"idle": idle})
+
+
+def _start_daemon(work: Callable[[], object]) -> None:
+    threading.Thread(target=work, name="fray-member", daemon=True).start()
 
 
 def _await_signal(act: Callable[[], object]) -> None:
@@ -126,14 +166,14 @@ def _await_signal(act: Callable[[], object]) -> None:
         asked.wait()
         act()
 
-    threading.Thread(target=wait, name="fray-shut-down", daemon=True).start()
+    _start_daemon(wait)
     signal.signal(signal.SIGTERM, lambda *_: asked.set())
 
 
 def _ask_to_end(engine: PoolEngine, actor: RemoteActor) -> None:
     """Ask the actor to end, which ends this process in turn."""
     with contextlib.suppress(TaskError):
-        engine.call_actor(actor, SHUT_DOWN, (), {}, streaming=False, options=CallOptions())
+        _ask(engine, actor, SHUT_DOWN)
 
 
 def _describe(error: BaseException, *, constructing: bool) -> LastError:

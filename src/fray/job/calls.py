@@ -81,6 +81,7 @@ def actor_options(  # noqa: PLR0913 - the union of two APIs, all but the first b
     preemptible: bool,
     num_cpus: float | None,
     max_task_retries: int | None = None,
+    idle_timeout: float | None = None,
 ) -> ActorOptions:
     """Return the options that both spellings together ask for; a keyword that was given wins over `base`."""
     options = base or ActorOptions()
@@ -96,6 +97,7 @@ def actor_options(  # noqa: PLR0913 - the union of two APIs, all but the first b
         lifetime=Lifetime(lifetime) if lifetime is not None else options.lifetime,
         resources=resources or options.resources,
         max_task_retries=options.max_task_retries if max_task_retries is None else max_task_retries,
+        idle_timeout=options.idle_timeout if idle_timeout is None else idle_timeout,
     )
 
 

@@ -262,6 +262,7 @@ class JobContext:
         preemptible: bool = True,
         num_cpus: float | None = None,
         max_task_retries: int | None = None,
+        idle_timeout: float | None = None,
         options: Any = None,
         **kwargs: Any,
     ) -> ActorHandle[A]:
@@ -273,7 +274,8 @@ class JobContext:
         `kwargs=` and `options=` are an older spelling, as in `create_task`; `options` that is no
         `ActorOptions`, or that the class has a parameter for, is an argument of the class.
         `max_task_retries` says how often a call is made again that was lost with the actor's process: above 0
-        only where each of its methods may run twice.
+        only where each of its methods may run twice. `idle_timeout` ends an actor that is shared by jobs once
+        nobody has called it for so many seconds.
 
         Raises:
             ActorExistsError: an actor has the name, and `get_if_exists` is false.
@@ -291,6 +293,7 @@ class JobContext:
             preemptible=preemptible,
             num_cpus=num_cpus,
             max_task_retries=max_task_retries,
+            idle_timeout=idle_timeout,
         )
         environ = os.environ  # noqa: TID251 - which job a process is of
         named = _find_named_actors() if chosen.name is not None else None

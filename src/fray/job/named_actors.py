@@ -231,6 +231,7 @@ class NamedActors:
             max_task_retries=options.max_task_retries or None,
             resources={UNITS[name]: _quantity(amount) for name, amount in resources.items() if amount},
             preemptible=preemptible,
+            idle_timeout=options.idle_timeout,
             replicas=count,
         )
         member, own = self._objects.create(new, get_if_exists=options.get_if_exists)

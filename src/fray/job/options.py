@@ -83,6 +83,7 @@ class ActorOptions:
     limit, and None what is usual where it lives: without limit as a FrayActor, elsewhere never.
     `max_task_retries` is how often a call that was lost with it is made again (-1: without limit): only where
     a second run of any method does no harm. A FrayActor's constructor that raises is tried again as often.
+    `idle_timeout` ends a FrayActor that wasn't called for so many seconds; others live with their context.
     `isolation`: "class" lets an actor without `resources` share a process with others of its class, "process"
     gives it one of its own; tasks never run in either.
     """
@@ -96,9 +97,12 @@ class ActorOptions:
     max_task_retries: int = 0
     env: Mapping[str, str] | None = field(default=None, repr=False)
     isolation: str = "class"
+    idle_timeout: float | None = None
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
+        if self.idle_timeout is not None:
+            check_seconds("idle_timeout", self.idle_timeout)
         object.__setattr__(self, "resources", check_resources(self.resources))
         check_env(self.env)
         if self.max_concurrency is not None:

@@ -7,7 +7,7 @@ in ConfigMaps of their own; of a member without a pod it keeps what was known la
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -153,7 +153,40 @@ def _derive_ending(actor: FrayActor, observed: ActorObservation, now: datetime) 
     if payload is not None and _lacks_payload(actor.status, observed, now):
         missing = f"Secret {payload.secret_name} was never written: its creator died before that"
         return _Ending(Reason.PAYLOAD_MISSING, missing)
+    return _recall_end(actor.status) or _derive_rest(actor, observed)
+
+
+def _recall_end(before: FrayActorStatus) -> _Ending | None:
+    """Return the end that the members have decided: it stays so when they are gone, who reported it."""
+    for each in before.conditions:
+        if each.reason in (ActorReason.IDLE, ActorReason.MEMBERS_ENDED):
+            return _Ending(ActorReason(each.reason), each.message)
     return None
+
+
+def _derive_rest(actor: FrayActor, observed: ActorObservation) -> _Ending | None:
+    """Return why an actor is to end that nobody needs: each member is idle, has ended itself or failed."""
+    pods = {
+        each["metadata"]["name"]: each["metadata"]["uid"] for each in observed.pods if not is_ending(each)
+    }
+    told = {
+        each["metadata"]["name"]: data
+        for each in observed.reports
+        if (data := each.get("data") or {}).get("podUid") == pods.get(each["metadata"]["name"], "")
+    }
+    of_members = [told.get(f"{actor.metadata.name}-{index}", {}) for index in range(actor.spec.replicas)]
+    seconds = actor.spec.idle_timeout_seconds
+    idle = seconds is not None and any(data.get("idle") == "true" for data in of_members)
+    ended = any(data.get("ended") for data in of_members)
+    if not (idle or ended) or not all(_is_at_rest(data) for data in of_members):
+        return None
+    if idle:
+        return _Ending(ActorReason.IDLE, f"no member was called for {seconds} s")
+    return _Ending(ActorReason.MEMBERS_ENDED, "its members have ended themselves")
+
+
+def _is_at_rest(data: Mapping[str, str]) -> bool:
+    return data.get("idle") == "true" or bool(data.get("ended")) or data.get("exhausted") == "true"
 
 
 def _lacks_payload(before: FrayActorStatus, observed: ActorObservation, now: datetime) -> bool:
@@ -283,7 +316,8 @@ def _derive_member(
     reported = report.get("podUid") == uid
     number = _read_number(report.get("startNumber")) if reported else 0
     ready = bool(find_condition(pod, "Ready", status="True"))
-    problem = waiting.message if waiting is not None else describe_crash([pod])
+    ended = report.get("ended") if reported else None
+    problem = waiting.message if waiting is not None else ended or describe_crash([pod])
     return MemberStatus(
         index=index,
         pod=metadata["name"],

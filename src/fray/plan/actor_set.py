@@ -21,6 +21,7 @@ from fray.vocabulary import (
     ACTOR_PORT,
     ACTOR_READY_PORT,
     ENV_ACTOR_CLASS,
+    ENV_ACTOR_IDLE_TIMEOUT,
     ENV_ACTOR_INDEX,
     ENV_ACTOR_MAX_CONCURRENCY,
     ENV_ACTOR_MAX_RESTARTS,
@@ -133,6 +134,7 @@ def _build_environment(actor: FrayActor, shape: Gang, settings: PlanSettings) ->
         *_build_payload(spec.entrypoint),
     ]
     limits = {ENV_ACTOR_MAX_CONCURRENCY: spec.max_concurrency, ENV_ACTOR_MAX_RESTARTS: spec.max_restarts}
+    limits[ENV_ACTOR_IDLE_TIMEOUT] = spec.idle_timeout_seconds
     entries += [
         EnvEntry(name, "the spec says so", str(limit))
         for name, limit in limits.items()

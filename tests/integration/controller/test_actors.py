@@ -223,6 +223,27 @@ def test_a_suspended_actor_has_no_pods_and_a_stopped_one_ends_when_they_are_gone
     assert ended["completionTime"]
 
 
+def test_a_group_ends_with_a_reason_once_all_its_members_are_idle(actors: Actors) -> None:
+    actors.submit("buffer", replicas=2, idleTimeoutSeconds=60)
+    members = actors.await_set("buffer", replicas=2)
+    pods = [actors.start(members, index, ip=f"10.0.0.{index}") for index in range(2)]
+    for index, pod in enumerate(pods):
+        actors.report(pod, "buffer", startNumber="1", idle=str(index == 0).lower())
+        actors.set_ready(pod, ready=True, ip=f"10.0.0.{index}")
+    actors.await_condition("buffer", "Ready", "True", "AllMembersReady")
+    actors.report(pods[1], "buffer", startNumber="1", idle="true")
+    actors.await_condition("buffer", "Ready", "False", "Idle")
+    # A member that is called meanwhile changes nothing any more.
+    actors.report(pods[1], "buffer", startNumber="1", idle="false")
+    set_path = f"{actors.sets}/buffer"
+    eventually(lambda: "deletionTimestamp" in actors.api.get(set_path).body["metadata"])
+    for pod in pods:
+        actors.hands.delete_pod(pod)
+    assert actors.api.merge(set_path, {"metadata": {"finalizers": None}}).ok
+    told = actors.await_condition("buffer", "Finished", "True", "Idle")
+    assert "no member was called for 60 s" in condition({"status": told}, "Finished")["message"]
+
+
 def test_an_actor_of_a_job_ends_with_it_and_a_detached_one_does_not(actors: Actors) -> None:
     job = actors.hands.submit("train")
     actors.submit("own", lifetime="job", rootJob="train", owner=job)

@@ -75,6 +75,8 @@ def test_a_member_is_told_who_it_is_and_what_to_run() -> None:
     assert told["FRAY_ACTOR_MAX_RESTARTS"] == "3"
     assert told["FRAY_ROOT_JOB"] == "train"
     assert "FRAY_ACTOR_MAX_CONCURRENCY" not in told
+    assert "FRAY_ACTOR_IDLE_TIMEOUT" not in told
+    assert variables(actor(idleTimeoutSeconds=60))["FRAY_ACTOR_IDLE_TIMEOUT"] == "60"
     assert "FRAY_JOB_NAME" not in told
 
 
@@ -213,6 +215,46 @@ def test_an_actor_ends_whose_payload_never_comes(told: VolumeComplaint, *, ends:
     finished = next(each for each in over.status.conditions if each.type == "Finished")
     assert (finished.status, finished.reason) == ("True", "PayloadMissing")
     assert over.action is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "told", "reason"),
+    [
+        ({"idleTimeoutSeconds": 9}, [{"idle": "true"}, {"idle": "true"}], "Idle"),
+        ({"idleTimeoutSeconds": 9}, [{"idle": "true"}, {"idle": "false"}], None),
+        ({"idleTimeoutSeconds": 9}, [{"idle": "true"}, {}], None),
+        # One that is never started again can't be called.
+        ({"idleTimeoutSeconds": 9}, [{"idle": "true"}, {"exhausted": "true"}], "Idle"),
+        ({"idleTimeoutSeconds": 9}, [{"exhausted": "true"}, {"exhausted": "true"}], None),
+        ({"idleTimeoutSeconds": 9}, [{"idle": "true"}, {"ended": "done"}], "Idle"),
+        ({}, [{"idle": "true"}, {"idle": "true"}], None),
+        ({}, [{"ended": "done"}, {"ended": "done"}], "MembersEnded"),
+        ({}, [{"ended": "done"}, {}], None),
+        # What is said of a pod that is gone counts for nothing.
+        ({"idleTimeoutSeconds": 9}, [{"idle": "true"}, {"idle": "true", "podUid": "p0"}], None),
+        ({"idleTimeoutSeconds": 9, "replicas": 0}, [], None),
+    ],
+)
+def test_an_actor_ends_that_nobody_needs(
+    spec: dict[str, Any], told: list[dict[str, str]], reason: str | None
+) -> None:
+    pods = [pod(index, f"p{index + 1}", ready=True) for index in range(len(told))]
+    reports = [report(index, **{"podUid": f"p{index + 1}", **data}) for index, data in enumerate(told)]
+    found = actor(**{"replicas": len(told), **spec})
+    decision = decide_actor(found, ActorObservation(members(len(told)), pods, reports), now=NOW)
+    if reason is None:
+        assert decision.action is None
+        return
+    assert decision.action == RemoveMembers()
+    # It stays so, whatever a member says while its pod ends, and when there is none any more.
+    woken = [report(index, podUid=f"p{index + 1}", idle="false") for index in range(len(told))]
+    for observed in (ActorObservation(members(len(told)), pods, woken), ActorObservation()):
+        before = decision.status
+        decision = decide_actor(found.model_copy(update={"status": before}), observed, now=NOW)
+        assert decision.action == (RemoveMembers() if observed.pods else None)
+    ends = {each.type: each for each in decision.status.conditions}
+    assert (ends["Finished"].status, ends["Finished"].reason) == ("True", reason)
+    assert (ends["Ready"].status, ends["Ready"].reason) == ("False", reason)
 
 
 def test_an_actor_that_has_started_once_waits_for_its_payload() -> None:

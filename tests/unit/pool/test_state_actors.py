@@ -232,7 +232,7 @@ def test_an_actor_that_says_it_fails_is_made_anew_in_its_process_as_often_as_it_
     assert CreateActor(2, spec, b"", (), 2) in more
     assert script.tell(2, failed) == []  # a word about an incarnation that is gone
     script.tell(2, ActorReady(A, 2))
-    script.tell(2, ActorEnded(A, 2, failed.outcome, failed.failed))
+    script.tell(2, ActorEnded(A, 2, failed.outcome, failed.why))
     call(script, 3)
     (answer,) = script.tell(DRIVER, ObjectsWanted((3,)))
     assert (answer.outcome.kind, answer.outcome.data) == ("ActorDiedError", b"error")

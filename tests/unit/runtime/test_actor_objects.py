@@ -40,7 +40,7 @@ class Server:
 
 @pytest.mark.parametrize("limit", [None, 0, -1, 2])
 def test_a_limit_of_restarts_is_passed_on_as_it_was_given(limit: int | None) -> None:
-    limits = build_limits(None, limit, None)
+    limits = build_limits(None, limit, None, None)
     assert limits == ({} if limit is None else {"maxRestarts": limit})
 
 
@@ -56,6 +56,7 @@ def test_each_field_of_a_created_actor_is_one_of_the_resource(*, detached: bool)
         max_task_retries=2,
         resources={"cpu": "1"},
         preemptible=False,
+        idle_timeout=59.5,
     )
     objects: Any = ActorObjects(server, job="train", root="train")  # type: ignore[arg-type]
     member, own = objects.create(new, get_if_exists=True)

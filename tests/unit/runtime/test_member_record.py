@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,19 @@ NEW = MemberRecord("p2", 0, str(ADDRESS))
 def test_what_a_start_is(
     found: MemberRecord | None, limit: int | None, start: int, restarts: int, *, exhausted: bool
 ) -> None:
+    if found is not None:
+        found = replace(found, idle=True)  # which a start ends
     expected = MemberRecord("p2", start, str(ADDRESS), restarts, exhausted=exhausted)
     assert derive_start(found, NEW, limit) == expected
+
+
+@pytest.mark.parametrize("pod", ["p1", "p2"])
+def test_one_that_has_ended_for_good_is_not_started_in_its_pod_nor_in_another(pod: str) -> None:
+    found = MemberRecord(pod, 3, "tcp:a:1", restarts=2, ended="it has ended itself")
+    assert MemberRecord.from_data(found.to_data()) == found
+    later = derive_start(found, NEW, None)
+    assert (later.pod_uid, later.restarts, later.ended) == ("p2", 2, found.ended)
+    assert later.start == (3 if pod == "p2" else 0)
 
 
 @pytest.mark.parametrize(

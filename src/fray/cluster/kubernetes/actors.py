@@ -157,6 +157,11 @@ def build_actor(label: str, job: FrayJob, options: ActorOptions, count: int) -> 
             "lifetime": "detached",
             "replicas": count,
             **{field: spec[field] for field in TAKEN if field in spec},
-            **build_limits(options.max_concurrency, options.max_restarts, options.max_task_retries or None),
+            **build_limits(
+                options.max_concurrency,
+                options.max_restarts,
+                options.max_task_retries or None,
+                options.idle_timeout,
+            ),
         },
     }

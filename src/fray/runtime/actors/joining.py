@@ -123,6 +123,8 @@ def locate(api: ObjectApi, member: Member, *, over: str = "") -> MemberRecord | 
     if record is None:
         return None
     story = describe_error(record.error)
+    if record.ended:
+        raise ActorDiedError(member.label, record.ended, story)
     if record.exhausted:
         raise ActorDiedError(member.label, "it was started as often as it may be", story)
     incarnation = member.build_incarnation(record.pod_uid, record.start)

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ from fray.kube.resources import FRAYACTORS, FRAYJOBS, SECRETS
 from fray.runtime.actors.identity import ActorPod, Member
 from fray.runtime.actors.local_objects import FileApi
 from fray.runtime.actors.pod import Supervisor
-from fray.runtime.actors.record import RecordWriter
+from fray.runtime.actors.record import RecordWriter, read_record
 from fray.runtime.file_locks import is_locked, lock_beside_readers
 from fray.runtime.pool.host.readiness import ReadinessServer
 from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store
@@ -34,6 +35,7 @@ from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
 from fray.settings import Settings
 from fray.vocabulary import (
+    ENV_ACTOR_IDLE_TIMEOUT,
     ENV_ACTOR_INDEX,
     ENV_ACTOR_MAX_CONCURRENCY,
     ENV_ACTOR_MAX_RESTARTS,
@@ -171,6 +173,7 @@ def _build_environment(
     limits = {
         ENV_ACTOR_MAX_CONCURRENCY: spec.get("maxConcurrency"),
         ENV_ACTOR_MAX_RESTARTS: spec.get("maxRestarts"),
+        ENV_ACTOR_IDLE_TIMEOUT: spec.get("idleTimeoutSeconds"),
     }
     found |= {name: str(limit) for name, limit in limits.items() if limit is not None and limit >= 0}
     return found | ({ENV_ROOT_JOB: spec["rootJob"]} if spec.get("rootJob") else {})
@@ -192,13 +195,26 @@ def main() -> int:
         shutil.rmtree(sockets, ignore_errors=True)
 
 
+def _is_at_rest(api: FileApi, member: Member, actor: Manifest) -> bool:
+    """Return whether nobody needs an actor: see `MemberRecord.at_rest`."""
+    own = read_record(api, member)
+    if own is None or not (own.idle or own.ended):
+        return False  # asked again and again, of which one file is enough
+    count = actor["spec"].get("replicas", 1)
+    records = (read_record(api, replace(member, index=index)) for index in range(count))
+    return all(record is not None and record.at_rest for record in records)
+
+
 def is_over(api: FileApi, member: Member) -> bool:
-    """Return whether an actor was deleted; it is deleted here when its root job has ended."""
+    """Return whether an actor was deleted; it is, here, when its root job has ended or nobody needs it."""
     try:
         actor = api.get(FRAYACTORS, member.name)
     except NotFoundError:
         return True
     if actor["metadata"]["uid"] != member.uid:
+        return True
+    if _is_at_rest(api, member, actor):
+        api.delete(FRAYACTORS, member.name, uid=member.uid)
         return True
     if (root := actor["spec"].get("rootJob")) is None:
         return False

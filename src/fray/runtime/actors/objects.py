@@ -7,6 +7,7 @@ name. The Secrets with its payload come after it and are its own; its pods wait 
 from __future__ import annotations
 
 import base64
+import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ from fray.vocabulary import (
     LABEL_JOB_UID,
     LABEL_MANAGED_BY,
     MANAGED_BY,
+    ActorReason,
     ConditionType,
 )
 
@@ -43,6 +45,8 @@ COPIED: Final = ("environment", "serviceAccountName")
 """What an actor has as the job that creates it."""
 
 
+ENDING: Final = (ActorReason.IDLE, ActorReason.MEMBERS_ENDED, ActorReason.ROOT_JOB_ENDED)
+"""Reasons of conditions while its pods end, after which it has finished."""
 NO_JOB: Final[Manifest] = {"metadata": {}, "spec": {}}
 
 
@@ -59,6 +63,7 @@ class NewActor:
     max_task_retries: int | None = None
     resources: Mapping[str, str] | None = None
     preemptible: bool = True
+    idle_timeout: float | None = None
     replicas: int = 1
 
 
@@ -152,19 +157,23 @@ class ActorObjects:
             "placement": None if new.preemptible else {"preemptible": False},
         }
         spec |= {field: value for field, value in options.items() if value is not None}
-        spec |= build_limits(new.max_concurrency, new.max_restarts, new.max_task_retries)
+        spec |= build_limits(new.max_concurrency, new.max_restarts, new.max_task_retries, new.idle_timeout)
         body = {"apiVersion": API_VERSION, "kind": FRAYACTOR_KIND, "metadata": metadata, "spec": spec}
         return body, parts
 
 
 def build_limits(
-    max_concurrency: int | None, max_restarts: int | None, max_task_retries: int | None
+    max_concurrency: int | None,
+    max_restarts: int | None,
+    max_task_retries: int | None,
+    idle_timeout: float | None,
 ) -> Manifest:
-    """Return the fields of a FrayActor's spec that limit its calls and restarts; None leaves one out."""
+    """Return the fields of a FrayActor's spec that limit its calls and its life; None leaves one out."""
     limits = {
         "maxConcurrency": max_concurrency,
         "maxRestarts": max_restarts,
         "maxTaskRetries": max_task_retries,
+        "idleTimeoutSeconds": None if idle_timeout is None else math.ceil(idle_timeout),
     }
     return {field: limit for field, limit in limits.items() if limit is not None}
 
@@ -263,7 +272,8 @@ def delete_actor(api: ObjectApi, member: Member) -> None:
 def find_end(actor: Manifest) -> str | None:
     """Return why an actor has ended for good, or is about to; None while it lives."""
     for each in (actor.get("status") or {}).get("conditions") or ():
-        if each.get("type") == ConditionType.FINISHED and each.get("status") == "True":
+        finished = each.get("type") == ConditionType.FINISHED and each.get("status") == "True"
+        if finished or each.get("reason") in ENDING:
             return str(each.get("message"))
     return "spec.stopped is true" if actor["spec"].get("stopped") else None
 
@@ -275,7 +285,8 @@ def _has_ended(api: ObjectApi, actor: Manifest) -> bool:
     member, count = _member_of(actor, ""), actor["spec"].get("replicas", 1)
     records = (read_record(api, replace(member, index=index)) for index in range(count))
     return count > 0 and all(
-        record is not None and (record.exhausted or record.gave_up(member.max_task_retries))
+        record is not None
+        and (record.exhausted or bool(record.ended) or record.gave_up(member.max_task_retries))
         for record in records
     )
 

@@ -107,6 +107,8 @@ class Supervisor:
         self._readiness = readiness
         self._is_over = is_over
         self._ending = False
+        self._ended = ""
+        """Why the actor has ended for good, by its own will."""
         self._untold: dict[str, Any] = {}
         """What the record doesn't say yet, since the API server couldn't be reached."""
         self._signals, _ = watch_signals(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
@@ -116,24 +118,33 @@ class Supervisor:
         """Supervise until SIGTERM; return the exit code. Raises `ActorReplacedError`."""
         pause = FIRST_PAUSE
         while (record := self._begin()) is not None:
-            if record.exhausted:
-                while not self._ending:
-                    self._await_news(API_PAUSE)
-                    self._tell()
+            if record.exhausted or record.ended:
+                self._rest()
                 break
             began = time.monotonic()
             error = self._run_once(record)
             self._readiness.ready = False
             if self._ending:
                 break
+            if self._ended:
+                sys.stderr.write(f"fray: the actor has ended for good: {self._ended}\n")
+                self._tell(ready=False, ended=self._ended)
+                self._rest()
+                break
             sys.stderr.write(f"fray: the actor has ended: {error.type}: {error.message}\n")
             failures = record.failures + 1 if error.constructing else 0
-            self._tell(ready=False, error=error, failures=failures)
+            self._tell(ready=False, idle=False, error=error, failures=failures)
             if time.monotonic() - began > LONGEST_PAUSE:
                 pause = FIRST_PAUSE
             self._wait(pause)
             pause = min(LONGEST_PAUSE, pause * 2)
         return 0
+
+    def _rest(self) -> None:
+        """Wait to be ended: the actor isn't started any more."""
+        while not self._ending:
+            self._await_news(API_PAUSE)
+            self._tell()
 
     def _begin(self) -> MemberRecord | None:
         """Count a start, however long that takes; None: it is to end."""
@@ -203,6 +214,10 @@ class Supervisor:
                 if told is None:
                     self._readiness.ready = True
                     self._tell(ready=True, failures=0)
+                elif "idle" in told:
+                    self._tell(idle=told["idle"])
+                elif "ended" in told:
+                    self._ended = told["ended"]
                 else:
                     error = LastError(**told)
             if ended in processes:

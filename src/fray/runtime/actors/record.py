@@ -54,6 +54,16 @@ class MemberRecord:
     failures: int = 0
     """How often in a row its constructor, or what that needs, has failed."""
 
+    idle: bool = False
+    """Whether nobody has called it for as long as its FrayActor says."""
+    ended: str = ""
+    """Why it has ended for good, by its own will; empty while it hasn't."""
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nobody needs it: its actor ends once all members are so, and one not for its failures."""
+        return self.idle or self.exhausted or bool(self.ended)
+
     def gave_up(self, max_task_retries: int) -> bool:
         """Return whether callers learn that its constructor fails: it is tried again all the same."""
         return not self.ready and 0 <= max_task_retries < self.failures
@@ -70,6 +80,8 @@ class MemberRecord:
             "exhausted": str(self.exhausted).lower(),
             "lastError": "" if error is None else json.dumps(error),
             "failures": str(self.failures),
+            "idle": str(self.idle).lower(),
+            "ended": self.ended,
         }
 
     @classmethod
@@ -86,6 +98,8 @@ class MemberRecord:
                 data.get("exhausted") == "true",
                 LastError(**json.loads(told)) if told else None,
                 int(data.get("failures") or 0),
+                data.get("idle") == "true",
+                data.get("ended") or "",
             )
         except (KeyError, TypeError, ValueError):
             return None
@@ -95,15 +109,20 @@ def derive_start(found: MemberRecord | None, own: MemberRecord, max_restarts: in
     """Return the record of a member's next start in the pod of `own`; `found` is what stands there now.
 
     The first start of another pod is a restart of the member too. One more than `max_restarts` (None: no
-    limit) isn't counted as one: the record keeps its numbers and is `exhausted`.
+    limit) isn't counted as one: the record keeps its numbers and is `exhausted`. Nor is one of a member that
+    has ended for good.
     """
-    before = replace(own, ready=False)
+    before = replace(own, ready=False, idle=False)
     if found is None and own.start == 0:
         return replace(before, start=1)
     if found is not None and found.pod_uid == own.pod_uid:
-        before = replace(found, address=own.address, ready=False)
+        before = replace(found, address=own.address, ready=False, idle=False)
     elif found is not None:
-        before = replace(before, restarts=found.restarts, error=found.error, failures=found.failures)
+        before = replace(
+            before, restarts=found.restarts, error=found.error, failures=found.failures, ended=found.ended
+        )
+    if before.ended:
+        return before
     if max_restarts is not None and before.restarts >= max_restarts:
         return replace(before, exhausted=True)
     return replace(before, start=before.start + 1, restarts=before.restarts + 1)

@@ -58,7 +58,6 @@ from fray.runtime.pool.messages.events import ActorEnded, ActorReady, ActorSubmi
 from fray.runtime.pool.messages.specs import DRIVER, ActorSpec, ClientId, Failed, ObjectId, Profile, TaskSpec
 
 __all__ = [
-    "ENDED_ITSELF",
     "answer_end",
     "answer_ready",
     "call",
@@ -74,10 +73,6 @@ __all__ = [
     "settle_process",
     "wake_actor",
 ]
-
-ENDED_ITSELF = "it has ended itself"
-"""What callers learn of an actor whose code was done."""
-
 
 # --- created -----------------------------------------------------------------------------------------------
 
@@ -282,10 +277,10 @@ def answer_end(tables: Tables, source: ClientId, event: ActorEnded) -> None:
     if actor is None:
         tables.ignore("ActorEnded: it had ended")
         return
-    if event.failed and event.outcome is not None:
-        _fail(tables, actor, f"it failed: {event.failed}", event.outcome.data)
+    if event.why and event.outcome is not None:
+        _fail(tables, actor, f"it failed: {event.why}", event.outcome.data)
         return
-    _die(tables, actor, event.outcome or _build_died(actor, ENDED_ITSELF))
+    _die(tables, actor, event.outcome or _build_died(actor, event.why or "it ended"))
 
 
 def _fail(tables: Tables, actor: ActorRecord, reason: str, cause: bytes) -> None:

@@ -209,8 +209,8 @@ class ActorEnded(NamedTuple):
     actor: ActorId
     incarnation: int
     outcome: Failed | None = None
-    failed: str = ""
-    """In words, what its own code has said that it failed with, which `outcome` is: it may be restarted."""
+    why: str = ""
+    """In words, where its own code has ended it: with an `outcome` it has failed, and may be restarted."""
 
 
 class ObjectSpilled(NamedTuple):

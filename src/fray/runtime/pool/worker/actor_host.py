@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
@@ -26,10 +27,18 @@ from fray.runtime.pool.worker.failures import no_thread
 from fray.runtime.pool.worker.functions import Function
 from fray.runtime.pool.worker.threads import ElasticThreads, Inbox, Work, await_threads_of_tasks, start_apart
 
-__all__ = ["SHUT_DOWN", "ActorHost"]
+__all__ = ["ENDED_ITSELF", "IDLE_SECONDS", "SHUT_DOWN", "ActorHost"]
 
+ENDED_ITSELF: Final = "it has ended itself"
+"""What callers learn of an actor whose own code was done."""
 SHUT_DOWN: Final = "__shut_down__"
-"""The method by whose call an actor is asked to end, whatever it is busy with. It returns at once."""
+"""The method by whose call an actor is asked to end."""
+IDLE_SECONDS: Final = "__idle_seconds__"
+"""The method that returns for how long nobody has called it, since its constructor returned."""
+APART: Final = (SHUT_DOWN, IDLE_SECONDS)
+"""Methods of this host, which return at once, whatever the actor is busy with."""
+PROBE: Final = "__sizeof__"
+"""What those call who want to know whether an actor lives: it isn't in use for that."""
 
 FAILURE_TEXT: Final = 1_000
 """Characters that are told of what an actor fails with, besides the exception itself."""
@@ -53,9 +62,13 @@ class _Actor:
         self.lock = threading.Lock()
         self.instance: object = None
         self.ready = False
+        self.used = 0.0
+        """When it was called last, or a call of it ended, on the clock of `time.monotonic`."""
         self.draining = False
         self.leaving = False
         """Whether it ends by its own will: more calls may come still, which aren't taken."""
+        self.why = ""
+        """Why it does, for its callers."""
         self.ended = False
         self.early: BaseException | None = None
         """What code of its constructor has said that it fails with."""
@@ -145,20 +158,21 @@ class ActorHost:
         spec = command.spec
         with self._lock:
             actor = self._actors.get(spec.actor)
-            if actor is not None and spec.method != SHUT_DOWN:
+            if actor is not None and spec.method not in APART:
                 self._callees[spec.id] = actor
         if actor is None:
             story = (f"actor {spec.actor:x} is not in this worker",)
             self._tell(TaskDone(spec.id, Failed(b"", "ActorDiedError", spec.name, story=story)))
             return
-        if spec.method == SHUT_DOWN:
-            self._ask_to_leave(actor, spec)
+        if spec.method in APART:
+            self._answer(actor, spec)
             return
         running = RunningTask(spec.id, spec.name, self._on_wait)
         call = Call(running, command, lambda: getattr(actor.instance, spec.method), consume, actor.loop)
         with actor.lock:
             ends = actor.leaving
             if not ends:
+                actor.used = actor.used if spec.method == PROBE else time.monotonic()
                 actor.waiting.append(call)
                 self._start_waiting(actor)
         if ends:  # the head fails all calls that it has sent, once it hears of the end
@@ -215,25 +229,35 @@ class ActorHost:
         for actor in actors:
             actor.life.ask_to_end()
 
-    def _let_leave(self, actor: _Actor) -> None:
+    def _let_leave(self, actor: _Actor, why: str) -> None:
         """End an actor after the calls that it has got."""
         with actor.lock:
             actor.leaving = actor.draining = True
+            actor.why = actor.why or why
         self._check_end(actor)
 
-    def _ask_to_leave(self, actor: _Actor, call: TaskSpec) -> None:
-        """Do what a call of `SHUT_DOWN` asks for: end the actor, which has time for it if it cares."""
-        self._tell(TaskDone(call.id, self._execution.keep(call.id, None)))
+    def _answer(self, actor: _Actor, call: TaskSpec) -> None:
+        """Carry out a call of one of the methods `APART`."""
+        seconds = 0.0
+        if call.method == IDLE_SECONDS:
+            with actor.lock:
+                seconds = 0.0 if actor.waiting or actor.running else time.monotonic() - actor.used
+        self._tell(TaskDone(call.id, self._execution.keep(call.id, seconds)))
+        if call.method == SHUT_DOWN:
+            self._shut_down(actor)
+
+    def _shut_down(self, actor: _Actor) -> None:
+        """End an actor, which has time for it if it cares."""
         if actor.life.watched:
             actor.life.ask_to_end()
-            self._let_leave(actor)
+            self._let_leave(actor, "it was asked to end")
         else:
             self.end(EndActor(0, actor.spec.id, actor.incarnation, drain=False))
 
     def _end_itself(self, actor: _Actor, error: BaseException | None) -> None:
         """End an actor as its own code says: after its calls, or at once with what it fails with."""
         if error is None:
-            self._let_leave(actor)
+            self._let_leave(actor, ENDED_ITSELF)
             return
         name = actor.spec.name or actor.spec.class_name
         failure, why = self._execution.error(error, name), f"{type_name(error)}: {text_of(error)}"
@@ -279,7 +303,7 @@ class ActorHost:
         with actor.lock:
             if actor.ended:
                 return
-            actor.instance, actor.ready = instance, True
+            actor.instance, actor.ready, actor.used = instance, True, time.monotonic()
             self._tell(ActorReady(command.spec.id, command.incarnation))
             self._start_waiting(actor)
         self._check_end(actor)
@@ -312,6 +336,7 @@ class ActorHost:
         with actor.lock:
             # An actor that has failed had told so: a word about the call would be one about its next try.
             if actor.running.pop(identity, None) is not None:
+                actor.used = actor.used if call.command.spec.method == PROBE else time.monotonic()
                 self._tell(ended.as_message(identity, 0), soon=bool(actor.waiting))
         with self._lock:
             self._callees.pop(identity, None)
@@ -327,14 +352,14 @@ class ActorHost:
         if over and actor.life.watched:
             start_apart(lambda: self._linger(actor), "fray-actor-end")
         elif over:
-            self._end(actor, None)
+            self._end(actor, None, actor.why)
 
     def _linger(self, actor: _Actor) -> None:
         """End an actor that ends by its own will, once its threads have ended that a program waits for."""
         await_threads_of_tasks()
-        self._end(actor, None)
+        self._end(actor, None, actor.why)
 
-    def _end(self, actor: _Actor, failure: Failed | None, failed: str = "") -> None:
+    def _end(self, actor: _Actor, failure: Failed | None, why: str = "") -> None:
         with actor.lock:
             if actor.ended:
                 return
@@ -343,7 +368,7 @@ class ActorHost:
         with self._lock:
             if self._actors.get(actor.spec.id) is actor:
                 del self._actors[actor.spec.id]
-        self._tell(ActorEnded(actor.spec.id, actor.incarnation, failure, failed))
+        self._tell(ActorEnded(actor.spec.id, actor.incarnation, failure, why))
         actor.life.ask_to_end()
         actor.close()
         self._on_idle()
