@@ -122,7 +122,7 @@ def _await(task: Task, coroutine: Coroutine[Any, Any, Any]) -> Any:
     task.running_coroutine = task.start_coroutine(coroutine)
     if task.interrupted:
         task.running_coroutine.cancel()
-    return task.running_coroutine.result()
+    return task.running_coroutine.result(own=True)
 
 
 def _iterate(source: AsyncGenerator[Any, Any], task: Task) -> Generator[Any, Any, Any]:

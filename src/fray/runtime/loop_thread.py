@@ -45,6 +45,8 @@ class RunningCoroutine(Generic[T]):
         self._coroutine, self._context = coroutine, context
         self.loop: _Loop | None = None
         """Where it runs; None before it was handed over."""
+        self.cancelled = False
+        """Whether somebody wants it to end, or its loop has ended."""
         self._task: asyncio.Task[T] | None = None
         self._ended: Future[T] = Future()
 
@@ -60,14 +62,16 @@ class RunningCoroutine(Generic[T]):
 
     def cancel(self) -> None:
         """Let it raise `asyncio.CancelledError` where it awaits, unless it has ended."""
+        self.cancelled = True
         if self.loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop was closed, which has cancelled all in it
                 self.loop.asyncio.call_soon_threadsafe(self._cancel)
 
-    def result(self) -> T:
+    def result(self, *, own: bool = False) -> T:
         """Return its value once it has ended.
 
-        Raises what it raises, and `concurrent.futures.CancelledError` where it was cancelled.
+        Raises what it raises, and `concurrent.futures.CancelledError` where it was cancelled, or ended as if
+        it were; with `own`, an `asyncio.CancelledError` that is the code's own doing is raised as it is.
         """
         # A lock alone, since a signal within a Condition may leave that locked. With a limit, since a
         # signal that comes just before the main thread goes to sleep doesn't wake it.
@@ -79,6 +83,10 @@ class RunningCoroutine(Generic[T]):
             while not ended.acquire(timeout=limit):
                 pass
             return self._ended.result()
+        except CancelledError as error:
+            if own and not self.cancelled and error.__cause__ is not None:
+                raise error.__cause__ from None
+            raise
         finally:
             del self  # it and the traceback of its error would keep each other
 
@@ -118,7 +126,12 @@ class RunningCoroutine(Generic[T]):
     def _end(self, task: asyncio.Task[T]) -> None:
         if self.loop is not None:
             self.loop.coroutines.discard(self)
-        error = CancelledError() if task.cancelled() else task.exception()
+        error: BaseException | None
+        try:
+            error = task.exception()
+        except asyncio.CancelledError as raised:
+            error = CancelledError()
+            error.__cause__ = raised.with_traceback(None)  # which would keep this frame
         if error is not None:
             self._ended.set_exception(error)
         else:
@@ -277,6 +290,8 @@ class LoopThread:
         try:
             _run_on(loop, loop.run_forever, lambda: self._running is not running)
             if self._cancels:
+                for coroutine in running.coroutines:
+                    coroutine.cancelled = True
                 end = loop.create_task(_end(self._on_end))
                 _run_on(loop, lambda: loop.run_until_complete(end), end.done)
             if running.selector is not None:

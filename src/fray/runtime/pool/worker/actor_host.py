@@ -316,7 +316,7 @@ class ActorHost:
             actor.running[spec.id] = call
             try:
                 if not spec.streaming and (actor.spec.on_loop or actor.is_async(spec.method)):
-                    actor.loop.start(self._run_async(actor, call), context=self._execution.new_context())
+                    self._start_async(actor, call)
                 else:
                     self._run_in_thread(actor, call)
             except RuntimeError as error:  # no thread can be started for it: the others may have theirs
@@ -327,6 +327,13 @@ class ActorHost:
 
     def _run_in_thread(self, actor: _Actor, call: Call) -> None:
         actor.run(lambda: self._finish(actor, call, self._execution.run(call)))
+
+    def _start_async(self, actor: _Actor, call: Call) -> None:
+        def end(error: Exception | None) -> None:
+            if error is not None:  # code of the actor has cancelled it before it began
+                self._finish(actor, call, self._execution.ended_unrun(call))
+
+        actor.loop.start(self._run_async(actor, call), context=self._execution.new_context(), end=end)
 
     async def _run_async(self, actor: _Actor, call: Call) -> None:
         self._finish(actor, call, await self._execution.run_async(call))

@@ -32,7 +32,7 @@ class CoroutineLoop(LoopThread):
         """
         started = self.start(_guard(coroutine))
         with running.woken_by(started.cancel):
-            return started.result()
+            return started.result(own=True)
 
     def items(self, source: AsyncIterator[Any], running: RunningTask) -> Iterator[Any]:
         """Give the items of an asynchronous generator to a thread."""

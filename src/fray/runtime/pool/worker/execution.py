@@ -98,26 +98,31 @@ class Execution:
         began, start = time.time(), time.perf_counter()
         retry = False
         outcome: Outcome
-        spec = call.command.spec
-        try:
-            outcome = self.keep(spec.id, await self._value_of(call))
-        except (TaskInterrupt, asyncio.CancelledError):
-            outcome = self.cancelled(spec.name)
-        except BaseException as error:  # noqa: BLE001 - as in `run`
-            outcome, retry = self.failed(spec, error)
-        call.running.ended = True
-        return Ended(outcome, began, time.perf_counter() - start, retry)
-
-    async def _value_of(self, call: Call) -> Any:
+        spec, running = call.command.spec, call.running
         loop, this = asyncio.get_running_loop(), asyncio.current_task()
         assert this is not None
-        set_current_task(call.running)
-        with call.running.woken_by(lambda: _cancel(loop, this)):
-            function = call.resolve()
-            args, kwargs = self._arguments(call.command)
-            with self._forks:
-                value = function(*args, **kwargs)
-                return await value if inspect.isawaitable(value) else value
+        set_current_task(running)
+        try:
+            # Not in a coroutine of its own: a StopIteration that the method raises wouldn't come out of it.
+            with running.woken_by(lambda: _cancel(loop, this)):
+                function = call.resolve()
+                args, kwargs = self._arguments(call.command)
+                with self._forks:
+                    value = function(*args, **kwargs)
+                    value = await value if inspect.isawaitable(value) else value
+            outcome = self.keep(spec.id, value)
+        except TaskInterrupt:
+            outcome = self.cancelled(spec.name)
+        except BaseException as error:  # noqa: BLE001 - as in `run`
+            outcome, retry = self._failed_async(call, error)
+        running.ended = True
+        return Ended(outcome, began, time.perf_counter() - start, retry)
+
+    def ended_unrun(self, call: Call) -> Ended:
+        """Return how a method ended whose coroutine was cancelled before `run_async` began."""
+        call.running.ended = True
+        outcome, retry = self._failed_async(call, asyncio.CancelledError())
+        return Ended(outcome, time.time(), 0.0, retry)
 
     def new_context(self) -> contextvars.Context:
         """Return a context for code that isn't run by `run`."""
@@ -172,6 +177,12 @@ class Execution:
                 problem.__cause__ = error
                 return self.error(problem, spec.name), False
         return self.error(error, spec.name), retry
+
+    def _failed_async(self, call: Call, error: BaseException) -> tuple[Failed, bool]:
+        """Return the outcome of an async method: it is cancelled only where that was asked for."""
+        if call.running.interrupted and isinstance(error, asyncio.CancelledError):
+            return self.cancelled(call.running.name), False
+        return self.failed(call.command.spec, error)
 
     def error(self, error: BaseException, name: str) -> Failed:
         """Return what a task or actor called `name` raised, as an outcome."""
