@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
 
-from fray.job.ray_node import LOOK_SECONDS, connect
+from fray.job.ray_node import LOOK_SECONDS, connect, read_head_versions
 from fray.runtime.pool.head.scaling import JobScale, ScaleLimits, Scaling
 from fray.runtime.pool.machine.growth import count_missing
 from fray.runtime.pool.messages.specs import Shape
 from fray.runtime.pool.transport.addresses import Address
 from fray.vocabulary import LABEL_ROLE
 
-__all__ = ["RayNode", "RayWorkload", "ask_for_workers"]
+__all__ = ["RayNode", "RayWorkload", "ask_for_workers", "await_head"]
 
 _log = logging.getLogger(__name__)
 
@@ -93,12 +93,12 @@ class RayWorkload:
 
 
 async def ask_for_workers(head: Address, limits: ScaleLimits, scale: JobScale) -> None:
-    """Keep a job's scale at what there is work for, once Ray's head answers; SIGTERM ends the process."""
+    """Keep a job's scale at what there is work for, once Ray's head is ready; SIGTERM ends the process."""
     from ray.exceptions import RayError  # noqa: PLC0415 - of the job's image
 
     # At once, since a look at a head that has ended takes up to a minute, and nothing here needs an order.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    workload = RayWorkload(await _await_head(head))
+    workload = RayWorkload(await await_head(head))
     Scaling(asyncio.get_running_loop(), workload, limits=limits, scale=scale).start()
     while True:
         try:
@@ -108,9 +108,16 @@ async def ask_for_workers(head: Address, limits: ScaleLimits, scale: JobScale) -
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _await_head(head: Address) -> Any:
-    """Return a client of the head once it answers: this container starts before that of the head."""
+async def await_head(head: Address) -> Any:
+    """Return a client of the head once it's ready: this container starts before that of the head.
+
+    A head that isn't may be started again. It is another one then, and answers no client of the first.
+    """
+    from ray.exceptions import RayError  # noqa: PLC0415 - of the job's image
+
     while True:
-        with contextlib.suppress(OSError):
-            return await asyncio.to_thread(connect, head)
+        with contextlib.suppress(OSError, RayError):
+            gcs = await asyncio.to_thread(connect, head)
+            await asyncio.to_thread(read_head_versions, gcs)
+            return gcs
         await asyncio.sleep(LOOK_SECONDS)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+from types import SimpleNamespace
 
 import pytest
+from ray.exceptions import RpcError
 
-from fray.job.ray_demand import RayNode, RayWorkload
+from fray.job import ray_demand
+from fray.job.ray_demand import RayNode, RayWorkload, await_head
 from fray.job.ray_node import PORTS, build_start, build_token
 from fray.runtime.pool.transport.addresses import Address
 from fray.vocabulary import POOL_PORTS, POOL_READY_PORT
@@ -92,3 +96,18 @@ def test_idle_workers_go_and_none_that_has_got_work() -> None:
     workload.release(2)
     assert gcs.asked == ["a", "b", "b", "d"]
     assert workload.count_workers() == 2
+
+
+def test_who_asks_for_workers_takes_no_head_that_may_be_started_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RpcError("WrongClusterID")
+
+    begun = SimpleNamespace(internal_kv_get=lambda *_: None)
+    replaced = SimpleNamespace(internal_kv_get=refuse)
+    ready = SimpleNamespace(internal_kv_get=lambda *_: b'["3.11.2", "2.0", "1.0"]')
+    heads = iter([begun, replaced, ready])
+    monkeypatch.setattr(ray_demand, "connect", lambda _: next(heads))
+    monkeypatch.setattr(ray_demand, "LOOK_SECONDS", 0)
+    assert asyncio.run(await_head(HEAD)) is ready
