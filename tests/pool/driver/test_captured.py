@@ -59,3 +59,48 @@ def test_timers_go_with_their_tasks(make_pool: MakePool) -> None:
     refs = [ctx.run(int, options=TaskOptions(timeout=3600.0)) for _ in range(50)]
     assert ctx.get(refs) == [0] * 50
     assert not pool_of(ctx)._head._dispatcher._timers
+
+
+SCRIPT = """
+class Shape:
+    def area(self):
+        return 1
+class Box(Shape):
+    made = 0
+    def area(self):
+        return 2
+def look():
+    Box.made += 1
+    Box.of_worker = getattr(Box, "of_worker", 0) + 1
+    return Box().area(), Box.of_worker
+def look_again():
+    return Box.made
+"""
+
+
+def test_what_is_deleted_from_a_class_is_deleted_in_workers(make_pool: MakePool) -> None:
+    ctx = make_pool(1)
+    script: dict[str, Any] = {"__name__": "__main__"}
+    exec(SCRIPT, script)
+    look, box = script["look"], script["Box"]
+    assert ctx.get(ctx.run(look)) == (2, 1)
+    area = box.area
+    del box.area
+    assert ctx.get(ctx.run(look)) == (1, 2)  # what the worker's own code has set stays
+    box.area = area
+    assert ctx.get(ctx.run(look)) == (2, 3)
+    assert isinstance(ctx.get(ctx.run(box)), box)  # the worker deletes nothing here
+    assert box().area() == 2
+
+
+def test_a_class_that_is_again_what_it_was_is_so_in_workers(make_pool: MakePool) -> None:
+    ctx = make_pool(1)
+    script: dict[str, Any] = {"__name__": "__main__"}
+    exec(SCRIPT, script)
+    box = script["Box"]
+    for made in (1, 2, 1, 1, 2):
+        box.made = made
+        # Another function each time, and the same one.
+        assert (
+            ctx.get([ctx.run(eval("lambda: Box.made", script)), ctx.run(script["look_again"])]) == [made] * 2
+        )

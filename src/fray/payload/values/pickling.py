@@ -24,6 +24,7 @@ from fray.payload.values.caches import (
     reduce_cached_function,
     reduce_cached_property,
 )
+from fray.payload.values.classes import as_it_is_now
 from fray.payload.values.dispatching import is_dispatching_function, reduce_dispatching_function
 from fray.payload.values.importability import is_importable
 from fray.payload.values.references import collector
@@ -36,6 +37,8 @@ OUT_OF_BAND = 4096
 SCALARS = frozenset((int, float, bool, str, bytes, complex, type(None)))
 """Types whose values hold no code, no buffer and no reference: `pickle.dumps` is enough for them."""
 
+_WITH_STATE_SETTER = 6
+"""Parts of what cloudpickle returns of a class by value (documentation of `object.__reduce__`)."""
 _LOOK_UPS = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"))
 """The first is of functions, the others of bodies of classes (documentation of `dis`)."""
 
@@ -133,6 +136,8 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(obj, BaseException) and _is_reduced_by_tblib(obj):
             return obj.__reduce_ex__(PROTOCOL)
         reduced = super().reducer_override(obj)
+        if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == _WITH_STATE_SETTER:
+            return as_it_is_now(obj, reduced)
         if isinstance(obj, types.FunctionType) and isinstance(reduced, tuple):
             # cloudpickle leaves out what the bodies of classes read: `class` statements in the function.
             sent = reduced[2][1]["__globals__"]
