@@ -49,6 +49,7 @@ LOOK_SECONDS: Final = 0.5
 """Between two looks whether Ray's processes are there."""
 END_SECONDS: Final = 3.0
 """How long Ray's processes may take to end, besides what they are given to drain."""
+START_MODULE: Final = "fray.job.ray_start_node"
 LEAST_STORE: Final = 80_000_000
 """Ray refuses a store for objects that is smaller."""
 NAMESPACE: Final = b"fray"
@@ -120,7 +121,7 @@ class NodeProcess:
         drain = DRAIN_SECONDS if role == "worker" else 0
         arguments = build_start(host, self.name, resources, head=head, role=role)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "ray.scripts.scripts", *arguments],
+            [sys.executable, "-m", START_MODULE, *arguments],
             env={**os.environ, "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": str(drain)},  # noqa: TID251
             stdin=subprocess.DEVNULL,
             stdout=self._output,

@@ -1,6 +1,7 @@
 """Ray is started again where it gives up: on a busy machine it does after 15 to 30 s, which can't be set.
 
-The time is `raylet_start_wait_time_s` in Ray's `node.py`, and that of a raylet for its agents.
+The time is `raylet_start_wait_time_s` in Ray's `node.py`, and that of a raylet for its agents: in pods
+that is none, by `ray_start_node`.
 """
 
 from __future__ import annotations

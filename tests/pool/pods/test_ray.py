@@ -49,20 +49,12 @@ import sys
 words = sys.orig_argv
 if any(word.endswith(("agent.py", "agent/main.py", "log_monitor.py")) for word in words):
     import os, time
-    given = dict(word[2:].split("=", 1) for word in words if word.startswith("--") and "=" in word)
-    if "node-id" in given:
-        for port in ("metrics_agent", "metrics_export", "dashboard_agent_listen"):
-            with open(f"{given['session-dir']}/{port}_port_{given['node-id']}", "w") as file:
-                file.write("-1")
     parent = os.getppid()
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(0)
 """
-"""For programs that Ray starts. Those that only watch the others do nothing here.
-
-A raylet gives up when its agent takes longer than 15 s to say, by -1, that it has no port.
-"""
+"""For programs that Ray starts. Those that only watch others do nothing here, and never say their ports."""
 MAIN = """
 import functools, json, os, sys
 answers = open(os.dup(1), "w")
