@@ -24,21 +24,28 @@ from e2e.cluster.errors import CommandError, MachineError
 from e2e.cluster.machine import install_packages
 from tools.images import (
     DEFAULT_BASE,
+    IMAGES,
     BuildOptions,
     EngineError,
     EngineName,
+    Image,
     ImageBuilder,
     find_engine,
     project_version,
 )
 
-__all__ = ["build_images", "debian_base"]
+__all__ = ["TEST_IMAGES", "build_images", "debian_base"]
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITES = {11: "bookworm", 13: "trixie"}
 """Debian release by the minor version of its Python 3. A callable needs the same Python where it runs."""
 DEFAULT_SUITE = "bookworm"
-SOURCES = ("operator", "src", "examples/digits", "images", "tools/locked_packages.py", "tools/images.py")
+TEST_IMAGES = (*IMAGES, Image("fray-ray", "e2e/ray.Dockerfile", parent="fray-runtime"))
+"""Everybody's, and those that only scenarios run."""
+SOURCES = (
+    *("operator", "src", "examples/digits", "images"),
+    *("e2e/ray.Dockerfile", "tools/locked_packages.py", "tools/images.py"),
+)
 NO_SOURCES = {"__pycache__", "output"}
 """Folders beneath them that Python and the example write."""
 ROOT_FILES = (".dockerignore", "LICENSE", "README.md", "pyproject.toml", "requirements.lock")
@@ -64,13 +71,13 @@ def build_images(
     stamp = folder / ".checkout"
     with _only_one(folder):
         wanted = f"{fingerprint()} {builder.engine} {base} {options.tag}"
-        tars = {name: folder / f"{name}.tar" for name in ("fray-operator", "fray-runtime", "fray-digits")}
+        tars = {image.name: folder / f"{image.name}.tar" for image in TEST_IMAGES}
         if stamp.exists() and stamp.read_text() == wanted and all(tar.exists() for tar in tars.values()):
             return tars
         stamp.unlink(missing_ok=True)
         progress(f"building {', '.join(tars)} with {builder.engine} from {base}")
         replaced = {name: _image_id(options.reference(name), builder) for name in tars}
-        for name, reference in builder.build(options).items():
+        for name, reference in builder.build(options, TEST_IMAGES).items():
             progress(f"writing {tars[name]}")
             builder.export(reference, tars[name])
             if replaced[name] not in (None, _image_id(reference, builder)):

@@ -30,6 +30,8 @@ def wants(host: Host, image: str) -> bool:
             return True  # pods of callables take Fray's runtime from it
         case "fray-digits":
             return _TPU in host.chips
+        case "fray-ray":
+            return not host.taints
         case _:
             return _TPU not in host.chips
 

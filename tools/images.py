@@ -83,12 +83,12 @@ class ImageBuilder:
     engine: EngineName
     environ: Mapping[str, str]
 
-    def build(self, options: BuildOptions) -> dict[str, str]:
-        """Build all images; return the reference of each by its name. Raises EngineError."""
+    def build(self, options: BuildOptions, images: Sequence[Image] = IMAGES) -> dict[str, str]:
+        """Build images, by default all; return the reference of each by its name. Raises EngineError."""
         with package_secrets(self.environ) as secrets:
-            for image in IMAGES:
+            for image in images:
                 self._run(build_command(self.engine, image, options, secrets))
-        return {image.name: options.reference(image.name) for image in IMAGES}
+        return {image.name: options.reference(image.name) for image in images}
 
     def push(self, reference: str) -> None:
         """Push an image to its registry. Raises EngineError."""

@@ -258,10 +258,11 @@ def test_a_lost_worker_costs_no_answer_and_one_that_is_asked_to_go_ends_its_task
     assert second.wait(PATIENCE) == 0
 
 
-def test_strangers_are_refused(ray: RayAttempt, rank_0: subprocess.Popen[str]) -> None:
+@pytest.mark.parametrize("shown", [{"RAY_AUTH_TOKEN": "of another job"}, {"RAY_AUTH_MODE": "disabled"}])
+def test_strangers_are_refused(shown: dict[str, str], ray: RayAttempt, rank_0: subprocess.Popen[str]) -> None:
     address = f"{ray.attempt.address(0)}:{ray.head_port}"
     program = f"from ray._raylet import GcsClient; GcsClient(address={address!r}).get_all_node_info()"
-    environ = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "of another job"}
+    environ = {**os.environ, "RAY_AUTH_MODE": "token", **shown}
     stranger = subprocess.run(
         [sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False
     )

@@ -7,6 +7,7 @@ import re
 import pytest
 import yaml
 
+from e2e.images import TEST_IMAGES
 from fray.plan.injection import PACKAGES, RUNTIME_MOUNT, UV
 from fray.plan.settings import PlanSettings
 from tools.images import DEFAULT_BASE, IMAGES, ROOT, Image, project_version
@@ -24,7 +25,7 @@ def instructions(image: Image, name: str) -> list[str]:
     return re.findall(rf"^{name} +(.*)$", read(image), flags=re.MULTILINE)
 
 
-all_images = pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.name)
+all_images = pytest.mark.parametrize("image", TEST_IMAGES, ids=lambda image: image.name)
 
 
 @all_images
