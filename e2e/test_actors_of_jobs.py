@@ -11,10 +11,11 @@ import pytest
 from e2e.cluster.command import await_condition
 from e2e.cluster.kubeconfig import CONTEXT
 from e2e.job_namespace import JobNamespace, build_job
-from fray.cluster import ResourceConfig, create_environment
+from fray.cluster import Entrypoint, JobRequest, ResourceConfig, create_environment
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes import KubernetesCluster
 from fray.errors import ActorDiedError, ActorUnavailableError
+from fray.job import get_default_job_ctx
 
 ACTOR_SECONDS = 240.0
 WORKERS = {"minReplicas": 0, "maxReplicas": 1}
@@ -35,7 +36,6 @@ def counter():
         Counter, 40, name="lab/counter", get_if_exists=True, lifetime="detached", num_cpus=0.05
     )
 """
-_ADD = "print('value', ctx.get(counter().add.remote(1)), flush=True)"
 _HOLD = """
 import time
 handle = counter()
@@ -78,7 +78,13 @@ def actors(jobs: JobNamespace) -> list[dict[str, Any]]:
     return found
 
 
-def test_jobs_share_an_actor_and_learn_of_its_end(jobs: JobNamespace) -> None:
+def connect(jobs: JobNamespace) -> KubernetesCluster:
+    """The client of a program outside of the cluster."""
+    spec = KubernetesSpec(namespace=jobs.name, context=CONTEXT)
+    return KubernetesCluster(spec, environ={"KUBECONFIG": str(jobs.kubectl.kubeconfig)})
+
+
+def test_jobs_share_an_actor_and_learn_of_its_end(jobs: JobNamespace, tmp_path: Path) -> None:
     submit(jobs, "holder", _HOLD)
     jobs.await_job("holder", "condition=Running")
     await_condition(
@@ -87,9 +93,16 @@ def test_jobs_share_an_actor_and_learn_of_its_end(jobs: JobNamespace) -> None:
         timeout=ACTOR_SECONDS,
         details=lambda: str(actors(jobs)),
     )
-    submit(jobs, "other", _ADD)
-    assert jobs.await_end("other")["phase"] == "Succeeded"
-    assert "value 42" in logs(jobs, "other")
+
+    def add() -> int:  # in a job without workers
+        ctx = get_default_job_ctx()
+        return int(ctx.get(ctx.get_actor("lab/counter").add.remote(1)))
+
+    with connect(jobs) as cluster:
+        entrypoint = Entrypoint.from_callable(add)
+        other = cluster.launch(JobRequest("other", entrypoint, SMALL, create_environment(tmp_path)))
+        cluster.wait(other, raise_on_failure=True)
+        assert cluster.outcome(other).result() == 42
 
     (actor,) = actors(jobs)
     name = actor["metadata"]["name"]
@@ -115,8 +128,7 @@ def test_a_program_outside_of_the_cluster_creates_and_calls_an_actor(
         def turn(self, data: bytes) -> bytes:
             return data[::-1]
 
-    spec = KubernetesSpec(namespace=jobs.name, context=CONTEXT)
-    with KubernetesCluster(spec, environ={"KUBECONFIG": str(jobs.kubectl.kubeconfig)}) as cluster:
+    with connect(jobs) as cluster:
         tally = cluster.create_actor(
             Tally, 40, name="lab/tally", resources=SMALL, environment=create_environment(tmp_path)
         )
