@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from e2e.cluster.build import cache_root
@@ -41,7 +41,7 @@ SUITES = {11: "bookworm", 13: "trixie"}
 """Debian release by the minor version of its Python 3. A callable needs the same Python where it runs."""
 DEFAULT_SUITE = "bookworm"
 TEST_IMAGES = (*IMAGES, Image("fray-ray", "e2e/ray.Dockerfile", parent="fray-runtime"))
-"""Everybody's, and those that only scenarios run."""
+"""Everybody's, and the one that the scenario of engine `ray` runs."""
 SOURCES = (
     *("operator", "src", "examples/digits", "images"),
     *("e2e/ray.Dockerfile", "tools/locked_packages.py", "tools/images.py"),
@@ -52,12 +52,17 @@ ROOT_FILES = (".dockerignore", "LICENSE", "README.md", "pyproject.toml", "requir
 
 
 def build_images(
-    *, progress: Callable[[str], None] = print, folder: Path | None = None, base: str | None = None
+    images: Sequence[Image] = IMAGES,
+    *,
+    progress: Callable[[str], None] = print,
+    folder: Path | None = None,
+    base: str | None = None,
 ) -> dict[str, Path]:
-    """The docker-archive tar of each of the project's images, by name; built when the checkout has changed.
+    """The docker-archive tar of each image, by name; built when the checkout has changed.
 
-    Parameters: `progress` gets one line per step that takes time; `folder` for the tars, by default the
-    cache; `base` an image with Python, by default one that this machine can get.
+    Parameters: `images`, with the parents of each before it; `progress` gets one line per step that takes
+    time; `folder` for the tars, by default the cache; `base` an image with Python, by default one that this
+    machine can get.
     Raises MachineError for what the machine lacks, EngineError when a build fails.
     """
     environ = {**os.environ, **_engine_settings()}
@@ -68,25 +73,38 @@ def build_images(
     folder.mkdir(parents=True, exist_ok=True)
     # Short names: what the chart and the example name by default is what a cluster then finds.
     options = BuildOptions(tag=project_version(), base=base)
-    stamp = folder / ".checkout"
+    tars = {image.name: folder / f"{image.name}.tar" for image in images}
     with _only_one(folder):
         wanted = f"{fingerprint()} {builder.engine} {base} {options.tag}"
-        tars = {image.name: folder / f"{image.name}.tar" for image in TEST_IMAGES}
-        if stamp.exists() and stamp.read_text() == wanted and all(tar.exists() for tar in tars.values()):
+        outdated = [image for image in images if not _is_current(tars[image.name], wanted)]
+        if not outdated:
             return tars
-        stamp.unlink(missing_ok=True)
-        progress(f"building {', '.join(tars)} with {builder.engine} from {base}")
-        replaced = {name: _image_id(options.reference(name), builder) for name in tars}
-        for name, reference in builder.build(options, TEST_IMAGES).items():
+        parents = {image.parent for image in outdated if image.parent}
+        if any(_image_id(options.reference(parent), builder) is None for parent in parents):
+            outdated = list(images)
+        names = [image.name for image in outdated]
+        progress(f"building {', '.join(names)} with {builder.engine} from {base}")
+        replaced = {name: _image_id(options.reference(name), builder) for name in names}
+        for name, reference in builder.build(options, outdated).items():
             progress(f"writing {tars[name]}")
+            _stamp(tars[name]).unlink(missing_ok=True)
             builder.export(reference, tars[name])
             if replaced[name] not in (None, _image_id(reference, builder)):
                 # Or each change of the checkout would leave a gigabyte behind.
                 with contextlib.suppress(CommandError):  # somebody may use it
                     run([builder.engine, "rmi", str(replaced[name])], environment=environ)
-        # Written last: an interrupted run is begun again.
-        stamp.write_text(wanted)
+            # Written last: an interrupted run is begun again.
+            _stamp(tars[name]).write_text(wanted)
     return tars
+
+
+def _stamp(tar: Path) -> Path:
+    """The file that says what checkout a tar was built from."""
+    return tar.with_name(f".{tar.stem}.checkout")
+
+
+def _is_current(tar: Path, wanted: str) -> bool:
+    return tar.exists() and _stamp(tar).exists() and _stamp(tar).read_text() == wanted
 
 
 def fingerprint() -> str:

@@ -5,7 +5,7 @@ Tests and measurements start from here. Nothing is removed: the cluster stays fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from e2e.cluster import provider
@@ -16,6 +16,7 @@ from e2e.images import build_images
 from e2e.kubectl import Kubectl, require_test_cluster
 from e2e.node_images import NodeImages, image_id
 from e2e.release import Helm, Release
+from tools.images import IMAGES, Image
 
 __all__ = ["build_kubectl", "build_release", "install_release", "load_images", "open_cluster"]
 
@@ -33,9 +34,9 @@ def build_kubectl(folder: Path) -> Kubectl:
     return Kubectl(build(["kubectl"])["kubectl"], KUBECONFIG, folder)
 
 
-def load_images(layout: Layout, progress: Progress) -> Mapping[str, Path]:
-    """Build the project's images and give them to the hosts; returns their archives. Raises ClusterError."""
-    archives = build_images(progress=progress)
+def load_images(layout: Layout, progress: Progress, images: Sequence[Image] = IMAGES) -> Mapping[str, Path]:
+    """Build images and give them to the hosts; returns their archives. Raises ClusterError."""
+    archives = build_images(images, progress=progress)
     NodeImages(provider.connect(), layout).update(archives, progress=progress)
     return archives
 

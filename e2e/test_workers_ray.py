@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from e2e.cluster.command import await_condition
 from e2e.cluster.errors import CommandError
 from e2e.cluster.kubelets import kill_in_pod
 from e2e.cluster.layout import Layout
+from e2e.images import TEST_IMAGES
+from e2e.installation import load_images
 from e2e.job_namespace import JobNamespace
 from e2e.test_workers import (
     COUNT_WORDS,
@@ -63,6 +66,12 @@ except Exception as error:
     known = ("InvalidAuthToken", "nauthenticated")
     print("refused" if any(word in str(error) for word in known) else error)
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _image(layout: Layout, progress: Callable[[str], None]) -> None:
+    """The image with Ray, on the hosts."""
+    load_images(layout, progress, TEST_IMAGES)
 
 
 def start(jobs: JobNamespace, folder: Path) -> None:
