@@ -173,7 +173,8 @@ def _await_signal(act: Callable[[], object]) -> None:
 def _ask_to_end(engine: PoolEngine, actor: RemoteActor) -> None:
     """Ask the actor to end, which ends this process in turn."""
     with contextlib.suppress(TaskError):
-        _ask(engine, actor, SHUT_DOWN)
+        if not _ask(engine, actor, SHUT_DOWN):
+            os._exit(EXIT_FAILURE)
 
 
 def _describe(error: BaseException, *, constructing: bool) -> LastError:

@@ -7,12 +7,12 @@ import threading
 from dataclasses import replace
 from typing import Any
 
-from fray.errors import ObjectLostError, PoolClosedError
+from fray.errors import ActorDiedError, ObjectLostError, PoolClosedError
 from fray.job.engine import ANYWHERE
 from fray.job.pool import PoolEngine, PoolSession
 from fray.job.refs import ObjectRef
 from fray.runtime.actors.identity import ACTOR, Member
-from fray.runtime.actors.joining import Reach, describe_loss, join_member
+from fray.runtime.actors.joining import Reach, describe_end, describe_loss, join_member
 from fray.runtime.api.client import ObjectApi
 from fray.runtime.pool.joined_pool import JoinedPool
 
@@ -27,6 +27,8 @@ class MemberEngine(PoolEngine):
         self.home = ANYWHERE
         self.member = member
         self._api = api
+        self._end: ActorDiedError | None = None
+        """What all calls learn, once one has learnt of the member's end."""
         self.actor = self.find_actor(ACTOR)
 
     def take(self, ref: Any, deadline: float | None) -> Any:
@@ -35,6 +37,8 @@ class MemberEngine(PoolEngine):
             return super().take(ref, deadline)
         except PoolClosedError as error:
             raise self._loss(error) from None
+        except ActorDiedError as error:
+            raise self._death(error) from error.__cause__
 
     def next_item(self, ref: Any, deadline: float | None) -> Any:
         """Return the entry of a generator's next item; see `Engine` and `take`."""
@@ -42,10 +46,20 @@ class MemberEngine(PoolEngine):
             return super().next_item(ref, deadline)
         except PoolClosedError as error:
             raise self._loss(error) from None
+        except ActorDiedError as error:
+            raise self._death(error) from error.__cause__
 
     def reduce_ref(self, ref: Any) -> tuple[Any, ...]:
         """Raise `ObjectLostError`: only the process that made a call can read what it returns."""
         raise ObjectLostError(repr(ref), "it is the result of a named actor, which this process alone reads")
+
+    def _death(self, told: ActorDiedError) -> ActorDiedError:
+        """Return the error for what the member's head told of its end, by the actor's name in there."""
+        if told.actor != ACTOR:
+            return told  # one that the method itself has raised, of another actor
+        if self._end is None:
+            self._end = describe_end(self._api, self.member, told)
+        return ActorDiedError(self._end.actor, self._end.reason, self._end.story)
 
     def _loss(self, error: PoolClosedError) -> Exception:
         if not self.closed:

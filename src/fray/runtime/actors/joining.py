@@ -25,7 +25,7 @@ from fray.runtime.pool.transport.keys import TransportKey
 from fray.runtime.pool.transport.settings import TransportSettings
 from fray.vocabulary import ENV_POOL_KEY
 
-__all__ = ["SETTINGS", "PodReach", "Reach", "describe_loss", "join_member", "locate"]
+__all__ = ["SETTINGS", "PodReach", "Reach", "describe_end", "describe_loss", "join_member", "locate"]
 
 START_SECONDS: Final = 600.0
 """How long a caller waits for an actor that isn't ready: its pod may need a new node, and an image."""
@@ -110,15 +110,7 @@ def locate(api: ObjectApi, member: Member, *, over: str = "") -> MemberRecord | 
 
     Raises `ActorDiedError` if it has ended or will never be there, and `ApiError`.
     """
-    try:
-        found = api.get(FRAYACTORS, member.name, namespace=api.namespace)
-    except NotFoundError:
-        found = {}
-    metadata = found.get("metadata") or {}
-    if metadata.get("uid") != member.uid or metadata.get("deletionTimestamp"):
-        raise ActorDiedError(member.label, "it was deleted")
-    if (end := find_end(found)) is not None:
-        raise ActorDiedError(member.label, f"it has ended: {end}")
+    _check_lives(api, member)
     record = read_record(api, member)
     if record is None:
         return None
@@ -137,6 +129,30 @@ def locate(api: ObjectApi, member: Member, *, over: str = "") -> MemberRecord | 
     if record.gave_up(member.max_task_retries):
         raise ActorDiedError(member.label, "its constructor failed", story)
     return None
+
+
+def describe_end(api: ObjectApi, member: Member, told: ActorDiedError) -> ActorDiedError:
+    """Return the error of calls that the member's own head has told of its end: maybe the actor is over."""
+    try:
+        _check_lives(api, member)
+    except ActorDiedError as died:
+        return died
+    except ApiError:
+        pass  # what was told is true all the same
+    return ActorDiedError(member.label, told.reason, told.story)
+
+
+def _check_lives(api: ObjectApi, member: Member) -> None:
+    """Raise `ActorDiedError` if the FrayActor is gone or has ended, and `ApiError`."""
+    try:
+        found = api.get(FRAYACTORS, member.name, namespace=api.namespace)
+    except NotFoundError:
+        found = {}
+    metadata = found.get("metadata") or {}
+    if metadata.get("uid") != member.uid or metadata.get("deletionTimestamp"):
+        raise ActorDiedError(member.label, "it was deleted")
+    if (end := find_end(found)) is not None:
+        raise ActorDiedError(member.label, f"it has ended: {end}")
 
 
 def describe_loss(api: ObjectApi, member: Member) -> ActorDiedError | ActorUnavailableError:

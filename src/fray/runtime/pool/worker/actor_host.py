@@ -32,7 +32,7 @@ __all__ = ["ENDED_ITSELF", "IDLE_SECONDS", "SHUT_DOWN", "ActorHost"]
 ENDED_ITSELF: Final = "it has ended itself"
 """What callers learn of an actor whose own code was done."""
 SHUT_DOWN: Final = "__shut_down__"
-"""The method by whose call an actor is asked to end."""
+"""The method that asks an actor to end, and returns whether it cares: who doesn't can be ended at once."""
 IDLE_SECONDS: Final = "__idle_seconds__"
 """The method that returns for how long nobody has called it, since its constructor returned."""
 APART: Final = (SHUT_DOWN, IDLE_SECONDS)
@@ -238,21 +238,15 @@ class ActorHost:
 
     def _answer(self, actor: _Actor, call: TaskSpec) -> None:
         """Carry out a call of one of the methods `APART`."""
-        seconds = 0.0
         if call.method == IDLE_SECONDS:
             with actor.lock:
                 seconds = 0.0 if actor.waiting or actor.running else time.monotonic() - actor.used
-        self._tell(TaskDone(call.id, self._execution.keep(call.id, seconds)))
-        if call.method == SHUT_DOWN:
-            self._shut_down(actor)
-
-    def _shut_down(self, actor: _Actor) -> None:
-        """End an actor, which has time for it if it cares."""
+            self._tell(TaskDone(call.id, self._execution.keep(call.id, seconds)))
+            return
+        self._tell(TaskDone(call.id, self._execution.keep(call.id, actor.life.watched)))
         if actor.life.watched:
             actor.life.ask_to_end()
             self._let_leave(actor, "it was asked to end")
-        else:
-            self.end(EndActor(0, actor.spec.id, actor.incarnation, drain=False))
 
     def _end_itself(self, actor: _Actor, error: BaseException | None) -> None:
         """End an actor as its own code says: after its calls, or at once with what it fails with."""
