@@ -24,7 +24,6 @@ from e2e.job_namespace import JobNamespace
 from e2e.test_workers import (
     COUNT_WORDS,
     OFFLINE,
-    PATIENCE,
     WORD_COUNT,
     await_ready,
     await_workers,
@@ -36,6 +35,8 @@ from fray.plan.environment import RAY_TOKEN_FILE
 from fray.vocabulary import CONTAINER, POOL_DEMAND_CONTAINER, POOL_PORTS, Role
 from tools.images import project_version
 
+PATIENCE = 600.0
+"""Ray starts a dozen processes in each of four pods: on a busy machine that takes minutes."""
 JOB = "ray"
 IMAGE = f"fray-ray:{project_version()}"
 PROGRAM = """
@@ -134,6 +135,7 @@ def read_dashboard(jobs: JobNamespace, token: str) -> tuple[int, int]:
         command.communicate(timeout=PATIENCE)
 
 
+@pytest.mark.timeout(1800, func_only=True)
 def test_the_example_counts_on_ray_as_without_it_while_workers_come_and_go(
     jobs: JobNamespace, layout: Layout, tmp_path: Path
 ) -> None:
