@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fray.errors import GetTimeoutError, InvalidOptionError
+from fray.errors import GetTimeoutError, InvalidOptionError, TaskRaisedError
 from fray.job import JobContext, ObjectRef, TaskOptions, get_job_context
 from fray.job.mapping import MOST_ITEMS, ChunkSizer
 from tests.behaviour.gates import Gate, Signal
@@ -243,6 +243,17 @@ def test_an_exception_of_an_item_is_that_of_its_pack(ctx: JobContext) -> None:
     assert [next(results), next(results)] == [0, 1]
     with pytest.raises(KeyError, match="3"):
         next(results)
+
+
+@pytest.mark.parametrize("chunksize", [1, 2, 8, "auto"])
+def test_a_stop_iteration_of_an_item_is_an_error_and_ends_no_pack(ctx: JobContext, chunksize: Any) -> None:
+    def stop_at_three(n: int) -> int:
+        return n if n != 3 else next(iter(()))
+
+    with pytest.raises(TaskRaisedError, match="StopIteration"):
+        list(ctx.map(stop_at_three, range(8), chunksize=chunksize))
+    with pytest.raises(TaskRaisedError, match="StopIteration"):
+        list(ctx.starmap(stop_at_three, [(n,) for n in range(8)], chunksize=chunksize))
 
 
 def test_generators_and_coroutines_are_not_packed(ctx: JobContext) -> None:

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, starmap
+from itertools import islice
 from typing import Any, Literal, Protocol, TypeAlias
 
 from fray.errors import InvalidOptionError
@@ -146,7 +146,8 @@ def pack(function: Callable[..., Any], *, starred: bool) -> Callable[..., Any]:
     # A plain function, which an engine encodes once, however many chunks there are.
     def call_each(items: list[Any]) -> tuple[float, list[Any]]:
         began = time.perf_counter()
-        values = list(starmap(function, items) if starred else map(function, items))
+        # Not by `map`, whose end a StopIteration of the function would be.
+        values = [function(*item) for item in items] if starred else [function(item) for item in items]
         return time.perf_counter() - began, values
 
     return call_each
