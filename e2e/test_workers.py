@@ -16,7 +16,7 @@ from e2e.cluster.command import await_condition
 from e2e.cluster.kubelets import kill_in_pod
 from e2e.cluster.layout import Layout
 from e2e.cluster.provider import crash_host, restore_host
-from e2e.job_namespace import JobNamespace, build_job, open_job_namespace
+from e2e.job_namespace import JobNamespace, build_job, open_job_namespace, until_told
 from e2e.kubectl import Kubectl
 from e2e.release import Release
 from fray.plan.command import KEYS_MOUNT
@@ -291,9 +291,8 @@ def test_keys_are_replaced_while_workers_count(jobs: JobNamespace) -> None:
 
 
 def test_a_job_whose_workers_have_no_room_runs_on_and_says_so(jobs: JobNamespace) -> None:
-    script = "while ! test -e /tmp/go; do sleep 0.1; done"
     workers = {"replicas": 1, "resources": ROOM_OF_NO_NODE}
-    jobs.submit(build_job("alone", ["sh", "-c", script], resources=SMALL, workers=workers))
+    jobs.submit(build_job("alone", ["sh", "-c", until_told()], resources=SMALL, workers=workers))
     jobs.await_job("alone", "condition=Running")
     await_condition(
         "the condition tells why",
@@ -301,7 +300,7 @@ def test_a_job_whose_workers_have_no_room_runs_on_and_says_so(jobs: JobNamespace
         timeout=PATIENCE,
         details=jobs.describe,
     )
-    let_go(jobs, "alone")
+    jobs.tell("alone")
     assert jobs.await_end("alone")["phase"] == "Succeeded"
     jobs.kubectl("delete", "frayjob", "alone")
     for left in ("jobs", "networkpolicies", "pods"):
