@@ -20,7 +20,7 @@ from fray.job.current import current_engine
 from fray.job.engine import deadline_after, time_left
 from fray.job.options import CallOptions
 from fray.job.refs import read_ref
-from fray.runtime.actor_life import ActorLife, current_life
+from fray.runtime.actor_life import PROBE, ActorLife, current_life
 from fray.vocabulary import ENV_ACTOR_INDEX
 
 __all__ = ["NAMED_ACTORS", "ActorContext", "ActorGroup", "GroupMember", "MemberState", "current_actor"]
@@ -28,8 +28,6 @@ __all__ = ["NAMED_ACTORS", "ActorContext", "ActorGroup", "GroupMember", "MemberS
 A = TypeVar("A")
 NAMED_ACTORS: Final = "fray.job.named_actors"
 """The module of actors that jobs share. It stands above this one: its handles are those of pools."""
-PROBE: Final = "__sizeof__"
-"""A method that every object has, and that does nothing: its call waits for the constructor."""
 
 
 class MemberState(StrEnum):

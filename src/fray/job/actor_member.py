@@ -26,6 +26,7 @@ from fray.job.options import ActorOptions, CallOptions
 from fray.job.pool import PoolEngine, PoolSession
 from fray.job.refs import ObjectRef, read_ref
 from fray.payload.values.texts import cut, text_of, traceback_of, type_name
+from fray.runtime.actor_life import PROBE
 from fray.runtime.actors.identity import ACTOR
 from fray.runtime.actors.record import LastError
 from fray.runtime.callable_runner import become_main, load_call
@@ -52,8 +53,6 @@ LOOK_SECONDS: Final = 0.3
 TEXT_LIMIT: Final = 1_000
 TRACEBACK_LIMIT: Final = 8_000
 """Characters that are told of an exception: the record is a ConfigMap."""
-PROBE: Final = "__sizeof__"
-"""A method that every object has, and that does nothing: its call waits for the constructor."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -87,7 +87,7 @@ class LocalActor:
         return self._early_end
 
     def leave(self, life: ActorLife, error: BaseException | None) -> bool:
-        """Let a life end that is this actor's present one: return True to whoever is to see to it.
+        """Let a life end that is this actor's present one: return True to the caller that is to see to it.
 
         If its constructor runs, `construct` tells its caller.
         """

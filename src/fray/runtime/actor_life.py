@@ -1,6 +1,6 @@
 """One incarnation of an actor, as its own code meets it: how it ends itself, and learns that it is to end.
 
-Who constructs an actor makes its life current meanwhile. What users get of it is in `fray.job.actor_groups`.
+Its life is current while an actor is constructed. What users get of it is in `fray.job.actor_groups`.
 """
 
 from __future__ import annotations
@@ -8,9 +8,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["ActorLife", "current_life", "set_current_life"]
+__all__ = ["PROBE", "ActorLife", "current_life", "set_current_life"]
+
+PROBE: Final = "__sizeof__"
+"""A method that every object has, and that does nothing: its call waits for the constructor; it is no use."""
 
 
 class ActorLife:

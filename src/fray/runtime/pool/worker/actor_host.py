@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from fray.payload.values.texts import cut, text_of, type_name
-from fray.runtime.actor_life import ActorLife, set_current_life
+from fray.runtime.actor_life import PROBE, ActorLife, set_current_life
 from fray.runtime.pool.current import OnWait, RunningTask, TaskInterrupt
 from fray.runtime.pool.messages.commands import CreateActor, EndActor, RunTask
 from fray.runtime.pool.messages.events import ActorEnded, ActorReady, TaskDone
@@ -37,8 +37,6 @@ IDLE_SECONDS: Final = "__idle_seconds__"
 """The method that returns for how long nobody has called it, since its constructor returned."""
 APART: Final = (SHUT_DOWN, IDLE_SECONDS)
 """Methods of this host, which return at once, whatever the actor is busy with."""
-PROBE: Final = "__sizeof__"
-"""What those call who want to know whether an actor lives: it isn't in use for that."""
 
 FAILURE_TEXT: Final = 1_000
 """Characters that are told of what an actor fails with, besides the exception itself."""
