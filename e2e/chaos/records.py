@@ -31,6 +31,11 @@ __all__ = [
 
 Manifest = Mapping[str, Any]
 
+LOST = "ContainerStatusUnknown"
+"""Reason of a container that its kubelet's runtime knows nothing of:
+https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/status/status_manager.go
+"""
+
 
 @dataclass(frozen=True)
 class Hit:
@@ -66,7 +71,10 @@ class Outage:
 
 @dataclass(frozen=True)
 class PodSighting:
-    """A pod at one moment; `gone` once it was deleted, `reason` what its kubelet or a controller said."""
+    """A pod at one moment; `gone` once it was deleted, `reason` what its kubelet or a controller said.
+
+    The reason of its container counts where that is `LOST`: a kubelet that was away found no trace of it.
+    """
 
     at: float
     uid: str
@@ -177,7 +185,7 @@ def read_pod(at: float, manifest: Manifest, *, gone: bool) -> PodSighting | None
         started=_seconds(running.get("startedAt") or ended.get("startedAt")),
         finished=_seconds(ended.get("finishedAt")),
         exit_code=ended.get("exitCode"),
-        reason=status.get("reason") or mark.get("reason"),
+        reason=status.get("reason") or mark.get("reason") or (LOST if ended.get("reason") == LOST else None),
     )
 
 

@@ -137,10 +137,15 @@ def test_manifests_become_sightings() -> None:
     assert (found.started, found.finished) == (1767323045.0, 1767323049.0)
     assert found.reason == "EvictionByEvictionAPI"
     assert not found.lives
-    bare = {"metadata": {"name": "p", "uid": "u", "labels": LABELS}}
+    bare: dict[str, Any] = {"metadata": {"name": "p", "uid": "u", "labels": LABELS}}
     waiting = read_pod(5.0, bare, gone=False)
     assert waiting is not None
     assert waiting.lives
+    for said, kept in (("ContainerStatusUnknown", "ContainerStatusUnknown"), ("Error", None)):
+        ended = [{"name": "main", "state": {"terminated": {"exitCode": 137, "reason": said}}}]
+        lost = read_pod(5.0, bare | {"status": {"containerStatuses": ended}}, gone=False)
+        assert lost is not None
+        assert lost.reason == kept
     assert read_pod(5.0, {"metadata": {"name": "p", "uid": "u"}}, gone=False) is None
     assert read_jobset(5.0, {"metadata": {"name": "p", "uid": "u"}}, gone=False) is None
     jobset = read_jobset(5.0, bare, gone=True)

@@ -128,6 +128,17 @@ def test_what_a_kubelet_that_was_killed_could_not_start_may_be_charged_to_preemp
     assert ends(SUCCEEDS, pods=pods) == {"Succeeded after Success"}
 
 
+def test_a_pod_that_a_returning_kubelet_knows_nothing_of_may_have_ended_the_attempt() -> None:
+    """Its node went before it had run, and its peers' own failure came before anybody had missed it."""
+    late = [pod(FAILS, 1, None, exit_code=137, reason="ContainerStatusUnknown"), pod(FAILS, 2, 120.0)]
+    away = Outage(NODE, 99.0, 117.0, "node deleted")
+    assert ends(FAILS, pods=late, outages=[away]) == {
+        "Failed after Failure",
+        "Failed after Preemption, Failure",
+    }
+    assert ends(FAILS, pods=late) == {"Failed after Failure"}
+
+
 def test_a_stopped_job_ends_as_stopped_whatever_else_was_done() -> None:
     stop = UserAct(105.0, STOPPED.name, 1, Act.STOP)
     assert ends(STOPPED, acts=[stop]) == {"Stopped after Stopped"}
