@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import sys
 import threading
@@ -25,6 +26,13 @@ class Told:
 
     def unblocked(self, _task: RunningTask) -> None:
         self.lines.append("unblocked")
+
+
+class Connection:
+    """Takes what is sent."""
+
+    def send(self, _kind: int, body: bytes) -> None:
+        """Take a frame."""
 
 
 def spin() -> None:
@@ -118,16 +126,58 @@ def test_a_frame_is_sent_whole() -> None:
     running = RunningTask(1, "t")
     sent = []
 
-    class Connection:
+    class Interrupting:
         def send(self, _kind: int, body: bytes) -> None:
             running.interrupt()
             spin()
             sent.append(body)
 
-    outbox = Outbox(Connection(), lambda: None)
+    outbox = Outbox(Interrupting(), lambda: None)
     with pytest.raises(TaskInterrupt):
         as_task(running, lambda: outbox.send("message"))
     assert len(sent) == 1
+
+
+def test_who_wakes_the_sender_of_small_messages_is_not_interrupted_at_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would never wake again, and the last message wait for ever."""
+    running = RunningTask(1, "t")
+    woken = []
+
+    def wake(_: Outbox) -> None:
+        running.interrupt()
+        spin()
+        woken.append(1)
+
+    monkeypatch.setattr(Outbox, "_wake_flusher", wake)
+    outbox = Outbox(Connection(), lambda: None)
+    outbox.send("message")
+    with pytest.raises(TaskInterrupt):
+        as_task(running, lambda: [outbox.send_soon("message") for _ in range(1000)])
+    assert woken == [1]
+
+
+def test_a_task_that_starts_threads_is_interrupted_itself() -> None:
+    def start_many() -> None:
+        while not given_up.is_set():
+            threading.Thread(target=int).start()
+
+    given_up, ended = threading.Event(), []
+
+    def run(running: RunningTask, begun: threading.Event) -> None:
+        with contextlib.suppress(TaskInterrupt):
+            as_task(running, lambda: begun.set() or start_many())
+        ended.append(running)
+
+    for number in range(100):
+        running, begun = RunningTask(number, "t"), threading.Event()
+        thread = threading.Thread(target=run, args=(running, begun), daemon=True)
+        thread.start()
+        assert begun.wait(60)
+        running.interrupt()
+        thread.join(60)
+        assert ended[-1:] == [running], "the thread that it was starting was ended in its place"
 
 
 def test_waiting_is_told_once_however_many_threads_wait() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import ctypes
 import inspect
 import logging
 import sys
@@ -29,6 +28,7 @@ from fray.errors import StateDirectoryError
 from fray.plan.observation import HostObservation, HostPhase
 from fray.runtime.identity import Identity, use_identity
 from fray.runtime.outcome_report import Reporter
+from fray.runtime.thread_interrupts import raise_in
 from fray.types import CallableEntrypoint
 from fray.vocabulary import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_SIGNAL_BASE
 
@@ -121,8 +121,8 @@ class HostThread:
 
     def _interrupt(self) -> None:
         with self._lock:
-            if not self._asked and self._calling and self._thread is not None:
-                _raise_in(self._thread, _Terminated)
+            if not self._asked and self._calling and self._thread is not None and self._thread.ident:
+                raise_in(self._thread.ident, _Terminated)
             self._asked = True
 
     def _give_up(self) -> None:
@@ -175,8 +175,7 @@ class HostThread:
             with self._lock:
                 self._calling = False
                 # One that is on its way would end what tells of the end.
-                assert self._thread is not None
-                _raise_in(self._thread, None)
+                raise_in(threading.get_ident(), None)
 
     def _write(self, text: str) -> None:
         self._hand_over(self._printed, text.encode(errors="replace"))
@@ -223,10 +222,3 @@ def _exit_code(error: SystemExit) -> int:
 
 def _without_our_frames(error: BaseException) -> BaseException:
     return error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
-
-
-def _raise_in(thread: threading.Thread, kind: type[BaseException] | None) -> None:
-    """Raise an exception in a thread before its next bytecode, or take back one that it hasn't got yet."""
-    assert thread.ident is not None
-    argument = None if kind is None else ctypes.py_object(kind)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), argument)

@@ -7,7 +7,6 @@ tasks set it. How tasks get here and what becomes of their results is no concern
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from contextvars import ContextVar
 from typing import ParamSpec, Protocol, TypeVar
 
 from fray.runtime.pool.messages.specs import ObjectId
+from fray.runtime.thread_interrupts import raise_in
 
 __all__ = [
     "OnWait",
@@ -109,7 +109,7 @@ class RunningTask:
                 # place of one on its way, so that one comes now and none later. Taking it back instead (by
                 # NULL) would leave CPython looking for it for ever, and hanging once somebody traces.
                 asked = True
-                _raise_in(threading.get_ident())
+                raise_in(threading.get_ident(), TaskInterrupt)
                 for _ in range(_UNTIL_RAISED):
                     pass
             except TaskInterrupt:
@@ -126,7 +126,7 @@ class RunningTask:
                 return
             self._interrupted = True
             if self._thread:
-                _raise_in(self._thread)
+                raise_in(self._thread, TaskInterrupt)
             wakers = tuple(self._wakers)
         for wake in wakers:
             wake()
@@ -193,10 +193,6 @@ class RunningTask:
             before, self._waits = self._waits, self._waits + difference
             if not (before and self._waits):
                 tell(self)
-
-
-def _raise_in(thread: int) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(TaskInterrupt))
 
 
 _current: ContextVar[RunningTask | None] = ContextVar("fray_running_task", default=None)

@@ -69,8 +69,9 @@ class Outbox:
         if len(self._pending) >= BATCH or time.perf_counter() - self._flushed >= DELAY_SECONDS:
             self.flush()
         elif not self._awake:
-            self._awake = True
-            self._wake_flusher()
+            with shielded():  # else the message might wait for the next one for ever
+                self._awake = True
+                self._wake_flusher()
 
     def flush(self) -> None:
         """Send what was deferred."""
