@@ -104,3 +104,36 @@ def test_a_class_that_is_again_what_it_was_is_so_in_workers(make_pool: MakePool)
         assert (
             ctx.get([ctx.run(eval("lambda: Box.made", script)), ctx.run(script["look_again"])]) == [made] * 2
         )
+
+
+def test_functions_that_share_a_class_find_it_as_it_is_when_they_are_called(make_pool: MakePool) -> None:
+    ctx = make_pool(1)
+    script: dict[str, Any] = {"__name__": "__main__"}
+    exec(SCRIPT, script)
+    box, other = script["Box"], eval("lambda: Box.made", script)
+    for made, looks in ((1, (script["look_again"],)), (2, (other,)), (1, (script["look_again"], other))):
+        box.made = made
+        assert ctx.get([ctx.run(look) for look in looks]) == [made] * len(looks)
+    box.made = [1]
+    for change in (box.made.clear, lambda: box.made.append(1), box.made.clear):
+        assert ctx.get(ctx.run(script["look_again"])) == box.made
+        change()
+
+
+def test_an_older_instance_takes_nothing_back_from_its_class(make_pool: MakePool) -> None:
+    ctx = make_pool(1)
+    script: dict[str, Any] = {"__name__": "__main__"}
+    exec(SCRIPT, script)
+    box = script["Box"]
+    older, of_worker = ctx.put(box()), ctx.run(box)
+    assert ctx.get(ctx.run(script["look_again"])) == 0
+    box.made = 1
+    assert ctx.get(ctx.run(script["look_again"])) == 1
+    assert ctx.get(ctx.run(eval("lambda _: Box.made", script), older)) == 1  # it has come to the worker
+    assert ctx.get(ctx.run(script["look_again"])) == 1
+    assert [type(each) for each in ctx.get([older, of_worker])] == [box] * 2
+    assert box.made == 1
+    # A worker's own change is its own.
+    assert ctx.get(ctx.run(script["look"])) == (2, 1)
+    assert type(ctx.get(ctx.run(box))) is box
+    assert (box.made, hasattr(box, "of_worker")) == (1, False)

@@ -1,8 +1,8 @@
-"""Whether a worker finds a module under its name, so that what is in it can go by name.
+"""Whether a worker finds a module, or code in one, under its name, so that it can go by name.
 
 It doesn't: `__main__`, notebooks, modules made at run time or loaded from a file outside `sys.path`.
 
-How code is pickled that has to go by value is in `pickling`; no value is looked at here.
+How code is pickled that has to go by value is in `pickling`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import functools
 import importlib.machinery
 import sys
 from pathlib import Path
+from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
-__all__ = ["is_importable"]
+__all__ = ["goes_by_name", "is_importable"]
 
 
 def is_importable(module: str | None) -> bool:
@@ -30,6 +31,17 @@ def is_importable(module: str | None) -> bool:
     if module in sys.modules:
         cloudpickle.register_pickle_by_value(sys.modules[module])
     return False
+
+
+def goes_by_name(code: Any) -> bool:
+    """Return whether a worker finds this function or class under its name."""
+    module = getattr(code, "__module__", None)
+    if not is_importable(module):
+        return False
+    found: Any = sys.modules.get(module or "")
+    for name in getattr(code, "__qualname__", "").split("."):
+        found = getattr(found, name, None)
+    return found is code
 
 
 @functools.cache

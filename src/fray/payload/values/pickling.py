@@ -9,8 +9,6 @@ What is done with the pickle, and what is reported when there is none, is for th
 from __future__ import annotations
 
 import copyreg
-import dis
-import functools
 import io
 import pickle
 import types
@@ -24,23 +22,19 @@ from fray.payload.values.caches import (
     reduce_cached_function,
     reduce_cached_property,
 )
-from fray.payload.values.classes import as_it_is_now
+from fray.payload.values.captures import global_names
+from fray.payload.values.classes import reduce_state, state_of
 from fray.payload.values.dispatching import is_dispatching_function, reduce_dispatching_function
-from fray.payload.values.importability import is_importable
+from fray.payload.values.importability import goes_by_name, is_importable
 from fray.payload.values.references import collector
 
-__all__ = ["OUT_OF_BAND", "SCALARS", "ByValuePickler", "NotPicklableError", "global_names", "pickle_value"]
+__all__ = ["OUT_OF_BAND", "ByValuePickler", "NotPicklableError", "pickle_value"]
 
 PROTOCOL = 5
 OUT_OF_BAND = 4096
 """Bytes from which a buffer stays out of the pickle: a page; smaller ones are cheaper to copy."""
-SCALARS = frozenset((int, float, bool, str, bytes, complex, type(None)))
-"""Types whose values hold no code, no buffer and no reference: `pickle.dumps` is enough for them."""
-
 _WITH_STATE_SETTER = 6
 """Parts of what cloudpickle returns of a class by value (documentation of `object.__reduce__`)."""
-_LOOK_UPS = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"))
-"""The first is of functions, the others of bodies of classes (documentation of `dis`)."""
 
 
 class NotPicklableError(Exception):
@@ -135,9 +129,11 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             return reduce_cached_property(obj)
         if isinstance(obj, BaseException) and _is_reduced_by_tblib(obj):
             return obj.__reduce_ex__(PROTOCOL)
+        # Before its attributes are read: what another thread changes now belongs to a later state.
+        state = state_of(obj) if isinstance(obj, type) and not goes_by_name(obj) else None
         reduced = super().reducer_override(obj)
-        if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == _WITH_STATE_SETTER:
-            return as_it_is_now(obj, reduced)
+        if state is not None and isinstance(reduced, tuple) and len(reduced) == _WITH_STATE_SETTER:
+            return reduce_state(obj, reduced, state)
         if isinstance(obj, types.FunctionType) and isinstance(reduced, tuple):
             # cloudpickle leaves out what the bodies of classes read: `class` statements in the function.
             sent = reduced[2][1]["__globals__"]
@@ -148,13 +144,3 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
 def _missing_names(function: types.FunctionType, sent: dict[str, Any]) -> tuple[str, ...]:
     names = global_names(function.__code__)
     return tuple(name for name in names if name not in sent and name in function.__globals__)
-
-
-@functools.lru_cache(1024)
-def global_names(code: types.CodeType) -> tuple[str, ...]:
-    """Return the names that a function's code, or code within it, looks up as globals; of builtins too."""
-    names = {each.argval: None for each in dis.get_instructions(code) if each.opname in _LOOK_UPS}
-    for part in code.co_consts:
-        if isinstance(part, types.CodeType):
-            names.update(dict.fromkeys(global_names(part)))
-    return tuple(names)

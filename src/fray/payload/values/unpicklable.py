@@ -134,4 +134,7 @@ def _parts_of(value: object) -> Iterator[tuple[str, object]]:
     elif isinstance(value, functools.partial):
         yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
     else:
-        yield from ((f".{name}", part) for name, part in getattr(value, "__dict__", {}).items())
+        for name, part in getattr(value, "__dict__", {}).items():
+            # A slot of a class is pickled as the class with its name: it is no part.
+            if not isinstance(part, types.GetSetDescriptorType | types.MemberDescriptorType):
+                yield f".{name}", part

@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from fray.errors import CodeNotFoundError, SerializationError
+from fray.payload.values import captures
 from fray.payload.values.references import report_reference
-from fray.runtime.pool.objects import captures, functions
+from fray.runtime.pool.objects import functions
 from fray.runtime.pool.objects.functions import decode_function, encode_function
 from fray.runtime.pool.objects.values import decode, encode
 
@@ -101,6 +102,7 @@ def test_what_holds_state_is_encoded_as_it_is_each_time() -> None:
 
 
 CAPTURING = """
+import functools
 threshold = 1
 bound = 7
 labels = corners = 1
@@ -118,12 +120,30 @@ class Box(Shape):
         return self.size * threshold
 class Tall(Box):
     pass
+class Field:
+    def __init__(self, value):
+        self.value = value
+    def __get__(self, instance, owner):
+        return self.value
+class Model:
+    field = Field(1)
+    pick = staticmethod(min)
+    twice = functools.partialmethod(lambda self, value: value, 1)
+class Low:
+    rank = 1
+class High:
+    rank = 2
+class Ranked(Low):
+    'As ranked.'
+def scale(value=None):
+    return value
 def inner():
     class Local:
         limit = bound
         late = "later" in globals() and later
     seen = Box.weights, Box.label(), Box().corners(), outer.factor, hasattr(outer, "new")
-    seen += hasattr(Box, "new"), Tall.size
+    seen += hasattr(Box, "new"), Tall.size, Model.field, Model.pick([3, 5]), Model().twice(), scale(*[1])
+    seen += Ranked.rank, Ranked.__doc__, scale.__defaults__
     return seen, threshold, options["a"], Box().area(), Local.limit, Local.late
 def outer():
     return inner()
@@ -157,6 +177,12 @@ def recursive(n):
         "inner.__code__ = (lambda: 10).__code__",
         "outer.__code__ = (lambda: 11).__code__",
         "Shape.corners.__code__ = (lambda self: 12).__code__",
+        "Model.field = Field(13)",
+        "Model.pick = staticmethod(max); Model.pick = staticmethod(sum)",
+        "Model.twice = functools.partialmethod(lambda self, value: value, 15)",
+        "scale.__defaults__ = (16,)",
+        "Ranked.__bases__ = (High,)",
+        "Ranked.__doc__ = 'otherwise'",
     ],
 )
 def test_a_function_is_encoded_anew_when_what_it_has_captured_has_changed(change: str) -> None:

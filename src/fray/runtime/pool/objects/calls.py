@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fray.errors import SerializationError
-from fray.payload.values.pickling import SCALARS
-from fray.payload.values.references import Reference
+from fray.payload.values.references import SCALARS, Reference
 from fray.runtime.pool.messages.specs import ObjectId
 from fray.runtime.pool.objects.flat_format import HEADER, MAGIC, BytesLike, Encoded
 from fray.runtime.pool.objects.values import INLINE_LIMIT, decode, encode

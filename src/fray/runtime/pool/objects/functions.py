@@ -12,9 +12,10 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, NamedTuple, cast
 
+from fray.payload.values.captures import Captures
+from fray.payload.values.classes import State, sent_states
 from fray.payload.values.unpicklable import LARGE_CAPTURES, warn_of_captures
 from fray.runtime.pool.messages.specs import DIGEST_BYTES, FunctionId, ObjectId
-from fray.runtime.pool.objects.captures import Captures
 from fray.runtime.pool.objects.values import decode, encode
 
 __all__ = ["EncodedFunction", "decode_function", "encode_function"]
@@ -34,6 +35,12 @@ class _Known(NamedTuple):
     function: weakref.ref[Any]
     encoded: EncodedFunction
     captures: Captures
+    states: tuple[State | None, ...]
+    """Of the classes that it has captured, as they were sent with it."""
+
+    def is_as_it_was(self) -> bool:
+        """Return whether workers still get what the function is now: one process has one state of a class."""
+        return not self.captures.changed() and sent_states(self.captures.classes) == self.states
 
 
 _encoded_functions: dict[int, _Known] = {}
@@ -48,7 +55,7 @@ def encode_function(function: Callable[..., Any]) -> EncodedFunction:
     Raises `SerializationError`.
     """
     known = _encoded_functions.get(id(function))
-    if known is not None and known.function() is function and not known.captures.changed():
+    if known is not None and known.function() is function and known.is_as_it_was():
         return known.encoded
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     # First: what another thread changes during the encoding is seen by the next call.
@@ -64,7 +71,7 @@ def encode_function(function: Callable[..., Any]) -> EncodedFunction:
         key = id(function)
         # The entry goes with the function, before its id can be another's.
         kept = weakref.ref(function, lambda _: _encoded_functions.pop(key, None))
-        _encoded_functions[key] = _Known(kept, result, captures)
+        _encoded_functions[key] = _Known(kept, result, captures, sent_states(captures.classes))
     return result
 
 

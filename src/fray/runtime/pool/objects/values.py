@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from fray.errors import CodeNotFoundError, SerializationError, ValueExitError
-from fray.payload.values.pickling import SCALARS, NotPicklableError, pickle_value
+from fray.payload.values.pickling import NotPicklableError, pickle_value
+from fray.payload.values.references import SCALARS
 from fray.payload.values.unpicklable import find_unpicklable_part
 from fray.runtime.pool.objects.flat_format import HEADER, BytesLike, Encoded, split
 

@@ -1,4 +1,4 @@
-"""What a function that goes by value has captured, and whether that is still what it was.
+"""What a function or class that goes by value has captured, and whether that is still what it was.
 
 Its code, cells, globals, defaults and its own attributes are looked at, in the functions and classes that it
 reaches by them too: bases, metaclasses and classes of instances included. What can't change is compared by
@@ -9,23 +9,22 @@ and then: `seen_late` says so beforehand, and a change that was seen late is war
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import inspect
 import io
 import pickle
-import sys
 import time
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from fray.payload.values.importability import is_importable
-from fray.payload.values.pickling import SCALARS, global_names
-from fray.payload.values.references import Reference
+from fray.payload.values.importability import goes_by_name
+from fray.payload.values.references import SCALARS, Reference
 
-__all__ = ["Captures"]
+__all__ = ["Captures", "global_names"]
 
 CHEAP_SECONDS = 0.01
 """Of processor time: a comparison that takes no longer is made each time. About 20 MB of arrays, or a list of
@@ -33,6 +32,8 @@ CHEAP_SECONDS = 0.01
 SHARE = 20
 """A comparison that took longer is made again after so many times its own time."""
 
+_LOOK_UPS = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"))
+"""The first is of functions, the others of bodies of classes (documentation of `dis`)."""
 _Look: TypeAlias = Callable[[], Any]
 _MISSING = object()
 
@@ -40,42 +41,48 @@ _MISSING = object()
 class Captures:
     """What `function` had captured when this was made. Keeps nothing alive that could refer to it."""
 
-    __slots__ = ("_changing", "_cost", "_fixed", "_name", "_next_look", "_print", "seen_late")
+    __slots__ = ("_changing", "_cost", "_fixed", "_name", "_next_look", "_print", "classes", "seen_late")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._name = getattr(function, "__qualname__", repr(function))
         self._fixed: list[tuple[_Look, Callable[[], Any]]] = []
         """Where it lies, and what gives back what lay there."""
         self._changing: list[_Look] = []
-        for look in _places(function):
+        reached: list[Any] = []
+        for look in _places(function, reached):
             value = look()
-            if isinstance(value, types.FunctionType | type):
+            if isinstance(value, _CODE):
                 self._fixed.append((look, weakref.ref(value)))
             elif type(value) in SCALARS or isinstance(value, _FIXED) or value is _MISSING:
                 self._fixed.append((look, functools.partial(_itself, value)))
-            elif isinstance(value, _DESCRIPTORS):
-                self._fixed.append((functools.partial(_id_of, look), functools.partial(_itself, id(value))))
+            elif hasattr(type(value), "__get__") and not _has_pickle(value):
+                self._fixed.append(_pinned(look, value))
             else:
                 self._changing.append(look)
+        self.classes = tuple(weakref.ref(each) for each in reached if isinstance(each, type))
+        """Those that go by value, itself included."""
         self._cost = 0.0
         self._next_look = 0.0
         self._print = self._take_print()
         self.seen_late = self._print is not None and self._cost > CHEAP_SECONDS
         """Whether a comparison costs so much that a change in place may be seen late."""
 
-    def changed(self) -> bool:
-        """Return whether something is another than it was. Unknown counts as changed."""
+    def changed(self, *, now: bool = False) -> bool:
+        """Return whether something is another than it was, by what is seen `now` if need be.
+
+        Unknown counts as changed.
+        """
         for look, before in self._fixed:
-            now, then = look(), before()
+            found, then = look(), before()
             # Numbers are made anew by arithmetic; 1, 1.0 and True are equal, and not the same.
-            if now is not then and not (type(now) is type(then) is int and now == then):
+            if found is not then and not (type(found) is type(then) is int and found == then):
                 return True
-        if not self._changing or (self.seen_late and time.monotonic() < self._next_look):
+        if not self._changing or (self.seen_late and not now and time.monotonic() < self._next_look):
             return False
-        found = self._take_print()
-        if found is not None and found == self._print:
+        taken = self._take_print()
+        if taken is not None and taken == self._print:
             return False
-        if self.seen_late and found is not None:
+        if self.seen_late and not now and taken is not None:
             self._warn()
         return True
 
@@ -101,31 +108,56 @@ class Captures:
 
 
 _FIXED = (types.ModuleType, types.BuiltinFunctionType, types.CodeType, Reference)
-_DESCRIPTORS: tuple[type, ...] = (
-    staticmethod,
-    classmethod,
-    property,
-    functools.cached_property,
-    functools._lru_cache_wrapper,
+_CODE = (types.FunctionType, type, functools._lru_cache_wrapper)
+_SLOTS = (
+    types.MemberDescriptorType,
+    types.GetSetDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
 )
+"""What the interpreter puts into classes itself."""
+_PARTS: Mapping[type, tuple[str, ...]] = {
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget", "fset", "fdel"),
+    functools.cached_property: ("func",),
+}
+"""What descriptors call. They are no more than that, and can't all be referred to weakly."""
 
 
 def _itself(value: Any) -> Any:
     return value
 
 
+def _pinned(look: _Look, value: Any) -> tuple[_Look, Callable[[], Any]]:
+    try:
+        return look, weakref.ref(value)
+    except TypeError:  # there is no such reference to a property, say
+        return functools.partial(_id_of, look), functools.partial(_itself, id(value))
+
+
 def _id_of(look: _Look) -> int:
     return id(look())
 
 
-def _places(function: Callable[..., Any]) -> Iterator[_Look]:
-    """Give where a function and those that it calls by value find what is not their own."""
+def _has_pickle(value: Any) -> bool:
+    try:
+        pickle.dumps(value, 5)
+    except Exception:  # noqa: BLE001 - values decide what their pickling raises
+        return False
+    return True
+
+
+def _places(function: Callable[..., Any], reached: list[Any]) -> Iterator[_Look]:
+    """Give where a function and those that it calls by value find what is not their own; note all of them."""
     pending: list[Any] = [function]
     seen = {id(function)}
     while pending:
         code = pending.pop()
-        if _goes_by_name(code):
+        if goes_by_name(code):
             continue
+        reached.append(code)
         found: list[Any] = [*code.__bases__, type(code)] if isinstance(code, type) else []
         for look in _own_places(code):
             yield look
@@ -153,13 +185,8 @@ class _CodeFinder(pickle.Pickler):
 def _code_in(value: Any) -> list[Any]:
     if type(value) in SCALARS or value is _MISSING or isinstance(value, _FIXED):
         return []
-    if isinstance(value, property):
-        return [each for each in (value.fget, value.fset, value.fdel) if each is not None]
-    if isinstance(value, functools.cached_property):
-        return [value.func]
-    if callable(value) or isinstance(value, _DESCRIPTORS):
-        # Of a static method, or of a cached function, what it calls.
-        value = inspect.unwrap(value)
+    if callable(value):
+        value = inspect.unwrap(value)  # of a cached function, what it calls
     if isinstance(value, types.FunctionType | type):
         return [value]
     finder = _CodeFinder()
@@ -172,10 +199,12 @@ def _own_places(code: Any) -> Iterator[_Look]:
     own = weakref.ref(code)
     if isinstance(code, type):
         for name, value in tuple(vars(code).items()):
-            plain = not name.startswith(("__", "_abc_")) and not hasattr(type(value), "__get__")
-            if plain or isinstance(value, _CODE):
+            parts = _PARTS.get(type(value))
+            if parts is not None:
+                yield from (functools.partial(_part, own, name, type(value), part) for part in parts)
+            elif isinstance(value, _CODE) or name == "__doc__" or not _is_of_interpreter(name, value):
                 yield functools.partial(_attribute, own, name)
-        yield functools.partial(_has_names, own, tuple(vars(code)))
+        yield functools.partial(_is_made_of, own, tuple(vars(code)), tuple(map(weakref.ref, code.__bases__)))
         return
     for index in range(len(code.__closure__ or ())):
         yield functools.partial(_content, own, index)
@@ -183,22 +212,14 @@ def _own_places(code: Any) -> Iterator[_Look]:
         yield functools.partial(_global, own, name)
     for name in vars(code):
         yield functools.partial(_attribute, own, name)
-    yield functools.partial(_code_of, own, tuple(vars(code)))
-    if code.__defaults__ or code.__kwdefaults__:
+    has_defaults = _has_defaults(code)
+    yield functools.partial(_code_of, own, tuple(vars(code)), has_defaults=has_defaults)
+    if has_defaults:
         yield functools.partial(_defaults, own)
 
 
-def _goes_by_name(code: Any) -> bool:
-    module = getattr(code, "__module__", None)
-    if not is_importable(module):
-        return False
-    found: Any = sys.modules.get(module or "")
-    for name in getattr(code, "__qualname__", "").split("."):
-        found = getattr(found, name, None)
-    return found is code
-
-
-_CODE: tuple[type, ...] = (types.FunctionType, type, *_DESCRIPTORS)
+def _is_of_interpreter(name: str, value: Any) -> bool:
+    return name.startswith(("__", "_abc_")) or isinstance(value, _SLOTS)
 
 
 def _attribute(own: weakref.ref[Any], name: str) -> Any:
@@ -206,15 +227,28 @@ def _attribute(own: weakref.ref[Any], name: str) -> Any:
     return _MISSING if made is None else vars(made).get(name, _MISSING)
 
 
-def _has_names(own: weakref.ref[Any], names: tuple[str, ...]) -> bool:
+def _part(own: weakref.ref[Any], name: str, kind: type, part: str) -> Any:
+    value = _attribute(own, name)
+    return getattr(value, part) if type(value) is kind else _MISSING
+
+
+def _is_made_of(own: weakref.ref[Any], names: tuple[str, ...], bases: tuple[weakref.ref[Any], ...]) -> bool:
     made: Any = own()
-    return made is not None and tuple(vars(made)) == names
+    return (
+        made is not None and tuple(vars(made)) == names and tuple(map(weakref.ref, made.__bases__)) == bases
+    )
 
 
-def _code_of(own: weakref.ref[Any], names: tuple[str, ...]) -> Any:
-    """Give a function's code, unless it has attributes of other names: one look costs less than two."""
+def _code_of(own: weakref.ref[Any], names: tuple[str, ...], *, has_defaults: bool) -> Any:
+    """Give a function's code, unless it has other attributes, or defaults now: one look is less than two."""
     function: Any = own()
-    return function.__code__ if function is not None and tuple(vars(function)) == names else _MISSING
+    if function is None or tuple(vars(function)) != names or _has_defaults(function) is not has_defaults:
+        return _MISSING
+    return function.__code__
+
+
+def _has_defaults(function: Any) -> bool:
+    return bool(function.__defaults__ or function.__kwdefaults__)
 
 
 def _content(own: weakref.ref[Any], index: int) -> Any:
@@ -233,3 +267,13 @@ def _defaults(own: weakref.ref[Any]) -> Any:
 def _global(own: weakref.ref[Any], name: str) -> Any:
     function: Any = own()
     return _MISSING if function is None else function.__globals__.get(name, _MISSING)
+
+
+@functools.lru_cache(1024)
+def global_names(code: types.CodeType) -> tuple[str, ...]:
+    """Return the names that a function's code, or code within it, looks up as globals; of builtins too."""
+    names = {each.argval: None for each in dis.get_instructions(code) if each.opname in _LOOK_UPS}
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            names.update(dict.fromkeys(global_names(part)))
+    return tuple(names)
