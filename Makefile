@@ -27,9 +27,9 @@ demo: setup ## train a model from examples/digits/frayjob.yaml on this machine: 
 
 test: check ## everything that this machine can run, two suites at a time
 	@echo 'two suites at a time: each prints what it has to say when it has ended'
-	@$(MAKE) --no-print-directory --jobs=2 $(TOGETHER) integration engine on-cluster local conformance conformance-ray faults chart
+	@$(MAKE) --no-print-directory --jobs=2 $(TOGETHER) local conformance conformance-ray faults on-cluster engine integration chart
 
-on-cluster: setup # third in the list above: what it needs is built while the first two run
+on-cluster: setup # in the middle of the list above: what it needs is built while the first ones run
 	@$(MAKE) --no-print-directory e2e
 	@$(MAKE) --no-print-directory conformance-kubernetes
 

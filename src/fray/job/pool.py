@@ -113,8 +113,7 @@ class PoolEngine:
         object_id = self.client.new_id()
         if encoded.size <= self.client.inline_limit:
             return self.client.put(object_id, Inline(encoded.to_bytes(), encoded.contained))
-        size = self._objects.write(object_id, encoded)
-        return self.client.put(object_id, Stored(self._objects.host, size, encoded.contained))
+        return self.client.put(object_id, self._objects.write(object_id, encoded))
 
     @uninterrupted
     def take(self, ref: Any, deadline: float | None) -> Any:

@@ -26,9 +26,11 @@ from tests.pool.store.stored import files, real_memory, value
 
 def test_what_is_above_the_limit_goes_to_disk(owned: OwnedStore) -> None:
     store = HostStore(owned.store.directory, owned.store.spill_directory, 10_000)
-    store.write(1, value(6000))
-    store.write(2, value(6000))
-    store.write(3, value(4000))
+    assert [store.write(number, value(size)) for number, size in ((1, 6000), (2, 6000), (3, 4000))] == [
+        (6000, False),
+        (6000, True),
+        (4000, False),
+    ]
     assert files(store.directory) == {"1", "3"}
     assert files(store.spill_directory) == {"2"}
     assert len(store.open(2)) == 6000

@@ -19,7 +19,7 @@ from tests.pool.store.stored import value
 
 def test_a_value_is_mapped_where_it_was_written(store: HostStore) -> None:
     array = np.arange(100_000)
-    assert store.write(0xABC, encode(array)) == (store.directory / "abc").stat().st_size
+    assert store.write(0xABC, encode(array)) == ((store.directory / "abc").stat().st_size, False)
     assert store.open(0xABC).readonly
     back = decode(store.open(0xABC))
     assert np.array_equal(back, array)

@@ -39,7 +39,7 @@ def sizing(pool: Pool, worker: int, wanted: int, outcome: Stored) -> RunTask:
 def test_an_argument_is_fetched_from_another_host(other: Pool) -> None:
     with make_pool(secret=other.config.secret) as pool:
         worker = pool.start_worker()
-        size = other.store.write(77, encode(bytes(300_000)))
+        size = other.store.write(77, encode(bytes(300_000))).size
         pool.tell(worker, HostAddresses(((OTHER, other.hello.objects),)))
         pool.tell(worker, command := sizing(pool, worker, 77, Stored(OTHER, size)))
         assert pool.value_of(command) == 300_000

@@ -48,7 +48,7 @@ def test_a_large_result_lies_in_the_store(pool: Pool) -> None:
 def test_arguments_come_inline_and_from_the_store(pool: Pool) -> None:
     worker = pool.start_worker()
     large = pool.new_id()
-    size = pool.store.write(large, encode(b"x" * 100_000))
+    size = pool.store.write(large, encode(b"x" * 100_000)).size
     command = pool.task(worker, lambda number, text: (number, len(text)), deps=())
     args = encode_two_places()
     deps = (Inline(encode(7).to_bytes()), Stored(HOST, size))

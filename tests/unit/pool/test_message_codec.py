@@ -15,7 +15,7 @@ MESSAGES = [
     RunTask(1, SPEC._replace(profile=Profile(max_calls=1)), b"", (), True, 1, 0, 0),
     RunTask(1, SPEC._replace(profile=Profile(), actor=6, method="m", shape=()), b"", (), True, 1, 0, 0),
     TaskDone(5, Inline(b"value", (1, 2)), 8, 1e9, 0.25, False),
-    TaskDone(5, Stored(1, 70_000, (1,)), 8, 1e9, 0.25, False),
+    TaskDone(5, Stored(1, 70_000, (1,), on_disk=True), 8, 1e9, 0.25, False),
     TaskDone(5, Failed(b"error", "", "task", ("once",), (("n", 1),)), 0, 1e9, 0.25, True),
     ItemsProduced(5, 10, ((1 << 41, Inline(b"a")), (7, Inline(b"b")))),
     ItemsProduced(5, 10, ((6, Inline(b"a")), (7, Inline(b"b", (3,))))),

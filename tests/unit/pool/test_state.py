@@ -134,6 +134,17 @@ def test_what_is_too_much_for_memory_is_spilled_oldest_first() -> None:
     assert script.state.stats().hosts[1].spilled == 600
 
 
+def test_what_was_written_to_disk_takes_no_memory() -> None:
+    script = Script(1)
+    script.tell(DRIVER, ObjectPut(1, Stored(1, 600)))
+    assert script.tell(DRIVER, ObjectPut(2, Stored(1, 600, on_disk=True))) == []
+    host = script.state.stats().hosts[1]
+    assert (host.memory, host.spilled) == (600, 600)
+    script.tell(DRIVER, RefsReleased((1, 2)))
+    host = script.state.stats().hosts[1]
+    assert (host.memory, host.spilled) == (0, 0)
+
+
 def test_fast_tasks_are_sent_ahead_and_slow_ones_are_not() -> None:
     script = Script(1)
     warm(script, 0.25e-3)

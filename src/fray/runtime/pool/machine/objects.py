@@ -228,7 +228,10 @@ def place(tables: Tables, record: ObjectRecord, outcome: Outcome) -> None:
         if host is None:
             lose(tables, record, "its host was lost before it was reported")
             return
-        _keep_on(tables, host, record.id, outcome.size)  # type: ignore[union-attr]
+        if outcome.on_disk:  # type: ignore[union-attr]
+            host.spilling[record.id] = outcome.size  # type: ignore[union-attr]
+        else:
+            _keep_on(tables, host, record.id, outcome.size)  # type: ignore[union-attr]
 
 
 def readable(tables: Tables, record: ObjectRecord) -> Outcome | None:
@@ -290,7 +293,7 @@ def lose(tables: Tables, record: ObjectRecord, reason: str) -> None:
         free_later(tables, record.id, host.id)
     for copied, size in tables.copies.pop(record.id, {}).items():
         if record.outcome is outcome:
-            record.outcome = outcome._replace(host=copied)
+            record.outcome = outcome._replace(host=copied, on_disk=False)
             tables.commands.append(CheckObject(copied, record.id))
             _keep_on(tables, tables.hosts[copied], record.id, outcome.size)
         else:

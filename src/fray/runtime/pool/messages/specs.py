@@ -62,12 +62,14 @@ class Inline(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A value in the store of a host, as one file of shared memory."""
+    """A value in the store of a host, as one file."""
 
     host: HostId
     size: int
     """Bytes."""
     contained: tuple[ObjectId, ...] = ()
+    on_disk: bool = False
+    """Whether its writer found no room in shared memory."""
 
 
 class Failed(NamedTuple):

@@ -45,8 +45,8 @@ CHUNK = 512 * 1024
 """Bytes of one chunk: few system calls, and little memory for many transfers at once."""
 TRIES = 3
 """How often a transfer is begun that was cut."""
-SILENCE_SECONDS = 30.0
-"""A server that sends nothing for that long is taken for gone."""
+SILENCE_SECONDS = 15.0
+"""A server that sends nothing for that long is taken for gone, and not asked again."""
 
 SHARED_BYTES = 4 * 1024 * 1024
 """From that size on, later readers are sent to earlier ones."""
@@ -204,8 +204,8 @@ def fetch(
             try:
                 if _follow(address, key, identity, reader, room, settings):
                     return
-            except ConnectionLostError:
-                if last:
+            except ConnectionLostError as error:
+                if last or isinstance(error.__cause__, TimeoutError):
                     raise
             reader = ""  # from here on this comes from the server itself, whatever others do
 

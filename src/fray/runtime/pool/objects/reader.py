@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fray.errors import ObjectLostError, SurroundingsError
-from fray.runtime.pool.messages.specs import HostId, ObjectId
+from fray.runtime.pool.messages.specs import HostId, ObjectId, Stored
 from fray.runtime.pool.objects.flat_format import Encoded
 from fray.runtime.pool.objects.store import HostStore
 
@@ -29,9 +29,10 @@ class ObjectReader:
         self._store = store
         self._fetch = fetch
 
-    def write(self, object_id: ObjectId, encoded: Encoded) -> int:
-        """Keep a value in this host's store; return its size in bytes."""
-        return self._store.write(object_id, encoded)
+    def write(self, object_id: ObjectId, encoded: Encoded) -> Stored:
+        """Keep a value in this host's store; raises what that raises."""
+        written = self._store.write(object_id, encoded)
+        return Stored(self.host, written.size, encoded.contained, on_disk=written.on_disk)
 
     def read(self, object_id: ObjectId, host: HostId) -> memoryview | str:
         """Return the bytes of an object that lies on `host`, or in words why they can't be had."""

@@ -47,7 +47,7 @@ from fray.runtime.pool.objects.files import (
 from fray.runtime.pool.objects.flat_format import Encoded
 from fray.runtime.pool.objects.mappings import Mappings
 
-__all__ = ["HostStore", "Usage"]
+__all__ = ["HostStore", "Usage", "Written"]
 
 _LOCK = ".lock"
 _SPILLING = f"spilling{_LOCK}"
@@ -64,6 +64,13 @@ class Usage(NamedTuple):
 
     memory: int
     disk: int
+
+
+class Written(NamedTuple):
+    """What a value takes in a store, in bytes, and whether on disk: in memory there was no room."""
+
+    size: int
+    on_disk: bool
 
 
 # One for all stores of a process: a POSIX lock excludes other processes, but not other threads, and is
@@ -106,8 +113,8 @@ class HostStore:
             os.close(self._count)
             os.close(self._disk_lock)
 
-    def write(self, identity: ObjectId, encoded: Encoded) -> int:
-        """Keep a value under an identity, in place of an earlier one, and return its size in bytes.
+    def write(self, identity: ObjectId, encoded: Encoded) -> Written:
+        """Keep a value under an identity, in place of an earlier one, and return what that takes.
 
         Raises `StoreFullError`, or `StoreDirectoryError` if the store is gone.
         """
@@ -123,7 +130,7 @@ class HostStore:
                     if not disk:
                         raise
                     continue
-                return size
+                return Written(size, disk)
         raise StoreFullError(size, (self._memory, self._disk))
 
     def places(self) -> Generator[bool, None, None]:

@@ -160,8 +160,7 @@ class Execution:
         encoded = encode(value, inline_limit=limit, what="the result")
         if encoded.inline:
             return Inline(encoded.to_bytes(), encoded.contained)
-        objects = self._session.objects
-        return Stored(objects.host, objects.write(id, encoded), encoded.contained)
+        return self._session.objects.write(id, encoded)
 
     def cancelled(self, name: str) -> Failed:
         """Return the outcome of a task called `name` that was asked to end."""
