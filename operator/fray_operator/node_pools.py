@@ -133,8 +133,8 @@ class NodePools:
         if wait is None:
             return waiting
         reason = REASONS.get(wait.reason, Reason.NODE_POOLS_REFUSED)
-        told = f"{wait.reason}: {wait.message}" if reason is Reason.NODE_POOLS_REFUSED else wait.message
-        return Waiting(reason, told)
+        message = f"{wait.reason}: {wait.message}" if reason is Reason.NODE_POOLS_REFUSED else wait.message
+        return Waiting(reason, message)
 
     async def run(self) -> None:
         """Look for ever; raises `LeaseLostError` when this process may not write any more."""

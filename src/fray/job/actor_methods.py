@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fray.job.calls import class_of, is_generator_function
 
-__all__ = ["ActorMethods", "RemoteActor"]
+__all__ = ["ActorMethods", "KnownActor", "RemoteActor"]
 
 
 class ActorMethods(NamedTuple):
@@ -55,20 +55,15 @@ class ActorMethods(NamedTuple):
         return method in self.generators
 
 
-class RemoteActor:
-    """An actor, as one handle sees it. An unnamed one ends when no process has a handle of it."""
+class KnownActor:
+    """What handles ask of an actor. Each kind of actor has its own way to `methods`."""
 
-    __slots__ = ("entry", "id", "methods")
-
-    def __init__(self, token: str, entry: Any, methods: ActorMethods) -> None:
-        self.id = f"{token}-{entry.id}"
-        self.entry = entry
-        self.methods = methods
+    __slots__ = ()
 
     @property
-    def label(self) -> str:
-        """The actor's name, or that of its class."""
-        return self.methods.label
+    def methods(self) -> ActorMethods:
+        """What its class says of them."""
+        raise NotImplementedError
 
     @property
     def class_name(self) -> str:
@@ -82,3 +77,24 @@ class RemoteActor:
     def streams(self, method: str) -> bool:
         """Return whether the method is a generator function."""
         return self.methods.streams(method)
+
+
+class RemoteActor(KnownActor):
+    """An actor, as one handle sees it. An unnamed one ends when no process has a handle of it."""
+
+    __slots__ = ("_methods", "entry", "id")
+
+    def __init__(self, token: str, entry: Any, methods: ActorMethods) -> None:
+        self.id = f"{token}-{entry.id}"
+        self.entry = entry
+        self._methods = methods
+
+    @property
+    def methods(self) -> ActorMethods:
+        """What its class says of them."""
+        return self._methods
+
+    @property
+    def label(self) -> str:
+        """The actor's name, or that of its class."""
+        return self.methods.label

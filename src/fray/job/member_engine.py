@@ -53,12 +53,12 @@ class MemberEngine(PoolEngine):
         """Raise `ObjectLostError`: only the process that made a call can read what it returns."""
         raise ObjectLostError(repr(ref), "it is the result of a named actor, which this process alone reads")
 
-    def _death(self, told: ActorDiedError) -> ActorDiedError:
+    def _death(self, died: ActorDiedError) -> ActorDiedError:
         """Return the error for what the member's head told of its end, by the actor's name in there."""
-        if told.actor != ACTOR:
-            return told  # one that the method itself has raised, of another actor
+        if died.actor != ACTOR:
+            return died  # one that the method itself has raised, of another actor
         if self._end is None:
-            self._end = describe_end(self._api, self.member, told)
+            self._end = describe_end(self._api, self.member, died)
         return ActorDiedError(self._end.actor, self._end.reason, self._end.story)
 
     def _loss(self, error: PoolClosedError) -> Exception:

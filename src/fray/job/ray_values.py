@@ -11,7 +11,7 @@ import ray
 from ray import exceptions as ray_errors
 
 from fray.errors import ActorDiedError, FrayError, TaskCancelledError
-from fray.job.actor_methods import ActorMethods
+from fray.job.actor_methods import ActorMethods, KnownActor
 from fray.job.ray_failures import TaskFailureError
 from fray.job.ray_tasks import CONTROL
 
@@ -112,7 +112,7 @@ class ActorCall(NamedTuple):
         self.handle.cancel.options(concurrency_group=CONTROL).remote(self.id)
 
 
-class RayActor:
+class RayActor(KnownActor):
     """An actor on Ray, as one handle sees it. `methods` are asked for where it was found by its name."""
 
     entry = None
@@ -133,19 +133,6 @@ class RayActor:
             except ray_errors.RayError:  # it has died, which the call will say: any name may be a method
                 return ActorMethods(self.label, self.label, None, frozenset())
         return self._methods
-
-    @property
-    def class_name(self) -> str:
-        """The name of its class."""
-        return self.methods.class_name
-
-    def problem_of(self, method: str) -> str:
-        """Return in words why there is no such method; empty if there may be one."""
-        return self.methods.problem_of(method)
-
-    def streams(self, method: str) -> bool:
-        """Return whether the method is a generator function."""
-        return self.methods.streams(method)
 
 
 def is_there(awaited: Any, timeout: float | None = 0) -> bool:

@@ -169,12 +169,12 @@ def _derive_rest(actor: FrayActor, observed: ActorObservation) -> _Ending | None
     pods = {
         each["metadata"]["name"]: each["metadata"]["uid"] for each in observed.pods if not is_ending(each)
     }
-    told = {
+    reports = {
         each["metadata"]["name"]: data
         for each in observed.reports
         if (data := each.get("data") or {}).get("podUid") == pods.get(each["metadata"]["name"], "")
     }
-    of_members = [told.get(f"{actor.metadata.name}-{index}", {}) for index in range(actor.spec.replicas)]
+    of_members = [reports.get(f"{actor.metadata.name}-{index}", {}) for index in range(actor.spec.replicas)]
     seconds = actor.spec.idle_timeout_seconds
     idle = seconds is not None and any(data.get("idle") == "true" for data in of_members)
     ended = any(data.get("ended") for data in of_members)

@@ -14,7 +14,6 @@ from typing import Final
 
 from fray.errors import SettingError
 from fray.vocabulary import (
-    ENV_ACTOR_IDLE_TIMEOUT,
     ENV_ACTOR_INDEX,
     ENV_ACTOR_MAX_RESTARTS,
     ENV_ACTOR_NAME,
@@ -88,21 +87,18 @@ class ActorPod:
     key: Path
     max_restarts: int | None = None
     """None: no limit."""
-    idle_seconds: int | None = None
-    """Without a call for so long it is idle. None: it never is."""
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> ActorPod:
         """Return what `environ` says; raises `SettingError` for a variable that is missing or wrong."""
         name = _read(environ, ENV_ACTOR_NAME)
-        restarts, idle = environ.get(ENV_ACTOR_MAX_RESTARTS), environ.get(ENV_ACTOR_IDLE_TIMEOUT)
+        restarts = environ.get(ENV_ACTOR_MAX_RESTARTS)
         return cls(
             Member(name, name, _read(environ, ENV_ACTOR_UID), _read_count(environ, ENV_ACTOR_INDEX)),
             _read(environ, ENV_ACTOR_POD_UID),
             _read(environ, ENV_POD_IP),
             Path(_read(environ, ENV_POOL_KEY)),
             _read_count(environ, ENV_ACTOR_MAX_RESTARTS) if restarts else None,
-            _read_count(environ, ENV_ACTOR_IDLE_TIMEOUT) if idle else None,
         )
 
 

@@ -131,15 +131,15 @@ def locate(api: ObjectApi, member: Member, *, over: str = "") -> MemberRecord | 
     return None
 
 
-def describe_end(api: ObjectApi, member: Member, told: ActorDiedError) -> ActorDiedError:
+def describe_end(api: ObjectApi, member: Member, died: ActorDiedError) -> ActorDiedError:
     """Return the error of calls that the member's own head has told of its end: maybe the actor is over."""
     try:
         _check_lives(api, member)
-    except ActorDiedError as died:
-        return died
+    except ActorDiedError as known:
+        return known
     except ApiError:
-        pass  # what was told is true all the same
-    return ActorDiedError(member.label, told.reason, told.story)
+        pass  # what is known is true all the same
+    return ActorDiedError(member.label, died.reason, died.story)
 
 
 def _check_lives(api: ObjectApi, member: Member) -> None:
@@ -159,8 +159,8 @@ def describe_loss(api: ObjectApi, member: Member) -> ActorDiedError | ActorUnava
     """Return what becomes of calls whose connection was lost: the member's end, where it is known."""
     try:
         locate(api, member)
-    except ActorDiedError as died:
-        return died
+    except ActorDiedError as known:
+        return known
     except ApiError as error:
         return ActorUnavailableError(member.label, f"the connection to it was lost, and {error.message}")
     return ActorUnavailableError(member.label, "the connection to it was lost")

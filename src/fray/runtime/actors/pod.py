@@ -210,16 +210,16 @@ class Supervisor:
             heard += _read(news)
             *lines, heard = heard.split(b"\n")
             for line in lines:
-                told = json.loads(line)
-                if told is None:
+                report = json.loads(line)
+                if report is None:
                     self._readiness.ready = True
                     self._tell(ready=True, failures=0)
-                elif "idle" in told:
-                    self._tell(idle=told["idle"])
-                elif "ended" in told:
-                    self._ended = told["ended"]
+                elif "idle" in report:
+                    self._tell(idle=report["idle"])
+                elif "ended" in report:
+                    self._ended = report["ended"]
                 else:
-                    error = LastError(**told)
+                    error = LastError(**report)
             if ended in processes:
                 return error or LastError("ActorDiedError", f"{processes[ended]} was {describe_exit(status)}")
             if not ended:

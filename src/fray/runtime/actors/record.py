@@ -88,7 +88,7 @@ class MemberRecord:
     def from_data(cls, data: dict[str, str]) -> MemberRecord | None:
         """Return the record in a ConfigMap; None where it holds none: anybody may have written it."""
         try:
-            told = data.get("lastError")
+            error = data.get("lastError")
             return cls(
                 data["podUid"],
                 int(data["startNumber"]),
@@ -96,7 +96,7 @@ class MemberRecord:
                 int(data["restarts"]),
                 data.get("ready") == "true",
                 data.get("exhausted") == "true",
-                LastError(**json.loads(told)) if told else None,
+                LastError(**json.loads(error)) if error else None,
                 int(data.get("failures") or 0),
                 data.get("idle") == "true",
                 data.get("ended") or "",

@@ -27,7 +27,7 @@ LAST_WORD_SECONDS = 5.0
 class Peer:
     """A process that has connected: a client, a nanny or a worker once it has said which."""
 
-    __slots__ = ("client", "connection", "host", "outbox", "stamped", "told", "worker")
+    __slots__ = ("changes_sent", "client", "connection", "host", "outbox", "stamped", "worker")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -38,8 +38,8 @@ class Peer:
         """Whether it has sent its versions, and they are the pool's."""
         self.worker: WorkerId | None = None
         self.outbox: list[Any] = []
-        self.told: int | None = None
-        """Of how many changes of addresses it has heard; None: it reads no objects."""
+        self.changes_sent: int | None = None
+        """How many changes of addresses were sent to it; None: it reads no objects."""
 
 
 class Peers:
@@ -95,7 +95,7 @@ class Peers:
 
     def send_addresses(self, peer: Peer) -> None:
         """Send a new worker or client where the objects of all hosts are read."""
-        peer.told = len(self._moved)
+        peer.changes_sent = len(self._moved)
         if self._addresses:
             self.send(peer, HostAddresses(tuple(self._addresses.items())))
 
@@ -105,12 +105,12 @@ class Peers:
         Of a new host they hear with the next message that they get: there are many, and they join at once.
         """
         for peer in (*self.clients.values(), *self.workers.values()):
-            if peer.told != len(self._moved):
+            if peer.changes_sent != len(self._moved):
                 self.send(peer, self._take_changes(peer))
 
     def _take_changes(self, peer: Peer) -> HostAddresses:
-        moved = dict.fromkeys(self._moved[peer.told :])
-        peer.told = len(self._moved)
+        moved = dict.fromkeys(self._moved[peer.changes_sent :])
+        peer.changes_sent = len(self._moved)
         return HostAddresses(tuple((host, self._addresses.get(host, "")) for host in moved))
 
     def flush(self) -> None:
@@ -118,7 +118,7 @@ class Peers:
         unsent, self.unsent = self.unsent, []
         for peer in unsent:
             batch, peer.outbox = peer.outbox, []
-            if peer.told is not None and peer.told != len(self._moved):
+            if peer.changes_sent is not None and peer.changes_sent != len(self._moved):
                 batch.insert(0, self._take_changes(peer))
             try:
                 peer.connection.send(MESSAGES, encode_messages(batch), at_once=True)

@@ -414,15 +414,15 @@ def _restart(
     died = _build_died(actor, f"{reason}, and it was restarted", cause)
     for task in reversed(calls):
         task.worker = None
-        misfortune = tables.tell(task, line)
+        faults = tables.tell(task, line)
         limit = limit_of(task.spec, spec)
-        uncharged = preempted and limit and misfortune.preempted < MOST_PREEMPTIONS
+        uncharged = preempted and limit and faults.preempted < MOST_PREEMPTIONS
         spent = task.charged >= limit >= 0 and not uncharged
-        if misfortune.verdict is not None or spent:
-            finish(tables, task, misfortune.verdict or died)
+        if faults.verdict is not None or spent:
+            finish(tables, task, faults.verdict or died)
             continue
         if uncharged:
-            misfortune.preempted += 1
+            faults.preempted += 1
         else:
             task.charged += 1
         task.attempt += 1

@@ -39,7 +39,7 @@ def cancel_task(tables: Tables, task: TaskRecord, *, force: bool) -> None:
 
 def abandon(tables: Tables, task: TaskRecord) -> None:
     """End a generator whose consumer has gone: it would wait for ever to be asked for more."""
-    if task.state in (KEPT, ENDED) or (task.misfortune is not None and task.misfortune.verdict is not None):
+    if task.state in (KEPT, ENDED) or (task.faults is not None and task.faults.verdict is not None):
         return
     cancel_task(tables, task, force=False)
 
@@ -49,9 +49,9 @@ def _decide(tables: Tables, task: TaskRecord, verdict: Failed, *, force: bool) -
     if worker is None:
         finish(tables, task, verdict)
         return
-    misfortune = tables.tell(task, "")
-    cancelled_before = misfortune.verdict is not None
-    misfortune.verdict = misfortune.verdict or verdict
+    faults = tables.tell(task, "")
+    cancelled_before = faults.verdict is not None
+    faults.verdict = faults.verdict or verdict
     if task.demand is None:
         # Its worker has an actor that lives on, so nobody could end a call that doesn't end by itself.
         tables.commands.append(CancelTask(worker.id, task.spec.id))
@@ -63,7 +63,7 @@ def _decide(tables: Tables, task: TaskRecord, verdict: Failed, *, force: bool) -
     elif force and task.state is not SENT:
         stop_by_force(tables, worker, f"{task.spec.name} was cancelled by force")
     elif not cancelled_before:
-        misfortune.deadline = tables.now + CANCEL_SECONDS
+        faults.deadline = tables.now + CANCEL_SECONDS
         tables.commands.append(CancelTask(worker.id, task.spec.id))
         tables.commands.append(SetTimer(CANCEL_SECONDS, ("kill", task.spec.id)))
 
@@ -82,16 +82,16 @@ def time_out(tables: Tables, kind: str, object_id: int) -> None:
     """Take a task's timer: its time is over, or it hasn't ended although it was asked to."""
     record = tables.objects.get(object_id)
     task = record.maker if record is not None else None
-    if type(task) is not TaskRecord or task.worker is None or task.misfortune is None:
+    if type(task) is not TaskRecord or task.worker is None or task.faults is None:
         return
-    misfortune = task.misfortune
-    if tables.now < misfortune.deadline - 0.001:
+    faults = task.faults
+    if tables.now < faults.deadline - 0.001:
         return  # the timer of an earlier run
     if kind == "kill":
-        if misfortune.verdict is not None and task.state is not SENT:
+        if faults.verdict is not None and task.state is not SENT:
             stop_by_force(
                 tables, task.worker, f"{task.spec.name} didn't end {CANCEL_SECONDS:g} s after it had to"
             )
         return
-    if misfortune.verdict is None:
+    if faults.verdict is None:
         _decide(tables, task, build_timed_out(task), force=False)

@@ -49,7 +49,7 @@ def request(tables: Tables, record: ObjectRecord) -> None:
     if type(task) is not TaskRecord or task.state is not KEPT:
         return
     if task.charged >= task.spec.retries:
-        story = tuple(task.misfortune.story if task.misfortune else ())[-STORY_LINES:]
+        story = tuple(task.faults.story if task.faults else ())[-STORY_LINES:]
         _forget(tables, record.id, task)
         settle(tables, record, build_lost(record.id, "its task has no retries left to make it again", story))
         return

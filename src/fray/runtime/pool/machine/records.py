@@ -32,12 +32,12 @@ __all__ = [
     "Doubt",
     "Function",
     "HostRecord",
-    "Misfortune",
     "Needs",
     "ObjectRecord",
     "Run",
     "RunTotals",
     "Stream",
+    "TaskFaults",
     "TaskRecord",
     "Team",
     "WorkerRecord",
@@ -95,7 +95,7 @@ class TaskRecord:
         "charged",
         "client",
         "demand",
-        "misfortune",
+        "faults",
         "missing",
         "sent",
         "spec",
@@ -118,7 +118,7 @@ class TaskRecord:
         self.attempt = 1
         self.charged = 0
         self.stream: Stream | None = None
-        self.misfortune: Misfortune | None = None
+        self.faults: TaskFaults | None = None
 
 
 class Run(NamedTuple):
@@ -140,8 +140,8 @@ class Run(NamedTuple):
     is_call: bool
 
 
-class Misfortune:
-    """What only few tasks need: how often they raised, what befell them, and the end decided for them.
+class TaskFaults:
+    """What only few tasks need: how often they raised, how they were lost, and the end decided for them.
 
     `verdict`: the outcome whatever the worker says (cancelled, timed out). `deadline`: monotonic seconds
     at which its timer is due; timers of earlier runs come before it. `preempted`: how often it was lost with

@@ -18,10 +18,10 @@ from fray.runtime.pool.machine.records import (
     Doubt,
     Function,
     HostRecord,
-    Misfortune,
     Needs,
     ObjectRecord,
     RunTotals,
+    TaskFaults,
     TaskRecord,
     WorkerRecord,
 )
@@ -196,7 +196,7 @@ class Tables:
         """Take a task to its next state."""
         state = TASK_TRANSITIONS.get((task.state, cause))
         if state is None:
-            story = task.misfortune.story if task.misfortune else []
+            story = task.faults.story if task.faults else []
             raise self._invalid(
                 f"task {task.spec.id} ({task.spec.name})", task.spec.id, (task.state, cause), story
             )
@@ -218,16 +218,16 @@ class Tables:
         steps = tuple(cause for other, cause in self.recent if other == key)
         return InvalidTransition(what, *step, (*story, *steps)[-STORY_LINES:])
 
-    def tell(self, task: TaskRecord, line: str) -> Misfortune:
+    def tell(self, task: TaskRecord, line: str) -> TaskFaults:
         """Add a line to a task's story; the first and the last ones are kept."""
-        misfortune = task.misfortune
-        if misfortune is None:
-            misfortune = task.misfortune = Misfortune()
+        faults = task.faults
+        if faults is None:
+            faults = task.faults = TaskFaults()
         if line:
-            if len(misfortune.story) >= STORY_LINES:
-                del misfortune.story[1]
-            misfortune.story.append(line)
-        return misfortune
+            if len(faults.story) >= STORY_LINES:
+                del faults.story[1]
+            faults.story.append(line)
+        return faults
 
     def needs_of(self, shape: Shape) -> Needs:
         """Return a shape in whole units."""

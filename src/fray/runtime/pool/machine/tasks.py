@@ -263,9 +263,9 @@ def complete(tables: Tables, source: ClientId, event: TaskDone) -> None:
             task.demand is None,
         )
     )
-    misfortune = task.misfortune
-    if misfortune is not None and misfortune.verdict is not None and failed:
-        finish(tables, task, misfortune.verdict)
+    faults = task.faults
+    if faults is not None and faults.verdict is not None and failed:
+        finish(tables, task, faults.verdict)
     elif retry and failed and _may_raise_again(tables, task):
         _requeue(tables, task, RETRIED)
     else:
@@ -284,7 +284,7 @@ def _end_worker(tables: Tables, worker: WorkerRecord, last: Inline | Stored | Fa
 
 
 def _end_of(task: TaskRecord, failed: Failed) -> str:
-    verdict = task.misfortune.verdict if task.misfortune is not None else None
+    verdict = task.faults.verdict if task.faults is not None else None
     return (verdict or failed).kind or "failed"
 
 
@@ -297,10 +297,10 @@ def _note_started(tables: Tables, worker: WorkerRecord, started: int) -> None:
 
 
 def _may_raise_again(tables: Tables, task: TaskRecord) -> bool:
-    misfortune = tables.tell(task, "")
-    if misfortune.raised >= task.spec.retry_exceptions:
+    faults = tables.tell(task, "")
+    if faults.raised >= task.spec.retry_exceptions:
         return False
-    misfortune.raised += 1
+    faults.raised += 1
     tables.tell(task, f"attempt {task.attempt} raised an exception that is tried again")
     return True
 
@@ -380,8 +380,8 @@ def return_tasks(tables: Tables, source: ClientId, event: TasksReturned) -> None
     for object_id in event.ids:
         record = tables.objects.get(object_id)
         task = record.maker if record is not None else None
-        if type(task) is TaskRecord and task.state is READY and task.misfortune and task.misfortune.verdict:
-            finish(tables, task, task.misfortune.verdict)
+        if type(task) is TaskRecord and task.state is READY and task.faults and task.faults.verdict:
+            finish(tables, task, task.faults.verdict)
 
 
 # --- lost --------------------------------------------------------------------------------------------------
@@ -391,16 +391,16 @@ def lose_task(tables: Tables, task: TaskRecord, worker: WorkerRecord, reason: st
     """Let a task that was lost with its worker be tried again, or end it. It has been unseated."""
     if worker.host.id in tables.hosts:
         free_later(tables, task.spec.id, worker.host.id)
-    misfortune = tables.tell(
+    faults = tables.tell(
         task, f"attempt {task.attempt} was lost: worker {worker.id} on {worker.host.name} {reason}"
     )
-    if misfortune.verdict is not None:
-        finish(tables, task, misfortune.verdict)
+    if faults.verdict is not None:
+        finish(tables, task, faults.verdict)
         return
     if worker.host.leaving:
-        misfortune.preempted += 1
+        faults.preempted += 1
         tables.counters["preempted"] += 1
-        if not task.spec.retries or misfortune.preempted > MOST_PREEMPTIONS:
+        if not task.spec.retries or faults.preempted > MOST_PREEMPTIONS:
             finish(tables, task, build_died(task, worker))
             return
     elif not worker.end_reason:
@@ -413,12 +413,12 @@ def lose_task(tables: Tables, task: TaskRecord, worker: WorkerRecord, reason: st
 
 def build_timed_out(task: TaskRecord) -> Failed:
     """Return what becomes of a task that ran longer than its limit."""
-    story = tuple(task.misfortune.story if task.misfortune else ())
+    story = tuple(task.faults.story if task.faults else ())
     return Failed(b"", "TaskTimeoutError", task.spec.name, story, (("seconds", task.spec.timeout),))
 
 
 def build_died(task: TaskRecord, worker: WorkerRecord) -> Failed:
     """Return what becomes of a task that was lost with its worker once too often."""
-    story = tuple(task.misfortune.story if task.misfortune else ())[-STORY_LINES:]
+    story = tuple(task.faults.story if task.faults else ())[-STORY_LINES:]
     details = (("worker", f"worker {worker.id}"), ("attempts", task.attempt))
     return Failed(b"", "WorkerDiedError", task.spec.name, story, details)
