@@ -1,6 +1,7 @@
-"""What holds for all tests: they hear signals, and no example of a property has a time limit.
+"""What holds for all tests: they hear signals, and properties are tried with the same examples each time.
 
-Machines are slow at times; and a shell has what it starts in the background ignore some signals.
+No example has a time limit: machines are slow at times. Other examples each time are tried with
+FRAY_NEW_EXAMPLES=1. A shell has what it starts in the background ignore some signals.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("fray", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "fray",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=not os.environ.get("FRAY_NEW_EXAMPLES"),
+)
 settings.load_profile("fray")
 os.environ["RAY_AUTH_MODE"] = "token"  # Ray reads it when it is imported, and only then
 

@@ -16,8 +16,10 @@ from fray.kube.errors import AlreadyExistsError, ForbiddenError, NotFoundError
 from fray.kube.errors import RefusedError as ServerRefusedError
 from fray.kube.resources import CONFIG_MAPS, FRAYJOBS, NETWORK_POLICIES, PODS, STATEFUL_SETS, Resource
 from fray.plan.actor_lifecycle import (
+    ActorDecision,
     ActorObservation,
     CreateMembers,
+    RebuildMembers,
     RemoveMembers,
     RootState,
     ScaleMembers,
@@ -26,8 +28,10 @@ from fray.plan.actor_lifecycle import (
 )
 from fray.plan.actor_set import build_actor_labels, build_actor_set
 from fray.plan.network_policy import build_actor_network_policy
+from fray.plan.node_faults import find_release
 from fray.plan.observation import Waiting
 from fray.plan.pod_observation import is_ending
+from fray.plan.remains import tells_of_end
 from fray.plan.scheduling import derive_refusal
 from fray.plan.volume_waiting import VOLUME_FAILURES, VolumeComplaint, build_volume_complaint, find_held
 from fray.vocabulary import LABEL_ACTOR, Reason
@@ -45,12 +49,20 @@ __all__ = ["FRAYACTOR"]
 
 logger = logging.getLogger(__name__)
 
+
+def _tells_nothing(_: Manifest) -> bool:
+    return False
+
+
 ROOT_SECONDS = 10.0
 """How often a job-scoped actor's root job is looked at: no event of an actor tells of its end."""
 CHANGING_SECONDS = 20.0
 """How often an actor is looked at while pods start or end: of volumes and dead nodes no event tells."""
 TRIMS: Final = {STATEFUL_SETS: trim_stateful_set, PODS: trim_actor_pod, CONFIG_MAPS: trim_actor_report}
 """What is watched for actors, owners first, and what is kept of each."""
+
+OUTLIVES: Final = {STATEFUL_SETS: _tells_nothing, PODS: tells_of_end, CONFIG_MAPS: _tells_nothing}
+"""What is kept of those that are gone until it stands in the status."""
 
 
 def _control(kind: Kind[FrayActor], services: Services) -> Controller:
@@ -61,7 +73,9 @@ def _control(kind: Kind[FrayActor], services: Services) -> Controller:
 
     caches = {
         resource: {
-            each: Informer(api, resource, kind, namespace=each, on_change=due, trim=trim)
+            each: Informer(
+                api, resource, kind, namespace=each, on_change=due, trim=trim, outlives=OUTLIVES[resource]
+            )
             for each in settings.namespaces or (None,)
         }
         for resource, trim in TRIMS.items()
@@ -108,13 +122,18 @@ class _Reconciler:
         now = self._services.clock()
         root = await self._look_at_root(actor)
         observed = self._observe(place, actor, root, await self._read_complaints(place, now))
-        decision = decide_actor(actor, observed, now=now)
+        decision = self._decide(actor, observed, now=now)
         status = decision.status.to_manifest()
         if status != body.get("status"):
             self._store.update(await self._writer.write_status(body, status))
+        self._cache(PODS, place[0]).forget_gone(place)
         match decision.action:
             case CreateMembers(replicas):
                 await self._create(place, actor, replicas)
+            case RebuildMembers(replicas) if observed.members is not None:
+                renewed = actor.model_copy(update={"status": decision.status})
+                members = build_actor_set(renewed, replicas=replicas, settings=self._services.settings.plan)
+                await self._replace(observed.members, members)
             case ScaleMembers(replicas) if observed.members is not None:
                 await self._scale(observed.members, replicas)
             case RemoveMembers() if observed.members is not None:
@@ -123,7 +142,13 @@ class _Reconciler:
                 pass
         if root is not None:
             return ROOT_SECONDS
-        return CHANGING_SECONDS if any(_is_starting(pod) or is_ending(pod) for pod in observed.pods) else None
+        if any(_is_starting(pod) or is_ending(pod) for pod in observed.pods):
+            return CHANGING_SECONDS
+        release = find_release(decision.status.avoided_nodes)
+        return None if release is None else max((release - now).total_seconds(), 1.0)
+
+    def _decide(self, actor: FrayActor, observed: ActorObservation, *, now: datetime) -> ActorDecision:
+        return decide_actor(actor, observed, now=now, avoid_seconds=self._services.settings.avoid_seconds)
 
     async def _read(self, place: Place) -> Manifest | None:
         """Return an unfinished actor's manifest, which the server is asked for where it is large."""
@@ -173,6 +198,11 @@ class _Reconciler:
         return ActorObservation(
             members=members,
             pods=[pod for pod in self._list(PODS, place) if uid is not None and _controls(uid, pod)],
+            gone=[
+                pod
+                for pod in self._cache(PODS, place[0]).gone_of_job(place)
+                if uid is not None and _controls(uid, pod)
+            ],
             reports=self._list(CONFIG_MAPS, place),
             complaints=complaints,
             root=root,
@@ -229,7 +259,7 @@ class _Reconciler:
             self._refusals[place] = refusal
             actor = self._kind.parse(current)
             observed = self._observe(place, actor, None)
-            status = decide_actor(actor, observed, now=self._services.clock()).status.to_manifest()
+            status = self._decide(actor, observed, now=self._services.clock()).status.to_manifest()
             if status != current.get("status"):
                 self._store.update(await self._writer.write_status(current, status))
         raise RefusedError(refusal.message)
@@ -237,13 +267,23 @@ class _Reconciler:
     async def _scale(self, members: Mapping[str, Any], replicas: int) -> None:
         """Give the StatefulSet another number of pods; raises `ConflictError` if another write came first."""
         found = await self._fetch(STATEFUL_SETS, members["metadata"])
+        if found is not None:
+            await self._write(found | {"spec": {**found["spec"], "replicas": replicas}})
+
+    async def _replace(self, members: Mapping[str, Any], meant: Manifest) -> None:
+        """Give the StatefulSet another template; raises `ConflictError` if another write came first."""
+        found = await self._fetch(STATEFUL_SETS, members["metadata"])
         if found is None:
             return
+        parts = {part: meant["spec"][part] for part in ("replicas", "template")}
+        annotations = (found["metadata"].get("annotations") or {}) | meant["metadata"]["annotations"]
+        metadata = {**found["metadata"], "annotations": annotations}
+        await self._write(found | {"metadata": metadata, "spec": {**found["spec"], **parts}})
+
+    async def _write(self, members: Manifest) -> None:
         self._services.lease.require()
-        scaled = await self._api.replace(
-            STATEFUL_SETS, {**found, "spec": {**found["spec"], "replicas": replicas}}
-        )
-        self._cache(STATEFUL_SETS, members["metadata"]["namespace"]).remember(scaled)
+        written = await self._api.replace(STATEFUL_SETS, members)
+        self._cache(STATEFUL_SETS, written["metadata"]["namespace"]).remember(written)
 
     async def _remove(self, members: Mapping[str, Any]) -> None:
         """Delete the StatefulSet; it is gone when the last of its pods is."""

@@ -17,7 +17,7 @@ from fray.kube.api import KubeApi, Manifest
 from fray.kube.resources import Resource
 from fray.plan.kueue import trim_number
 from fray.plan.pod_disruption import MARKS
-from fray.vocabulary import LABEL_POD_INDEX, LABEL_ROLE, Role
+from fray.vocabulary import ANNOTATION_AVOIDED, LABEL_POD_INDEX, LABEL_ROLE, Role
 from fray_operator.kinds import Kind
 from fray_operator.list_watch import PAGE, ListWatch, Place, place_of
 
@@ -300,7 +300,10 @@ def trim_pod(manifest: Manifest) -> Manifest:
 def trim_stateful_set(manifest: Manifest) -> Manifest:
     """Return what decisions need of an actor's StatefulSet."""
     return {
-        "metadata": _trim_metadata(manifest["metadata"]),
+        "metadata": {
+            **_trim_metadata(manifest["metadata"]),
+            "annotations": _select(manifest["metadata"].get("annotations", {}), (ANNOTATION_AVOIDED,)),
+        },
         "spec": _select(manifest.get("spec", {}), ("replicas",)),
     }
 

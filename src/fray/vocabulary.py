@@ -45,6 +45,8 @@ ANNOTATION_ORIGINAL_NAME: Final = f"{GROUP}/original-name"
 ANNOTATION_LAUNCH: Final = f"{GROUP}/launch"
 """On a FrayJob that a client launched: a word of that launch alone, by which it knows the object as its own
 when the answer to its request was lost."""
+ANNOTATION_AVOIDED: Final = f"{GROUP}/avoided-nodes"
+"""On a FrayActor's StatefulSet: the nodes that its next pods keep off, by name."""
 ANNOTATION_STOPPED_BECAUSE: Final = f"{GROUP}/stopped-because"
 """On a FrayJob that the operator stopped (`spec.stopped`): why, in the words of its conditions."""
 

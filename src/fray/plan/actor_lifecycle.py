@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from fray.plan.actor_set import build_actor_labels
+from fray.plan.actor_nodes import derive_node_history
+from fray.plan.actor_set import build_actor_labels, name_avoided
 from fray.plan.manifests import Manifest, find_condition, is_root
 from fray.plan.node_evidence import TAINT_OUT_OF_SERVICE
 from fray.plan.observation import Waiting
@@ -25,13 +26,14 @@ from fray.plan.texts import clean_text, flatten
 from fray.plan.timestamps import format_time
 from fray.plan.volume_waiting import VolumeComplaint, derive_volume_waiting, find_held, is_volume_missing
 from fray.plan.worker_observation import describe_crash
-from fray.vocabulary import LABEL_POD_INDEX, ActorReason, ConditionType, Reason
+from fray.vocabulary import ANNOTATION_AVOIDED, LABEL_POD_INDEX, ActorReason, ConditionType, Reason
 from fray.wire.frayactor import ActorError, FrayActor, FrayActorStatus, MemberStatus
 
 __all__ = [
     "ActorDecision",
     "ActorObservation",
     "CreateMembers",
+    "RebuildMembers",
     "RemoveMembers",
     "RootState",
     "ScaleMembers",
@@ -59,9 +61,9 @@ class RootState:
 class ActorObservation:
     """What there is of an actor at one moment.
 
-    `members` is its StatefulSet, `reports` are the members' ConfigMaps, `complaints` are about volumes of the
-    pods, `refusal` says why the StatefulSet can't be made that was tried last. `root` is None where the actor
-    is detached.
+    `members` is its StatefulSet, `gone` are pods of it that aren't there any more, as they were last.
+    `reports` are the members' ConfigMaps, `complaints` are about volumes of the pods, `refusal` says why the
+    StatefulSet can't be made that was tried last. `root` is None where the actor is detached.
     """
 
     members: Manifest | None = None
@@ -70,6 +72,7 @@ class ActorObservation:
     complaints: Sequence[VolumeComplaint] = ()
     root: RootState | None = None
     refusal: Waiting | None = None
+    gone: Sequence[Manifest] = ()
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,13 @@ class ScaleMembers:
 
 
 @dataclass(frozen=True)
+class RebuildMembers:
+    """Give the StatefulSet the template that the status asks for; the pods that run stay."""
+
+    replicas: int
+
+
+@dataclass(frozen=True)
 class RemoveMembers:
     """Delete the StatefulSet with its pods."""
 
@@ -96,7 +106,7 @@ class ActorDecision:
     """What to write, and then what to do."""
 
     status: FrayActorStatus
-    action: CreateMembers | ScaleMembers | RemoveMembers | None = None
+    action: CreateMembers | ScaleMembers | RebuildMembers | RemoveMembers | None = None
 
 
 @dataclass(frozen=True)
@@ -115,8 +125,13 @@ def read_root(actor: FrayActor, root: Manifest | None) -> RootState:
     return RootState(suspended=bool((root.get("spec") or {}).get("suspend")))
 
 
-def decide_actor(actor: FrayActor, observed: ActorObservation, *, now: datetime) -> ActorDecision:
-    """Return the status of an actor that hasn't finished, and the next step towards what is asked for."""
+def decide_actor(
+    actor: FrayActor, observed: ActorObservation, *, now: datetime, avoid_seconds: float = 0.0
+) -> ActorDecision:
+    """Return the status of an actor that hasn't finished, and the next step towards what is asked for.
+
+    A broken node is avoided for `avoid_seconds`; 0: not at all.
+    """
     ending = _derive_ending(actor, observed, now)
     suspended = actor.spec.suspend or (observed.root is not None and observed.root.suspended)
     wanted = 0 if ending or suspended else actor.spec.replicas
@@ -131,6 +146,13 @@ def decide_actor(actor: FrayActor, observed: ActorObservation, *, now: datetime)
         else Claim(ConditionType.FINISHED, False, Reason.IN_PROGRESS, "the actor has not ended yet"),
     ]
     previous, generation = actor.status, actor.metadata.generation
+    nodes = derive_node_history(
+        previous,
+        [*observed.gone, *observed.pods],
+        spot=actor.spec.placement.spot == "Required",
+        seconds=avoid_seconds,
+        now=now,
+    )
     status = FrayActorStatus(
         observed_generation=generation,
         ready=f"{sum(member.ready for member in members)}/{len(members)}",
@@ -140,8 +162,13 @@ def decide_actor(actor: FrayActor, observed: ActorObservation, *, now: datetime)
         completion_time=format_time(now) if finished else None,
         conditions=build_conditions(claims, previous.conditions, generation=generation, now=now),
         members=members,
+        node_faults=list(nodes.faults),
+        avoided_nodes=list(nodes.avoided),
     )
-    return ActorDecision(status, _derive_action(observed.members, wanted=wanted, over=ending is not None))
+    action = _derive_action(
+        observed.members, wanted=wanted, over=ending is not None, avoided=name_avoided(status)
+    )
+    return ActorDecision(status, action)
 
 
 def _derive_ending(actor: FrayActor, observed: ActorObservation, now: datetime) -> _Ending | None:
@@ -203,8 +230,8 @@ def _lacks_payload(before: FrayActorStatus, observed: ActorObservation, now: dat
 
 
 def _derive_action(
-    members: Manifest | None, *, wanted: int, over: bool
-) -> CreateMembers | ScaleMembers | RemoveMembers | None:
+    members: Manifest | None, *, wanted: int, over: bool, avoided: str
+) -> CreateMembers | ScaleMembers | RebuildMembers | RemoveMembers | None:
     if members is None:
         # One that is suspended or empty has no pods to make yet.
         return CreateMembers(wanted) if wanted else None
@@ -213,6 +240,8 @@ def _derive_action(
     if over:
         return RemoveMembers()
     current = (members.get("spec") or {}).get("replicas")
+    if (members["metadata"].get("annotations") or {}).get(ANNOTATION_AVOIDED, "") != avoided:
+        return RebuildMembers(wanted)
     return None if current == wanted else ScaleMembers(wanted)
 
 

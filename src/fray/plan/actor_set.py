@@ -20,6 +20,7 @@ from fray.plan.settings import PlanSettings
 from fray.vocabulary import (
     ACTOR_PORT,
     ACTOR_READY_PORT,
+    ANNOTATION_AVOIDED,
     ENV_ACTOR_CLASS,
     ENV_ACTOR_IDLE_TIMEOUT,
     ENV_ACTOR_INDEX,
@@ -41,10 +42,10 @@ from fray.vocabulary import (
     MANAGED_BY,
     Role,
 )
-from fray.wire.frayactor import ActorEntrypoint, FrayActor
+from fray.wire.frayactor import ActorEntrypoint, FrayActor, FrayActorStatus
 from fray.wire.frayjob import Entrypoint, FrayJob, FrayJobSpec, Workers
 
-__all__ = ["build_actor_labels", "build_actor_set"]
+__all__ = ["build_actor_labels", "build_actor_set", "name_avoided"]
 
 MODULE: Final = "fray.runtime.actors.pod"
 
@@ -61,8 +62,13 @@ def build_actor_labels(actor: FrayActor) -> dict[str, str]:
     }
 
 
+def name_avoided(status: FrayActorStatus) -> str:
+    """Return the names of the nodes that members keep off, as their StatefulSet bears them."""
+    return ",".join(sorted(entry.node for entry in status.avoided_nodes))
+
+
 def build_actor_set(actor: FrayActor, *, replicas: int, settings: PlanSettings) -> dict[str, Any]:
-    """Return the StatefulSet of an actor's members.
+    """Return the StatefulSet of an actor's members, which keep off the nodes that its status says to avoid.
 
     Raises `UnknownAcceleratorError` or `AcceleratorShapeError` for hardware that doesn't exist; a spec that
     the API server accepted never does.
@@ -74,7 +80,7 @@ def build_actor_set(actor: FrayActor, *, replicas: int, settings: PlanSettings) 
         job,
         shape,
         environment=_build_environment(actor, shape, settings),
-        placement=build_placement(job.spec.placement, shape),
+        placement=build_placement(job.spec.placement, shape, avoided=actor.status.avoided_nodes),
         labels=labels,
         settings=settings,
         role=Role.WORKER,
@@ -91,6 +97,7 @@ def build_actor_set(actor: FrayActor, *, replicas: int, settings: PlanSettings) 
             "name": actor.metadata.name,
             "namespace": actor.metadata.namespace,
             "labels": labels,
+            "annotations": {ANNOTATION_AVOIDED: name_avoided(actor.status)},
             "ownerReferences": [build_controller(actor.api_version, actor.kind, actor.metadata)],
         },
         "spec": {

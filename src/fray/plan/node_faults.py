@@ -30,6 +30,8 @@ from fray.wire.frayjob import FrayJobSpec
 from fray.wire.status import AttemptStatus, AvoidedNode, NodeFault
 
 __all__ = [
+    "MOST_AVOIDED",
+    "MOST_FAULTS",
     "add_avoided",
     "build_avoidance",
     "describe_avoided",

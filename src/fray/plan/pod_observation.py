@@ -39,7 +39,7 @@ from fray.plan.timestamps import parse_time
 from fray.termination import Ending, TerminationMessage
 from fray.vocabulary import CONTAINER
 
-__all__ = ["derive_gang_observation", "is_ending", "is_jobset_finished"]
+__all__ = ["derive_gang_observation", "derive_pod_observation", "is_ending", "is_jobset_finished"]
 
 NEVER_STARTED = "1970-01-01T00:00:00Z"
 """When a container began whose start failed, in the kubelet's words."""
@@ -106,6 +106,11 @@ def derive_gang_observation(
         held=suspended or suspension.get("status") == "True",
         released_at=None if suspended else released_at,
     )
+
+
+def derive_pod_observation(pod: Manifest) -> HostObservation:
+    """Return what a pod tells that is of no gang."""
+    return _host(pod, 0, 0, 0, jobset_end={})
 
 
 def _sort(pods: Iterable[Manifest], gang: Gang) -> dict[tuple[int, int], Manifest]:

@@ -14,7 +14,7 @@ from fray.vocabulary import FRAYACTOR_KIND, FRAYACTOR_PLURAL, FRAYACTOR_SHORT_NA
 from fray.wire.frayjob import CallableEntrypoint, Environment, ObjectMeta, Placement
 from fray.wire.model import CustomKind, ObjectName, WireModel
 from fray.wire.pod import Resources
-from fray.wire.status import Condition, Count
+from fray.wire.status import AvoidedNode, Condition, Count
 
 __all__ = [
     "FRAYACTOR",
@@ -23,6 +23,7 @@ __all__ = [
     "FrayActor",
     "FrayActorSpec",
     "FrayActorStatus",
+    "MemberFault",
     "MemberStatus",
 ]
 
@@ -119,6 +120,17 @@ class MemberStatus(WireModel):
     """Why its pod doesn't run, where that is known."""
 
 
+class MemberFault(WireModel):
+    """A fault of a node that a member's pod met."""
+
+    node: str
+    """Name of the node."""
+    pod_uid: str
+    """uid of the pod."""
+    fault: str
+    """What is wrong with the node."""
+
+
 class FrayActorStatus(WireModel):
     """What has become of a FrayActor."""
 
@@ -144,6 +156,10 @@ class FrayActorStatus(WireModel):
         Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["index"]}),
     ] = []
     """The members, by index."""
+    node_faults: list[MemberFault] = []
+    """Faults of nodes that one pod of it has met, the last ten."""
+    avoided_nodes: list[AvoidedNode] = []
+    """Nodes that its next pods keep off: two of its pods failed there because the node is broken."""
 
 
 class FrayActor(WireModel):

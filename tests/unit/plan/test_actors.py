@@ -9,19 +9,21 @@ from typing import Any
 import pytest
 
 from fray.plan.actor_lifecycle import (
+    ActorDecision,
     ActorObservation,
     CreateMembers,
+    RebuildMembers,
     RemoveMembers,
     RootState,
     ScaleMembers,
     decide_actor,
     read_root,
 )
-from fray.plan.actor_set import build_actor_set
+from fray.plan.actor_set import build_actor_set, name_avoided
 from fray.plan.settings import PlanSettings
 from fray.plan.timestamps import format_time
 from fray.plan.volume_waiting import VolumeComplaint
-from fray.vocabulary import LABEL_POD_INDEX
+from fray.vocabulary import ANNOTATION_AVOIDED, LABEL_POD_INDEX
 from fray.wire.frayactor import FrayActor, FrayActorStatus
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -273,6 +275,52 @@ def test_a_member_says_that_its_last_pod_stands_on_a_node_that_does_not_answer()
         # Whatever it says, nothing makes a second pod of the index.
         assert (decision.action, member.ready, member.pod) == (None, False, None)
         assert ("its node n1 seems not to answer" in (member.message or "")) is told
+
+
+REFUSED = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no healthy devices"}
+
+
+def refused(uid: str, node: str = "sick", **status: Any) -> dict[str, Any]:
+    """A pod that the kubelet of a node with broken devices has refused."""
+    found = pod(0, uid, creationTimestamp=format_time(NOW))
+    return found | {"spec": {"nodeName": node}, "status": REFUSED | status}
+
+
+def test_a_node_on_which_two_pods_failed_because_it_is_broken_is_avoided() -> None:
+    def look(found: FrayActor, *, now: datetime = NOW, **observed: Any) -> ActorDecision:
+        built = members(1)
+        built["metadata"]["annotations"] = {ANNOTATION_AVOIDED: name_avoided(found.status)}
+        seen = ActorObservation(members=built, **observed)
+        return decide_actor(found, seen, now=now, avoid_seconds=3600.0)
+
+    one = look(actor(), pods=[refused("p1")])
+    assert [(fault.node, fault.pod_uid) for fault in one.status.node_faults] == [("sick", "p1")]
+    assert (one.action, one.status.avoided_nodes) == (None, [])
+    # The same pod counts once, as it was last too, and a pod that was taken away tells nothing of its node.
+    taken = refused(
+        "p2", reason=None, message="", conditions=[{"type": "DisruptionTarget", "status": "True"}]
+    )
+    again = look(actor(one.status), gone=[refused("p1"), taken], pods=[refused("p3", node="other")])
+    assert (again.action, again.status.avoided_nodes) == (None, [])
+    two = look(actor(again.status), gone=[refused("p4")])
+    assert two.action == RebuildMembers(1)
+    assert [(entry.node, entry.until) for entry in two.status.avoided_nodes] == [
+        ("sick", format_time(NOW + timedelta(hours=1)))
+    ]
+    assert [fault.node for fault in two.status.node_faults] == ["other"]
+    template = build_actor_set(actor(two.status), replicas=1, settings=PlanSettings())["spec"]["template"]
+    assert "'operator': 'NotIn', 'values': ['sick']" in str(template["spec"]["affinity"])
+    # Then it holds, until its time is over.
+    assert look(actor(two.status)).action is None
+    late = look(actor(two.status), now=NOW + timedelta(hours=1))
+    assert (late.action, late.status.avoided_nodes) == (RebuildMembers(1), [])
+
+
+def test_the_set_is_built_anew_when_no_node_is_avoided_any_more_and_not_for_want_of_a_note() -> None:
+    built = members(1)
+    assert decide_actor(actor(), ActorObservation(members=built), now=NOW).action is None
+    built["metadata"]["annotations"] = {ANNOTATION_AVOIDED: "sick"}
+    assert decide_actor(actor(), ActorObservation(members=built), now=NOW).action == RebuildMembers(1)
 
 
 def test_a_root_job_is_told_from_another_one_of_its_name() -> None:
