@@ -115,6 +115,7 @@ class _Reconciler:
         body = await self._read(place)
         if body is None:
             self._refusals.pop(place, None)
+            self._cache(PODS, place[0]).forget_gone(place)
             return await self._expiry.expire(place, now=self._services.clock())
         if is_ending(body):
             return None  # what it owns is the garbage collector's
@@ -126,7 +127,8 @@ class _Reconciler:
         status = decision.status.to_manifest()
         if status != body.get("status"):
             self._store.update(await self._writer.write_status(body, status))
-        self._cache(PODS, place[0]).forget_gone(place)
+        # Those alone that were looked at: others may have gone since.
+        self._cache(PODS, place[0]).forget_gone(place, [pod["metadata"]["uid"] for pod in observed.gone])
         match decision.action:
             case CreateMembers(replicas):
                 await self._create(place, actor, replicas)

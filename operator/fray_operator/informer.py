@@ -115,9 +115,13 @@ class Informer(ListWatch):
         """Return the last states of objects of one's that are gone and have outlived it."""
         return [_unpack(text) for text in self._gone.get(key, {}).values()]
 
-    def forget_gone(self, key: Place) -> None:
-        """Forget what was kept of objects of one's that are gone."""
-        self._gone.pop(key, None)
+    def forget_gone(self, key: Place, uids: Iterable[str] | None = None) -> None:
+        """Forget what was kept of objects of one's that are gone: of these, or of all."""
+        gone = self._gone.get(key, {})
+        for uid in tuple(gone) if uids is None else uids:
+            gone.pop(uid, None)
+        if not gone:
+            self._gone.pop(key, None)
 
     def remember(self, manifest: Manifest) -> None:
         """Keep an object that was just written or read, so that the next look sees it before the watch does.

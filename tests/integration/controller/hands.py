@@ -16,7 +16,7 @@ from e2e.cluster.api import Api, Response
 from fray import vocabulary as words
 from tests.child_objects import build_job, build_pod
 
-__all__ = ["DEADLINE_SECONDS", "Hands", "Manifest", "condition", "eventually", "now"]
+__all__ = ["DEADLINE_SECONDS", "NODE", "Hands", "Manifest", "condition", "eventually", "now"]
 
 Manifest = dict[str, Any]
 

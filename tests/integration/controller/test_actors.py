@@ -13,7 +13,7 @@ import pytest
 from fray import vocabulary as words
 from fray.plan.timestamps import format_time
 from tests.integration.controller.conftest import SettingsFor
-from tests.integration.controller.hands import Hands, Manifest, condition, eventually, now
+from tests.integration.controller.hands import NODE, Hands, Manifest, condition, eventually, now
 from tests.integration.controller.operator_thread import OperatorThread, run_operator
 
 
@@ -197,6 +197,32 @@ def test_restarts_in_a_pod_and_lost_pods_are_counted_and_the_error_is_told(actor
     actors.report(other, "counter", startNumber="1", restarts="3", exhausted="true")
     actors.await_status("counter", lambda told: told["members"][0]["failed"])
     assert actors.get("counter")["status"]["restarts"] == 3
+
+
+def test_later_pods_keep_off_a_node_on_which_two_have_failed_because_it_is_broken(actors: Actors) -> None:
+    actors.submit("counter", lifetime="detached")
+    members = actors.await_set("counter", replicas=1)
+    uid = members["metadata"]["uid"]
+    for met in (1, 2):
+        refused = actors.place(members, 0)
+        why = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no healthy devices"}
+        assert actors.api.merge(f"{actors.hands.core}/pods/counter-0/status", {"status": why}).ok
+        actors.hands.delete_pod(refused)  # at once, as the StatefulSet controller does
+        if met == 1:
+            status = actors.await_status("counter", lambda told: len(told.get("nodeFaults", ())) == 1)
+            assert status["avoidedNodes"] == []
+    status = actors.await_status("counter", lambda told: told.get("avoidedNodes"))
+    assert [entry["node"] for entry in status["avoidedNodes"]] == [NODE]
+
+    def is_kept_off() -> bool:
+        found = actors.api.get(f"{actors.sets}/counter").body
+        assert found["metadata"]["uid"] == uid
+        rule = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": [NODE]}
+        terms = (found["spec"]["template"]["spec"].get("affinity") or {}).get("nodeAffinity", {})
+        required = terms.get("requiredDuringSchedulingIgnoredDuringExecution", {"nodeSelectorTerms": []})
+        return any(rule in term["matchExpressions"] for term in required["nodeSelectorTerms"])
+
+    eventually(is_kept_off, told=lambda: actors.api.get(f"{actors.sets}/counter").body)
 
 
 def test_a_suspended_actor_has_no_pods_and_a_stopped_one_ends_when_they_are_gone(actors: Actors) -> None:
