@@ -372,7 +372,7 @@ class Seat:
 
 
 def test_members_of_a_group_know_their_index_and_end_together(ctx: JobContext) -> None:
-    with pytest.raises(NotInActorError):
+    with pytest.raises(NotInActorError, match="no actor is being constructed"):
         current_actor()
     group = ctx.create_actor_group(Seat, -1, name="seats", count=3)
     ready = group.wait_ready()

@@ -83,6 +83,33 @@ def test_a_member_passes_its_own_handle_on_from_its_constructor(ctx: JobContext)
     assert ctx.get(same.add.remote(), timeout=60) == 2
 
 
+class Alone:
+    """What it is, and its own handle."""
+
+    def __init__(self) -> None:
+        self.itself = current_actor()
+
+    def where(self) -> str:
+        return f"{self.itself.group_name}/{self.itself.index}"
+
+    def handle(self) -> ActorHandle[Alone]:
+        return self.itself.handle
+
+
+def test_an_actor_of_no_group_learns_its_name_and_finds_itself(ctx: JobContext) -> None:
+    unnamed, named = ctx.create_actor(Alone), ctx.create_actor(Alone, name="alone")
+    assert ctx.get([unnamed.where.remote(), named.where.remote()], timeout=60) == ["Alone/0", "alone/0"]
+    same = ctx.get(named.handle.remote(), timeout=60)
+    assert same == named
+    assert ctx.get(same.where.remote(), timeout=60) == "alone/0"
+
+
+@pytest.mark.traits(shared_memory=False)
+def test_one_without_a_name_does_not_find_itself_from_another_process(ctx: JobContext) -> None:
+    with pytest.raises(ActorNotFoundError, match="Alone"):
+        ctx.get(ctx.create_actor(Alone).handle.remote(), timeout=60)
+
+
 @pytest.mark.needs(Feature.MAX_RESTARTS)
 @pytest.mark.parametrize("how", ["fail", "fail_elsewhere"])
 def test_one_that_fails_is_started_again_with_fresh_state_as_often_as_it_may_be(

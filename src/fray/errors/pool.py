@@ -350,12 +350,10 @@ class EndpointNotFoundError(RequestError, LookupError):
 
 @dataclass(eq=False)
 class NotInActorError(RequestError, RuntimeError):
-    """`current_actor` was called where no member of a group is being constructed."""
+    """`current_actor` was called where no actor is being constructed."""
 
-    message_template = "no member of an actor group is being constructed here"
-    next_step_template = (
-        "Call current_actor() in the class's __init__, and create the actor by create_actor_group()."
-    )
+    message_template = "no actor is being constructed here"
+    next_step_template = "Call current_actor() in the class's __init__, and keep what it returns."
 
 
 @dataclass(eq=False)

@@ -21,7 +21,8 @@ from fray.job.engine import deadline_after, time_left
 from fray.job.options import CallOptions
 from fray.job.refs import read_ref
 from fray.runtime.actor_life import PROBE, ActorLife, current_life
-from fray.vocabulary import ENV_ACTOR_INDEX
+from fray.runtime.actors.identity import ACTOR
+from fray.vocabulary import ENV_ACTOR_INDEX, ENV_ACTOR_NAME, ENV_ACTOR_UID
 
 __all__ = ["NAMED_ACTORS", "ActorContext", "ActorGroup", "GroupMember", "MemberState", "current_actor"]
 
@@ -42,20 +43,22 @@ class MemberState(StrEnum):
 
 @dataclass(frozen=True)
 class ActorContext:
-    """Which member of which group is being constructed; to be kept by it, for what its code does later."""
+    """Which actor is being constructed; to be kept by it, for what its code does later."""
 
     index: int
-    """From 0."""
+    """Which member of its group it is, from 0; 0 for one that is in none."""
     group_name: str
+    """The name of its group, or of the actor; that of its class where it has no name."""
     _life: ActorLife = field(repr=False, compare=False)
     _find_handle: Callable[[], ActorHandle[Any]] = field(repr=False, compare=False)
 
     @property
     def handle(self) -> ActorHandle[Any]:
-        """The member's own handle, to be passed to others. Its calls wait until the constructor has returned.
+        """The actor's own handle, to be passed to others. Its calls wait until the constructor has returned.
 
         Raises:
-            ActorNotFoundError: the actor has ended.
+            ActorNotFoundError: the actor has ended; or it has no name, by which a process of a pool or of
+                Ray or Dask finds it.
         """
         return self._find_handle()
 
@@ -80,14 +83,30 @@ _current: ContextVar[ActorContext | None] = ContextVar("fray_current_actor", def
 
 
 def current_actor() -> ActorContext:
-    """Return which member of a group this is, within the constructor of a member.
+    """Return which actor this is, or which member of a group, within its constructor.
 
     Raises:
-        NotInActorError: no member of a group is being constructed here.
+        NotInActorError: no actor is being constructed here.
     """
-    found = _current.get()
-    if found is None:
+    life, found = current_life(), _current.get()
+    if life is None:
         raise NotInActorError
+    if found is not None and found._life is life:
+        return found
+    environ, engine = os.environ, current_engine()  # noqa: TID251 - which member this pod is
+    if life.label == ACTOR and ENV_ACTOR_UID in environ:
+        name = environ[ENV_ACTOR_NAME]
+        return ActorContext(int(environ[ENV_ACTOR_INDEX]), name, life, lambda: _find_own_handle(name))
+
+    def find_handle() -> ActorHandle[Any]:
+        assert engine is not None
+        return life.find_handle() or ActorHandle(engine, engine.find_actor(life.label))
+
+    return ActorContext(0, life.label, life, find_handle)
+
+
+def _find_own_handle(label: str) -> ActorHandle[Any]:
+    found: ActorHandle[Any] = import_module(NAMED_ACTORS).find_own_handle(label)
     return found
 
 
@@ -112,8 +131,7 @@ class GroupMember:
 
         def find_handle() -> ActorHandle[Any]:
             if self.index is None:
-                found: ActorHandle[Any] = import_module(NAMED_ACTORS).find_own_handle(label)
-                return found
+                return _find_own_handle(label)
             assert engine is not None
             return life.find_handle() or ActorHandle(engine, engine.find_actor(label))
 

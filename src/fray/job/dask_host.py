@@ -52,6 +52,7 @@ from fray.job.tasks import Task
 from fray.job.threads import ThreadEngine
 from fray.job.workers import ThreadWorkers, know_slot
 from fray.payload.values.exceptions import decode_error
+from fray.runtime.actor_life import current_life
 from fray.runtime.pool.objects.calls import decode_call
 from fray.runtime.pool.objects.functions import decode_function
 from fray.runtime.pool.objects.values import INLINE_LIMIT, decode
@@ -321,6 +322,13 @@ class Host(WorkerPlugin):
         return [b"", [number]]
 
 
+def _construct(label: str, function: bytes, args: bytes, values: Sequence[Outcome]) -> Any:
+    life = current_life()
+    assert life is not None
+    life.label = label
+    return _call(function, args, values)
+
+
 def _call(function: bytes, args: bytes, values: Sequence[Outcome]) -> Any:
     positional, named = decode_call(args, [decode(value.data) for value in values])
     return decode_function(function)(*positional, **named)
@@ -354,7 +362,7 @@ async def make_actor(spec: bytes, *values: Outcome) -> ActorHost:
         for value in values:
             if isinstance(value, Failure):
                 raise decode_error(value.data)  # noqa: TRY301 - as if its constructor had raised it
-        call = Call(functools.partial(_call, made.function, made.args, values), (), {})
+        call = Call(functools.partial(_construct, made.label, made.function, made.args, values), (), {})
         options = ActorOptions(max_concurrency=made.max_concurrency)
         actor = await threads.soon(functools.partial(threads.create_actor, call, options))
     except BaseException as error:  # noqa: BLE001 - what its constructor raises is for who calls it

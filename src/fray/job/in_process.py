@@ -302,7 +302,9 @@ class InProcessEngine(WaitableEngine, ABC):
             living = this()
             return ActorHandle(self, living) if living is not None and self._current is self else None
 
-        life: ActorLife = ActorLife(lambda error: self._end_life(this(), life, error), find_handle)
+        life: ActorLife = ActorLife(
+            lambda error: self._end_life(this(), life, error), find_handle, actor.label
+        )
 
         def make(*args: Any, **kwargs: Any) -> Any:
             set_current_life(life)

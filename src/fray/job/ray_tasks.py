@@ -96,7 +96,7 @@ class ActorHost:
         """What code of its constructor has said that it fails with."""
         try:
             with _in_context(engine):
-                set_current_life(ActorLife(self._end_life))
+                set_current_life(ActorLife(self._end_life, label=label))
                 self._instance = made_by(*args, **kwargs)
             self._constructed = True
             if self._early is not None:

@@ -21,14 +21,16 @@ class ActorLife:
 
     Parameters: `end` ends it: with an exception that made it fail, after which it may be constructed anew, or
     with None, for good. It is called from any thread, and may be called again. `find_handle` returns the
-    actor's handle, where it isn't found by its name: None.
+    actor's handle, where it isn't found by its name: None. `label` is its name, or that of its class.
     """
 
     def __init__(
         self,
         end: Callable[[BaseException | None], None],
         find_handle: Callable[[], Any] = lambda: None,
+        label: str = "",
     ) -> None:
+        self.label = label
         self._end = end
         self.find_handle = find_handle
         self._shutdown_event = _ShutdownEvent(end)

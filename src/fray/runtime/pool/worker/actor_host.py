@@ -138,7 +138,7 @@ class ActorHost:
             self._end_itself(actor, error)
 
         try:
-            actor = _Actor(command, self._threads, ActorLife(end))
+            actor = _Actor(command, self._threads, ActorLife(end, label=spec.name or spec.class_name))
         except RuntimeError as error:
             failure = no_thread(spec.name or spec.class_name, error)
             self._tell(ActorEnded(spec.id, command.incarnation, failure))
