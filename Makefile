@@ -25,11 +25,12 @@ setup:
 demo: setup ## train a model from examples/digits/frayjob.yaml on this machine: 2 slices x 2 hosts
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/fray run --cluster local -f examples/digits/frayjob.yaml
 
-test: check ## everything that this machine can run, two suites at a time
+test: setup ## everything that this machine can run: what needs a cluster beside all else
 	@echo 'two suites at a time: each prints what it has to say when it has ended'
-	@$(MAKE) --no-print-directory --jobs=2 $(TOGETHER) local conformance conformance-ray faults on-cluster engine integration chart
+	@$(MAKE) --no-print-directory --jobs=2 $(TOGETHER) on-cluster check local conformance conformance-ray faults engine integration chart
 
-on-cluster: setup # in the middle of the list above: what it needs is built while the first ones run
+on-cluster: setup # first in the list above: it takes as long as all others, which find then what it has built
+	@$(MAKE) --no-print-directory prepare || echo 'not all of it can be built: who needs a part says why'
 	@$(MAKE) --no-print-directory e2e
 	@$(MAKE) --no-print-directory conformance-kubernetes
 
