@@ -35,6 +35,7 @@ from fray.errors import (
 from fray.payload.callables import Call, check_python, decode_callable
 from fray.payload.chunks import join_parts
 from fray.payload.staging import FsspecStorage
+from fray.payload.values.classes import define_here
 from fray.runtime.outcome_report import Reporter
 from fray.runtime.termination_signal import exit_on_termination
 from fray.vocabulary import (
@@ -148,10 +149,14 @@ def _refuse(error: PayloadError | PayloadStorageError | SystemExit, reporter: Re
 
 
 def become_main(call: Call) -> None:
-    """Let `__main__` be the launching script, as far as it is here: pickle looks its classes up there."""
+    """Let `__main__` be the launching script, as far as it is here: pickle looks its classes up there.
+
+    The classes that came with the call are this program's from here on.
+    """
     main_module = types.ModuleType("__main__")
     vars(main_module).update(call.main)
     sys.modules["__main__"] = main_module
+    define_here()
 
 
 def _fail(error: BaseException, call: Call, reporter: Reporter) -> int:

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-__all__ = ["is_locked", "lock_beside_readers", "try_lock"]
+__all__ = ["is_locked", "lock_beside_readers", "lock_within", "try_lock"]
 
 READERS_SECONDS: Final = 30.0
 """`is_locked` shares a lock for microseconds; who wants to hold it tries again that long."""
@@ -53,3 +53,14 @@ def try_lock(file: int, kind: int = fcntl.LOCK_EX) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def lock_within(file: int, seconds: float | None) -> bool:
+    """Take the lock of an open file; return whether that was within so many seconds (None: wait)."""
+    if seconds is None:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return True
+    give_up_at = time.monotonic() + seconds
+    while not (locked := try_lock(file)) and time.monotonic() < give_up_at:
+        time.sleep(PAUSE_SECONDS)
+    return locked

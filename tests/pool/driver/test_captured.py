@@ -137,3 +137,72 @@ def test_an_older_instance_takes_nothing_back_from_its_class(make_pool: MakePool
     assert ctx.get(ctx.run(script["look"])) == (2, 1)
     assert type(ctx.get(ctx.run(box))) is box
     assert (box.made, hasattr(box, "of_worker")) == (1, False)
+
+
+REGISTRY = """
+import dataclasses
+class Base:
+    registry = []
+    ops = {"same": lambda value: value}
+    def __init_subclass__(cls):
+        Base.registry.append(cls)
+class Kind(Base):
+    made = 0
+    def __init__(self):
+        Kind.made += 1
+@dataclasses.dataclass(slots=True)
+class Point:
+    x: int
+def move(point):
+    return Point(point.x + 1)
+def make():
+    return Kind()
+def count():
+    return len(Base.registry), Kind.made
+"""
+
+
+def test_a_class_is_made_once_in_each_process(make_pool: MakePool) -> None:
+    ctx = make_pool(1)
+    script: dict[str, Any] = {"__name__": "__main__"}
+    exec(REGISTRY, script)
+    for _ in range(5):
+        assert type(ctx.get(ctx.run(script["make"]))) is script["Kind"]
+    assert script["count"]() == (1, 0)
+    # What can't be compared by a plain pickle is as it was, and so is what the worker has counted.
+    assert ctx.get(ctx.run(script["count"])) == (1, 5)
+
+
+def test_instances_with_slots_come_back(make_pool: MakePool) -> None:
+    ctx = make_pool(1)
+    script: dict[str, Any] = {"__name__": "__main__"}
+    exec(REGISTRY, script)
+    moved = ctx.get(ctx.run(script["move"], script["Point"](1)))
+    assert moved == script["Point"](2)
+    assert not hasattr(moved, "__dict__")
+
+
+def test_what_a_worker_makes_of_a_class_reaches_no_other_process(make_pool: MakePool) -> None:
+    ctx = make_pool(2)
+    script: dict[str, Any] = {"__name__": "__main__"}
+    exec(REGISTRY, script)
+    made = [ctx.run(script["make"]) for _ in range(4)]
+    script["Kind"].rate = 1
+    read = eval("lambda *_: Kind.rate", script)
+    assert ctx.get([ctx.run(read) for _ in range(4)]) == [1] * 4
+    script["Kind"].rate = 2
+    refs = [ctx.run(read), *(ctx.run(read, each) for each in made), *(ctx.run(read) for _ in range(4))]
+    assert ctx.get(refs) == [2] * 9
+
+
+def test_a_reference_that_gave_way_to_none_is_freed_once_the_function_runs(
+    make_pool: MakePool,
+) -> None:
+    ctx = make_pool(1)
+    script: dict[str, Any] = {"__name__": "__main__"}
+    exec("table = None\ndef read():\n    return table is None", script)
+    script["table"] = ctx.put(bytes(MIB))
+    assert ctx.get(ctx.run(script["read"])) is False
+    script["table"] = None
+    assert ctx.get(ctx.run(script["read"])) is True
+    assert settles(lambda: pool_of(ctx).objects._store.usage().memory == 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import gc
 import os
 import subprocess
@@ -285,6 +286,18 @@ def test_what_is_freed_while_it_is_spilled_stays_freed(
     assert not store.spill(1)
     assert files(store.spill_directory) == set()
     assert store.usage() == ((2000, 0) if again else (0, 0))
+
+
+def test_an_object_is_not_spilled_while_another_process_makes_room_for_long(store: HostStore) -> None:
+    """Its caller has workers to look after."""
+    store.write(1, value(1000))
+    lock = os.open(store.directory / "spilling.lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with pytest.raises(StoreFullError):
+        store.spill(1)
+    assert store.usage() == (1000, 0)
+    os.close(lock)
+    assert store.spill(1)
 
 
 def test_a_full_disk_leaves_a_spilled_object_in_memory(

@@ -153,3 +153,24 @@ def test_who_tells_a_head_that_reads_nothing_is_held_up(connection: Connection) 
         thread.join()
     outbox.flush()
     assert sum(len(connection.next()) for _ in range(connection.frames.qsize())) == 2000
+
+
+def test_what_may_wait_goes_at_once_while_no_thread_can_be_started(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    outbox = Outbox(connection, never)
+    outbox.send(0)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for message in range(1, 4):
+            outbox.send_soon(message)
+        assert [connection.next() for _ in range(4)] == [[0], [1], [2], [3]]
+    outbox.send_soon(4)
+    outbox.send_soon(5)
+    found: list[Any] = []
+    while len(found) < 2:
+        found += connection.next()
+    assert found == [4, 5]

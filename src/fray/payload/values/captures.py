@@ -2,8 +2,8 @@
 
 Its code, cells, globals, defaults and its own attributes are looked at, in the functions and classes that it
 reaches by them too: bases, metaclasses and classes of instances included. What can't change is compared by
-identity, the rest by its pickle, before each use. Where that takes more than some milliseconds it is done now
-and then: `seen_late` says so beforehand, and a change that was seen late is warned about.
+identity, the rest by a digest of its pickle, before each use. Where that takes more than some milliseconds it
+is done now and then: `seen_late` says so beforehand, and a change that was seen late is warned about.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import dis
 import functools
-import inspect
 import io
 import pickle
 import time
@@ -19,6 +18,7 @@ import types
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from fray.payload.values.importability import goes_by_name
@@ -43,19 +43,20 @@ class Captures:
 
     __slots__ = ("_changing", "_cost", "_fixed", "_name", "_next_look", "_print", "classes", "seen_late")
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], *, alone: bool = False) -> None:
+        """Look at all that it reaches, or `alone` at what is no other class's."""
         self._name = getattr(function, "__qualname__", repr(function))
         self._fixed: list[tuple[_Look, Callable[[], Any]]] = []
         """Where it lies, and what gives back what lay there."""
         self._changing: list[_Look] = []
         reached: list[Any] = []
-        for look in _places(function, reached):
+        for look in _places(function, reached, alone=alone):
             value = look()
             if isinstance(value, _CODE):
                 self._fixed.append((look, weakref.ref(value)))
             elif type(value) in SCALARS or isinstance(value, _FIXED) or value is _MISSING:
                 self._fixed.append((look, functools.partial(_itself, value)))
-            elif hasattr(type(value), "__get__") and not _has_pickle(value):
+            elif isinstance(value, Reference) or _is_opaque(value):
                 self._fixed.append(_pinned(look, value))
             else:
                 self._changing.append(look)
@@ -77,6 +78,8 @@ class Captures:
             # Numbers are made anew by arithmetic; 1, 1.0 and True are equal, and not the same.
             if found is not then and not (type(found) is type(then) is int and found == then):
                 return True
+            if found is None and isinstance(before, weakref.ref):  # it is gone, and None took its place
+                return True
         if not self._changing or (self.seen_late and not now and time.monotonic() < self._next_look):
             return False
         taken = self._take_print()
@@ -91,7 +94,7 @@ class Captures:
             return b""
         start = time.thread_time()
         try:
-            taken = pickle.dumps([look() for look in self._changing], 5)
+            taken = _fingerprint([look() for look in self._changing])
         except Exception:  # noqa: BLE001 - values decide what their pickling raises
             taken = None
         self._cost = time.thread_time() - start
@@ -107,15 +110,16 @@ class Captures:
         )
 
 
-_FIXED = (types.ModuleType, types.BuiltinFunctionType, types.CodeType, Reference)
-_CODE = (types.FunctionType, type, functools._lru_cache_wrapper)
-_SLOTS = (
-    types.MemberDescriptorType,
-    types.GetSetDescriptorType,
+_FIXED = (
+    types.ModuleType,
+    types.BuiltinFunctionType,
+    types.CodeType,
     types.WrapperDescriptorType,
     types.MethodDescriptorType,
     types.ClassMethodDescriptorType,
 )
+_CODE = (types.FunctionType, type, functools._lru_cache_wrapper)
+_SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 """What the interpreter puts into classes itself."""
 _PARTS: Mapping[type, tuple[str, ...]] = {
     staticmethod: ("__func__",),
@@ -141,21 +145,27 @@ def _id_of(look: _Look) -> int:
     return id(look())
 
 
-def _has_pickle(value: Any) -> bool:
-    try:
-        pickle.dumps(value, 5)
-    except Exception:  # noqa: BLE001 - values decide what their pickling raises
+def _is_opaque(value: Any) -> bool:
+    """Return whether it is a descriptor that can't be looked into: most of them never change."""
+    if not hasattr(type(value), "__get__"):
         return False
-    return True
+    try:
+        _fingerprint(value)
+    except Exception:  # noqa: BLE001 - values decide what their pickling raises
+        return True
+    return False
 
 
-def _places(function: Callable[..., Any], reached: list[Any]) -> Iterator[_Look]:
+def _places(function: Callable[..., Any], reached: list[Any], *, alone: bool) -> Iterator[_Look]:
     """Give where a function and those that it calls by value find what is not their own; note all of them."""
     pending: list[Any] = [function]
     seen = {id(function)}
     while pending:
         code = pending.pop()
         if goes_by_name(code):
+            continue
+        if alone and isinstance(code, type) and code is not function:
+            yield functools.partial(_is_alive, weakref.ref(code))  # it is printed by its identity
             continue
         reached.append(code)
         found: list[Any] = [*code.__bases__, type(code)] if isinstance(code, type) else []
@@ -168,28 +178,37 @@ def _places(function: Callable[..., Any], reached: list[Any]) -> Iterator[_Look]
                 pending.append(part)
 
 
-class _CodeFinder(pickle.Pickler):
-    """Notes the functions and classes that a value refers to, those of its instances included."""
+def _fingerprint(value: Any) -> bytes:
+    """Return what tells a value from another; raises what its pickling raises."""
+    file = io.BytesIO()
+    _Printer(file, 5).dump(value)
+    return blake2b(file.getbuffer(), digest_size=16).digest()
 
-    def __init__(self) -> None:
-        super().__init__(io.BytesIO(), 5, buffer_callback=lambda _: None)
+
+class _Printer(pickle.Pickler):
+    """Notes the functions and classes that a value refers to; those that go by value are told by identity."""
+
+    def __init__(self, file: io.BytesIO, protocol: int, *, aside: bool = False) -> None:
+        super().__init__(file, protocol, buffer_callback=(lambda _: None) if aside else None)
         self.found: list[Any] = []
 
     def reducer_override(self, obj: Any) -> Any:
-        """Note a function or class, and leave to `pickle` what becomes of it."""
-        if isinstance(obj, types.FunctionType | type):
-            self.found.append(obj)
-        return NotImplemented
+        """Return how a function or class is pickled here, and leave all others to `pickle`."""
+        if not isinstance(obj, _CODE):
+            return NotImplemented
+        self.found += _code_in(obj)
+        return NotImplemented if goes_by_name(obj) else (id, (id(obj),))
 
 
 def _code_in(value: Any) -> list[Any]:
-    if type(value) in SCALARS or value is _MISSING or isinstance(value, _FIXED):
+    if type(value) in SCALARS or value is _MISSING or isinstance(value, (*_FIXED, Reference)):
         return []
-    if callable(value):
-        value = inspect.unwrap(value)  # of a cached function, what it calls
     if isinstance(value, types.FunctionType | type):
         return [value]
-    finder = _CodeFinder()
+    parts = ("__wrapped__",) if isinstance(value, functools._lru_cache_wrapper) else _PARTS.get(type(value))
+    if parts is not None:
+        return [code for part in parts for code in _code_in(getattr(value, part))]
+    finder = _Printer(io.BytesIO(), 5, aside=True)
     with contextlib.suppress(Exception):  # it decides what its pickling raises; then it is sent each time
         finder.dump(value)
     return finder.found
@@ -216,6 +235,10 @@ def _own_places(code: Any) -> Iterator[_Look]:
     yield functools.partial(_code_of, own, tuple(vars(code)), has_defaults=has_defaults)
     if has_defaults:
         yield functools.partial(_defaults, own)
+
+
+def _is_alive(code: weakref.ref[Any]) -> bool:
+    return code() is not None
 
 
 def _is_of_interpreter(name: str, value: Any) -> bool:

@@ -1,9 +1,10 @@
-"""Classes by value that change: no process goes back to what a class was.
+"""Classes by value that change: a process has the newest state that has come to it, and never goes back.
 
-cloudpickle makes a class once in a process and sets its attributes whenever it comes again. So an older
-pickle would take back what is newer, in the program that defines the class too, and what was deleted would
-stay. Here each state of a class has a number, which its pickles bear; a state is taken once, and only if it
-is newer than the one that is here. Whoever defines a class takes none.
+cloudpickle makes a class whenever it comes, keeps the first one and sets its attributes each time. So an
+older pickle would take back what is newer, in the program that defines the class too, what was deleted would
+stay, and `__init_subclass__` would run again and again. Here each state of a class has a number. Who defines
+the class gives it, and takes none; all others take a state once, and only if it is newer than theirs. What
+they change themselves stays with them.
 
 Which classes go by value is for `pickling` to say, whether one has changed for `captures`.
 """
@@ -12,115 +13,115 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import os
+import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, NamedTuple
+from typing import Any
+
+from cloudpickle import cloudpickle  # type: ignore[import-untyped]
 
 from fray.payload.values.captures import Captures
 from fray.payload.values.references import uncollected
 
-__all__ = ["State", "reduce_state", "sent_states", "state_of"]
-
-SetState = Callable[[type, Any], Any]
-
-
-class State(NamedTuple):
-    """One of the states that a process has given numbers to."""
-
-    process: bytes
-    number: int
+__all__ = ["define_here", "reduce_class", "sent_states", "state_of"]
 
 
 class _Known:
-    """What a class is here; `taken` are the last numbers of each process, None where the class is defined."""
+    """The state of a class here; `names` are those of the attributes that came."""
 
-    __slots__ = ("captures", "names", "shape", "state", "taken")
+    __slots__ = ("captures", "is_own", "names", "number")
 
-    def __init__(self, state: State, taken: dict[bytes, int] | None, names: Collection[str] = ()) -> None:
-        self.state = state
-        self.taken = taken
+    def __init__(self, number: int, *, is_own: bool, names: Collection[str] = ()) -> None:
+        self.number = number
+        self.is_own = is_own
+        """Whether it is defined here."""
         self.names = names
-        """Of the attributes that came."""
-        self.shape: tuple[int, ...] = ()
         self.captures: Captures | None = None
-        """Taken when the class goes: what comes may have parts that aren't whole yet."""
-
-    def changed(self, made: type) -> bool:
-        """Return whether the class is another than in `state`."""
-        if self.captures is None:
-            return self.shape != _shape_of(made)
-        return self.captures.changed(now=True)
+        """What it was when it got its number here."""
 
 
 _known: weakref.WeakKeyDictionary[type, _Known] = weakref.WeakKeyDictionary()
-_numbers = itertools.count()
-_process = os.urandom(8)
+_last_number = 0
+_lock = threading.RLock()
 
 
-def _begin_anew() -> None:
-    global _process  # noqa: PLW0603 - a forked child counts for itself
-    _process = os.urandom(8)
+def _unlock_in_child() -> None:
+    global _lock  # noqa: PLW0603 - another thread of the parent may have had it
+    _lock = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+os.register_at_fork(after_in_child=_unlock_in_child)
 
 
-def state_of(made: type) -> State:
-    """Return the state that a class is in. To be called before its attributes are read."""
+def define_here() -> None:
+    """Let this process define the classes that have come to it: it runs the program that they came with."""
+    with _lock:
+        for known in _known.values():
+            known.is_own = True
+
+
+def state_of(made: type) -> int:
+    """Return the number of the state that a class is in. To be called before its attributes are read."""
+    global _last_number  # noqa: PLW0603 - one for all classes
+    known = _known.get(made)
+    if known is not None and not known.is_own:
+        return known.number
     with uncollected():
-        known = _known.get(made)
-        if known is None or known.changed(made):
-            taken = None if known is None else known.taken
-            # Before the number: of two threads, the one with the later number has seen the later state.
-            captures = Captures(made)
-            state = State(_process, next(_numbers))
-            if taken is not None:
-                taken[_process] = state.number
-            known = _known[made] = _Known(state, taken, known.names if known is not None else ())
-            known.captures = captures
-        elif known.captures is None:
-            known.captures = Captures(made)
-        return known.state
+        if known is not None and known.captures is not None and not known.captures.changed(now=True):
+            return known.number
+        # Before the number: of two threads, the one with the later number has seen the later state.
+        captures = Captures(made, alone=True)
+    with _lock:
+        _last_number += 1
+        known = _known[made] = _Known(_last_number, is_own=True)
+        known.captures = captures
+        return known.number
 
 
-def sent_states(classes: Iterable[weakref.ref[type]]) -> tuple[State | None, ...]:
-    """Return the states in which classes were last sent, or came."""
+def sent_states(classes: Iterable[weakref.ref[type]]) -> tuple[int, ...]:
+    """Return the numbers of the states in which classes were last sent, or came."""
     alive = [made for each in classes if (made := each()) is not None]
-    return tuple(known.state if (known := _known.get(made)) is not None else None for made in alive)
+    return tuple(known.number if (known := _known.get(made)) is not None else 0 for made in alive)
 
 
-def reduce_state(made: type, reduced: tuple[Any, ...], state: State) -> tuple[Any, ...]:
-    """Return how cloudpickle reduces a class, so that its state is taken where it is new."""
-    *rest, set_state = reduced
-    return (*rest, functools.partial(_take_state, set_state, (state.process, state.number), made.__bases__))
+def reduce_class(made: type, reduced: tuple[Any, ...], number: int) -> tuple[Any, ...]:
+    """Return how cloudpickle reduces a class, so that it is made once, and takes this state if it is new."""
+    make, arguments, state, *rest, set_state = reduced
+    slots = vars(made).get("__slots__")
+    if make is cloudpickle._make_skeleton_class and isinstance(slots, tuple | list | str | dict) and slots:
+        # Without them, instances would have a dictionary there, which the class here couldn't take back.
+        kind, name, bases, keywords, *more = arguments
+        arguments = (kind, name, bases, {**keywords, "__slots__": slots}, *more)
+        state = ({name: value for name, value in state[0].items() if name != "__slots__"}, *state[1:])
+    take = functools.partial(_take_state, set_state, number, made.__bases__)
+    return (functools.partial(_make_once, make), arguments, state, *rest, take)
+
+
+def _make_once(make: Callable[..., type], *arguments: Any) -> type:
+    *_, identity, _ = arguments
+    known: type | None = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(identity)
+    return make(*arguments) if known is None else known
 
 
 def _take_state(
-    set_state: SetState, came: tuple[bytes, int], bases: tuple[type, ...], made: type, attributes: Any
+    set_state: Callable[[type, Any], Any], number: int, bases: tuple[type, ...], made: type, state: Any
 ) -> type:
-    state = State(*came)
-    known = _known.get(made)
-    if known is not None and (known.taken is None or known.taken.get(state.process, -1) >= state.number):
+    global _last_number  # noqa: PLW0603 - one for all classes
+    with _lock:
+        known = _known.get(made)
+        if known is not None and (known.is_own or known.number >= number):
+            return made
+        if made.__bases__ != bases:
+            with contextlib.suppress(TypeError):  # of another layout
+                made.__bases__ = bases
+        names = set(state[0])
+        for name in known.names if known is not None else ():
+            if name not in names and name in vars(made):
+                with contextlib.suppress(AttributeError):  # its metaclass won't
+                    delattr(made, name)
+        set_state(made, state)
+        _known[made] = _Known(number, is_own=False, names=names)
+        # Who defines it here later counts on.
+        _last_number = max(_last_number, number)
         return made
-    if made.__bases__ != bases:
-        with contextlib.suppress(TypeError):  # of another layout
-            made.__bases__ = bases
-    names = set(attributes[0])
-    for name in known.names if known is not None else ():
-        if name not in names and name in vars(made):
-            with contextlib.suppress(AttributeError):  # its metaclass won't
-                delattr(made, name)
-    set_state(made, attributes)
-    taken = known.taken if known is not None and known.taken is not None else {}
-    taken[state.process] = state.number
-    # Last: a thread that finds it here finds the attributes too.
-    known = _Known(state, taken, names)
-    known.shape = _shape_of(made)
-    _known[made] = known
-    return made
-
-
-def _shape_of(made: type) -> tuple[int, ...]:
-    return tuple(map(id, vars(made).values()))

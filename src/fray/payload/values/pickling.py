@@ -23,7 +23,7 @@ from fray.payload.values.caches import (
     reduce_cached_property,
 )
 from fray.payload.values.captures import global_names
-from fray.payload.values.classes import reduce_state, state_of
+from fray.payload.values.classes import reduce_class, state_of
 from fray.payload.values.dispatching import is_dispatching_function, reduce_dispatching_function
 from fray.payload.values.importability import goes_by_name, is_importable
 from fray.payload.values.references import collector
@@ -133,7 +133,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
         state = state_of(obj) if isinstance(obj, type) and not goes_by_name(obj) else None
         reduced = super().reducer_override(obj)
         if state is not None and isinstance(reduced, tuple) and len(reduced) == _WITH_STATE_SETTER:
-            return reduce_state(obj, reduced, state)
+            return reduce_class(obj, reduced, state)
         if isinstance(obj, types.FunctionType) and isinstance(reduced, tuple):
             # cloudpickle leaves out what the bodies of classes read: `class` statements in the function.
             sent = reduced[2][1]["__globals__"]

@@ -71,7 +71,9 @@ class Outbox:
         elif not self._awake:
             with shielded():  # else the message might wait for the next one for ever
                 self._awake = True
-                self._wake_flusher()
+                if not self._wake_flusher():
+                    self._awake = False
+                    self.flush()
 
     def flush(self) -> None:
         """Send what was deferred."""
@@ -102,11 +104,17 @@ class Outbox:
                 # One that is too large by itself mustn't take the others with it.
                 self._send_batch(batch[middle:])
 
-    def _wake_flusher(self) -> None:
+    def _wake_flusher(self) -> bool:
+        """Let what is pending be sent soon; return whether there is a thread that will."""
         if self._flusher is None:
-            self._flusher = threading.Thread(target=self._flush_late, name="fray-flusher", daemon=True)
-            self._flusher.start()
+            flusher = threading.Thread(target=self._flush_late, name="fray-flusher", daemon=True)
+            try:
+                flusher.start()
+            except RuntimeError:  # no thread can be started now
+                return False
+            self._flusher = flusher
         self._alarm.set()
+        return True
 
     def _flush_late(self) -> None:
         while self._alarm.wait():

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, cast
 
 from fray.payload.values.captures import Captures
-from fray.payload.values.classes import State, sent_states
+from fray.payload.values.classes import sent_states
 from fray.payload.values.unpicklable import LARGE_CAPTURES, warn_of_captures
 from fray.runtime.pool.messages.specs import DIGEST_BYTES, FunctionId, ObjectId
 from fray.runtime.pool.objects.values import decode, encode
@@ -35,7 +35,7 @@ class _Known(NamedTuple):
     function: weakref.ref[Any]
     encoded: EncodedFunction
     captures: Captures
-    states: tuple[State | None, ...]
+    states: tuple[int, ...]
     """Of the classes that it has captured, as they were sent with it."""
 
     def is_as_it_was(self) -> bool:

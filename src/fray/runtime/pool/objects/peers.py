@@ -50,6 +50,8 @@ SILENCE_SECONDS = 15.0
 
 SHARED_BYTES = 4 * 1024 * 1024
 """From that size on, later readers are sent to earlier ones."""
+COMING_SECONDS = 30.0
+"""How long a reader waits until another one has received an object whole."""
 MAX_HOPS = 32
 """Readers that a reader asks one after the other. As many as a broadcast to 2**32 hosts would need."""
 PAUSE_SECONDS = 0.02
@@ -311,10 +313,10 @@ def _receive(
     room: _Room,
 ) -> str:
     """Receive what was asked for; return the address of the reader to ask instead, or nothing."""
-    give_up_at = time.monotonic() + SILENCE_SECONDS
+    give_up_at = time.monotonic() + COMING_SECONDS
     while (frame := _next_frame(connection)).kind == _COMING:
         if time.monotonic() > give_up_at:  # its reader may be stopped, and this one needn't wait for it
-            raise ConnectionLostError(connection.peer, f"it had no object within {SILENCE_SECONDS} s")
+            raise ConnectionLostError(connection.peer, f"it had no object within {COMING_SECONDS} s")
     if frame.kind == _ELSEWHERE:
         return bytes(frame.body).decode()
     if frame.kind == _MISSING:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fray.errors import ObjectLostError, StoreDirectoryError, StoreFullError
-from fray.runtime.file_locks import is_locked
+from fray.runtime.file_locks import is_locked, lock_within
 from fray.runtime.pool.messages.specs import ObjectId
 from fray.runtime.pool.objects.disk_warnings import share_warnings
 from fray.runtime.pool.objects.files import (
@@ -213,7 +213,7 @@ class HostStore:
         """
         path = f"{self._memory}/{identity:x}"
         try:
-            with self._held(_SPILLING), opened(path) as source:
+            with self._held(_SPILLING, _LOCK_SECONDS), opened(path) as source:
                 seen = os.fstat(source)
                 part = f"{self._disk}/{identity:x}.{os.getpid()}-{next(_counter)}{PART}"
                 return self._spill_to(part, identity, source, seen)
@@ -277,7 +277,8 @@ class HostStore:
         return False
 
     @contextlib.contextmanager
-    def _held(self, lock: str) -> Iterator[None]:
+    def _held(self, lock: str, seconds: float | None = None) -> Iterator[None]:
+        """Hold a lock of the host's processes; raises `StoreFullError` if it isn't free within `seconds`."""
         path = f"{self._memory}/{lock}"
         while True:
             try:
@@ -285,7 +286,8 @@ class HostStore:
             except OSError as error:
                 raise no_store(error, 0, self._memory) from error
             try:
-                fcntl.flock(file, fcntl.LOCK_EX)
+                if not lock_within(file, seconds):
+                    raise StoreFullError(0, (self._disk,))
                 # The holder before may have removed the file that this one waited for.
                 now = status_of(path)
                 if now is None or now.st_ino != os.fstat(file).st_ino:
