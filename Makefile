@@ -14,7 +14,7 @@ KIND_SUITE ?= e2e/test_cluster_smoke.py e2e/test_digits.py e2e/test_taken_away.p
 RAY_SCENARIO := e2e/test_workers_ray.py
 RAY_SUITE ?= $(addprefix tests/conformance/test_,bad_input.py endings.py logs.py)
 
-.PHONY: help setup demo test check lint types unit faults integration local conformance conformance-ray conformance-kubernetes on-cluster kind chart engine chaos chaos-actors chaos-pool e2e scale skew gpu e2e-ray bench prepare cluster cluster-down images crds docs lock clean
+.PHONY: help setup demo test check lint types unit faults integration local conformance conformance-ray conformance-kubernetes on-cluster ahead kind chart engine chaos chaos-actors chaos-pool e2e scale skew gpu e2e-ray bench prepare cluster cluster-down images crds docs lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -27,12 +27,14 @@ demo: setup ## train a model from examples/digits/frayjob.yaml on this machine: 
 
 test: setup ## everything that this machine can run: what needs a cluster beside all else
 	@echo 'two suites at a time: each prints what it has to say when it has ended'
-	@$(MAKE) --no-print-directory --jobs=2 $(TOGETHER) on-cluster check local conformance conformance-ray faults engine integration chart
+	@$(MAKE) --no-print-directory --jobs=2 $(TOGETHER) on-cluster check local conformance conformance-ray faults ahead engine integration chart
 
-on-cluster: setup # first in the list above: it takes as long as all others, which find then what it has built
-	@$(MAKE) --no-print-directory prepare || echo 'not all of it can be built: who needs a part says why'
+on-cluster: setup # first in the list above, since it takes as long as all others; it builds its cluster first
 	@$(MAKE) --no-print-directory e2e
 	@$(MAKE) --no-print-directory conformance-kubernetes
+
+ahead: setup # what scenarios and suites want later
+	@$(BIN)/python -m e2e.cluster build || echo 'not all of it can be built: who needs a part says why'
 
 check: lint types unit ## the quick part: lint, types, layers, unit tests
 
