@@ -156,7 +156,7 @@ def test_what_that_host_has_not_got_is_told(address: Address, here: HostStore) -
 
 def test_without_room_in_memory_it_goes_to_disk(place: Path, address: Address, there: HostStore) -> None:
     small = make_store(place, "small", limit=1000)
-    size = there.write(1, encode("x" * 2_000_000))
+    size = there.write(1, encode("x" * 2_000_000)).size
     fetch(address, KEY, 1, small)
     assert small.usage() == (0, size)
     assert decode(small.open(1)) == "x" * 2_000_000
