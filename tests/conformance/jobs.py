@@ -140,8 +140,8 @@ def read_until(cluster: Cluster, job: JobId, text: str, *, count: int = 1) -> No
         assert len(list(itertools.islice(found, count))) == count, f"{job} ended without it"
 
 
-def until(condition: Callable[[], bool]) -> None:
+def until(condition: Callable[[], bool], *, told: Callable[[], object] = lambda: "") -> None:
     give_up_at = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < give_up_at, "it never came to that"
+        assert time.monotonic() < give_up_at, f"it never came to that: {told()}"
         time.sleep(0.02)

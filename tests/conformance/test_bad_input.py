@@ -42,7 +42,7 @@ def ended(backend: Backend) -> JobId:
 def scene(backend: Backend, ended: JobId, tmp_path: Path) -> Iterator[Scene]:
     before = backend.list_all()
     yield Scene(backend.cluster, backend.variables, ended, tmp_path)
-    until(lambda: not backend.list_all() - before)
+    until(lambda: not backend.list_all() - before, told=lambda: backend.list_all() - before)
 
 
 def refusal(case: Case, scene: Scene) -> FrayError | None:
