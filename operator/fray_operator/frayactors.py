@@ -49,20 +49,12 @@ __all__ = ["FRAYACTOR"]
 
 logger = logging.getLogger(__name__)
 
-
-def _tells_nothing(_: Manifest) -> bool:
-    return False
-
-
 ROOT_SECONDS = 10.0
 """How often a job-scoped actor's root job is looked at: no event of an actor tells of its end."""
 CHANGING_SECONDS = 20.0
 """How often an actor is looked at while pods start or end: of volumes and dead nodes no event tells."""
 TRIMS: Final = {STATEFUL_SETS: trim_stateful_set, PODS: trim_actor_pod, CONFIG_MAPS: trim_actor_report}
 """What is watched for actors, owners first, and what is kept of each."""
-
-OUTLIVES: Final = {STATEFUL_SETS: _tells_nothing, PODS: tells_of_end, CONFIG_MAPS: _tells_nothing}
-"""What is kept of those that are gone until it stands in the status."""
 
 
 def _control(kind: Kind[FrayActor], services: Services) -> Controller:
@@ -74,7 +66,14 @@ def _control(kind: Kind[FrayActor], services: Services) -> Controller:
     caches = {
         resource: {
             each: Informer(
-                api, resource, kind, namespace=each, on_change=due, trim=trim, outlives=OUTLIVES[resource]
+                # Of all these, pods alone tell of an end.
+                api,
+                resource,
+                kind,
+                namespace=each,
+                on_change=due,
+                trim=trim,
+                outlives=tells_of_end,
             )
             for each in settings.namespaces or (None,)
         }
@@ -197,14 +196,14 @@ class _Reconciler:
             (each for each in self._list(STATEFUL_SETS, place) if _controls(actor.metadata.uid, each)), None
         )
         uid = None if members is None else members["metadata"]["uid"]
+
+        def select_own(pods: Sequence[Manifest]) -> list[Manifest]:
+            return [pod for pod in pods if uid is not None and _controls(uid, pod)]
+
         return ActorObservation(
             members=members,
-            pods=[pod for pod in self._list(PODS, place) if uid is not None and _controls(uid, pod)],
-            gone=[
-                pod
-                for pod in self._cache(PODS, place[0]).gone_of_job(place)
-                if uid is not None and _controls(uid, pod)
-            ],
+            pods=select_own(self._list(PODS, place)),
+            gone=select_own(self._cache(PODS, place[0]).gone_of_job(place)),
             reports=self._list(CONFIG_MAPS, place),
             complaints=complaints,
             root=root,

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, Generic, TypeVar
 
 from fray.errors import GetTimeoutError, NotInActorError
 from fray.job.actors import ActorHandle
 from fray.job.current import current_engine
-from fray.job.engine import deadline_after, time_left
+from fray.job.engine import Engine, deadline_after, time_left
 from fray.job.options import CallOptions
 from fray.job.refs import read_ref
 from fray.runtime.actor_life import PROBE, ActorLife, current_life
@@ -98,11 +99,12 @@ def current_actor() -> ActorContext:
         name = environ[ENV_ACTOR_NAME]
         return ActorContext(int(environ[ENV_ACTOR_INDEX]), name, life, lambda: _find_own_handle(name))
 
-    def find_handle() -> ActorHandle[Any]:
-        assert engine is not None
-        return life.find_handle() or ActorHandle(engine, engine.find_actor(life.label))
+    return ActorContext(0, life.label, life, partial(_find_handle, life, engine, life.label))
 
-    return ActorContext(0, life.label, life, find_handle)
+
+def _find_handle(life: ActorLife, engine: Engine | None, label: str) -> ActorHandle[Any]:
+    assert engine is not None
+    return life.find_handle() or ActorHandle(engine, engine.find_actor(label))
 
 
 def _find_own_handle(label: str) -> ActorHandle[Any]:
@@ -132,8 +134,7 @@ class GroupMember:
         def find_handle() -> ActorHandle[Any]:
             if self.index is None:
                 return _find_own_handle(label)
-            assert engine is not None
-            return life.find_handle() or ActorHandle(engine, engine.find_actor(label))
+            return _find_handle(life, engine, label)
 
         token = _current.set(ActorContext(index, self.group, life, find_handle))
         try:

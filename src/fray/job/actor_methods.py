@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 from fray.job.calls import class_of, is_generator_function
@@ -55,15 +56,15 @@ class ActorMethods(NamedTuple):
         return method in self.generators
 
 
-class KnownActor:
+class KnownActor(ABC):
     """What handles ask of an actor. Each kind of actor has its own way to `methods`."""
 
     __slots__ = ()
 
     @property
+    @abstractmethod
     def methods(self) -> ActorMethods:
         """What its class says of them."""
-        raise NotImplementedError
 
     @property
     def class_name(self) -> str:

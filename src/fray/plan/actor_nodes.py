@@ -9,19 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
 
 from fray.plan.manifests import Manifest
-from fray.plan.node_faults import MOST_AVOIDED, MOST_FAULTS, describe_node_fault, drop_expired
+from fray.plan.node_faults import FAULTS, MOST_AVOIDED, MOST_FAULTS, describe_node_fault, drop_expired
 from fray.plan.pod_observation import derive_pod_observation
 from fray.plan.timestamps import format_time
 from fray.wire.frayactor import FrayActorStatus, MemberFault
 from fray.wire.status import AvoidedNode
 
 __all__ = ["NodeHistory", "derive_node_history"]
-
-FAULTS: Final = 2
-"""Pods that must have met a fault of a node before it is avoided: one may be chance."""
 
 
 @dataclass(frozen=True)

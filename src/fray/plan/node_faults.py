@@ -30,6 +30,7 @@ from fray.wire.frayjob import FrayJobSpec
 from fray.wire.status import AttemptStatus, AvoidedNode, NodeFault
 
 __all__ = [
+    "FAULTS",
     "MOST_AVOIDED",
     "MOST_FAULTS",
     "add_avoided",
@@ -73,7 +74,7 @@ https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html.
 FAULT_LENGTH = 160
 
 FAULTS = 2
-"""Attempts that must have met a fault of a node before it is avoided: one may be chance."""
+"""Attempts, or pods of an actor, that must have met a fault of a node that is avoided: one may be chance."""
 MOST_AVOIDED = 10
 """Nodes avoided at most: with more, it isn't the nodes, or there is nowhere left to go."""
 MOST_FAULTS = 10

@@ -196,7 +196,7 @@ class _Printer(pickle.Pickler):
         """Return how a function or class is pickled here, and leave all others to `pickle`."""
         if not isinstance(obj, _CODE):
             return NotImplemented
-        self.found += _code_in(obj)
+        self.found.append(obj)
         return NotImplemented if goes_by_name(obj) else (id, (id(obj),))
 
 
@@ -211,7 +211,7 @@ def _code_in(value: Any) -> list[Any]:
     finder = _Printer(io.BytesIO(), 5, aside=True)
     with contextlib.suppress(Exception):  # it decides what its pickling raises; then it is sent each time
         finder.dump(value)
-    return finder.found
+    return [code for each in finder.found for code in _code_in(each)]
 
 
 def _own_places(code: Any) -> Iterator[_Look]:
