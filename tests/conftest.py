@@ -1,4 +1,4 @@
-"""What holds for all tests: they hear signals, and properties are tried with the same examples each time.
+"""What holds for all tests: they hear signals, end, and try properties with the same examples each time.
 
 No example has a time limit: machines are slow at times. Other examples each time are tried with
 FRAY_NEW_EXAMPLES=1. A shell has what it starts in the background ignore some signals.
@@ -6,8 +6,10 @@ FRAY_NEW_EXAMPLES=1. A shell has what it starts in the background ignore some si
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -21,6 +23,14 @@ settings.register_profile(
 )
 settings.load_profile("fray")
 os.environ["RAY_AUTH_MODE"] = "token"  # Ray reads it when it is imported, and only then
+
+END_SECONDS = 120.0
+"""How long this process may take to end once its tests have. No test has that time: nothing is left to do."""
+
+
+def pytest_unconfigure() -> None:
+    """End this process with an error, and show what it waits for, if something keeps it from ending."""
+    faulthandler.dump_traceback_later(END_SECONDS, exit=True, file=sys.__stderr__)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
 
 from fray.errors import ActorDiedError, WorkerDiedError
 from fray.job import ActorOptions, JobContext, TaskOptions
+from fray.runtime.pool.worker import memory_limits
 from fray.runtime.pool.worker.memory_limits import Exceeded, MemoryLimits, resident_bytes
 from fray.vocabulary import EXIT_WORKER_MEMORY
 from tests.behaviour.gates import Gate
+from tests.pool.chaos.inspection import settles
 
 MB = 1_000_000
 LIMIT = {"CPU": 1.0, "memory": 100.0 * MB}
@@ -63,6 +66,28 @@ def test_what_counts_is_the_growth_since_the_first_task_with_a_limit_began() -> 
     limits.remove(3)
     limits.remove(3)
     assert limits.look() is None
+
+
+def watching() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "fray-memory"}
+
+
+def test_the_thread_that_looks_ends_when_nothing_has_a_limit_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    others = watching()
+    monkeypatch.setattr(memory_limits, "IDLE_SECONDS", 0.0)
+    found: list[Exceeded] = []
+    memory = [0]
+    limits = MemoryLimits(found.append, lambda: memory[0])
+    limits.add(1, "ended", (("memory", 100.0),))
+    assert len(watching() - others) == 1
+    limits.remove(1)
+    assert settles(lambda: not watching() - others)
+    limits.add(2, "greedy", (("memory", 50.0),))
+    memory[0] = 51
+    assert settles(lambda: found == [Exceeded(("greedy",), 50, 51)])
+    assert settles(lambda: not watching() - others)
 
 
 def test_memory_is_what_this_process_has_for_itself() -> None:

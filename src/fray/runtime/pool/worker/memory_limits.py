@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fray.runtime.pool.messages.specs import Shape
-from fray.runtime.pool.worker.threads import start_apart
+from fray.runtime.pool.worker.threads import IDLE_SECONDS, start_apart
 
 __all__ = ["Exceeded", "MemoryLimits", "resident_bytes"]
 
@@ -101,7 +101,9 @@ class MemoryLimits:
     def _watch(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: bool(self._limits))
+                if not self._changed.wait_for(lambda: bool(self._limits), IDLE_SECONDS):
+                    self._watching = False  # under the lock, so that who adds a limit starts another thread
+                    return
             if (exceeded := self.look()) is not None:
                 self._on_exceeded(exceeded)
                 return
