@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import MISSING, Field, dataclass, fields
+from inspect import Parameter, Signature
+from typing import Any, ClassVar, dataclass_transform
 
 __all__ = ["FrayError"]
 
@@ -36,16 +37,37 @@ class _Texts(string.Formatter):
 _TEXTS = _Texts()
 
 
-@dataclass(eq=False)
+@dataclass_transform(eq_default=False)
+@dataclass(init=False, repr=False, eq=False)
 class FrayError(Exception):
     """The root of all errors of Fray: `str()` is the message followed by the next step.
+
+    A class derived from it is a dataclass, and needs no decorator.
 
     An error states its texts as templates over its own fields; one whose text depends on more overrides the
     property. What stands in a field is never read as a template.
     """
 
+    __signature__: ClassVar[Signature] = Signature()
     message_template: ClassVar[str] = ""
     next_step_template: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        # An `__init__` that is written and compiled for each class would take as long as all the rest of what
+        # importing them takes, and each process of Fray imports them all.
+        dataclass(init=False, repr=False, eq=False)(cls)
+        cls.__signature__ = Signature([_build_parameter(field) for field in fields(cls)])
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        bound = self.__signature__.bind(*values, **named)
+        bound.apply_defaults()
+        for name, value in bound.arguments.items():
+            setattr(self, name, value)
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
+        return f"{type(self).__qualname__}({values})"
 
     @property
     def message(self) -> str:
@@ -66,3 +88,8 @@ class FrayError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(getattr(self, field.name) for field in fields(self))
+
+
+def _build_parameter(field: Field[Any]) -> Parameter:
+    default = Parameter.empty if field.default is MISSING else field.default
+    return Parameter(field.name, Parameter.POSITIONAL_OR_KEYWORD, default=default)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fray.errors.surroundings import SurroundingsError
 
 __all__ = [
@@ -24,7 +22,6 @@ CERTIFICATE_REFUSED = "CERTIFICATE_VERIFY_FAILED"
 """OpenSSL's word for a server that answers, with a certificate that nobody vouches for whom we know."""
 
 
-@dataclass(eq=False)
 class ClusterConfigError(SurroundingsError):
     """Nothing here tells how to reach a cluster; `tried` are the places and what was wrong with each."""
 
@@ -43,7 +40,6 @@ class ClusterConfigError(SurroundingsError):
         return f"nothing tells how to reach {wanted}; tried: {'; '.join(self.tried)}"
 
 
-@dataclass(eq=False)
 class ClusterUnreachableError(SurroundingsError):
     """The API server of a cluster gave no answer, or one that can't be trusted to be its own."""
 
@@ -70,7 +66,6 @@ class ClusterUnreachableError(SurroundingsError):
         return "Check with `kubectl version` that it can be reached from here (network, VPN, proxy)."
 
 
-@dataclass(eq=False)
 class FrayNotInstalledError(SurroundingsError):
     """A cluster doesn't know FrayJobs."""
 
@@ -81,7 +76,6 @@ class FrayNotInstalledError(SurroundingsError):
     resource: str
 
 
-@dataclass(eq=False)
 class NamespaceNotFoundError(SurroundingsError):
     """The namespace that jobs are to run in doesn't exist."""
 
@@ -94,7 +88,6 @@ class NamespaceNotFoundError(SurroundingsError):
     server: str
 
 
-@dataclass(eq=False)
 class AccessDeniedError(SurroundingsError):
     """An account lacks a right; `resource` is as in a role, such as `frayjobs.fray.dev` or `pods/log`."""
 
@@ -127,7 +120,6 @@ class AccessDeniedError(SurroundingsError):
         )
 
 
-@dataclass(eq=False)
 class JobLeftBehindError(SurroundingsError):
     """A job couldn't be launched to its end, and what was made of it couldn't be removed."""
 
@@ -139,7 +131,6 @@ class JobLeftBehindError(SurroundingsError):
     problem: str
 
 
-@dataclass(eq=False)
 class ClusterClosedError(SurroundingsError):
     """A call was under way on a cluster object that another thread closed; `cluster` is its spec."""
 
@@ -149,7 +140,6 @@ class ClusterClosedError(SurroundingsError):
     cluster: str
 
 
-@dataclass(eq=False)
 class RayUnreachableError(SurroundingsError):
     """Ray's job API gave no answer, or doesn't know who asks."""
 
@@ -163,7 +153,6 @@ class RayUnreachableError(SurroundingsError):
     problem: str
 
 
-@dataclass(eq=False)
 class RayRefusedError(SurroundingsError):
     """Ray's job API answered that it can't; `status` is the HTTP status."""
 

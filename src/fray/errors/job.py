@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from fray.errors.base import FrayError
@@ -17,7 +16,6 @@ __all__ = [
 ]
 
 
-@dataclass(eq=False)
 class JobError(FrayError, RuntimeError):
     """A job that ended in anything but success."""
 
@@ -43,14 +41,12 @@ class JobError(FrayError, RuntimeError):
         return self.status
 
 
-@dataclass(eq=False)
 class JobFailedError(JobError):
     """A job whose last attempt failed with no retry left."""
 
     verb = "failed"
 
 
-@dataclass(eq=False)
 class PreemptedTooOftenError(JobFailedError):
     """A gang call that lost its nodes more often than its budget of preemptions allows."""
 
@@ -58,7 +54,6 @@ class PreemptedTooOftenError(JobFailedError):
     next_step_template = "Raise max_retries_preemption, or use nodes that aren't spot. `fray status {name}`."
 
 
-@dataclass(eq=False)
 class JobStoppedError(JobError):
     """A job that somebody stopped."""
 
@@ -66,7 +61,6 @@ class JobStoppedError(JobError):
     status = "stopped"
 
 
-@dataclass(eq=False)
 class JobsFailedError(FrayError, RuntimeError):
     """Several of the jobs that were waited for ended in anything but success.
 
@@ -88,7 +82,6 @@ class JobsFailedError(FrayError, RuntimeError):
         return f"Read `fray logs {name}` and `fray status {name}`."
 
 
-@dataclass(eq=False)
 class WaitTimeoutError(FrayError, TimeoutError):
     """Jobs have not finished within the time that they were waited for; they run on."""
 

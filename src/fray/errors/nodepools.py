@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fray.errors.request import RequestError
 from fray.errors.surroundings import SurroundingsError
 
@@ -16,7 +14,6 @@ __all__ = [
 ]
 
 
-@dataclass(eq=False)
 class ExtraMissingError(SurroundingsError, ModuleNotFoundError):
     """A part of Fray needs packages that come with an extra of it, which isn't installed here."""
 
@@ -28,7 +25,6 @@ class ExtraMissingError(SurroundingsError, ModuleNotFoundError):
     extra: str
 
 
-@dataclass(eq=False)
 class GkeClusterError(RequestError, ValueError):
     """Nothing tells which GKE cluster is meant."""
 
@@ -41,7 +37,6 @@ class GkeClusterError(RequestError, ValueError):
     problem: str
 
 
-@dataclass(eq=False)
 class GkeCredentialsError(SurroundingsError):
     """There are no Application Default Credentials, or they can't be used."""
 
@@ -54,7 +49,6 @@ class GkeCredentialsError(SurroundingsError):
     problem: str
 
 
-@dataclass(eq=False)
 class NodePoolError(SurroundingsError):
     """GKE refused or gave up an operation.
 
@@ -73,7 +67,6 @@ class NodePoolError(SurroundingsError):
     said: str
 
 
-@dataclass(eq=False)
 class PoolInUseError(RequestError):
     """Pools were to be deleted whose use isn't known, or that live jobs use."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fray.errors.request import RequestError
 from fray.errors.surroundings import SurroundingsError
 
@@ -23,7 +21,6 @@ __all__ = [
 ]
 
 
-@dataclass(eq=False)
 class CallArgumentsError(RequestError, TypeError):
     """A callable can't be called with the arguments that a job is to give it."""
 
@@ -36,7 +33,6 @@ class CallArgumentsError(RequestError, TypeError):
     problem: str
 
 
-@dataclass(eq=False)
 class PayloadTooLargeError(RequestError):
     """A callable with its arguments is larger than its way into the cluster allows.
 
@@ -66,7 +62,6 @@ class PayloadTooLargeError(RequestError):
         return f"{load}." if self.staged else f"{load}, or name a bucket for it: staging=gs://BUCKET/PATH."
 
 
-@dataclass(eq=False)
 class PayloadStorageError(SurroundingsError):
     """The storage behind a staging URL refuses what is needed of it; `url` is without credentials."""
 
@@ -80,12 +75,10 @@ class PayloadStorageError(SurroundingsError):
     problem: str
 
 
-@dataclass(eq=False)
 class PayloadError(RequestError):
     """A job's callable that must not or can't be run by the process that was started for it."""
 
 
-@dataclass(eq=False)
 class PayloadMissingError(PayloadError):
     """The payload, or a part of it, isn't where it should be."""
 
@@ -96,7 +89,6 @@ class PayloadMissingError(PayloadError):
     problem: str
 
 
-@dataclass(eq=False)
 class PayloadChangedError(PayloadError):
     """The payload isn't the one that was launched: it was changed or cut, so nothing of it was run."""
 
@@ -113,7 +105,6 @@ class PayloadChangedError(PayloadError):
     size: int
 
 
-@dataclass(eq=False)
 class PayloadPythonError(PayloadError):
     """The payload was made by another minor version of Python, whose bytecode this one can't run."""
 
@@ -124,7 +115,6 @@ class PayloadPythonError(PayloadError):
     here: str
 
 
-@dataclass(eq=False)
 class PayloadCodeError(PayloadError):
     """A module that the payload needs, or a name in it, isn't here; `missing` is the module, if one is."""
 
@@ -141,7 +131,6 @@ class PayloadCodeError(PayloadError):
         return f"Add {package} to the job's packages (pip_packages), its workspace or its image."
 
 
-@dataclass(eq=False)
 class PayloadUnreadableError(PayloadError):
     """The payload is the one that was launched, and it can't be read here."""
 
@@ -161,7 +150,6 @@ class PayloadUnreadableError(PayloadError):
         return "Run pickle.loads(cloudpickle.dumps(...)) on the callable's arguments: one fails to come back."
 
 
-@dataclass(eq=False)
 class PayloadExitError(PayloadError):
     """Reading the payload ended the process: a module that it imports calls `sys.exit`.
 
@@ -178,7 +166,6 @@ class PayloadExitError(PayloadError):
     code: str
 
 
-@dataclass(eq=False)
 class OutcomeUploadError(SurroundingsError):
     """What became of a callable can't be handed over to the API server."""
 
@@ -191,7 +178,6 @@ class OutcomeUploadError(SurroundingsError):
     problem: str
 
 
-@dataclass(eq=False)
 class OutcomeUnreadableError(SurroundingsError):
     """What became of a callable can't be read here, so that only its text is known."""
 

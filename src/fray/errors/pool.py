@@ -6,8 +6,6 @@ what happened before, a short line an event, oldest first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fray.errors.base import FrayError
 from fray.errors.request import RequestError
 from fray.errors.surroundings import SurroundingsError
@@ -52,12 +50,10 @@ __all__ = [
 ]
 
 
-@dataclass(eq=False)
 class TaskError(FrayError):
     """A task or an actor's call that gave no value, for another reason than an exception of its own code."""
 
 
-@dataclass(eq=False)
 class TaskCancelledError(TaskError):
     """The task was cancelled before it had a result."""
 
@@ -67,7 +63,6 @@ class TaskCancelledError(TaskError):
     task: str
 
 
-@dataclass(eq=False)
 class TaskTimeoutError(TaskError, TimeoutError):
     """The task ran longer than its `TaskOptions.timeout`, in seconds."""
 
@@ -79,7 +74,6 @@ class TaskTimeoutError(TaskError, TimeoutError):
     story: tuple[str, ...] = ()
 
 
-@dataclass(eq=False)
 class WorkerDiedError(TaskError):
     """The worker died under the task, and under each of its retries.
 
@@ -97,7 +91,6 @@ class WorkerDiedError(TaskError):
     story: tuple[str, ...] = ()
 
 
-@dataclass(eq=False)
 class WorkerStartError(TaskError):
     """The task never began: each worker that was started for it ended before it could run anything."""
 
@@ -110,7 +103,6 @@ class WorkerStartError(TaskError):
     reason: str
 
 
-@dataclass(eq=False)
 class ThreadStartError(TaskError):
     """The task or actor never began: its worker could start no thread for it."""
 
@@ -124,7 +116,6 @@ class ThreadStartError(TaskError):
     reason: str
 
 
-@dataclass(eq=False)
 class ObjectLostError(TaskError):
     """A value was lost with the process that held it, and can't be made again."""
 
@@ -136,7 +127,6 @@ class ObjectLostError(TaskError):
     story: tuple[str, ...] = ()
 
 
-@dataclass(eq=False)
 class ObjectUnreachableError(TaskError):
     """A value is where it was made, but this reader couldn't get it, by whichever way."""
 
@@ -150,7 +140,6 @@ class ObjectUnreachableError(TaskError):
     reason: str
 
 
-@dataclass(eq=False)
 class ActorDiedError(TaskError):
     """The actor has ended, so that its calls have no result."""
 
@@ -162,7 +151,6 @@ class ActorDiedError(TaskError):
     story: tuple[str, ...] = ()
 
 
-@dataclass(eq=False)
 class ActorUnavailableError(TaskError):
     """The actor can't be reached, and may live: whether it has run the call isn't known."""
 
@@ -177,7 +165,6 @@ class ActorUnavailableError(TaskError):
     story: tuple[str, ...] = ()
 
 
-@dataclass(eq=False)
 class GetTimeoutError(TaskError, TimeoutError):
     """A value wasn't there within the seconds that `get` was given; its task goes on."""
 
@@ -188,7 +175,6 @@ class GetTimeoutError(TaskError, TimeoutError):
     seconds: float
 
 
-@dataclass(eq=False)
 class UnpicklableExceptionError(TaskError):
     """The task raised an exception that can't cross processes; its text stands in for it."""
 
@@ -203,7 +189,6 @@ class UnpicklableExceptionError(TaskError):
     traceback: str
 
 
-@dataclass(eq=False)
 class TaskRaisedError(TaskError):
     """The task raised what would end the caller's own loop or process; the exception itself is its cause.
 
@@ -218,7 +203,6 @@ class TaskRaisedError(TaskError):
     error_text: str
 
 
-@dataclass(eq=False)
 class ValueExitError(TaskError):
     """Unpickling a value raised what would end the reader's own loop or process; that is the cause.
 
@@ -235,7 +219,6 @@ class ValueExitError(TaskError):
     error_text: str
 
 
-@dataclass(eq=False)
 class RemoteTracebackError(TaskError):
     """Where an exception was raised in another process: the cause of that exception here."""
 
@@ -245,7 +228,6 @@ class RemoteTracebackError(TaskError):
     traceback: str
 
 
-@dataclass(eq=False)
 class SerializationError(RequestError):
     """Something that must reach another process can't be pickled.
 
@@ -265,7 +247,6 @@ class SerializationError(RequestError):
         return f"{self.what} can't be pickled{place}: {self.problem}"
 
 
-@dataclass(eq=False)
 class InvalidOptionError(RequestError, ValueError):
     """An option of a task, an actor or a call has a value that means nothing."""
 
@@ -277,7 +258,6 @@ class InvalidOptionError(RequestError, ValueError):
     legal: str
 
 
-@dataclass(eq=False)
 class PoolClosedError(RequestError, RuntimeError):
     """A context was used after its shutdown."""
 
@@ -287,7 +267,6 @@ class PoolClosedError(RequestError, RuntimeError):
     what: str
 
 
-@dataclass(eq=False)
 class UnknownContextError(RequestError, ValueError):
     """A kind of context that doesn't exist was asked for."""
 
@@ -298,7 +277,6 @@ class UnknownContextError(RequestError, ValueError):
     legal: tuple[str, ...]
 
 
-@dataclass(eq=False)
 class ActorExistsError(RequestError, ValueError):
     """An actor was to be created under a name that a living actor has."""
 
@@ -308,7 +286,6 @@ class ActorExistsError(RequestError, ValueError):
     name: str
 
 
-@dataclass(eq=False)
 class ActorCallFailedError(TaskError):
     """A method that was called from a shell has raised; `story` is the end of its traceback."""
 
@@ -322,7 +299,6 @@ class ActorCallFailedError(TaskError):
     story: tuple[str, ...] = ()
 
 
-@dataclass(eq=False)
 class ActorNotFoundError(RequestError, LookupError):
     """No actor has this name."""
 
@@ -337,7 +313,6 @@ class ActorNotFoundError(RequestError, LookupError):
         return f"Known actors: {', '.join(self.known)}." if self.known else "There are no named actors."
 
 
-@dataclass(eq=False)
 class EndpointNotFoundError(RequestError, LookupError):
     """No job that lives has registered an endpoint of this name."""
 
@@ -348,7 +323,6 @@ class EndpointNotFoundError(RequestError, LookupError):
     reason: str
 
 
-@dataclass(eq=False)
 class NotInActorError(RequestError, RuntimeError):
     """`current_actor` was called where no actor is being constructed."""
 
@@ -356,7 +330,6 @@ class NotInActorError(RequestError, RuntimeError):
     next_step_template = "Call current_actor() in the class's __init__, and keep what it returns."
 
 
-@dataclass(eq=False)
 class ActorNotSharedError(RequestError):
     """A named actor was to be shared with other jobs, and this version of Fray keeps it to its own job."""
 
@@ -371,7 +344,6 @@ class ActorNotSharedError(RequestError):
     reason: str
 
 
-@dataclass(eq=False)
 class UnschedulableError(RequestError):
     """A task or actor asks for more than any worker has.
 
@@ -386,7 +358,6 @@ class UnschedulableError(RequestError):
     offered: str
 
 
-@dataclass(eq=False)
 class HeadUnknownError(SurroundingsError, TimeoutError):
     """A worker's pod doesn't learn where the head of its pool is."""
 
@@ -401,7 +372,6 @@ class HeadUnknownError(SurroundingsError, TimeoutError):
     problem: str
 
 
-@dataclass(eq=False)
 class AttemptOverError(SurroundingsError):
     """The pool of this process's job has ended for good: a job's pool lives as long as its attempt."""
 
@@ -411,7 +381,6 @@ class AttemptOverError(SurroundingsError):
     reason: str
 
 
-@dataclass(eq=False)
 class OtherPoolError(SurroundingsError):
     """At an address where the head of one pool was there is that of another now."""
 
@@ -421,7 +390,6 @@ class OtherPoolError(SurroundingsError):
     address: str
 
 
-@dataclass(eq=False)
 class ActorReplacedError(SurroundingsError):
     """The pod of an actor's member runs although a later one has taken its place."""
 
@@ -433,7 +401,6 @@ class ActorReplacedError(SurroundingsError):
     pod: str
 
 
-@dataclass(eq=False)
 class ContextUnavailableError(SurroundingsError, ImportError):
     """A kind of context that exists can't be made here."""
 
@@ -445,7 +412,6 @@ class ContextUnavailableError(SurroundingsError, ImportError):
     alternative: str
 
 
-@dataclass(eq=False)
 class PoolVersionError(SurroundingsError):
     """A process can't be part of a pool whose others have other versions of Python or Fray."""
 
@@ -455,7 +421,6 @@ class PoolVersionError(SurroundingsError):
     problem: str
 
 
-@dataclass(eq=False)
 class StoreFullError(SurroundingsError):
     """No directory that may hold an object of `size` bytes has room for it."""
 
@@ -472,7 +437,6 @@ class StoreFullError(SurroundingsError):
         return f"no room for an object of {self.size} bytes in {' or '.join(self.directories)}"
 
 
-@dataclass(eq=False)
 class StoreDirectoryError(SurroundingsError):
     """A directory of objects, or a file in it, that can't be trusted or used."""
 
@@ -485,7 +449,6 @@ class StoreDirectoryError(SurroundingsError):
     problem: str
 
 
-@dataclass(eq=False)
 class MalformedPayloadError(SurroundingsError):
     """Bytes that aren't an encoded value, or are only a part of one."""
 
@@ -497,7 +460,6 @@ class MalformedPayloadError(SurroundingsError):
     problem: str
 
 
-@dataclass(eq=False)
 class CodeNotFoundError(SurroundingsError, ImportError):
     """A module, or a function or class in it, that the sending process has and this one hasn't."""
 

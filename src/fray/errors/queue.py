@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fray.errors.base import FrayError
 from fray.errors.request import RequestError
 from fray.errors.surroundings import SurroundingsError
@@ -25,7 +23,6 @@ __all__ = [
 ]
 
 
-@dataclass(eq=False)
 class LeaseLostError(RequestError, ValueError):
     """A lease that its holder has no more: done, released, or expired and its item handed out again."""
 
@@ -35,7 +32,6 @@ class LeaseLostError(RequestError, ValueError):
     lease_id: str
 
 
-@dataclass(eq=False)
 class QueueArgumentError(RequestError, ValueError):
     """An argument that no queue can work with."""
 
@@ -46,7 +42,6 @@ class QueueArgumentError(RequestError, ValueError):
     problem: str
 
 
-@dataclass(eq=False)
 class QueueNotSharedError(RequestError):
     """A MemoryQueue met another process than the one that made it; a copy would lose or repeat items."""
 
@@ -56,7 +51,6 @@ class QueueNotSharedError(RequestError):
     pid: int
 
 
-@dataclass(eq=False)
 class QueueNotFoundError(RequestError, KeyError):
     """A server has no queue of this name."""
 
@@ -70,7 +64,6 @@ class QueueNotFoundError(RequestError, KeyError):
     __str__ = FrayError.__str__
 
 
-@dataclass(eq=False)
 class ItemTooLargeError(RequestError):
     """A pickled item is larger than the queue takes."""
 
@@ -81,7 +74,6 @@ class ItemTooLargeError(RequestError):
     limit: int
 
 
-@dataclass(eq=False)
 class QueueItemError(RequestError):
     """An item can't be unpickled in this process; another may be able to, once its lease ends."""
 
@@ -94,7 +86,6 @@ class QueueItemError(RequestError):
     problem: str
 
 
-@dataclass(eq=False)
 class QueueTokenError(RequestError):
     """A token is missing, too weak, or not the one of the other side."""
 
@@ -105,7 +96,6 @@ class QueueTokenError(RequestError):
     problem: str
 
 
-@dataclass(eq=False)
 class QueueFullError(SurroundingsError):
     """A server holds as much as it may; nothing was added."""
 
@@ -116,7 +106,6 @@ class QueueFullError(SurroundingsError):
     address: str
 
 
-@dataclass(eq=False)
 class QueueUnreachableError(SurroundingsError):
     """A queue's server didn't answer, all repetitions included; what was asked for may have happened."""
 
@@ -129,7 +118,6 @@ class QueueUnreachableError(SurroundingsError):
     problem: str
 
 
-@dataclass(eq=False)
 class QueueAnswerError(SurroundingsError):
     """An answer that no queue server with the token gives; nothing of it was unpickled."""
 
@@ -142,7 +130,6 @@ class QueueAnswerError(SurroundingsError):
     problem: str
 
 
-@dataclass(eq=False)
 class QueueServerError(SurroundingsError):
     """A queue server couldn't start."""
 
@@ -153,7 +140,6 @@ class QueueServerError(SurroundingsError):
     problem: str
 
 
-@dataclass(eq=False)
 class QueueStorageError(SurroundingsError):
     """A file system can't hold a FileQueue, or holds what no FileQueue wrote."""
 
@@ -167,7 +153,6 @@ class QueueStorageError(SurroundingsError):
     problem: str
 
 
-@dataclass(eq=False)
 class QueueAccessError(SurroundingsError):
     """A FileQueue's place can't be reached, read or written; what was asked for may have happened.
 

@@ -37,7 +37,6 @@ NAMES_SHOWN = 5
 """How many names of jobs an error tells."""
 
 
-@dataclass(eq=False)
 class RequestError(FrayError):
     """What was asked for can't be done as written; trying again without a change won't help."""
 
@@ -57,7 +56,6 @@ class FieldError:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
-@dataclass(eq=False)
 class InvalidJobError(RequestError):
     """A FrayJob that the API server would refuse, with every field that is wrong."""
 
@@ -68,7 +66,6 @@ class InvalidJobError(RequestError):
     problems: tuple[FieldError, ...]
 
 
-@dataclass(eq=False)
 class InvalidRequestError(RequestError, ValueError):
     """A part of a JobRequest means nothing as it was given; `field` is where, `remedy` what to write."""
 
@@ -80,12 +77,10 @@ class InvalidRequestError(RequestError, ValueError):
     remedy: str
 
 
-@dataclass(eq=False)
 class InvalidTypeError(InvalidRequestError, TypeError):
     """A part of a request is of another type than earlier APIs took; programs of theirs catch TypeError."""
 
 
-@dataclass(eq=False)
 class ClusterSpecError(RequestError, ValueError):
     """A cluster spec that can't be read: an unknown backend or key, a key given twice, or a bad value."""
 
@@ -97,7 +92,6 @@ class ClusterSpecError(RequestError, ValueError):
     remedy: str
 
 
-@dataclass(eq=False)
 class ClusterUnavailableError(RequestError):
     """A cluster spec names a backend that can be named and doesn't exist in this version of Fray."""
 
@@ -109,7 +103,6 @@ class ClusterUnavailableError(RequestError):
     alternative: str
 
 
-@dataclass(eq=False)
 class NameWithdrawnError(RequestError, ImportError):
     """A program imports a name of an earlier API that nothing stands for any more."""
 
@@ -120,7 +113,6 @@ class NameWithdrawnError(RequestError, ImportError):
     instead: str
 
 
-@dataclass(eq=False)
 class JobFileError(RequestError):
     """A job file that can't be read, or doesn't hold exactly one FrayJob."""
 
@@ -131,7 +123,6 @@ class JobFileError(RequestError):
     problem: str
 
 
-@dataclass(eq=False)
 class UnknownAcceleratorError(RequestError, ValueError):
     """A TPU or GPU name that no GKE machine has, with the nearest legal ones."""
 
@@ -143,7 +134,6 @@ class UnknownAcceleratorError(RequestError, ValueError):
     nearest: tuple[str, ...]
 
 
-@dataclass(eq=False)
 class AcceleratorShapeError(RequestError, ValueError):
     """A topology, chip or GPU count that the named accelerator doesn't come in.
 
@@ -159,7 +149,6 @@ class AcceleratorShapeError(RequestError, ValueError):
     legal: tuple[str, ...]
 
 
-@dataclass(eq=False)
 class UnsupportedFeatureError(RequestError):
     """A legal request for something that this backend, or this kind of context, can't do."""
 
@@ -171,7 +160,6 @@ class UnsupportedFeatureError(RequestError):
     alternative: str
 
 
-@dataclass(eq=False)
 class JobNotFoundError(RequestError, KeyError):
     """No job of this name is known where it was looked for.
 
@@ -208,7 +196,6 @@ class JobNotFoundError(RequestError, KeyError):
     __str__ = FrayError.__str__
 
 
-@dataclass(eq=False)
 class JobDeletedError(JobNotFoundError):
     """A job was deleted before it had finished, while it was waited for."""
 
@@ -221,7 +208,6 @@ class JobDeletedError(JobNotFoundError):
         return f"Launch it again. To end a job and keep its status, don't delete it: {stop}."
 
 
-@dataclass(eq=False)
 class JobExistsError(RequestError):
     """A job was launched under a name that another one has, by a caller who wanted no other name."""
 
@@ -241,7 +227,6 @@ class JobExistsError(RequestError):
         return f'Choose another name; {there}, and in Python launch(..., when_taken="adopt") takes it.'
 
 
-@dataclass(eq=False)
 class JobRunningError(RequestError):
     """A job of this name is already running."""
 
@@ -252,7 +237,6 @@ class JobRunningError(RequestError):
     pid: int
 
 
-@dataclass(eq=False)
 class JobNotRunningError(RequestError):
     """A job was to be stopped that has already ended."""
 
@@ -263,7 +247,6 @@ class JobNotRunningError(RequestError):
     phase: str
 
 
-@dataclass(eq=False)
 class HostNotRunningError(RequestError):
     """Something was asked of a running host of a job, and that host doesn't run."""
 
@@ -275,7 +258,6 @@ class HostNotRunningError(RequestError):
     problem: str
 
 
-@dataclass(eq=False)
 class PoolNotShownError(RequestError):
     """A job has no pool that could be shown, or the head of its pool doesn't answer."""
 
@@ -286,7 +268,6 @@ class PoolNotShownError(RequestError):
     problem: str
 
 
-@dataclass(eq=False)
 class CommandNotRunError(RequestError):
     """The container of a running host couldn't run a command."""
 
@@ -299,7 +280,6 @@ class CommandNotRunError(RequestError):
     problem: str
 
 
-@dataclass(eq=False)
 class LogsNotFoundError(RequestError):
     """Logs were asked for of an attempt or a host that a job doesn't have."""
 

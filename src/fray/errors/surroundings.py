@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fray.errors.base import FrayError
 
 __all__ = [
@@ -18,12 +16,10 @@ __all__ = [
 ]
 
 
-@dataclass(eq=False)
 class SurroundingsError(FrayError):
     """The machine or the cluster doesn't let Fray do what was asked; the request itself may be right."""
 
 
-@dataclass(eq=False)
 class SettingError(SurroundingsError):
     """An environment variable that sets something about Fray holds what it can't mean."""
 
@@ -34,7 +30,6 @@ class SettingError(SurroundingsError):
     problem: str
 
 
-@dataclass(eq=False)
 class StateDirectoryError(SurroundingsError):
     """The directory that holds the local backend's state can't be used."""
 
@@ -45,7 +40,6 @@ class StateDirectoryError(SurroundingsError):
     problem: str
 
 
-@dataclass(eq=False)
 class MachineMismatchError(SurroundingsError):
     """A local cluster was sent to another machine than the one whose jobs it has."""
 
@@ -56,7 +50,6 @@ class MachineMismatchError(SurroundingsError):
     here: str
 
 
-@dataclass(eq=False)
 class OpenFilesError(SurroundingsError):
     """A local gang has so many hosts that the shell's limit of open files is too low for it."""
 
@@ -68,7 +61,6 @@ class OpenFilesError(SurroundingsError):
     allowed: int
 
 
-@dataclass(eq=False)
 class PackageMissingError(SurroundingsError, ModuleNotFoundError):
     """A part of Fray needs a package that isn't installed here.
 
@@ -83,11 +75,11 @@ class PackageMissingError(SurroundingsError, ModuleNotFoundError):
     part: str
     package: str
 
-    def __post_init__(self) -> None:
+    def __init__(self, part: str, package: str) -> None:
+        super().__init__(part, package)
         self.name = "fray"  # the package to install, for readers of any ModuleNotFoundError
 
 
-@dataclass(eq=False)
 class OutputError(SurroundingsError):
     """What a running job prints can't be shown any more; the job was ended."""
 
@@ -98,7 +90,6 @@ class OutputError(SurroundingsError):
     problem: str
 
 
-@dataclass(eq=False)
 class PortsExhaustedError(SurroundingsError):
     """No free TCP port is left in the range that the local backend may use."""
 

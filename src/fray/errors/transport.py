@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from fray.errors.base import FrayError
@@ -28,12 +27,10 @@ RefusalReason = Literal[
 """Why a peer was cut off; the names under which refusals are counted."""
 
 
-@dataclass(eq=False)
 class TransportError(FrayError):
     """A connection of a job's pool that can't be made, or can't go on."""
 
 
-@dataclass(eq=False)
 class AddressError(TransportError):
     """An address that can't be understood, or that this process can't listen on."""
 
@@ -44,7 +41,6 @@ class AddressError(TransportError):
     problem: str
 
 
-@dataclass(eq=False)
 class TransportKeyError(TransportError):
     """The directory of the pool's key doesn't hold a usable key."""
 
@@ -55,7 +51,6 @@ class TransportKeyError(TransportError):
     problem: str
 
 
-@dataclass(eq=False)
 class PeerUnreachableError(TransportError):
     """Nobody answered at an address."""
 
@@ -66,7 +61,6 @@ class PeerUnreachableError(TransportError):
     problem: str
 
 
-@dataclass(eq=False)
 class ConnectionLostError(TransportError):
     """A connection that worked has ended; frames on their way may not have arrived."""
 
@@ -77,7 +71,6 @@ class ConnectionLostError(TransportError):
     problem: str
 
 
-@dataclass(eq=False)
 class HandshakeError(TransportError):
     """A peer that didn't prove within the deadline that it holds the pool's key."""
 
@@ -96,7 +89,6 @@ class HandshakeError(TransportError):
         return "See that the other side is Fray of the same version, and that no proxy is between them."
 
 
-@dataclass(eq=False)
 class FrameError(TransportError):
     """Bytes that can't be frames, or a frame that can't be sent: the connection can't go on."""
 
@@ -110,7 +102,6 @@ class FrameError(TransportError):
         return "malformed"
 
 
-@dataclass(eq=False)
 class MalformedFrameError(FrameError):
     """Bytes that aren't a frame of this version."""
 
@@ -119,7 +110,6 @@ class MalformedFrameError(FrameError):
     problem: str
 
 
-@dataclass(eq=False)
 class FrameTooLargeError(FrameError):
     """A frame, or a part of one, above a limit: `part` names what, in bytes (buffers: a count)."""
 
@@ -136,7 +126,6 @@ class FrameTooLargeError(FrameError):
         return "oversized"
 
 
-@dataclass(eq=False)
 class SequenceError(FrameError):
     """A frame out of order: an earlier one again, or some were left out."""
 
@@ -155,7 +144,6 @@ class SequenceError(FrameError):
         return "replayed" if (self.found - self.expected) % 2**32 >= 2**31 else "malformed"
 
 
-@dataclass(eq=False)
 class TruncatedFrameError(FrameError):
     """A stream that ended within a frame."""
 

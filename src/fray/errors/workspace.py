@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fray.errors.request import RequestError
 
 __all__ = [
@@ -19,12 +17,10 @@ __all__ = [
 ]
 
 
-@dataclass(eq=False)
 class WorkspaceError(RequestError):
     """The user's code can't be sent, or what came of it into a pod isn't what was sent."""
 
 
-@dataclass(eq=False)
 class WorkspaceTooLargeError(WorkspaceError):
     """A workspace is larger than its way into the cluster allows.
 
@@ -47,7 +43,6 @@ class WorkspaceTooLargeError(WorkspaceError):
     way: str
 
 
-@dataclass(eq=False)
 class WorkspaceLinkError(WorkspaceError):
     """A symbolic link leads out of the workspace, where pods have nothing."""
 
@@ -59,7 +54,6 @@ class WorkspaceLinkError(WorkspaceError):
     target: str
 
 
-@dataclass(eq=False)
 class WorkspaceUnreadableError(WorkspaceError):
     """A workspace can't be read: by the launcher a file of it, or in a pod its archive."""
 
@@ -72,7 +66,6 @@ class WorkspaceUnreadableError(WorkspaceError):
     problem: str
 
 
-@dataclass(eq=False)
 class WorkspaceMissingError(WorkspaceError):
     """In a pod: the workspace's archive isn't where it should be."""
 
@@ -83,7 +76,6 @@ class WorkspaceMissingError(WorkspaceError):
     problem: str
 
 
-@dataclass(eq=False)
 class WorkspaceChangedError(WorkspaceError):
     """In a pod: the workspace's archive isn't the one that was launched, so nothing of it was unpacked."""
 
@@ -100,12 +92,10 @@ class WorkspaceChangedError(WorkspaceError):
     size: int
 
 
-@dataclass(eq=False)
 class PackagesError(RequestError):
     """The packages of a job can't be installed in its pod."""
 
 
-@dataclass(eq=False)
 class PackagesNotInstalledError(PackagesError):
     """Uv couldn't find or install packages; `problem` is what it said at its end."""
 
@@ -119,7 +109,6 @@ class PackagesNotInstalledError(PackagesError):
     problem: str
 
 
-@dataclass(eq=False)
 class PythonNotWritableError(PackagesError):
     """The image's Python can't be written to, so nothing can be installed into it."""
 

@@ -7,7 +7,6 @@ readable length.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from fray.errors import SurroundingsError
@@ -35,7 +34,6 @@ NOT_CONNECTED = ("ClientConnector", "NotConnected")
 """How reasons begin that mean there was no connection: names of aiohttp's errors, and our own word."""
 
 
-@dataclass(eq=False)
 class ApiError(SurroundingsError):
     """An API request that was not fulfilled.
 
@@ -56,27 +54,22 @@ class ApiError(SurroundingsError):
         return f"{self.request}: {answer}: {self.detail}"
 
 
-@dataclass(eq=False)
 class NotFoundError(ApiError):
     """There is no such object, or no such kind. Only this means absent."""
 
 
-@dataclass(eq=False)
 class AlreadyExistsError(ApiError):
     """An object of this name exists already."""
 
 
-@dataclass(eq=False)
 class ConflictError(ApiError):
     """The object has changed since it was read: read it again."""
 
 
-@dataclass(eq=False)
 class ExpiredError(ApiError):
     """The resource version is too old to go on from: list again."""
 
 
-@dataclass(eq=False)
 class ForbiddenError(ApiError):
     """The caller lacks a right, or a quota is used up."""
 
@@ -86,7 +79,6 @@ class ForbiddenError(ApiError):
         return "Grant this right to the caller's account, or raise the quota that the message names."
 
 
-@dataclass(eq=False)
 class UnauthorizedError(ApiError):
     """The caller's credentials couldn't be read, or aren't accepted (any more)."""
 
@@ -96,7 +88,6 @@ class UnauthorizedError(ApiError):
         return "Look at the account's token; outside of a pod log in to the cluster again."
 
 
-@dataclass(eq=False)
 class RefusedError(ApiError):
     """The server or a webhook finds the object itself wrong: the same request will fail again."""
 
@@ -106,7 +97,6 @@ class RefusedError(ApiError):
         return "Correct what the message names; the same request will be refused again."
 
 
-@dataclass(eq=False)
 class ThrottledError(ApiError):
     """The server asks to come back later."""
 
@@ -116,7 +106,6 @@ class ThrottledError(ApiError):
         return "Try again later, and from fewer callers."
 
 
-@dataclass(eq=False)
 class ServerError(ApiError):
     """The server failed, or a webhook it must ask did."""
 
@@ -126,7 +115,6 @@ class ServerError(ApiError):
         return "Try again later; if it stays so, look at the API server and the webhooks that it asks."
 
 
-@dataclass(eq=False)
 class UnreachableError(ApiError):
     """No answer of the server came: the connection failed, took too long, or somebody else answered.
 

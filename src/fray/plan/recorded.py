@@ -6,8 +6,6 @@ attempt charged to the wrong budget can't be charged back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fray.errors import SurroundingsError
 from fray.plan.timestamps import parse_time
 from fray.vocabulary import Reason, VerdictKind
@@ -26,7 +24,6 @@ __all__ = [
 LEFT_ALONE = "the job is left alone, but for spec.stopped, spec.suspend and its deletion"
 
 
-@dataclass(eq=False)
 class UnknownWordError(SurroundingsError):
     """A status holds a word of another version; `field` is `reason` or `verdict`."""
 
@@ -45,7 +42,6 @@ class UnknownWordError(SurroundingsError):
         return f"Run the version that wrote this status, or a newer one; until then {LEFT_ALONE}."
 
 
-@dataclass(eq=False)
 class UnreadableTimeError(SurroundingsError):
     """A status holds a time that is none; `path` names its field, such as `status.startTime`."""
 

@@ -37,7 +37,6 @@ _VARIABLES = (
 )
 
 
-@dataclass(eq=False)
 class IdentityError(SurroundingsError):
     """The environment doesn't say which process of its job this one is.
 

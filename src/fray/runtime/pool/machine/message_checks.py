@@ -7,7 +7,6 @@ known here. Only processes that have proved themselves get here, so this is abou
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -19,7 +18,6 @@ __all__ = ["RefusedMessageError", "check_message"]
 _Check = Callable[[Any], bool]
 
 
-@dataclass(eq=False)
 class RefusedMessageError(FrayError):
     """A message that the head can't take from who sent it: it's of another version, or due to a defect."""
 

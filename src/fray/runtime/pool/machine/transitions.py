@@ -7,7 +7,6 @@ mistake there ends in an error that tells the story instead of in a state that n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -105,7 +104,6 @@ ACTOR_TRANSITIONS: Mapping[tuple[StateName, Cause], StateName] = MappingProxyTyp
 """(state, cause) -> state of an actor."""
 
 
-@dataclass(eq=False)
 class InvalidTransition(FrayError):  # noqa: N818 - the name the field uses, as dask's
     """The state machine was about to do what its tables don't allow: a defect of Fray itself.
 
