@@ -5,10 +5,10 @@ What follows from a difference is for the readers to say.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 
 import cloudpickle  # type: ignore[import-untyped]
 
@@ -27,8 +27,12 @@ class Stamp:
     fray: str
 
     @classmethod
+    @functools.cache
     def here(cls) -> Stamp:
         """Return that of this process; what was copied into an image has no version of Fray (`unknown`)."""
+        # It takes as long as all else that a process of the pool imports, and few of them need it.
+        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
         try:
             fray = version("fray")
         except PackageNotFoundError:

@@ -105,7 +105,6 @@ class Membership:
         self._refusals = refusals
         self._hosts = itertools.count(1 if peers.home is None else peers.home + 1)
         self._clients = itertools.count(FIRST_CLIENT)
-        self._stamp = Stamp.here()
         self._python: tuple[str, str] | None = None
         """The Python of clients and hosts, and who was the first to have it."""
 
@@ -199,7 +198,7 @@ class Membership:
         name = peer.connection.peer
         if self._python is None:
             self._python = (stamp.python, name)
-        problem = describe_difference(stamp, self._stamp, *self._python)
+        problem = describe_difference(stamp, Stamp.here(), *self._python)
         if not problem:
             peer.stamped = True
             return
