@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+import dask
 from distributed import Nanny, Scheduler, SpecCluster
 from tornado.ioloop import IOLoop
 
@@ -50,7 +51,8 @@ class _Cluster(SpecCluster):
 def start_cluster(workers: int, resources: Mapping[str, float], memory: int | None) -> SpecCluster:
     """Start a cluster whose first worker has `resources`; `memory` bytes are for all workers together.
 
-    It has no dashboard, and listens on this machine alone.
+    It has no dashboard, nor the profiler that wakes each process 100 times a second for it, and listens on
+    this machine alone.
     """
     limit = "auto" if memory is None else memory // (workers + 1)
 
@@ -61,7 +63,8 @@ def start_cluster(workers: int, resources: Mapping[str, float], memory: int | No
     specs = {f"task-{index}": worker({TASKS: MANY, **({} if index else resources)})
              for index in range(workers)}  # fmt: skip
     served = {"host": HOST, "port": 0, "dashboard": False, "dashboard_address": f"{HOST}:0"}
-    return _Cluster(specs | {"actors": worker({ACTORS: MANY})}, {"cls": Scheduler, "options": served})
+    with dask.config.set({"distributed.worker.profile.enabled": False}):
+        return _Cluster(specs | {"actors": worker({ACTORS: MANY})}, {"cls": Scheduler, "options": served})
 
 
 async def _find_loop() -> IOLoop:
