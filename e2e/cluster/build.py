@@ -115,6 +115,7 @@ def _compile(
                     "-p=2",
                     "-trimpath",
                     "-buildvcs=false",
+                    "-gcflags=all=-dwarf=false",  # what `-w` leaves out of the program isn't made at all
                     f"-ldflags={flags}",
                     f"-o={partial}",
                     program.package,
