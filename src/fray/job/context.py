@@ -6,7 +6,6 @@ docs/contexts.md and are tested. Nothing here runs anything.
 
 from __future__ import annotations
 
-import html
 import os
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
@@ -540,6 +539,8 @@ class JobContext:
 
     def _repr_html_(self) -> str:
         """Return one line for notebooks: what the context is, and whether it goes on."""
+        import html  # noqa: PLC0415 - its table of entities takes as long as the rest of this module
+
         state = "closed" if self.closed else "open"
         return f"<code>JobContext</code> {html.escape(repr(self._engine))}, {state}"
 

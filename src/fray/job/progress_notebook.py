@@ -6,7 +6,6 @@ https://ipython.readthedocs.io/en/stable/api/generated/IPython.display.html
 
 from __future__ import annotations
 
-import html
 import sys
 from importlib import import_module
 from typing import Any
@@ -50,6 +49,8 @@ class NotebookPainter:
 
 def describe_html(progress: Progress) -> str:
     """Return the bar in one line of HTML; without a total it only moves."""
+    import html  # noqa: PLC0415 - for notebooks alone, and slow to import
+
     of = "" if progress.total is None else f' value="{progress.done}" max="{max(progress.total, 1)}"'
     figures = html.escape(describe(progress))
     return f"<code>{html.escape(progress.what)}</code> <progress{of}></progress> <code>{figures}</code>"

@@ -7,7 +7,6 @@ authority are read for each: the kubelet writes new ones while a pod runs.
 
 from __future__ import annotations
 
-import http.client
 import json
 import math
 import ssl
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlencode, urlsplit
 
 from fray.backoff import Backoff
@@ -40,6 +39,11 @@ from fray.kube.objects import (
     parse_object,
 )
 from fray.kube.resources import Resource
+
+if (
+    TYPE_CHECKING
+):  # imported where it's used: it takes longer than all else here, and most processes ask nothing
+    import http.client
 
 __all__ = ["BACKOFF", "ApiAccess", "ApiClient", "ObjectApi"]
 
@@ -322,6 +326,8 @@ class ApiClient:
 
         `silence` is how many seconds the server may say nothing after the answer has begun.
         """
+        import http.client  # noqa: PLC0415 - see the top
+
         method = request.partition(" ")[0].replace("WATCH", "GET")
         target = f"{path}?{urlencode(query)}" if query else path
         headers = {"Authorization": f"Bearer {self._read_token(request)}", "Accept": JSON}
@@ -359,6 +365,8 @@ class ApiClient:
 
     def _connect(self, request: str) -> http.client.HTTPConnection:
         """Return an open connection; an `UnreachableError` of it says that nothing was sent."""
+        import http.client  # noqa: PLC0415 - see the top
+
         try:
             parts = urlsplit(self._access.url)
             host, port, authority = parts.hostname or "", parts.port, self._access.authority
