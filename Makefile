@@ -45,6 +45,7 @@ lint: setup
 
 types: setup
 	$(BIN)/mypy
+	$(BIN)/mypy tests/types
 
 unit: setup
 	$(PYTEST) $(PARALLEL) tests/unit
