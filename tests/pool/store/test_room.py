@@ -22,6 +22,7 @@ from fray.runtime.pool.objects.directories import OwnedStore, create_store
 from fray.runtime.pool.objects.flat_format import BytesLike
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.objects.values import decode, encode
+from tests.pool.chaos.inspection import settles
 from tests.pool.store.stored import files, real_memory, value
 
 
@@ -335,7 +336,8 @@ def test_readers_never_miss_an_object_that_is_spilled_and_written_again(store: H
     done.set()
     reader.join()
     assert failures == []
-    assert store.usage() == (4096, 0)
+    # The reader may have mapped the last file on disk, which counts for as long as that is kept.
+    assert settles(lambda: store.usage() == (4096, 0))
 
 
 def test_a_store_that_is_gone_is_told(tmp_path: Path) -> None:
