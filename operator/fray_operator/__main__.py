@@ -12,10 +12,9 @@ import os
 import signal
 import sys
 
-from kubernetes.aio.config import ConfigException
-
 from fray.kube.client import KubernetesApi
 from fray.kube.configuration import load_configuration
+from fray.kube.official_client import config
 from fray.nodepools.provider import NodePoolProvider
 from fray_operator.health import PortUnavailableError
 from fray_operator.lease import LeaseLostError
@@ -70,7 +69,7 @@ async def _run(settings: OperatorSettings, node_pools: NodePoolProvider | None) 
     metrics = Metrics()
     try:
         configuration = await load_configuration(kubeconfig=settings.kubeconfig)
-    except (ConfigException, OSError) as error:
+    except (config.ConfigException, OSError) as error:
         logger.error("no cluster to talk to: neither a pod's account nor a kubeconfig: %s", error)
         return 1
     async with KubernetesApi(configuration, on_answer=metrics.count_request) as api:

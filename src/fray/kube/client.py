@@ -15,8 +15,6 @@ from typing import Any, Self
 from urllib.parse import quote, urlencode
 
 import aiohttp
-from kubernetes.aio import config
-from kubernetes.aio.client import ApiClient, Configuration
 
 from fray.kube.errors import (
     ApiError,
@@ -36,6 +34,7 @@ from fray.kube.objects import (
     parse_event,
     parse_object,
 )
+from fray.kube.official_client import ApiClient, Configuration, config
 from fray.kube.pod_streams import COMMAND_PROTOCOL, FORWARD_PROTOCOL, ForwardedPort, RemoteCommand
 from fray.kube.resources import DISCOVERY, PODS, Resource
 

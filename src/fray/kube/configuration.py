@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from kubernetes.aio import config
-from kubernetes.aio.client import Configuration
+from fray.kube.official_client import Configuration, config
 
 __all__ = ["load_configuration"]
 

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import yaml
-from kubernetes.aio import config
-from kubernetes.aio.client import Configuration
 
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.errors import ClusterConfigError
 from fray.kube.api import UserApi
 from fray.kube.client import KubernetesApi
 from fray.kube.configuration import load_configuration
+from fray.kube.official_client import Configuration, config
 
 __all__ = ["Access", "OpenAccess", "open_access"]
 
