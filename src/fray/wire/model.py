@@ -1,8 +1,8 @@
 """The base of all models on the wire, the scalar types they share, and what a CRD is made of: a `CustomKind`.
 
 Reading is tolerant: unknown fields are ignored, since a stored object may be newer than its reader.
-Strict checking of what a user wrote is `fray.wire.validation`. Field docstrings become the CRD's
-descriptions (`kubectl explain`). Rules between fields stand in `fray.wire.rules`, not here.
+Strict checking of what a user wrote is `fray.wire.validation`. Field docstrings become the descriptions of
+the CRD (`kubectl explain`), in `fray.wire.schema`. Rules between fields stand in `fray.wire.rules`, not here.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ class WireModel(BaseModel):
         alias_generator=to_camel,
         validate_by_name=True,
         validate_by_alias=True,
-        use_attribute_docstrings=True,
         frozen=True,
         strict=True,
         extra="ignore",

@@ -7,11 +7,17 @@ writes the file.
 
 from __future__ import annotations
 
+import ast
+import inspect
+import sys
 from collections.abc import Mapping
 from functools import cache
+from itertools import pairwise
 from typing import Any, Final
 
 import yaml
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
 from fray.vocabulary import FRAYJOB_KIND, FRAYJOB_PLURAL, FRAYJOB_SHORT_NAME
 from fray.wire.frayjob import FrayJob
@@ -59,8 +65,40 @@ def structural_schema(model: type[WireModel]) -> dict[str, Any]:
     Raises:
         UnsupportedSchemaError: A field has a form that CustomResourceDefinitions don't have.
     """
-    schema = model.model_json_schema(by_alias=True)
+    schema = model.model_json_schema(by_alias=True, schema_generator=_WithDescriptions)
     return _translate(schema, definitions=schema.get("$defs", {}), path=model.__name__)
+
+
+class _WithDescriptions(GenerateJsonSchema):
+    """Describes fields by their docstrings, which `use_attribute_docstrings` would read at each import."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        """Return the schema of one model."""
+        made = super().model_schema(schema)
+        model = schema["cls"]
+        parts = [part for part in reversed(model.__mro__) if issubclass(part, WireModel)]
+        for part in parts:
+            for field, text in _docstrings(part.__module__).get(part.__name__, {}).items():
+                if (known := model.model_fields.get(field)) is not None and known.description is None:
+                    made["properties"][known.alias]["description"] = text
+        return made
+
+
+@cache
+def _docstrings(module: str) -> dict[str, dict[str, str]]:
+    """Return the docstrings of the fields of all classes of a module, by class and field."""
+    found: dict[str, dict[str, str]] = {}
+    try:
+        source = inspect.getsource(sys.modules[module])
+    except OSError:  # it was installed without; rules count, not descriptions
+        return found
+    for made in ast.walk(ast.parse(source)):
+        if isinstance(made, ast.ClassDef):
+            for field, text in pairwise(made.body):
+                match field, text:
+                    case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(str(words))):
+                        found.setdefault(made.name, {})[name] = inspect.cleandoc(words)
+    return found
 
 
 def _translate(node: Mapping[str, Any], *, definitions: Mapping[str, Any], path: str) -> dict[str, Any]:
