@@ -1,45 +1,28 @@
-"""FrayActors on a cluster, from outside of it: created, listed, deleted, and what their members printed."""
+"""FrayActors on a cluster, from outside of it: listed, deleted, and what their members printed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
 
 from fray.cluster.kubernetes.access import Access
-from fray.cluster.kubernetes.actor_reach import ClusterReach
 from fray.cluster.kubernetes.api_errors import is_kind_unknown, persistently
-from fray.cluster.kubernetes.launching import Launch
 from fray.cluster.kubernetes.log_reading import Reading
 from fray.cluster.kubernetes.pod_log import PodLog, read_container
 from fray.cluster.kubernetes.watching import Subject, list_subject, watch_until_complete
-from fray.job.actors import ActorHandle
-from fray.job.calls import Call
-from fray.job.named_actors import build_handles
-from fray.job.options import ActorOptions
 from fray.kube.api import Manifest, WatchEvent
 from fray.kube.errors import NotFoundError
 from fray.kube.resources import FRAYACTORS, PODS
 from fray.plan.manifests import find_condition
-from fray.runtime.actors.identity import DETACHED, build_actor_name
-from fray.runtime.actors.objects import build_limits, claim_actor
 from fray.types import JobId
 from fray.vocabulary import (
-    API_VERSION,
-    FRAYACTOR_KIND,
     LABEL_ACTOR,
     LABEL_ACTOR_UID,
-    LABEL_MANAGED_BY,
     LABEL_POD_INDEX,
-    MANAGED_BY,
     ConditionType,
 )
 from fray.wire.frayactor import FrayActor
-from fray.wire.frayjob import FrayJob
 
-__all__ = ["ActorReading", "create_actors", "delete_actor", "list_actors"]
-
-TAKEN: Final = ("entrypoint", "environment", "placement", "resources", "serviceAccountName")
-"""Fields that a FrayActor and a FrayJob have in common."""
+__all__ = ["ActorReading", "delete_actor", "list_actors"]
 
 
 async def list_actors(access: Access) -> list[FrayActor]:
@@ -123,45 +106,3 @@ class _ActorLife:
     def _lives(self, found: Manifest) -> bool:
         finished = find_condition(found, ConditionType.FINISHED, status="True")
         return found["metadata"]["uid"] == self._uid and not finished
-
-
-def create_actors(
-    reach: ClusterReach, launch: Launch, options: ActorOptions, count: int
-) -> Sequence[ActorHandle[Any]]:
-    """Create an actor with the class, environment and hosts of a launch; see `Cluster.create_actor`."""
-    label = options.name or launch.name
-    built = launch.build(build_actor_name(DETACHED, label))
-    member, own = claim_actor(
-        reach.api,
-        build_actor(label, built.job, options, count),
-        lambda made: launch.build_secrets(built, made),
-        get_if_exists=options.get_if_exists,
-    )
-    made_by = launch.request.resolve_entrypoint().callable_entrypoint
-    call = None if made_by is None or not own else Call(made_by.callable, (), {})
-    return build_handles(member, count, call, reach)
-
-
-def build_actor(label: str, job: FrayJob, options: ActorOptions, count: int) -> Manifest:
-    """Return the FrayActor that users call `label`: it has the class, the environment and the hosts of a job.
-
-    It belongs to no job, and lives until it is deleted.
-    """
-    spec = job.to_manifest()["spec"]
-    return {
-        "apiVersion": API_VERSION,
-        "kind": FRAYACTOR_KIND,
-        "metadata": {"name": job.metadata.name, "labels": {LABEL_MANAGED_BY: MANAGED_BY}},
-        "spec": {
-            "name": label,
-            "lifetime": "detached",
-            "replicas": count,
-            **{field: spec[field] for field in TAKEN if field in spec},
-            **build_limits(
-                options.max_concurrency,
-                options.max_restarts,
-                options.max_task_retries or None,
-                options.idle_timeout,
-            ),
-        },
-    }

@@ -326,7 +326,7 @@ class KubernetesCluster(Cluster):
     def _create_actors(
         self, request: JobRequest, options: ActorOptions, count: int
     ) -> Sequence[ActorHandle[Any]]:
-        from fray.cluster.kubernetes.actors import create_actors  # noqa: PLC0415 - as above
+        from fray.cluster.kubernetes.actor_creation import create_actors  # noqa: PLC0415 - as above
 
         # By value alone: the name of its Secret tells a creator's own actor from another's.
         launch = self._prepare(request, replace(self._spec, staging=None))
