@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fray.client.handle import JobHandle
 from fray.errors import JobError, JobExistsError
 
@@ -13,7 +11,6 @@ JobFailed = JobError
 """A job that failed or was stopped: `job_id`, `status`, and as its cause what its callable raised."""
 
 
-@dataclass(eq=False)
 class JobAlreadyExists(JobExistsError):  # noqa: N818 - the name of an earlier API
     """A job of this name lives, and `submit` was asked not to adopt it; `handle` is that job's."""
 
