@@ -43,6 +43,7 @@ from fray.runtime.container import available_cpus
 from fray.runtime.pool.client.client import PoolClient
 from fray.runtime.pool.client.waiting import Entry, StreamEntry
 from fray.runtime.pool.current import current_task, shielded, uninterrupted
+from fray.runtime.pool.host.devices import check_devices
 from fray.runtime.pool.joined_pool import PATIENCE, ClientHost, JoinedPool, open_store, start_own_pool
 from fray.runtime.pool.local_pool import LocalPool
 from fray.runtime.pool.messages.specs import ActorSpec, Failed, Inline, Stored, TaskSpec
@@ -434,14 +435,15 @@ def start_pool(
     `memory` is for objects, in bytes (None: 30 % of the machine's); `head`, what drives the pool, is a thread
     or a "process", which goes on while this process holds the GIL.
 
-    Raises `InvalidOptionError` for fewer than one worker or another kind of head, `StoreDirectoryError` where
-    objects can't be kept.
+    Raises `InvalidOptionError` for fewer than one worker, another kind of head, or more devices than this
+    process may use, `StoreDirectoryError` where objects can't be kept.
     """
     if head not in ("thread", "process"):
         raise InvalidOptionError("head", repr(head), "'thread' or 'process'")
     workers = available_cpus() if max_workers is None else check_count("max_workers", max_workers, 1)
     resources = check_resources(resources)
     environ = os.environ  # noqa: TID251 - the entry of the pool
+    check_devices(resources or {}, environ)
     pool: LocalPool | JoinedPool
     if head == "process":
         pool = start_own_pool(workers, resources=resources or {}, store_limit=memory, environ=environ)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from fray.errors import InvalidOptionError
 from fray.job.checks import check_env
@@ -12,6 +12,9 @@ from fray.runtime.pool.messages.specs import DEFAULT_SHAPE, PLAIN, Profile, Shap
 from fray.runtime.pool.objects.values import encode
 
 __all__ = ["actor_profile", "actor_shape", "retried_exceptions", "task_profile", "task_shape"]
+
+_NOT_OF_A_TASK: Final = ("package_requirements", "container_image", "extras", "minimum_resources")
+"""Parts of `fray.legacy.runtime_env.RuntimeEnv` that belong to a job."""
 
 
 def task_shape(options: TaskOptions) -> Shape:
@@ -53,19 +56,26 @@ def retried_exceptions(options: TaskOptions) -> tuple[bytes, int]:
 def _environment(runtime_env: Any) -> Mapping[str, str]:
     """Return the variables of a runtime environment: an object with `env`, or Ray's dict of `env_vars`.
 
-    Raises `InvalidOptionError` for what else Ray's dict asks for, since workers have what the driver has, and
-    for what is neither.
+    Raises `InvalidOptionError` for what else it asks for, since workers have what the driver has, and for
+    what is neither.
     """
+    if runtime_env is None:
+        return {}
     if isinstance(runtime_env, Mapping):
-        unknown = sorted(str(key) for key, value in runtime_env.items() if key != "env_vars" and value)
-        if unknown:
-            legal = "env_vars alone; packages and files are those of the job's environment"
-            raise InvalidOptionError("runtime_env", f"a dict with {', '.join(unknown)}", legal)
-        named: Mapping[str, str] = runtime_env.get("env_vars") or {}
-        return named
-    if runtime_env is not None and not hasattr(runtime_env, "env"):
+        what, asked, variables = "a dict", runtime_env, "env_vars"
+    elif hasattr(runtime_env, "env"):
+        what, variables = f"a {type(runtime_env).__name__}", "env"
+        asked = {name: getattr(runtime_env, name, None) for name in (variables, *_NOT_OF_A_TASK)}
+    else:
         raise InvalidOptionError("runtime_env", repr(runtime_env), "a RuntimeEnv, or a dict with env_vars")
-    return getattr(runtime_env, "env", None) or {}
+    unknown = sorted(str(key) for key, value in asked.items() if key != variables and value)
+    if unknown:
+        legal = f"{variables} alone; packages and files are those of the job's environment"
+        raise InvalidOptionError("runtime_env", f"{what} with {', '.join(unknown)}", legal)
+    named: Mapping[str, str] = asked.get(variables) or {}
+    if not isinstance(named, Mapping):
+        raise InvalidOptionError("runtime_env", f"{what} with {variables}={named!r}", "a dict of variables")
+    return named
 
 
 def _shape(resources: Mapping[str, float]) -> Shape:

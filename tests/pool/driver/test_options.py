@@ -13,6 +13,7 @@ import pytest
 from fray.errors import InvalidOptionError, SerializationError, StoreDirectoryError, UnschedulableError
 from fray.job import ActorOptions, GeneratorFuture, JobContext, TaskOptions, create_job_ctx, get_job_context
 from fray.job.pool import start_pool
+from fray.legacy.runtime_env import RuntimeEnv
 from fray.runtime.container import thread_limits
 
 MakePool = Callable[[int], JobContext]
@@ -82,6 +83,11 @@ def test_what_a_runtime_env_asks_for_and_does_not_get_is_refused(make_pool: Make
     asked = {"env_vars": {"OWN_VARIABLE": "set"}, "pip": ["numpy"], "working_dir": "."}
     with pytest.raises(InvalidOptionError, match="a dict with pip, working_dir"):
         ctx.run(variable, "OWN_VARIABLE", options=TaskOptions(runtime_env=asked))
+    of_a_job = RuntimeEnv(package_requirements=["numpy"], env={"OWN_VARIABLE": "set"})
+    with pytest.raises(InvalidOptionError, match="a RuntimeEnv with package_requirements"):
+        ctx.run(variable, "OWN_VARIABLE", options=TaskOptions(runtime_env=of_a_job))
+    with pytest.raises(InvalidOptionError, match="env_vars='A=1'"):
+        ctx.run(variable, "OWN_VARIABLE", options=TaskOptions(runtime_env={"env_vars": "A=1"}))
     assert ctx.get(ctx.run(variable, "OWN_VARIABLE", options=TaskOptions(runtime_env={"pip": []}))) is None
 
 

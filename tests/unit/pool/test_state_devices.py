@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fray.runtime.pool.host.devices import device_variables
+from fray.errors import InvalidOptionError
+from fray.runtime.pool.host.devices import check_devices, device_variables
 from fray.runtime.pool.machine.devices import UNITS, choose_slots
 from fray.runtime.pool.messages.commands import RunTask, StartWorker, StopWorker
 from fray.runtime.pool.messages.events import (
@@ -145,3 +146,11 @@ def test_a_process_is_told_of_its_devices_by_variables(
     variables: dict[str, str],
 ) -> None:
     assert device_variables(devices, offered, environ) == variables
+
+
+@pytest.mark.parametrize("own", ["5", "GPU-1f"])
+def test_more_devices_than_the_process_may_use_are_refused(own: str) -> None:
+    check_devices({"GPU": 1.0, "CPU": 8.0}, {"CUDA_VISIBLE_DEVICES": own})
+    check_devices({"GPU": 2.0}, {"CUDA_VISIBLE_DEVICES": ""})
+    with pytest.raises(InvalidOptionError, match=f"at most 1, since CUDA_VISIBLE_DEVICES is '{own}' here"):
+        check_devices({"GPU": 2.0}, {"CUDA_VISIBLE_DEVICES": own})

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-__all__ = ["device_variables"]
+from fray.errors import InvalidOptionError
+
+__all__ = ["check_devices", "device_variables"]
 
 CUDA_DEVICES = "CUDA_VISIBLE_DEVICES"
 """Which GPUs, and in which order: numbers or UUIDs. Empty: none (CUDA C++ Programming Guide)."""
@@ -12,6 +14,18 @@ TPU_CHIPS = "TPU_VISIBLE_CHIPS"
 """Which TPU chips; libtpu then needs to know their shape, too (as Ray and JAX's documentation set it)."""
 _TPU_SHAPES = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1"}
 """Numbers of chips that a process may use of a host that has more -> their shape."""
+
+
+def check_devices(offered: Mapping[str, float], environ: Mapping[str, str]) -> None:
+    """Refuse to offer more devices than the variables of this process name: others may have the rest.
+
+    Raises `InvalidOptionError`.
+    """
+    for resource, variable in (("GPU", CUDA_DEVICES), ("TPU", TPU_CHIPS)):
+        own = environ.get(variable, "")
+        if own and offered.get(resource, 0) > (named := len(own.split(","))):
+            legal = f"at most {named}, since {variable} is {own!r} here"
+            raise InvalidOptionError("resources", f"{resource}={offered[resource]:g}", legal)
 
 
 def device_variables(
