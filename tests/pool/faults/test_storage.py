@@ -125,7 +125,7 @@ def test_a_disk_that_turns_read_only_is_warned_about_by_one_process(
             ctx.put(bytes(6 * MIB))
         ctx.shutdown()
         told = [*capfd.readouterr().err.splitlines(), *(record.message for record in caplog.records)]
-        assert sum("Read-only" in line for line in told) == 1
+        assert sum("Read-only" in line for line in told) == 1, told
 
 
 def test_a_spill_directory_that_became_a_file_costs_what_lay_there(

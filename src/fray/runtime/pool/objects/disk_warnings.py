@@ -63,7 +63,7 @@ def _is_first(folder: str, number: int) -> bool:
         os.close(
             os.open(f"{_notes[folder]}{number}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         )
-    except FileExistsError:
+    except (FileExistsError, FileNotFoundError):  # or the store is gone: who removed it has warned
         return False
     except OSError:  # there can't be a note: a warning too many is better than none
         return True
