@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,3 +40,28 @@ def test_what_a_process_that_retires_had_submitted_runs(
     gate.open()
     assert settles(lambda: len(lines(story)) == 5)
     assert ctx.stats().cancelled == 0
+
+
+def go_on_in_a_thread(gate: Gate, story: Path) -> int:
+    ctx = get_job_context()
+
+    def work() -> None:
+        gate.pass_through()
+        append(story, f"ran, and got {ctx.get(ctx.run(abs, -3))}")
+
+    threading.Thread(target=work).start()
+    return os.getpid()
+
+
+def test_a_process_that_retires_waits_for_the_threads_that_its_tasks_have_started(
+    make_pool: Callable[[int], JobContext], gate: Gate, tmp_path: Path
+) -> None:
+    ctx = make_pool(1)
+    story = tmp_path / "story"
+    once = TaskOptions(max_calls=1)
+    process = ctx.get(ctx.run(go_on_in_a_thread, gate, story, options=once), timeout=60)
+    # Others get its place meanwhile.
+    assert ctx.get(ctx.run(os.getpid, options=once), timeout=60) != process
+    gate.open()
+    await_end([process])
+    assert lines(story) == ["ran, and got 3"]

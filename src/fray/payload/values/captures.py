@@ -1,13 +1,15 @@
 """What a function or class that goes by value has captured, and whether that is still what it was.
 
-Its code, cells, globals, defaults and its own attributes are looked at, in the functions and classes that it
-reaches by them too: bases, metaclasses and classes of instances included. What can't change is compared by
-identity, the rest by a digest of its pickle, before each use. Where that takes more than some milliseconds it
-is done now and then: `seen_late` says so beforehand, and a change that was seen late is warned about.
+Its code, cells, globals, defaults and its own attributes are looked at, in the functions, classes and
+modules that it reaches by them too: bases, metaclasses and classes of instances included. What can't change
+is compared by identity, the rest by a digest of its pickle, before each use. Where that takes more than some
+milliseconds it is done now and then: `seen_late` says so beforehand, and a change that was seen late is
+warned about.
 """
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import dis
 import functools
@@ -111,14 +113,15 @@ class Captures:
 
 
 _FIXED = (
-    types.ModuleType,
     types.BuiltinFunctionType,
     types.CodeType,
     types.WrapperDescriptorType,
     types.MethodDescriptorType,
     types.ClassMethodDescriptorType,
 )
-_CODE = (types.FunctionType, type, functools._lru_cache_wrapper)
+_CODE = (types.FunctionType, type, types.ModuleType, functools._lru_cache_wrapper)
+_OF_IMPORT = frozenset(("__builtins__", "__loader__", "__spec__"))
+"""What importing puts into modules."""
 _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 """What the interpreter puts into classes itself."""
 _PARTS: Mapping[type, tuple[str, ...]] = {
@@ -197,13 +200,14 @@ class _Printer(pickle.Pickler):
         if not isinstance(obj, _CODE):
             return NotImplemented
         self.found.append(obj)
-        return NotImplemented if goes_by_name(obj) else (id, (id(obj),))
+        is_plain = goes_by_name(obj) and not isinstance(obj, types.ModuleType)
+        return NotImplemented if is_plain else (id, (id(obj),))
 
 
 def _code_in(value: Any) -> list[Any]:
     if type(value) in SCALARS or value is _MISSING or isinstance(value, (*_FIXED, Reference)):
         return []
-    if isinstance(value, types.FunctionType | type):
+    if isinstance(value, types.FunctionType | type | types.ModuleType):
         return [value]
     parts = ("__wrapped__",) if isinstance(value, functools._lru_cache_wrapper) else _PARTS.get(type(value))
     if parts is not None:
@@ -215,16 +219,36 @@ def _code_in(value: Any) -> list[Any]:
 
 
 def _own_places(code: Any) -> Iterator[_Look]:
-    own = weakref.ref(code)
     if isinstance(code, type):
-        for name, value in tuple(vars(code).items()):
-            parts = _PARTS.get(type(value))
-            if parts is not None:
-                yield from (functools.partial(_part, own, name, type(value), part) for part in parts)
-            elif isinstance(value, _CODE) or name == "__doc__" or not _is_of_interpreter(name, value):
-                yield functools.partial(_attribute, own, name)
-        yield functools.partial(_is_made_of, own, tuple(vars(code)), tuple(map(weakref.ref, code.__bases__)))
-        return
+        return _places_of_class(code)
+    if isinstance(code, types.ModuleType):
+        return _places_of_module(code)
+    return _places_of_function(code)
+
+
+def _places_of_class(code: type) -> Iterator[_Look]:
+    own = weakref.ref(code)
+    for name, value in tuple(vars(code).items()):
+        parts = _PARTS.get(type(value))
+        if parts is not None:
+            yield from (functools.partial(_part, own, name, type(value), part) for part in parts)
+        elif isinstance(value, _CODE) or type(value) in SCALARS or not _is_of_interpreter(name, value):
+            yield functools.partial(_attribute, own, name)
+    if "_abc_impl" in vars(code):
+        yield functools.partial(_virtual_subclasses, own)
+    yield functools.partial(_is_made_of, own, tuple(vars(code)), tuple(map(weakref.ref, code.__bases__)))
+
+
+def _places_of_module(code: types.ModuleType) -> Iterator[_Look]:
+    own = weakref.ref(code)
+    for name in tuple(vars(code)):
+        if name not in _OF_IMPORT:
+            yield functools.partial(_attribute, own, name)
+    yield functools.partial(_has_names, own, tuple(vars(code)))
+
+
+def _places_of_function(code: types.FunctionType) -> Iterator[_Look]:
+    own = weakref.ref(code)
     for index in range(len(code.__closure__ or ())):
         yield functools.partial(_content, own, index)
     for name in global_names(code.__code__):  # one that is missing now may be defined later
@@ -235,6 +259,11 @@ def _own_places(code: Any) -> Iterator[_Look]:
     yield functools.partial(_code_of, own, tuple(vars(code)), has_defaults=has_defaults)
     if has_defaults:
         yield functools.partial(_defaults, own)
+
+
+def _has_names(own: weakref.ref[Any], names: tuple[str, ...]) -> bool:
+    module: Any = own()
+    return module is not None and tuple(vars(module)) == names
 
 
 def _is_alive(code: weakref.ref[Any]) -> bool:
@@ -248,6 +277,11 @@ def _is_of_interpreter(name: str, value: Any) -> bool:
 def _attribute(own: weakref.ref[Any], name: str) -> Any:
     made: Any = own()
     return _MISSING if made is None else vars(made).get(name, _MISSING)
+
+
+def _virtual_subclasses(own: weakref.ref[Any]) -> list[int]:
+    made: Any = own()
+    return [] if made is None else sorted(map(id, abc._get_dump(made)[0]))  # type: ignore[attr-defined]
 
 
 def _part(own: weakref.ref[Any], name: str, kind: type, part: str) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib.machinery
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,9 @@ def is_importable(module: str | None) -> bool:
 
 
 def goes_by_name(code: Any) -> bool:
-    """Return whether a worker finds this function or class under its name."""
+    """Return whether a worker finds this function, class or module under its name."""
+    if isinstance(code, types.ModuleType):
+        return is_importable(code.__name__) and sys.modules.get(code.__name__) is code
     module = getattr(code, "__module__", None)
     if not is_importable(module):
         return False

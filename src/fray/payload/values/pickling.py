@@ -129,6 +129,10 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             return reduce_cached_property(obj)
         if isinstance(obj, BaseException) and _is_reduced_by_tblib(obj):
             return obj.__reduce_ex__(PROTOCOL)
+        if isinstance(obj, types.ModuleType) and not goes_by_name(obj):
+            # Filled after it is made, since its functions may refer to it.
+            names = [name for name in vars(obj) if name != "__builtins__"]
+            return types.ModuleType, (obj.__name__,), {name: vars(obj)[name] for name in names}
         # Before its attributes are read: what another thread changes now belongs to a later state.
         state = state_of(obj) if isinstance(obj, type) and not goes_by_name(obj) else None
         reduced = super().reducer_override(obj)

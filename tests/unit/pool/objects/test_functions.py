@@ -102,7 +102,7 @@ def test_what_holds_state_is_encoded_as_it_is_each_time() -> None:
 
 
 CAPTURING = """
-import functools
+import abc, functools, types
 threshold = 1
 bound = 7
 labels = corners = 1
@@ -114,6 +114,7 @@ class Shape(metaclass=Kind):
     def corners(self):
         return corners
 class Box(Shape):
+    __version__ = 1
     size = 1
     weights = bytearray(b"1")
     def area(self):
@@ -141,6 +142,12 @@ def wrapped():
 class Upper:
     clean = str.upper
 table = {"op": lambda value: value}
+side, other = types.ModuleType("side"), types.ModuleType("other")
+side.rate, side.itself = 1, side
+exec('factor = 2; double = lambda value: value * factor', vars(other))
+sides = [other]
+class Sized(abc.ABC):
+    pass
 class Low:
     rank = 1
 class High:
@@ -156,6 +163,7 @@ def inner():
     seen = Box.weights, Box.label(), Box().corners(), outer.factor, hasattr(outer, "new")
     seen += hasattr(Box, "new"), Tall.size, Model.field, Model.pick([3, 5]), Model().twice(), scale(*[1])
     seen += Ranked.rank, Ranked.__doc__, scale.__defaults__, wrapped(), Upper.clean("aB"), table["op"](1)
+    seen += Box.__version__, side.rate, sides[0].double(2), isinstance(1, Sized)
     return seen, threshold, options["a"], Box().area(), Local.limit, Local.late
 def outer():
     return inner()
@@ -199,6 +207,12 @@ def recursive(n):
         "wrapped_rate = 2",
         "Upper.clean = str.lower",
         "table['op'] = lambda value: value + 1",
+        "Box.__version__ = 2",
+        "side.rate = 17",
+        "side.new = 18",
+        "other.double = lambda value: 19",
+        "other.factor = 20",
+        "Sized.register(int)",
     ],
 )
 def test_a_function_is_encoded_anew_when_what_it_has_captured_has_changed(change: str) -> None:

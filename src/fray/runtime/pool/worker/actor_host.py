@@ -25,7 +25,7 @@ from fray.runtime.pool.worker.coroutines import CoroutineLoop
 from fray.runtime.pool.worker.execution import Call, Ended, Execution
 from fray.runtime.pool.worker.failures import no_thread
 from fray.runtime.pool.worker.functions import Function
-from fray.runtime.pool.worker.threads import ElasticThreads, Inbox, Work, await_threads_of_tasks, start_apart
+from fray.runtime.pool.worker.threads import ElasticThreads, Inbox, Work, start_apart, threads_of_tasks
 
 __all__ = ["ENDED_ITSELF", "IDLE_SECONDS", "SHUT_DOWN", "ActorHost"]
 
@@ -355,7 +355,8 @@ class ActorHost:
 
     def _linger(self, actor: _Actor) -> None:
         """End an actor that ends by its own will, once its threads have ended that a program waits for."""
-        await_threads_of_tasks()
+        for thread in threads_of_tasks():
+            thread.join()
         self._end(actor, None, actor.why)
 
     def _end(self, actor: _Actor, failure: Failed | None, why: str = "") -> None:

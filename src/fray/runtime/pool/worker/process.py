@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import contextvars
 import importlib
+import math
 import os
 import select
 import sys
-from collections.abc import AsyncIterator, Callable
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import CoroutineType
 from typing import Any, NoReturn
@@ -60,13 +63,20 @@ from fray.runtime.pool.worker.functions import Functions
 from fray.runtime.pool.worker.generators import Window, stream
 from fray.runtime.pool.worker.memory_limits import Exceeded, MemoryLimits
 from fray.runtime.pool.worker.standard_output import flush_output
-from fray.runtime.pool.worker.threads import ElasticThreads, let_threads_know_their_task, start_apart
+from fray.runtime.pool.worker.threads import (
+    ElasticThreads,
+    let_threads_know_their_task,
+    start_apart,
+    threads_of_tasks,
+)
 from fray.vocabulary import EXIT_WORKER_ENDED, EXIT_WORKER_LOST_HEAD, EXIT_WORKER_MEMORY
 
 __all__ = ["DRAIN", "run_worker"]
 
 FLUSH_SECONDS = 1.0
 """How often an idle worker looks for references that were dropped."""
+WARN_SECONDS = 10.0
+"""How long a worker that is to end waits for threads without a word."""
 DRAIN = b"d"
 """Written to a worker's leash: it ends when it has ended what it runs."""
 
@@ -110,6 +120,7 @@ class _Worker:
         self._addresses: dict[HostId, str] = {}
         self._calls_left = profile.max_calls or -1
         self._draining = False
+        self._warn_at = 0.0
         self._outbox = Outbox(connection, _end_without_head)
         self._client = PoolClient(worker, self._outbox.send, blocking=self._waiting)
         self._client.lend = self._lend
@@ -185,6 +196,7 @@ class _Worker:
             if not poll.poll(FLUSH_SECONDS * 1000):
                 # A thread that a task or an actor has started may drop a reference when nothing else is sent.
                 self._client.flush()
+                self._on_idle()
             elif order := os.read(leash, 1):
                 if order == DRAIN:
                     self._drain()
@@ -197,11 +209,27 @@ class _Worker:
         self._on_idle()
 
     def _on_idle(self) -> None:
-        if (self._draining or self._calls_left == 0) and self._executor.idle and self._actors.idle:
-            self._client.flush()
-            self._outbox.flush()
-            flush_output()
-            os._exit(EXIT_WORKER_ENDED)
+        if not ((self._draining or self._calls_left == 0) and self._executor.idle and self._actors.idle):
+            return
+        if threads := threads_of_tasks():  # as any program does; `_watch` looks again
+            self._warn_of_threads(threads)
+            return
+        self._client.flush()
+        self._outbox.flush()
+        flush_output()
+        os._exit(EXIT_WORKER_ENDED)
+
+    def _warn_of_threads(self, threads: Sequence[threading.Thread]) -> None:
+        now = time.monotonic()
+        if not self._warn_at:
+            self._warn_at = now + WARN_SECONDS
+        elif now > self._warn_at:
+            self._warn_at = math.inf
+            names = ", ".join(thread.name for thread in threads)
+            sys.stderr.write(
+                f"fray: worker {self._id} is to end and waits for threads that its tasks started: {names}. "
+                "Join them in the task, or make them daemons\n"
+            )
 
     # --- what the head says --------------------------------------------------------------------------------
 

@@ -17,9 +17,9 @@ __all__ = [
     "ElasticThreads",
     "Inbox",
     "Work",
-    "await_threads_of_tasks",
     "let_threads_know_their_task",
     "start_apart",
+    "threads_of_tasks",
 ]
 
 Work: TypeAlias = Callable[[], None]
@@ -43,13 +43,18 @@ def start_apart(work: Work, name: str) -> None:
     contextvars.Context().run(thread.start)
 
 
-def await_threads_of_tasks() -> None:
-    """Return once the threads have ended that tasks have started, but for daemons and those of executors."""
+def threads_of_tasks() -> list[threading.Thread]:
+    """Return the threads that tasks have started and that a program would wait for.
+
+    So no daemons, and none of executors.
+    """
     executors = sys.modules.get("concurrent.futures.thread")
     kept = getattr(executors, "_threads_queues", ())  # which idle until a program ends
-    for thread in threading.enumerate():
-        if not (thread.daemon or thread in _own or thread in kept or thread is threading.main_thread()):
-            thread.join()
+    return [
+        thread
+        for thread in threading.enumerate()
+        if not (thread.daemon or thread in _own or thread in kept or thread is threading.main_thread())
+    ]
 
 
 def let_threads_know_their_task() -> None:
