@@ -168,7 +168,8 @@ def read_pod(at: float, manifest: Manifest, *, gone: bool) -> PodSighting | None
     labels = metadata.get("labels", {})
     if LABEL_JOB not in labels or LABEL_ATTEMPT not in labels:
         return None
-    state: Manifest = _container_state(status.get("containerStatuses", []))
+    container = _main_container(status.get("containerStatuses", []))
+    state: Manifest = container.get("state", {})
     running, ended = state.get("running", {}), state.get("terminated", {})
     marks = [c for c in status.get("conditions", []) if c["type"] == "DisruptionTarget"]
     mark: Manifest = next((c for c in marks if c["status"] == "True"), {})
@@ -185,7 +186,7 @@ def read_pod(at: float, manifest: Manifest, *, gone: bool) -> PodSighting | None
         started=_seconds(running.get("startedAt") or ended.get("startedAt")),
         finished=_seconds(ended.get("finishedAt")),
         exit_code=ended.get("exitCode"),
-        reason=status.get("reason") or mark.get("reason") or (LOST if ended.get("reason") == LOST else None),
+        reason=status.get("reason") or mark.get("reason") or (LOST if _is_lost(container) else None),
     )
 
 
@@ -223,9 +224,14 @@ def read_lease(at: float, manifest: Manifest) -> LeaseSighting:
     return LeaseSighting(at, manifest.get("spec", {}).get("holderIdentity") or "")
 
 
-def _container_state(statuses: Sequence[Manifest]) -> Manifest:
-    state: Manifest = next((one.get("state", {}) for one in statuses if one.get("name") == CONTAINER), {})
-    return state
+def _main_container(statuses: Sequence[Manifest]) -> Manifest:
+    return next((one for one in statuses if one.get("name") == CONTAINER), {})
+
+
+def _is_lost(container: Manifest) -> bool:
+    """Return whether its kubelet found a container no more: one that never was has no id."""
+    ended = container.get("state", {}).get("terminated", {})
+    return ended.get("reason") == LOST and "containerID" in container
 
 
 def _seconds(text: str | None) -> float | None:

@@ -344,7 +344,7 @@ def _keep_sidecars(containers: Iterable[Manifest]) -> Manifest:
 
 def _trim_containers(containers: Iterable[Manifest]) -> list[Manifest]:
     return [
-        _select(container, ("name", "state", "image", "restartCount", "lastState"))
+        _select(container, ("name", "state", "image", "restartCount", "lastState", "containerID"))
         for container in containers
     ]
 

@@ -27,6 +27,7 @@ __all__ = [
     "is_refused",
     "read_deletion",
     "read_evidence",
+    "was_never_made",
 ]
 
 MARKS = ("DisruptionTarget", "TerminationTarget")
@@ -133,6 +134,15 @@ def is_refused(status: Manifest) -> bool:
 def is_lost(ended: Manifest) -> bool:
     """Return whether the state of a container that has ended tells nothing of how it did."""
     return ended.get("reason") in LOST_REASONS
+
+
+def was_never_made(container: Manifest) -> bool:
+    """Return whether a container whose end nobody saw has none since it never was: its pod ended before.
+
+    The kubelet says of both that they could not be located; what ran has an id, or an earlier state.
+    """
+    ended = container.get("state", {}).get("terminated", {})
+    return is_lost(ended) and not (container.get("containerID") or container.get("lastState"))
 
 
 def is_ended_by_deletion(pod: Manifest, ended: Manifest) -> bool:

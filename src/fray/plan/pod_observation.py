@@ -33,6 +33,7 @@ from fray.plan.pod_disruption import (
     is_refused,
     read_deletion,
     read_evidence,
+    was_never_made,
 )
 from fray.plan.sidecars import describe_failing_sidecar, find_sidecars
 from fray.plan.timestamps import parse_time
@@ -149,7 +150,7 @@ def _has_succeeded(pod: Manifest) -> bool:
 
 def _host(pod: Manifest, slice_index: int, host: int, rank: int, *, jobset_end: Manifest) -> HostObservation:
     status = pod.get("status", {})
-    state = _container_state(status)
+    state = _container_state(pod)
     running, ended = state.get("running", {}), state.get("terminated", {})
     phase = _phase(status.get("phase"), running, ended, jobset_end=jobset_end)
     init = _find_failed_init(pod)
@@ -256,11 +257,11 @@ def _find_outcome(ended: Manifest) -> str | None:
     return termination.sha256 if termination is not None and known else None
 
 
-def _container_state(status: Manifest) -> Manifest:
-    for container in status.get("containerStatuses", []):
+def _container_state(pod: Manifest) -> Manifest:
+    for container in pod.get("status", {}).get("containerStatuses", []):
         if container.get("name") == CONTAINER:
             state: Manifest = container.get("state", {})
-            return state
+            return {} if is_ending(pod) and was_never_made(container) else state
     return {}
 
 

@@ -141,8 +141,13 @@ def test_manifests_become_sightings() -> None:
     waiting = read_pod(5.0, bare, gone=False)
     assert waiting is not None
     assert waiting.lives
-    for said, kept in (("ContainerStatusUnknown", "ContainerStatusUnknown"), ("Error", None)):
-        ended = [{"name": "main", "state": {"terminated": {"exitCode": 137, "reason": said}}}]
+    lost_reason = "ContainerStatusUnknown"
+    for said, made, kept in (
+        (lost_reason, {"containerID": "containerd://7"}, lost_reason),
+        (lost_reason, {}, None),
+        ("Error", {"containerID": "containerd://7"}, None),
+    ):
+        ended = [{"name": "main", "state": {"terminated": {"exitCode": 137, "reason": said}}, **made}]
         lost = read_pod(5.0, bare | {"status": {"containerStatuses": ended}}, gone=False)
         assert lost is not None
         assert lost.reason == kept

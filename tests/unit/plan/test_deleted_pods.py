@@ -127,9 +127,12 @@ def test_memory_that_ran_out_on_a_peer_is_no_deletion() -> None:
 
 def test_a_container_that_was_lost_tells_no_time_and_is_disrupted() -> None:
     lost = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "finishedAt": None}}
-    cause = derive_cause(see(pod(0, lost)))
-    assert cause is not None
-    assert cause.reason is Reason.DISRUPTED
+    ran, never_made = pod(0, lost), pod(0, lost)
+    ran["status"]["containerStatuses"][0]["containerID"] = "containerd://71624"
+    for seen, reason in ((ran, Reason.DISRUPTED), (never_made, Reason.HOSTS_GONE)):
+        cause = derive_cause(see(seen))
+        assert cause is not None
+        assert cause.reason is reason
 
 
 def test_a_gang_of_which_one_pod_is_deleted_is_taken_away_while_the_others_run() -> None:

@@ -292,6 +292,16 @@ TOOK = failed(
 )
 
 LOST = {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": "The container could not be located"}
+UNMADE = failed(
+    "a host fails while its peer's container is still to be made, and the peer is deleted for it",
+    KUBERNETES + "pkg/kubelet/status/status_manager.go",
+    Reason.NON_ZERO_EXIT,
+    pod(0, "Failed", exited(3)),
+    pod(1, "Failed", {"terminated": LOST}, deleted=4),
+    says=(f"{WHO} exited with code 3",),
+    code=3,
+    shape=PAIR,
+)
 DISK = tuple(
     failed(
         name,
@@ -396,4 +406,4 @@ LIMITS = (
     ),
 )
 
-SITUATIONS = (*EXITS, *MEMORY, TOOK, *DISK, *LIMITS)
+SITUATIONS = (*EXITS, *MEMORY, TOOK, UNMADE, *DISK, *LIMITS)
