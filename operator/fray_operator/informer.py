@@ -17,7 +17,26 @@ from fray.kube.api import KubeApi, Manifest
 from fray.kube.resources import Resource
 from fray.plan.kueue import trim_number
 from fray.plan.pod_disruption import MARKS
-from fray.vocabulary import ANNOTATION_AVOIDED, LABEL_POD_INDEX, LABEL_ROLE, Role
+from fray.vocabulary import (
+    ANNOTATION_AVOIDED,
+    LABEL_ACTOR,
+    LABEL_ACTOR_UID,
+    LABEL_ATTEMPT,
+    LABEL_COMPLETION_INDEX,
+    LABEL_CONTROLLER_UID,
+    LABEL_JOB,
+    LABEL_JOB_INDEX,
+    LABEL_JOB_UID,
+    LABEL_JOBSET_NAME,
+    LABEL_JOBSET_UID,
+    LABEL_KUEUE_PRIORITY,
+    LABEL_KUEUE_QUEUE,
+    LABEL_MANAGED_BY,
+    LABEL_POD_INDEX,
+    LABEL_REPLICATED_JOB,
+    LABEL_ROLE,
+    Role,
+)
 from fray_operator.kinds import Kind
 from fray_operator.list_watch import PAGE, ListWatch, Place, place_of
 
@@ -26,6 +45,7 @@ __all__ = [
     "JobKey",
     "trim_actor_pod",
     "trim_actor_report",
+    "trim_attempts_job",
     "trim_job",
     "trim_jobset",
     "trim_pod",
@@ -57,14 +77,26 @@ WORKER_STATUS = (
 )
 REPORTED = ("podUid", "startNumber", "restarts", "exhausted", "lastError", "idle", "ended")
 LONGEST_REPORT = 1 << 16
-LABELS = (
-    "fray.dev/",
-    "jobset.sigs.k8s.io/",
-    "batch.kubernetes.io/",
-    "kueue.x-k8s.io/",
-    "app.kubernetes.io/managed-by",
+LABELS = frozenset(
+    {
+        LABEL_ACTOR,
+        LABEL_ACTOR_UID,
+        LABEL_ATTEMPT,
+        LABEL_COMPLETION_INDEX,
+        LABEL_CONTROLLER_UID,
+        LABEL_JOB,
+        LABEL_JOBSET_NAME,
+        LABEL_JOBSET_UID,
+        LABEL_JOB_INDEX,
+        LABEL_JOB_UID,
+        LABEL_KUEUE_PRIORITY,
+        LABEL_KUEUE_QUEUE,
+        LABEL_MANAGED_BY,
+        LABEL_REPLICATED_JOB,
+        LABEL_ROLE,
+    }
 )
-"""How the labels begin that anything is decided by."""
+"""Those by which anything is decided, beside a kind's own; anybody may add more than fit into memory."""
 
 
 class Informer(ListWatch):
@@ -164,7 +196,12 @@ class Informer(ListWatch):
 
         Anybody may give an object an empty label, which selects it too.
         """
-        return None if self.owner_of(manifest) is None else self._trim(manifest)
+        if self.owner_of(manifest) is None:
+            return None
+        kept, own = self._trim(manifest), _select(manifest["metadata"].get("labels", {}), (self._kind.label,))
+        if own:
+            kept["metadata"]["labels"] |= own
+        return kept
 
     def _store(self, manifest: Manifest) -> bool:
         """Keep an object as it is now; return whether it is one to be kept."""
@@ -251,6 +288,14 @@ def _is_version_up_to(metadata: Manifest, limit: str) -> bool:
 def trim_job(manifest: Manifest) -> Manifest:
     """Return what a Job is known by: it is only asked who controls it."""
     return {"metadata": _trim_metadata(manifest["metadata"])}
+
+
+def trim_attempts_job(manifest: Manifest) -> Manifest:
+    """Return what a Job of an attempt tells of its end."""
+    return {
+        "metadata": _trim_metadata(manifest["metadata"]),
+        "status": _select(manifest.get("status", {}), ("conditions",)),
+    }
 
 
 def trim_worker_job(manifest: Manifest) -> Manifest:
@@ -351,9 +396,8 @@ def _trim_containers(containers: Iterable[Manifest]) -> list[Manifest]:
 
 def _trim_metadata(metadata: Manifest) -> Manifest:
     kept = _select(metadata, METADATA)
-    # Anybody may add more of these than fit into memory.
     if "labels" in metadata:
-        kept["labels"] = {k: v for k, v in metadata["labels"].items() if k.startswith(LABELS)}
+        kept["labels"] = {k: v for k, v in metadata["labels"].items() if k in LABELS}
     if "ownerReferences" in metadata:
         kept["ownerReferences"] = sorted(
             metadata["ownerReferences"], key=lambda owner: not owner.get("controller")

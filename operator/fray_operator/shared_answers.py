@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 EVENTS_SECONDS = 5.0
 """How long a list of events is good enough."""
+LONGEST_MESSAGE = 4096
+"""Characters of an event's message that are kept."""
 WORKLOADS_SECONDS = 10.0
 """How long a list of a namespace's Workloads is good enough to explain with."""
 
@@ -81,11 +83,16 @@ class SharedEvents(Generic[Read]):
             for kind, reason in self._wanted:
                 fields = f"involvedObject.kind={kind},reason={reason}"
                 async for page in self._api.list_pages(EVENTS, namespace=namespace, fields=fields):
-                    events += [self._read(event) for event in page.items]
+                    events += [self._read(_shorten(event)) for event in page.items]
         except ApiError as error:
             logger.warning("events can't be read; explanations will be less precise: %s", error)
             return []
         return events
+
+
+def _shorten(event: Manifest) -> Manifest:
+    """Return an event with no longer a message than its components write: the API sets no limit for all."""
+    return {**event, "message": str(event.get("message", ""))[:LONGEST_MESSAGE]}
 
 
 class Workloads:

@@ -242,7 +242,8 @@ def _cut(manifest: Manifest) -> Manifest:
     """Return a manifest as it is kept: a large one without what only a pass over it needs."""
     if len(json.dumps(manifest)) < LARGE:
         return manifest
-    metadata = {name: value for name, value in manifest["metadata"].items() if name != "annotations"}
+    large = ("annotations", "labels")
+    metadata = {name: value for name, value in manifest["metadata"].items() if name not in large}
     spec = {name: value for name, value in manifest.get("spec", {}).items() if name == "parent"}
     return {**manifest, "metadata": metadata, "spec": spec, CUT: True}
 

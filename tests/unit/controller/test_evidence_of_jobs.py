@@ -44,11 +44,18 @@ def end_jobset(server: MemoryServer, jobsets: Informer, kind: str) -> Manifest:
     return stored
 
 
-def add_job(server: MemoryServer, *, of: Manifest, reason: str, message: str) -> None:
+def add_job(server: MemoryServer, *, of: Manifest, reason: str, message: str, owned: bool = True) -> None:
     labels = {LABEL_JOBSET_UID: of["metadata"]["uid"], LABEL_JOB_INDEX: "0"}
     ended = {"type": "Failed", "status": "True", "reason": reason, "message": message}
     status = {"conditions": [{**ended, "lastTransitionTime": "2026-01-31T12:00:00Z"}]}
-    metadata = {"name": f"{of['metadata']['name']}-slice-0", "namespace": "default", "labels": labels}
+    metadata: dict[str, Any] = {
+        "name": f"{of['metadata']['name']}-slice-0",
+        "namespace": "default",
+        "labels": labels,
+    }
+    owner = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": of["metadata"]["name"]}
+    if owned:
+        metadata["ownerReferences"] = [{**owner, "uid": of["metadata"]["uid"], "controller": True}]
     server.store(JOBS, {"metadata": metadata, "status": status})
 
 
@@ -81,6 +88,18 @@ def test_an_eviction_that_only_the_job_tells_of_is_a_preemption(*, seen_running:
 
     running = {"runningTime": LONG_AGO} if seen_running else {}
     reconcile_for_an_hour([frayjob("train", jobSet="train-a1", **running)], check, prepare=prepare)
+
+
+def test_a_job_of_somebody_else_with_the_label_tells_nothing() -> None:
+    def prepare(server: MemoryServer, jobsets: Informer, _: Informer) -> None:
+        jobset = end_jobset(server, jobsets, "Failed")
+        add_job(server, of=jobset, reason="PodFailurePolicy", message=EVICTED, owned=False)
+
+    def check(server: MemoryServer, _metrics: Metrics, _: WorkQueue[Key]) -> None:
+        assert first_attempt(server)["verdict"] == "Failure"
+        assert asked_for_jobs(server) == {"LIST": 1}
+
+    reconcile_for_an_hour([frayjob("train", runningTime=LONG_AGO)], check, prepare=prepare)
 
 
 def test_a_pod_that_was_deleted_while_no_operator_looked_is_a_preemption() -> None:

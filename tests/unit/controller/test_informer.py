@@ -445,7 +445,7 @@ def test_where_a_pod_may_go_is_kept_until_it_is_there() -> None:
 def test_labels_and_owners_that_nothing_is_decided_by_are_not_kept() -> None:
     owners = [{"uid": str(number)} for number in range(1000)] + [{"uid": "c", "controller": True}]
     metadata = {**pod("a")["metadata"], "ownerReferences": owners}
-    metadata["labels"] = {**metadata["labels"], **{f"app-{number}": "x" * 60 for number in range(1000)}}
+    metadata["labels"] = {**metadata["labels"], **{f"fray.dev/{number}": "x" * 60 for number in range(1000)}}
     trimmed = trim_pod({"metadata": metadata})["metadata"]
     assert trimmed["labels"] == {LABEL_JOB: "train"}
     assert trimmed["ownerReferences"] == [{"uid": "c", "controller": True}, {"uid": "0"}]

@@ -15,7 +15,7 @@ MUCH = {"spec": {"containers": [{"name": "main", "env": [{"name": "MUCH", "value
 def manifest(**spec: Any) -> dict[str, Any]:
     metadata = {"name": "a", "namespace": "default", "uid": "1", "resourceVersion": "1"}
     return {
-        "metadata": {**metadata, "annotations": {"much": "x"}},
+        "metadata": {**metadata, "annotations": {"much": "x"}, "labels": {"much": "x"}},
         "spec": spec,
         "status": {"phase": "Running"},
     }
@@ -23,7 +23,9 @@ def manifest(**spec: Any) -> dict[str, Any]:
 
 def test_of_a_large_job_all_but_its_spec_is_kept() -> None:
     store = Store()
-    store.put(manifest(parent={"name": "p"}, podTemplate=MUCH))
+    large = manifest(parent={"name": "p"}, podTemplate=MUCH)
+    large["metadata"]["labels"] = {f"fray.dev/{number}": "x" * 60 for number in range(10_000)}
+    store.put(large)
     kept = store.get(("default", "a"))
     assert kept is not None
     assert store.is_cut(kept)
