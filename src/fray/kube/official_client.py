@@ -1,8 +1,8 @@
-"""What Fray uses of the official client, `kubernetes.aio`, without importing the synchronous one.
+"""What Fray uses of the official client, `kubernetes.aio`, without importing all the rest of it.
 
-The package `kubernetes` imports all of both, with requests, OAuth and Google's log-in, which takes longer
-than all the rest of a command such as `fray list`. So it is executed when somebody asks for what isn't there
-yet.
+The package `kubernetes` imports a synchronous client too, with requests, OAuth and Google's log-in, and
+`kubernetes.aio` its dynamic client with urllib3, which takes longer than all the rest of a command such as
+`fray list`. So both are executed when somebody asks for what isn't there yet.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def _put_off(name: str) -> None:
     sys.modules[name] = package
 
 
-_put_off("kubernetes")
+for _package in ("kubernetes", "kubernetes.aio"):
+    _put_off(_package)
 
-from kubernetes.aio import config  # noqa: E402, TID251
+import kubernetes.aio.config as config  # noqa: E402, PLR0402, TID251 - `from` would execute the package
 from kubernetes.aio.client import ApiClient, Configuration  # noqa: E402, TID251
