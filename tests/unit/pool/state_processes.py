@@ -84,6 +84,7 @@ class WorkerSide:
 
     rng: random.Random
     files: dict[int, set[int]]
+    copies: set[tuple[int, int]]
     starts: Counter[int]
     uncharged: Counter[int]
 
@@ -177,6 +178,7 @@ class WorkerSide:
                     process.outbox.append(FetchFailed(dep, outcome.host, "no route"))
                 elif process.host in self.files:
                     self.files[process.host].add(dep)
+                    self.copies.add((process.host, dep))
                     process.outbox.append(ObjectCopied(dep, process.host, outcome.size))
         if run.awaits:
             self.block(process, run)

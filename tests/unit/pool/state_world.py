@@ -37,6 +37,7 @@ from fray.runtime.pool.messages.events import (
     ItemsProduced,
     KillActor,
     ObjectChecked,
+    ObjectCopied,
     ObjectPut,
     ObjectRelayed,
     ObjectSpilled,
@@ -71,6 +72,7 @@ class World(WorkerSide):
         self.now = 0.0
         self.processes: dict[int, Process] = {}
         self.files: dict[int, set[int]] = {}
+        self.copies: set[tuple[int, int]] = set()
         self.untold: set[int] = set()
         self.timers: list[tuple[float, tuple[str, int]]] = []
         self.inbox: deque[Any] = deque()
@@ -153,12 +155,14 @@ class World(WorkerSide):
         if isinstance(command, SpillObject):
             return ObjectSpilled(command.id, command.host, done=self.rng.random() < 0.8)
         if isinstance(command, CheckObject):
+            self.copies.discard((command.host, command.id))
             return ObjectChecked(command.id, command.host, command.id in self.files[command.host])
         # The driver's own host is any one here.
         host = self.rng.choice(list(self.files))
         if host == command.host or command.id not in self.files[command.host] or self.rng.random() < 0.3:
             return ObjectRelayed(command.id, host, 0)
         self.files[host].add(command.id)
+        self.copies.add((host, command.id))
         return ObjectRelayed(command.id, host, 10)
 
     def add_host(self) -> None:
@@ -201,6 +205,15 @@ class World(WorkerSide):
         )
         self.tell(DRIVER, HostLost(host, "unplugged"))
 
+    def evict(self) -> None:
+        """Remove a copy for want of room; its host says so some time later."""
+        copies = sorted((host, key) for host, key in self.copies if key in self.files.get(host, ()))
+        if copies:
+            host, object_id = self.rng.choice(copies)
+            self.copies.discard((host, object_id))
+            self.files[host].discard(object_id)
+            self.shell.append(ObjectCopied(object_id, host, 0))
+
     # --- one step ------------------------------------------------------------------------------------
 
     def step(self) -> None:
@@ -216,6 +229,8 @@ class World(WorkerSide):
             self.leaving.add(host)
             self.tell(DRIVER, HostLeaving(host, "a spot node"))
             self.add_host()
+        elif roll < 0.022:
+            self.evict()
         elif roll < 0.25:
             self.drive()
         else:

@@ -71,9 +71,11 @@ def test_only_copies_move_away_a_few_at_once() -> None:
     script.tell(2, ObjectCopied(1, 2, 40))
     moving = [2, 3, 4, 5]
     assert script.tell(DRIVER, LEAVES) == [CheckObject(2, 1), *(CopyObject(1, each) for each in moving)]
-    script.tell(DRIVER, ObjectChecked(1, 2, there=True))
+    # It is kept from now on, and asked for as any that has become the only one.
+    assert script.tell(DRIVER, ObjectChecked(1, 2, there=True)) == [CheckObject(2, 1)]
     for number in moving[:-1]:
         assert script.tell(DRIVER, ObjectRelayed(number, 2, 40)) == [CheckObject(2, number)]
+        script.tell(DRIVER, ObjectChecked(number, 2, there=True))
     assert script.tell(DRIVER, ObjectRelayed(5, 2, 0)) == [ReleaseHost(1)], "it can't be helped"
     script.tell(DRIVER, HostLost(1, "gone"))
     assert script.tell(DRIVER, ObjectsWanted((1, 4))) == [
@@ -83,6 +85,30 @@ def test_only_copies_move_away_a_few_at_once() -> None:
     [lost] = script.tell(DRIVER, ObjectsWanted((5,)))
     assert isinstance(lost, Deliver)
     assert isinstance(lost.outcome, Failed)
+
+
+def test_a_copy_that_has_gone_takes_no_place() -> None:
+    script = Script(1, 1, 1)
+    script.tell(DRIVER, ObjectPut(1, Stored(1, 40)))
+    script.tell(2, ObjectCopied(1, 2, 40))
+    script.tell(3, ObjectCopied(1, 3, 40))
+    assert script.tell(DRIVER, LEAVES) == [CheckObject(2, 1)]
+    assert script.tell(DRIVER, ObjectChecked(1, 2, there=False)) == [CheckObject(3, 1)]
+    # Its host says by itself that it has gone, before it is asked.
+    assert script.tell(3, ObjectCopied(1, 3, 0)) == []
+    assert script.tell(DRIVER, ObjectChecked(1, 3, there=False)) == [CopyObject(1, 1)]
+    script.tell(DRIVER, ObjectRelayed(1, 2, 40))
+    assert ReleaseHost(1) in script.tell(DRIVER, ObjectChecked(1, 2, there=True))
+    script.tell(DRIVER, HostLost(1, "gone"))
+    assert script.tell(DRIVER, ObjectsWanted((1,))) == [Deliver(DRIVER, 1, Stored(2, 40))]
+
+
+def test_a_host_that_is_lost_before_it_answers_is_asked_no_more() -> None:
+    script = Script(1, 1)
+    script.tell(DRIVER, ObjectPut(1, Stored(1, 40)))
+    script.tell(2, ObjectCopied(1, 2, 40))
+    assert script.tell(DRIVER, LEAVES) == [CheckObject(2, 1)]
+    assert CopyObject(1, 1) in script.tell(DRIVER, HostLost(2, "gone"))
 
 
 def test_what_a_client_was_to_copy_is_copied_by_another_when_it_goes() -> None:

@@ -6,7 +6,7 @@ gets another copy, or one that is made on the driver's host for it; if even that
 
 from __future__ import annotations
 
-from fray.runtime.pool.machine.leaving import note_moved
+from fray.runtime.pool.machine.leaving import note_kept, note_moved
 from fray.runtime.pool.machine.lineage import deliver
 from fray.runtime.pool.machine.objects import discard, drop_copy, lose
 from fray.runtime.pool.machine.records import Doubt, ObjectRecord
@@ -24,12 +24,15 @@ PAUSE_SECONDS = 1.0
 
 
 def note_copied(tables: Tables, source: ClientId, event: ObjectCopied) -> None:
-    """Note where an object can be read, too."""
+    """Note where an object can be read, too, or can't any more."""
     worker = tables.workers.get(source)
     if worker is not None and worker.host.id != event.host:
         tables.ignore("ObjectCopied: not its own host")
         return
-    _add(tables, event)
+    if event.size:
+        _add(tables, event)
+    else:
+        drop_copy(tables, event.id, event.host)
 
 
 def _add(tables: Tables, event: ObjectCopied | ObjectRelayed) -> None:
@@ -63,7 +66,9 @@ def note_checked(tables: Tables, _source: ClientId, event: ObjectChecked) -> Non
     record = tables.objects.get(event.id)
     doubt = tables.doubts.get(event.id)
     stored = record is not None and type(record.outcome) is Stored and record.outcome.host == event.host
-    if stored and not event.there:
+    if event.id in tables.checking and not stored:
+        note_kept(tables, event)
+    elif stored and not event.there:
         reason = next(reversed(doubt.clients.values()), "") if doubt is not None else "its copy had gone"
         lose(tables, record, f"it couldn't be read: {reason}")  # type: ignore[arg-type]
     if doubt is None:

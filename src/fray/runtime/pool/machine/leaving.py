@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from itertools import chain
 
-from fray.runtime.pool.machine.objects import lose
+from fray.runtime.pool.machine.objects import drop_copy, lose
 from fray.runtime.pool.machine.records import HostRecord
 from fray.runtime.pool.machine.tables import Tables
-from fray.runtime.pool.messages.commands import CopyObject, ReclaimTasks, ReleaseHost
-from fray.runtime.pool.messages.events import HostLeaving
+from fray.runtime.pool.messages.commands import CheckObject, CopyObject, ReclaimTasks, ReleaseHost
+from fray.runtime.pool.messages.events import HostLeaving, ObjectChecked
 from fray.runtime.pool.messages.specs import ClientId, ObjectId, Stored
 
-__all__ = ["advance", "forget_leaving", "is_at_work", "leave", "note_moved"]
+__all__ = ["advance", "forget_leaving", "is_at_work", "leave", "move_anew", "note_kept", "note_moved"]
 
 MOST_MOVING = 4
 """Objects that are copied at once: each takes memory where it goes to, and a thread."""
@@ -71,11 +71,34 @@ def note_moved(tables: Tables, object_id: ObjectId, *, moved: bool) -> None:
         tables.dirty = True
 
 
+def note_kept(tables: Tables, event: ObjectChecked) -> None:
+    """Take a host's word about a copy that is to take the place of an object on a host that leaves."""
+    tables.checking.discard(event.id)
+    host = tables.leaving.get(tables.moving.pop(event.id, 0))
+    tables.dirty = True
+    copies, record = tables.copies.get(event.id, {}), tables.objects.get(event.id)
+    if not event.there:
+        drop_copy(tables, event.id, event.host)
+    elif host is not None and record is not None and event.host in copies:
+        # The first one takes its place.
+        tables.copies[event.id] = {event.host: copies[event.host], **copies}
+        lose(tables, record, host.leaving)
+
+
+def move_anew(tables: Tables) -> None:
+    """Begin again with all that is on its way: a host or client that is gone may have had to do with it."""
+    if tables.moving:
+        tables.moving.clear()
+        tables.checking.clear()
+        tables.dirty = True
+
+
 def forget_leaving(tables: Tables, host: HostRecord) -> None:
     """Take note that a host has gone."""
     if tables.leaving.pop(host.id, None) is not None:
         for object_id in [each for each, place in tables.moving.items() if place == host.id]:
             del tables.moving[object_id]
+            tables.checking.discard(object_id)
 
 
 def _move(tables: Tables, host: HostRecord) -> None:
@@ -88,10 +111,11 @@ def _move(tables: Tables, host: HostRecord) -> None:
         copies = tables.copies.get(object_id, {})
         staying = [other for other in copies if not tables.hosts[other].leaving]
         if staying:
-            # The first one takes its place.
-            tables.copies[object_id] = {other: copies[other] for other in dict.fromkeys((*staying, *copies))}
-            lose(tables, record, host.leaving)
-        elif len(tables.moving) < MOST_MOVING:
+            # It may have gone for lack of room; the answer is that it stays from now on.
+            tables.moving[object_id] = host.id
+            tables.checking.add(object_id)
+            tables.commands.append(CheckObject(staying[0], object_id))
+        elif len(tables.moving) - len(tables.checking) < MOST_MOVING:
             tables.moving[object_id] = host.id
             tables.commands.append(CopyObject(host.id, object_id))
         else:

@@ -64,6 +64,7 @@ class Tables:
         "actor_queues",
         "actors",
         "allowed",
+        "checking",
         "clients",
         "commands",
         "copies",
@@ -121,7 +122,9 @@ class Tables:
         self.leaving: dict[HostId, HostRecord] = {}
         """Hosts that are to go."""
         self.moving: dict[ObjectId, HostId] = {}
-        """Objects that are being copied elsewhere -> the host that leaves."""
+        """Objects that are being copied elsewhere, or kept there -> the host that leaves."""
+        self.checking: set[ObjectId] = set()
+        """Those of them whose copy is asked for: it may have gone."""
         self.open_hosts: dict[HostId, HostRecord] = {}
         """Hosts with free CPUs."""
         self.workers: dict[WorkerId, WorkerRecord] = {}

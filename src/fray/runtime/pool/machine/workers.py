@@ -7,7 +7,7 @@ from fray.runtime.pool.machine.cancelling import time_out
 from fray.runtime.pool.machine.copies import try_again
 from fray.runtime.pool.machine.crowding import tell_limit
 from fray.runtime.pool.machine.devices import build_slots, split_needs
-from fray.runtime.pool.machine.leaving import forget_leaving
+from fray.runtime.pool.machine.leaving import forget_leaving, move_anew
 from fray.runtime.pool.machine.objects import collect, drop_copy, drop_holder, lose
 from fray.runtime.pool.machine.placement import MOST_VAIN_STARTS, may_start, start_process
 from fray.runtime.pool.machine.records import Demand, HostRecord, TaskRecord, WorkerRecord
@@ -85,6 +85,7 @@ def lose_host(tables: Tables, source: ClientId, event: HostLost) -> None:
         tables.ignore("HostLost: not known")
         return
     forget_leaving(tables, host)
+    move_anew(tables)
     tables.open_hosts.pop(event.host, None)
     if tables.reserved is not None and tables.reserved[1] is host:
         tables.reserved = None
@@ -109,6 +110,7 @@ def lose_nanny(tables: Tables, source: ClientId, event: NannyLost) -> None:
         tables.ignore("NannyLost: its host isn't known")
         return
     _lose_team(tables, source, host, f"was lost with its nanny: {event.reason}")
+    move_anew(tables)
     for object_id in tuple(tables.doubts):
         outcome = tables.objects[object_id].outcome
         if type(outcome) is Stored and outcome.host == event.host:
@@ -279,9 +281,7 @@ def lose_client(tables: Tables, _source: ClientId, event: ClientLost) -> None:
     if held is None:
         tables.ignore("ClientLost: not known")
         return
-    if tables.moving:
-        tables.moving.clear()  # it may be the one that copied: they are copied again
-        tables.dirty = True
+    move_anew(tables)
     for object_id in held:
         record = tables.objects.get(object_id)
         if record is None or not drop_holder(tables, record, event.client) or record.holders is not None:

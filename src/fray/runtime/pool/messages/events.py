@@ -130,7 +130,10 @@ class TaskCancelled(NamedTuple):
 
 
 class ObjectCopied(NamedTuple):
-    """A client has read an object of another host; a copy lies on its own from now on."""
+    """A client has read an object of another host; a copy lies on its own from now on.
+
+    Of size 0: it had to go, for want of room.
+    """
 
     id: ObjectId
     host: HostId

@@ -152,8 +152,10 @@ def lock_file(file: int, seconds: float) -> None:
             return
 
 
-def evict(folder: str, needed: int = 0) -> int:
+def evict(folder: str, gone: list[str], needed: int = 0) -> int:
     """Remove copies, the oldest first, until they have freed `needed` bytes (0: all); return what they had.
+
+    Adds their names to `gone`.
 
     Removes none where all of them are too little, nor what a process has mapped: that would free nothing.
     """
@@ -163,12 +165,14 @@ def evict(folder: str, needed: int = 0) -> int:
         if status is None or status.st_mode & 0o777 != COPY_MODE:
             continue
         if status.st_nlink == 1 and not name.endswith((PART, HELD)):
-            copies.append((status.st_mtime_ns, status.st_size, f"{folder}/{name}"))
+            copies.append((status.st_mtime_ns, status.st_size, name))
     freed = 0
     if sum(size for _, size, _ in copies) < needed:
         return freed
-    for _, size, path in sorted(copies):
-        freed += size if unlink(path) else 0
+    for _, size, name in sorted(copies):
+        if unlink(f"{folder}/{name}"):
+            freed += size
+            gone.append(name)
         if freed >= needed > 0:
             break
     return freed

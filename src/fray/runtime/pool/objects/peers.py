@@ -261,7 +261,7 @@ class PeerFetch:
 
     Parameters: the number of this host (`home`); `address_of` gives where a host's objects are read, or
     nothing for one that is gone; the pool's `key`; the `store` of this host; `on_copied` is called with the
-    copies that lie in it from then on.
+    copies that lie in it from then on, and with 0 bytes for those that this process removes from it.
     """
 
     def __init__(
@@ -277,6 +277,7 @@ class PeerFetch:
         self._key = key
         self._store = store
         self._on_copied = on_copied
+        store.on_evicted = lambda identity: on_copied(identity, 0)
 
     def __call__(self, identity: ObjectId, host: HostId) -> memoryview:
         """Return an object that lies on another host, from a copy in this host's store if it has room.

@@ -17,7 +17,7 @@ import os
 import re
 import struct
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -98,6 +98,8 @@ class HostStore:
         self._disk = str(spill_directory)
         share_warnings(self._disk, self._memory)
         self._mappings = Mappings(int(limit * _MAPPED_SHARE))
+        self.on_evicted: Callable[[ObjectId], None] = lambda _: None
+        """Called with each copy that this process removes for want of room."""
         self._disk_lock = -1
         """Keeps the directory on disk from being swept; none was claimed yet."""
         try:
@@ -141,8 +143,10 @@ class HostStore:
         """
         yield from (False, True)
         with self._held(_SPILLING):
-            evict(self._memory)
-            evict(self._disk)
+            gone: list[str] = []
+            evict(self._memory, gone)
+            evict(self._disk, gone)
+            self._tell_evicted(gone)
             yield from (False, True)
 
     @contextlib.contextmanager
@@ -310,12 +314,19 @@ class HostStore:
         if disk:
             self._claim_disk()
             return os.open(part, flags, 0o600)
+        gone: list[str] = []
+        try:
+            return self._make_room(part, size, gone, flags)
+        finally:
+            self._tell_evicted(gone)
+
+    def _make_room(self, part: str, size: int, gone: list[str], flags: int) -> int:
         with self._locked():
             used = self._used()
             if used + size > self.limit:
                 used = scan(self._memory, dead=is_dead)
                 if used + size > self.limit:
-                    used -= evict(self._memory, used + size - self.limit)
+                    used -= evict(self._memory, gone, used + size - self.limit)
                 self._set_used(used)
             if used + size > self.limit:
                 raise StoreFullError(size, (self._memory,))
@@ -329,6 +340,10 @@ class HostStore:
                 unlink(part)
                 raise
             return file
+
+    def _tell_evicted(self, names: list[str]) -> None:
+        for name in names:
+            self.on_evicted(int(name, 16))
 
     def _claim_disk(self) -> None:
         """Make the directory on disk where it is missing. Raises `StoreDirectoryError` or `OSError`."""
