@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from fray.errors import ActorDiedError, WorkerDiedError
-from fray.job import ActorOptions, JobContext, TaskOptions
+from fray.job import ActorOptions, JobContext, TaskOptions, get_job_context
 from fray.runtime.pool.worker import memory_limits
 from fray.runtime.pool.worker.memory_limits import Exceeded, MemoryLimits, resident_bytes
 from fray.vocabulary import EXIT_WORKER_MEMORY
@@ -40,6 +41,36 @@ def test_a_task_that_takes_more_than_it_asked_for_ends_with_the_reason(ctx: JobC
     assert f"code {EXIT_WORKER_MEMORY}: its tasks took more memory" in caught.value.story[-1]
     gate.open()
     assert ctx.get(modest) == 30 * MB
+
+
+def wait_for_much(size: int, gate: Gate) -> int:
+    ctx = get_job_context()
+    return ctx.get(ctx.run(take, size, gate, options=TaskOptions(retries=0)))
+
+
+def test_who_takes_more_than_it_asked_for_costs_nobody_else(
+    make_pool: Callable[[int], JobContext], gate: Gate
+) -> None:
+    ctx = make_pool(1)
+    half = {"CPU": 0.5}
+    neighbours = [
+        ctx.run(take, 300 * MB, gate, options=TaskOptions(resources=half, retries=0)),
+        ctx.run(take, 10, gate, options=TaskOptions(resources={"CPU": 0.0}, retries=0)),
+        ctx.run(take, 20, gate, options=TaskOptions(resources={"CPU": 0.1, "memory": 100.0 * MB}, retries=0)),
+    ]
+    greedy = ctx.run(take, 300 * MB, gate, options=TaskOptions(resources={**half, "memory": 100.0 * MB}))
+    gate.open()
+    assert ctx.get(neighbours) == [300 * MB, 10, 20]
+    with pytest.raises(WorkerDiedError):
+        ctx.get(greedy)
+
+
+def test_a_limit_counts_nothing_of_what_the_task_waits_for(
+    make_pool: Callable[[int], JobContext], gate: Gate
+) -> None:
+    ctx = make_pool(1)
+    gate.open()
+    assert ctx.get(ctx.run(wait_for_much, 300 * MB, gate, options=TaskOptions(resources=LIMIT))) == 300 * MB
 
 
 def test_an_actor_that_takes_more_than_it_asked_for_ends(ctx: JobContext, gate: Gate) -> None:

@@ -40,7 +40,15 @@ RAISED = Failed(b"raised")
 FUNCTIONS = (b"fast", b"slow", b"other")
 SECONDS = {b"fast": 20e-6, b"slow": 2.0, b"other": 300e-6, b"": 0.0}
 CPU = (("CPU", 1.0),)
-SHAPES = (CPU, (("CPU", 2.0),), (("CPU", 0.5),), (), (*CPU, ("GPU", 1.0)), (("GPU", 1.0),))
+SHAPES = (
+    CPU,
+    (("CPU", 2.0),),
+    (("CPU", 0.5),),
+    (),
+    (*CPU, ("GPU", 1.0)),
+    (("GPU", 1.0),),
+    (("CPU", 0.5), ("memory", 10.0)),
+)
 PROFILES = (Profile(), Profile((("A", "1"),)), Profile((), 2))
 
 

@@ -168,7 +168,7 @@ class World(WorkerSide):
     def add_host(self) -> None:
         self.next_host += 1
         self.files[self.next_host] = set()
-        resources = (("CPU", 2.0), ("GPU", 1.0)) if self.next_host % 2 else (("CPU", 3.0),)
+        resources = (("CPU", 2.0), ("GPU", 1.0)) if self.next_host % 2 else (("CPU", 3.0), ("memory", 20.0))
         self.tell(
             DRIVER, HostJoined(self.next_host, f"h{self.next_host}", resources, int(resources[0][1]), 100)
         )
