@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +39,31 @@ def test_what_a_process_that_retires_had_submitted_runs(
     await_end([ctx.get(ctx.run(submit_and_keep, gate, story, 5, options=options), timeout=60)])
     gate.open()
     assert settles(lambda: len(lines(story)) == 5)
+    assert ctx.stats().cancelled == 0
+
+
+def count_up(gate: Gate, story: Path, count: int) -> Iterator[int]:
+    for number in range(count):
+        gate.pass_through()
+        append(story, str(number))
+        yield number
+
+
+def begin_to_read(gate: Gate, story: Path, count: int) -> int:
+    ctx = get_job_context()
+    builtins.kept = ctx.run(count_up, gate, story, count)  # type: ignore[attr-defined]
+    return os.getpid()
+
+
+def test_a_generator_of_a_process_that_retires_runs_to_its_end(
+    make_pool: Callable[[int], JobContext], gate: Gate, tmp_path: Path
+) -> None:
+    ctx = make_pool(1)
+    story, count = tmp_path / "story", 3000  # more than its window takes
+    options = TaskOptions(max_calls=1)
+    await_end([ctx.get(ctx.run(begin_to_read, gate, story, count, options=options), timeout=60)])
+    gate.open()
+    assert settles(lambda: len(lines(story)) == count)
     assert ctx.stats().cancelled == 0
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fray.runtime.pool.machine.message_checks import check_message
 from fray.runtime.pool.machine.objects import add_holder, collect, discard, place
-from fray.runtime.pool.machine.records import ObjectRecord, TaskRecord
+from fray.runtime.pool.machine.records import ObjectRecord, Stream, TaskRecord
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.messages.commands import DeliverItems, ResumeGenerator
 from fray.runtime.pool.messages.events import ItemsConsumed, ItemsProduced
 from fray.runtime.pool.messages.specs import DRIVER, ClientId, Inline
 
-__all__ = ["consume", "discard_items", "produce"]
+__all__ = ["consume", "discard_items", "produce", "run_on"]
 
 
 def produce(tables: Tables, source: ClientId, event: ItemsProduced) -> None:
@@ -45,6 +45,8 @@ def produce(tables: Tables, source: ClientId, event: ItemsProduced) -> None:
             add_holder(tables, item, client)
     if not lost:
         tables.commands.append(DeliverItems(client, event.task, event.position, event.items))
+    elif task.faults is None or task.faults.verdict is None:  # type: ignore[union-attr]
+        run_on(tables, task)  # type: ignore[arg-type]
 
 
 def _is_plain(event: ItemsProduced) -> bool:
@@ -67,6 +69,14 @@ def discard_items(tables: Tables, event: ItemsProduced) -> None:
     """Free what was reported too late."""
     for object_id, outcome in event.items:
         discard(tables, object_id, outcome)
+
+
+def run_on(tables: Tables, task: TaskRecord) -> None:
+    """Let a generator run to its end without a reader, as a task does whose submitter has retired."""
+    stream: Stream = task.stream  # type: ignore[assignment]
+    stream.consumed = max(stream.consumed, stream.produced)
+    if task.worker is not None:
+        tables.commands.append(ResumeGenerator(task.worker.id, task.spec.id, stream.consumed))
 
 
 def consume(tables: Tables, source: ClientId, event: ItemsConsumed) -> None:

@@ -19,9 +19,10 @@ from fray.runtime.pool.machine.resources import (
     has_host,
 )
 from fray.runtime.pool.machine.slots import idle_seconds, leave_slot, refresh, retire
+from fray.runtime.pool.machine.streams import run_on
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.tasks import finish, lose_task
-from fray.runtime.pool.machine.transitions import READY, WAITING
+from fray.runtime.pool.machine.transitions import KEPT, READY, WAITING
 from fray.runtime.pool.messages.commands import FreeObject, SetTimer
 from fray.runtime.pool.messages.events import (
     ClientJoined,
@@ -274,7 +275,8 @@ def join_client(tables: Tables, _source: ClientId, event: ClientJoined) -> None:
 def lose_client(tables: Tables, _source: ClientId, event: ClientLost) -> None:
     """Drop all references of a client.
 
-    Tasks that haven't begun and that nobody else wants are cancelled, unless the client has retired.
+    Tasks that haven't begun and that nobody else wants are cancelled, and generators, unless the client has
+    retired.
     """
     held = tables.clients.pop(event.client, None)
     tables.ended.pop(event.client, None)
@@ -291,6 +293,10 @@ def lose_client(tables: Tables, _source: ClientId, event: ClientLost) -> None:
         unwanted = not event.retired and not record.holds
         if type(task) is TaskRecord and unwanted and task.state in (WAITING, READY):
             finish(tables, task, Failed(b"", "TaskCancelledError", task.spec.name))
+        elif (
+            event.retired and type(task) is TaskRecord and task.stream is not None and task.state is not KEPT
+        ):
+            run_on(tables, task)
         else:
             collect(tables, record)
 
