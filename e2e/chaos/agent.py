@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from e2e.chaos.plan import Blow, Strike
 from e2e.chaos.recorder import Recorder
-from e2e.chaos.records import Hit, Outage
+from e2e.chaos.records import NODE_DELETED, Hit, Outage
 from e2e.chaos.storm import Storm
 from e2e.cluster import kubelets, node_status
 from e2e.cluster.api import Api, Response
@@ -225,7 +225,7 @@ class Agent:
         if deletes_node:
             # Without the first host's Node nothing reaches JobSet's webhooks and the cluster's DNS.
             hosts = tuple(host for host in hosts if host.taints)
-        host = self._take_host(strike, list(hosts), "node deleted" if deletes_node else "kubelet killed")
+        host = self._take_host(strike, list(hosts), NODE_DELETED if deletes_node else "kubelet killed")
         if host is None:
             return None
         kubelets.kill_kubelet(host)

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from e2e.chaos.plan import Act, JobPlan, Kind
-from e2e.chaos.records import Hit, Outage, PodSighting, Records
+from e2e.chaos.records import NODE_DELETED, Hit, Outage, PodSighting, Records
 from fray.vocabulary import Phase, Reason, VerdictKind
 
 __all__ = ["GONE", "End", "find_mismatch", "find_unseen", "predict"]
@@ -32,6 +32,8 @@ NOT_STARTED = 128
 """Exit code of a container that its node's runtime could not start: a kubelet was killed while it did. See
 https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/kuberuntime/kuberuntime_container.go
 """
+JUDGED_SECONDS = 10.0
+"""How long after a host's own failure the operator may still look whether its node is there and ready."""
 MOST_ATTEMPTS = 60
 KEPT_ATTEMPTS = 10
 
@@ -159,7 +161,10 @@ class _World:
         for pod in self._pods.get(attempt, []):
             for outage in self._outages:
                 long = outage.end - outage.begin > OUTAGE_SECONDS
-                if _meets(outage, pod) and (pod.reason or pod.exit_code == NOT_STARTED or long):
+                told = pod.reason or pod.exit_code == NOT_STARTED or long
+                # A node that is made again begins as one that isn't ready, and a failed host's is looked at.
+                anew = outage.how == NODE_DELETED and self._job.exit_of(attempt)
+                if (told and _meets(outage, pod)) or (anew and _meets(outage, pod, JUDGED_SECONDS)):
                     yield _Ender(VerdictKind.PREEMPTION, sure=False)
 
     def _own_end(self, attempt: int) -> float:
@@ -183,13 +188,13 @@ class _World:
         )
 
 
-def _meets(outage: Outage, pod: PodSighting) -> bool:
-    """Return whether a pod was on a host while that had no kubelet, or right after."""
+def _meets(outage: Outage, pod: PodSighting, seconds: float = MARGIN_SECONDS) -> bool:
+    """Return whether a pod was on a host while that had no kubelet, or ended at most so long before."""
     if outage.host != pod.node:
         return False
     begun = pod.started if pod.started is not None else -math.inf
     ended = pod.finished if pod.finished is not None else math.inf
-    return begun < outage.end + MARGIN_SECONDS and ended > outage.begin - MARGIN_SECONDS
+    return begun < outage.end + MARGIN_SECONDS and ended > outage.begin - seconds
 
 
 def find_mismatch(

@@ -15,6 +15,7 @@ from fray.plan.timestamps import parse_time
 from fray.vocabulary import CONTAINER, LABEL_ATTEMPT, LABEL_JOB
 
 __all__ = [
+    "NODE_DELETED",
     "Hit",
     "JobSetSighting",
     "JobSighting",
@@ -31,6 +32,7 @@ __all__ = [
 
 Manifest = Mapping[str, Any]
 
+NODE_DELETED = "node deleted"
 LOST = "ContainerStatusUnknown"
 """Reason of a container that its kubelet's runtime knows nothing of:
 https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/status/status_manager.go

@@ -120,6 +120,18 @@ def test_a_short_outage_alone_ends_nothing_and_a_long_one_may() -> None:
     assert ends(SUCCEEDS, pods=refused) == {"Succeeded after Success"}
 
 
+def test_a_node_that_is_made_anew_just_after_a_failure_may_have_been_its_cause() -> None:
+    pods = [pod(FAILS, 1, 90.0, exit_code=3, finished=100.0), pod(FAILS, 2, 120.0)]
+    both = {"Failed after Failure", "Failed after Preemption, Failure"}
+    assert ends(FAILS, pods=pods, outages=[Outage(NODE, 104.0, 112.0, "node deleted")]) == both
+    for outage in (
+        Outage(NODE, 104.0, 112.0, "kubelet killed"),
+        Outage(NODE, 80.0, 85.0, "node deleted"),
+        Outage(NODE, 115.0, 119.0, "node deleted"),
+    ):
+        assert ends(FAILS, pods=pods, outages=[outage]) == {"Failed after Failure"}
+
+
 def test_what_a_kubelet_that_was_killed_could_not_start_may_be_charged_to_preemptions() -> None:
     pods = [pod(SUCCEEDS, 1, None, exit_code=128, finished=105.0), pod(SUCCEEDS, 2, 120.0)]
     outages = [Outage(NODE, 101.0, 108.0, "killed")]
