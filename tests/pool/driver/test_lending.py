@@ -72,6 +72,17 @@ class Getter:
         return get_in_threads(4)
 
 
+class Constructed:
+    """Waits in its constructor, and later in a thread that none of its calls runs."""
+
+    def __init__(self) -> None:
+        self.first = Getter().get()
+
+    def begin(self, gate: Gate, story: Path) -> int:
+        threading.Thread(target=leave_a_thread, args=(gate, story)).start()
+        return self.first
+
+
 class Awaiter:
     async def get(self) -> int:
         ctx = get_job_context()
@@ -102,6 +113,20 @@ def test_a_thread_that_one_task_has_started_waits_for_the_next_one(make_pool: Ma
     ctx = make_pool(1)
     for number in range(3):
         assert ctx.get(ctx.run(get_in_a_thread_of_the_loop, number), timeout=60) == number * 2
+
+
+def test_the_constructor_and_the_threads_of_an_actor_that_holds_all_cpus_wait_for_tasks(
+    make_pool: MakePool, gate: Gate, tmp_path: Path
+) -> None:
+    ctx = make_pool(1)
+    actor = ctx.create_actor(Constructed, options=ActorOptions(resources={"CPU": 1.0}))
+    story = tmp_path / "story"
+    assert ctx.get(actor.begin.remote(gate, story), timeout=60) == 4
+    # Its own task is queued now, and waits for the CPU.
+    held = ctx.run(double, 1)
+    gate.open()
+    assert settles(lambda: lines(story) == ["8"])
+    assert ctx.get(held, timeout=60) == 2
 
 
 def test_a_thread_that_outlives_its_task_gets_what_it_waits_for(

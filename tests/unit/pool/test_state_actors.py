@@ -24,8 +24,10 @@ from fray.runtime.pool.messages.events import (
     KillActor,
     ObjectsWanted,
     RefsReleased,
+    TaskBlocked,
     TaskDone,
     TaskSubmitted,
+    TaskUnblocked,
     TimerFired,
     WorkerJoined,
     WorkerLost,
@@ -191,6 +193,12 @@ def test_an_actor_with_cpus_has_a_process_and_holds_them() -> None:
     assert script.tell(DRIVER, WorkerJoined(3)) == [CreateActor(3, spec, b"blob", (), 1)]
     script.tell(3, ActorReady(A, 1))
     assert script.submit(1) == []
+    # A thread of its own waits: the task has its CPUs meanwhile.
+    (run,) = script.tell(3, TaskBlocked(A))
+    assert isinstance(run, RunTask)
+    assert script.tell(3, TaskUnblocked(A)) == []
+    assert script.tell(run.worker, TaskDone(1, ONE)) == []
+    assert script.submit(2) == []
     end = [EndActor(3, A, 1, True), StopWorker(3, False, "its actor has ended")]
     assert script.tell(DRIVER, RefsReleased((A,))) == end
     # What it held is free once the process has gone, not before.

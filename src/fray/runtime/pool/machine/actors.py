@@ -252,6 +252,7 @@ def _leave(tables: Tables, actor: ActorRecord) -> WorkerRecord | None:
         return None
     actor.worker = None
     actor.waiting.clear()
+    actor.blocked = False
     worker.actors.pop(actor.spec.id, None)
     if worker.host.id in tables.hosts:
         for task in actor.sent:  # their results may have been written, and never be reported

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fray.runtime.pool.machine.records import TaskRecord, WorkerRecord
-from fray.runtime.pool.machine.slots import refresh, retake_actor
+from fray.runtime.pool.machine.slots import refresh, settle_actor
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.tasks import build_timed_out, finish
 from fray.runtime.pool.machine.transitions import (
@@ -58,7 +58,8 @@ def _decide(tables: Tables, task: TaskRecord, verdict: Failed, *, force: bool) -
         task.worker = None
         actor = tables.actors[task.spec.actor]
         actor.sent.pop(task.spec.id, None)
-        retake_actor(tables, actor, task.spec.id)
+        actor.waiting.discard(task.spec.id)
+        settle_actor(tables, actor)
         finish(tables, task, verdict)
     elif force and task.state is not SENT:
         stop_by_force(tables, worker, f"{task.spec.name} was cancelled by force")

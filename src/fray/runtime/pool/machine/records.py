@@ -185,13 +185,15 @@ class Doubt:
 class ActorRecord:
     """One actor. `callers` hold the calls that wait at the head, `sent` those at its worker, in order.
 
-    `waiting`: calls of those at its worker that wait for objects; others use its CPUs until then.
+    `waiting`: calls of those at its worker that wait for objects; others use its CPUs until then. `blocked`:
+    its constructor waits, or a thread that none of its calls runs.
     `process`: the profile of processes that it may live in. `alone`: there it is the only one. `preempted`:
     how often it was lost with a host that was taken away.
     """
 
     __slots__ = (
         "alone",
+        "blocked",
         "callers",
         "client",
         "failure",
@@ -225,6 +227,7 @@ class ActorRecord:
         self.callers: dict[CallerKey, deque[TaskRecord]] = {}
         self.sent: dict[ObjectId, TaskRecord] = {}
         self.waiting: set[ObjectId] = set()
+        self.blocked = False
         self.failure: Failed | None = None
         self.story: list[str] = []
 

@@ -21,7 +21,7 @@ from fray.runtime.pool.machine.transitions import (
     STARTED,
 )
 from fray.runtime.pool.messages.commands import ResumeGenerator, RunTask, SetTimer, StopWorker
-from fray.runtime.pool.messages.specs import PLAIN, Inline, ObjectId, Stored
+from fray.runtime.pool.messages.specs import PLAIN, Inline, Stored
 
 __all__ = [
     "IDLE_SECONDS",
@@ -30,13 +30,12 @@ __all__ = [
     "idle_seconds",
     "leave_slot",
     "lend",
-    "lend_actor",
     "limit_time",
     "refresh",
     "retake",
-    "retake_actor",
     "retire",
     "send_ahead",
+    "settle_actor",
     "start",
     "take_back",
 ]
@@ -132,24 +131,18 @@ def retake(tables: Tables, task: TaskRecord) -> None:
     refresh(tables, worker)
 
 
-def lend_actor(tables: Tables, actor: ActorRecord, call: ObjectId) -> None:
-    """Let others use the CPUs of an actor of which a call waits."""
-    actor.waiting.add(call)
+def settle_actor(tables: Tables, actor: ActorRecord) -> None:
+    """Let others use the CPUs of an actor that waits, or give them back to one that goes on, at once."""
     worker = actor.worker
-    kept = without_cpus(actor.needs)
-    if worker is not None and worker.held == actor.needs != kept:
-        give(tables, worker.host, actor.needs)
-        take(tables, worker.host, kept)
+    if worker is None:
+        return
+    cpus, kept = (("CPU", dict(actor.needs).get("CPU", 0)),), without_cpus(actor.needs)
+    waits = bool(actor.waiting) or actor.blocked
+    if waits and worker.held == actor.needs != kept:
+        give(tables, worker.host, cpus)
         worker.held = kept
-
-
-def retake_actor(tables: Tables, actor: ActorRecord, call: ObjectId) -> None:
-    """Give an actor its CPUs back, at once, unless another of its calls waits."""
-    actor.waiting.discard(call)
-    worker = actor.worker
-    if worker is not None and not actor.waiting and worker.held != actor.needs:
-        cpus = dict(actor.needs).get("CPU", 0)
-        take(tables, worker.host, (("CPU", cpus),))
+    elif not waits and worker.held != actor.needs:
+        take(tables, worker.host, cpus)
         worker.held = actor.needs
 
 

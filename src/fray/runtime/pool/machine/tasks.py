@@ -27,11 +27,10 @@ from fray.runtime.pool.machine.slots import (
     begin,
     leave_slot,
     lend,
-    lend_actor,
     refresh,
     retake,
-    retake_actor,
     retire,
+    settle_actor,
     take_back,
 )
 from fray.runtime.pool.machine.tables import STORY_LINES, Tables
@@ -236,7 +235,8 @@ def complete(tables: Tables, source: ClientId, event: TaskDone) -> None:
         actor = tables.actors[spec.actor]
         actor.sent.pop(spec.id, None)
         if actor.waiting:
-            retake_actor(tables, actor, spec.id)
+            actor.waiting.discard(spec.id)
+            settle_actor(tables, actor)
     else:
         leave_slot(tables, task)
         if measured:
@@ -332,7 +332,11 @@ def note_begun(tables: Tables, source: ClientId, event: TaskBegun) -> None:
 
 
 def block(tables: Tables, source: ClientId, event: TaskBlocked) -> None:
-    """Let others use the CPUs of a task that waits."""
+    """Let others use the CPUs of a task or an actor that waits."""
+    if (actor := _actor_of(tables, source, event.id)) is not None:
+        actor.blocked = True
+        settle_actor(tables, actor)
+        return
     task = _task_of(tables, source, event.id)
     if task is None or task.state not in (RUNNING, SENT):
         tables.ignore("TaskBlocked: not running there")
@@ -341,7 +345,9 @@ def block(tables: Tables, source: ClientId, event: TaskBlocked) -> None:
     if task.demand is not None:
         lend(tables, task)
     else:
-        lend_actor(tables, tables.actors[task.spec.actor], event.id)
+        actor = tables.actors[task.spec.actor]
+        actor.waiting.add(event.id)
+        settle_actor(tables, actor)
     tables.move(task, BLOCKED)
     if event.started:
         _note_started(tables, worker, event.started)
@@ -350,7 +356,11 @@ def block(tables: Tables, source: ClientId, event: TaskBlocked) -> None:
 
 
 def unblock(tables: Tables, source: ClientId, event: TaskUnblocked) -> None:
-    """Give a task that goes on its CPUs back, at once."""
+    """Give a task or an actor that goes on its CPUs back, at once."""
+    if (actor := _actor_of(tables, source, event.id)) is not None:
+        actor.blocked = False
+        settle_actor(tables, actor)
+        return
     task = _task_of(tables, source, event.id)
     if task is None or task.state is not BLOCKED:
         tables.ignore("TaskUnblocked: not blocked there")
@@ -359,7 +369,16 @@ def unblock(tables: Tables, source: ClientId, event: TaskUnblocked) -> None:
     if task.demand is not None:
         retake(tables, task)
     else:
-        retake_actor(tables, tables.actors[task.spec.actor], event.id)
+        actor = tables.actors[task.spec.actor]
+        actor.waiting.discard(event.id)
+        settle_actor(tables, actor)
+
+
+def _actor_of(tables: Tables, source: ClientId, object_id: int) -> ActorRecord | None:
+    actor = tables.actors.get(object_id)
+    if actor is not None and actor.worker is not None and actor.worker.id == source:
+        return actor
+    return None
 
 
 def _task_of(tables: Tables, source: ClientId, object_id: int) -> TaskRecord | None:

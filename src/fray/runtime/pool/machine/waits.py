@@ -29,7 +29,7 @@ def is_at_work(tables: Tables) -> bool:
 
 def _is_at_work(actor: ActorRecord) -> bool:
     if actor.state is not ALIVE:
-        return True
+        return not actor.blocked
     if any(_awaits_reader(call) for call in actor.sent.values()):
         return True
     # Those that were sent beyond the number that may run at once wait for their turn.
@@ -68,7 +68,9 @@ def _describe_client(tables: Tables, client: ClientId) -> str:
     worker = tables.workers.get(client)
     names = [task.spec.name for task in worker.blocked.values()] if worker is not None else []
     if worker is not None:
-        names += [actor.sent[key].spec.name for actor in worker.actors.values() for key in actor.waiting]
+        for actor in worker.actors.values():
+            names += [actor.sent[key].spec.name for key in actor.waiting]
+            names += [actor.spec.name or actor.spec.class_name] * actor.blocked
     return f"worker {client} ({', '.join(names[:MOST_LINES])})"
 
 

@@ -172,7 +172,10 @@ class TaskBegun(NamedTuple):
 
 
 class TaskBlocked(NamedTuple):
-    """A running task waits for objects; others may use what it holds until it goes on."""
+    """A running task waits for objects; others may use what it holds until it goes on.
+
+    With the identity of an actor: its constructor waits, or a thread of its own.
+    """
 
     id: ObjectId
     started: ObjectId = 0
@@ -180,7 +183,7 @@ class TaskBlocked(NamedTuple):
 
 
 class TaskUnblocked(NamedTuple):
-    """A blocked task goes on."""
+    """A blocked task, or actor, goes on."""
 
     id: ObjectId
 

@@ -51,11 +51,13 @@ class TellEnd(Protocol):
 class _Actor:
     """One actor; the fields below `lock` are used with it held."""
 
-    def __init__(self, command: CreateActor, threads: ElasticThreads, life: ActorLife) -> None:
+    def __init__(
+        self, command: CreateActor, threads: ElasticThreads, life: ActorLife, on_wait: OnWait
+    ) -> None:
         spec = command.spec
         self.spec = spec
         self.incarnation = command.incarnation
-        self.constructing = RunningTask(spec.id, spec.class_name)
+        self.constructing = RunningTask(spec.id, spec.class_name, on_wait)
         self._threads = threads
         self.lock = threading.Lock()
         self.instance: object = None
@@ -130,6 +132,15 @@ class ActorHost:
         with self._lock:
             return not self._callees
 
+    def borrow(self) -> RunningTask | None:
+        """Return what lends an actor's CPUs for a thread that none of its calls runs.
+
+        None where there are several actors: those that share a process hold no CPUs.
+        """
+        with self._lock:
+            lone = next(iter(self._actors.values())) if len(self._actors) == 1 else None
+        return None if lone is None else lone.constructing
+
     def create(self, command: CreateActor, function: Function) -> None:
         """Begin to construct an actor; ActorReady or ActorEnded tell how that went."""
         spec = command.spec
@@ -138,7 +149,8 @@ class ActorHost:
             self._end_itself(actor, error)
 
         try:
-            actor = _Actor(command, self._threads, ActorLife(end, label=spec.name or spec.class_name))
+            life = ActorLife(end, label=spec.name or spec.class_name)
+            actor = _Actor(command, self._threads, life, self._on_wait)
         except RuntimeError as error:
             failure = no_thread(spec.name or spec.class_name, error)
             self._tell(ActorEnded(spec.id, command.incarnation, failure))

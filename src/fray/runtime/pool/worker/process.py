@@ -316,7 +316,7 @@ class _Worker:
         task = current_task()
         # A thread that one task has started may work for the next one, as those of an executor do.
         unknown = task is None or (task.ended and not task.interrupted)
-        return self._executor.borrow() if unknown else task
+        return (self._executor.borrow() or self._actors.borrow()) if unknown else task
 
     # --- what tasks need -----------------------------------------------------------------------------------
 
