@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from fray.job import JobContext, TaskOptions, get_default_job_ctx
 from tests.behaviour.gates import Gate
@@ -21,14 +24,26 @@ def reading(ref: Any) -> Callable[[], int]:
     return read
 
 
-def read_once(ctx: JobContext) -> int:
-    size: int = ctx.get(ctx.run(reading(ctx.put(bytes(MIB)))))
+def reading_of_itself(ref: Any) -> Callable[[], int]:
+    def read() -> int:
+        return len(get_default_job_ctx().get(read.ref))  # type: ignore[attr-defined]
+
+    read.ref = ref  # type: ignore[attr-defined]
+    return read
+
+
+def read_once(ctx: JobContext, make: Callable[[Any], Callable[[], int]]) -> int:
+    size: int = ctx.get(ctx.run(make(ctx.put(bytes(MIB)))))
     return size
 
 
-def test_references_in_a_closure_go_with_the_function(make_pool: MakePool) -> None:
+@pytest.mark.parametrize("make", [reading, reading_of_itself])
+def test_references_in_a_closure_go_with_the_function(
+    make_pool: MakePool, make: Callable[[Any], Callable[[], int]]
+) -> None:
     ctx = make_pool(1)
-    assert [read_once(ctx) for _ in range(5)] == [MIB] * 5
+    assert [read_once(ctx, make) for _ in range(5)] == [MIB] * 5
+    gc.collect()
     assert settles(lambda: pool_of(ctx).objects._store.usage().memory == 0)
     read = reading(ctx.put(bytes(MIB)))
     assert [ctx.get(ctx.run(read)) for _ in range(3)] == [MIB] * 3

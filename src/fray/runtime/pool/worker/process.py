@@ -7,6 +7,7 @@ task runs is `execution`'s.
 from __future__ import annotations
 
 import contextvars
+import gc
 import importlib
 import math
 import os
@@ -15,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import CoroutineType
 from typing import Any, NoReturn
 
@@ -75,6 +76,8 @@ __all__ = ["DRAIN", "run_worker"]
 
 FLUSH_SECONDS = 1.0
 """How often an idle worker looks for references that were dropped."""
+COLLECT_SHARE = 20
+"""A garbage collection comes no sooner than after so many times the time that the last one took."""
 WARN_SECONDS = 10.0
 """How long a worker that is to end waits for threads without a word."""
 DRAIN = b"d"
@@ -121,6 +124,8 @@ class _Worker:
         self._calls_left = profile.max_calls or -1
         self._draining = False
         self._warn_at = 0.0
+        self._forgot = False
+        self._collect_at = 0.0
         self._outbox = Outbox(connection, _end_without_head)
         self._client = PoolClient(worker, self._outbox.send, blocking=self._waiting)
         self._client.lend = self._lend
@@ -197,11 +202,23 @@ class _Worker:
                 # A thread that a task or an actor has started may drop a reference when nothing else is sent.
                 self._client.flush()
                 self._on_idle()
+                if self._forgot and time.monotonic() >= self._collect_at:
+                    with suppress(RuntimeError):  # no thread can be started now
+                        self._threads.run(self._collect)
+                        self._forgot = False
             elif order := os.read(leash, 1):
                 if order == DRAIN:
                     self._drain()
             else:
                 _end_without_head()
+
+    def _collect(self) -> None:
+        """Free functions that refer to themselves: they hold what they have captured until this is done."""
+        begun = time.monotonic()
+        if gc.isenabled():
+            gc.collect()
+        now = time.monotonic()
+        self._collect_at = now + COLLECT_SHARE * (now - begun)
 
     def _drain(self) -> None:
         self._draining = True
@@ -297,6 +314,7 @@ class _Worker:
         self._functions.forget(command.functions)
         # They may have held references.
         self._client.flush()
+        self._forgot = True
 
     def _address_of(self, host: HostId) -> str | None:
         return self._addresses.get(host)
