@@ -1,4 +1,4 @@
-"""Run many one-pod jobs at once, and time them from the first request until the last has ended."""
+"""Run many jobs at once, and time them from the first request until the last has ended."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ LIMIT_SECONDS = 1800.0
 START_SECONDS = 30.0
 
 
-def measure_frayjobs(api: Api, namespace: str, count: int) -> float:
+def measure_frayjobs(api: Api, namespace: str, count: int, **spec: Any) -> float:
     """Seconds that `count` FrayJobs take. Raises ApiError, NotReadyError."""
-    jobs = [build_frayjob(f"fray-{number:04}") for number in range(count)]
+    jobs = [build_frayjob(f"fray-{number:04}", **spec) for number in range(count)]
     return _measure(api, _frayjobs(namespace), jobs, "Finished")
 
 
-def measure_jobsets(api: Api, namespace: str, count: int) -> float:
+def measure_jobsets(api: Api, namespace: str, count: int, **spec: Any) -> float:
     """Seconds that the same jobs take as JobSets made by hand. Raises ApiError, NotReadyError."""
-    jobsets = [build_jobset(f"raw-{number:04}") for number in range(count)]
+    jobsets = [build_jobset(f"raw-{number:04}", **spec) for number in range(count)]
     return _measure(api, _jobsets(namespace), jobsets, "Completed")
 
 

@@ -15,7 +15,7 @@ from e2e.scale.measure import measure_frayjobs, measure_jobsets, measure_start_s
 
 __all__ = ["measure_throughput"]
 
-GOAL_RATIO = 1.25
+GOAL_RATIO = 1.10
 STARTS = 20
 LEAD_SECONDS = 90.0
 

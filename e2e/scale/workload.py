@@ -1,4 +1,4 @@
-"""The same one-pod job twice: as a FrayJob, and as the very JobSet that Fray would make of it. Pure."""
+"""The same job twice: as a FrayJob, and as the very JobSet that Fray would make of it. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from fray.plan.settings import PlanSettings
 from fray.vocabulary import API_VERSION, FRAYJOB_KIND
 from fray.wire.frayjob import FrayJob
 
-__all__ = ["RUNS_ON", "build_frayjob", "build_jobset"]
+__all__ = ["PLACEMENT", "RUNS_ON", "build_frayjob", "build_jobset"]
 
-_PLACEMENT = {
+PLACEMENT = {
     "nodeSelector": {"fray.test/fake": "true"},
     "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
 }
@@ -32,13 +32,13 @@ def build_frayjob(name: str, **spec: Any) -> dict[str, Any]:
         "spec": {
             "entrypoint": {"command": ["true"]},
             "environment": {"image": BUSYBOX_IMAGE},
-            "placement": _PLACEMENT,
+            "placement": PLACEMENT,
             **spec,
         },
     }
 
 
-def build_jobset(name: str) -> Mapping[str, Any]:
+def build_jobset(name: str, **spec: Any) -> Mapping[str, Any]:
     """The JobSet of that job's first attempt, owned by nobody."""
-    job = FrayJob.model_validate(build_frayjob(name))
+    job = FrayJob.model_validate(build_frayjob(name, **spec))
     return build_attempt(job, attempt=1, settings=PlanSettings()).jobset
