@@ -232,7 +232,7 @@ def _places_of_class(code: type) -> Iterator[_Look]:
         parts = _PARTS.get(type(value))
         if parts is not None:
             yield from (functools.partial(_part, own, name, type(value), part) for part in parts)
-        elif isinstance(value, _CODE) or type(value) in SCALARS or not _is_of_interpreter(name, value):
+        elif isinstance(value, _CODE) or _is_plain(value) or not _is_of_interpreter(name, value):
             yield functools.partial(_attribute, own, name)
     if "_abc_impl" in vars(code):
         yield functools.partial(_virtual_subclasses, own)
@@ -268,6 +268,15 @@ def _has_names(own: weakref.ref[Any], names: tuple[str, ...]) -> bool:
 
 def _is_alive(code: weakref.ref[Any]) -> bool:
     return code() is not None
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether it is a scalar, or holds scalars alone: nothing that only the interpreter can read."""
+    if type(value) in (tuple, list, set, frozenset):
+        return all(type(part) in SCALARS for part in value)
+    if type(value) is dict:
+        return all(type(part) in SCALARS for item in value.items() for part in item)
+    return type(value) in SCALARS
 
 
 def _is_of_interpreter(name: str, value: Any) -> bool:

@@ -37,7 +37,7 @@ def is_importable(module: str | None) -> bool:
 def goes_by_name(code: Any) -> bool:
     """Return whether a worker finds this function, class or module under its name."""
     if isinstance(code, types.ModuleType):
-        return is_importable(code.__name__) and sys.modules.get(code.__name__) is code
+        return _is_found_module(code)
     module = getattr(code, "__module__", None)
     if not is_importable(module):
         return False
@@ -45,6 +45,16 @@ def goes_by_name(code: Any) -> bool:
     for name in getattr(code, "__qualname__", "").split("."):
         found = getattr(found, name, None)
     return found is code
+
+
+def _is_found_module(module: types.ModuleType) -> bool:
+    if type(module) is not types.ModuleType or module.__name__ == "__main__":
+        return True  # such as lazy ones, which know how they are pickled; a worker has its own main script
+    name = module.__name__
+    # Some are called otherwise than what they are found under: `_collections_abc`, for example.
+    if not is_importable(name):
+        return False
+    return sys.modules.get(name) is module or any(each is module for each in tuple(sys.modules.values()))
 
 
 @functools.cache

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _collections_abc
 import functools
 import gc
+import importlib
 import math
 import sys
 import threading
@@ -115,6 +117,7 @@ class Shape(metaclass=Kind):
         return corners
 class Box(Shape):
     __version__ = 1
+    __sizes__ = [1]
     size = 1
     weights = bytearray(b"1")
     def area(self):
@@ -163,7 +166,7 @@ def inner():
     seen = Box.weights, Box.label(), Box().corners(), outer.factor, hasattr(outer, "new")
     seen += hasattr(Box, "new"), Tall.size, Model.field, Model.pick([3, 5]), Model().twice(), scale(*[1])
     seen += Ranked.rank, Ranked.__doc__, scale.__defaults__, wrapped(), Upper.clean("aB"), table["op"](1)
-    seen += Box.__version__, side.rate, sides[0].double(2), isinstance(1, Sized)
+    seen += Box.__version__, Box.__sizes__, side.rate, sides[0].double(2), isinstance(1, Sized)
     return seen, threshold, options["a"], Box().area(), Local.limit, Local.late
 def outer():
     return inner()
@@ -208,6 +211,8 @@ def recursive(n):
         "Upper.clean = str.lower",
         "table['op'] = lambda value: value + 1",
         "Box.__version__ = 2",
+        "Box.__sizes__ = (2,)",
+        "Box.__sizes__.append(2)",
         "side.rate = 17",
         "side.new = 18",
         "other.double = lambda value: 19",
@@ -227,6 +232,19 @@ def test_a_function_is_encoded_anew_when_what_it_has_captured_has_changed(change
     assert encode_function(outer) is now
     if "del" not in change and "inner = None" not in change:
         assert repr(decode_function(now.blob)()) == repr(outer())
+
+
+class LazyModule(types.ModuleType):
+    def __reduce__(self) -> tuple[Any, ...]:
+        return importlib.import_module, ("json",)
+
+
+def test_modules_that_say_how_they_are_pickled_or_go_by_another_name_are_left_alone() -> None:
+    lazy, script = LazyModule("lazy"), {"__name__": "__main__", "lock": threading.Lock()}
+    script |= {"lazy": lazy, "other": _collections_abc, "main": sys.modules["__main__"]}
+    exec("def read(): return lazy.dumps([1]), isinstance([], other.Sized), main.__name__", script)
+    function: Any = script["read"]
+    assert decode_function(encode_function(function).blob)() == ("[1]", True, "__main__")
 
 
 INSTANCES = """
