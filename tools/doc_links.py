@@ -9,7 +9,7 @@ from pathlib import Path
 __all__ = ["ROOT", "find_anchors", "find_links", "list_pages"]
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("*.md", "docs/**/*.md", "operator/*.md", "charts/*/*.md", "examples/*/*.md")
+PAGES = ("*.md", "docs/**/*.md", "operator/*.md", "charts/*/*.md", "examples/*/*.md", "e2e/*/*.md")
 FENCE = re.compile(r"^ *(```|~~~).*?^ *\1 *$", flags=re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
 LINK = re.compile(r"\]\(([^()\s]+)\)")

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tools.build_site import list_files
-from tools.doc_links import ROOT, list_pages
+from tools.doc_links import ROOT, find_links, list_pages
 from tools.python_pages import PACKAGES, public_names, render_python_pages
 
 
@@ -39,8 +39,17 @@ def test_a_name_is_documented_once_and_linked_elsewhere(pages: dict[str, str]) -
 
 
 def test_files_that_pages_link_to_are_part_of_the_site() -> None:
-    files = {str(path.relative_to(ROOT)) for path in list_files()}
-    assert {"README.md", "crds/frayjobs.fray.dev.yaml", "docs/pictures/pool-timeline.svg"} <= files
+    files = {*list_files()}
+    crd, picture = ROOT / "crds" / "frayjobs.fray.dev.yaml", ROOT / "docs" / "pictures" / "pool-timeline.svg"
+    assert {crd, picture} <= files
+    links = [
+        (page, (page.parent / link.partition("#")[0]).resolve())
+        for page in list_pages()
+        for link in find_links(page.read_text(encoding="utf-8"))
+        if not link.startswith("#")
+    ]
+    assert len(links) > 100
+    assert [(page.name, target) for page, target in links if target not in files] == []
 
 
 def test_modules_of_earlier_apis_change_nothing(pages: dict[str, str]) -> None:
