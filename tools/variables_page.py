@@ -18,6 +18,7 @@ import fray_operator.settings
 from fray.plan.environment import build_environment
 from fray.plan.gang import derive_gang
 from fray.plan.names import Ports, build_loopback_addresses
+from fray.runtime.container import THREAD_LIMITS
 from fray.types.environment import COPIED_VARIABLES, DEFAULT_VARIABLES
 from fray.wire.validation import validate_manifest
 from tools.frayjob_page import escape_cell
@@ -31,6 +32,44 @@ HEAD = """\
 Your own value (`environment.env`, `--env`, `env_vars`) wins, but for `FRAY_*`. `fray explain` shows \
 the values of a job with their reasons. GPU and CPU gangs are one slice.
 """
+RANK = """
+## Rank
+
+The rank of a host is `FRAY_SLICE * FRAY_HOSTS_PER_SLICE + FRAY_HOST`, and the gang has \
+`FRAY_NUM_SLICES * FRAY_HOSTS_PER_SLICE` hosts. In Python, `current_identity()` computes both in every job:
+
+```python
+from fray import current_identity
+
+me = current_identity()
+print(me.job, me.attempt, me.rank, me.world_size, me.is_leader)
+print(me.slice, me.num_slices, me.host, me.hosts_per_slice, me.coordinator)
+```
+
+`coordinator` is FRAY_COORDINATOR_ADDRESS. Outside of jobs it is None, the rank is 0, and `world_size` is 1. \
+Where only some of the variables are set, `IdentityError` names the one that is missing or wrong.
+"""
+OF_ENGINES = {
+    "CUDA_VISIBLE_DEVICES": "Workers of a pool that offers GPUs: the GPUs of its tasks; empty: none. "
+    "Where the pool's host has the variable, it offers these GPUs only.",
+    "TPU_VISIBLE_CHIPS": "Workers of a pool that hold a part of their host's TPU chips: these chips. Where "
+    "the pool's host has the variable, it offers these chips only.",
+    "TPU_CHIPS_PER_HOST_BOUNDS": "With TPU_VISIBLE_CHIPS: the shape of 1, 2 or 4 chips, for libtpu.",
+    "TPU_HOST_BOUNDS": "With TPU_VISIBLE_CHIPS: `1,1,1`, one host.",
+    "JAX_PLATFORMS": "Workers of a pool without accelerators, where it is unset or empty: `cpu`.",
+    **dict.fromkeys(
+        THREAD_LIMITS,
+        "Workers of a pool: the CPUs of the host for each worker, or those of a task that asks for several. "
+        "Where you set one of these variables, Fray sets none.",
+    ),
+    "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "Nodes of Ray in pods: seconds for the tasks of a worker node "
+    "that ends; 0 for other nodes.",
+    "RAY_JOB_STOP_WAIT_TIME_S": "Jobs on a Ray cluster: the job's grace period and 15 seconds, after which "
+    "Ray kills its processes.",
+    "PYTHONPATH": "Processes of actors on this machine: `sys.path` of their job. Pods without Fray in their "
+    "image: the directory of Fray's runtime is added behind your own value.",
+    "PWD": "Pods of jobs with a workspace: its directory, where the program starts.",
+}
 KINDS: Mapping[str, Mapping[str, object]] = {
     "CPU": {},
     "GPU": {"gpu": {"type": "nvidia-l4"}},
@@ -86,6 +125,8 @@ READ = {
     "KUBECONFIG": "Kubeconfig of clusters; `~/.kube/config` when unset.",
     "KUBERNETES_SERVICE_HOST": "Set by the kubelet: in a pod, clients find the API server by it.",
     "XDG_STATE_HOME": "Directory that holds the default of FRAY_STATE_DIR; `~/.local/state` when unset.",
+    "HOME": "Your home directory, which `~` means above.",
+    "PATH": "Where programs are looked for.",
     "NO_COLOR": "Any text: output without colours.",
     "TERM": "`dumb` or empty: output as for a file.",
 }
@@ -104,6 +145,10 @@ def render_variables_page() -> str:
             f"It takes {copied} over from the process that calls it. "
             "Packages are installed with `UV_LINK_MODE=copy` and `UV_PYTHON_DOWNLOADS=never`, and with "
             "`UV_CACHE_DIR` in the job's `cacheVolume`.",
+            RANK,
+            "## Set by engines and clusters\n",
+            "| variable | set in, and its value |\n|---|---|",
+            *(f"| `{name}` | {meaning} |" for name, meaning in OF_ENGINES.items()),
             "\n## Read by commands and the client\n",
             _table("default", _of_settings(fray.settings.__file__, "Settings"), READ),
             "\n## Read by the operator\n",

@@ -12,12 +12,17 @@ from typing import Any
 import pytest
 
 from fray import errors
+from fray.runtime.container import THREAD_LIMITS
+from fray.runtime.identity import Identity
 from fray.vocabulary import Reason
 from fray.wire.schema import frayjob_schema
 from fray_operator.settings import OperatorSettings
 from tools.generate_docs import ROOT, render_pages
 
 PAGES = render_pages()
+VARIABLE = re.compile(
+    r"(FRAY|CUDA|JAX|LIBTPU|MEGASCALE|NCCL|PET|RAY|TPU|UV)_[A-Z_]+|[A-Z]+_(NUM|MAXIMUM)_THREADS"
+)
 SAME_AS = re.compile(r"\| [*`]+(?P<path>[^`]+)[*`]+ \|.*Its fields are those of `(?P<other>[^`]+)`")
 
 
@@ -28,13 +33,43 @@ def test_a_page_is_as_generated(path: Path) -> None:
 
 def test_every_variable_that_the_code_names_is_told_of() -> None:
     page = (ROOT / "docs" / "variables.md").read_text(encoding="utf-8")
-    sources = [*(ROOT / "src").rglob("*.py"), *(ROOT / "operator").rglob("*.py")]
-    named = {name for path in sources for name in texts(path) if re.fullmatch(r"FRAY_[A-Z_]+", name)}
+    trees = [
+        ast.parse(path.read_text(encoding="utf-8"))
+        for folder in ("src", "operator")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
+    named = {text for tree in trees for text in texts(tree) if VARIABLE.fullmatch(text)}
+    named |= {text for tree in trees for text in names_of_environ(tree)}
+    named -= {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
     # The operator makes these of its settings' names.
     named |= {f"FRAY_{each.name.upper()}" for each in dataclasses.fields(OperatorSettings)}
     named -= {"FRAY_KUBECONFIG", "FRAY_API_SERVER"}
-    assert len(named) > 30
+    assert named > {*THREAD_LIMITS, "FRAY_RANK", "HOME", "RAY_JOB_STOP_WAIT_TIME_S", "TPU_VISIBLE_CHIPS"}
     assert {name for name in named if f"`{name}" not in page} == set()
+
+
+def test_each_property_of_an_identity_is_told_of() -> None:
+    page = (ROOT / "docs" / "variables.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Rank\n")[2].partition("\n## ")[0]
+    names = {name for name in dir(Identity) if not name.startswith("_")}
+    names |= {each.name for each in dataclasses.fields(Identity)}
+    assert {name for name in names - {"from_env"} if f"me.{name}" not in section} == set()
+
+
+def names_of_environ(tree: ast.Module) -> Iterator[str]:
+    """Yield the texts by which a mapping is read whose name ends in `environ`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(value=mapping, slice=ast.Constant(value=str(name))):
+                pass
+            case ast.Call(func=ast.Attribute(value=mapping), args=[ast.Constant(value=str(name)), *_]):
+                pass
+            case ast.Compare(left=ast.Constant(value=str(name)), comparators=[mapping]):
+                pass
+            case _:
+                continue
+        if ast.unparse(mapping).endswith("environ") and name.isupper():
+            yield name
 
 
 def test_every_exit_code_is_a_constant_of_the_vocabulary_and_told_of() -> None:
@@ -72,9 +107,9 @@ def test_what_images_lack_is_told_by_reasons_and_errors_that_exist() -> None:
     }
 
 
-def texts(path: Path) -> Iterator[str]:
+def texts(tree: ast.Module) -> Iterator[str]:
     """Yield all texts in a module."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 

@@ -12,11 +12,18 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-__all__ = ["available_accelerators", "available_cpus", "available_memory", "spell_resources", "thread_limits"]
+__all__ = [
+    "THREAD_LIMITS",
+    "available_accelerators",
+    "available_cpus",
+    "available_memory",
+    "spell_resources",
+    "thread_limits",
+]
 
 _GROUPS = Path("/sys/fs/cgroup")
 _OF_ANY_CASE = frozenset(("CPU", "GPU", "TPU"))
-_THREAD_LIMITS = (
+THREAD_LIMITS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -65,9 +72,9 @@ def spell_resources(resources: Mapping[str, float]) -> dict[str, float]:
 
 def thread_limits(cpus: float, environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the variables that keep numerical libraries to so many CPUs a process; none if one is set."""
-    if any(name in environ for name in _THREAD_LIMITS):
+    if any(name in environ for name in THREAD_LIMITS):
         return ()
-    return tuple((name, str(max(1, int(cpus)))) for name in _THREAD_LIMITS)
+    return tuple((name, str(max(1, int(cpus)))) for name in THREAD_LIMITS)
 
 
 def _read(groups: Path, name: str) -> Iterator[str]:
