@@ -13,7 +13,7 @@ BAD_SPECS: Final[list[tuple[str, str, str]]] = [
     ("kubernetes?namespace=x", "no backend 'kubernetes'", "Did you mean 'k8s'?"),
     ("k8", "no backend 'k8'", "Did you mean 'k8s'?"),
     ("gke", "no backend 'gke'", "Did you mean 'k8s'?"),
-    ("iris://host:1", "no backend", "Did you mean 'iris'?"),
+    ("iris://host:1", "no backend", "Use FRAY_CLUSTER_SPEC=local"),
     ("slurm", "no backend 'slurm'", "Legal backends"),
     ("k8s?namepsace=x", "k8s has no key 'namepsace'", "Did you mean 'namespace'?"),
     ("k8s?service-account=x", "no key 'service-account'", "Did you mean 'service_account'?"),

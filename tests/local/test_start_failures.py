@@ -17,7 +17,7 @@ def test_a_missing_command_is_127_and_names_where_it_was_looked_for(fray: Fray) 
 
 def test_the_jobs_own_path_is_searched(fray: Fray) -> None:
     job = job_manifest("no-such-program", "x", environment={"env": [{"name": "PATH", "value": "/empty"}]})
-    assert "PATH (/empty)" in fray.run_job(job).err
+    assert "not found on the job's PATH, /empty (install it" in fray.run_job(job).err
 
 
 @pytest.mark.parametrize(

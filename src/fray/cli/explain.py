@@ -20,7 +20,7 @@ import yaml
 
 from fray.accelerators.beside import Need, list_gpu_needs, list_tpu_needs
 from fray.cli.clusters import choose_cluster, open_cluster, patience
-from fray.cli.named_job import JobOptions, build_request
+from fray.cli.named_job import JobOptions, build_request, options_in_errors
 from fray.cli.requested_job import as_sent, load_job, override_job
 from fray.cli.streams import Stream
 from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec
@@ -225,7 +225,8 @@ def _check(command: ExplainCommand) -> None:
 
 def _describe(command: ExplainCommand, spec: ClusterSpec, environ: Mapping[str, str]) -> Explained:
     request = build_request(command.words, command.options, environ=dict(environ))
-    previewed = _open_for_preview(spec, environ).preview(request)
+    with options_in_errors():
+        previewed = _open_for_preview(spec, environ).preview(request)
     return Explained(previewed.job, previewed.secrets)
 
 

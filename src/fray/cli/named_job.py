@@ -15,11 +15,19 @@ from typing import Any
 
 from fray.accelerators import GpuHost, TpuSlice, lookup_gpu
 from fray.cli.function_arguments import asks_for_help, describe_function, parse_arguments
-from fray.errors import InvalidRequestError
+from fray.errors import FieldError, InvalidJobError, InvalidRequestError, UnsupportedFeatureError
 from fray.types import Entrypoint, GpuConfig, JobRequest, ResourceConfig, TpuConfig, create_environment
 from fray.wire.quantities import parse_duration
 
-__all__ = ["JobOptions", "build_request", "find_help", "read_timeout", "read_variables", "split_target"]
+__all__ = [
+    "JobOptions",
+    "build_request",
+    "find_help",
+    "options_in_errors",
+    "read_timeout",
+    "read_variables",
+    "split_target",
+]
 
 TARGET = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 INTERPRETER = re.compile(r"python[0-9.]*")
@@ -36,9 +44,23 @@ OPTIONS = {
     "ResourceConfig.disk": "--disk",
     "ResourceConfig.replicas": "--replicas",
     "EnvironmentConfig.pip_packages": "--pip",
+    "EnvironmentConfig.env_vars": "--env",
     "ResourceConfig.image": "--image",
+    "metadata.name": "--name",
+    "spec.environment.env": "--env",
+    "spec.environment.image": "--image",
+    "spec.environment.pipPackages": "--pip",
+    "spec.queue.name": "--queue",
+    "spec.replicas": "--replicas",
+    "spec.resources.cpu": "--cpu",
+    "spec.resources.disk": "--disk",
+    "spec.resources.gpu": "--gpu",
+    "spec.resources.memory": "--memory",
+    "spec.resources.tpu": "--tpu",
+    "spec.retries.failures": "--retries",
+    "spec.timeouts.total": "--timeout",
 }
-"""What is typed for a part of a request."""
+"""What is typed for a part of a request, or of the FrayJob that it becomes."""
 FALLBACK_NAME = "job"
 NAME_LENGTH = 40
 
@@ -94,15 +116,23 @@ class JobOptions:
         return self.without_file_only + tuple(name for name, value in values.items() if value is not None)
 
 
-def build_request(words: Sequence[str], options: JobOptions, *, environ: dict[str, str]) -> JobRequest:
+def build_request(
+    words: Sequence[str], options: JobOptions, *, environ: dict[str, str], directory: Path | None = None
+) -> JobRequest:
     """Return the job that words of a command line mean: a program, or a function and its arguments.
+
+    Args:
+        words: The program with its arguments, or `module:function` with those of the function.
+        options: What else is asked for.
+        environ: The variables that `--env NAME` takes.
+        directory: Where the program starts on this machine; None where an image has the program.
 
     Raises:
         RequestError: An option means nothing, the function can't be had, or it takes other arguments.
     """
     target = split_target(words[0])
     if target is None:
-        _check_program(words, environ)
+        _check_program(words, environ, directory)
         entrypoint = Entrypoint.from_command(list(words))
         name = _name_of_program(words)
     else:
@@ -110,7 +140,7 @@ def build_request(words: Sequence[str], options: JobOptions, *, environ: dict[st
         arguments = parse_arguments(function, words[1:], target=words[0])
         entrypoint = Entrypoint.from_callable(function, arguments.args, arguments.kwargs)
         name = ".".join(target)
-    with _options_in_errors():
+    with options_in_errors():
         return JobRequest(
             name=options.name or _shorten(name),
             entrypoint=entrypoint,
@@ -138,16 +168,32 @@ def find_help(words: Sequence[str]) -> str | None:
 
 
 @contextmanager
-def _options_in_errors() -> Iterator[None]:
-    """Let an error name the option that was typed, rather than the part of a request that it becomes."""
+def options_in_errors() -> Iterator[None]:
+    """Let an error name the option that was typed, rather than the part of a job that it becomes."""
     try:
         yield
     except InvalidRequestError as error:
-        # One of a list has its number in Python, and is one of several options here.
-        option = OPTIONS.get(error.field.partition("[")[0])
+        option = _find_option(error.field)
         if option is None:
             raise
         raise InvalidRequestError(option, error.problem, error.remedy) from error
+    except UnsupportedFeatureError as error:
+        field, _, rest = error.feature.partition(" ")
+        option = _find_option(field)
+        if option is None:
+            raise
+        raise UnsupportedFeatureError(f"{option} {rest}".rstrip(), error.reason, error.alternative) from error
+    except InvalidJobError as error:
+        problems = (FieldError(_find_option(each.path) or each.path, each.message) for each in error.problems)
+        raise InvalidJobError(error.name, tuple(problems)) from error
+
+
+def _find_option(path: str) -> str | None:
+    """Return the option whose value stands there, or below; one of a list is one of several options here."""
+    path = path.partition("[")[0]
+    while path and path not in OPTIONS:
+        path = path.rpartition(".")[0]
+    return OPTIONS.get(path)
 
 
 def read_timeout(text: str) -> int:
@@ -160,9 +206,15 @@ def read_timeout(text: str) -> int:
         ) from error
 
 
-def _check_program(words: Sequence[str], environ: Mapping[str, str]) -> None:
-    """Refuse a job file, and a script of Python, that would be taken for a program that can be started."""
+def _check_program(words: Sequence[str], environ: Mapping[str, str], directory: Path | None) -> None:
+    """Refuse a job file, and a script of Python, that would be taken for a program that can be started.
+
+    On this machine, whose `directory` is given, a path must lead to a file.
+    """
     script = words[0]
+    if directory is not None and "/" in script and not (directory / script).exists():
+        problem = f"there is no such file (working directory {directory})"
+        raise InvalidRequestError(script, problem, "Name a program that is there.")
     if not script.endswith((".py", *JOB_FILES)) or shutil.which(script, path=environ.get("PATH")):
         return
     is_there, where = Path(script).is_file(), f"there is no such file in {Path.cwd()}"
@@ -252,7 +304,11 @@ def _resources(options: JobOptions) -> ResourceConfig:
     if count and not (count.isascii() and count.isdecimal()):
         problem = f"is {options.gpu!r}, whose count {count!r} is no number"
         raise InvalidRequestError("--gpu", problem, "Write TYPE or TYPE:COUNT, such as H100:8.")
-    gpu = GpuConfig(kind, int(count or 1))
+    try:
+        gpu = GpuConfig(kind, int(count or 1))
+    except InvalidRequestError as error:
+        problem = f"is {options.gpu!r}, whose count {error.problem}" if count else error.problem
+        raise InvalidRequestError("--gpu", problem, error.remedy) from error
     host = None if gpu.gke_type is None else lookup_gpu(gpu.gke_type, count=gpu.count)
     return ResourceConfig(device=gpu, **{**_whole_host(host), **parts})
 

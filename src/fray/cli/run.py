@@ -19,7 +19,7 @@ from typing import BinaryIO
 from fray.cli.clusters import choose_cluster, open_cluster, patience
 from fray.cli.follow import Following
 from fray.cli.listing import print_lines
-from fray.cli.named_job import JobOptions, build_request, find_help
+from fray.cli.named_job import JobOptions, build_request, find_help, options_in_errors
 from fray.cli.requested_job import load_job, override_job
 from fray.cli.screen import open_screen
 from fray.cli.story import Line, Tone
@@ -71,12 +71,13 @@ def run_job(
         return 0
     with _notices(notes) as tell:
         if command.file is None:
-            request = build_request(command.words, command.options, environ=dict(environ))
+            here = (command.working_dir or Path()).absolute() if isinstance(spec, LocalSpec) else None
+            request = build_request(command.words, command.options, environ=dict(environ), directory=here)
             cluster = open_cluster(spec, environ=environ, working_dir=command.working_dir)
             signals = _note_signals(cluster) if isinstance(spec, LocalSpec) else []
             # A name that was made up gives way to a job that has it.
             rename = command.options.name is None or isinstance(spec, LocalSpec)
-            with patience(notes, spec), _closed_after_errors(cluster):
+            with patience(notes, spec), _closed_after_errors(cluster), options_in_errors():
                 name = cluster.launch(request, when_taken="rename" if rename else "refuse")
         else:
             loaded = load_job(command.file, stdin=stdin, name=command.options.name)

@@ -124,14 +124,15 @@ def describe_end(job: FrayJob) -> list[Line]:
     if tail:
         lines.append(Line("  its last lines:", Tone.QUIET))
         lines += [Line(f"    {line}") for line in tail]
-    return [*lines, Line(f"  next: {_next_command(job)}")]
+    return [*lines, Line(f"  next: {_show_failed_host(job) or f'fray status {name}'}")]
 
 
-def _next_command(job: FrayJob) -> str:
+def _show_failed_host(job: FrayJob) -> str | None:
+    """Return the command that shows what the host wrote that failed; None where no host is known to have."""
     name, attempts = job.metadata.name, job.status.attempts
     if attempts and attempts[-1].rank is not None and job.status.reason != Reason.START_FAILED:
         return f"fray logs {name} --attempt {attempts[-1].number} --rank {attempts[-1].rank}"
-    return f"fray status {name}"
+    return None
 
 
 def describe_job(job: FrayJob, *, now: datetime, more: Sequence[Line] = ()) -> list[Line]:
@@ -181,7 +182,8 @@ def _describe_attempt(attempt: AttemptStatus, status: FrayJobStatus, now: dateti
         lines = [Line(f"  {attempt.number}   {what} for {took}", Tone.BUSY)]
     else:
         tone = Tone.GOOD if attempt.verdict == VerdictKind.SUCCESS else Tone.BAD
-        lines = [Line(f"  {attempt.number}   {attempt.verdict} after {took}: {attempt.reason}", tone)]
+        after = f"{_least(attempt)}{took}"
+        lines = [Line(f"  {attempt.number}   {attempt.verdict} after {after}: {attempt.reason}", tone)]
     sentence, *tail = (attempt.message or "").splitlines() or [""]
     if sentence:
         lines.append(Line(f"      {sentence}"))
@@ -192,7 +194,9 @@ def _suggestion(job: FrayJob) -> str:
     name = job.metadata.name
     if not is_finished(job.status):
         return f"fray logs -f {name}, or fray stop {name}"
-    return _next_command(job) if job.status.phase == Phase.FAILED else f"fray logs {name}"
+    if job.status.phase == Phase.FAILED:
+        return _show_failed_host(job) or f"fray logs {name}, or fray delete {name}"
+    return f"fray logs {name}"
 
 
 def format_job_table(jobs: Sequence[FrayJob], *, now: datetime, width: int | None = None) -> list[Line]:
@@ -221,7 +225,7 @@ def _first_line(message: str | None) -> str:
     return (message or "").partition("\n")[0]
 
 
-def _least(status: FrayJobStatus) -> str:
+def _least(status: FrayJobStatus | AttemptStatus) -> str:
     """Return what stands before a length of time whose end nobody saw: the last news before are known."""
     return "at least " if status.reason == Reason.RUNNER_LOST else ""
 

@@ -180,9 +180,7 @@ def check_available(spec: ClusterSpec) -> None:
         reason = "jobs have no namespace on Ray, and a cluster is named by its address"
         raise ClusterUnavailableError("ray", reason, "Write ray?address=http://HEAD:8265, or ray alone.")
     if isinstance(spec, IrisSpec):
-        instead = "Use FRAY_CLUSTER_SPEC=local on this machine, or k8s?namespace=... on a cluster with Fray."
-        reason = "launching jobs on an Iris cluster doesn't exist yet, and no package adds it"
-        raise ClusterUnavailableError("iris", reason, instead)
+        raise ClusterUnavailableError("iris", _NO_IRIS, _INSTEAD_OF_IRIS)
 
 
 def _check_values(spec: ClusterSpec) -> None:
@@ -219,6 +217,10 @@ _BACKENDS: Final[Mapping[str, type[LocalSpec | KubernetesSpec | RaySpec | IrisSp
 _MEANT: Final = {"kubernetes": "k8s", "kube": "k8s", "gke": "k8s", "laptop": "local", "localhost": "local"}
 _BACKENDS_REMEDY: Final = "Legal backends: local, k8s, ray; for example k8s?namespace=ml."
 """Those that can be used; `check_available` says of the others why they can't."""
+_NO_IRIS: Final = "launching jobs on an Iris cluster doesn't exist yet, and no package adds it"
+_INSTEAD_OF_IRIS: Final = (
+    "Use FRAY_CLUSTER_SPEC=local on this machine, or k8s?namespace=... on a cluster with Fray."
+)
 _CREDENTIALS_REMEDY: Final = (
     "Processes use those of their service account, or variables; pods get these with "
     "create_environment(secrets=['NAME-OF-A-SECRET'])."
@@ -282,12 +284,11 @@ _READERS: Final[Mapping[str, tuple[Callable[[str], Any], str]]] = MappingProxyTy
 
 
 def _advise_backend(name: str) -> str:
-    meant = _MEANT.get(name.lower())
-    if meant is None and name.lower() in _BACKENDS:
-        meant = name.lower()
-    if meant is not None:
-        return f"Did you mean {meant!r}? {_BACKENDS_REMEDY}"
-    return _advise(name.partition(":")[0], tuple(_BACKENDS), _BACKENDS_REMEDY)
+    simple = name.lower().partition(":")[0]
+    if simple == "iris":
+        return _INSTEAD_OF_IRIS
+    offered = tuple(each for each in _BACKENDS if each != "iris")
+    return _advise(_MEANT.get(simple, simple), offered, _BACKENDS_REMEDY)
 
 
 def _advise(written: str, legal: tuple[str, ...], remedy: str) -> str:

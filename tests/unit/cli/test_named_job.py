@@ -78,6 +78,7 @@ def test_variables_are_given_or_taken_from_here() -> None:
     [
         ({"tpu": "v5p-16", "gpu": "L4"}, "excludes --gpu"),
         ({"gpu": "L4:two"}, "'two' is no number"),
+        ({"gpu": "H100:0"}, "^--gpu: is 'H100:0', whose count is 0\n.*from 1 to 16"),
         ({"env": ("NOPE",)}, "isn't set here"),
         ({"tpu": "v5p-17"}, "v5p-16"),
         ({"replicas": 0}, "replicas"),
@@ -186,6 +187,36 @@ def test_what_contradicts_itself_is_refused(
     environ = {"FRAY_STATE_DIR": str(tmp_path)}
     with pytest.raises(FrayError, match=told), (tmp_path / "empty").open("wb+") as stdin:
         run_job(command, environ=environ, stdin=stdin, output=stream, notes=stream)
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "told"),
+    [
+        (("true",), {"pip": ("fray-has-none-such",)}, r"^--pip \['fray-has-none-such'\] is not supported"),
+        (("true",), {"queue": "A b"}, "--queue: 'A b' must match"),
+        (("./train.py",), {}, r"^\./train\.py: there is no such file \(working directory /"),
+        (("nowhere/train.sh", "-x"), {}, "^nowhere/train.sh: there is no such file"),
+        (("/nowhere/train",), {}, "^/nowhere/train: there is no such file"),
+    ],
+)
+def test_what_this_machine_lacks_is_refused_by_what_was_typed_and_nothing_starts(
+    folder: Path, words: tuple[str, ...], options: dict[str, object], told: str
+) -> None:
+    stream = Stream(1, environ={})
+    command = RunCommand(words, None, JobOptions(**options))  # type: ignore[arg-type]
+    environ = {"FRAY_STATE_DIR": str(folder / "state"), "PATH": "/usr/bin:/bin"}
+    with pytest.raises(FrayError, match=told), (folder / "empty").open("wb+") as stdin:
+        run_job(command, environ=environ, stdin=stdin, output=stream, notes=stream)
+    assert not list((folder / "state").rglob("job.json"))
+
+
+def test_paths_of_programs_are_those_of_the_directory_where_they_start(folder: Path) -> None:
+    (folder / "there").touch()
+    for word in ("./there", str(folder / "there")):
+        request = build_request([word], JobOptions(), environ={}, directory=folder)
+        assert request.name.endswith("there")
+    with pytest.raises(InvalidRequestError, match="no such file"):
+        build_request(["./there"], JobOptions(), environ={}, directory=folder / "elsewhere")
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,9 @@ from fray.plan.observation import START_FAILED, GangObservation, HostObservation
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import Ending, derive_exit_code
 from fray.plan.timestamps import format_time
-from fray.vocabulary import ConditionType, Reason
+from fray.vocabulary import ConditionType, Reason, VerdictKind
 from fray.wire.frayjob import FrayJob
-from fray.wire.status import FrayJobStatus, RetryCounts
+from fray.wire.status import AttemptStatus, FrayJobStatus, RetryCounts
 from tests.unit.cluster.local_jobs import frayjob
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -228,9 +228,19 @@ def test_the_failure_that_ends_a_job_is_no_retry() -> None:
 
 def test_how_long_is_not_told_where_nobody_saw_the_end() -> None:
     lost = derive_ended(frayjob(), Ending(ConditionType.FAILED, Reason.RUNNER_LOST, "killed"), at(3))
-    job = frayjob().model_copy(update={"status": lost.model_copy(update={"start_time": format_time(at(0))})})
+    attempt = AttemptStatus(
+        number=1,
+        start_time=format_time(at(0)),
+        end_time=format_time(at(2)),
+        verdict=VerdictKind.FAILURE,
+        reason=Reason.RUNNER_LOST,
+    )
+    known = {"start_time": format_time(at(0)), "attempts": [attempt]}
+    job = frayjob().model_copy(update={"status": lost.model_copy(update=known)})
     assert describe_end(job)[0].text == "job: Failed after at least 3.0 s: RunnerLost"
     assert any("took" in line.text and "at least 3.0 s" in line.text for line in describe_job(job, now=at(9)))
+    assert any("1   Failure after at least 2.0 s" in line.text for line in describe_job(job, now=at(9)))
+    assert describe_job(job, now=at(9))[-1].text == "next: fray logs job, or fray delete job"
 
 
 def test_what_ends_a_job_is_told_for_the_command_line_too() -> None:

@@ -116,6 +116,14 @@ def test_specs_that_can_only_be_read(text: str, advice: str) -> None:
         check_available(parse_cluster_spec(text))
 
 
+def test_a_backend_that_cannot_be_used_is_never_proposed() -> None:
+    for text in ("iris://h:1", "IRIS", "irsi"):
+        with pytest.raises(ClusterSpecError) as caught:
+            parse_cluster_spec(text)
+        assert "Did you mean 'iris'" not in caught.value.next_step
+        assert "local" in caught.value.next_step
+
+
 @pytest.mark.parametrize("text", ["local", "k8s?namespace=x", "ray?address=http://h:8265"])
 def test_backends_that_exist(text: str) -> None:
     check_available(parse_cluster_spec(text))

@@ -21,7 +21,7 @@ def task(command: str = "train", working_dir: str = "/somewhere") -> HostTask:
 @pytest.mark.parametrize(
     ("stage", "number", "code", "words"),
     [
-        ("exec", errno.ENOENT, 127, "no such program in PATH (/bin)"),
+        ("exec", errno.ENOENT, 127, "'train': it is not found on PATH (install it, or write its path)"),
         ("exec", errno.EACCES, 126, "chmod +x"),
         ("exec", errno.ENOEXEC, 126, "#!"),
         ("exec", errno.E2BIG, 126, "longer than the system allows"),

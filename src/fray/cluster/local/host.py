@@ -300,20 +300,21 @@ def describe_start_failure(event: Mapping[str, Any], task: HostTask) -> tuple[in
     """Return a shell's exit code for a command that didn't start, and a sentence with the next step."""
     command, number = task.pod.command[0], event["errno"]
     if event["stage"] == "chdir":
-        what = f"the working directory {task.working_dir} can't be entered ({_strerror(event)})"
-        return EXIT_NOT_EXECUTABLE, f"{what}; choose another with --workdir"
+        why = f"{_strerror(event)}; choose another with --workdir"
+        return EXIT_NOT_EXECUTABLE, f"the working directory {task.working_dir} can't be entered ({why})"
     if event["stage"] == "fork":
         return EXIT_NOT_EXECUTABLE, f"no process could be made for {command!r}: {_strerror(event)}"
     cannot = f"cannot start {command!r}"
     if number in (errno.ENOENT, errno.ENOTDIR):
         if "/" not in command:
-            path = task.environment.get("PATH", os.defpath)
-            return EXIT_NOT_FOUND, f"{cannot}: no such program in PATH ({path}); install it or write its path"
+            own = task.pod.env.get("PATH")
+            path = "PATH" if own is None else f"the job's PATH, {own}"
+            return EXIT_NOT_FOUND, f"{cannot}: it is not found on {path} (install it, or write its path)"
         if (Path(task.working_dir) / command).exists():
             return EXIT_NOT_FOUND, f"{cannot}: the interpreter in its first line (#!) does not exist"
         return EXIT_NOT_FOUND, f"{cannot}: no such file (working directory {task.working_dir})"
     if number == errno.EACCES:
-        what = "it is not executable; run `chmod +x` on it or name its interpreter"
+        what = "it is not executable (run `chmod +x` on it, or name its interpreter)"
         return EXIT_NOT_EXECUTABLE, f"{cannot}: {what}"
     if number == errno.ENOEXEC:
         what = "it is neither a program nor a script with #! in its first line"
