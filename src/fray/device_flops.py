@@ -5,7 +5,12 @@ from __future__ import annotations
 import warnings
 from typing import Literal, TypeAlias
 
-from fray.accelerators.peak_flops import list_peak_flops, lookup_peak_flops, read_jax_device_kind
+from fray.accelerators.peak_flops import (
+    list_peak_flops,
+    lookup_jax_flops,
+    lookup_peak_flops,
+    read_jax_device_kind,
+)
 
 __all__ = [
     "DEVICE_FLOPS",
@@ -38,9 +43,8 @@ def jax_device_kind_to_fray_device_type(kind: str) -> str:
 
 
 def device_flops_for_jax_device(kind: str, dtype: str = "bf16") -> float | None:
-    """Return the same as `device_flops` for what JAX calls a `device_kind`, such as `TPU v4`."""
-    found = read_jax_device_kind(kind)
-    flops = None if found is None else lookup_peak_flops(found, dtype)
+    """Return the same for one device of JAX's, by its `device_kind`: `TPU v4`; of v3, half a chip."""
+    flops = lookup_jax_flops(kind, dtype)
     if flops is None:
         warnings.warn(f"the FLOP/s of {kind!r} at {dtype!r} aren't known", stacklevel=2)
     return flops

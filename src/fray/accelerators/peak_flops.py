@@ -1,9 +1,10 @@
 """How fast accelerators are at most: dense FLOP/s of one chip by type, for shares of the peak (MFU).
 
 The figures that programs of earlier APIs compare themselves with, from data sheets. Those of GB200 and GB300
-are a 72nd of NVIDIA's for NVL72; those of tpu7 and tpu7x are JAX's (`pallas/mosaic/tpu_info.py`). GPUs that
-GKE doesn't have are here as well, since programs measure themselves on any machine. A device of JAX's on
-tpu7x is half a chip, so its name stands for no type here.
+are a 72nd of NVIDIA's for NVL72; those of tpu7 and tpu7x are JAX's (`pallas/mosaic/tpu_info.py`). That of v3
+is Google's for a chip (https://cloud.google.com/tpu/docs/v3); earlier APIs had half of it, a TensorCore. GPUs
+that GKE doesn't have are here as well, since programs measure themselves on any machine. A device of JAX's on
+v3 and tpu7x is half a chip; on tpu7x its name stands for no type here.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["list_peak_flops", "lookup_peak_flops", "read_jax_device_kind"]
+__all__ = ["list_peak_flops", "lookup_jax_flops", "lookup_peak_flops", "read_jax_device_kind"]
 
 _BF16: Final[Mapping[str, float]] = MappingProxyType(
     {
@@ -38,7 +39,7 @@ _BF16: Final[Mapping[str, float]] = MappingProxyType(
         "tpu7": 2.31e15,
         "tpu7x": 2.31e15,
         "trn1": 95e12,
-        "v3": 61.5e12,
+        "v3": 123e12,
         "v4": 275e12,
         "v5": 459e12,
         "v5e": 197e12,
@@ -83,6 +84,13 @@ def lookup_peak_flops(device: str, dtype: str = "bf16") -> float | None:
     name = device.lower().removeprefix("nvidia-").removeprefix("tesla-")
     names = (name, name.partition("-")[0])
     return next((table[each] for each in names for table in tables if each in table), None)
+
+
+def lookup_jax_flops(kind: str, dtype: str = "bf16") -> float | None:
+    """Return the dense FLOP/s of one device of JAX's, by its `device_kind`; None where they aren't known."""
+    device = read_jax_device_kind(kind)
+    chip = None if device is None else lookup_peak_flops(device, dtype)
+    return chip / 2 if chip is not None and device == "v3" else chip
 
 
 def read_jax_device_kind(kind: str) -> str | None:
