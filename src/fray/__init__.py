@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from fray.actor import ActorFuture as ActorFuture
     from fray.client import *  # noqa: F403 - its `__all__` is the list, as with the others
     from fray.cluster import *  # noqa: F403
+    from fray.device_flops import FlopDtype as FlopDtype
     from fray.errors import *  # noqa: F403
     from fray.job import *  # noqa: F403
     from fray.job.ray import RayContext as RayContext
     from fray.job_context import ExecutionContext as ExecutionContext
+    from fray.job_context import LocalJobContext as LocalJobContext
     from fray.legacy.gang_calls import *  # noqa: F403
     from fray.legacy.runtime_env import *  # noqa: F403
     from fray.legacy.tpu_topology import *  # noqa: F403

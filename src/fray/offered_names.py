@@ -25,6 +25,7 @@ HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "fray.cluster.kubernetes": ("KubernetesCluster",),
         "fray.cluster.local_cluster": ("LocalCluster", "LocalClusterConfig"),
         "fray.cluster.ray": ("RayCluster",),
+        "fray.device_flops": ("FlopDtype",),
         "fray.job": (
             "ActorContext",
             "ActorGroup",
@@ -55,15 +56,16 @@ HOMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         ),
         "fray.job.options": ("ActorOptions", "Lifetime", "TaskOptions"),
         "fray.job.ray": ("RayContext",),
-        "fray.job_context": ("ExecutionContext",),
+        "fray.job_context": ("ExecutionContext", "LocalJobContext"),
         "fray.legacy.actor_config": ("ActorConfig",),
         "fray.legacy.cluster_context": ("ClusterContext", "LocalClusterContext", "RayClusterContext"),
-        "fray.legacy.gang_calls": ("TpuRunConfig", "run_on_pod"),
+        "fray.legacy.gang_calls": ("run_on_pod",),
         "fray.legacy.runtime_env": ("Resource", "RuntimeEnv"),
         "fray.legacy.tpu_topology": (
             "ANY_REGION",
             "GpuType",
             "TPU_TOPOLOGIES",
+            "TpuRunConfig",
             "TpuTopologyInfo",
             "TpuType",
             "get_tpu_topology",
@@ -105,6 +107,7 @@ EARLIER_HOMES: Final = (
     "fray.actor",
     "fray.client.errors",
     "fray.cluster.ray",
+    "fray.device_flops",
     "fray.job.ray",
     "fray.job_context",
     "fray.legacy.",
@@ -118,14 +121,32 @@ _ON_KUBERNETES: Final = "Write create_cluster('k8s?namespace=...') and Client(cl
 WITHDRAWN: Final[Mapping[str, str]] = MappingProxyType(
     {
         "ContextConfig": "Give its options to create_job_ctx: create_job_ctx('threadpool', max_workers=4).",
+        "DEFAULT_TPU_HOST_FRACTION": "Write cpu= and ram= in ResourceConfig.with_tpu(...).",
+        "EntryPoint": "Write Entrypoint.from_callable(f), or Entrypoint.from_command([...]).",
         "FrayIrisClient": _ON_KUBERNETES,
         "IrisActorGroup": _ON_KUBERNETES,
         "IrisActorHandle": _ON_KUBERNETES,
         "IrisJobHandle": _ON_KUBERNETES,
         "SimpleActor": "Write a class of your own: create_actor takes any.",
+        **dict.fromkeys(
+            ("TPU_HBM_BYTES_PER_CHIP", "tpu_hbm_bytes_per_chip", "tpu_hbm_capacity_bytes"),
+            "Ask the device, in its job: jax.devices()[0].memory_stats()['bytes_limit'].",
+        ),
+        **dict.fromkeys(
+            ("TPU_HOST_RESOURCES", "TpuHostResources"),
+            "Write fray.accelerators.lookup_tpu('v5p-8').size: the CPU and memory of a host, where known.",
+        ),
         "TemporaryVenv": "Write create_environment(pip_packages=[...]), which makes one for the job.",
+        **dict.fromkeys(
+            ("TpuFamily", "tpu_family"),
+            "Write fray.accelerators.lookup_tpu('v5p-8').generation, which is a text.",
+        ),
         "ThreadActorHandle": "Write ActorHandle, which the handles of every engine are.",
         "ThreadActorMethod": "Write ActorMethod, which the methods of every engine's handles are.",
+        **dict.fromkeys(
+            ("normalize_device_type", "normalize_dtype"),
+            "Give the name to device_flops(...) as it is: it takes all spellings.",
+        ),
     }
 )
 """Names of earlier APIs that nothing here stands for, and what to write instead."""

@@ -12,7 +12,8 @@ import pytest
 
 from fray import current_identity
 from fray.cluster import Cluster, ClusterContext, JobId, KubernetesCluster, RayCluster
-from fray.legacy.gang_calls import TpuRunConfig, run_on_pod
+from fray.legacy.gang_calls import run_on_pod
+from fray.legacy.tpu_topology import TpuRunConfig
 from fray.types import Resource, RuntimeEnv
 from tests.conformance.jobs import PATIENCE, RefusedError, launch, read_until, run, stay, until
 from tools.images import project_version

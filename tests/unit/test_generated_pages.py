@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fray import errors
+from fray.offered_names import WITHDRAWN
 from fray.runtime.container import THREAD_LIMITS
 from fray.runtime.identity import Identity
 from fray.vocabulary import Reason
@@ -41,6 +42,7 @@ def test_every_variable_that_the_code_names_is_told_of() -> None:
     named = {text for tree in trees for text in texts(tree) if VARIABLE.fullmatch(text)}
     named |= {text for tree in trees for text in names_of_environ(tree)}
     named -= {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    named -= WITHDRAWN.keys()
     # The operator makes these of its settings' names.
     named |= {f"FRAY_{each.name.upper()}" for each in dataclasses.fields(OperatorSettings)}
     named -= {"FRAY_KUBECONFIG", "FRAY_API_SERVER"}

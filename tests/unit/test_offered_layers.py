@@ -12,9 +12,9 @@ import pytest
 from fray import offered_names
 
 GRAPH = grimp.build_graph("fray")
-WITHDRAWN = {"fray.iris_backend", "fray.isolated_env"}
+WITHDRAWN = {"fray.device_flops", "fray.iris_backend", "fray.isolated_env", "fray.job_context"}
 OFFERING = sorted(GRAPH.find_modules_that_directly_import("fray.offered_names") - {"fray"} - WITHDRAWN)
-"""Without `fray` itself, which is no layer, and those whose names have no counterpart."""
+"""Without `fray` itself, which is no layer, and those that offer only names without a counterpart."""
 
 
 @pytest.mark.parametrize("package", OFFERING)

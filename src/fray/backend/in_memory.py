@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fray.job import ThreadContext as LocalJobContext
+from fray.job_context import LocalJobContext
 from fray.legacy.cluster_context import LocalClusterContext
 
 __all__ = ["LocalClusterContext", "LocalJobContext"]

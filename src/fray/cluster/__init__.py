@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fray.cluster.local_cluster import LocalCluster as LocalCluster
     from fray.cluster.local_cluster import LocalClusterConfig as LocalClusterConfig
     from fray.cluster.ray import RayCluster as RayCluster
+    from fray.device_flops import FlopDtype as FlopDtype
     from fray.legacy.cluster_context import ClusterContext as ClusterContext
     from fray.legacy.cluster_context import LocalClusterContext as LocalClusterContext
     from fray.legacy.cluster_context import RayClusterContext as RayClusterContext
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from fray.types import *  # noqa: F403
 
 _OF_ANOTHER_PLACE = (
+    "fray.device_flops",
     "fray.legacy.cluster_context",
     "fray.legacy.gang_calls",
     "fray.legacy.tpu_topology",

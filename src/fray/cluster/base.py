@@ -33,6 +33,7 @@ from fray.errors import (
     UnsupportedFeatureError,
     WaitTimeoutError,
 )
+from fray.offered_names import find_offered
 from fray.payload.outcome import Outcome
 from fray.plan.gang_placement import NOTHING_READ, ClusterTopology
 from fray.types import Entrypoint, JobId, JobInfo, JobRequest, JobStatus, LogLine, MonitoredJob
@@ -44,9 +45,16 @@ if TYPE_CHECKING:
     from fray.job.actor_groups import ActorGroup
     from fray.job.actors import ActorHandle
     from fray.job.options import ActorOptions
+    from fray.legacy.tpu_topology import get_tpu_topology  # noqa: F401 - for readers of an earlier API
     from fray.runtime.actors.joining import Reach
     from fray.runtime.pool.view import PoolView
     from fray.types import EnvironmentConfig, ResourceConfig
+else:  # else mypy would find no misspelt name
+
+    def __getattr__(name: str) -> Any:
+        """An earlier API had the data of requests here."""
+        return find_offered(__name__, name, ("fray.legacy.tpu_topology", "fray.types"))
+
 
 __all__ = ["MONITORED_LINES", "Applied", "CheckResult", "Cluster", "Dashboard", "Mark", "WhenTaken"]
 

@@ -603,8 +603,10 @@ def find_context(token: str) -> JobContext | None:
     return _contexts.get(token)
 
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:  # what an earlier API had here
+    from fray.job.ray import RayContext  # noqa: F401
+else:
 
     def __getattr__(name: str) -> Any:
         """An earlier API had `create_job_ctx` and its kin here; they are made where engines are known."""
-        return find_offered(__name__, name, ("fray.job",))
+        return find_offered(__name__, name, ("fray.job", "fray.job.ray"))

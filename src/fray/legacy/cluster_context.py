@@ -15,9 +15,10 @@ from fray.cluster.local_cluster import LocalCluster
 from fray.cluster.ray import RayCluster
 from fray.errors import InvalidRequestError
 from fray.job import JobContext
-from fray.legacy.gang_calls import TpuRunConfig, call_on_slices
+from fray.legacy.gang_calls import call_on_slices
 from fray.legacy.job_body import call_with_context
 from fray.legacy.runtime_env import RuntimeEnv
+from fray.legacy.tpu_topology import TpuRunConfig
 from fray.types import Entrypoint, JobId, JobInfo, JobRequest
 
 __all__ = ["ClusterContext", "ContextJob", "LocalClusterContext", "RayClusterContext"]

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from fray.cluster.base import Cluster
 from fray.cluster.current import current_cluster
 from fray.errors import (
-    InvalidRequestError,
     JobFailedError,
     JobNotFoundError,
     OutcomeUnreadableError,
@@ -22,13 +20,12 @@ from fray.errors import (
 )
 from fray.legacy.job_body import return_from_each_rank
 from fray.legacy.runtime_env import RuntimeEnv
+from fray.legacy.tpu_topology import TpuRunConfig
 from fray.plan.status import is_finished
 from fray.types import Entrypoint, JobId, JobRequest, JobStatus, ResourceConfig
-from fray.types.checks import check_count
-from fray.types.resources import MOST_REPLICAS
 from fray.vocabulary import VerdictKind
 
-__all__ = ["TpuRunConfig", "call_on_slices", "run_on_pod"]
+__all__ = ["call_on_slices", "run_on_pod"]
 
 NOT_THE_FUNCTIONS = (JobNotFoundError, OutcomeUnreadableError, SurroundingsError)
 """Causes of a failed job that its function didn't raise."""
@@ -37,42 +34,6 @@ NOT_THE_FUNCTIONS = (JobNotFoundError, OutcomeUnreadableError, SurroundingsError
 START_SECONDS: Final = 900.0
 """Time to start for a number of slices while a smaller one is left to try. Pools take minutes to be made."""
 LOOK_SECONDS: Final = 10.0
-
-
-@dataclass(frozen=True)
-class TpuRunConfig:
-    """The slices of a gang call, and how often it is tried again.
-
-    Args:
-        tpu_type: Type of the TPU, such as `v5p-16`.
-        num_slices: Slices of that type. Of a list the largest number is tried first, and a smaller one each
-            time that the hosts don't start within 15 minutes; the smallest is waited for.
-        max_retries_preemption: How often it is tried again after it lost its nodes.
-        max_retries_failure: How often after failures of its own.
-
-    Raises:
-        InvalidRequestError: A number of slices is none, or the list is empty.
-    """
-
-    tpu_type: str
-    num_slices: int | Sequence[int] = 1
-    max_retries_preemption: int = 10_000
-    max_retries_failure: int = 10
-
-    def __post_init__(self) -> None:
-        if not self._given:
-            raise InvalidRequestError("TpuRunConfig.num_slices", "is empty", "Name a number, such as 1.")
-        for number in self._given:
-            check_count("TpuRunConfig.num_slices", number, least=1, most=MOST_REPLICAS)
-
-    @property
-    def slice_counts(self) -> tuple[int, ...]:
-        """The numbers of slices to try, the largest first."""
-        return tuple(sorted({*self._given}, reverse=True))
-
-    @property
-    def _given(self) -> Sequence[int]:
-        return self.num_slices if isinstance(self.num_slices, Sequence) else [self.num_slices]
 
 
 def run_on_pod(

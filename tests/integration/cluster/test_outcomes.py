@@ -18,7 +18,7 @@ from fray.errors import (
     RemoteTracebackError,
 )
 from fray.legacy.cluster_context import ClusterContext
-from fray.legacy.gang_calls import TpuRunConfig
+from fray.legacy.tpu_topology import TpuRunConfig
 from fray.payload.outcome import EncodedOutcome, encode_exception, encode_value, outcome_name
 from fray.payload.staging import STAGING_LIMIT, FsspecStorage, staged_outcome_url
 from fray.runtime.api.client import ApiAccess, ApiClient

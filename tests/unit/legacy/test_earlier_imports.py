@@ -114,6 +114,18 @@ def test_names_of_an_earlier_api() -> None:
         ("fray.v2.iris_backend", "FrayIrisClient", r"create_cluster\('k8s"),
         ("fray.job", "SimpleActor", "class of your own"),
         ("fray", "ContextConfig", "create_job_ctx"),
+        ("fray.job_context", "ContextConfig", "create_job_ctx"),
+        ("fray.types", "EntryPoint", r"Entrypoint\.from_callable"),
+        ("fray.v2.types", "tpu_family", r"lookup_tpu\('v5p-8'\).generation"),
+        ("fray.types", "TpuFamily", r"lookup_tpu\('v5p-8'\).generation"),
+        ("fray.types", "TpuHostResources", r"lookup_tpu\('v5p-8'\).size"),
+        ("fray.types", "TPU_HOST_RESOURCES", r"lookup_tpu\('v5p-8'\).size"),
+        ("fray.types", "DEFAULT_TPU_HOST_FRACTION", "cpu= and ram="),
+        ("fray.types", "TPU_HBM_BYTES_PER_CHIP", "memory_stats"),
+        ("fray.types", "tpu_hbm_bytes_per_chip", "memory_stats"),
+        ("fray.types", "tpu_hbm_capacity_bytes", "memory_stats"),
+        ("fray.device_flops", "normalize_device_type", "device_flops"),
+        ("fray.v1.device_flops", "normalize_dtype", "device_flops"),
     ],
 )
 def test_a_name_without_a_counterpart_says_what_to_write(module: str, name: str, instead: str) -> None:
@@ -123,6 +135,31 @@ def test_a_name_without_a_counterpart_says_what_to_write(module: str, name: str,
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
     with pytest.raises(ImportError):
         exec(f"from {module} import nonsense")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "home"),
+    [
+        ("fray.types", "TpuRunConfig", "fray"),
+        ("fray.cluster.base", "ResourceConfig", "fray.types"),
+        ("fray.v1.cluster.base", "TpuConfig", "fray.types"),
+        ("fray.cluster.base", "create_environment", "fray.types"),
+        ("fray.cluster.base", "get_tpu_topology", "fray"),
+        ("fray.cluster", "FlopDtype", "fray.device_flops"),
+        ("fray", "LocalJobContext", "fray.backend.in_memory"),
+        ("fray.job.context", "RayContext", "fray.job"),
+    ],
+)
+def test_a_name_is_found_where_an_earlier_api_had_it(module: str, name: str, home: str) -> None:
+    found = getattr(importlib.import_module(module), name)
+    assert found is getattr(importlib.import_module(home), name)
+
+
+def test_what_stands_for_facts_of_hosts_has_them() -> None:
+    accelerators = importlib.import_module("fray.accelerators")
+    found = accelerators.lookup_tpu("v5p-8")
+    assert found.generation == "v5p"
+    assert (found.size.for_pods.cpu, found.size.for_pods.memory_gb) == (187, 403)
 
 
 def test_a_function_and_a_client_of_an_earlier_api() -> None:

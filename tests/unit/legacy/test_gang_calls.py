@@ -10,7 +10,8 @@ import pytest
 from fray.cluster.base import Cluster
 from fray.errors import InvalidRequestError, JobStoppedError
 from fray.legacy import gang_calls
-from fray.legacy.gang_calls import TpuRunConfig, call_on_slices
+from fray.legacy.gang_calls import call_on_slices
+from fray.legacy.tpu_topology import TpuRunConfig
 from fray.payload.outcome import Outcome
 from fray.types import JobId, JobRequest, JobStatus
 from fray.wire.frayjob import FrayJob
