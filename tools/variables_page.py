@@ -120,6 +120,7 @@ ELSEWHERE = {
 READ = {
     "FRAY_CLUSTER_SPEC": "Cluster that commands and `current_cluster()` use; `local` when unset.",
     "FRAY_CLIENT_SPEC": "The same for `fray.client`, before FRAY_CLUSTER_SPEC.",
+    "FRAY_BACKEND": "Of an earlier API, and not used: a warning says to write FRAY_CLUSTER_SPEC.",
     "FRAY_PROGRESS": "Progress of tasks: 1 for lines, 0 for none; unset: a bar on terminals, in notebooks.",
     "FRAY_SPILL_DIR": "Where objects of a pool go that memory has no room for; else with temporary files.",
     "KUBECONFIG": "Kubeconfig of clusters; `~/.kube/config` when unset.",

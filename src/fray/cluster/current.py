@@ -41,6 +41,8 @@ _HOMES: Final[Mapping[type[ClusterSpec], tuple[str, str]]] = MappingProxyType(
 )
 """Where each backend's class is; its `from_spec` takes the spec."""
 
+_EARLIER: Final = "FRAY_BACKEND"
+"""What an earlier API read."""
 _CLIENT_THREADS: Final = re.compile(r"local\?threads=[0-9]+")
 
 _current: ContextVar[Cluster | None] = ContextVar("fray_current_cluster", default=None)
@@ -93,6 +95,8 @@ def find_cluster(*variables: str) -> Cluster:
     own = os.environ  # noqa: TID251 - the only reader of these variables
     variable = next((each for each in variables if own.get(each)), None)
     spec = "local" if variable is None else own[variable]
+    if variable is None and own.get(_EARLIER) not in (None, "", "local"):
+        _warn_of_earlier(own[_EARLIER])
     if variable == ENV_CLIENT_SPEC:
         spec = _without_threads(spec)
     key = (os.getpid(), spec)
@@ -100,6 +104,11 @@ def find_cluster(*variables: str) -> Cluster:
         if key not in _shared:
             _shared[key] = create_cluster(spec)
         return _shared[key]
+
+
+def _warn_of_earlier(backend: str) -> None:
+    advice = f"it isn't read, so jobs run on this machine; write {ENV_CLUSTER_SPEC}={backend}"
+    warnings.warn(f"{_EARLIER}={backend}: {advice}", stacklevel=4)
 
 
 def _without_threads(spec: str) -> str:

@@ -27,7 +27,7 @@ class JobError(FrayError, RuntimeError):
 
     name: str
     reason: str
-    explanation: str
+    explanation: str = "nothing tells why"
     exit_code: int = 1
 
     @property

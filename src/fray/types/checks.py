@@ -5,10 +5,11 @@ Only the types and ranges of Python values; which names a cluster allows is judg
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeGuard
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, ParamSpec, TypeGuard, TypeVar
 
-from fray.errors import InvalidRequestError
+from fray.errors import InvalidRequestError, InvalidTypeError
 
 __all__ = [
     "check_count",
@@ -18,11 +19,31 @@ __all__ = [
     "choose_spelling",
     "is_encodable",
     "is_whole_number",
+    "refuse_keywords",
     "show_value",
 ]
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 _SHOWN: Final = 80
 """Characters of a value that errors show."""
+
+
+def refuse_keywords(owner: str, **remedies: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let a function raise `InvalidTypeError` for keywords of an earlier API, with what to write instead."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            for name in kwargs:
+                if name in remedies:
+                    raise InvalidTypeError(f"{owner}.{name}", "was part of an earlier API", remedies[name])
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
 
 
 def check_text(field: str, value: Any, *, remedy: str) -> str:

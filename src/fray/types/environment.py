@@ -19,6 +19,7 @@ from fray.types.checks import (
     check_texts,
     choose_spelling,
     is_encodable,
+    refuse_keywords,
     show_value,
 )
 
@@ -30,6 +31,12 @@ DEFAULT_VARIABLES: Final[Mapping[str, str]] = {
 }
 COPIED_VARIABLES: Final = ("HF_TOKEN", "WANDB_API_KEY")
 """Taken over from the process that creates the environment, where it has them."""
+
+
+_OF_EARLIER_APIS: Final = {
+    "setup_scripts": "Write setup=[...]: shell commands that run before the entrypoint.",
+    "sync_packages": "Write extras=[...] for parts of the workspace's own project, or pip_packages=[...].",
+}
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -52,13 +59,14 @@ class EnvironmentConfig:
 
     workspace: str | None
     docker_image: str | None
-    pip_packages: tuple[str, ...]
+    pip_packages: list[str]
     env_vars: Mapping[str, str]
-    extras: tuple[str, ...]
-    setup: tuple[str, ...]
-    secrets: tuple[str, ...]
+    extras: list[str]
+    setup: list[str]
+    secrets: list[str]
     cache_volume: str | None
 
+    @refuse_keywords("EnvironmentConfig", **_OF_EARLIER_APIS)
     def __init__(  # noqa: PLR0913 - a request has as many parts, all with defaults
         self,
         workspace: str | os.PathLike[str] | None = None,
@@ -97,7 +105,7 @@ class EnvironmentConfig:
         return create_environment(**parts)
 
     @property
-    def extra_dependency_groups(self) -> tuple[str, ...]:
+    def extra_dependency_groups(self) -> list[str]:
         """The same as `extras`."""
         return self.extras
 
@@ -118,6 +126,7 @@ class EnvironmentConfig:
         return f"EnvironmentConfig({source}{shown})"
 
 
+@refuse_keywords("create_environment", **_OF_EARLIER_APIS)
 def create_environment(  # noqa: PLR0913 - as EnvironmentConfig
     workspace: str | os.PathLike[str] | None = None,
     docker_image: str | None = None,
@@ -195,8 +204,8 @@ def _check_source(workspace: Any, docker_image: Any) -> None:
     check_text("EnvironmentConfig.workspace", path, remedy=remedy)
 
 
-def _texts(field: str, value: Any, remedy: str) -> tuple[str, ...]:
-    return check_texts(f"EnvironmentConfig.{field}", value, remedy=remedy)
+def _texts(field: str, value: Any, remedy: str) -> list[str]:
+    return list(check_texts(f"EnvironmentConfig.{field}", value, remedy=remedy))
 
 
 def _not_a_mapping(value: Any) -> str:

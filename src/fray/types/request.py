@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fray.errors import InvalidRequestError
 from fray.types.checks import check_count, check_text, show_value
@@ -69,6 +69,16 @@ class JobRequest:
     processes_per_task: int = 1
     priority: int = 0
     max_task_failures: int = 0
+
+    if not TYPE_CHECKING:  # type checkers know `__init__`
+
+        def __new__(cls, *args, **_kwargs):
+            """Warn of a positional argument that meant something else in an earlier API."""
+            if len(args) > 4:
+                instead = f"write max_retries_failure={args[4]!r}, or replicas={args[4]!r}"
+                meaning = "the fifth argument is max_retries_failure, and was replicas in an earlier API"
+                warnings.warn(f"JobRequest: {meaning}; {instead}", stacklevel=2)
+            return super().__new__(cls)
 
     def __post_init__(self) -> None:
         _check_name(self.name)

@@ -9,7 +9,14 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from fray.errors import InvalidRequestError
-from fray.types.checks import check_count, check_image, check_texts, choose_spelling, show_value
+from fray.types.checks import (
+    check_count,
+    check_image,
+    check_texts,
+    choose_spelling,
+    refuse_keywords,
+    show_value,
+)
 from fray.types.devices import ANY_GPU, CpuConfig, DeviceConfig, GpuConfig, TpuConfig
 from fray.types.sizes import parse_cores, parse_size, warn_of_missing_unit
 
@@ -62,6 +69,11 @@ class ResourceConfig:
     zones: tuple[str, ...] | None
     image: str | None
 
+    @refuse_keywords(
+        "ResourceConfig",
+        target_cluster="Leave it out: create_cluster(...) or FRAY_CLUSTER_SPEC says where jobs run.",
+        device_alternatives="Name one type: ResourceConfig.with_tpu('v5p-8').",
+    )
     def __init__(  # noqa: PLR0913, PLR0917 - a request has as many parts, all with defaults
         self,
         cpu: float | str = 1,
@@ -81,7 +93,7 @@ class ResourceConfig:
         parse_cores("ResourceConfig.cpu", cpu)
         for name, size in (("ram", ram), ("disk", disk)):
             parse_size(f"ResourceConfig.{name}", size)
-            warn_of_missing_unit(f"ResourceConfig.{name}", size, stacklevel=2)
+            warn_of_missing_unit(f"ResourceConfig.{name}", size, stacklevel=3)
         wanted = choose_spelling("ResourceConfig", {"replicas": replicas, "count": count}, default=1)
         if not isinstance(preemptible, bool):
             remedy = "Give True for spot nodes as well, False to keep off them."

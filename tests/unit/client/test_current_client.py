@@ -49,6 +49,14 @@ def test_a_number_of_threads_is_no_error_and_said_to_be_unused(monkeypatch: pyte
     assert len(caught) == 1
 
 
+def test_a_variable_that_is_not_read_any_more_says_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRAY_BACKEND", "ray")
+    with pytest.warns(UserWarning, match="FRAY_BACKEND=ray: it isn't read.*write FRAY_CLUSTER_SPEC=ray"):
+        assert str(in_a_context(current_cluster).spec) == "local"
+    monkeypatch.setenv("FRAY_CLUSTER_SPEC", "local?mode=thread")
+    assert str(in_a_context(current_cluster).spec) == "local?mode=thread"
+
+
 def test_what_was_set_comes_before_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FRAY_CLIENT_SPEC", "local?mode=thread")
     chosen = LocalCluster()

@@ -28,7 +28,7 @@ CPU, MEMORY = Resource("CPU", 4), Resource("memory", 8 * 1024**3)
 def test_an_environment_and_its_hosts() -> None:
     env = RuntimeEnv(["numpy"], [CPU, MEMORY], [Resource("CPU", 8)], {"A": "b"}, extras=["tpu"])
     environment, resources = env.to_environment(), env.to_resources()
-    assert (environment.pip_packages, environment.extras) == (("numpy",), ("tpu",))
+    assert (environment.pip_packages, environment.extras) == (["numpy"], ["tpu"])
     assert environment.env_vars["A"] == "b"
     assert (resources.cpu, resources.ram) == (4, 8 * 1024**3)
     assert "'b'" not in repr(env)

@@ -22,7 +22,17 @@ from fray.errors import (
     UnknownAcceleratorError,
 )
 from fray.job import ActorOptions
-from fray.types import ActorConfig, CpuConfig, Entrypoint, GpuConfig, JobRequest, ResourceConfig, TpuConfig
+from fray.types import (
+    ActorConfig,
+    CpuConfig,
+    Entrypoint,
+    EnvironmentConfig,
+    GpuConfig,
+    JobRequest,
+    ResourceConfig,
+    TpuConfig,
+    create_environment,
+)
 
 
 @pytest.mark.parametrize(
@@ -217,6 +227,69 @@ def test_parts_of_a_request_that_are_not_used_say_what_to_write() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         JobRequest(name="a", entrypoint="module", max_task_failures=0, priority=0, processes_per_task=1)
+
+
+def test_the_fifth_argument_of_a_request_was_another_one() -> None:
+    with pytest.warns(UserWarning, match=r"write max_retries_failure=2, or replicas=2") as caught:
+        request = JobRequest("a", "module", ResourceConfig(), None, 2)
+    assert request.max_retries_failure == 2
+    assert [(each.filename, type(each.message)) for each in caught] == [(__file__, UserWarning)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = pickle.loads(pickle.dumps(JobRequest("a", "module", ResourceConfig(), None)))
+    assert again == JobRequest("a", "module")
+
+
+@pytest.mark.parametrize(
+    ("make", "keyword", "remedy"),
+    [
+        (ResourceConfig, "target_cluster", "FRAY_CLUSTER_SPEC"),
+        (ResourceConfig, "device_alternatives", "with_tpu"),
+        (create_environment, "setup_scripts", "setup="),
+        (create_environment, "sync_packages", "pip_packages="),
+        (EnvironmentConfig, "setup_scripts", "setup="),
+    ],
+)
+def test_a_keyword_that_is_gone_says_what_to_write(make: Any, keyword: str, remedy: str) -> None:
+    with pytest.raises(TypeError, match=f"{keyword}: was part of an earlier API") as caught:
+        make(**{keyword: ["x"]})
+    assert isinstance(caught.value, InvalidRequestError)
+    assert remedy in caught.value.next_step
+    with pytest.raises(TypeError, match="nonsense"):
+        make(nonsense=1)
+
+
+def test_what_was_a_list_is_one() -> None:
+    environment = create_environment(pip_packages=("a",), extras=["tpu"])
+    assert environment.pip_packages == ["a"]
+    assert environment.extras == ["tpu"]
+
+
+def test_a_failed_job_is_described_by_its_id_and_status() -> None:
+    error = fray.client.JobFailed("train", fray.JobStatus.FAILED)
+    assert (error.job_id, error.status) == ("train", "failed")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_a_new_job_beside_a_living_one_of_its_name_is_told_of() -> None:
+    class Place(LocalCluster):
+        status = fray.JobStatus.RUNNING
+
+        def launch(self, request: JobRequest, **_: Any) -> fray.JobId:
+            return fray.JobId(f"{request.name}-2")
+
+        def poll(self, job_id: fray.JobId) -> fray.JobInfo:
+            return fray.JobInfo(job_id, self.status, (), job_id)
+
+    place, request = Place(), JobRequest("train", "module")
+    with pytest.warns(UserWarning, match="this one is 'train-2'; .*adopt_existing=True") as caught:
+        assert Client(place).submit(request).job_id == "train-2"
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Client(place).submit(request, adopt_existing=True)
+        place.status = fray.JobStatus.FAILED
+        Client(place).submit(request)
 
 
 def test_a_context_by_an_earlier_spelling() -> None:

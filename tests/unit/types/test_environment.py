@@ -27,7 +27,7 @@ def test_the_defaults() -> None:
         "TOKENIZERS_PARALLELISM": "false",
         "HF_TOKEN": "hf-s3cret",
     }
-    assert environment.pip_packages == environment.extras == environment.setup == environment.secrets == ()
+    assert environment.pip_packages == environment.extras == environment.setup == environment.secrets == []
     assert EnvironmentConfig.create() == environment
 
 
@@ -54,7 +54,7 @@ def test_keys_of_this_process_are_copied_where_it_has_them(monkeypatch: pytest.M
 
 def test_both_names_of_extras() -> None:
     environment = create_environment(extra_dependency_groups=["tpu"])
-    assert environment.extras == environment.extra_dependency_groups == ("tpu",)
+    assert environment.extras == environment.extra_dependency_groups == ["tpu"]
     assert create_environment(extras=["tpu"]) == environment
 
 
@@ -105,7 +105,7 @@ def test_it_can_be_copied_and_pickled(tmp_path: Path) -> None:
     environment = create_environment(tmp_path, setup=["make"], cache_volume="packages")
     assert environment.workspace == str(tmp_path)
     assert pickle.loads(pickle.dumps(environment)) == environment == replace(environment)
-    assert replace(environment, extras=["tpu"]).extras == ("tpu",)
+    assert replace(environment, extras=["tpu"]).extras == ["tpu"]
 
 
 def test_what_was_given_is_copied() -> None:
