@@ -113,7 +113,7 @@ def test_one_without_a_name_does_not_find_itself_from_another_process(ctx: JobCo
 @pytest.mark.needs(Feature.MAX_RESTARTS)
 @pytest.mark.parametrize("how", ["fail", "fail_elsewhere"])
 def test_one_that_fails_is_started_again_with_fresh_state_as_often_as_it_may_be(
-    ctx: JobContext, kind: str, how: str
+    ctx: JobContext, how: str
 ) -> None:
     options = ActorOptions(max_restarts=1)
     (replica,) = ctx.create_actor_group(Replica, name="replicas", count=1, options=options).handles
@@ -130,10 +130,8 @@ def test_one_that_fails_is_started_again_with_fresh_state_as_often_as_it_may_be(
     await_condition("it was started again", is_fresh, timeout=60.0)
     with pytest.raises(ActorDiedError):
         ctx.get(getattr(replica, how).remote(), timeout=60)
-    with pytest.raises(ActorDiedError) as caught:
+    with pytest.raises(ActorDiedError):
         ctx.get(replica.add.remote(), timeout=60)
-    if kind == "pool":
-        assert caught.value.next_step.endswith("its max_restarts is used up.")
 
 
 def test_one_that_fails_ends_where_it_may_not_be_started_again(ctx: JobContext, kind: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from fray import errors
 
 
@@ -23,23 +21,6 @@ def test_lists_lines_and_sizes_have_one_form_each() -> None:
         "workspace /work takes 9.0 MB, more than 8.0 MB for Secrets; "
         "the largest files: data.bin (8.5 MB), model.py (0.1 MB)"
     )
-
-
-@pytest.mark.parametrize(
-    ("reason", "story", "advice"),
-    [
-        ("its worker ended", ("incarnation 1 was lost: worker 3 ended",), "max_restarts allows"),
-        ("its worker ended", ("incarnation 12 was lost: worker 3 ended",), "max_restarts is used up"),
-        ("it was started as often as it may be", (), "max_restarts is used up"),
-        ("its worker ended, and it was restarted", ("incarnation 2 was lost: it ended",), "Call it again"),
-        ("it was killed", (), "if it is still needed"),
-        ("it was deleted", (), "if it is still needed"),
-    ],
-)
-def test_a_dead_actor_is_given_restarts_only_where_they_would_help(
-    reason: str, story: tuple[str, ...], advice: str
-) -> None:
-    assert advice in errors.ActorDiedError("counter", reason, story).next_step
 
 
 def test_a_time_limit_is_raised_where_it_was_set() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,8 +11,8 @@ from fray.client.errors import JobAlreadyExists
 from fray.client.handle import JobHandle
 from fray.cluster.base import Cluster, WhenTaken
 from fray.cluster.current import check_cluster, find_cluster
-from fray.errors import JobExistsError, RequestError, SurroundingsError
-from fray.types import JobId, JobRequest, JobStatus
+from fray.errors import JobExistsError
+from fray.types import JobId, JobRequest
 from fray.vocabulary import ENV_CLIENT_SPEC, ENV_CLUSTER_SPEC
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class Client:
             adopt_existing: Where a job of this name lives: True returns its handle, whatever launched it,
                 and False raises. By default (None) only a launcher that is a job itself, and that was
                 started anew, gets the handle of a job that it launched before; else the new job is another
-                one, whose id has a number, with a warning while the first lives.
+                one, whose id has a number.
 
         Raises:
             RequestError: It can't be run as it is; nothing was started.
@@ -72,20 +71,7 @@ class Client:
             job_id = self._cluster.launch(request, when_taken=when_taken)
         except JobExistsError as taken:
             raise JobAlreadyExists(taken.name, JobHandle(self._cluster, JobId(taken.name))) from taken
-        if asked is None:
-            self._warn_of_living(request.name, job_id)
         return JobHandle(self._cluster, job_id)
-
-    def _warn_of_living(self, name: str, job_id: JobId) -> None:
-        """Say that a job of the name lives beside the new one: an earlier API returned the living one."""
-        first, _, number = job_id.rpartition("-")
-        if not number.isdecimal():
-            return
-        with contextlib.suppress(RequestError, SurroundingsError):  # the new job is there all the same
-            living = self._cluster.poll(JobId(first))
-            if living.name == name and not JobStatus.finished(living.status):
-                advice = "submit(request, adopt_existing=True) returns the one that lives"
-                warnings.warn(f"job {name!r} lives, so this one is {job_id!r}; {advice}", stacklevel=3)
 
     def attach(self, job_id: JobId | str) -> JobHandle:
         """Return the handle of a job that is there, such as one that an earlier process launched.

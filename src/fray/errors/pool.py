@@ -6,8 +6,6 @@ what happened before, a short line an event, oldest first.
 
 from __future__ import annotations
 
-import re
-
 from fray.errors.base import FrayError
 from fray.errors.request import RequestError
 from fray.errors.surroundings import SurroundingsError
@@ -145,31 +143,18 @@ class ObjectUnreachableError(TaskError):
     reason: str
 
 
-USED_UP = "it was started as often as it may be"
-_ENDED_BY_PROGRAMS = ("it was killed", "it was deleted", "its context was shut down", "it has ended itself")
-_RESTARTED = ("and it was restarted", "and it was started again")
-_RESTARTED_BEFORE = re.compile(r"incarnation (?!1\b)\d+")
-
-
 class ActorDiedError(TaskError):
     """The actor has ended, so that its calls have no result."""
 
     message_template = "actor {actor!r} has died: {reason}{story:lines}"
+    next_step_template = (
+        "Create it again if it is still needed. Where nobody ended it on purpose, it restarts by itself "
+        "as often as ActorOptions.max_restarts says."
+    )
 
     actor: str
     reason: str
     story: tuple[str, ...] = ()
-
-    @property
-    def next_step(self) -> str:
-        """What helps after such an end; more restarts are advised only where none is known of."""
-        if self.reason.startswith(_ENDED_BY_PROGRAMS):
-            return "Create it again if it is still needed."
-        if self.reason.endswith(_RESTARTED):
-            return "Call it again: it lives on with fresh state. max_task_retries repeats lost calls."
-        if self.reason == USED_UP or any(_RESTARTED_BEFORE.match(line) for line in self.story):
-            return "Find out what ends it, and create it again: its max_restarts is used up."
-        return "Create it again. If it was never restarted, ActorOptions.max_restarts allows that."
 
 
 class ActorUnavailableError(TaskError):

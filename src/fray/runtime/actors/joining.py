@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from fray.errors import ActorDiedError, ActorUnavailableError, FrayError, OtherPoolError, TransportError
-from fray.errors.pool import USED_UP
 from fray.kube.errors import ApiError, NotFoundError
 from fray.kube.resources import FRAYACTORS
 from fray.runtime.actors.identity import Member
@@ -119,7 +118,7 @@ def locate(api: ObjectApi, member: Member, *, over: str = "") -> MemberRecord | 
     if record.ended:
         raise ActorDiedError(member.label, record.ended, story)
     if record.exhausted:
-        raise ActorDiedError(member.label, USED_UP, story)
+        raise ActorDiedError(member.label, "it was started as often as it may be", story)
     incarnation = member.build_incarnation(record.pod_uid, record.start)
     if member.incarnation not in ("", incarnation):
         raise ActorDiedError(member.label, "its process was started anew, and what it had is lost", story)
