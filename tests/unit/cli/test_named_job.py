@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fray.cli.app import app
 from fray.cli.named_job import JobOptions, build_request, split_target
-from fray.cli.run import RunCommand, run_job
+from fray.cli.run import STOP_SIGNALS, RunCommand, run_job
 from fray.cli.streams import Stream
 from fray.errors import FrayError, InvalidRequestError
 from fray.types import JobRequest, TpuConfig
@@ -189,6 +191,16 @@ def test_what_contradicts_itself_is_refused(
         run_job(command, environ=environ, stdin=stdin, output=stream, notes=stream)
 
 
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Handle signals after the test as before it: the command goes on until its process ends."""
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("handlers")
 @pytest.mark.parametrize(
     ("words", "options", "told"),
     [

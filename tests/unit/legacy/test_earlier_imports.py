@@ -271,27 +271,6 @@ def test_a_failed_job_is_described_by_its_id_and_status() -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
-def test_a_new_job_beside_a_living_one_of_its_name_is_told_of() -> None:
-    class Place(LocalCluster):
-        status = fray.JobStatus.RUNNING
-
-        def launch(self, request: JobRequest, **_: Any) -> fray.JobId:
-            return fray.JobId(f"{request.name}-2")
-
-        def poll(self, job_id: fray.JobId) -> fray.JobInfo:
-            return fray.JobInfo(job_id, self.status, (), job_id)
-
-    place, request = Place(), JobRequest("train", "module")
-    with pytest.warns(UserWarning, match="this one is 'train-2'; .*adopt_existing=True") as caught:
-        assert Client(place).submit(request).job_id == "train-2"
-    assert caught[0].filename == __file__
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        Client(place).submit(request, adopt_existing=True)
-        place.status = fray.JobStatus.FAILED
-        Client(place).submit(request)
-
-
 def test_a_context_by_an_earlier_spelling() -> None:
     with fray.create_context(context_type="sync") as ctx:
         assert ctx.get(ctx.run(max, 1, 2)) == 2
