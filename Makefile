@@ -102,7 +102,7 @@ kind: setup ## some of it on kind: a gang of two slices, an eviction, the client
 	FRAY_CLUSTER_PROVIDER=kind $(PYTEST) $(KIND_SUITE)
 	FRAY_CLUSTER_PROVIDER=kind CONFORMANCE=kubernetes $(PYTEST) tests/conformance -k kubernetes
 
-scale: setup ## 500 FrayJobs against the same JobSets, restarts of the operator over thousands; prints JSON; PARTS=
+scale: setup ## FrayJobs and gangs against the same JobSets, 1,000 workers, restarts over thousands; prints JSON; PARTS=
 	$(BIN)/python -m e2e.scale $(PARTS)
 
 gpu: setup ## what needs an NVIDIA GPU: the example, ranks that share it, a pool, torchrun; says so where there is none
