@@ -65,7 +65,7 @@ def pids_in(host: str, daemon: str) -> list[int]:
 
 def pids_in_pod(host: str, uid: str) -> list[int]:
     """Processes of all containers of a pod on a host; none when it isn't there."""
-    # Groups of other pods vanish meanwhile, which this walk takes as being empty.
+    # Groups of other pods may vanish during this walk, which takes them as empty.
     walk = os.walk(_daemon_hierarchy() / _ROOT / "pods" / host)
     groups = [Path(folder) / f"pod{uid}" for folder, names, _ in walk if f"pod{uid}" in names]
     return [pid for group in groups for pid in _pids(group)]

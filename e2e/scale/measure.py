@@ -13,7 +13,7 @@ from e2e.cluster.command import await_condition
 from e2e.scale.workload import build_frayjob, build_jobset
 from fray.vocabulary import API_VERSION, FRAYJOB_PLURAL, JOBSET_API_VERSION
 
-__all__ = ["measure_frayjobs", "measure_jobsets", "measure_start_seconds", "summarize"]
+__all__ = ["measure_frayjobs", "measure_jobsets", "measure_start_seconds", "slowed", "summarize"]
 
 Manifest = Mapping[str, Any]
 CLIENTS = 4
@@ -75,13 +75,13 @@ def _await_all(api: Api, collection: str, count: int, end: str) -> None:
 
     await_condition(
         f"all {count} of {collection} are {end}",
-        _slowed(lambda: ended() >= count),
+        slowed(lambda: ended() >= count),
         timeout=LIMIT_SECONDS,
         details=lambda: f"{ended()} are",
     )
 
 
-def _slowed(probe: Callable[[], bool]) -> Callable[[], bool]:
+def slowed(probe: Callable[[], bool]) -> Callable[[], bool]:
     """The same, but asking so rarely that asking takes a tenth of the time at most."""
     ready = 0.0
 

@@ -8,6 +8,7 @@ from typing import Any
 from e2e.cluster.command import await_condition
 from e2e.job_namespace import JobNamespace, open_job_namespace
 from e2e.scale.cluster import Cluster
+from e2e.scale.measure import slowed
 from e2e.scale.workload import PLACEMENT, RUNS_ON, build_frayjob
 from fray.vocabulary import LABEL_ROLE, Role
 
@@ -29,7 +30,9 @@ def measure_workers(cluster: Cluster, count: int) -> dict[str, Any]:
         began = time.monotonic()
         space.kubectl("scale", f"frayjob/{NAME}", f"--replicas={count}")
         await_condition(
-            f"{count} worker pods exist", lambda: _count(cluster, space) >= count, timeout=LIMIT_SECONDS
+            f"{count} worker pods exist",
+            slowed(lambda: _count(cluster, space) >= count),
+            timeout=LIMIT_SECONDS,
         )
         created = time.monotonic() - began
         told: dict[str, Any] = {}

@@ -40,7 +40,7 @@ from fray.wire.frayactor import FrayActor
 from fray_operator.cleanup import Expiry
 from fray_operator.informer import Informer, trim_actor_pod, trim_actor_report, trim_stateful_set
 from fray_operator.kinds import Controller, Kind, RefusedError, Services
-from fray_operator.list_watch import Place, find_controller
+from fray_operator.list_watch import Place, find_controller, is_controlled_by
 from fray_operator.shared_answers import SharedEvents
 from fray_operator.store import Store
 from fray_operator.writer import Writer
@@ -193,12 +193,13 @@ class _Reconciler:
         complaints: Sequence[VolumeComplaint] = (),
     ) -> ActorObservation:
         members = next(
-            (each for each in self._list(STATEFUL_SETS, place) if _controls(actor.metadata.uid, each)), None
+            (each for each in self._list(STATEFUL_SETS, place) if is_controlled_by(each, actor.metadata.uid)),
+            None,
         )
         uid = None if members is None else members["metadata"]["uid"]
 
         def select_own(pods: Sequence[Manifest]) -> list[Manifest]:
-            return [pod for pod in pods if uid is not None and _controls(uid, pod)]
+            return [pod for pod in pods if uid is not None and is_controlled_by(pod, uid)]
 
         return ActorObservation(
             members=members,
@@ -243,7 +244,7 @@ class _Reconciler:
             return await self._api.create(resource, child)
         except AlreadyExistsError:
             found = await self._api.get(resource, name, namespace=place[0])
-            if _controls(actor["metadata"]["uid"], found):
+            if is_controlled_by(found, actor["metadata"]["uid"]):
                 return found
             owner = find_controller(found) or {}
             text = f"{child['kind']} {name} isn't this actor's: delete it, or use another name"
@@ -303,11 +304,6 @@ def _is_starting(pod: Mapping[str, Any]) -> bool:
     """Return whether a node has taken a pod that has begun no container."""
     status = pod.get("status") or {}
     return status.get("phase") == "Pending" and "startTime" in status
-
-
-def _controls(uid: str | None, manifest: Manifest) -> bool:
-    controller = find_controller(manifest)
-    return controller is not None and controller["uid"] == uid
 
 
 FRAYACTOR: Final = Kind(custom=CUSTOM, label=LABEL_ACTOR, control=_control, wants_keys=lambda _: True)

@@ -15,7 +15,7 @@ from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import ApiError, ExpiredError, UnreachableError
 from fray.kube.resources import Resource
 
-__all__ = ["PAGE", "ListWatch", "Place", "find_controller", "place_of"]
+__all__ = ["PAGE", "ListWatch", "Place", "find_controller", "is_controlled_by", "place_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -166,3 +166,9 @@ def find_controller(manifest: Manifest) -> Manifest | None:
     """
     owners = manifest["metadata"].get("ownerReferences", [])
     return next((owner for owner in owners if owner.get("controller")), None)
+
+
+def is_controlled_by(manifest: Manifest, uid: str | None) -> bool:
+    """Return whether the object with this uid controls this one, whatever its labels say."""
+    controller = find_controller(manifest)
+    return controller is not None and controller["uid"] == uid

@@ -54,7 +54,7 @@ from fray.vocabulary import (
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus
 from fray_operator.informer import Informer, JobKey, trim_attempts_job
-from fray_operator.list_watch import find_controller
+from fray_operator.list_watch import is_controlled_by
 from fray_operator.node_pools import NodePools
 from fray_operator.nodes import NodeInformer
 from fray_operator.ownership import (
@@ -376,7 +376,10 @@ class Observer:
         pages = self._api.list_pages(JOBS, namespace=metadata["namespace"], labels=labels)
         try:
             return [
-                trim_attempts_job(job) async for page in pages for job in page.items if _is_of(job, metadata)
+                trim_attempts_job(job)
+                async for page in pages
+                for job in page.items
+                if is_controlled_by(job, metadata["uid"])
             ]
         except ForbiddenError as error:
             logger.warning("Jobs can't be read; an eviction may be charged as a failure: %s", error)
@@ -454,12 +457,6 @@ def _select_pods(pods: Sequence[Manifest], jobset: Manifest) -> list[Manifest]:
     """Return those of a JobSet by uid: pods of a deleted one of its name may end long after it is gone."""
     uid = jobset["metadata"]["uid"]
     return [pod for pod in pods if pod["metadata"]["labels"].get(LABEL_JOBSET_UID) == uid]
-
-
-def _is_of(job: Manifest, owner: Manifest) -> bool:
-    """Return whether an object is controlled by the one with this metadata: anybody may set its label."""
-    controller = find_controller(job)
-    return controller is not None and controller["uid"] == owner["uid"]
 
 
 def _key_of(job: FrayJob) -> JobKey:

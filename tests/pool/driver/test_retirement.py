@@ -85,7 +85,7 @@ def test_a_process_that_retires_waits_for_the_threads_that_its_tasks_have_starte
     story = tmp_path / "story"
     once = TaskOptions(max_calls=1)
     process = ctx.get(ctx.run(go_on_in_a_thread, gate, story, options=once), timeout=60)
-    # Others get its place meanwhile.
+    # Others get its place before it has ended.
     assert ctx.get(ctx.run(os.getpid, options=once), timeout=60) != process
     gate.open()
     await_end([process])

@@ -193,7 +193,7 @@ def test_an_actor_with_cpus_has_a_process_and_holds_them() -> None:
     assert script.tell(DRIVER, WorkerJoined(3)) == [CreateActor(3, spec, b"blob", (), 1)]
     script.tell(3, ActorReady(A, 1))
     assert script.submit(1) == []
-    # A thread of its own waits: the task has its CPUs meanwhile.
+    # While a thread of its own waits, the task has its CPUs.
     (run,) = script.tell(3, TaskBlocked(A))
     assert isinstance(run, RunTask)
     assert script.tell(3, TaskUnblocked(A)) == []

@@ -200,8 +200,8 @@ class _Printer(pickle.Pickler):
         if not isinstance(obj, _CODE):
             return NotImplemented
         self.found.append(obj)
-        is_plain = goes_by_name(obj) and not isinstance(obj, types.ModuleType)
-        return NotImplemented if is_plain else (id, (id(obj),))
+        by_identity = isinstance(obj, types.ModuleType) or not goes_by_name(obj)
+        return (id, (id(obj),)) if by_identity else NotImplemented
 
 
 def _code_in(value: Any) -> list[Any]:
@@ -232,7 +232,7 @@ def _places_of_class(code: type) -> Iterator[_Look]:
         parts = _PARTS.get(type(value))
         if parts is not None:
             yield from (functools.partial(_part, own, name, type(value), part) for part in parts)
-        elif isinstance(value, _CODE) or _is_plain(value) or not _is_of_interpreter(name, value):
+        elif isinstance(value, _CODE) or not _is_of_interpreter(name, value) or _is_plain(value):
             yield functools.partial(_attribute, own, name)
     if "_abc_impl" in vars(code):
         yield functools.partial(_virtual_subclasses, own)

@@ -131,13 +131,13 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             return obj.__reduce_ex__(PROTOCOL)
         if isinstance(obj, types.ModuleType) and not goes_by_name(obj):
             # Filled after it is made, since its functions may refer to it.
-            names = [name for name in vars(obj) if name != "__builtins__"]
-            return types.ModuleType, (obj.__name__,), {name: vars(obj)[name] for name in names}
+            state = {name: value for name, value in vars(obj).items() if name != "__builtins__"}
+            return types.ModuleType, (obj.__name__,), state
         # Before its attributes are read: what another thread changes now belongs to a later state.
-        state = state_of(obj) if isinstance(obj, type) and not goes_by_name(obj) else None
+        number = state_of(obj) if isinstance(obj, type) and not goes_by_name(obj) else None
         reduced = super().reducer_override(obj)
-        if state is not None and isinstance(reduced, tuple) and len(reduced) == _WITH_STATE_SETTER:
-            return reduce_class(obj, reduced, state)
+        if number is not None and isinstance(reduced, tuple) and len(reduced) == _WITH_STATE_SETTER:
+            return reduce_class(obj, reduced, number)
         if isinstance(obj, types.FunctionType) and isinstance(reduced, tuple):
             # cloudpickle leaves out what the bodies of classes read: `class` statements in the function.
             sent = reduced[2][1]["__globals__"]

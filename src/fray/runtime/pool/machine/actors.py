@@ -29,7 +29,7 @@ from fray.runtime.pool.machine.resources import (
     is_possible,
     note_homeless,
 )
-from fray.runtime.pool.machine.slots import limit_time, refresh
+from fray.runtime.pool.machine.slots import actor_at, limit_time, refresh
 from fray.runtime.pool.machine.tables import STORY_LINES, Tables
 from fray.runtime.pool.machine.tasks import MOST_PREEMPTIONS, accept, finish, wake
 from fray.runtime.pool.machine.transitions import (
@@ -299,9 +299,8 @@ def _fail(tables: Tables, actor: ActorRecord, reason: str, cause: bytes) -> None
 
 
 def _actor_of(tables: Tables, source: ClientId, actor_id: ObjectId, incarnation: int) -> ActorRecord | None:
-    actor = tables.actors.get(actor_id)
-    ours = actor is not None and actor.worker is not None and actor.worker.id == source
-    return actor if ours and actor is not None and actor.incarnation == incarnation else None
+    actor = actor_at(tables, source, actor_id)
+    return actor if actor is not None and actor.incarnation == incarnation else None
 
 
 # --- ended -------------------------------------------------------------------------------------------------

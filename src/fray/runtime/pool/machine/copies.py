@@ -66,7 +66,7 @@ def note_checked(tables: Tables, _source: ClientId, event: ObjectChecked) -> Non
     record = tables.objects.get(event.id)
     doubt = tables.doubts.get(event.id)
     stored = record is not None and type(record.outcome) is Stored and record.outcome.host == event.host
-    if event.id in tables.checking and not stored:
+    if event.id in tables.keeping and not stored:
         note_kept(tables, event)
     elif stored and not event.there:
         reason = next(reversed(doubt.clients.values()), "") if doubt is not None else "its copy had gone"

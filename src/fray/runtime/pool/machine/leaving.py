@@ -15,7 +15,7 @@ from fray.runtime.pool.messages.commands import CheckObject, CopyObject, Reclaim
 from fray.runtime.pool.messages.events import HostLeaving, ObjectChecked
 from fray.runtime.pool.messages.specs import ClientId, ObjectId, Stored
 
-__all__ = ["advance", "forget_leaving", "is_at_work", "leave", "move_anew", "note_kept", "note_moved"]
+__all__ = ["advance", "is_at_work", "leave", "move_anew", "note_kept", "note_moved"]
 
 MOST_MOVING = 4
 """Objects that are copied at once: each takes memory where it goes to, and a thread."""
@@ -44,7 +44,7 @@ def advance(tables: Tables) -> None:
     """Move what can be moved away from hosts that leave, and release those that are done."""
     for host in tuple(tables.leaving.values()):
         _move(tables, host)
-        moving = host.id in tables.moving.values()
+        moving = host.id in tables.moving.values() or host.id in tables.keeping.values()
         if not (host.released or moving or is_at_work(host)):
             host.released = True
             tables.commands.append(ReleaseHost(host.id))
@@ -73,8 +73,7 @@ def note_moved(tables: Tables, object_id: ObjectId, *, moved: bool) -> None:
 
 def note_kept(tables: Tables, event: ObjectChecked) -> None:
     """Take a host's word about a copy that is to take the place of an object on a host that leaves."""
-    tables.checking.discard(event.id)
-    host = tables.leaving.get(tables.moving.pop(event.id, 0))
+    host = tables.leaving.get(tables.keeping.pop(event.id, 0))
     tables.dirty = True
     copies, record = tables.copies.get(event.id, {}), tables.objects.get(event.id)
     if not event.there:
@@ -87,23 +86,15 @@ def note_kept(tables: Tables, event: ObjectChecked) -> None:
 
 def move_anew(tables: Tables) -> None:
     """Begin again with all that is on its way: a host or client that is gone may have had to do with it."""
-    if tables.moving:
+    if tables.moving or tables.keeping:
         tables.moving.clear()
-        tables.checking.clear()
+        tables.keeping.clear()
         tables.dirty = True
-
-
-def forget_leaving(tables: Tables, host: HostRecord) -> None:
-    """Take note that a host has gone."""
-    if tables.leaving.pop(host.id, None) is not None:
-        for object_id in [each for each, place in tables.moving.items() if place == host.id]:
-            del tables.moving[object_id]
-            tables.checking.discard(object_id)
 
 
 def _move(tables: Tables, host: HostRecord) -> None:
     for object_id in tuple(chain(host.objects, host.spilling, host.stuck)):
-        if object_id in tables.moving or object_id in host.unmovable:
+        if object_id in tables.moving or object_id in tables.keeping or object_id in host.unmovable:
             continue
         record = tables.objects.get(object_id)
         if record is None or type(record.outcome) is not Stored or record.outcome.host != host.id:
@@ -112,10 +103,9 @@ def _move(tables: Tables, host: HostRecord) -> None:
         staying = [other for other in copies if not tables.hosts[other].leaving]
         if staying:
             # It may have gone for lack of room; the answer is that it stays from now on.
-            tables.moving[object_id] = host.id
-            tables.checking.add(object_id)
+            tables.keeping[object_id] = host.id
             tables.commands.append(CheckObject(staying[0], object_id))
-        elif len(tables.moving) - len(tables.checking) < MOST_MOVING:
+        elif len(tables.moving) < MOST_MOVING:
             tables.moving[object_id] = host.id
             tables.commands.append(CopyObject(host.id, object_id))
         else:

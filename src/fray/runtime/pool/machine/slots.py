@@ -21,11 +21,12 @@ from fray.runtime.pool.machine.transitions import (
     STARTED,
 )
 from fray.runtime.pool.messages.commands import ResumeGenerator, RunTask, SetTimer, StopWorker
-from fray.runtime.pool.messages.specs import PLAIN, Inline, Stored
+from fray.runtime.pool.messages.specs import PLAIN, ClientId, Inline, ObjectId, Stored
 
 __all__ = [
     "IDLE_SECONDS",
     "THREADS_IDLE_SECONDS",
+    "actor_at",
     "begin",
     "idle_seconds",
     "leave_slot",
@@ -129,6 +130,12 @@ def retake(tables: Tables, task: TaskRecord) -> None:
     worker.running[task.spec.id] = task
     take(tables, worker.host, (("CPU", task.demand.cpu),))  # type: ignore[union-attr]
     refresh(tables, worker)
+
+
+def actor_at(tables: Tables, source: ClientId, actor_id: ObjectId) -> ActorRecord | None:
+    """Return an actor that lives at this worker; None where there is no such actor there."""
+    actor = tables.actors.get(actor_id)
+    return actor if actor is not None and actor.worker is not None and actor.worker.id == source else None
 
 
 def settle_actor(tables: Tables, actor: ActorRecord) -> None:

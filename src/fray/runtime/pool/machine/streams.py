@@ -74,9 +74,7 @@ def discard_items(tables: Tables, event: ItemsProduced) -> None:
 def run_on(tables: Tables, task: TaskRecord) -> None:
     """Let a generator run to its end without a reader, as a task does whose submitter has retired."""
     stream: Stream = task.stream  # type: ignore[assignment]
-    stream.consumed = max(stream.consumed, stream.produced)
-    if task.worker is not None:
-        tables.commands.append(ResumeGenerator(task.worker.id, task.spec.id, stream.consumed))
+    _go_on(tables, task, stream, stream.produced)
 
 
 def consume(tables: Tables, source: ClientId, event: ItemsConsumed) -> None:
@@ -86,6 +84,10 @@ def consume(tables: Tables, source: ClientId, event: ItemsConsumed) -> None:
     if type(task) is not TaskRecord or task.stream is None or task.client != source:
         tables.ignore("ItemsConsumed: the generator has ended")
         return
-    task.stream.consumed = max(task.stream.consumed, event.taken)
+    _go_on(tables, task, task.stream, event.taken)
+
+
+def _go_on(tables: Tables, task: TaskRecord, stream: Stream, taken: int) -> None:
+    stream.consumed = max(stream.consumed, taken)
     if task.worker is not None:
-        tables.commands.append(ResumeGenerator(task.worker.id, event.task, task.stream.consumed))
+        tables.commands.append(ResumeGenerator(task.worker.id, task.spec.id, stream.consumed))

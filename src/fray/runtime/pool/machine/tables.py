@@ -64,7 +64,6 @@ class Tables:
         "actor_queues",
         "actors",
         "allowed",
-        "checking",
         "clients",
         "commands",
         "copies",
@@ -83,6 +82,7 @@ class Tables:
         "ignored",
         "inline_bytes",
         "inline_limit",
+        "keeping",
         "leaving",
         "lineage",
         "lineage_bytes",
@@ -122,9 +122,9 @@ class Tables:
         self.leaving: dict[HostId, HostRecord] = {}
         """Hosts that are to go."""
         self.moving: dict[ObjectId, HostId] = {}
-        """Objects that are being copied elsewhere, or kept there -> the host that leaves."""
-        self.checking: set[ObjectId] = set()
-        """Those of them whose copy is asked for: it may have gone."""
+        """Objects that are being copied elsewhere -> the host that leaves."""
+        self.keeping: dict[ObjectId, HostId] = {}
+        """Objects of which another host was asked to keep its copy, which may have gone -> likewise."""
         self.open_hosts: dict[HostId, HostRecord] = {}
         """Hosts with free CPUs."""
         self.workers: dict[WorkerId, WorkerRecord] = {}

@@ -24,6 +24,7 @@ from fray.runtime.pool.machine.queues import demand_of, enqueue, withdraw
 from fray.runtime.pool.machine.records import ActorRecord, ObjectRecord, Stream, TaskRecord, WorkerRecord
 from fray.runtime.pool.machine.resources import build_unschedulable, is_possible
 from fray.runtime.pool.machine.slots import (
+    actor_at,
     begin,
     leave_slot,
     lend,
@@ -333,7 +334,7 @@ def note_begun(tables: Tables, source: ClientId, event: TaskBegun) -> None:
 
 def block(tables: Tables, source: ClientId, event: TaskBlocked) -> None:
     """Let others use the CPUs of a task or an actor that waits."""
-    if (actor := _actor_of(tables, source, event.id)) is not None:
+    if (actor := actor_at(tables, source, event.id)) is not None:
         actor.blocked = True
         settle_actor(tables, actor)
         return
@@ -357,7 +358,7 @@ def block(tables: Tables, source: ClientId, event: TaskBlocked) -> None:
 
 def unblock(tables: Tables, source: ClientId, event: TaskUnblocked) -> None:
     """Give a task or an actor that goes on its CPUs back, at once."""
-    if (actor := _actor_of(tables, source, event.id)) is not None:
+    if (actor := actor_at(tables, source, event.id)) is not None:
         actor.blocked = False
         settle_actor(tables, actor)
         return
@@ -372,13 +373,6 @@ def unblock(tables: Tables, source: ClientId, event: TaskUnblocked) -> None:
         actor = tables.actors[task.spec.actor]
         actor.waiting.discard(event.id)
         settle_actor(tables, actor)
-
-
-def _actor_of(tables: Tables, source: ClientId, object_id: int) -> ActorRecord | None:
-    actor = tables.actors.get(object_id)
-    if actor is not None and actor.worker is not None and actor.worker.id == source:
-        return actor
-    return None
 
 
 def _task_of(tables: Tables, source: ClientId, object_id: int) -> TaskRecord | None:

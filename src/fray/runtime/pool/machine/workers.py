@@ -7,7 +7,7 @@ from fray.runtime.pool.machine.cancelling import time_out
 from fray.runtime.pool.machine.copies import try_again
 from fray.runtime.pool.machine.crowding import tell_limit
 from fray.runtime.pool.machine.devices import build_slots, split_needs
-from fray.runtime.pool.machine.leaving import forget_leaving, move_anew
+from fray.runtime.pool.machine.leaving import move_anew
 from fray.runtime.pool.machine.objects import collect, drop_copy, drop_holder, lose
 from fray.runtime.pool.machine.placement import MOST_VAIN_STARTS, may_start, start_process
 from fray.runtime.pool.machine.records import Demand, HostRecord, TaskRecord, WorkerRecord
@@ -85,7 +85,7 @@ def lose_host(tables: Tables, source: ClientId, event: HostLost) -> None:
     if host is None:
         tables.ignore("HostLost: not known")
         return
-    forget_leaving(tables, host)
+    tables.leaving.pop(host.id, None)
     move_anew(tables)
     tables.open_hosts.pop(event.host, None)
     if tables.reserved is not None and tables.reserved[1] is host:
