@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -43,9 +44,16 @@ def test_a_task_that_takes_more_than_it_asked_for_ends_with_the_reason(ctx: JobC
     assert ctx.get(modest) == 30 * MB
 
 
-def wait_for_much(size: int, gate: Gate) -> int:
+def hold(size: int) -> int:
+    """Take so much for longer than it takes until a process is looked at."""
+    taken = bytearray(b"x") * size
+    time.sleep(5 * memory_limits.LOOK_SECONDS)
+    return len(taken)
+
+
+def wait_for_much(size: int) -> int:
     ctx = get_job_context()
-    return ctx.get(ctx.run(take, size, gate, options=TaskOptions(retries=0)))
+    return ctx.get(ctx.run(hold, size, options=TaskOptions(retries=0)))
 
 
 def test_who_takes_more_than_it_asked_for_costs_nobody_else(
@@ -58,19 +66,19 @@ def test_who_takes_more_than_it_asked_for_costs_nobody_else(
         ctx.run(take, 10, gate, options=TaskOptions(resources={"CPU": 0.0}, retries=0)),
         ctx.run(take, 20, gate, options=TaskOptions(resources={"CPU": 0.1, "memory": 100.0 * MB}, retries=0)),
     ]
-    greedy = ctx.run(take, 300 * MB, gate, options=TaskOptions(resources={**half, "memory": 100.0 * MB}))
-    gate.open()
-    assert ctx.get(neighbours) == [300 * MB, 10, 20]
+    limited = TaskOptions(resources={**half, "memory": 100.0 * MB}, retries=0)
+    greedy = ctx.run(take, 300 * MB, gate, options=limited)
+    # It has its memory until it is seen to: the gate is closed.
     with pytest.raises(WorkerDiedError):
         ctx.get(greedy)
-
-
-def test_a_limit_counts_nothing_of_what_the_task_waits_for(
-    make_pool: Callable[[int], JobContext], gate: Gate
-) -> None:
-    ctx = make_pool(1)
     gate.open()
-    assert ctx.get(ctx.run(wait_for_much, 300 * MB, gate, options=TaskOptions(resources=LIMIT))) == 300 * MB
+    assert ctx.get(neighbours) == [300 * MB, 10, 20]
+
+
+def test_a_limit_counts_nothing_of_what_the_task_waits_for(make_pool: Callable[[int], JobContext]) -> None:
+    ctx = make_pool(1)
+    options = TaskOptions(resources=LIMIT, retries=0)
+    assert ctx.get(ctx.run(wait_for_much, 300 * MB, options=options)) == 300 * MB
 
 
 def test_an_actor_that_takes_more_than_it_asked_for_ends(ctx: JobContext, gate: Gate) -> None:
