@@ -426,8 +426,6 @@ exception, or a `setup` command failed with this code."""
 EXIT_USAGE: Final = 2
 """The request must be changed: an unknown option, a file or a job that doesn't exist, a value that is
 refused."""
-EXIT_WORKER_MEMORY: Final = 85
-"""A worker ended because its tasks took more memory than the `memory` that they asked for."""
 EXIT_WORKER_ENDED: Final = 86
 """A worker ended because its pool asked it to, or after `max_calls`."""
 EXIT_WORKER_LOST_HEAD: Final = 87

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import threading
+import ctypes
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from fray.errors import ActorDiedError, WorkerDiedError
 from fray.job import ActorOptions, JobContext, TaskOptions, get_job_context
-from fray.runtime.pool.worker import memory_limits
-from fray.runtime.pool.worker.memory_limits import Exceeded, MemoryLimits, resident_bytes
-from fray.vocabulary import EXIT_WORKER_MEMORY
-from tests.behaviour.gates import Gate
-from tests.pool.chaos.inspection import settles
+from fray.runtime.memory_groups import MemoryGroup, find_parent, own_group
+from fray.runtime.pool.host.processes import descendants
+from fray.runtime.pool.worker.memory_limit import LOOK_SECONDS, MemoryLimit, resident_bytes
+from tests.behaviour.gates import Gate, Signal
+from tests.pool.chaos.inspection import nanny_of, pool_of, settles
 
 MB = 1_000_000
 LIMIT = {"CPU": 1.0, "memory": 100.0 * MB}
@@ -39,7 +44,7 @@ def test_a_task_that_takes_more_than_it_asked_for_ends_with_the_reason(ctx: JobC
     with pytest.raises(WorkerDiedError) as caught:
         ctx.get(greedy)
     assert caught.value.task == "greedy"
-    assert f"code {EXIT_WORKER_MEMORY}: its tasks took more memory" in caught.value.story[-1]
+    assert " MB of memory, and asked for 100 MB" in caught.value.story[-1]
     gate.open()
     assert ctx.get(modest) == 30 * MB
 
@@ -47,7 +52,7 @@ def test_a_task_that_takes_more_than_it_asked_for_ends_with_the_reason(ctx: JobC
 def hold(size: int) -> int:
     """Take so much for longer than it takes until a process is looked at."""
     taken = bytearray(b"x") * size
-    time.sleep(5 * memory_limits.LOOK_SECONDS)
+    time.sleep(10 * LOOK_SECONDS)
     return len(taken)
 
 
@@ -83,56 +88,136 @@ def test_a_limit_counts_nothing_of_what_the_task_waits_for(make_pool: Callable[[
 
 def test_an_actor_that_takes_more_than_it_asked_for_ends(ctx: JobContext, gate: Gate) -> None:
     actor = ctx.create_actor(Taker, options=ActorOptions(resources={"memory": LIMIT["memory"]}))
-    with pytest.raises(ActorDiedError, match="took more memory than they asked for"):
+    with pytest.raises(ActorDiedError, match="MB of memory, and asked for 100 MB"):
         ctx.get(actor.take.remote(300 * MB, gate))
 
 
-def test_what_counts_is_the_growth_since_the_first_task_with_a_limit_began() -> None:
-    memory = [500]
-    found: list[Exceeded] = []
-    limits = MemoryLimits(found.append, lambda: memory[0])
-    limits.add(1, "unlimited", (("CPU", 1.0),))
-    assert limits.look() is None
-    limits.add(2, "first", (("CPU", 0.5), ("memory", 100.0)))
-    limits.add(3, "second", (("memory", 50.0),))
-    memory[0] = 650
-    assert limits.look() is None
-    memory[0] = 651
-    exceeded = limits.look()
-    assert exceeded == Exceeded(("first", "second"), 150, 151)
-    assert str(exceeded).startswith("'first', 'second' took ")
-    limits.remove(2)
-    limits.remove(3)
-    limits.remove(3)
-    assert limits.look() is None
+def take_with_the_lock(size: int) -> int:
+    """Take so much, and keep Python's lock for longer than a test may take."""
+    taken = bytearray(b"x") * size
+    ctypes.PyDLL(None).sleep(600)
+    return len(taken)
 
 
-def watching() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name == "fray-memory"}
+def test_code_that_keeps_the_lock_of_python_is_seen_to(ctx: JobContext) -> None:
+    with pytest.raises(WorkerDiedError, match="MB of memory, and asked for 100 MB"):
+        ctx.get(ctx.run(take_with_the_lock, 300 * MB, options=TaskOptions(resources=LIMIT, retries=0)))
 
 
-def test_the_thread_that_looks_ends_when_nothing_has_a_limit_for_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    others = watching()
-    monkeypatch.setattr(memory_limits, "IDLE_SECONDS", 0.0)
-    found: list[Exceeded] = []
-    memory = [0]
-    limits = MemoryLimits(found.append, lambda: memory[0])
-    limits.add(1, "ended", (("memory", 100.0),))
-    assert len(watching() - others) == 1
-    limits.remove(1)
-    assert settles(lambda: not watching() - others)
-    limits.add(2, "greedy", (("memory", 50.0),))
-    memory[0] = 51
-    assert settles(lambda: found == [Exceeded(("greedy",), 50, 51)])
-    assert settles(lambda: not watching() - others)
+def test_each_task_of_a_process_counts_from_its_own_start(make_pool: Callable[[int], JobContext]) -> None:
+    ctx = make_pool(1)
+    options = TaskOptions(resources=LIMIT, retries=0)
+    kept = [ctx.get(ctx.run(keep, 60 * MB, options=options)) for _ in range(3)]
+    assert len({pid for pid, _ in kept}) == 1
+    assert [size for _, size in kept] == [60 * MB, 120 * MB, 180 * MB]
 
 
-def test_memory_is_what_this_process_has_for_itself() -> None:
-    before = resident_bytes()
+_KEPT: list[bytearray] = []
+
+
+def keep(size: int) -> tuple[int, int]:
+    """Take so much and keep it after the task."""
+    _KEPT.append(bytearray(b"x") * size)
+    time.sleep(4 * LOOK_SECONDS)
+    return os.getpid(), sum(map(len, _KEPT))
+
+
+def test_a_limit_without_a_group_counts_the_process_itself() -> None:
+    began, wake = os.pipe()
+    limit = MemoryLimit(wake, None, 0)
+    limit.enter()
+    limit.begin(100 * MB)
+    assert os.read(began, 10) == b"m"
+    few = bytearray(b"x") * (50 * MB)
+    assert limit.exceeded(os.getpid()) is None
+    many = bytearray(b"x") * (150 * MB)
+    exceeded = limit.exceeded(os.getpid())
+    assert exceeded is not None
+    assert exceeded.allowed == 100 * MB
+    assert 190 * MB < exceeded.taken < 300 * MB, (len(few), len(many))
+    limit.end()
+    assert limit.exceeded(os.getpid()) is None
+    assert limit.close() == ""
+
+
+def test_memory_is_what_a_process_has_for_itself() -> None:
+    before = resident_bytes(os.getpid())
     taken = bytearray(b"x") * (64 * MB)
-    after = resident_bytes()
+    after = resident_bytes(os.getpid())
     assert before is not None
     assert after is not None
     assert after - before > 60 * MB, len(taken)
+
+
+# --- where control groups can be had -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def parent() -> MemoryGroup:
+    """Where the pools of this module make their groups."""
+    own = own_group()
+    found = find_parent(own, descendants) if own is not None else None
+    if found is None:
+        pytest.skip("no control group can be made here")
+    return found
+
+
+def take_in_a_child(size: int, pids: str) -> int:
+    code = f"import time; taken = bytearray(b'x') * {size}; time.sleep(600)"
+    child = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    Path(pids).write_text(str(child.pid))
+    return child.wait()
+
+
+def test_what_a_task_starts_counts(ctx: JobContext, parent: MemoryGroup, tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    options = TaskOptions(resources=LIMIT, retries=0)
+    with pytest.raises(WorkerDiedError, match="MB of memory, and asked for 100 MB"):
+        ctx.get(ctx.run(take_in_a_child, 300 * MB, str(pids), options=options))
+    assert settles(lambda: not Path("/proc", pids.read_text()).exists())
+
+
+def make_objects(count: int, size: int) -> list[object]:
+    ctx = get_job_context()
+    return [ctx.put(bytes(size)) for _ in range(count)]
+
+
+def test_objects_that_a_task_makes_do_not_count(ctx: JobContext, parent: MemoryGroup) -> None:
+    refs = ctx.get(ctx.run(make_objects, 20, 20 * MB, options=TaskOptions(resources=LIMIT, retries=0)))
+    assert [len(ctx.get(ref)) for ref in refs] == [20 * MB] * 20
+
+
+def take_later(signal_of_task: Signal, size: int, gate: Gate) -> int:
+    signal_of_task.send()
+    gate.pass_through()
+    return len(bytearray(b"x") * size)
+
+
+def test_the_kernel_ends_a_task_that_nobody_can_look_at(
+    make_pool: Callable[..., JobContext], parent: MemoryGroup, gate: Gate, signal_of_task: Signal
+) -> None:
+    ctx = make_pool(memory=64 * MB)
+    nanny = nanny_of(pool_of(ctx))
+    options = TaskOptions(resources=LIMIT, retries=0)
+    neighbour = ctx.run(take, 300 * MB, gate)
+    greedy = ctx.run(take_later, signal_of_task, 900 * MB, gate, options=options)
+    signal_of_task.wait()
+    (folder,) = parent.folder.glob(f"fray-{nanny}-*")
+    limit = folder / ("memory.max" if parent.version == 2 else "memory.limit_in_bytes")
+    assert settles(lambda: limit.read_text().strip() not in ("max", NO_LIMIT))
+    os.kill(nanny, signal.SIGSTOP)
+    try:
+        group = MemoryGroup(folder, parent.version)
+        gate.open()
+        assert settles(lambda: group.oom_kills() == 1)
+    finally:
+        os.kill(nanny, signal.SIGCONT)
+    with pytest.raises(WorkerDiedError, match=r"the kernel ended it for want of memory; .* asked for 100 MB"):
+        ctx.get(greedy)
+    assert ctx.get(neighbour) == 300 * MB
+    ctx.shutdown()
+    assert not list(parent.folder.glob(f"fray-{nanny}-*"))
+
+
+NO_LIMIT = str((1 << 63) - 4096)
+"""What a group of version 1 says that has none."""

@@ -28,7 +28,7 @@ from fray.errors import AttemptOverError, FrayError, PoolVersionError, Surroundi
 from fray.payload.stamp import Stamp
 from fray.runtime.container import thread_limits
 from fray.runtime.pool.host.devices import device_variables
-from fray.runtime.pool.host.oom_kills import count_oom_kills
+from fray.runtime.pool.host.memory_limits import MemoryLimits
 from fray.runtime.pool.host.processes import (
     adopt_orphans,
     children,
@@ -66,6 +66,7 @@ from fray.runtime.pool.objects.peers import run_object_server
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.blocking import BlockingConnection
+from fray.runtime.pool.worker.memory_limit import LOOK_SECONDS, Exceeded, MemoryLimit
 from fray.runtime.pool.worker.process import DRAIN, run_worker
 from fray.runtime.pool.worker.standard_output import flush_output
 from fray.vocabulary import (
@@ -73,7 +74,6 @@ from fray.vocabulary import (
     EXIT_FAILURE,
     EXIT_WORKER_ENDED,
     EXIT_WORKER_LOST_HEAD,
-    EXIT_WORKER_MEMORY,
     EXIT_WORKER_REFUSED,
 )
 
@@ -83,6 +83,7 @@ GRACE_SECONDS = 2.0
 """Between SIGTERM and SIGKILL when the pool ends; the workers themselves end at once."""
 CLEANUP_SECONDS = 10.0
 """Killed processes may be in an uninterruptible sleep; they aren't waited for longer."""
+_OUT_OF_MEMORY = "out of memory? The kernel ended a process of this container for that"
 
 _log = logging.getLogger(__name__)
 
@@ -93,8 +94,11 @@ class _Child:
 
     worker: WorkerId
     leash: int
+    limit: MemoryLimit | None
     stopping: str = ""
     """Why it is being ended."""
+    exceeded: Exceeded | None = None
+    """What it took more than its limit; it is being ended for that."""
 
 
 class _Nanny:
@@ -114,7 +118,9 @@ class _Nanny:
         """When it goes at the latest."""
         self.released = False
         """Whether the head let it go, who has all that this host had."""
-        self._oom_kills = count_oom_kills()
+        self._memory = MemoryLimits(config.store_limit)
+        self._look_at = math.inf
+        """When it looks at limits of memory next."""
         self._signals, self._signals_end = watch_signals(signal.SIGTERM, signal.SIGCHLD)
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             # From the driver's terminal: the driver decides what they mean to the pool.
@@ -147,6 +153,7 @@ class _Nanny:
         with selectors.PollSelector() as selector:
             selector.register(self._signals, selectors.EVENT_READ)
             selector.register(self._connection.fileno(), selectors.EVENT_READ)
+            selector.register(self._memory.began, selectors.EVENT_READ)
             if self._driver_end is not None:
                 selector.register(self._driver_end, selectors.EVENT_READ)
             while not self._ending:
@@ -155,9 +162,10 @@ class _Nanny:
                 self._note_stopped()
                 self._reap()
                 if not self._ending:
-                    left = self._leave_at - time.monotonic()
+                    left = min(self._leave_at, self._look_at) - time.monotonic()
                     ready = selector.select(None if left == math.inf else max(left, 0.0))
                     self._note_signals()
+                    self._note_memory()
                     self._ending |= time.monotonic() >= self._leave_at
                     # A process that the driver has forked may keep the connection open.
                     self._ending |= any(key.fd == self._driver_end for key, _ in ready)
@@ -179,6 +187,7 @@ class _Nanny:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self._await_workers(time.monotonic() + 0.05)
+        self._memory.close()
         for directory in (self._config.store, self._config.spill):
             shutil.rmtree(directory, ignore_errors=True)
         served = Address.parse(self._config.objects) if self._config.objects else Address()
@@ -236,19 +245,22 @@ class _Nanny:
     # --- workers -------------------------------------------------------------------------------------------
 
     def _start_worker(self, command: StartWorker) -> None:
+        limit = self._memory.new(str(command.worker)) if command.profile.limited else None
         try:
             leash_end, leash = os.pipe()
             try:
-                pid = self._fork(lambda: self._be_worker(command, leash_end, leash))
+                pid = self._fork(lambda: self._be_worker(command, leash_end, leash, limit))
             except OSError:
                 os.close(leash)
                 raise
             finally:
                 os.close(leash_end)
         except OSError as error:
+            if limit is not None:
+                limit.close()
             self._tell(WorkerLost(command.worker, f"can't be started: {error}"))
             return
-        self._children[pid] = _Child(command.worker, leash)
+        self._children[pid] = _Child(command.worker, leash, limit)
         self._pids[command.worker] = pid
 
     def _stop_worker(self, command: StopWorker) -> None:
@@ -280,6 +292,23 @@ class _Nanny:
             if (child := self._children.get(pid)) is not None:
                 _log.warning("worker %s (process %s) %s", child.worker, pid, what)
 
+    def _note_memory(self) -> None:
+        """End workers that have taken too much memory, before the kernel ends a neighbour."""
+        begun = self._memory.clear()
+        if not begun and time.monotonic() < self._look_at:
+            return
+        self._look_at = math.inf
+        for pid, child in self._children.items():
+            if child.limit is None or not child.limit.allowed or child.exceeded is not None:
+                continue
+            self._look_at = time.monotonic() + LOOK_SECONDS
+            if begun:
+                child.limit.hold()
+            child.exceeded = child.limit.exceeded(pid)
+            if child.exceeded is not None:
+                signal_group(pid, signal.SIGKILL)
+                child.limit.kill()
+
     def _reap(self) -> None:
         for pid in ended_children():
             child = self._children.pop(pid, None)
@@ -295,6 +324,9 @@ class _Nanny:
     def _lose(self, child: _Child, status: int) -> None:
         del self._pids[child.worker]
         os.close(child.leash)
+        ended_by_kernel = child.limit.close() if child.limit is not None else ""
+        if ended_by_kernel:
+            self._memory.count_kills()  # it isn't the end of the next one
         if self._ending:
             return
         with _reported():
@@ -306,11 +338,12 @@ class _Nanny:
             reason += f": {child.stopping}"
         elif code == EXIT_WORKER_LOST_HEAD:
             reason += ": it couldn't connect to the head, or lost it"
-        elif code == EXIT_WORKER_MEMORY:
-            reason += ": its tasks took more memory than they asked for"
-        elif status == signal.SIGKILL and (kills := count_oom_kills()) > self._oom_kills:
-            self._oom_kills = kills
-            reason += ": out of memory? The kernel ended a process of this container for that"
+        elif ended_by_kernel:
+            reason += f": {ended_by_kernel}"
+        elif child.exceeded is not None:
+            reason += f": {child.exceeded}"
+        elif status == signal.SIGKILL and self._memory.count_kills():
+            reason += f": {_OUT_OF_MEMORY}"
         self._tell(WorkerLost(child.worker, reason, bool(child.stopping) or retired, retired))
         with _reported():
             written = tuple(each for each in self._store.identities() if each >> CLIENT_BITS == child.worker)
@@ -349,12 +382,17 @@ class _Nanny:
             flush_output()
             os._exit(1)
 
-    def _be_worker(self, command: StartWorker, leash_end: int, leash: int) -> NoReturn:
+    def _be_worker(
+        self, command: StartWorker, leash_end: int, leash: int, limit: MemoryLimit | None
+    ) -> NoReturn:
+        if limit is not None:
+            limit.enter()
         # All leashes must end with the nanny, not with this process; so must the connection.
         os.close(leash)
         for child in self._children.values():
             os.close(child.leash)
         _replace(0, self._connection.fileno(), self._signals, self._signals_end, self._lifeline)
+        _replace(self._memory.began, *([] if limit is not None else [self._memory.wake]))
         environ = os.environ  # noqa: TID251 - this is where the process begins
         environ.update(device_variables(dict(command.devices), dict(self._config.resources), environ))
         if command.profile.threads and self._config.env:  # else the variables are the user's own
@@ -363,7 +401,7 @@ class _Nanny:
         faulthandler.enable()
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(line_buffering=True)
-        run_worker(self._config, command.worker, command.profile, store=self._store, leash=leash_end)
+        run_worker(self._config, command.worker, command.profile, limit, store=self._store, leash=leash_end)
 
     def _start_object_server(self) -> str:
         """Start the process that serves objects; return where it listens."""

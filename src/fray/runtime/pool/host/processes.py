@@ -13,6 +13,7 @@ from pathlib import Path
 __all__ = [
     "adopt_orphans",
     "children",
+    "descendants",
     "describe_exit",
     "die_with_parent",
     "ended_children",
@@ -94,6 +95,14 @@ def children(parent: int) -> list[int]:
             state, owner = (process / "stat").read_bytes().rpartition(b")")[2].split()[:2]
             if int(owner) == parent and state != b"Z":
                 found.append(int(process.name))
+    return found
+
+
+def descendants(parent: int) -> list[int]:
+    """Return the living children of a process, theirs, and so on."""
+    found = children(parent)
+    for child in found:
+        found += children(child)
     return found
 
 

@@ -176,7 +176,8 @@ def _check_workers(tables: Tables) -> None:
         _expect(worker.ahead_of == dict(callers), "tasks ahead by caller", worker.id)
         _expect(bool(worker.profile.actors) or not worker.actors, "an actor beside tasks", worker.id)
         shared = len(worker.actors) > 1
-        crowded = worker.profile.alone and len(worker.running) + len(worker.blocked) + len(worker.ahead) > 1
+        tasks_here = len(worker.running) + len(worker.blocked) + len(worker.ahead)
+        crowded = worker.profile.limited and not worker.profile.actors and tasks_here > 1
         _expect(not crowded, "a task that should be alone isn't", worker.id)
         _expect(not (shared and any(actor.alone for actor in worker.actors.values())), "not alone", worker.id)
         for state, tasks in ((RUNNING, worker.running), (BLOCKED, worker.blocked), (SENT, worker.ahead)):

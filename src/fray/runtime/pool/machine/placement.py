@@ -99,7 +99,7 @@ def _worker_on(tables: Tables, host: HostRecord, demand: Demand, task: TaskRecor
     team = host.teams.get(demand.profile)
     if team is None:
         return None
-    if demand.devices or demand.profile.alone:  # a task that waits keeps those of its process
+    if demand.devices or demand.profile.limited:  # a task that waits keeps those of its process
         return next((worker for worker in team.idle.values() if not worker.blocked), None)
     if team.idle:
         return next(iter(team.idle.values()))

@@ -33,7 +33,7 @@ def demand_of(tables: Tables, profile: Profile, shape: tuple[tuple[str, float], 
         plain = profile == PLAIN and shape == DEFAULT_SHAPE
         needs = tables.needs_of(shape)
         devices = split_needs(needs)[0]
-        profile = with_threads(profile, shape)._replace(alone="memory" in dict(needs))
+        profile = with_threads(profile, shape)._replace(limited="memory" in dict(needs))
         if devices:
             profile = profile._replace(devices=tuple((name, amount / UNITS) for name, amount in devices))
         demand = tables.demands[key] = Demand(profile, shape, needs, devices, plain=plain)

@@ -217,7 +217,9 @@ class ActorRecord:
         self.needs = needs
         self.alone = bool(needs) or spec.isolated
         mates = spec.id.to_bytes(8, "big") if self.alone else spec.function
-        self.process = with_threads(spec.profile, spec.shape)._replace(actors=mates)
+        self.process = with_threads(spec.profile, spec.shape)._replace(
+            actors=mates, limited="memory" in dict(spec.shape)
+        )
         self.state: StateName = PENDING
         self.worker: WorkerRecord | None = None
         self.incarnation = 1

@@ -109,9 +109,9 @@ class Profile(NamedTuple):
     threads: int = 0
     """How many threads numerical libraries take there, which they read when they are loaded; 0: a thread for
     each CPU of the process's part of the host. The head fills it in, where two CPUs or more are held."""
-    alone: bool = False
-    """The process runs one task at a time, and none while one waits: each may take so much memory, and no
-    other one must pay for it. The head fills it in."""
+    limited: bool = False
+    """What runs there may take so much memory: one actor, or one task at a time, and none while one waits. So
+    no other one pays for it. The head fills it in."""
 
 
 PLAIN = Profile()

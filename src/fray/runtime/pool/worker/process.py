@@ -48,7 +48,7 @@ from fray.runtime.pool.messages.events import (
     TaskUnblocked,
 )
 from fray.runtime.pool.messages.greetings import HostAddresses, WorkerHello
-from fray.runtime.pool.messages.specs import HostId, Inline, ObjectId, Profile, Stored, WorkerId
+from fray.runtime.pool.messages.specs import HostId, Inline, ObjectId, Profile, Shape, Stored, WorkerId
 from fray.runtime.pool.objects.peers import PeerFetch
 from fray.runtime.pool.objects.reader import ObjectReader
 from fray.runtime.pool.objects.store import HostStore
@@ -62,7 +62,7 @@ from fray.runtime.pool.worker.executor import Executor, QueuedTask
 from fray.runtime.pool.worker.failures import no_thread
 from fray.runtime.pool.worker.functions import Functions
 from fray.runtime.pool.worker.generators import Window, stream
-from fray.runtime.pool.worker.memory_limits import Exceeded, MemoryLimits
+from fray.runtime.pool.worker.memory_limit import MemoryLimit
 from fray.runtime.pool.worker.standard_output import flush_output
 from fray.runtime.pool.worker.threads import (
     ElasticThreads,
@@ -70,7 +70,7 @@ from fray.runtime.pool.worker.threads import (
     start_apart,
     threads_of_tasks,
 )
-from fray.vocabulary import EXIT_WORKER_ENDED, EXIT_WORKER_LOST_HEAD, EXIT_WORKER_MEMORY
+from fray.vocabulary import EXIT_WORKER_ENDED, EXIT_WORKER_LOST_HEAD
 
 __all__ = ["DRAIN", "run_worker"]
 
@@ -85,16 +85,23 @@ DRAIN = b"d"
 
 
 def run_worker(
-    config: HostConfig, worker: WorkerId, profile: Profile, *, store: HostStore, leash: int
+    config: HostConfig,
+    worker: WorkerId,
+    profile: Profile,
+    limit: MemoryLimit | None,
+    *,
+    store: HostStore,
+    leash: int,
 ) -> NoReturn:
     """Be a worker until the end of this process; call it on the main thread.
 
-    `leash` is the reading end of a pipe from the nanny: DRAIN may come, or its end, at which this ends too.
+    `limit` is told of what runs here, where that asks for so much `memory` and no more. `leash` is the
+    reading end of a pipe from the nanny: DRAIN may come, or its end, at which this ends too.
 
     Raises `TransportError` if the head refuses it, and what `config.attach` raises.
     """
     connection = _connect(config)
-    _Worker(config, worker, profile, store, connection).run(leash)
+    _Worker(config, worker, profile, limit, store, connection).run(leash)
 
 
 def _connect(config: HostConfig) -> BlockingConnection:
@@ -113,6 +120,7 @@ class _Worker:
         config: HostConfig,
         worker: WorkerId,
         profile: Profile,
+        limit: MemoryLimit | None,
         store: HostStore,
         connection: BlockingConnection,
     ) -> None:
@@ -139,7 +147,7 @@ class _Worker:
         self._loops = TaskLoops()
         self._execution = Execution(session)
         self._functions = Functions()
-        self._memory = MemoryLimits(_end_for_memory)
+        self._limit = limit
         self._windows: dict[ObjectId, Window] = {}
         self._executor = Executor(self._threads, self._outbox.send, self._outbox.send_soon, self._on_idle)
         self._actors = ActorHost(
@@ -276,12 +284,17 @@ class _Worker:
 
     def _run(self, call: Call) -> Callable[[ObjectId], None]:
         identity = call.running.id
-        self._memory.add(identity, call.running.name, call.command.spec.shape)
+        self._begin_limit(call.command.spec.shape)
         ended = self._execution.run(call)
-        self._memory.remove(identity)
+        if self._limit is not None:
+            self._limit.end()
         if self._calls_left > 0:
             self._calls_left -= 1
         return lambda started: self._tell_end(ended.as_message(identity, started), soon=started != 0)
+
+    def _begin_limit(self, shape: Shape) -> None:
+        if self._limit is not None:
+            self._limit.begin(int(dict(shape)["memory"]))
 
     def _fail(self, call: Call, error: RuntimeError) -> None:
         """Tell the end of a task for which no thread can be started."""
@@ -289,7 +302,7 @@ class _Worker:
 
     def _create_actor(self, command: CreateActor) -> None:
         spec = command.spec
-        self._memory.add(spec.id, spec.name or spec.class_name, spec.shape)  # its process ends with it
+        self._begin_limit(spec.shape)  # its process ends with it
         self._actors.create(command, self._functions.learn(command.spec.function, command.blob))
 
     def _cancel(self, command: CancelTask) -> None:
@@ -408,12 +421,6 @@ def _attach(config: HostConfig, client: PoolClient, objects: ObjectReader) -> No
 
 def _end_without_head() -> NoReturn:
     os._exit(EXIT_WORKER_LOST_HEAD)
-
-
-def _end_for_memory(exceeded: Exceeded) -> NoReturn:
-    sys.stderr.write(f"fray: {exceeded}: their worker ends\n")
-    sys.stderr.flush()
-    os._exit(EXIT_WORKER_MEMORY)
 
 
 def _cover(descriptor: int) -> None:

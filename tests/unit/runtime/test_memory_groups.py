@@ -1,0 +1,126 @@
+"""Control groups of both versions, as they look in containers and outside, and where groups can be made."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fray.runtime.memory_groups import MemoryGroup, find_parent, own_group
+
+V2 = "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n"
+V1 = "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n"
+STAT_V2 = "anon 8192\nfile 4096\nshmem 100\n"
+STAT_V1 = "cache 4096\nrss 1\ntotal_cache 4096\ntotal_rss 8192\n"
+
+
+def write(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = root / name.replace("__", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("membership", "folder", "version"),
+    [
+        ("0::/pod/one\n", "pod/one", 2),
+        ("0::/\n", ".", 2),
+        ("0::/pod/one\n", ".", 2),
+        ("4:memory:/job\n2:cpu,cpuacct:/job\n0::/\n", "memory/job", 1),
+    ],
+)
+def test_the_own_group_is_found(tmp_path: Path, membership: str, folder: str, version: int) -> None:
+    own = tmp_path / "own"
+    own.write_text(membership)
+    mount = tmp_path / "cgroups"
+    stat, kills = (STAT_V2, V2) if version == 2 else (STAT_V1, V1)
+    write(mount / folder, memory__stat=stat, memory__events=kills, memory__oom_control=kills)
+    group = own_group(mount, own)
+    assert group == MemoryGroup(mount / folder, version)
+    assert group.private_bytes() == 8192
+    assert group.oom_kills() == (2 if version == 2 else 4)
+
+
+def test_there_may_be_no_group(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    assert own_group(tmp_path, own) is None
+    own.write_text("2:cpu,cpuacct:/job\n0::/\n")
+    assert own_group(tmp_path, own) is None
+
+
+def test_a_root_has_no_count_of_kills(tmp_path: Path) -> None:
+    assert MemoryGroup(tmp_path, 2).oom_kills() == 0
+
+
+def no_children(_: int) -> list[int]:
+    return []
+
+
+def group_of_version_2(folder: Path, inside: str, **files: str) -> MemoryGroup:
+    standard = {
+        "memory__stat": STAT_V2,
+        "memory__max": "max\n",
+        "cpu__max": "max 100000\n",
+        "cgroup__subtree_control": "\n",
+        "cgroup__controllers": "cpu memory pids\n",
+        "cgroup__procs": inside,
+    }
+    write(folder, **{**standard, **files})
+    return MemoryGroup(folder, 2)
+
+
+def test_with_version_1_groups_are_made_in_the_own_one(tmp_path: Path) -> None:
+    own = MemoryGroup(write(tmp_path / "job", cgroup__procs="1\n"), 1)
+    assert find_parent(own, no_children) == own
+    assert not [entry for entry in own.folder.iterdir() if entry.is_dir()]
+
+
+def test_a_root_of_version_2_has_groups_beside_its_processes(tmp_path: Path) -> None:
+    own = group_of_version_2(tmp_path, "1\n2\n", cgroup__subtree_control="cpu memory\n")
+    assert find_parent(own, no_children) == own
+
+
+def test_a_group_without_limits_leaves_its_place_to_the_one_around_it(tmp_path: Path) -> None:
+    around = group_of_version_2(tmp_path, "", cgroup__subtree_control="memory pids\n")
+    own = group_of_version_2(tmp_path / "shell", "1\n2\n")
+    (own.folder / "cpu.max").unlink()  # as where that controller isn't in use
+    assert find_parent(own, no_children) == around
+
+
+@pytest.mark.parametrize("limit", [{"memory__max": "1000000\n"}, {"cpu__max": "50000 100000\n"}])
+def test_limits_are_kept_by_moving_down(tmp_path: Path, limit: dict[str, str]) -> None:
+    group_of_version_2(tmp_path, "", cgroup__subtree_control="memory pids\n")
+    child = os.getpid() + 1
+    own = group_of_version_2(tmp_path / "container", f"{os.getpid()}\n{child}\n", **limit)
+    host = own.folder / "fray-host"
+    host.mkdir()
+    assert find_parent(own, lambda _: [child]) == own
+    assert (own.folder / "cgroup.subtree_control").read_text() == "+memory"
+    assert (host / "cgroup.procs").read_text() == str(child)  # a plain file keeps the last one
+    own.sweep()
+    assert host.is_dir()
+
+
+def test_processes_of_others_are_not_moved(tmp_path: Path) -> None:
+    own = group_of_version_2(tmp_path, f"{os.getpid()}\n1\n", memory__max="1000000\n")
+    assert find_parent(own, no_children) is None
+    assert (own.folder / "cgroup.subtree_control").read_text() == "\n"
+
+
+def test_where_nothing_may_be_written_no_group_is_made(tmp_path: Path) -> None:
+    assert find_parent(MemoryGroup(tmp_path / "missing", 1), no_children) is None
+    assert find_parent(MemoryGroup(tmp_path / "missing", 2), no_children) is None
+
+
+def test_groups_of_nannies_that_were_killed_are_swept(tmp_path: Path) -> None:
+    parent = MemoryGroup(tmp_path, 1)
+    left = parent.new("7-1")
+    left.new("8-1")  # of a pool that a task had made
+    used = parent.new("8-1")
+    (used.folder / "process").touch()  # as in the kernel, a group in use can't be removed
+    parent.sweep()
+    assert not left.folder.exists()
+    assert used.folder.exists()
