@@ -135,10 +135,13 @@ class _News:
         self._lock = threading.Lock()
 
     def tell(self, news: Any) -> None:
-        """Write a line."""
+        """Write a line. Ends this process if the supervisor has ended: nobody is left to be told."""
         with self._lock:
-            self._pipe.write(json.dumps(news) + "\n")
-            self._pipe.flush()
+            try:
+                self._pipe.write(json.dumps(news) + "\n")
+                self._pipe.flush()
+            except BrokenPipeError:
+                os._exit(EXIT_FAILURE)
 
 
 def _watch_idle(engine: PoolEngine, actor: RemoteActor, seconds: float, news: _News) -> None:
