@@ -22,8 +22,6 @@ from e2e.cluster.kubeconfig import CONTEXT
 from e2e.cluster.local import crash_host, current_layout, restore_host
 from e2e.cluster.paths import KUBECONFIG
 
-pytestmark = pytest.mark.timeout(900)
-
 _POOL = "cloud.google.com/gke-nodepool"
 _SLICES = 2
 _HOSTS_PER_SLICE = 2

@@ -86,7 +86,7 @@ def test_chips_that_are_busy_twice_send_the_third_attempt_to_another_node(
     assert avoided["reason"] == f"hosts failed there in attempts 1 and 2: {BUSY}"
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1200, func_only=True)
 def test_a_node_that_falls_silent_twice_is_avoided(jobs: JobNamespace, nodes: tuple[str, str]) -> None:
     sick, sound = nodes
     if "kill-program" not in provider.supported_faults():
