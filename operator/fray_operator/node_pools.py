@@ -22,7 +22,7 @@ from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import ApiError, NotFoundError
 from fray.kube.resources import FRAYJOBS, PODS
 from fray.nodepools.bodies import GkeCluster
-from fray.nodepools.decisions import Limits, PendingGang, Wait
+from fray.nodepools.decisions import Limits, PendingGang
 from fray.nodepools.gke import Gke, open_client
 from fray.nodepools.provider import GkeNodePools, NodePoolProvider
 from fray.nodepools.requests import PoolChoices, choose_for_job, derive_pool_demand, find_own_choice
@@ -31,7 +31,8 @@ from fray.plan import manifests
 from fray.plan.observation import Waiting
 from fray.plan.placement import derive_demand
 from fray.plan.pod_observation import is_ending
-from fray.plan.scheduling import ABOUT_THE_POD, NodeSummary
+from fray.plan.reasons import get_row
+from fray.plan.scheduling import NodeSummary
 from fray.plan.status import find_condition
 from fray.vocabulary import ConditionType, Reason
 from fray.wire.frayjob import FrayJob
@@ -43,7 +44,7 @@ from fray_operator.settings import OperatorSettings, SettingsError
 from fray_operator.shared_answers import SharedAnswer
 from fray_operator.store import Store
 
-__all__ = ["NodePools", "build_provider", "find_gang", "lacks_nodes"]
+__all__ = ["NodePools", "build_provider", "find_gang"]
 
 logger = logging.getLogger(__name__)
 
@@ -54,23 +55,6 @@ PODS_SECONDS = 30.0
 RETRY_SECONDS = 30.0
 """When a pass is tried again that failed."""
 RUNNING_PODS: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
-OURS: Final = frozenset({Reason.CREATING_NODE_POOLS, Reason.NODE_POOLS_REFUSED, Reason.NODE_POOL_LIMIT})
-"""Reasons of conditions that only stand there while there would be one of `LACKING` else."""
-LACKING: Final = frozenset(
-    {
-        Reason.NO_MATCHING_NODE_POOL,
-        Reason.INSUFFICIENT_CAPACITY,
-        Reason.UNTOLERATED_TAINT,
-        Reason.UNSCHEDULABLE,
-    }
-)
-REASONS: Final = {
-    "CreatingNodePools": Reason.CREATING_NODE_POOLS,
-    "OperationInProgress": Reason.CREATING_NODE_POOLS,
-    "PoolLimit": Reason.NODE_POOL_LIMIT,
-    "ChipLimit": Reason.NODE_POOL_LIMIT,
-}
-"""Why gangs wait, as the provider says it; all else is a refusal."""
 HEAVY: Final = ("podTemplate", "environment")
 """Parts of a spec that say nothing about nodes."""
 
@@ -99,7 +83,7 @@ class NodePools:
         self._pods = SharedAnswer(self._list_pods, seconds=PODS_SECONDS)
         self._due = self._not_before = -math.inf
         self._waiting: frozenset[Place] = frozenset()
-        self._told: Mapping[str, Wait] | None = None
+        self._told: Mapping[str, Waiting] | None = None
         """Why jobs wait, by `namespace/name`; None before the first pass."""
         self._large: dict[tuple[str, str], FrayJob] = {}
 
@@ -121,20 +105,15 @@ class NodePools:
 
     def explain(self, job: FrayJob, waiting: Waiting) -> Waiting:
         """Return why a job waits: what is done about nodes that it lacks, or else what was known before."""
-        if not lacks_nodes(waiting.reason, waiting.message):
+        if not get_row(waiting.reason).lacks_nodes:
             return waiting
         if self._told is None:
             # A process that has just begun to lead knows no better than the one before it.
             said = find_condition(job.status, ConditionType.SCHEDULED)
-            if said is None or said.reason not in OURS:
+            if said is None or not get_row(said.reason).told_by_provider:
                 return waiting
             return Waiting(Reason(said.reason), said.message)
-        wait = self._told.get(f"{job.metadata.namespace}/{job.metadata.name}")
-        if wait is None:
-            return waiting
-        reason = REASONS.get(wait.reason, Reason.NODE_POOLS_REFUSED)
-        message = f"{wait.reason}: {wait.message}" if reason is Reason.NODE_POOLS_REFUSED else wait.message
-        return Waiting(reason, message)
+        return self._told.get(f"{job.metadata.namespace}/{job.metadata.name}", waiting)
 
     async def run(self) -> None:
         """Look for ever; raises `LeaseLostError` when this process may not write any more."""
@@ -260,13 +239,7 @@ def is_waiting(manifest: Manifest | None) -> bool:
     if manifest is None or is_ending(manifest):
         return False
     scheduled = manifests.find_condition(manifest, ConditionType.SCHEDULED, status="False")
-    reason = scheduled.get("reason", "")
-    return reason in OURS or lacks_nodes(reason, str(scheduled.get("message")))
-
-
-def lacks_nodes(reason: str, message: str) -> bool:
-    """Return whether more nodes could help pods that wait for a reason."""
-    return reason in LACKING and ABOUT_THE_POD.search(message) is None
+    return get_row(scheduled.get("reason")).lacks_nodes
 
 
 def find_gang(job: FrayJob, choices: PoolChoices) -> PendingGang | None:

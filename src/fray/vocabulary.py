@@ -348,6 +348,7 @@ class Reason(StrEnum):
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
     UNTOLERATED_TAINT = "UntoleratedTaint"
     UNSCHEDULABLE = "Unschedulable"
+    PODS_UNPLACEABLE = "PodsUnplaceable"
     NODES_AVOIDED = "NodesAvoided"
     SCHEDULING_GATED = "SchedulingGated"
     CREATING_NODE_POOLS = "CreatingNodePools"

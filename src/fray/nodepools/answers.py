@@ -14,8 +14,10 @@ from typing import Final
 
 from fray.errors import NodePoolError
 
-__all__ = ["ANSWERS", "Answer", "AnswerRow", "Retry", "derive_error", "explain_answer"]
+__all__ = ["ANSWERS", "IN_PROGRESS", "Answer", "AnswerRow", "Retry", "derive_error", "explain_answer"]
 
+IN_PROGRESS: Final = "OperationInProgress"
+"""Reason of the one answer that is no refusal: it is as if GKE were making the pools already."""
 MOST_SAID: Final = 500
 """Characters of GKE's own words that are kept."""
 
@@ -105,7 +107,7 @@ ANSWERS: Final = (
         STOCKOUT_STEP,
     ),
     AnswerRow(
-        "OperationInProgress",
+        IN_PROGRESS,
         r"running incompatible operation (?P<operation>[-\w]+)"
         r"|operation (?P<other>operation-[-\w]+) is currently"
         r"|currently being created, deleted, updated or repaired",

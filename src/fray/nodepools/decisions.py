@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from fray.errors import FrayError, NodePoolError
-from fray.nodepools.answers import Retry, derive_error
+from fray.nodepools.answers import IN_PROGRESS, Retry, derive_error
 from fray.nodepools.existing import (
     Cluster,
     Operation,
@@ -24,9 +24,11 @@ from fray.nodepools.existing import (
 )
 from fray.nodepools.requests import NAME_PREFIX, PoolChoices, PoolRequest, build_pool, find_zones
 from fray.nodepools.usage import PoolUse
+from fray.plan.observation import Waiting
 from fray.plan.placement import NodeDemand
 from fray.plan.texts import format_count
 from fray.plan.timestamps import format_time
+from fray.vocabulary import Reason
 
 __all__ = [
     "Creation",
@@ -35,7 +37,7 @@ __all__ = [
     "Limits",
     "Observation",
     "PendingGang",
-    "Wait",
+    "build_refusal",
     "decide",
     "find_backoff",
     "tell_refusal",
@@ -107,20 +109,15 @@ class Creation:
 
 
 @dataclass(frozen=True)
-class Wait:
-    """Why a job has no pools yet: a stable word, and a sentence with the next step."""
-
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True)
 class Decision:
-    """What to do, why jobs wait, and after how many seconds to look again (None: when something changes)."""
+    """What to do, and after how many seconds to look again (None: when something changes).
+
+    `waits` says, by job, why it has no pools yet, with the next step.
+    """
 
     create: tuple[Creation, ...] = ()
     delete: tuple[str, ...] = ()
-    waits: Mapping[str, Wait] = field(default_factory=dict)
+    waits: Mapping[str, Waiting] = field(default_factory=dict)
     again: float | None = None
 
 
@@ -146,7 +143,7 @@ class _Deciding:
             name: max(use.used_nodes, 1) if use.others or use.jobs else 0 for name, use in seen.uses.items()
         }
         self._create: list[Creation] = []
-        self._waits: dict[str, Wait] = {}
+        self._waits: dict[str, Waiting] = {}
         self._again: list[float] = [LOOK_SECONDS] if self._running else []
 
     def run(self) -> Decision:
@@ -155,7 +152,7 @@ class _Deciding:
         for gang in self._seen.gangs:
             if blocking is not None:
                 message = f"operation {blocking.name} changes the cluster; its node pools wait for that"
-                self._waits[gang.job] = Wait("OperationInProgress", message)
+                self._waits[gang.job] = Waiting(Reason.CREATING_NODE_POOLS, message)
             else:
                 self._serve(gang)
         delete = [] if blocking is not None else [*self._find_unused()]
@@ -179,7 +176,7 @@ class _Deciding:
             places = [(zone,) for zone in zones] if demand.own_pools and zones else [zones]
             requests = [build_pool(demand, replace(choices, zones=place)) for place in places]
         except FrayError as error:
-            self._waits[gang.job] = Wait("PoolNotDerived", f"{error.message}. {error.next_step}")
+            self._waits[gang.job] = build_refusal("PoolNotDerived", f"{error.message}. {error.next_step}")
             return
         provisioning = derive_provisioning(self._seen.cluster, requests[0], slices=demand.slices)
         if provisioning is not None and not provisioning.limitation:
@@ -239,7 +236,7 @@ class _Deciding:
             self._add_chips(pool.accelerator, pool.most_chips)
         self._waits[job] = _tell_creation(len(pools), pools[0].machine_type)
 
-    def _find_hindrance(self, missing: Sequence[PoolRequest]) -> Wait | None:
+    def _find_hindrance(self, missing: Sequence[PoolRequest]) -> Waiting | None:
         """Return why pools can't be made now, None if they can."""
         first, limits = missing[0], self._limits
         failure, until = find_backoff(first.shape, self._failures, self._seen.now)
@@ -250,16 +247,15 @@ class _Deciding:
         if self._count + len(missing) > limits.max_pools:
             amount = format_count(len(missing), "node pool")
             message = f"{amount} more are needed, and {self._count} of at most {limits.max_pools} are there"
-            return Wait(
-                "PoolLimit", f"{message}. Raise nodePools.maxPools, or wait until others are deleted."
-            )
+            step = "Raise nodePools.maxPools, or wait until others are deleted."
+            return Waiting(Reason.NODE_POOL_LIMIT, f"{message}. {step}")
         allowed, used = limits.max_chips.get(first.accelerator, 0), self._chips.get(first.accelerator, 0)
         needed = sum(pool.most_chips for pool in missing)
         if used + needed > allowed:
             room = f"{used} of at most {allowed} are there"
             message = f"{needed} more chips of {first.accelerator} are needed, and {room}"
             step = "Raise nodePools.maxChips for it, or wait until others are deleted."
-            return Wait("ChipLimit", f"{message}. {step}")
+            return Waiting(Reason.NODE_POOL_LIMIT, f"{message}. {step}")
         return None
 
     def _find_unused(self) -> Iterable[str]:
@@ -283,15 +279,24 @@ class _Deciding:
         self._chips[accelerator] = self._chips.get(accelerator, 0) + chips
 
 
-def tell_refusal(error: NodePoolError, *, until: float) -> Wait:
+def tell_refusal(error: NodePoolError, *, until: float) -> Waiting:
     """Return a refusal's message for its job, the same in each pass, and when it is tried again."""
     when = format_time(datetime.fromtimestamp(until, UTC))
-    return Wait(error.reason, f"{error.message}. {error.remedy} It is tried again at {when}.")
+    message = f"{error.message}. {error.remedy} It is tried again at {when}."
+    if error.reason == IN_PROGRESS:
+        return Waiting(Reason.CREATING_NODE_POOLS, message)
+    return build_refusal(error.reason, message)
 
 
-def _tell_creation(count: int, machine_type: str) -> Wait:
+def build_refusal(word: str, message: str) -> Waiting:
+    """Return that no pools are made for a job; the word is a stable one for docs/node-pools.md to explain."""
+    return Waiting(Reason.NODE_POOLS_REFUSED, f"{word}: {message}")
+
+
+def _tell_creation(count: int, machine_type: str) -> Waiting:
     amount = format_count(count, "node pool")
-    return Wait("CreatingNodePools", f"GKE makes {amount} of {machine_type}, which takes minutes")
+    message = f"GKE makes {amount} of {machine_type}, which takes minutes"
+    return Waiting(Reason.CREATING_NODE_POOLS, message)
 
 
 def _expect(request: PoolRequest, name: str, made_by: str) -> Pool:

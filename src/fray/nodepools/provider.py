@@ -24,13 +24,14 @@ from fray.nodepools.decisions import (
     Limits,
     Observation,
     PendingGang,
-    Wait,
+    build_refusal,
     decide,
     find_backoff,
     tell_refusal,
 )
 from fray.nodepools.gke import Gke
 from fray.nodepools.usage import ClusterObjects, PoolUse, derive_usage
+from fray.plan.observation import Waiting
 
 __all__ = ["GkeNodePools", "NodePoolProvider"]
 
@@ -74,7 +75,7 @@ class GkeNodePools:
     _idle_since: dict[str, float] = field(default_factory=dict)
     _failures: list[Failure] = field(default_factory=list)
     _silences: int = 0
-    _silence: Wait | None = None
+    _silence: Waiting | None = None
     _silent_until: float = 0.0
 
     def provide(
@@ -124,7 +125,7 @@ class GkeNodePools:
         idle = {name for name, use in uses.items() if use.is_idle}
         self._idle_since = {name: self._idle_since.get(name, now) for name in idle}
 
-    def _create(self, gke: Gke, creation: Creation, now: float) -> Wait | None:
+    def _create(self, gke: Gke, creation: Creation, now: float) -> Waiting | None:
         """Ask for a pool; return the refusal for its job, if there is one."""
         try:
             operation = gke.create(build_body(creation.pool, made_by=self.made_by))
@@ -135,7 +136,7 @@ class GkeNodePools:
             return tell_refusal(error, until=find_backoff(failure.shape, self._failures, now)[1])
         except GkeCredentialsError as error:
             logger.warning("no node pool for job %s: %s", creation.job, error.message)
-            return Wait("NoCredentials", f"{error.message}. {error.next_step}")
+            return build_refusal("NoCredentials", f"{error.message}. {error.next_step}")
         message = "node pool %s is being made for job %s (%s)"
         logger.info(message, creation.pool.name, creation.job, operation.name)
         return None
@@ -161,7 +162,7 @@ class GkeNodePools:
         retry = Retry(error.retry) if isinstance(error, NodePoolError) else Retry.LATER
         again = min(FIRST_SECONDS[retry] * 2.0 ** (self._silences - 1), MOST_SECONDS)
         reason = error.reason if isinstance(error, NodePoolError) else "NoCredentials"
-        self._silence = Wait(reason, f"{error.message}. {error.next_step}")
+        self._silence = build_refusal(reason, f"{error.message}. {error.next_step}")
         self._silent_until = now + again
         logger.warning("GKE can't be asked for node pools; trying again in %.0f s: %s", again, error.message)
         return Decision(waits={gang.job: self._silence for gang in gangs}, again=again)

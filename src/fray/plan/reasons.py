@@ -64,6 +64,10 @@ class ReasonRow:
     that the JobSet stays, with the logs of its pods."""
     refuses: bool = False
     """Whether it keeps an attempt's hosts from being created, which is tried again and again."""
+    lacks_nodes: bool = False
+    """Whether it keeps an attempt waiting that more nodes could help."""
+    told_by_provider: bool = False
+    """Whether whoever provides node pools says it of nodes that are lacking."""
     timeout: bool = False
     """Whether a time limit was over."""
     unrun: str = ""
@@ -135,24 +139,33 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
         "nodes that the job needs, and the pools there are",
         "make [the pool](gke.md#2-node-pools), or correct type, topology or `chipsPerHost`; a pool that "
         "scales from zero, or auto-provisioning, may still bring one",
+        lacks_nodes=True,
     ),
     Reason.INSUFFICIENT_CAPACITY: _waits(
         "nodes match but are taken, or too small for the job's cpu, memory or chips, as the scheduler "
         "says; or none of them is in service",
         "wait, stop another job, add a pool; ask for less cpu and memory. If the pool should grow: "
         "`kubectl get events --field-selector=reason=NotTriggerScaleUp`",
+        lacks_nodes=True,
     ),
     Reason.UNTOLERATED_TAINT: _waits(
         "no matching node can be used, and some only for a taint that the job doesn't tolerate; the "
         "message names it, and counts nodes that aren't ready or are cordoned",
         "tolerate it in `placement.tolerations`; for `cloud.google.com/gke-spot` don't say `preemptible: "
         "false`",
+        lacks_nodes=True,
     ),
     Reason.UNSCHEDULABLE: _waits(
-        "no node takes the pods, in the scheduler's own words: for another reason than room, such as a "
-        "claim that is missing or hosts that may not be neighbours, or for one that isn't known where "
+        "no node takes the pods, in the scheduler's own words: for another reason than room, such as hosts "
+        "that may not be neighbours, or for one that isn't known where "
         "[nodes can't be read](../charts/fray/README.md#some-namespaces)",
         "read the words; compare `fray explain -f job.yaml` with `kubectl get nodes --show-labels`",
+        lacks_nodes=True,
+    ),
+    Reason.PODS_UNPLACEABLE: _waits(
+        "the scheduler has looked at no node, for something that is wrong with the pods: mostly a "
+        "PersistentVolumeClaim or ResourceClaim is missing or not bound; the message has its words",
+        "create or correct what the message names; more nodes don't help",
     ),
     Reason.NODES_AVOIDED: _waits(
         "no other node takes the pods, and they keep off nodes on which hosts of two attempts failed "
@@ -173,6 +186,8 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
         "wait: a pool takes minutes, slices of many hosts longer. Allow for it in `timeouts.pending`",
         event=EventType.NORMAL,
         event_key="pools",
+        lacks_nodes=True,
+        told_by_provider=True,
     ),
     Reason.NODE_POOLS_REFUSED: _waits(
         "no node takes the pods, and GKE refused the node pools or gave them up: no quota, no machines, no "
@@ -180,12 +195,16 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
         "tried again",
         "do what the message says; once the cause is gone, the next try succeeds by itself",
         event_key="pools-refused",
+        lacks_nodes=True,
+        told_by_provider=True,
     ),
     Reason.NODE_POOL_LIMIT: _waits(
         "no node takes the pods, and the node pools that the job needs are more than the operator may make "
         "([the chart's](node-pools.md#by-the-operator) `nodePools.maxChips` and `maxPools`)",
         "stop another job and wait until its pools are idle, or raise the limit",
         event_key="pool-limit",
+        lacks_nodes=True,
+        told_by_provider=True,
     ),
     Reason.QUOTA_EXCEEDED: _waits(
         "a ResourceQuota of the namespace is used up",

@@ -180,6 +180,8 @@ def _explain_with_avoided(
     demand: NodeDemand | None,
 ) -> Waiting:
     """Return why no node takes a pod; nodes that it was made to keep off are named if they would do else."""
+    if ABOUT_THE_POD.search(message):
+        return Waiting(Reason.PODS_UNPLACEABLE, f"the pods can't be placed: {_cut(message)}")
     keeps_off = [
         {"key": key, "operator": "NotIn", "values": values} for key, values, _ in build_avoidance(avoided)
     ]
@@ -194,7 +196,7 @@ def _explain_with_avoided(
         at_large = _without(pod, keeps_off)
         barred = any(node.avoided and _matches(at_large, node) for node in seen)
         waiting = _explain_unschedulable(at_large, message, seen, demand)
-    if not barred or ABOUT_THE_POD.search(message):
+    if not barred:
         return waiting
     whom = f"avoided since hosts failed there: {describe_avoided(avoided)}"
     return Waiting(Reason.NODES_AVOIDED, f"{waiting.message}; {whom}")
@@ -211,7 +213,7 @@ def _explain_unschedulable(
     pod: Manifest, message: str, nodes: Sequence[NodeSummary] | None, demand: NodeDemand | None
 ) -> Waiting:
     words = Waiting(Reason.UNSCHEDULABLE, f"no node takes the pods: {_cut(message)}")
-    if nodes is None or ABOUT_THE_POD.search(message):
+    if nodes is None:
         return words
     matching = [node for node in nodes if _matches(pod, node)]
     if not matching:

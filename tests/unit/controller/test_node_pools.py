@@ -15,7 +15,7 @@ from fray.accelerators import LABEL_NODE_POOL
 from fray.kube.api import Manifest
 from fray.kube.errors import ApiError, ServerError
 from fray.kube.resources import FRAYJOBS, PODS
-from fray.nodepools.decisions import Decision, PendingGang, Wait
+from fray.nodepools.decisions import Decision, PendingGang
 from fray.nodepools.provider import GkeNodePools
 from fray.nodepools.requests import PoolChoices
 from fray.nodepools.usage import ClusterObjects
@@ -38,6 +38,8 @@ GKE = {
     "gke_cluster": "projects/p/locations/us-east5/clusters/c",
     "max_chips": ("tpu-v5p-slice=64", "nvidia-l4=8"),
 }
+CREATING = Waiting(Reason.CREATING_NODE_POOLS, "GKE makes it")
+REFUSED = Waiting(Reason.NODE_POOLS_REFUSED, "StockOut: none free")
 LACKING = (
     ("NoMatchingNodePool", "no node has cloud.google.com/gke-tpu-accelerator=tpu-v5p-slice"),
     ("InsufficientCapacity", "1 node matches, but none has room"),
@@ -45,7 +47,7 @@ LACKING = (
     ("Unschedulable", "no node takes the pods: 0/3 nodes are available: 3 node(s) didn't match ..."),
 )
 OTHER = (
-    ("Unschedulable", "no node takes the pods: 0/3 nodes are available: persistentvolumeclaim not found."),
+    ("PodsUnplaceable", "the pods can't be placed: 0/3 nodes are available: claim not found."),
     ("HostsStarting", "4 of 4 hosts are starting"),
     ("WaitingForQueue", "Kueue has not admitted it to queue ml"),
     ("ImagePullFailed", "image 'x' can't be pulled"),
@@ -148,7 +150,7 @@ def test_gke_is_asked_when_gangs_begin_or_cease_to_wait_and_when_it_is_time() ->
         await keeper.look()
         assert cluster.gangs == [[]]
         cluster.store.put(build_manifest("b", *LACKING[0]))
-        provider.answer = Decision(waits={"ml/b": Wait("CreatingNodePools", "GKE makes it")}, again=60.0)
+        provider.answer = Decision(waits={"ml/b": CREATING}, again=60.0)
         for _ in range(3):
             await keeper.look()
         assert cluster.gangs == [[], ["ml/b"]]
@@ -269,19 +271,14 @@ def test_a_job_is_told_what_is_done_about_nodes_that_it_lacks(reason: str, messa
     async def story(cluster: Cluster) -> None:
         waiting = Waiting(Reason(reason), message)
         cluster.store.put(build_manifest("train", reason, message))
-        for wait, told in (
-            (Wait("CreatingNodePools", "GKE makes it"), Waiting(Reason.CREATING_NODE_POOLS, "GKE makes it")),
-            (Wait("OperationInProgress", "an upgrade"), Waiting(Reason.CREATING_NODE_POOLS, "an upgrade")),
-            (Wait("ChipLimit", "8 more"), Waiting(Reason.NODE_POOL_LIMIT, "8 more")),
-            (Wait("StockOut", "none free"), Waiting(Reason.NODE_POOLS_REFUSED, "StockOut: none free")),
-        ):
-            cluster.provider.answer = Decision(waits={"ml/train": wait}, again=0.0)
+        for told in (CREATING, Waiting(Reason.NODE_POOL_LIMIT, "8 more"), REFUSED):
+            cluster.provider.answer = Decision(waits={"ml/train": told}, again=0.0)
             await cluster.keeper.look()
             assert cluster.keeper.explain(build_job(), waiting) == told
         cluster.provider.answer = Decision()
         await cluster.keeper.look()
         assert cluster.keeper.explain(build_job(), waiting) == waiting
-        assert cluster.changed == ["ml/train"] * 5
+        assert cluster.changed == ["ml/train"] * 4
 
     play(story)
 
@@ -289,7 +286,7 @@ def test_a_job_is_told_what_is_done_about_nodes_that_it_lacks(reason: str, messa
 @pytest.mark.parametrize(("reason", "message"), OTHER)
 def test_what_more_nodes_cannot_help_is_told_as_it_is(reason: str, message: str) -> None:
     async def story(cluster: Cluster) -> None:
-        cluster.provider.answer = Decision(waits={"ml/train": Wait("StockOut", "none free")})
+        cluster.provider.answer = Decision(waits={"ml/train": REFUSED})
         await cluster.keeper.look()
         waiting = Waiting(Reason(reason), message)
         assert cluster.keeper.explain(build_job(), waiting) == waiting

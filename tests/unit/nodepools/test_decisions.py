@@ -13,6 +13,7 @@ from fray.nodepools.existing import Cluster, Operation, Pool
 from fray.nodepools.requests import PoolChoices, name_pool
 from fray.nodepools.usage import PoolUse
 from fray.plan.placement import derive_demand
+from fray.vocabulary import Reason
 from tests.gke.refusals import BY_NAME
 from tests.unit.nodepools.golden import build_job, build_request
 
@@ -91,7 +92,7 @@ def test_each_failure_of_a_shape_doubles_the_wait(failures: int, wait: float) ->
         for number in range(failures)
     ]
     early = look(replace(observe(build_gang(), operations=failed), now=NOW + wait - 1))
-    assert (names(early), early.waits["ml/train"].reason, early.again) == ([], "StockOut", 1.0)
+    assert (names(early), early.waits["ml/train"].reason, early.again) == ([], Reason.NODE_POOLS_REFUSED, 1.0)
     assert len(names(look(replace(observe(build_gang(), operations=failed), now=NOW + wait)))) == 1
 
 
@@ -145,10 +146,17 @@ def test_chips_of_pools_that_are_there_count_against_the_limit() -> None:
     )
 
 
+def test_another_operation_on_the_pools_is_waited_for_like_their_creation() -> None:
+    busy = next(each for each in BY_NAME.values() if each.reason == "OperationInProgress")
+    failed = [Failure(REQUEST.shape, NOW, derive_error("node pool x", busy.text))]
+    assert look(observe(build_gang(), failures=failed)).waits["ml/train"].reason is Reason.CREATING_NODE_POOLS
+
+
 def test_what_cannot_be_derived_is_told_with_the_next_step() -> None:
     elsewhere = replace(build_gang(), demand=replace(build_gang().demand, regions=("us-west4",)))
     wait = look(observe(elsewhere)).waits["ml/train"]
-    assert wait.reason == "PoolNotDerived"
+    assert wait.reason is Reason.NODE_POOLS_REFUSED
+    assert wait.message.startswith("PoolNotDerived: ")
     assert "the job may run in us-west4 only" in wait.message
 
 
@@ -161,7 +169,8 @@ def test_after_a_failure_the_gang_gets_all_its_pools_in_another_zone() -> None:
     second = look(observe(gang, failures=failed))
     assert [creation.pool.zones for creation in second.create] == [("us-east5-b",)] * 2
     other = [Failure(second.create[0].pool.shape, NOW, error)]
-    assert look(observe(gang, failures=[*failed, *other])).waits["ml/train"].reason == "StockOut"
+    third = look(observe(gang, failures=[*failed, *other])).waits["ml/train"]
+    assert (third.reason, third.message.split(":")[0]) == (Reason.NODE_POOLS_REFUSED, "StockOut")
 
 
 def test_free_pools_of_all_zones_that_will_do_are_used_first() -> None:

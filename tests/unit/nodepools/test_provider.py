@@ -11,6 +11,7 @@ import pytest
 from fray.errors import GkeCredentialsError
 from fray.nodepools.decisions import Limits
 from fray.nodepools.gke import Gke
+from fray.vocabulary import Reason
 from tests.gke.server import FakeGke
 from tests.unit.nodepools.world import SimulatedJob, World
 
@@ -32,12 +33,12 @@ def test_a_job_of_two_slices_runs_through_a_stock_out_a_quota_and_a_death_and_le
     world.deaths = [1]  # right after GKE has accepted the first pool, which will be the one that fails
     world.step()
     assert (world.died, len(fake.creates)) == (1, 1)
-    while not any("StockOut" in wait.reason for wait in world.decision.waits.values()):
+    while not any("StockOut: " in wait.message for wait in world.decision.waits.values()):
         world.step()
     assert "Google Cloud has no such machines free" in world.decision.waits["ml/train"].message
     assert "It is tried again at 2027-01-15T" in world.decision.waits["ml/train"].message
     fake.refuse("regional quota")
-    while "QuotaExceeded" not in {wait.reason for wait in world.decision.waits.values()}:
+    while not any("QuotaExceeded: " in wait.message for wait in world.decision.waits.values()):
         world.step()
     while not world.job("train").pools:
         world.step()
@@ -82,17 +83,19 @@ def test_jobs_that_follow_each_other_use_the_same_pools(world: World) -> None:
 
 
 def test_limits_keep_a_gang_waiting_as_a_whole_and_say_why() -> None:
-    for limits, reason in (
-        (Limits(1, {"tpu-v5p-slice": 64}, 60.0), "PoolLimit"),
-        (Limits(8, {"tpu-v5p-slice": 15}, 60.0), "ChipLimit"),
-        (Limits(8, {}, 60.0), "ChipLimit"),
+    for limits, told in (
+        (Limits(1, {"tpu-v5p-slice": 64}, 60.0), "Raise nodePools.maxPools"),
+        (Limits(8, {"tpu-v5p-slice": 15}, 60.0), "Raise nodePools.maxChips"),
+        (Limits(8, {}, 60.0), "Raise nodePools.maxChips"),
     ):
         with FakeGke() as fake:
             world = World(fake, limits)
             world.jobs = [SimulatedJob("wide", slices=2, seconds=60)]
             world.run(seconds=600)
             assert fake.creates == []
-            assert world.decision.waits["ml/wide"].reason == reason
+            wait = world.decision.waits["ml/wide"]
+            assert wait.reason is Reason.NODE_POOL_LIMIT
+            assert told in wait.message
 
 
 def test_a_gang_too_wide_for_the_limits_is_no_hindrance_for_the_next(world: World) -> None:
@@ -100,7 +103,7 @@ def test_a_gang_too_wide_for_the_limits_is_no_hindrance_for_the_next(world: Worl
     world.jobs = [SimulatedJob("wide", slices=3, seconds=60), SimulatedJob("small", slices=1, seconds=60)]
     world.run(seconds=300)
     assert world.job("small").is_done
-    assert world.decision.waits["ml/wide"].reason == "PoolLimit"
+    assert world.decision.waits["ml/wide"].reason is Reason.NODE_POOL_LIMIT
 
 
 def test_pools_of_others_are_used_and_never_deleted(world: World) -> None:
@@ -130,6 +133,7 @@ def test_an_operation_of_the_cluster_is_waited_for(world: World) -> None:
     operation = world.fake.begin_upgrade(seconds=1200)
     world.step()
     assert operation in world.decision.waits["ml/train"].message
+    assert world.decision.waits["ml/train"].reason is Reason.CREATING_NODE_POOLS
     world.run(seconds=1000)
     assert world.fake.calls.count("CreateNodePool") == 0
     world.run(seconds=600)
@@ -155,7 +159,8 @@ def test_a_silent_gke_is_asked_seldom_and_the_jobs_say_so(world: World) -> None:
     world.run(seconds=2 * HOUR)
     pauses = [later - earlier for earlier, later in itertools.pairwise(asked)]
     assert pauses == [60.0, 120.0, 240.0, 480.0, 960.0, 1800.0, 1800.0]
-    assert world.decision.waits["ml/train"].reason == "NoCredentials"
+    assert world.decision.waits["ml/train"].reason is Reason.NODE_POOLS_REFUSED
+    assert world.decision.waits["ml/train"].message.startswith("NoCredentials: no credentials")
 
 
 @pytest.mark.parametrize("seed", range(12))

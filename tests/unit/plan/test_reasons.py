@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -26,13 +27,8 @@ def test_each_reason_has_a_row() -> None:
 def test_each_row_is_used(reason: Reason) -> None:
     """Code gives the reason, or a host's exit code does."""
     name = re.compile(rf"\bReason\.{reason.name}\b")
-    files = [
-        path
-        for folder in ("src", "operator")
-        for path in (ROOT / folder).rglob("*.py")
-        if path != Path(str(reasons.__file__))
-    ]
-    assert REASONS[reason].exit_codes or any(name.search(path.read_text(encoding="utf-8")) for path in files)
+    used = any(name.search(path.read_text(encoding="utf-8")) for path in list_sources())
+    assert REASONS[reason].exit_codes or used
 
 
 @pytest.mark.parametrize("reason", Reason)
@@ -43,8 +39,60 @@ def test_a_row_agrees_with_itself(reason: Reason) -> None:
     assert bool(row.unrun) == bool(row.exit_codes)
     assert row.charge is not None or not (row.final or row.ends_by_itself or row.own_doing)
     assert row.certain or not row.final  # an end that is still to be judged can't be the job's
-    if row.refuses or row.event is EventType.NORMAL:
+    assert row.lacks_nodes or not row.told_by_provider
+    if row.refuses or row.lacks_nodes or row.event is EventType.NORMAL:
         assert ConditionType.RUNNING in row.stands_on
+
+
+def test_no_other_module_has_a_table_of_reasons() -> None:
+    """What holds of some reasons is a field of their rows: to add one, one row is edited."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
+        for path in list_sources()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if lists_reasons(node)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "A = frozenset({Reason.QUOTA_EXCEEDED, Reason.SUSPENDED})",
+        "word in (Reason.QUOTA_EXCEEDED, None, 'Suspended')",
+        "A = {'x': Reason.QUOTA_EXCEEDED, 'y': Reason.SUSPENDED}",
+        "A = {vocabulary.Reason.QUOTA_EXCEEDED: 1, Reason.SUSPENDED: 2}",
+        "match word:\n    case Reason.QUOTA_EXCEEDED | Reason.SUSPENDED: ...",
+    ],
+)
+def test_such_a_table_would_be_found(code: str) -> None:
+    assert any(map(lists_reasons, ast.walk(ast.parse(code))))
+
+
+def lists_reasons(node: ast.AST) -> bool:
+    """Return whether an expression has two reasons or more beside each other."""
+    match node:
+        case ast.Set() | ast.List() | ast.Tuple():
+            parts: list[ast.expr | None] = [*node.elts]
+        case ast.Dict():
+            parts = [*node.keys, *node.values]
+        case ast.MatchOr():
+            parts = [each.value for each in node.patterns if isinstance(each, ast.MatchValue)]
+        case _:
+            return False
+    return sum(map(is_reason, parts)) > 1
+
+
+def is_reason(node: ast.expr | None) -> bool:
+    if isinstance(node, ast.Attribute):
+        return ast.unparse(node.value).rpartition(".")[2] == Reason.__name__
+    return isinstance(node, ast.Constant) and node.value in list(Reason)
+
+
+def list_sources() -> list[Path]:
+    """Return the modules of the library and the operator, but for the table itself."""
+    paths = [path for folder in ("src", "operator") for path in (ROOT / folder).rglob("*.py")]
+    return [path for path in paths if path != Path(str(reasons.__file__))]
 
 
 def test_an_exit_code_says_one_thing() -> None:

@@ -79,7 +79,6 @@ def test_a_full_node_has_no_room(words: str) -> None:
         "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules.",
         "0/1 nodes are available: 1 node(s) had volume node affinity conflict. "
         "preemption: 0/1 nodes are available: 1 Insufficient cpu.",
-        '0/1 nodes are available: persistentvolumeclaim "data" not found.',
     ],
 )
 def test_room_is_missing_only_where_the_scheduler_says_so(words: str) -> None:
@@ -88,7 +87,8 @@ def test_room_is_missing_only_where_the_scheduler_says_so(words: str) -> None:
 
 def test_what_is_wrong_with_the_pod_itself_comes_before_what_is_wrong_with_nodes() -> None:
     words = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
-    assert explain(words, node("a", TEAM)).message == f"no node takes the pods: {words}"
+    told = Waiting(Reason.PODS_UNPLACEABLE, f"the pods can't be placed: {words}")
+    assert explain(words, node("a", TEAM)) == told
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_alternatives_of_the_pod_template_are_looked_at_without_the_nodes_it_kee
         (
             "0/1 nodes are available: pod has unbound claims.",
             [node("node-7", zone="a")],
-            Reason.UNSCHEDULABLE,
+            Reason.PODS_UNPLACEABLE,
         ),
     ],
 )
