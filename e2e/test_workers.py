@@ -313,7 +313,7 @@ def test_workers_that_all_crash_before_any_joins_end_the_attempt_with_the_story(
     (attempt,) = jobs.await_end("crashing")["attempts"]
     assert (attempt["verdict"], attempt["reason"]) == ("Failure", "WorkersFailed"), attempt
     assert f"crashed {MOST_CRASHES} times, and none took a task" in attempt["message"]
-    assert "encodings" in attempt["message"], "the end of the last one's log"
+    assert "encodings" in "".join(attempt["logTail"]), "the end of the last one's log"
     assert pods_of(jobs, "crashing", Role.WORKER) == []
 
 

@@ -105,7 +105,7 @@ def describe_waiting(before: FrayJob | None, after: FrayJob) -> list[Line]:
 def _describe_ending(who: str, attempt: AttemptStatus, replicas: ReplicaCounts) -> Line:
     left = replicas.running + replicas.pending
     rest = f"; ending {format_count(left, 'host')}" if left and attempt.verdict is None else ""
-    return Line(f"{who}: {_first_line(attempt.message)}{rest}", Tone.BAD)
+    return Line(f"{who}: {attempt.message}{rest}", Tone.BAD)
 
 
 def describe_end(job: FrayJob) -> list[Line]:
@@ -184,10 +184,9 @@ def _describe_attempt(attempt: AttemptStatus, status: FrayJobStatus, now: dateti
         tone = Tone.GOOD if attempt.verdict == VerdictKind.SUCCESS else Tone.BAD
         after = f"{_least(attempt)}{took}"
         lines = [Line(f"  {attempt.number}   {attempt.verdict} after {after}: {attempt.reason}", tone)]
-    sentence, *tail = (attempt.message or "").splitlines() or [""]
-    if sentence:
-        lines.append(Line(f"      {sentence}"))
-    return [*lines, *(Line(f"        {line}", Tone.QUIET) for line in tail)]
+    if attempt.message:
+        lines.append(Line(f"      {attempt.message}"))
+    return [*lines, *(Line(f"        {line}", Tone.QUIET) for line in attempt.log_tail)]
 
 
 def _suggestion(job: FrayJob) -> str:

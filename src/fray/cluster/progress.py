@@ -106,7 +106,7 @@ def _tasks(job: FrayJob, status: JobStatus, ending: Condition | None) -> tuple[T
         # A time limit that came between two attempts is nobody's fault.
         failed_replica = _find_failed_replica(job, last) if last.reason == ending.reason else None
         if failed_replica is not None:
-            failed, stopped = TaskStatus(status, last.message), TaskStatus(JobStatus.STOPPED)
+            failed, stopped = TaskStatus(status, last.story), TaskStatus(JobStatus.STOPPED)
             return tuple(failed if index == failed_replica else stopped for index in range(job.spec.replicas))
     return (TaskStatus(status),) * job.spec.replicas
 

@@ -25,7 +25,7 @@ from fray.plan.status import Claim, build_conditions
 from fray.plan.texts import clean_text, flatten
 from fray.plan.timestamps import format_time
 from fray.plan.volume_waiting import VolumeComplaint, derive_volume_waiting, find_held, is_volume_missing
-from fray.plan.worker_observation import describe_crash
+from fray.plan.worker_observation import find_crash
 from fray.vocabulary import ANNOTATION_AVOIDED, LABEL_POD_INDEX, ActorReason, ConditionType, Reason
 from fray.wire.frayactor import ActorError, FrayActor, FrayActorStatus, MemberStatus
 
@@ -346,7 +346,9 @@ def _derive_member(
     number = _read_number(report.get("startNumber")) if reported else 0
     ready = bool(find_condition(pod, "Ready", status="True"))
     ended = report.get("ended") if reported else None
-    problem = waiting.message if waiting is not None else ended or describe_crash([pod])
+    crash = find_crash([pod])
+    fallen = None if crash is None else "\n".join([crash.message, *crash.log_tail])
+    problem = waiting.message if waiting is not None else ended or fallen
     return MemberStatus(
         index=index,
         pod=metadata["name"],

@@ -75,7 +75,7 @@ def _attempt_events(before: FrayJobStatus, after: FrayJobStatus) -> Iterator[Eve
 
 def _ended(prefix: str, attempt: AttemptStatus) -> EventDraft:
     warning = attempt.verdict in (VerdictKind.FAILURE, VerdictKind.PREEMPTION)
-    message = f"attempt {attempt.number} ended ({attempt.verdict}: {attempt.reason}): {attempt.message}"
+    message = f"attempt {attempt.number} ended ({attempt.verdict}: {attempt.reason}): {attempt.story}"
     return EventDraft(f"{prefix}-ended", warning, "AttemptEnded", message, attempt.number)
 
 

@@ -41,7 +41,7 @@ from fray.plan.recorded import (
 from fray.plan.remains import note_disruption, recall_disruption
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import Ending, Outlook, Stage, derive_status, is_finished, with_unreadable
-from fray.plan.texts import clean_text
+from fray.plan.texts import TEXT_LIMIT, clean_text, flatten
 from fray.plan.timestamps import CLOCK_SKEW, format_time, parse_time
 from fray.plan.verdict import (
     Cause,
@@ -253,7 +253,7 @@ def describe_stop(job: FrayJob) -> str | None:
     if not job.spec.stopped:
         return None
     because = job.metadata.annotations.get(ANNOTATION_STOPPED_BECAUSE)
-    return clean_text(because) if because else "spec.stopped is true"
+    return flatten(clean_text(because), most=TEXT_LIMIT) if because else "spec.stopped is true"
 
 
 def _within_attempt(this: _Pass, attempt: AttemptStatus) -> Decision:
@@ -356,9 +356,8 @@ def _derive_job_end(this: _Pass, last: AttemptStatus | None) -> Ending | None:
         if final:
             why = NO_HELP
         if why is not None:
-            sentence, *log = message.splitlines() or [""]
-            text = "\n".join([f"{sentence} in attempt {last.number}; {why}", *log])
-            return Ending(ConditionType.FAILED, reason, text)
+            told = "\n".join([f"{message} in attempt {last.number}; {why}", *last.log_tail])
+            return Ending(ConditionType.FAILED, reason, told)
         if is_misplaced_for_good(this.counts, verdict):
             text = f"{message} in attempt {last.number}, the {this.counts.misplacements_used}th such attempt"
             return Ending(ConditionType.FAILED, reason, f"{text}; {PLACEMENT_ADVICE}")
@@ -414,7 +413,7 @@ def _list_causes(this: _Pass, attempt: AttemptStatus, deadlines: list[Deadline])
             causes.append(own)
     if this.workers is not None:
         failure = derive_failure(this.job.spec.timeouts, attempt, this.workers, now=this.now)
-        causes += [] if failure is None else [Cause(Reason.WORKERS_FAILED, failure, this.now)]
+        causes += [] if failure is None else [failure]
     return causes
 
 
@@ -508,6 +507,8 @@ def _with_workers_time(attempt: AttemptStatus, this: _Pass) -> AttemptStatus:
 
 def _with_cause(attempt: AttemptStatus, cause: Cause) -> AttemptStatus:
     update: dict[str, object] = {"reason": cause.reason.value, "message": cause.message}
+    if cause.log_tail:
+        update["log_tail"] = list(cause.log_tail)
     if cause.host is not None:
         host = cause.host
         update |= {"pod": host.name, "node": host.node, "rank": host.rank, "exit_code": host.exit_code}
@@ -529,12 +530,12 @@ def _revised(attempt: AttemptStatus, observed: GangObservation) -> AttemptStatus
     """Return an attempt that is ending with what has since come to light about why."""
     if observed.suspended:
         message = observed.suspension or OTHERS_SUSPENSION
-        return attempt.model_copy(update={"reason": Reason.SUSPENDED.value, "message": message})
+        changes = {"reason": Reason.SUSPENDED.value, "message": message, "log_tail": []}
+        return attempt.model_copy(update=changes)
     disruption = describe_disruption(observed)
     if disruption is None:
         return attempt
-    sentence, *log = (attempt.message or "").splitlines() or [""]
-    message = "\n".join([f"{sentence}; {disruption}", *log])
+    message = f"{attempt.message}; {disruption}"
     return attempt.model_copy(update={"reason": Reason.DISRUPTED.value, "message": message})
 
 

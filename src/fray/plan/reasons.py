@@ -292,7 +292,8 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
         ends_by_itself=True,
     ),
     Reason.NON_ZERO_EXIT: _fails(
-        "a host exited with another code; the message names the first rank that failed and its last lines",
+        "a host exited with another code; the message names the first rank that failed, and "
+        "`status.attempts[].logTail` has its last lines",
         "fix the program; `retries.failures` tries again",
         certain=False,
     ),

@@ -295,9 +295,8 @@ def _progress(
             return _neither(outlook.unsupported.reason, "the job was not accepted")
         case Stage.BACKING_OFF:
             assert outlook.until is not None
-            why = (attempts[-1].message or "").partition("\n")[0]
             when = f"attempt {number + 1} starts at {format_time(outlook.until)}"
-            return _neither(Reason.BACK_OFF, f"attempt {number} ended: {why}; {when}")
+            return _neither(Reason.BACK_OFF, f"attempt {number} ended: {attempts[-1].message}; {when}")
         case Stage.FINISHED:
             return _neither(Reason.ENDED, "the job has ended")
     all_placed = f"all {replicas.total} hosts have a node" if replicas.total > 1 else "the host has a node"
@@ -310,9 +309,7 @@ def _progress(
     elif unplaced:
         placed = Claim(ConditionType.SCHEDULED, False, waiting.reason, waiting.message)
     if outlook.stage is Stage.ENDING:
-        why = (attempts[-1].message or "").partition("\n")[0]
-        message = f"attempt {number} is ending: {why}"
-        neither = _neither(Reason.STOPPING, message)
+        neither = _neither(Reason.STOPPING, f"attempt {number} is ending: {attempts[-1].message}")
         return neither if unplaced else (placed, neither[1])
     if replicas.pending:
         return placed, Claim(ConditionType.RUNNING, False, waiting.reason, waiting.message)

@@ -57,13 +57,15 @@ NEVER = datetime.max.replace(tzinfo=UTC)
 class Cause:
     """The first cause of an attempt's end.
 
-    `at` is when it happened; `host` is None where no host is to blame (a timeout, a stop).
+    `message` is one sentence, `log_tail` what was written last. `at` is when it happened; `host` is None
+    where no host is to blame (a timeout, a stop).
     """
 
     reason: Reason
     message: str
     at: datetime
     host: HostObservation | None = None
+    log_tail: tuple[str, ...] = ()
 
 
 def derive_cause(observed: GangObservation) -> Cause | None:
@@ -84,7 +86,7 @@ def derive_cause(observed: GangObservation) -> Cause | None:
             return _misplaced(misplaced)
         elif not REASONS[reason].certain and _is_taken(failed):
             reason, sentence = Reason.HOSTS_GONE, _deleted(first, sentence)
-        return Cause(reason, "\n".join([sentence, *_tail(first)]), first.ended_at or NEVER, first)
+        return Cause(reason, sentence, first.ended_at or NEVER, first, _tail(first))
     if (misplaced := _find_misplaced(observed)) is not None:
         return _misplaced(misplaced)
     if observed.succeeded:
@@ -226,6 +228,8 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _tail(host: HostObservation) -> list[str]:
+def _tail(host: HostObservation) -> tuple[str, ...]:
     lines = [line.rstrip() for line in host.log_tail if line.strip()][-LOG_LINES:]
-    return [line if len(line) <= LOG_LINE_LENGTH else line[: LOG_LINE_LENGTH - 3] + "..." for line in lines]
+    return tuple(
+        line if len(line) <= LOG_LINE_LENGTH else line[: LOG_LINE_LENGTH - 3] + "..." for line in lines
+    )

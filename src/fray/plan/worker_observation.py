@@ -22,17 +22,26 @@ from fray.plan.timestamps import parse_time
 from fray.vocabulary import LABEL_ATTEMPT, LABEL_COMPLETION_INDEX
 
 __all__ = [
+    "Crash",
     "RunningWorker",
     "WorkerJob",
     "WorkersObservation",
     "derive_workers_observation",
-    "describe_crash",
+    "find_crash",
     "needs_nodes",
     "needs_pods",
     "read_worker_job",
 ]
 
 LOG_LINES: Final = 20
+
+
+@dataclass(frozen=True)
+class Crash:
+    """How a worker crashed, in one sentence, and the last lines of its log."""
+
+    message: str
+    log_tail: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,7 @@ class WorkersObservation:
     jobs: tuple[WorkerJob, ...] = ()
     stale: tuple[WorkerJob, ...] = ()
     waiting: Waiting | None = None
-    crash: str | None = None
+    crash: Crash | None = None
 
     @property
     def ready(self) -> int:
@@ -162,7 +171,7 @@ def derive_workers_observation(
         tuple(job for job in judged if job.is_of(attempt)),
         stale=tuple(job for job in judged if not job.is_of(attempt)),
         waiting=derive_waiting(pods),
-        crash=describe_crash(pods),
+        crash=find_crash(pods),
     )
 
 
@@ -196,8 +205,8 @@ def _list_running(pods: Iterable[Manifest]) -> Iterator[RunningWorker]:
             yield RunningWorker((pod.get("spec") or {}).get("nodeName"), read_deletion(pod["metadata"]))
 
 
-def describe_crash(pods: Iterable[Manifest]) -> str | None:
-    """Return how the last worker that crashed ended, with the end of its log; None where none has."""
+def find_crash(pods: Iterable[Manifest]) -> Crash | None:
+    """Return how the last of pods that crashed ended; None where none has."""
     ended = [(state, pod) for pod in pods for state in _find_ends(pod) if state.get("exitCode")]
     state, pod = max(ended, key=lambda found: str(found[0].get("finishedAt") or ""), default=({}, {}))
     if not state:
@@ -205,7 +214,7 @@ def describe_crash(pods: Iterable[Manifest]) -> str | None:
     where = f" on node {node}" if (node := (pod.get("spec") or {}).get("nodeName")) else ""
     sentence = f"{pod['metadata']['name']}{where} ended with exit code {state['exitCode']}"
     log = str(state.get("message") or "").strip().splitlines()[-LOG_LINES:]
-    return "\n".join([sentence, *map(clean_text, log)])
+    return Crash(sentence, tuple(map(clean_text, log)))
 
 
 def _find_ends(pod: Manifest) -> Iterator[Manifest]:

@@ -17,6 +17,7 @@ from typing import Final
 
 from fray.plan.gang import derive_gang
 from fray.plan.kueue import derive_queue
+from fray.plan.verdict import Cause
 from fray.plan.worker_observation import WorkerJob, WorkersObservation
 from fray.vocabulary import LABEL_JOB, LABEL_ROLE, Reason, Role
 from fray.wire.frayjob import FrayJob, FrayJobSpec, Timeouts
@@ -155,8 +156,8 @@ def _derive_completions(job: WorkerJob, wanted: int, *, by_head: bool) -> int:
 
 def derive_failure(
     timeouts: Timeouts, attempt: AttemptStatus, observed: WorkersObservation, *, now: datetime
-) -> str | None:
-    """Return why an attempt's workers can't start, None where they can: one lost worker is no failure.
+) -> Cause | None:
+    """Return why an attempt ends whose workers can't start; None where they can: one lost is no failure.
 
     Crashes count across indexes, and evictions don't. An image that isn't pulled counts after the time that
     the hosts have too. Once a worker took tasks they are the head's to judge.
@@ -165,14 +166,16 @@ def derive_failure(
         return None
     if sum(one.failed for one in observed.jobs) >= MOST_CRASHES:
         message = f"its workers crashed {MOST_CRASHES} times, and none took a task"
-        return message if observed.crash is None else f"{message}; {observed.crash}"
+        if (crash := observed.crash) is None:
+            return Cause(Reason.WORKERS_FAILED, message, now)
+        return Cause(Reason.WORKERS_FAILED, f"{message}; {crash.message}", now, log_tail=crash.log_tail)
     waiting = observed.waiting
     if timeouts.pending is None or waiting is None or waiting.reason is not Reason.IMAGE_PULL_FAILED:
         return None
     limit = timedelta(seconds=parse_duration(timeouts.pending))
     if any(one.created_at is not None and one.created_at + limit <= now for one in observed.left):
         message = f"no worker began within spec.timeouts.pending ({timeouts.pending})"
-        return f"{message}: {waiting.message}"
+        return Cause(Reason.WORKERS_FAILED, f"{message}: {waiting.message}", now)
     return None
 
 

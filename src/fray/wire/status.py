@@ -126,7 +126,9 @@ class AttemptStatus(WireModel):
     reason: str | None = None
     """One stable word for the first cause."""
     message: str | None = None
-    """One sentence on the first cause, with the last lines of its log."""
+    """One sentence on the first cause."""
+    log_tail: list[str] = []
+    """The last lines of the log of what ended first."""
     pod: str | None = None
     """Pod (local backend: host) that ended first."""
     node: str | None = None
@@ -144,6 +146,11 @@ class AttemptStatus(WireModel):
         Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["node"]}),
     ] = []
     """Broken nodes on which hosts of it failed, at most 10."""
+
+    @property
+    def story(self) -> str:
+        """The sentence on the first cause, and the lines of its log."""
+        return "\n".join([self.message or "", *self.log_tail])
 
 
 class AvoidedNode(WireModel):

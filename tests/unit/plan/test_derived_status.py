@@ -31,7 +31,8 @@ FAILED_FIRST = FIRST.model_copy(
     update={
         "verdict": VerdictKind.FAILURE,
         "reason": "NonZeroExit",
-        "message": "rank 1 exited with code 1\nlog",
+        "message": "rank 1 exited with code 1",
+        "log_tail": ["log"],
     }
 )
 UNTIL = datetime(2026, 1, 31, 12, 0, 10, tzinfo=UTC)

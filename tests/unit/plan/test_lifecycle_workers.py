@@ -9,7 +9,7 @@ from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
 from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
-from fray.plan.worker_observation import WorkerJob, WorkersObservation
+from fray.plan.worker_observation import Crash, WorkerJob, WorkersObservation
 from fray.plan.workers import (
     RemoveWorkers,
     ResizeWorkers,
@@ -176,12 +176,14 @@ def test_lost_workers_are_no_failure() -> None:
 
 def test_eight_crashes_of_which_none_took_a_task_end_the_attempt_with_the_last_ones_story() -> None:
     jobs = (WorkerJob("train-a1-w1", 2, failed=5), WorkerJob("train-a1-w2", 2, failed=3))
-    decision = look(running(), host(), WorkersObservation(jobs, crash="w ended with exit code 3\nno module"))
+    crash = Crash("w ended with exit code 3", ("no module",))
+    decision = look(running(), host(), WorkersObservation(jobs, crash=crash))
     attempt = decision.status.attempts[-1]
     assert decision.action == EndAttempt(1, Reason.WORKERS_FAILED)
-    assert (attempt.reason, attempt.message) == (
+    assert (attempt.reason, attempt.message, attempt.log_tail) == (
         "WorkersFailed",
-        "its workers crashed 8 times, and none took a task; w ended with exit code 3\nno module",
+        "its workers crashed 8 times, and none took a task; w ended with exit code 3",
+        ["no module"],
     )
     gone = look(with_status(running(), decision.status), None, WorkersObservation())
     assert gone.status.attempts[-1].verdict == "Failure"

@@ -90,11 +90,12 @@ def test_an_attempt_that_was_ended_for_another_reason_does_not_wait(reason: str)
 
 def test_evidence_within_the_window_changes_the_charge() -> None:
     evidence = failed(1, 1, 143, evidence=EVICTED)
-    decision = pass_at(3, failed(), evidence, reason="NonZeroExit", message="rank 0 exited with code 1\nlog")
+    story: dict[str, Any] = {"message": "rank 0 exited with code 1", "log_tail": ["log"]}
+    decision = pass_at(3, failed(), evidence, reason="NonZeroExit", **story)
     assert verdict(decision) == "Preemption"
-    told = (decision.status.attempts[0].message or "").splitlines()
-    assert told[0].startswith("rank 0 exited with code 1; rank 1 (slice 0, host 1) was taken away")
-    assert told[1:] == ["log"]
+    told = decision.status.attempts[0].message or ""
+    assert told.startswith("rank 0 exited with code 1; rank 1 (slice 0, host 1) was taken away")
+    assert decision.status.attempts[0].log_tail == ["log"]
 
 
 def test_hosts_that_have_not_ended_are_ended_in_the_window() -> None:

@@ -151,7 +151,7 @@ def test_the_situation_is_judged(situation: Situation) -> None:
     else:
         assert ended.pod is None
     for words in situation.says:
-        assert words in (ended.message or "")
+        assert words in ended.story
     assert seconds <= situation.within
     check_counts(attempt.job, situation.verdict)
 

@@ -11,10 +11,11 @@ from fray.plan.node_evidence import Nodes
 from fray.plan.observation import Deletion
 from fray.plan.scheduling import NodeSummary
 from fray.plan.worker_observation import (
+    Crash,
     RunningWorker,
     WorkerJob,
     derive_workers_observation,
-    describe_crash,
+    find_crash,
     needs_nodes,
     needs_pods,
     read_worker_job,
@@ -146,7 +147,7 @@ def test_workers_of_other_attempts_are_told_apart() -> None:
     pods = [crashed("b-0", 3, "2026-01-31T12:00:01Z")]
     state = derive_workers_observation(jobs, pods, Nodes(), attempt=2, now=NOW)
     assert ([one.name for one in state.jobs], [one.name for one in state.stale]) == (["b", "c"], ["a"])
-    assert state.crash == "b-0 on node n1 ended with exit code 3"
+    assert state.crash == Crash("b-0 on node n1 ended with exit code 3")
 
 
 def crashed(name: str, code: int, at: str, log: str = "") -> Manifest:
@@ -166,8 +167,7 @@ def test_the_last_crash_is_told_with_the_end_of_its_log() -> None:
         crashed("handed-over", 0, "2026-01-31T12:00:10Z"),
         {"metadata": {"name": "runs"}, "status": {"containerStatuses": [{"state": {"running": {}}}]}},
     ]
-    told = describe_crash(pods)
-    assert told is not None
-    assert told.splitlines()[0] == "last on node n1 ended with exit code 3"
-    assert told.splitlines()[1:] == [f"line {number}" for number in range(10, 30)]
-    assert describe_crash(pods[2:]) is None
+    told = find_crash(pods)
+    lines = tuple(f"line {number}" for number in range(10, 30))
+    assert told == Crash("last on node n1 ended with exit code 3", lines)
+    assert find_crash(pods[2:]) is None

@@ -177,11 +177,11 @@ async def _read_kept(access: Access, found: FrayJob, rank: int, sha256: str) -> 
     except NotFoundError as missing:
         own = found.spec.entrypoint.callable
         if own is None or own.results_url is None:
-            raise OutcomeUnreadableError(str(missing), last.message or "") from missing
-        return KeptOutcome(sha256, url=staged_outcome_url(own.results_url, sha256), story=last.message or "")
+            raise OutcomeUnreadableError(str(missing), last.story) from missing
+        return KeptOutcome(sha256, url=staged_outcome_url(own.results_url, sha256), story=last.story)
     except (ApiError, KeyError, binascii.Error) as error:
         problem = f"ConfigMap {name} has none" if isinstance(error, KeyError) else str(error)
-        raise OutcomeUnreadableError(problem, last.message or "") from error
+        raise OutcomeUnreadableError(problem, last.story) from error
 
 
 def _is_of_the_end(job: FrayJob) -> bool:
