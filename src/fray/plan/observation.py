@@ -169,10 +169,14 @@ class HostObservation:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Why hosts that should run don't yet, in one sentence."""
+    """Why hosts that should run don't yet, in one sentence.
+
+    `vague` is True where whoever says so leaves out the cause, which it may have told before.
+    """
 
     reason: Reason
     message: str
+    vague: bool = False
 
     def __post_init__(self) -> None:
         _clean(self, "message")

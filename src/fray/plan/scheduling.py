@@ -149,19 +149,23 @@ def _find_container_waiting(pod: Manifest) -> Waiting | None:
         waiting = container.get("state", {}).get("waiting", {})
         reason, message = waiting.get("reason", ""), waiting.get("message", "")
         if reason in IMAGE_REASONS:
-            return Waiting(Reason.IMAGE_PULL_FAILED, _describe_image(container.get("image"), reason, message))
+            return _explain_image(container.get("image"), reason, message)
         if reason in CONFIG_REASONS:
             text = f"container {container['name']!r} can't be set up ({reason}): {_cut(message)}"
             return Waiting(Reason.CONTAINER_CONFIG_INVALID, text)
     return None
 
 
-def _describe_image(image: str | None, reason: str, message: str) -> str:
-    """Return what is wrong with an image; the same while the kubelet tries and waits in turns."""
+def _explain_image(image: str | None, reason: str, message: str) -> Waiting:
+    """Return what is wrong with an image; the same while the kubelet tries and waits in turns.
+
+    One of Kubernetes 1.31 drops the cause while it waits.
+    """
+    told = f"image {image!r} can't be pulled"
     if reason not in PULL_REASONS:
-        return f"image {image!r} can't be pulled ({reason}): {_cut(message)}"
+        return Waiting(Reason.IMAGE_PULL_FAILED, f"{told} ({reason}): {_cut(message)}")
     why = _cut(BACK_OFF_PREFIX.sub("", message))
-    return f"image {image!r} can't be pulled" + (f": {why}" if why else "")
+    return Waiting(Reason.IMAGE_PULL_FAILED, f"{told}: {why}" if why else told, vague=not why)
 
 
 def _unschedulable(pod: Manifest) -> str | None:

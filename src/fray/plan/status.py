@@ -227,7 +227,7 @@ def _claims(
         accepted = replace(
             accepted, holds=False, reason=outlook.unsupported.reason, message=outlook.unsupported.message
         )
-    placed, running = _progress(replicas, observed, attempts, outlook)
+    placed, running = _progress(replicas, observed, attempts, outlook, job.status)
     ending = outlook.ending
     if ending is None:
         finished = Claim(ConditionType.FINISHED, False, Reason.IN_PROGRESS, "the job has not ended yet")
@@ -279,12 +279,15 @@ def _progress(
     observed: GangObservation | None,
     attempts: Sequence[AttemptStatus],
     outlook: Outlook,
+    previous: FrayJobStatus,
 ) -> tuple[Claim, Claim]:
     """Return the conditions Scheduled and Running."""
     number = attempts[-1].number if attempts else 0
-    waiting = outlook.waiting or Waiting(
-        Reason.HOSTS_STARTING, f"{replicas.pending} of {replicas.total} hosts are starting"
-    )
+    starting = f"{replicas.pending} of {replicas.total} hosts are starting"
+    waiting = outlook.waiting or Waiting(Reason.HOSTS_STARTING, starting)
+    told = find_condition(previous, ConditionType.RUNNING)
+    if waiting.vague and told is not None and told.reason == waiting.reason:
+        waiting = replace(waiting, message=told.message)
     match outlook.stage:
         case Stage.STARTING | Stage.DEACTIVATED:
             return _neither(waiting.reason, waiting.message)
@@ -362,19 +365,12 @@ def build_conditions(
                 type=claim.type.value,
                 status=status,
                 reason=claim.reason.value,
-                message=_fuller(claim, before),
+                message=claim.message,
                 last_transition_time=since,
                 observed_generation=generation,
             )
         )
     return conditions
-
-
-def _fuller(claim: Claim, before: Condition | None) -> str:
-    """Return a claim's message, or the one before: an old kubelet drops the cause while it waits to pull."""
-    if before is None or not before.reason == claim.reason == Reason.IMAGE_PULL_FAILED:
-        return claim.message
-    return before.message if before.message.startswith(claim.message) else claim.message
 
 
 @dataclass(frozen=True)
