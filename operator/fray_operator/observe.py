@@ -22,7 +22,6 @@ from fray.plan.job_evidence import is_unexplained, with_job_evidence
 from fray.plan.kueue import (
     derive_deactivation,
     derive_queue_waiting,
-    describe_eviction,
     is_misnumbered,
     is_queued,
 )
@@ -30,7 +29,7 @@ from fray.plan.lifecycle import describe_stop
 from fray.plan.names import build_jobset_name
 from fray.plan.node_evidence import Nodes, derive_next_look, needs_nodes, with_node_evidence
 from fray.plan.node_faults import is_infrastructure_fault, with_node_pools
-from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
+from fray.plan.observation import GangObservation, HostObservation, HostPhase, Suspension, Waiting
 from fray.plan.placement import derive_demand
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.reasons import get_row
@@ -231,7 +230,8 @@ class Observer:
             workload = await self._workloads.fetch(jobset)
             waiting = derive_deactivation(workload)
             requeued = workload is not None and waiting is None and is_queued(jobset)
-            gang = replace(gang, suspension=describe_eviction(workload), waiting=waiting, requeued=requeued)
+            eviction = workload.eviction if workload is not None else None
+            gang = replace(gang, suspension=Suspension(eviction, requeued), waiting=waiting)
             known = self._pods(metadata["namespace"]).of_job((metadata["namespace"], job.metadata.name))
             gone = requeued and not _select_pods(known, jobset)
             if gone and attempt.reason is not None and not await self._list_pods(jobset):
@@ -247,7 +247,7 @@ class Observer:
         workload = workloads.get(metadata["uid"]) if workloads is not None else None
         missing = workloads is not None and workload is None and age >= PATIENCE_SECONDS + WORKLOADS_SECONDS
         waiting = derive_queue_waiting(jobset, workload, missing=missing)
-        gang = replace(gang, requeued=workload is not None and is_queued(jobset))
+        gang = replace(gang, suspension=Suspension(requeued=workload is not None and is_queued(jobset)))
         # When it is admitted the JobSet changes, which brings the next pass; what keeps it waiting doesn't.
         look_again = min(PATIENCE_CAP_SECONDS, max(PATIENCE_SECONDS, age / 4))
         return Observed(jobset, replace(gang, waiting=waiting), look_again=look_again)

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fray.plan.manifests import Manifest, find_condition
-from fray.plan.observation import Waiting
+from fray.plan.observation import Evidence, EvidenceKind, Waiting
 from fray.plan.pod_observation import is_ending, is_jobset_finished
 from fray.plan.texts import flatten
+from fray.plan.timestamps import parse_time
 from fray.vocabulary import (
     CONTAINER,
     ENV_ATTEMPT,
@@ -35,7 +36,6 @@ __all__ = [
     "derive_deactivation",
     "derive_queue",
     "derive_queue_waiting",
-    "describe_eviction",
     "is_misnumbered",
     "is_queued",
     "trim_number",
@@ -74,7 +74,7 @@ class WorkloadSummary:
     """What matters of a Workload.
 
     `owner` is the uid of its JobSet. `waits` is why it isn't admitted: WAITING_FOR_QUEUE, or a reason for
-    which waiting doesn't help. `pending` says so in words, `eviction` why its admission was taken back; None
+    which waiting doesn't help. `pending` says so in words, `eviction` that its admission was taken back; None
     where nothing is known of it.
     """
 
@@ -82,7 +82,7 @@ class WorkloadSummary:
     queue: str
     waits: Reason = Reason.WAITING_FOR_QUEUE
     pending: str | None = None
-    eviction: str | None = None
+    eviction: Evidence | None = None
 
 
 def build_workload_summary(workload: Manifest) -> WorkloadSummary | None:
@@ -92,8 +92,7 @@ def build_workload_summary(workload: Manifest) -> WorkloadSummary | None:
     if not owners:
         return None
     status = workload.get("status", {})
-    evicted = find_condition(workload, "Evicted", status="True")
-    eviction = ": ".join(filter(None, (evicted.get("reason"), evicted.get("message"))))
+    queue = str(spec.get("queueName", ""))
     reserved = find_condition(workload, "QuotaReserved")
     waits = Reason.WAITING_FOR_QUEUE
     if spec.get("active") is False:
@@ -107,11 +106,20 @@ def build_workload_summary(workload: Manifest) -> WorkloadSummary | None:
         pending = reserved.get("message") or reserved.get("reason")
     return WorkloadSummary(
         owners[0],
-        str(spec.get("queueName", "")),
+        queue,
         waits,
         flatten(pending, most=MESSAGE_LENGTH) if pending else None,
-        flatten(eviction, most=MESSAGE_LENGTH) if evicted else None,
+        _read_eviction(find_condition(workload, "Evicted", status="True"), queue),
     )
+
+
+def _read_eviction(evicted: Manifest, queue: str) -> Evidence | None:
+    if not evicted:
+        return None
+    why = ": ".join(filter(None, (evicted.get("reason"), evicted.get("message"))))
+    text = f"Kueue evicted it from queue {queue} ({flatten(why, most=MESSAGE_LENGTH)})"
+    at = evicted.get("lastTransitionTime")
+    return Evidence(EvidenceKind.QUEUE_EVICTED, text, parse_time(at) if at else None)
 
 
 def is_queued(jobset: Manifest) -> bool:
@@ -150,13 +158,6 @@ def derive_deactivation(workload: WorkloadSummary | None) -> Waiting | None:
         return None
     message = f"Kueue evicted it from queue {workload.queue}, and no next attempt starts: {workload.pending}"
     return Waiting(Reason.QUEUE_DEACTIVATED, message)
-
-
-def describe_eviction(workload: WorkloadSummary | None) -> str | None:
-    """Return that Kueue took back the admission of a JobSet, and why; None where nothing tells of it."""
-    if workload is None or workload.eviction is None:
-        return None
-    return f"Kueue evicted it from queue {workload.queue} ({workload.eviction})"
 
 
 def _pending_checks(status: Manifest) -> Iterator[str]:

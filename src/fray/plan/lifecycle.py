@@ -28,7 +28,7 @@ from fray.plan.limits import (
 )
 from fray.plan.names import build_jobset_name
 from fray.plan.node_faults import add_avoided, drop_expired, find_release, record_node_faults
-from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
+from fray.plan.observation import GangObservation, HostObservation, HostPhase, Suspension, Waiting
 from fray.plan.reasons import REASONS, get_row
 from fray.plan.recorded import (
     UnknownWordError,
@@ -385,9 +385,9 @@ def _derive_end(this: _Pass, attempt: AttemptStatus, deadlines: list[Deadline]) 
     if this.job.spec.suspend:
         return Cause(Reason.SUSPENDED, "spec.suspend is true", this.now)
     begun = attempt.running_time is not None or (this.observed is not None and this.observed.begun)
-    if begun and this.observed is not None and this.observed.suspended:
+    if begun and this.observed is not None and this.observed.suspension is not None:
         # Resumed, the same attempt would run a second time, and its program believe it to be the first.
-        return Cause(Reason.SUSPENDED, this.observed.suspension or OTHERS_SUSPENSION, this.now)
+        return Cause(Reason.SUSPENDED, _describe_suspension(this.observed.suspension), this.now)
     if this.observed is None and attempt.running_time is not None:
         # Not started again under the same number: its program would believe it to be the first.
         return Cause(Reason.HOSTS_GONE, "its hosts are gone: they were deleted from outside", this.now)
@@ -528,8 +528,8 @@ def _with_outcome(attempt: AttemptStatus, observed: GangObservation | None) -> A
 
 def _revised(attempt: AttemptStatus, observed: GangObservation) -> AttemptStatus:
     """Return an attempt that is ending with what has since come to light about why."""
-    if observed.suspended:
-        message = observed.suspension or OTHERS_SUSPENSION
+    if observed.suspension is not None:
+        message = _describe_suspension(observed.suspension)
         changes = {"reason": Reason.SUSPENDED.value, "message": message, "log_tail": []}
         return attempt.model_copy(update=changes)
     disruption = describe_disruption(observed)
@@ -537,6 +537,10 @@ def _revised(attempt: AttemptStatus, observed: GangObservation) -> AttemptStatus
         return attempt
     message = f"{attempt.message}; {disruption}"
     return attempt.model_copy(update={"reason": Reason.DISRUPTED.value, "message": message})
+
+
+def _describe_suspension(suspension: Suspension) -> str:
+    return OTHERS_SUSPENSION if suspension.evidence is None else suspension.evidence.text
 
 
 def _closed(this: _Pass, attempt: AttemptStatus, reason: Reason) -> _Pass:

@@ -27,6 +27,7 @@ __all__ = [
     "GangObservation",
     "HostObservation",
     "HostPhase",
+    "Suspension",
     "Waiting",
 ]
 
@@ -66,7 +67,7 @@ FAILED = frozenset({HostPhase.FAILED, HostPhase.DELETED, HostPhase.GONE})
 
 
 class EvidenceKind(StrEnum):
-    """What took a host, or takes it."""
+    """What took a host, or takes it; the last one takes all hosts of a gang."""
 
     TAKEN = "Taken"
     """Somebody or something wants its room or its node: an eviction, a preemption, a drain, a shutdown."""
@@ -84,6 +85,8 @@ class EvidenceKind(StrEnum):
     """Nobody has seen its container end, as after a reboot."""
     NOT_STARTED = "NotStarted"
     """Its node's runtime couldn't start what another might."""
+    QUEUE_EVICTED = "QueueEvicted"
+    """The gang's queue took back its admission."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,18 @@ class HostObservation:
 
 
 @dataclass(frozen=True)
+class Suspension:
+    """That somebody else than the FrayJob has the hosts removed, or not made yet.
+
+    `evidence` says who and why, None where nothing tells. `requeued` is True where that is a queue, which
+    will have them made again.
+    """
+
+    evidence: Evidence | None = None
+    requeued: bool = False
+
+
+@dataclass(frozen=True)
 class Waiting:
     """Why hosts that should run don't yet, in one sentence.
 
@@ -189,20 +204,16 @@ class GangObservation:
     A host that isn't there yet is pending too. Raises `ValueError` for no hosts at all: such a gang would
     count as one that has succeeded, and None stands for an attempt whose hosts don't exist.
 
-    `settled` is False while something may make a host anew that has ended; `suspended` is True while
-    somebody else than the FrayJob has the hosts removed, or not made yet: `suspension` says who and why,
-    where that is known. `requeued` is True where that is a queue, which will have them made again.
-    `misnumbered` is True where they have, or would get, the number of another attempt. `held` is True
-    until what makes the hosts knows that this is over, which it is since `released_at`. `failing_sidecar`
-    says which sidecar ends again and again.
+    `settled` is False while something may make a host anew that has ended. `suspension` is None where there
+    is none. `misnumbered` is True where hosts have, or would get, the number of another attempt. `held` is
+    True until what makes them knows that the suspension is over, which it is since `released_at`.
+    `failing_sidecar` says which sidecar ends again and again.
     """
 
     hosts: tuple[HostObservation, ...]
     waiting: Waiting | None = None
     settled: bool = True
-    suspended: bool = False
-    suspension: str | None = None
-    requeued: bool = False
+    suspension: Suspension | None = None
     misnumbered: bool = False
     held: bool = False
     released_at: datetime | None = None
@@ -211,7 +222,17 @@ class GangObservation:
     def __post_init__(self) -> None:
         if not self.hosts:
             raise ValueError("a gang has at least one host; None stands for an attempt without hosts")
-        _clean(self, "suspension", "failing_sidecar")
+        _clean(self, "failing_sidecar")
+
+    @property
+    def suspended(self) -> bool:
+        """Whether somebody else than the FrayJob has the hosts removed, or not made yet."""
+        return self.suspension is not None
+
+    @property
+    def requeued(self) -> bool:
+        """Whether that is a queue, which will have them made again."""
+        return self.suspension is not None and self.suspension.requeued
 
     @property
     def begun(self) -> bool:

@@ -22,6 +22,7 @@ from fray.plan.observation import (
     GangObservation,
     HostObservation,
     HostPhase,
+    Suspension,
     Waiting,
 )
 from fray.plan.pod_disruption import (
@@ -103,7 +104,7 @@ def derive_gang_observation(
         waiting,
         settled=bool(end) or ending or done,
         failing_sidecar=describe_failing_sidecar(by_place.values()),
-        suspended=suspended,
+        suspension=Suspension() if suspended else None,
         held=suspended or suspension.get("status") == "True",
         released_at=None if suspended else released_at,
     )

@@ -13,10 +13,17 @@ from fray.plan.kueue import (
     build_workload_summary,
     derive_deactivation,
     derive_queue_waiting,
-    describe_eviction,
 )
 from fray.plan.lifecycle import EndAttempt, RenumberHosts, decide
-from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
+from fray.plan.observation import (
+    Evidence,
+    EvidenceKind,
+    GangObservation,
+    HostObservation,
+    HostPhase,
+    Suspension,
+    Waiting,
+)
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray.plan.status import find_condition
 from fray.testing import build_frayjob
@@ -203,8 +210,17 @@ def test_a_workload_of_something_else_is_nobodys() -> None:
     ],
 )
 def test_an_eviction_is_told_with_its_reason(conditions: list[dict[str, str]], expected: str | None) -> None:
-    assert describe_eviction(summary(*conditions)) == expected
-    assert describe_eviction(None) is None
+    workload = summary(*conditions)
+    assert workload is not None
+    assert (workload.eviction.text if workload.eviction is not None else None) == expected
+
+
+def test_an_eviction_has_its_kind_and_its_time() -> None:
+    at = {"lastTransitionTime": "2026-01-31T12:00:09Z"}
+    workload = summary(told("Evicted", "True", "Preempted") | at)
+    assert workload is not None
+    text = "Kueue evicted it from queue team (Preempted)"
+    assert workload.eviction == Evidence(EvidenceKind.QUEUE_EVICTED, text, START + timedelta(seconds=9))
 
 
 # --- what follows from it ------------------------------------------------------------------------------
@@ -215,6 +231,10 @@ def gang(phase: HostPhase, **rest: Any) -> GangObservation:
     return GangObservation((HostObservation(0, 0, 0, "pod", phase, started_at=started),), **rest)
 
 
+def because(text: str) -> Suspension:
+    return Suspension(Evidence(EvidenceKind.QUEUE_EVICTED, text))
+
+
 def decided(observed: GangObservation, attempt: AttemptStatus = ATTEMPT, **spec: Any) -> tuple[Any, Any]:
     job = with_status(build_frayjob(**spec), FrayJobStatus(attempts=[attempt], start_time=attempt.start_time))
     decision = decide(job, observed, now=START + timedelta(hours=2), policy=RetryPolicy(10, 40))
@@ -223,7 +243,7 @@ def decided(observed: GangObservation, attempt: AttemptStatus = ATTEMPT, **spec:
 
 def test_an_eviction_ends_the_attempt_that_has_begun_and_names_kueue() -> None:
     why = "Kueue evicted it from queue team (Preempted: for another)"
-    action, decision = decided(gang(HostPhase.RUNNING, suspended=True, held=True, suspension=why))
+    action, decision = decided(gang(HostPhase.RUNNING, held=True, suspension=because(why)))
     assert action == EndAttempt(1, Reason.SUSPENDED)
     assert decision.status.attempts[0].message == why
 
@@ -231,7 +251,7 @@ def test_an_eviction_ends_the_attempt_that_has_begun_and_names_kueue() -> None:
 def test_an_eviction_that_is_seen_after_the_pods_ended_names_kueue_too() -> None:
     ending = ATTEMPT.model_copy(update={"reason": "KilledBySignal", "message": "rank 0 was killed"})
     why = "Kueue evicted it from queue team (Preempted)"
-    observed = gang(HostPhase.FAILED, suspended=True, held=True, suspension=why, settled=False)
+    observed = gang(HostPhase.FAILED, held=True, suspension=because(why), settled=False)
     action, decision = decided(observed, ending)
     assert action == EndAttempt(1, Reason.SUSPENDED)
     assert decision.status.attempts[0].message == why
@@ -241,12 +261,10 @@ def deactivated(*, suspended: bool = True) -> GangObservation:
     """Return a gang that Kueue evicted since its Workload was deactivated."""
     workload = summary(told("Evicted", "True", "Deactivated"), spec=DEACTIVATED)
     waiting = derive_deactivation(workload)
-    words = describe_eviction(workload)
     return gang(
         HostPhase.PENDING,
-        suspended=suspended,
         held=suspended,
-        suspension=words,
+        suspension=Suspension(workload.eviction) if suspended and workload is not None else None,
         waiting=waiting,
         settled=False,
     )
@@ -272,7 +290,7 @@ def test_who_deactivates_a_workload_gets_no_next_attempt_and_the_job_says_so() -
 
 
 def test_an_attempt_ends_once_its_workload_is_activated_or_its_jobset_runs() -> None:
-    evicted = gang(HostPhase.PENDING, suspended=True, held=True, settled=False)
+    evicted = gang(HostPhase.PENDING, suspension=Suspension(), held=True, settled=False)
     assert decided(evicted, EVICTED)[0] == EndAttempt(1, Reason.SUSPENDED)
     assert decided(deactivated(suspended=False), EVICTED)[0] == EndAttempt(1, Reason.SUSPENDED)
 
@@ -285,11 +303,11 @@ def test_a_deactivated_workload_outlives_neither_a_stop_nor_the_jobs_time() -> N
     assert decision.wake_at == START + timedelta(hours=3)
 
 
-def requeued(*, host: str | None = None, misnumbered: bool = False, **rest: Any) -> GangObservation:
+def requeued(*, host: str | None = None, misnumbered: bool = False, by_kueue: bool = True) -> GangObservation:
     """Return a gang that Kueue evicted and will resume; without a host, unless it has a name."""
     hosts = (HostObservation(0, 0, 0, host, HostPhase.PENDING),)
-    held = {"suspended": True, "held": True, "requeued": True, "settled": False} | rest
-    return GangObservation(hosts, misnumbered=misnumbered, **held)
+    suspension = Suspension(requeued=by_kueue)
+    return GangObservation(hosts, misnumbered=misnumbered, suspension=suspension, held=True, settled=False)
 
 
 def test_an_evicted_jobset_becomes_that_of_the_next_attempt_once_no_host_is_left() -> None:
@@ -317,7 +335,7 @@ def test_the_number_is_told_anew_whenever_it_is_not_that_of_the_attempt() -> Non
     later = ATTEMPT.model_copy(update={"number": 2})
     assert decided(requeued(misnumbered=True), later)[0] == RenumberHosts(2)
     assert decided(requeued(misnumbered=True, host="pod"), later)[0] is None, "a host is left"
-    assert decided(requeued(misnumbered=True, requeued=False), later)[0] is None, "it may not be Kueue's"
+    assert decided(requeued(misnumbered=True, by_kueue=False), later)[0] is None, "it may not be Kueue's"
     assert decided(requeued(), later)[0] is None
 
 
@@ -337,12 +355,15 @@ def test_a_job_that_was_suspended_too_waits_for_its_workload_all_the_same() -> N
 
 
 def test_words_about_an_eviction_are_made_fit_to_be_shown() -> None:
-    assert gang(HostPhase.RUNNING, suspension="\x1b[31mred\x1b[0m").suspension == "red"
+    workload = summary(told("Evicted", "True", "Preempted", "\x1b[31mred\x1b[0m"))
+    assert workload is not None
+    assert workload.eviction is not None
+    assert workload.eviction.text == "Kueue evicted it from queue team (Preempted: red)"
 
 
 def test_a_job_in_a_queue_says_so_on_both_conditions_and_goes_on_with_its_attempt() -> None:
     waiting = Waiting(Reason.WAITING_FOR_QUEUE, "Kueue has not admitted it to queue team")
-    action, decision = decided(gang(HostPhase.PENDING, suspended=True, held=True, waiting=waiting))
+    action, decision = decided(gang(HostPhase.PENDING, suspension=Suspension(), held=True, waiting=waiting))
     assert action is None
     assert (decision.status.phase, decision.status.reason) == ("Pending", "WaitingForQueue")
     for kind in (ConditionType.SCHEDULED, ConditionType.RUNNING):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
-from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
+from fray.plan.observation import GangObservation, HostObservation, HostPhase, Suspension, Waiting
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
 from fray.plan.worker_observation import Crash, WorkerJob, WorkersObservation
@@ -69,7 +69,7 @@ def test_where_no_workers_can_be_nothing_is_done() -> None:
 
 def test_workers_of_a_gang_in_a_queue_come_after_it() -> None:
     job = running(RUNS.model_copy(update={"running_time": None}), queue={"name": "team"})
-    waits = GangObservation((HostObservation(0, 0, 0, None, HostPhase.PENDING),), suspended=True)
+    waits = GangObservation((HostObservation(0, 0, 0, None, HostPhase.PENDING),), suspension=Suspension())
     assert look(job, waits, WorkersObservation()).action is None
     assert look(job, host(), WorkersObservation()).action == StartWorkers(1, 2)
 
@@ -155,7 +155,9 @@ def test_a_job_whose_status_another_version_wrote_ends_its_workers_too_when_it_i
 
 def test_an_evicted_attempt_ends_its_workers_before_the_queue_resumes_it() -> None:
     waits = GangObservation(
-        (HostObservation(0, 0, 0, None, HostPhase.PENDING),), suspended=True, requeued=True, settled=False
+        (HostObservation(0, 0, 0, None, HostPhase.PENDING),),
+        suspension=Suspension(requeued=True),
+        settled=False,
     )
     job = running(queue={"name": "team"})
     first = look(job, waits, workers(2, active=2))

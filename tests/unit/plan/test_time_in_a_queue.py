@@ -10,7 +10,7 @@ import pytest
 from fray.plan.gang import derive_gang
 from fray.plan.lifecycle import Decision, EndAttempt, decide
 from fray.plan.limits import derive_attempt_deadline
-from fray.plan.observation import GangObservation, HostObservation, HostPhase
+from fray.plan.observation import GangObservation, HostObservation, HostPhase, Suspension
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.settings import RetryPolicy
 from fray.testing import build_frayjob
@@ -62,7 +62,7 @@ def test_the_limit_of_an_attempt_that_runs_has_nothing_to_do_with_queues() -> No
 
 
 def test_a_job_may_wait_in_its_queue_for_longer_than_it_may_be_pending() -> None:
-    decision = decided(gang(HostPhase.PENDING, suspended=True, held=True))
+    decision = decided(gang(HostPhase.PENDING, suspension=Suspension(), held=True))
     assert (decision.action, decision.wake_at) == (None, None)
     released = START + timedelta(minutes=90)
     decision = decided(gang(HostPhase.PENDING, released_at=released))
