@@ -75,6 +75,10 @@ class Hands:
         """Change mutable fields of a FrayJob's spec."""
         return self._must(self.api.merge(f"{self.jobs}/{name}", {"spec": spec}))
 
+    def scale(self, name: str, replicas: int) -> None:
+        """Do what `kubectl scale` does."""
+        self._must(self.api.merge(f"{self.jobs}/{name}/scale", {"spec": {"replicas": replicas}}))
+
     def await_job(self, name: str, check: Callable[[Manifest], Any]) -> Manifest:
         """Return the FrayJob once `check` holds for it."""
         return eventually(
@@ -321,7 +325,7 @@ class Hands:
         self._may_be_gone(self.api.merge(path, {"metadata": {"finalizers": None}}))
 
     def collect(self) -> None:
-        """Delete JobSets whose FrayJob is gone, and what is being deleted in the foreground."""
+        """Delete JobSets whose FrayJob is gone, and what is being deleted in the foreground, Jobs too."""
         alive = {job["metadata"]["uid"] for job in self.list(self.jobs)}
         for jobset in self.list(self.jobsets):
             owners = {owner["uid"] for owner in jobset["metadata"].get("ownerReferences", [])}
@@ -329,6 +333,10 @@ class Hands:
                 self._may_be_gone(self.api.delete(f"{self.jobsets}/{jobset['metadata']['name']}"))
             elif "deletionTimestamp" in jobset["metadata"]:
                 self.finish_deletion(jobset)
+        for job in self.list(self.batch_jobs):
+            if "deletionTimestamp" in job["metadata"]:
+                path = f"{self.batch_jobs}/{job['metadata']['name']}"
+                self._may_be_gone(self.api.merge(path, {"metadata": {"finalizers": None}}))
 
     def collect_until(self, check: Callable[[], Any]) -> None:
         """Collect until `check` holds."""

@@ -246,6 +246,20 @@ def test_packages_are_installed_by_the_container_with_what_the_operators_image_b
     assert attempt["logTail"] == ["PackagesNotInstalledError: numpy can't be installed: no"]
 
 
+@pytest.mark.parametrize("workers", [{"workers": {}}, {}], ids=["may have workers", "has none"])
+def test_a_job_that_was_scaled_goes_on_after_a_failed_attempt(hands: Hands, workers: dict[str, Any]) -> None:
+    hands.submit("train", retries={"failures": 1}, **workers)
+    jobset = hands.await_jobset("train-a1")
+    (pod,) = hands.run_all(jobset)
+    hands.await_phase("train", "Running")
+    hands.scale("train", 1)
+    hands.exit(pod, 3)
+    hands.fail(jobset)
+    hands.collect_until(lambda: hands.job("train")["status"]["attempt"] == 2)
+    hands.await_jobset("train-a2")
+    assert hands.await_phase("train", "Restarting")["spec"]["workers"]["replicas"] == 1
+
+
 def test_a_jobset_that_somebody_deleted_is_made_again(hands: Hands) -> None:
     hands.submit("train")
     first = hands.await_jobset("train-a1")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
 from fray.plan.observation import GangObservation, HostObservation, HostPhase, Suspension, Waiting
 from fray.plan.settings import RetryPolicy
@@ -61,6 +63,27 @@ def test_a_running_attempt_gets_its_workers_and_their_size_step_by_step() -> Non
     assert look(job, host(), workers(2)).action is None
     grown = with_spec(job, workers=job.spec.workers.model_copy(update={"replicas": 5}))
     assert look(grown, host(), workers(2)).action == ResizeWorkers("train-a1-w1", 5)
+
+
+@pytest.mark.parametrize(
+    ("workers", "wanted"),
+    [({}, 1), (None, None)],
+    ids=["one that may have workers", "one that has none"],
+)
+def test_a_job_that_was_scaled_goes_on_after_a_failed_attempt(
+    workers: dict[str, Any] | None, wanted: int | None
+) -> None:
+    """What `kubectl scale --replicas=1` writes is spec.workers.replicas, and nothing beside."""
+    job = build_frayjob(retries={"failures": 1}, **({} if workers is None else {"workers": workers}))
+    asked = job.spec.workers.model_copy(update={"replicas": 1})
+    job = with_status(with_spec(job, workers=asked), FrayJobStatus(attempts=[RUNS], start_time=BEGUN))
+    none = None if wanted is None else WorkersObservation()
+    again = look(job, host(HostPhase.FAILED), none, later=60)
+    assert [attempt.verdict for attempt in again.status.attempts] == ["Failure", None]
+    assert again.action == StartAttempt(2)
+    runs = look(with_status(job, again.status), host(), none, later=70)
+    assert runs.action == (None if wanted is None else StartWorkers(1, wanted))
+    assert runs.status.attempts[-1].reason is None
 
 
 def test_where_no_workers_can_be_nothing_is_done() -> None:
