@@ -25,7 +25,8 @@ FAILING_RESTARTS = 3
 def use_native_sidecars(spec: dict[str, Any]) -> list[Fact]:
     """Turn the further containers of a pod spec into native sidecars, in place; return what to explain.
 
-    A container that requests accelerators stays one: it is a part of the job, and the pod waits for it.
+    A container that requests accelerators stays one: it is a part of the job. Kubernetes ends it with main
+    only by ending the pod, so one that runs on takes the logs along.
     """
     facts = []
     containers, sidecars = [], []
@@ -34,7 +35,10 @@ def use_native_sidecars(spec: dict[str, Any]) -> list[Fact]:
         if name == CONTAINER:
             containers.append(container)
         elif _requests_accelerators(container):
-            why = "it requests accelerators, so it is no sidecar: the pod ends when this has ended too"
+            why = (
+                "it requests accelerators, so it is no sidecar: the pod ends when this has ended too, and is "
+                "deleted with its logs if this runs for a minute longer than main"
+            )
             facts.append(Fact(f"container {name}", image, why))
             containers.append(container)
         else:

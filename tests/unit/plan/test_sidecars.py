@@ -56,6 +56,7 @@ def test_a_container_with_accelerators_stays_one(kind: str, resource: str) -> No
     assert names(plan, "initContainers")[-1] == "proxy"
     (fact,) = (fact for fact in plan.facts if fact.subject == "container half")
     assert "accelerators" in fact.because
+    assert "deleted with its logs if this runs for a minute longer than main" in fact.because
 
 
 def test_without_further_containers_a_pod_has_no_init_containers() -> None:
