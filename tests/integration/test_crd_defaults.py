@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 
 from fray.wire.frayjob import FrayJob, FrayJobSpec
+from fray.wire.model import prune_default
 from tests.integration.frayjobs import FrayJobs
 from tests.manifests.corpus import good_manifests
 
 GOOD = {case.name: case.manifest for case in good_manifests()}
 
 
-def in_full(spec: FrayJobSpec) -> dict[str, Any]:
-    """A spec with its defaults, and without what is unset."""
-    return spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+def in_full(spec: FrayJobSpec) -> Any:
+    """A spec with its defaults, and without what is unset or empty."""
+    return prune_default(spec.model_dump(mode="json", by_alias=True))
 
 
 def test_the_api_server_fills_in_the_same_defaults_as_python(frayjobs: FrayJobs) -> None:

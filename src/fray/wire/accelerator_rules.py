@@ -285,7 +285,7 @@ def _may_have_replicas(spec: FrayJobSpec) -> bool:
 
 
 MULTISLICE: Final = Rule[FrayJobSpec](
-    cel="self.replicas == 1 || !has(self.resources.tpu)"
+    cel="self.replicas == 1 || !has(self.resources) || !has(self.resources.tpu)"
     f" || !self.resources.tpu.type.matches('^{_alternatives(_SINGLE_SLICE)}(-|$)')",
     holds=_may_have_replicas,
     message=f"{', '.join(_SINGLE_SLICE)} slices can't work together: replicas must be 1",
@@ -324,7 +324,7 @@ def _is_one_host(asked: Workers | FrayActorSpec) -> bool:
 
 
 SINGLE_HOST: Final = Rule[Workers | FrayActorSpec](
-    cel="!has(self.resources.tpu)"
+    cel="!has(self.resources) || !has(self.resources.tpu)"
     f" || (self.resources.tpu.type.matches('{_ONE_HOST}')"
     f" && (!self.resources.tpu.type.matches('{_ONE_HOST_OF_SEVERAL}')"
     " || !has(self.resources.tpu.chipsPerHost)"

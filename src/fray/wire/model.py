@@ -25,6 +25,7 @@ __all__ = [
     "Quantity",
     "Sha256",
     "WireModel",
+    "prune_default",
 ]
 
 Quantity: TypeAlias = Annotated[
@@ -66,6 +67,16 @@ class WireModel(BaseModel):
 
 
 Model = TypeVar("Model", bound=WireModel)
+
+
+def prune_default(value: Any) -> Any:
+    """Return what the API server fills in for a default as JSON; None for nothing.
+
+    What is empty stays out of stored objects: it says nothing, and whoever reads them knows it.
+    """
+    if isinstance(value, dict):
+        value = {key: kept for key, item in value.items() if (kept := prune_default(item)) is not None}
+    return None if value in ([], {}) else value
 
 
 @dataclass(frozen=True, eq=False)

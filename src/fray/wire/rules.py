@@ -40,7 +40,7 @@ from fray.wire.frayjob import (
     Workers,
     Workspace,
 )
-from fray.wire.model import WireModel
+from fray.wire.model import WireModel, prune_default
 from fray.wire.pod import ContainerPort, EnvFromSource, EnvVar, Gpu, Resources, Toleration, Tpu
 from fray.wire.quantities import DURATION_PATTERN, parse_duration, parse_quantity
 from fray.wire.rule import Rule, UpdateRule
@@ -312,10 +312,15 @@ STAYS_STOPPED: Final = UpdateRule(
 
 def _immutable_fields(model: type[WireModel], *, but: frozenset[str]) -> tuple[UpdateRule, ...]:
     return tuple(
-        _immutable(name, optional=field.default is None)
+        _immutable(name, optional=not field.is_required() and _is_left_out(field.default))
         for name, field in model.model_fields.items()
         if name not in but
     )
+
+
+def _is_left_out(default: Any) -> bool:
+    made = default.model_dump(mode="json", by_alias=True) if isinstance(default, WireModel) else default
+    return prune_default(made) is None
 
 
 def _immutable(name: str, *, optional: bool) -> UpdateRule:

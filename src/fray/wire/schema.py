@@ -21,7 +21,7 @@ from pydantic_core import core_schema
 
 from fray.vocabulary import FRAYJOB_KIND, FRAYJOB_PLURAL, FRAYJOB_SHORT_NAME
 from fray.wire.frayjob import FrayJob
-from fray.wire.model import CustomKind, WireModel
+from fray.wire.model import CustomKind, WireModel, prune_default
 from fray.wire.rule import Rule, UpdateRule
 from fray.wire.rules import RULES, UPDATE_RULES, Target
 
@@ -116,8 +116,8 @@ def _translate(node: Mapping[str, Any], *, definitions: Mapping[str, Any], path:
     result |= {key: node[key] for key in _in_order(node) if key in _COPIED}
     if "const" in node:
         result |= {"type": node.get("type", "string"), "enum": [node["const"]]}
-    if node.get("default") is not None:
-        result["default"] = _without_nulls(node["default"])
+    if (default := prune_default(node.get("default"))) is not None:
+        result["default"] = default
     if "items" in node:
         result["items"] = below(node["items"], "items")
     match node.get("additionalProperties"):
@@ -159,12 +159,6 @@ def _choice(alternatives: list[dict[str, Any]], path: str) -> dict[str, Any]:
         bounds = {key: value for part in present for key, value in part.items() if key != "type"}
         return {**bounds, "x-kubernetes-int-or-string": True}
     raise UnsupportedSchemaError(f"{path}: a choice between {present} has no structural form")
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    return value
 
 
 def _in_order(node: Mapping[str, Any]) -> list[str]:
