@@ -317,6 +317,17 @@ def test_workers_that_all_crash_before_any_joins_end_the_attempt_with_the_story(
     assert pods_of(jobs, "crashing", Role.WORKER) == []
 
 
+def test_a_worker_without_the_package_of_its_engine_ends_the_job_at_once(jobs: JobNamespace) -> None:
+    """Its `python3` isn't the one that has Dask, and one worker's index would wait longer with each crash."""
+    other = {"env": [{"name": "PATH", "value": "/usr/local/bin:/usr/bin:/bin"}]}
+    workers = {"replicas": 1, "engine": "dask", "environment": other}
+    jobs.submit(build_counting("unfit", 0.1, workers, retries={"failures": 3}))
+    (attempt,) = jobs.await_end("unfit")["attempts"]
+    assert (attempt["verdict"], attempt["reason"]) == ("Failure", "WorkerImageMismatch"), attempt
+    assert "Add `distributed` to the image, or to spec.environment.pipPackages" in attempt["message"]
+    assert pods_of(jobs, "unfit", Role.WORKER) == []
+
+
 def test_strangers_get_nowhere_and_a_lost_head_ends_the_attempt(
     jobs: JobNamespace, kubectl: Kubectl, release: Release, layout: Layout
 ) -> None:

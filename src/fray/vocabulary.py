@@ -394,6 +394,7 @@ class Reason(StrEnum):
     STOP_REQUESTED = "StopRequested"
     RUNNER_LOST = "RunnerLost"
     WORKERS_FAILED = "WorkersFailed"
+    WORKER_IMAGE_MISMATCH = "WorkerImageMismatch"
 
 
 class ActorReason(StrEnum):
@@ -434,7 +435,7 @@ EXIT_WORKER_LOST_HEAD: Final = 87
 EXIT_ATTEMPT_OVER: Final = 89
 """A worker pod ended because the head of its pool said that the attempt is over."""
 EXIT_WORKER_REFUSED: Final = 88
-"""A worker's host has another version of Python or Fray than its pool."""
+"""A worker's host has another version of Python, Fray or the engine's package than its pool."""
 # 112 to 118: the job's entrypoint never ran. Shells, timeout(1), sysexits.h (64-78), xargs(1) (123-127) and
 # test runners use none of these; a program that does is recognised by its termination message.
 EXIT_WORKSPACE: Final = 112
@@ -449,7 +450,7 @@ EXIT_PAYLOAD_PYTHON: Final = 116
 """The image has another minor version of Python than the one that pickled the callable, or one before
 3.11."""
 EXIT_PAYLOAD_CODE: Final = 117
-"""The image lacks a module that the callable needs."""
+"""The image lacks a module that the callable needs, or the package of the workers' engine."""
 EXIT_PAYLOAD_UNREADABLE: Final = 118
 """The callable can't be unpickled, or a module that it imports ended the process."""
 EXIT_TIMEOUT: Final = 124

@@ -19,9 +19,16 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple
 
-from fray.errors import AttemptOverError, FrayError
+from fray.errors import AttemptOverError, ContextUnavailableError, FrayError
 from fray.job.dask import IN_PODS, check_installed
-from fray.job.engine_pods import ANSWER_SECONDS, Versions, WorkerPod, check_versions, report_end
+from fray.job.engine_pods import (
+    ANSWER_SECONDS,
+    Versions,
+    WorkerPod,
+    check_versions,
+    report_end,
+    report_missing,
+)
 from fray.payload.stamp import Stamp
 from fray.runtime.api.client import ApiAccess
 from fray.runtime.identity import Identity
@@ -215,6 +222,8 @@ def main(arguments: list[str], environ: Mapping[str, str], *, ready_port: int = 
         if not is_first(environ.get(ENV_POOL_STATE, "")):
             return report_end(RESTARTED, EXIT_FAILURE)
         return asyncio.run(_be_scheduler(pool, environ))
+    except ContextUnavailableError as error:
+        return report_missing(error)
     except FrayError as error:
         return report_end(error, EXIT_FAILURE)
 

@@ -12,15 +12,23 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Final, NamedTuple
 
-from fray.errors import AttemptOverError, HeadUnknownError, PoolVersionError
+from fray.errors import AttemptOverError, ContextUnavailableError, HeadUnknownError, PoolVersionError
 from fray.kube.errors import ApiError
+from fray.runtime.outcome_report import Reporter
 from fray.runtime.pool.host.readiness import ReadinessServer
 from fray.runtime.pool.pod import PodPool, read_offer
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.worker_pod import HEAD_SECONDS, PATIENCE, build_resources
-from fray.vocabulary import EXIT_ATTEMPT_OVER, EXIT_WORKER_LOST_HEAD, EXIT_WORKER_REFUSED
+from fray.vocabulary import (
+    EXIT_ATTEMPT_OVER,
+    EXIT_PAYLOAD_CODE,
+    EXIT_WORKER_LOST_HEAD,
+    EXIT_WORKER_REFUSED,
+    TERMINATION_LOG,
+)
 
 __all__ = [
     "ANSWER_SECONDS",
@@ -30,6 +38,7 @@ __all__ = [
     "check_versions",
     "describe_packages",
     "report_end",
+    "report_missing",
 ]
 
 _log = logging.getLogger(__name__)
@@ -134,3 +143,12 @@ def report_end(problem: object, code: int) -> int:
     """Write why a program ends; return its exit code."""
     sys.stderr.write(f"fray: {problem}\n")
     return code
+
+
+def report_missing(error: ContextUnavailableError) -> int:
+    """Tell the operator that the engine's package isn't there; return the exit code.
+
+    The operator ends the job for it: the next pod of that image would lack the package too.
+    """
+    Reporter(None, Path(TERMINATION_LOG)).never_ran(error)
+    return report_end(error, EXIT_PAYLOAD_CODE)

@@ -17,8 +17,8 @@ from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from fray.errors import AttemptOverError, FrayError
-from fray.job.engine_pods import WorkerPod, check_versions, report_end
+from fray.errors import AttemptOverError, ContextUnavailableError, FrayError
+from fray.job.engine_pods import WorkerPod, check_versions, report_end, report_missing
 from fray.job.ray import IN_PODS, check_installed
 from fray.job.ray_demand import ask_for_workers
 from fray.job.ray_node import (
@@ -83,6 +83,8 @@ def main(
         if role == "demand":
             return _be_demand(pool, environ)
         return WorkerPod(environ, ready_port=ready_port).run(join, faults=(RayError,))
+    except ContextUnavailableError as error:
+        return report_missing(error)
     except (FrayError, OSError) as error:
         return report_end(error, EXIT_FAILURE)
 

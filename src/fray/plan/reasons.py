@@ -332,6 +332,13 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
         "correct what the log says is wrong, such as the workers' image or packages",
         ends_by_itself=False,
     ),
+    Reason.WORKER_IMAGE_MISMATCH: _fails(
+        "the workers' image lacks the package of their engine, or has another version of it, of Python or of "
+        "Fray than the head; none ever took a task",
+        "the message says which, and what to write into `workers.environment`",
+        final=True,
+        ends_by_itself=False,
+    ),
     Reason.EXCLUSIVE_PLACEMENT_VIOLATION: _fails(
         "a host was placed outside its slice's node pool, and JobSet removed it",
         "give each slice a node pool of its own, free of other work, and create the job anew",
@@ -364,7 +371,7 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
         "the job's callable wasn't where its pods look for it: not in its Secrets, or not at its staging "
         "URL, or that couldn't be read; it never ran",
         "the message says what is missing; launch the job anew, or give its pods the right to read the URL",
-        unrun="never ran the callable",
+        unrun="never ran its program",
         exit_codes=(EXIT_PAYLOAD_MISSING,),
     ),
     Reason.PAYLOAD_INVALID: _fails(
@@ -372,16 +379,16 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
         "launch the job anew; the message says which versions differ, or whose code failed",
         final=True,
         own_doing=True,
-        unrun="never ran the callable",
+        unrun="never ran its program",
         exit_codes=(EXIT_PAYLOAD_CHANGED, EXIT_PAYLOAD_UNREADABLE),
     ),
     Reason.IMAGE_MISMATCH: _fails(
         "the image has another minor version of Python than the program that launched the job, or lacks a "
-        "module that the callable needs; it never ran",
+        "module that the callable needs, or the package of the workers' engine; the program never ran",
         "the message says which; use an image that has it, or name it in the job's environment",
         final=True,
         own_doing=True,
-        unrun="never ran the callable",
+        unrun="never ran its program",
         exit_codes=(EXIT_PAYLOAD_PYTHON, EXIT_PAYLOAD_CODE),
     ),
     Reason.DEADLINE_EXCEEDED: _fails(

@@ -12,6 +12,7 @@ from typing import Any
 
 from fray.accelerators import GPU_RESOURCE, TPU_RESOURCE
 from fray.plan.manifests import Fact, Manifest
+from fray.termination import Ending, TerminationMessage
 from fray.vocabulary import CONTAINER
 
 __all__ = ["describe_failing_sidecar", "find_sidecars", "use_native_sidecars"]
@@ -68,22 +69,30 @@ def find_sidecars(pod: Manifest) -> frozenset[str]:
 def describe_failing_sidecar(pods: Iterable[Manifest]) -> str | None:
     """Return which sidecar doesn't stay up, None where all do.
 
-    The sentence holds no count of restarts: it would change the status with each of them.
+    One that said why it can't run is named from its first end. The sentence holds no count of restarts: it
+    would change the status with each of them.
     """
     for pod in sorted(pods, key=lambda each: str(each["metadata"]["name"])):
         sidecars = find_sidecars(pod)
         for container in pod.get("status", {}).get("initContainerStatuses") or []:
-            if container["name"] in sidecars and container.get("restartCount", 0) >= FAILING_RESTARTS:
-                code = _find_exit_code(container)
-                how = "" if code is None else f" with exit code {code}"
-                name = pod["metadata"]["name"]
-                return f"sidecar {container['name']!r} of pod {name} ends again and again{how}"
+            if container["name"] not in sidecars:
+                continue
+            end = _find_end(container)
+            words = TerminationMessage.from_json(str(end.get("message", "")))
+            unrun = words is not None and words.ending is Ending.NEVER_RAN
+            if not unrun and container.get("restartCount", 0) < FAILING_RESTARTS:
+                continue
+            how = f" with exit code {end['exitCode']}" if "exitCode" in end else ""
+            why = f": {' '.join(words.lines)}" if words is not None and unrun else ""
+            name = pod["metadata"]["name"]
+            return f"sidecar {container['name']!r} of pod {name} ends again and again{how}{why}"
     return None
 
 
-def _find_exit_code(container: Manifest) -> int | None:
+def _find_end(container: Manifest) -> Manifest:
+    """Return how a container ended last, empty where it hasn't yet."""
     for state in (container.get("state", {}), container.get("lastState", {})):
         if "terminated" in state:
-            code: int = state["terminated"]["exitCode"]
-            return code
-    return None
+            ended: Manifest = state["terminated"]
+            return ended
+    return {}

@@ -6,7 +6,7 @@ caller's. Most Jobs need no look at their pods: `needs_pods` says which do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -19,7 +19,14 @@ from fray.plan.pod_disruption import read_deletion
 from fray.plan.scheduling import derive_waiting
 from fray.plan.texts import clean_text
 from fray.plan.timestamps import parse_time
-from fray.vocabulary import LABEL_ATTEMPT, LABEL_COMPLETION_INDEX
+from fray.termination import TerminationMessage
+from fray.vocabulary import (
+    EXIT_PAYLOAD_CODE,
+    EXIT_PAYLOAD_PYTHON,
+    EXIT_WORKER_REFUSED,
+    LABEL_ATTEMPT,
+    LABEL_COMPLETION_INDEX,
+)
 
 __all__ = [
     "Crash",
@@ -34,6 +41,8 @@ __all__ = [
 ]
 
 LOG_LINES: Final = 20
+UNFIT_CODES: Final = frozenset({EXIT_PAYLOAD_PYTHON, EXIT_PAYLOAD_CODE, EXIT_WORKER_REFUSED})
+"""How a worker ends whose image can't serve: the next worker of that image ends as this one."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +103,8 @@ class WorkerJob:
 class WorkersObservation:
     """All Jobs of an attempt's workers, at one moment.
 
-    `waiting` says why pods that should run don't, where that is known, `crash` how the last one crashed.
+    `waiting` says why pods that should run don't, where that is known, `crash` how the last one crashed, and
+    `unfit` how one ended whose image can't serve.
     `stale` are Jobs of other attempts that go on: a request to create one may be carried out late.
     """
 
@@ -102,6 +112,7 @@ class WorkersObservation:
     stale: tuple[WorkerJob, ...] = ()
     waiting: Waiting | None = None
     crash: Crash | None = None
+    unfit: Crash | None = None
 
     @property
     def ready(self) -> int:
@@ -172,6 +183,7 @@ def derive_workers_observation(
         stale=tuple(job for job in judged if not job.is_of(attempt)),
         waiting=derive_waiting(pods),
         crash=find_crash(pods),
+        unfit=find_crash(pods, codes=UNFIT_CODES),
     )
 
 
@@ -205,16 +217,26 @@ def _list_running(pods: Iterable[Manifest]) -> Iterator[RunningWorker]:
             yield RunningWorker((pod.get("spec") or {}).get("nodeName"), read_deletion(pod["metadata"]))
 
 
-def find_crash(pods: Iterable[Manifest]) -> Crash | None:
-    """Return how the last of pods that crashed ended; None where none has."""
-    ended = [(state, pod) for pod in pods for state in _find_ends(pod) if state.get("exitCode")]
+def find_crash(pods: Iterable[Manifest], *, codes: Container[int] | None = None) -> Crash | None:
+    """Return how the last of pods that crashed ended; None where none has.
+
+    `codes` are the exit codes that count (None: all but 0).
+    """
+    ended = [
+        (state, pod)
+        for pod in pods
+        for state in _find_ends(pod)
+        if (code := state.get("exitCode")) and (codes is None or code in codes)
+    ]
     state, pod = max(ended, key=lambda found: str(found[0].get("finishedAt") or ""), default=({}, {}))
     if not state:
         return None
     where = f" on node {node}" if (node := (pod.get("spec") or {}).get("nodeName")) else ""
     sentence = f"{pod['metadata']['name']}{where} ended with exit code {state['exitCode']}"
-    log = str(state.get("message") or "").strip().splitlines()[-LOG_LINES:]
-    return Crash(sentence, tuple(map(clean_text, log)))
+    text = str(state.get("message") or "").strip()
+    if (words := TerminationMessage.from_json(text)) is not None:
+        return Crash(": ".join([sentence, *filter(None, [clean_text(" ".join(words.lines))])]))
+    return Crash(sentence, tuple(map(clean_text, text.splitlines()[-LOG_LINES:])))
 
 
 def _find_ends(pod: Manifest) -> Iterator[Manifest]:

@@ -159,11 +159,15 @@ def derive_failure(
 ) -> Cause | None:
     """Return why an attempt ends whose workers can't start; None where they can: one lost is no failure.
 
-    Crashes count across indexes, and evictions don't. An image that isn't pulled counts after the time that
-    the hosts have too. Once a worker took tasks they are the head's to judge.
+    Crashes count across indexes, and evictions don't. One worker whose image can't serve is enough. An image
+    that isn't pulled counts after the time that the hosts have too. Once a worker took tasks they are the
+    head's to judge.
     """
-    if attempt.workers_time is not None:
+    if attempt.workers_time is not None or observed.ready:
         return None
+    if (unfit := observed.unfit) is not None:
+        message = f"its workers can't join; {unfit.message}"
+        return Cause(Reason.WORKER_IMAGE_MISMATCH, message, now, log_tail=unfit.log_tail)
     if sum(one.failed for one in observed.jobs) >= MOST_CRASHES:
         message = f"its workers crashed {MOST_CRASHES} times, and none took a task"
         if (crash := observed.crash) is None:

@@ -17,6 +17,7 @@ from fray.vocabulary import (
     CERTIFICATE_FILE,
     EXIT_ATTEMPT_OVER,
     EXIT_FAILURE,
+    EXIT_PAYLOAD_CODE,
     EXIT_WORKER_REFUSED,
 )
 from tests.pool.hosts.pools import PATIENCE, wait_until
@@ -198,7 +199,7 @@ def test_an_image_without_dask_is_told_what_to_write(
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     environ = {**attempt.variables(0), "FRAY_POOL_HEAD": f"tcp:{attempt.address(0)}:{HEAD_PORT}"}
-    assert main([program], environ) == EXIT_FAILURE
+    assert main([program], environ) == EXIT_PAYLOAD_CODE
     assert "Add `distributed` to the image, or to spec.environment.pipPackages" in capsys.readouterr().err
 
 

@@ -16,8 +16,9 @@ from typing import TypeAlias
 
 import pytest
 
-from fray.job import ray_pods
-from fray.vocabulary import EXIT_ATTEMPT_OVER, EXIT_FAILURE, EXIT_WORKER_REFUSED
+from fray.job import engine_pods, ray_pods
+from fray.termination import Ending, TerminationMessage
+from fray.vocabulary import EXIT_ATTEMPT_OVER, EXIT_PAYLOAD_CODE, EXIT_WORKER_REFUSED
 from tests.pool.hosts.pools import PATIENCE, ROOT, wait_until
 from tests.pool.pods.attempt import (
     COUNT_WORDS,
@@ -287,9 +288,20 @@ def test_workers_end_with_the_attempt(ray: RayAttempt, rank_0: subprocess.Popen[
     assert worker.wait(PATIENCE) == EXIT_ATTEMPT_OVER
 
 
+@pytest.mark.parametrize("role", [["host", "true"], ["worker"], ["demand"]])
 def test_an_image_without_ray_is_told_what_to_write(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    role: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    log = tmp_path / "termination-log"
+    log.touch()
+    monkeypatch.setattr(engine_pods, "TERMINATION_LOG", str(log))
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert ray_pods.main(["worker"], {}) == EXIT_FAILURE
+    assert (
+        ray_pods.main(role, {"FRAY_JOB_NAME": "score", "FRAY_ATTEMPT": "1", **identity(0)})
+        == EXIT_PAYLOAD_CODE
+    )
     assert "Add `ray` to the image, or to spec.environment.pipPackages" in capsys.readouterr().err
+    told = TerminationMessage.from_json(log.read_text())
+    assert told is not None
+    assert told.ending is Ending.NEVER_RAN
+    assert "Add `ray` to the image" in told.message

@@ -249,7 +249,7 @@ def refuse_callable(code: int) -> tuple[str, str, str]:
     ],
 )
 def test_a_callable_that_can_never_run_ends_the_job_at_once(code: int, reason: str) -> None:
-    message = f"rank 1 (slice 0, host 1) never ran the callable (exit code {code}) in attempt 1"
+    message = f"rank 1 (slice 0, host 1) never ran its program (exit code {code}) in attempt 1"
     assert refuse_callable(code) == ("Failed", reason, f"{message}; each further attempt would end so too")
 
 

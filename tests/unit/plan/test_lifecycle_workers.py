@@ -215,6 +215,25 @@ def test_eight_crashes_of_which_none_took_a_task_end_the_attempt_with_the_last_o
     assert gone.status.phase == "Failed"
 
 
+def test_one_worker_whose_image_cant_serve_ends_the_job() -> None:
+    job, one = running(retries={"failures": 3}), workers(2, active=1, failed=1).jobs
+    story = "w ended with exit code 117: Add `ray` to the image."
+    decision = look(job, host(), WorkersObservation(one, unfit=Crash(story)))
+    attempt = decision.status.attempts[-1]
+    assert decision.action == EndAttempt(1, Reason.WORKER_IMAGE_MISMATCH)
+    assert (attempt.reason, attempt.message) == (
+        "WorkerImageMismatch",
+        f"its workers can't join; {story}",
+    )
+    ended = look(with_status(job, decision.status), host(HostPhase.DELETED), workers(2, ended=True))
+    assert (ended.finished, ended.status.phase) == (True, "Failed"), "however many retries it has"
+    assert len(ended.status.attempts) == 1
+    joined = workers(2, active=2, ready_count=1, failed=1).jobs
+    assert look(job, host(), WorkersObservation(joined, unfit=Crash(story))).action is None, (
+        "others take tasks"
+    )
+
+
 def test_workers_whose_image_isnt_pulled_in_the_time_that_hosts_have_end_the_attempt() -> None:
     job = running(timeouts={"pending": "5m"})
     unpulled = Waiting(Reason.IMAGE_PULL_FAILED, "image nowhere/x: not found")

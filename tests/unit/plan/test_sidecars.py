@@ -14,6 +14,7 @@ from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.scheduling import derive_waiting
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray.plan.status import find_condition
+from fray.termination import Ending, TerminationMessage
 from fray.testing import MOMENT, build_frayjob, build_jobset, build_pod, exited, running, waiting
 from fray.vocabulary import ConditionType
 from fray.wire.status import AttemptStatus, FrayJobStatus
@@ -113,6 +114,15 @@ def test_its_next_restart_changes_nothing() -> None:
 
 def test_a_sidecar_that_was_restarted_once_is_not_told() -> None:
     assert condition([pod(RUNS, restarts=1)])[1] == "AllHostsRunning"
+
+
+def test_a_sidecar_that_says_why_it_cant_run_is_told_at_once() -> None:
+    failing = pod(RUNS, restarts=1)
+    (sidecar,) = failing["status"]["initContainerStatuses"]
+    words = TerminationMessage(Ending.NEVER_RAN, "Missing", "no Dask\nAdd `distributed`.")
+    sidecar["lastState"]["terminated"]["message"] = words.to_json()
+    told = f"1 of 1 hosts run (attempt 1); {TOLD}: Missing: no Dask Add `distributed`."
+    assert condition([failing]) == ("True", "SidecarFailing", told)
 
 
 def test_a_sidecar_that_keeps_main_from_starting_is_why_the_job_waits() -> None:

@@ -184,7 +184,7 @@ def check_counts(job: FrayJob, verdict: VerdictKind) -> None:
 def test_the_table_has_a_row_for_each_end_of_an_attempt() -> None:
     known = {situation.reason for situation in SITUATIONS}
     ends = set(Reason) - set(list(Reason)[: list(Reason).index(Reason.COMPLETED)])
-    of_others = {Reason.RUNNER_LOST, Reason.WORKERS_FAILED}
+    of_others = {Reason.RUNNER_LOST, Reason.WORKERS_FAILED, Reason.WORKER_IMAGE_MISMATCH}
     assert ends - known == of_others, "those of no host of a gang are tested where they arise"
     assert [name for name, count in Counter(each.name for each in SITUATIONS).items() if count > 1] == []
     assert len(SITUATIONS) >= 60

@@ -20,7 +20,14 @@ from fray.plan.worker_observation import (
     needs_pods,
     read_worker_job,
 )
-from fray.vocabulary import LABEL_ATTEMPT, LABEL_COMPLETION_INDEX
+from fray.termination import Ending, TerminationMessage
+from fray.vocabulary import (
+    EXIT_PAYLOAD_CODE,
+    EXIT_PAYLOAD_PYTHON,
+    EXIT_WORKER_REFUSED,
+    LABEL_ATTEMPT,
+    LABEL_COMPLETION_INDEX,
+)
 
 NOW = datetime(2026, 1, 31, 12, 10, tzinfo=UTC)
 LONG_AGO = Deletion(NOW - timedelta(minutes=9), NOW - timedelta(minutes=8))
@@ -171,3 +178,19 @@ def test_the_last_crash_is_told_with_the_end_of_its_log() -> None:
     lines = tuple(f"line {number}" for number in range(10, 30))
     assert told == Crash("last on node n1 ended with exit code 3", lines)
     assert find_crash(pods[2:]) is None
+
+
+@pytest.mark.parametrize("code", [EXIT_PAYLOAD_CODE, EXIT_PAYLOAD_PYTHON, EXIT_WORKER_REFUSED])
+def test_a_worker_whose_image_cant_serve_is_told_apart_with_its_words(code: int) -> None:
+    words = TerminationMessage(Ending.NEVER_RAN, "Missing", "no Ray\nAdd `ray`\x1b[31m").to_json()
+    pods = [
+        crashed("unfit", code, "2026-01-31T12:00:01Z", words),
+        crashed("last", 3, "2026-01-31T12:00:09Z", "out of luck"),
+    ]
+    state = derive_workers_observation([], pods, Nodes(), attempt=1, now=NOW)
+    assert state.unfit is not None
+    start = f"unfit on node n1 ended with exit code {code}: Missing: no Ray Add `ray`"
+    assert state.unfit.message.startswith(start)
+    assert "\x1b" not in state.unfit.message
+    assert state.crash == Crash("last on node n1 ended with exit code 3", ("out of luck",))
+    assert derive_workers_observation([], pods[1:], Nodes(), attempt=1, now=NOW).unfit is None

@@ -70,7 +70,7 @@ def refusal(error: FrayError) -> str:
 
 
 def never_ran(
-    number: int, reason: Reason, error: FrayError, told: str = "never ran the callable"
+    number: int, reason: Reason, error: FrayError, told: str = "never ran its program"
 ) -> Situation:
     """Return a lone host whose entrypoint never ran."""
     state = exited(number, message=refusal(error))
@@ -112,7 +112,7 @@ EXITS = (
         Reason.IMAGE_MISMATCH,
         pod(0, "Failed", exited(116, message=refusal(PayloadPythonError("3.11", "3.13")))),
         pod(1, "Failed", exited(143, after=1), mark("EvictionByEvictionAPI", "Eviction API: evicting")),
-        says=(f"{WHO} never ran the callable (exit code 116)", "Use an image with Python 3.11"),
+        says=(f"{WHO} never ran its program (exit code 116)", "Use an image with Python 3.11"),
         code=116,
         shape=PAIR,
     ),
