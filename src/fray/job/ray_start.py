@@ -1,7 +1,7 @@
-"""Ray is started again where it gives up: on a busy machine it does after 15 to 30 s, which can't be set.
+"""Ray is started again where it gives up: on a busy machine it does after 30 s, which can't be set.
 
-The time is `raylet_start_wait_time_s` in Ray's `node.py`, and that of a raylet for its agents: in pods
-that is none, by `ray_start_node`.
+The time is `raylet_start_wait_time_s` in Ray's `node.py`. That of a raylet for its agents is none, by
+`ray_start_node`; that of its first task for one of them can be set.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ from collections.abc import Callable
 from traceback import walk_tb
 from typing import Any, Final, TypeVar
 
+from fray.job.ray_start_node import agents_unawaited
+
 __all__ = ["start_here", "try_to_start"]
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+SYSTEM: Final = {"_system_config": {"agent_register_timeout_ms": 600_000}}
+"""Parameters of `ray.init`: a raylet ends if its agent doesn't answer for that long, by default for 30 s."""
 TRIES: Final = 3
 """Of a start: the next one finds Ray's files in memory."""
 
@@ -45,7 +49,8 @@ def _init(options: dict[str, Any]) -> None:
     import ray  # noqa: PLC0415 - an extra, and a second to import
 
     try:
-        ray.init(address="local", **options)
+        with agents_unawaited():
+            ray.init(address="local", **(SYSTEM | options))
     except Exception as error:
         _end_processes(error)
         if isinstance(error, ValueError | TypeError):

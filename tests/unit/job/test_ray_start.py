@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +30,31 @@ except ContextUnavailableError as error:
 print(begun.count("gcs_server"), "begun,", [each.name() for each in psutil.Process().children()], "left")
 """
 """Stands for a machine on which the head's store starts in time, and all else doesn't."""
+
+SILENT_AGENTS = """
+import sys
+if any(word.endswith(("agent.py", "agent/main.py")) for word in sys.orig_argv):
+    import os, time
+    parent = os.getppid()
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(0)
+"""
+"""A `sitecustomize` for what Ray starts: its agents never say their ports, as on a busy machine."""
+ADD = """
+from fray.job import create_job_ctx
+with create_job_ctx("ray", max_workers=1) as ctx:
+    print(ctx.get(ctx.run(sum, [3, 4])))
+"""
+
+
+def test_a_context_does_not_wait_for_the_agents_of_ray(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SILENT_AGENTS)
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", ADD]
+    ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert ran.stdout == "7\n", ran.stderr
+    assert "Ray is started again" not in ran.stderr
 
 
 def test_a_context_that_ray_does_not_start_for_says_so_and_leaves_no_process() -> None:
