@@ -9,7 +9,6 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from kubernetes.aio.client import Configuration
 
 from fray.cli.actor_commands import call_actor
 from fray.cluster.cluster_spec import KubernetesSpec
@@ -25,6 +24,7 @@ from fray.errors import (
 )
 from fray.job import ActorOptions, JobContext, member_engine, named_actors
 from fray.kube.client import KubernetesApi
+from fray.kube.configuration import Configuration
 from fray.types import create_environment
 from tests.actors import programs
 from tests.actors.cluster import Cluster

@@ -58,7 +58,7 @@ def open_cluster(
     if isinstance(spec, KubernetesSpec):
         from fray.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
 
-        return KubernetesCluster(spec, environ=environ)
+        return KubernetesCluster(spec, environ=environ, brief=True)
     if isinstance(spec, RaySpec):
         from fray.cluster import RayCluster  # noqa: PLC0415 - as above
 

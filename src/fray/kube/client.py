@@ -1,4 +1,4 @@
-"""`KubeApi` on the official `kubernetes` package, for its configuration and credentials, and on aiohttp.
+"""`KubeApi` on HTTP, with the official `kubernetes` package for its configuration and credentials.
 
 Only transport is here. The generated models aren't used: they cost memory, drop fields they don't know,
 and Fray's own kinds have none.
@@ -6,18 +6,14 @@ and Fray's own kinds have none.
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Self
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Self
+from urllib.parse import quote
 
-import aiohttp
-
+from fray.kube.configuration import Configuration
 from fray.kube.errors import (
-    ApiError,
     ConflictError,
     NotFoundError,
     UnauthorizedError,
@@ -34,9 +30,16 @@ from fray.kube.objects import (
     parse_event,
     parse_object,
 )
-from fray.kube.official_client import ApiClient, Configuration, config
+from fray.kube.official_client import config
 from fray.kube.pod_streams import COMMAND_PROTOCOL, FORWARD_PROTOCOL, ForwardedPort, RemoteCommand
+from fray.kube.request import JSON, Request
 from fray.kube.resources import DISCOVERY, PODS, Resource
+from fray.kube.single_exchange import exchange, needs_proxy
+
+if TYPE_CHECKING:  # imported where they are used, as is `connection_pool`: slow, and one request needs none
+    import aiohttp
+
+    from fray.kube.connection_pool import ConnectionPool
 
 __all__ = [
     "REQUEST_SECONDS",
@@ -50,7 +53,7 @@ REQUEST_SECONDS = 30.0
 WATCH_SECONDS = 300
 """How long the server keeps a watch open; a silent one ends here at the latest."""
 WATCH_GRACE_SECONDS = 15.0
-LOG_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_SECONDS, sock_read=300.0)
+LOG_SILENCE_SECONDS = 300.0
 """A program may be silent for longer, but so may a dead connection: who follows its log asks again then."""
 LOG_PIECE = 1 << 14
 """Bytes of a log that are handed out at once, at most."""
@@ -61,12 +64,11 @@ COMMAND_HEARTBEAT_SECONDS = 30.0
 """Between two pings: a load balancer would cut a connection that is silent."""
 FORWARD_HEARTBEAT_SECONDS = 4.0
 """The same where a lost connection is to be noticed soon."""
-CLOSE_SECONDS = 2.0
 MOST_PAGE = 1 << 24
 """Bytes of a pod's own answer that are taken."""
 PAGE_BYTES = 1 << 20
 """Of objects that are handed out at once, at most, but for the last of them."""
-JSON = "application/json"
+MOST_CONNECTIONS = 100
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 """For what is created or watched: https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches"""
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -77,23 +79,31 @@ WATCH_SILENCE_SECONDS = 90.0
 class KubernetesApi:
     """Access to one API server. Use as an async context manager, or call `close`.
 
-    `on_answer` gets the method, resource and HTTP status of every answer (0 when none came).
+    Args:
+        configuration: Where it is, and as whom it is asked.
+        brief: Whether few requests are made: each has a connection of its own then, by the standard library,
+            where no proxy is asked. Streams use aiohttp all the same.
+        connections: How many there may be at once; 0: any number.
+        request_seconds: How long a request may take.
+        watch_silence_seconds: How long a watch may be silent.
+        on_answer: Gets the method, resource and HTTP status of every answer (0 when none came).
     """
 
     def __init__(
         self,
         configuration: Configuration,
         *,
+        brief: bool = False,
+        connections: int = MOST_CONNECTIONS,
         request_seconds: float = REQUEST_SECONDS,
         watch_silence_seconds: float = WATCH_SILENCE_SECONDS,
         on_answer: Callable[[str, Resource, int], None] | None = None,
     ) -> None:
-        self._client = ApiClient(configuration)
-        self._session: aiohttp.ClientSession | None = None
-        self._timeout = aiohttp.ClientTimeout(total=request_seconds)
-        self._watch_timeout = aiohttp.ClientTimeout(
-            total=WATCH_SECONDS + WATCH_GRACE_SECONDS, sock_read=watch_silence_seconds
-        )
+        self._configuration = configuration
+        self._brief = brief and not needs_proxy(configuration)
+        self._connections = connections
+        self._pool: ConnectionPool | None = None
+        self._seconds, self._watch_silence = request_seconds, watch_silence_seconds
         self._on_answer = on_answer
 
     async def __aenter__(self) -> Self:
@@ -106,10 +116,9 @@ class KubernetesApi:
 
     async def close(self) -> None:
         """Close all connections."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
-        await self._client.close()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()
 
     async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Manifest:
         """Return an object; raises `NotFoundError`."""
@@ -136,33 +145,30 @@ class KubernetesApi:
         while True:
             asked = {key: value for key, value in query.items() if value}
             metadata: Manifest = {}
-            async for items, envelope in self._read_list(resource, path, asked, accept):
+            # Not packed: a small piece may hold a hundred megabytes.
+            request = Request("GET", resource, path, asked, accept=accept, packed=False)
+            async for items, envelope in self._read_list(request):
                 metadata = envelope.get("metadata") or {}
                 yield Page(items, metadata.get("resourceVersion", ""))
             query["continue"] = metadata.get("continue") or ""
             if not query["continue"]:
                 return
 
-    async def _read_list(
-        self, resource: Resource, path: str, query: dict[str, str], accept: str
-    ) -> AsyncIterator[tuple[list[Manifest], Manifest]]:
+    async def _read_list(self, request: Request) -> AsyncIterator[tuple[list[Manifest], Manifest]]:
         """Yield the objects of an answer, as many at once as are small, at last with the rest of it."""
         reader, items, size = ListReader(), [], 0
-        async with self._request(
-            "GET", resource, path, query=query, accept=accept, timeout=self._timeout, packed=False
-        ) as response:
-            async for piece in response.content.iter_chunked(LIST_PIECE):
-                items += reader.feed(piece)
-                size += len(piece)
-                if size >= PAGE_BYTES and items:
-                    yield items, {}
-                    items, size = [], 0
+        async for piece in self._read(request):
+            items += reader.feed(piece)
+            size += len(piece)
+            if size >= PAGE_BYTES and items:
+                yield items, {}
+                items, size = [], 0
         try:
             last, envelope = reader.finish()
         except ValueError as garbled:
-            raise UnreachableError(f"GET {path}", 0, "no object", str(garbled)) from garbled
+            raise UnreachableError(str(request), 0, "no object", str(garbled)) from garbled
         if not envelope.keys() >= {"kind", "metadata"}:
-            raise UnreachableError(f"GET {path}", 0, "no object", "not a list")
+            raise UnreachableError(str(request), 0, "no object", "not a list")
         yield items + last, envelope
 
     async def watch(
@@ -187,15 +193,14 @@ class KubernetesApi:
         if fields:
             query["fieldSelector"] = fields
         path = resource.path(namespace=namespace)
-        accept, timeout = METADATA_ONLY if metadata_only else JSON, self._watch_timeout
-        async with self._request(
-            "WATCH", resource, path, query=query, accept=accept, timeout=timeout
-        ) as response:
+        request = Request("WATCH", resource, path, query, accept=METADATA_ONLY if metadata_only else JSON)
+        seconds = WATCH_SECONDS + WATCH_GRACE_SECONDS
+        async with self._stream(request, seconds=seconds, silence=self._watch_silence) as response:
             try:
                 async for line in response.content:
-                    yield parse_event(f"WATCH {path}", line)
-            except (aiohttp.ClientError, TimeoutError, ValueError) as cut:
-                raise UnreachableError(f"WATCH {path}", 0, type(cut).__name__, str(cut)) from cut
+                    yield parse_event(str(request), line)
+            except ValueError as cut:
+                raise UnreachableError(str(request), 0, type(cut).__name__, str(cut)) from cut
 
     async def create(self, resource: Resource, body: Manifest, *, namespace: str | None = None) -> Manifest:
         """Create an object, strictly checked; of several callers one succeeds.
@@ -277,8 +282,8 @@ class KubernetesApi:
         """Return the last lines of a container's log."""
         path = PODS.path(namespace=namespace, name=pod, subresource="log")
         query = {"container": container, "tailLines": str(tail_lines)}
-        async with self._request("GET", PODS, path, query=query, timeout=self._timeout) as response:
-            return (await response.read()).decode(errors="replace")
+        pieces = [piece async for piece in self._read(Request("GET", PODS, path, query))]
+        return b"".join(pieces).decode(errors="replace")
 
     async def read_page(self, pod: str, *, namespace: str, port: int, path: str) -> bytes:
         """Return what a pod answers by HTTP, through the API server; needs the verb `get` on `pods/proxy`.
@@ -287,7 +292,7 @@ class KubernetesApi:
         """
         path = PODS.path(namespace=namespace, name=f"{pod}:{port}", subresource="proxy") + path
         page = b""
-        async with self._request("GET", PODS, path, timeout=self._timeout) as response:
+        async with self._stream(Request("GET", PODS, path), seconds=self._seconds) as response:
             async for piece in response.content.iter_chunked(LIST_PIECE):
                 page += piece
                 if len(page) > MOST_PAGE:
@@ -317,8 +322,9 @@ class KubernetesApi:
         if tail_lines is not None:
             query["tailLines"] = str(tail_lines)
         # Little is read ahead: many logs are read at once.
-        async with self._request(
-            "GET", PODS, path, query=query, timeout=LOG_TIMEOUT, read_ahead=LOG_PIECE
+        request = Request("GET", PODS, path, query)
+        async with self._stream(
+            request, seconds=None, silence=LOG_SILENCE_SECONDS, read_ahead=LOG_PIECE
         ) as response:
             _shrink_transport(response)
             async for piece in response.content.iter_chunked(LOG_PIECE):
@@ -334,10 +340,11 @@ class KubernetesApi:
         """
         path = PODS.path(namespace=namespace, name=pod, subresource="exec")
         wanted = {"stdin": True, "stdout": True, "stderr": not tty, "tty": tty}
-        query: dict[str, str | list[str]] = {name: str(value).lower() for name, value in wanted.items()}
+        query: dict[str, str | Sequence[str]] = {name: str(value).lower() for name, value in wanted.items()}
         query |= {"container": container, "command": list(command)}
-        async with self._socket(path, query, COMMAND_PROTOCOL, heartbeat=COMMAND_HEARTBEAT_SECONDS) as socket:
-            yield RemoteCommand(f"GET {path}", socket)
+        request = Request("GET", PODS, path, query)
+        async with self._socket(request, COMMAND_PROTOCOL, heartbeat=COMMAND_HEARTBEAT_SECONDS) as socket:
+            yield RemoteCommand(str(request), socket)
 
     @asynccontextmanager
     async def forward_port(self, pod: str, *, namespace: str, port: int) -> AsyncIterator[ForwardedPort]:
@@ -346,44 +353,20 @@ class KubernetesApi:
         Raises `NotFoundError` where there is no such pod, and `RefusedError` where it can't be reached so.
         """
         path = PODS.path(namespace=namespace, name=pod, subresource="portforward")
-        query = {"ports": str(port)}
-        heartbeat = FORWARD_HEARTBEAT_SECONDS
-        async with self._socket(path, query, FORWARD_PROTOCOL, heartbeat=heartbeat) as socket:
-            yield ForwardedPort(f"GET {path}", socket)
+        request = Request("GET", PODS, path, {"ports": str(port)})
+        async with self._socket(request, FORWARD_PROTOCOL, heartbeat=FORWARD_HEARTBEAT_SECONDS) as socket:
+            yield ForwardedPort(str(request), socket)
 
     @asynccontextmanager
     async def _socket(
-        self, path: str, query: Mapping[str, str | list[str]], protocol: str, *, heartbeat: float
+        self, request: Request, protocol: str, *, heartbeat: float
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """Open a websocket to a subresource of a pod; raises the typed error of any other answer."""
-        headers = await self._authorize({}, "GET", PODS, path)
-        try:
-            async with asyncio.timeout(self._timeout.total):
-                socket = await self._open_session().ws_connect(
-                    self._url(path, query),
-                    protocols=(protocol,),
-                    headers=headers,
-                    heartbeat=heartbeat,
-                    timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
-                    max_msg_size=0,
-                    **self._route(),
-                )
-        except aiohttp.WSServerHandshakeError as refused:
-            # aiohttp drops the answer's text: asked plainly, the server says the same and does nothing.
-            async with self._request("GET", PODS, path, query=query, timeout=self._timeout):
-                problem = f"its answer to a websocket was {refused.status} {refused.message}"
-            raise UnreachableError(f"GET {path}", 0, "no websocket", problem) from refused
-        except (aiohttp.ClientError, OSError, TimeoutError) as lost:
-            self._count("GET", PODS, 0)
-            raise UnreachableError(f"GET {path}", 0, type(lost).__name__, str(lost)) from lost
-        self._count("GET", PODS, 101)
-        try:
-            if socket.protocol != protocol:
-                problem = f"the server doesn't speak {protocol}"
-                raise UnreachableError(f"GET {path}", 0, "no websocket", problem)
+        headers = self._build_headers(request)
+        opening = self._open_pool().open_socket(
+            request, headers, protocol, heartbeat=heartbeat, seconds=self._seconds
+        )
+        async with opening as socket:
             yield socket
-        finally:
-            await socket.close()
 
     async def _create(
         self, resource: Resource, body: Manifest, namespace: str | None, *, accept: str = JSON
@@ -403,103 +386,75 @@ class KubernetesApi:
         query: dict[str, str] | None = None,
         accept: str = JSON,
     ) -> Manifest:
-        async with self._request(
-            method, resource, path, body=body, query=query, accept=accept, timeout=self._timeout
-        ) as response:
-            text = await response.read()
+        request = Request(method, resource, path, query or {}, body, accept)
+        text = b"".join([piece async for piece in self._read(request)])
         try:
-            answer = parse_object(text, "kind")
+            return parse_object(text, "kind")
         except ValueError as garbled:
             # Something between us and the server answered, or cut the answer.
-            raise UnreachableError(f"{method} {path}", 0, "no object", str(garbled)) from garbled
-        return answer
+            raise UnreachableError(str(request), 0, "no object", str(garbled)) from garbled
+
+    async def _read(self, request: Request) -> AsyncIterator[bytes]:
+        """Yield an answer in pieces; raises the typed error of any answer but success."""
+        if not self._brief:
+            async with self._stream(request, seconds=self._seconds) as response:
+                async for piece in response.content.iter_chunked(LIST_PIECE):
+                    yield piece
+            return
+        try:
+            answer = await exchange(
+                self._configuration, request, self._build_headers(request), seconds=self._seconds
+            )
+        except UnreachableError:
+            self._count(request, 0)
+            raise
+        self._count(request, answer.status)
+        if answer.status >= 300:
+            raise read_api_error(str(request), answer.status, answer.text, retry_after=answer.retry_after)
+        yield answer.text
 
     @asynccontextmanager
-    async def _request(  # noqa: PLR0913 - all requests go through it
+    async def _stream(
         self,
-        method: str,
-        resource: Resource,
-        path: str,
+        request: Request,
         *,
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own, which also bounds silence
-        body: Manifest | None = None,
-        query: Mapping[str, str | list[str]] | None = None,
-        accept: str = JSON,
-        packed: bool = True,
+        seconds: float | None,
+        silence: float | None = None,
         read_ahead: int = LINE_PIECE,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request; raise the typed error of any answer but success."""
-        request = f"{method} {path}"
-        # The only patch that is sent is a server-side apply, whose YAML may be JSON.
-        content = "application/apply-patch+yaml" if method == "PATCH" else JSON
-        headers = {"Accept": accept, "Content-Type": content}
-        if not packed:
-            headers["Accept-Encoding"] = "identity"  # a small piece may hold a hundred megabytes
-        headers = await self._authorize(headers, method, resource, path)
-        try:
-            response = await self._open_session().request(
-                "GET" if method == "WATCH" else method,
-                self._url(path, query),
-                headers=headers,
-                data=None if body is None else json.dumps(body),
-                timeout=timeout,
-                read_bufsize=read_ahead,
-                **self._route(),
-            )
-        except (aiohttp.ClientError, OSError, TimeoutError) as lost:
-            self._count(method, resource, 0)
-            raise UnreachableError(request, 0, type(lost).__name__, str(lost)) from lost
-        self._count(method, resource, response.status)
-        try:
-            if response.status >= 400:
-                raise await _error_of(request, response)
+        """Send a request; raise the typed error of any answer but success. See `ConnectionPool.send`."""
+        headers = self._build_headers(request)
+        sent = self._open_pool().send(
+            request, headers, seconds=seconds, silence=silence, read_ahead=read_ahead
+        )
+        async with sent as response:
             yield response
-        except (aiohttp.ClientError, OSError, TimeoutError) as cut:
-            raise UnreachableError(request, 0, type(cut).__name__, str(cut)) from cut
-        finally:
-            _end(response)
 
-    def _open_session(self) -> aiohttp.ClientSession:
-        """Return the session of this API, opened by the first request: it belongs to the loop of that."""
-        if self._session is None:
-            connector = aiohttp.TCPConnector(
-                limit=self._client.configuration.connection_pool_maxsize,
-                ssl=self._client.rest_client.ssl_context,
-            )
-            self._session = aiohttp.ClientSession(connector=connector, trust_env=True)
-        return self._session
+    def _open_pool(self) -> ConnectionPool:
+        """Return the connections of this API, opened by the first request that needs them."""
+        if self._pool is None:
+            from fray.kube.connection_pool import ConnectionPool  # noqa: PLC0415 - see the top
 
-    def _url(self, path: str, query: Mapping[str, str | list[str]] | None) -> str:
-        host: str = self._client.configuration.host
-        return host + path + (f"?{urlencode(query, doseq=True)}" if query else "")
+            self._pool = ConnectionPool(self._configuration, self._count, limit=self._connections)
+        return self._pool
 
-    def _route(self) -> dict[str, Any]:
-        """Return what a kubeconfig says of the way: a proxy, and the name in the server's certificate."""
-        configuration = self._client.configuration
-        known = {
-            "proxy": configuration.proxy,
-            "proxy_headers": configuration.proxy_headers,
-            "server_hostname": configuration.tls_server_name,
-        }
-        return {name: value for name, value in known.items() if value}
-
-    async def _authorize(
-        self, headers: dict[str, str], method: str, resource: Resource, path: str
-    ) -> dict[str, str]:
-        """Return headers with the credentials; raises `UnauthorizedError`."""
+    def _build_headers(self, request: Request) -> dict[str, str]:
+        """Return the headers with the credentials; raises `UnauthorizedError`, which never shows them."""
         try:
             # In a pod this reads the token's file, at most once a minute: it may be unreadable, empty
             # (ConfigException) or no text (incluster_config.py of kubernetes 37).
-            await self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, None)
+            authorization = self._configuration.read_authorization()
         except (config.ConfigException, OSError, UnicodeDecodeError) as unread:
-            self._count(method, resource, 0)
-            raise UnauthorizedError(f"{method} {path}", 0, type(unread).__name__, str(unread)) from unread
-        # As client-go does: a token's file may end with a line break, which no header can hold.
-        return {key: value.strip() for key, value in headers.items()}
+            self._count(request, 0)
+            raise UnauthorizedError(str(request), 0, type(unread).__name__, str(unread)) from unread
+        if authorization is not None and not (authorization.isascii() and authorization.isprintable()):
+            self._count(request, 0)
+            raise UnauthorizedError(str(request), 0, "no token", "the account's token can't be sent")
+        return request.build_headers(authorization)
 
-    def _count(self, method: str, resource: Resource, status: int) -> None:
+    def _count(self, request: Request, status: int) -> None:
         if self._on_answer is not None:
-            self._on_answer(method, resource, status)
+            self._on_answer(request.method, request.resource, status)
 
 
 def _shrink_transport(response: aiohttp.ClientResponse) -> None:
@@ -511,20 +466,3 @@ def _shrink_transport(response: aiohttp.ClientResponse) -> None:
         # Buffers of 256 KiB (asyncio/sslproto.py of Python 3.11 to 3.14); each read looks at these anew.
         tls.max_size, tls._ssl_buffer = LOG_PIECE, bytearray(LOG_PIECE)
         tls._ssl_buffer_view = memoryview(tls._ssl_buffer)
-
-
-def _end(response: aiohttp.ClientResponse) -> None:
-    """Give the connection back to the pool, or close it if a part of the answer is still to come."""
-    if response.closed or response.content.is_eof():
-        response.release()
-        return
-    # Nobody would wait for TLS to close the connection.
-    if response.connection is not None and response.connection.transport is not None:
-        response.connection.transport.abort()
-    response.close()
-
-
-async def _error_of(request: str, response: aiohttp.ClientResponse) -> ApiError:
-    return read_api_error(
-        request, response.status, await response.read(), retry_after=response.headers.get("Retry-After", "")
-    )

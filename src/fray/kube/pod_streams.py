@@ -12,11 +12,12 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from enum import IntEnum
-from typing import Any, Final
-
-import aiohttp
+from typing import TYPE_CHECKING, Any, Final
 
 from fray.kube.errors import ServerError, UnreachableError, build_api_error
+
+if TYPE_CHECKING:
+    import aiohttp
 
 __all__ = ["COMMAND_PROTOCOL", "FORWARD_PROTOCOL", "Channel", "ForwardedPort", "RemoteCommand"]
 
@@ -45,6 +46,8 @@ async def _read_messages(
     request: str, socket: aiohttp.ClientWebSocketResponse
 ) -> AsyncIterator[tuple[int, bytes]]:
     """Yield the channel and the content of each message."""
+    import aiohttp  # noqa: PLC0415 - slow, and imported already by who has opened a websocket
+
     async for message in socket:
         if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
             raise UnreachableError(request, 0, message.type.name, str(message.data))

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kubernetes.aio.client import Configuration
 
+from fray.kube.configuration import Configuration
 from fray_operator import __main__ as entry
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import test_utils, web
-from kubernetes.aio.client import Configuration
 
 from fray.kube.api import Manifest
 from fray.kube.client import KubernetesApi
+from fray.kube.configuration import Configuration
 
 __all__ = ["Handler", "answer", "ask", "connect", "hang", "serve", "status_of"]
 

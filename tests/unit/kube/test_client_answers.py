@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from kubernetes.aio.client import Configuration
 
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.client import KubernetesApi
+from fray.kube.configuration import Configuration
 from fray.kube.errors import (
     AlreadyExistsError,
     ApiError,
@@ -28,6 +28,8 @@ from fray.kube.errors import (
 )
 from fray.kube.resources import LEASES, Resource
 from tests.unit.kube.scripted_server import Handler, answer, ask, hang, serve, status_of
+
+pytestmark = pytest.mark.usefixtures("brief")
 
 LEASE: Manifest = {"kind": "Lease", "metadata": {"name": "a", "namespace": "default", "uid": "1"}}
 PATH = "/apis/coordination.k8s.io/v1/namespaces/default/leases/a"
@@ -147,7 +149,7 @@ def test_a_success_that_is_no_object_is_no_answer(body: str) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 409])
-def test_an_answer_that_is_cut_is_no_answer(status: int) -> None:
+def test_an_answer_that_is_cut_is_no_answer(status: int, brief: bool) -> None:
     async def cut(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(status=status, headers={"Content-Length": "1000"})
         await response.prepare(request)
@@ -158,7 +160,7 @@ def test_an_answer_that_is_cut_is_no_answer(status: int) -> None:
 
     error = failure_of(cut)
     assert type(error) is UnreachableError
-    assert (error.status, error.reason) == (0, "ClientPayloadError")
+    assert (error.status, error.reason) == (0, "IncompleteRead" if brief else "ClientPayloadError")
 
 
 def test_a_connection_that_is_cut_is_no_answer() -> None:
@@ -192,24 +194,29 @@ def test_a_server_that_hangs_within_an_answer_is_given_up() -> None:
     assert isinstance(error.__cause__, TimeoutError)
 
 
-def test_nobody_there_is_no_answer() -> None:
+def test_nobody_there_is_an_answer_that_was_not_sent() -> None:
     async def main(api: KubernetesApi) -> None:
-        api._client.configuration.host = "http://127.0.0.1:1"
-        with pytest.raises(UnreachableError):
+        api._configuration.host = "http://127.0.0.1:1"
+        with pytest.raises(UnreachableError) as lost:
             await api.get(LEASES, "a", namespace="default")
+        assert not lost.value.was_sent
 
     ask(hang, main)
 
 
-def test_a_proxy_of_the_configuration_is_asked() -> None:
+@pytest.mark.parametrize("variable", [False, True])
+def test_a_proxy_is_asked(brief: bool, variable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     async def handle(request: web.Request) -> web.Response:
         return web.json_response({**LEASE, "asked": request.host})
 
     async def main() -> None:
         async with serve(handle) as url:
             configuration = Configuration(host="http://server.invalid")
-            configuration.proxy = url
-            async with KubernetesApi(configuration) as api:
+            if variable:
+                monkeypatch.setenv("http_proxy", url)
+            else:
+                configuration.proxy = url
+            async with KubernetesApi(configuration, brief=brief) as api:
                 found = await api.get(LEASES, "a", namespace="default")
         assert found["asked"] == "server.invalid"
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException
 from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from fray.errors import SurroundingsError
 from fray.kube.api import Manifest
 from fray.kube.client import KubernetesApi
+from fray.kube.configuration import Configuration
 from fray.kube.errors import ForbiddenError, RefusedError, UnauthorizedError
 from fray.kube.resources import LEASES, Resource
 from fray.plan.settings import PlanSettings
@@ -24,6 +24,7 @@ from fray.wire.frayjob import FrayJob
 from fray_operator.act import Actor
 from fray_operator.lease import Lease
 from tests.unit.controller.memory_server import MemoryApi, MemoryServer
+from tests.unit.kube import scripted_server
 from tests.unit.kube.scripted_server import answer, connect, serve, status_of
 
 LEASE: Manifest = {"kind": "Lease", "metadata": {"name": "a", "namespace": "default"}}
@@ -52,6 +53,9 @@ class Account:
         self._loader.host = self.configuration.host = url
 
 
+pytestmark = pytest.mark.usefixtures("brief")
+
+
 def as_account(
     account: Account, test: Callable[[KubernetesApi, list[str]], Awaitable[None]], **options: object
 ) -> None:
@@ -65,7 +69,7 @@ def as_account(
     async def main() -> None:
         async with serve(handle) as url:
             account.move(url)
-            async with KubernetesApi(account.configuration, **options) as api:  # type: ignore[arg-type]
+            async with scripted_server.KubernetesApi(account.configuration, **options) as api:  # type: ignore[arg-type]
                 await test(api, shown)
 
     asyncio.run(main())
@@ -122,6 +126,21 @@ def test_a_token_file_may_end_with_a_line_break(tmp_path: Path) -> None:
     async def main(api: KubernetesApi, shown: list[str]) -> None:
         await api.get(LEASES, "a", namespace="default")
         assert shown == ["bearer second"]
+
+    as_account(account, main)
+
+
+@pytest.mark.parametrize("token", ["a\nX-Other: b", "a\x00", "a\u2019"], ids=repr)
+def test_a_token_that_no_header_can_hold_is_never_shown(tmp_path: Path, token: str) -> None:
+    account = Account(tmp_path)
+    account.token.write_text(token)
+    account.age()
+
+    async def main(api: KubernetesApi, shown: list[str]) -> None:
+        with pytest.raises(UnauthorizedError) as refused:
+            await api.get(LEASES, "a", namespace="default")
+        assert token not in str(refused.value)
+        assert not shown
 
     as_account(account, main)
 

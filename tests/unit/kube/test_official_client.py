@@ -9,7 +9,7 @@ import pytest
 
 FIRST = (
     "import sys, fray.kube.client\n"
-    "assert not {'kubernetes.client', 'google.auth', 'urllib3'} & set(sys.modules)\n"
+    "assert not {'kubernetes.client', 'google.auth', 'urllib3', 'aiohttp'} & set(sys.modules)\n"
 )
 
 
@@ -24,6 +24,15 @@ FIRST = (
         FIRST + "import kubernetes.config; assert kubernetes.config.load_kube_config; print('V1Pod')",
         FIRST + "from kubernetes.aio import dynamic; assert dynamic.DynamicClient; print('V1Pod')",
         FIRST + "import kubernetes.aio as aio; assert aio.watch.Watch; print(aio.client.V1Pod.__name__)",
+        FIRST + "from kubernetes.aio.client import V1Pod; print(V1Pod.__name__)",
+        FIRST + "from kubernetes.aio.client import ApiClient as A; assert A.call_api; print('V1Pod')",
+        FIRST + "from kubernetes.aio.config.openid import OpenIDRequestor as O\n"
+        "import kubernetes.aio.config.kube_config as k\n"
+        "assert type(k.OpenIDRequestor('a', 'b', 'c')) is O; print('V1Pod')",
+        FIRST
+        + "import kubernetes.aio.config.kube_config as k; from kubernetes.aio.client import Configuration\n"
+        "assert type(k.Configuration()) is type.__call__(k.Configuration).__class__ is Configuration\n"
+        "print('V1Pod')",
         "import kubernetes, fray.kube.client; print(kubernetes.client.V1Pod.__name__)",
     ],
 )

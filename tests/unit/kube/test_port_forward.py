@@ -24,6 +24,8 @@ def serve(
 
     async def handle(request: web.Request) -> web.StreamResponse:
         assert (request.path, request.query["ports"]) == (PATH, "8788")
+        if request.headers.get("Accept", "*/*") != "*/*":  # a kubelet has no other
+            raise web.HTTPNotAcceptable
         socket = web.WebSocketResponse(protocols=(protocol,))
         await socket.prepare(request)
         for channel in (b"\0", b"\1"):

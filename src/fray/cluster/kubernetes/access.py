@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import yaml
 
@@ -17,8 +17,8 @@ from fray.cluster.cluster_spec import KubernetesSpec
 from fray.errors import ClusterConfigError
 from fray.kube.api import UserApi
 from fray.kube.client import KubernetesApi
-from fray.kube.configuration import load_configuration
-from fray.kube.official_client import Configuration, config
+from fray.kube.configuration import Configuration, load_account, load_configuration
+from fray.kube.official_client import config
 
 __all__ = ["Access", "OpenAccess", "open_access"]
 
@@ -42,8 +42,10 @@ OpenAccess: TypeAlias = Callable[[], Awaitable[Access]]
 """Finds the cluster and its credentials anew."""
 
 
-async def open_access(spec: KubernetesSpec, environ: Mapping[str, str], *, account: Path = ACCOUNT) -> Access:
-    """Return access to the cluster of a spec; nothing is sent yet.
+async def open_access(
+    spec: KubernetesSpec, environ: Mapping[str, str], *, account: Path = ACCOUNT, brief: bool = False
+) -> Access:
+    """Return access to the cluster of a spec, for few requests where it is `brief`; nothing is sent yet.
 
     Raises:
         ClusterConfigError: Nothing tells how to reach it; the error says what was tried.
@@ -54,13 +56,12 @@ async def open_access(spec: KubernetesSpec, environ: Mapping[str, str], *, accou
         tried = []
     elif in_pod:
         try:
-            configuration = Configuration()
-            config.load_incluster_config(configuration)
+            configuration = load_account()
             namespace = spec.namespace or _read(account / "namespace") or DEFAULT_NAMESPACE
         except (config.ConfigException, OSError) as error:
             tried = [f"the service account of this pod: {error}"]
         else:
-            return _access(configuration, namespace)
+            return _access(configuration, namespace, brief=brief)
     path = environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
     source = f"KUBECONFIG={path}" if environ.get("KUBECONFIG") else path
     if not _exists(path):
@@ -68,7 +69,7 @@ async def open_access(spec: KubernetesSpec, environ: Mapping[str, str], *, accou
     try:
         configuration = await load_configuration(kubeconfig=path, context=spec.context)
         namespace = spec.namespace or _find_namespace(path, spec.context) or DEFAULT_NAMESPACE
-        return _access(configuration, namespace)
+        return _access(configuration, namespace, brief=brief)
     except (config.ConfigException, OSError, yaml.YAMLError) as error:
         raise ClusterConfigError(spec.context, (*tried, f"{source}: {error}")) from error
     except (ValueError, TypeError, AttributeError) as error:
@@ -76,11 +77,10 @@ async def open_access(spec: KubernetesSpec, environ: Mapping[str, str], *, accou
         raise ClusterConfigError(spec.context, (*tried, f"{source}: it is no kubeconfig: {error}")) from error
 
 
-def _access(configuration: Any, namespace: str) -> Access:
+def _access(configuration: Configuration, namespace: str, *, brief: bool) -> Access:
     # Every log that is followed keeps a connection: a limit would be one of the pods of a gang.
-    configuration.connection_pool_maxsize = 0
-    api = KubernetesApi(configuration)
-    return Access(api, str(configuration.host), namespace, api.close)
+    api = KubernetesApi(configuration, brief=brief, connections=0)
+    return Access(api, configuration.host, namespace, api.close)
 
 
 def _read(path: Path) -> str:

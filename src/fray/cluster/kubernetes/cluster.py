@@ -88,6 +88,8 @@ class KubernetesCluster(Cluster):
         spec: Which cluster and namespace, and what jobs get where a request doesn't say.
         environ: Variables that name a kubeconfig, a pod's account and the job that this process belongs to;
             those of the process when None.
+        brief: Whether little is asked of it, as by a command: then it is asked without aiohttp, whose import
+            takes long, with a connection for each request. Streams use aiohttp all the same.
         open_access: What leads to the API server, instead of `spec` and `environ`.
         storage: What keeps payloads and workspaces behind `spec.staging`.
     """
@@ -97,13 +99,16 @@ class KubernetesCluster(Cluster):
         spec: KubernetesSpec | None = None,
         *,
         environ: Mapping[str, str] | None = None,
+        brief: bool = False,
         open_access: OpenAccess | None = None,
         storage: Storage | None = None,
     ) -> None:
         self._spec = spec = KubernetesSpec() if spec is None else spec
         self._environ = os.environ if environ is None else environ  # noqa: TID251 - where it is read
         self._storage: Storage = FsspecStorage() if storage is None else storage
-        self._session = Session(open_access or _opener(spec, self._environ), owner=redacted(str(spec)))
+        self._session = Session(
+            open_access or _opener(spec, self._environ, brief=brief), owner=redacted(str(spec))
+        )
         self._archiver = Archiver()
         self._numbers: dict[str, int] = {}
         weakref.finalize(self, self._session.close)
@@ -434,9 +439,9 @@ class _NoStorage:
         pass
 
 
-def _opener(spec: KubernetesSpec, environ: Mapping[str, str]) -> OpenAccess:
+def _opener(spec: KubernetesSpec, environ: Mapping[str, str], *, brief: bool) -> OpenAccess:
     # Not a method: the session must not keep the cluster from being collected.
-    return lambda: open_access(spec, environ)
+    return lambda: open_access(spec, environ, brief=brief)
 
 
 async def _describe_place(access: Access) -> str:
