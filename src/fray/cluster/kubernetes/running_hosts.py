@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fray.cluster.arguments import LogChoice
 from fray.cluster.base import Dashboard
@@ -25,7 +25,6 @@ from fray.kube.pod_streams import Channel, RemoteCommand
 from fray.plan.environment import RAY_TOKEN_FILE
 from fray.plan.status import is_finished
 from fray.plan.workers import has_workers
-from fray.runtime.pool.view import PoolView
 from fray.types import JobId
 from fray.vocabulary import (
     CONTAINER,
@@ -35,6 +34,9 @@ from fray.vocabulary import (
     RAY_DASHBOARD_PORT,
 )
 from fray.wire.frayjob import FrayJob, FrayJobSpec
+
+if TYPE_CHECKING:
+    from fray.runtime.pool.view import PoolView
 
 __all__ = ["DASHBOARD_PORTS", "choose_pod", "find_dashboard", "open_dashboard", "read_pool", "run_command"]
 
@@ -141,6 +143,8 @@ async def read_pool(access: Access, job_id: JobId, *, sleep: Sleep = asyncio.sle
         PoolNotShownError: It has no pool, or the head doesn't answer.
         ApiError: The cluster can't be asked.
     """
+    from fray.runtime.pool.view import PoolView  # noqa: PLC0415 - loads what few ask for
+
     job = await read_job(access, job_id)
     if problem := _find_problem(job.spec):
         raise PoolNotShownError(job_id, problem)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
-import pathspec
-from pathspec.patterns.gitignore import GitIgnorePatternError
+if TYPE_CHECKING:  # imported where it is used: it is slow to import, and only needed without git
+    import pathspec
 
 __all__ = ["IgnoreRules", "is_leftover"]
 
@@ -61,6 +61,9 @@ class IgnoreRules:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Return the rules of a .gitignore; a line that means nothing is left out, as git does."""
+        import pathspec  # noqa: PLC0415 - see the top
+        from pathspec.patterns.gitignore import GitIgnorePatternError  # noqa: PLC0415
+
         spec = pathspec.GitIgnoreSpec([])
         for line in _as_bytes(text).split("\n"):
             pattern = re.sub(r"\[:([a-z]+):\]", _spell_out, line.removesuffix("\r"))
