@@ -26,7 +26,7 @@ from typing import Any
 from benchmarks.pool.machine import describe_machine
 from benchmarks.pool.process_memory import read_memory
 from fray.job.context import JobContext
-from fray.job.pool import PoolEngine, PoolSession
+from fray.job.pool_engine import PoolEngine, PoolSession
 from fray.job.pool_owner import LocalOwner
 from fray.payload.stamp import Stamp
 from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store

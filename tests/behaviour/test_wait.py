@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fray.errors import InvalidOptionError, ObjectLostError
 from fray.job import JobContext, ObjectRef, create_job_ctx
 from fray.job.cells import Cell
-from fray.job.pool import PoolEngine
+from fray.job.pool_engine import PoolEngine
 from fray.job.waiting import Rest, Snapshot
 from tests.behaviour.gates import Gate
 

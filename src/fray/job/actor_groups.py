@@ -12,8 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from importlib import import_module
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fray.errors import GetTimeoutError, NotInActorError
 from fray.job.actors import ActorHandle
@@ -25,11 +24,9 @@ from fray.runtime.actor_life import PROBE, ActorLife, current_life
 from fray.runtime.actors.identity import ACTOR
 from fray.vocabulary import ENV_ACTOR_INDEX, ENV_ACTOR_NAME, ENV_ACTOR_UID
 
-__all__ = ["NAMED_ACTORS", "ActorContext", "ActorGroup", "GroupMember", "MemberState", "current_actor"]
+__all__ = ["ActorContext", "ActorGroup", "GroupMember", "MemberState", "current_actor"]
 
 A = TypeVar("A")
-NAMED_ACTORS: Final = "fray.job.named_actors"
-"""The module of actors that jobs share. It stands above this one: its handles are those of pools."""
 
 
 class MemberState(StrEnum):
@@ -108,8 +105,9 @@ def _find_handle(life: ActorLife, engine: Engine | None, label: str) -> ActorHan
 
 
 def _find_own_handle(label: str) -> ActorHandle[Any]:
-    found: ActorHandle[Any] = import_module(NAMED_ACTORS).find_own_handle(label)
-    return found
+    from fray.job.named_actors import find_own_handle  # noqa: PLC0415 - pools and more, which few need
+
+    return find_own_handle(label)
 
 
 @dataclass(frozen=True)

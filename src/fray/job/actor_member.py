@@ -23,7 +23,7 @@ from fray.errors import ActorDiedError, RemoteTracebackError, SettingError, Task
 from fray.job.actor_methods import RemoteActor
 from fray.job.calls import Call
 from fray.job.options import ActorOptions, CallOptions
-from fray.job.pool import PoolEngine, PoolSession
+from fray.job.pool_engine import PoolEngine, PoolSession
 from fray.job.refs import ObjectRef, read_ref
 from fray.payload.values.texts import cut, text_of, traceback_of, type_name
 from fray.runtime.actor_life import PROBE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fray.job.context import JobContext
 from fray.job.current import use
 from fray.job.defaults import attach_process
-from fray.job.pool import PoolEngine, PoolSession
+from fray.job.pool_engine import PoolEngine, PoolSession
 from fray.job.progress_display import turn_off
 from fray.runtime.pool.client.client import PoolClient
 from fray.runtime.pool.objects.reader import ObjectReader

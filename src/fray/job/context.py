@@ -10,13 +10,12 @@ import os
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, Self, TypeVar, final, overload
 
 from fray.errors import GetTimeoutError, InvalidOptionError
-from fray.job.actor_groups import NAMED_ACTORS, ActorGroup, GroupMember
+from fray.job.actor_groups import ActorGroup, GroupMember
 from fray.job.actors import ActorHandle
 from fray.job.calls import (
     Call,
@@ -37,6 +36,9 @@ from fray.job.waiting import ReadyRefs, Rest, claim
 from fray.offered_names import find_offered
 from fray.settings import STATE_DIR
 from fray.vocabulary import ENV_POOL_KEY, ENV_ROOT_JOB
+
+if TYPE_CHECKING:
+    from fray.job.named_actors import NamedActors
 
 __all__ = ["ContextStats", "JobContext", "context_of", "find_context"]
 
@@ -578,15 +580,14 @@ class _Survey:
         return self._engine.count_running()
 
 
-def _find_named_actors() -> Any:
-    """Return the named actors that all jobs share; None where names are known in this context only.
-
-    Imported once they may be there: few programs have any.
-    """
+def _find_named_actors() -> NamedActors | None:
+    """Return the named actors that all jobs share; None where names are known in this context only."""
     environ = os.environ  # noqa: TID251 - which job a process is of
     if not environ.get(ENV_ROOT_JOB) or not (environ.get(ENV_POOL_KEY) or environ.get(STATE_DIR)):
         return None
-    return import_module(NAMED_ACTORS).find_named_actors(environ)
+    from fray.job.named_actors import find_named_actors  # noqa: PLC0415 - pools and more, which few need
+
+    return find_named_actors(environ)
 
 
 _contexts: weakref.WeakValueDictionary[str, JobContext] = weakref.WeakValueDictionary()

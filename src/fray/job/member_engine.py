@@ -9,7 +9,7 @@ from typing import Any
 
 from fray.errors import ActorDiedError, ObjectLostError, PoolClosedError
 from fray.job.engine import ANYWHERE
-from fray.job.pool import PoolEngine, PoolSession
+from fray.job.pool_engine import PoolEngine, PoolSession
 from fray.job.refs import ObjectRef
 from fray.runtime.actors.identity import ACTOR, Member
 from fray.runtime.actors.joining import Reach, describe_end, describe_loss, join_member

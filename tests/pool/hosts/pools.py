@@ -18,7 +18,7 @@ from typing import Any
 from fray.job import JobContext
 from fray.job.defaults import get_job_context
 from fray.job.options import TaskOptions
-from fray.job.pool import PoolEngine, PoolSession
+from fray.job.pool_engine import PoolEngine, PoolSession
 from fray.runtime.pool.host.processes import children
 from fray.runtime.pool.local_pool import LocalPool
 from fray.runtime.pool.network import PoolNetwork

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fray.job.defaults import get_job_context
-from fray.job.pool import PoolEngine
+from fray.job.pool_engine import PoolEngine
 from tests.pool.hosts.pools import Hosts, on, store, wait_until
 
 SIZE = 50_000_000
