@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import yaml
 
@@ -23,6 +23,7 @@ from fray.cli.clusters import choose_cluster, open_cluster, patience
 from fray.cli.named_job import JobOptions, build_request, options_in_errors
 from fray.cli.requested_job import as_sent, load_job, override_job
 from fray.cli.streams import Stream
+from fray.cluster.base import Cluster
 from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec
 from fray.errors import InvalidRequestError
 from fray.plan.gang import Gang
@@ -36,9 +37,6 @@ from fray.plan.worker_job import build_workers_plan
 from fray.plan.workers import derive_wanted, has_workers
 from fray.types import JobId
 from fray.wire.frayjob import FrayJob
-
-if TYPE_CHECKING:
-    from fray.cluster import KubernetesCluster
 
 __all__ = ["ExplainCommand", "ExplainFormat", "Explained", "explain_job", "find_explained", "format_manifest"]
 
@@ -230,8 +228,6 @@ def _describe(command: ExplainCommand, spec: ClusterSpec, environ: Mapping[str, 
     return Explained(previewed.job, previewed.secrets)
 
 
-def _open_for_preview(spec: ClusterSpec, environ: Mapping[str, str]) -> KubernetesCluster:
-    """Return the cluster of a spec; here, where there is no JobSet, what any cluster would get."""
-    from fray.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import, and not needed for most files
-
-    return KubernetesCluster(spec if isinstance(spec, KubernetesSpec) else None, environ=environ)
+def _open_for_preview(spec: ClusterSpec, environ: Mapping[str, str]) -> Cluster:
+    """Return the cluster of a spec; any cluster where it means none, since there is no JobSet there."""
+    return open_cluster(spec if isinstance(spec, KubernetesSpec) else KubernetesSpec(), environ=environ)

@@ -56,7 +56,16 @@ else:  # else mypy would find no misspelt name
         return find_offered(__name__, name, ("fray.legacy.tpu_topology", "fray.types"))
 
 
-__all__ = ["MONITORED_LINES", "Applied", "CheckResult", "Cluster", "Dashboard", "Mark", "WhenTaken"]
+__all__ = [
+    "MONITORED_LINES",
+    "Applied",
+    "CheckResult",
+    "Cluster",
+    "Dashboard",
+    "Mark",
+    "Preview",
+    "WhenTaken",
+]
 
 logger = logging.getLogger(__name__)
 A = TypeVar("A")
@@ -89,6 +98,14 @@ class CheckResult:
     mark: Mark
     seen: str
     next_step: str = ""
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The FrayJob that would be made, and the names of the Secrets that would be made beside it."""
+
+    job: FrayJob
+    secrets: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -502,6 +519,20 @@ class Cluster(abc.ABC):
     @abc.abstractmethod
     def examine(self) -> list[CheckResult]:
         """Look at what jobs need, and return what was found; each result that is wrong says what to do."""
+
+    def preview(self, wanted: JobRequest | FrayJob, *, workspace: Path | None = None) -> Preview:  # noqa: ARG002
+        """Return what launching a request, or creating a job, would create; nothing is sent or staged.
+
+        Args:
+            wanted: The request or the job.
+            workspace: The directory that goes along with a job; a request names its own.
+
+        Raises:
+            RequestError: It can't be run as it is.
+            UnsupportedFeatureError: Jobs are no objects of Kubernetes here.
+        """
+        alternative = "Use `fray.cluster.KubernetesCluster`, which sends nothing for it."
+        raise UnsupportedFeatureError("a preview", "jobs are no objects of Kubernetes here", alternative)
 
     def read_topology(self, job: FrayJob) -> ClusterTopology:  # noqa: ARG002 - most backends have none
         """Return what there is to keep the hosts of a job together."""

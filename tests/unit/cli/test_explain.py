@@ -15,7 +15,8 @@ import yaml
 from fray.cli.app import app
 from fray.cli.explain import ExplainFormat, explain_job
 from fray.cli.requested_job import load_job
-from fray.errors import InvalidJobError, JobNotFoundError, RequestError
+from fray.cluster.local_cluster import LocalCluster
+from fray.errors import InvalidJobError, JobNotFoundError, RequestError, UnsupportedFeatureError
 from fray.payload.staging import FsspecStorage
 from fray.plan.gang_placement import NOTHING_READ, ClusterTopology, QueueFlavor
 from fray.plan.jobset import build_attempt
@@ -294,3 +295,8 @@ def test_what_the_server_has_written_is_left_out() -> None:
     assert told["metadata"] == {"name": "train", "labels": {"team": "a"}}
     assert "status" not in told
     assert jobset["metadata"]["name"] == "train-a2"
+
+
+def test_a_cluster_without_objects_of_kubernetes_has_no_preview() -> None:
+    with pytest.raises(UnsupportedFeatureError, match="no objects of Kubernetes"):
+        LocalCluster().preview(frayjob())

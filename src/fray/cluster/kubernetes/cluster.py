@@ -6,14 +6,14 @@ import os
 import secrets
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Self
 
 from fray.cluster.arguments import LogChoice, check_job_id, check_launch, check_whole_number
-from fray.cluster.base import Applied, CheckResult, Cluster, Dashboard, WhenTaken
+from fray.cluster.base import Applied, CheckResult, Cluster, Dashboard, Preview, WhenTaken
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.command_streams import CommandStreams
 from fray.cluster.kubernetes.access import Access, OpenAccess, open_access
@@ -63,18 +63,10 @@ if TYPE_CHECKING:
     from fray.job.options import ActorOptions
     from fray.runtime.pool.view import PoolView
 
-__all__ = ["KubernetesCluster", "Preview"]
+__all__ = ["KubernetesCluster"]
 
 NO_WORD = "0" * 32
 """Stands for the random word of a launch, so that the same request is shown alike."""
-
-
-@dataclass(frozen=True)
-class Preview:
-    """The FrayJob that would be made, and the names of the Secrets that would be made beside it."""
-
-    job: FrayJob
-    secrets: tuple[str, ...]
 
 
 class KubernetesCluster(Cluster):
@@ -156,15 +148,7 @@ class KubernetesCluster(Cluster):
         )
 
     def preview(self, wanted: JobRequest | FrayJob, *, workspace: Path | None = None) -> Preview:
-        """Return what launching a request, or creating a job, would create; nothing is sent or staged.
-
-        Args:
-            wanted: The request or the job.
-            workspace: The directory that goes along with a job; a request names its own.
-
-        Raises:
-            RequestError: It can't be run as it is.
-        """
+        """Return what launching a request, or creating a job, would create; see `Cluster.preview`."""
         storage, archiver = _NoStorage(), Archiver()
         launch: Launch | WrittenJob
         if isinstance(wanted, FrayJob):
