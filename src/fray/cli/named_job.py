@@ -178,11 +178,10 @@ def options_in_errors() -> Iterator[None]:
             raise
         raise InvalidRequestError(option, error.problem, error.remedy) from error
     except UnsupportedFeatureError as error:
-        field, _, rest = error.feature.partition(" ")
-        option = _find_option(field)
+        option = _find_option(error.feature)
         if option is None:
             raise
-        raise UnsupportedFeatureError(f"{option} {rest}".rstrip(), error.reason, error.alternative) from error
+        raise UnsupportedFeatureError(option, error.reason, error.alternative, error.detail) from error
     except InvalidJobError as error:
         problems = (FieldError(_find_option(each.path) or each.path, each.message) for each in error.problems)
         raise InvalidJobError(error.name, tuple(problems)) from error

@@ -150,14 +150,23 @@ class AcceleratorShapeError(RequestError, ValueError):
 
 
 class UnsupportedFeatureError(RequestError):
-    """A legal request for something that this backend, or this kind of context, can't do."""
+    """A legal request for something that this backend, or this kind of context, can't do.
 
-    message_template = "{feature} is not supported here: {reason}"
+    `feature` is what can't be done, or the path of the field that asks for it; `detail` is what that holds.
+    """
+
     next_step_template = "{alternative}"
 
     feature: str
     reason: str
     alternative: str
+    detail: str = ""
+
+    @property
+    def message(self) -> str:
+        """What isn't supported, and why."""
+        what = f"{self.feature} {self.detail}" if self.detail else self.feature
+        return f"{what} is not supported here: {self.reason}"
 
 
 class JobNotFoundError(RequestError, KeyError):

@@ -218,9 +218,10 @@ def _check_packages(environment: EnvironmentConfig, field: str) -> None:
     missing = [package for package in environment.pip_packages if not is_installed(package)]
     if missing:
         raise UnsupportedFeatureError(
-            f"{field} {missing}",
+            field,
             "they aren't installed here, and processes run in this Python",
             "Install them into it, or use FRAY_CLUSTER_SPEC=local?use_isolated_env=true.",
+            str(missing),
         )
 
 

@@ -71,7 +71,7 @@ def check_supported(
         )
     if spec.suspend:
         raise UnsupportedFeatureError(
-            "spec.suspend: true", "nothing here would resume the job", "Set it to false to run the job."
+            "spec.suspend", "nothing here would resume the job", "Set it to false to run the job."
         )
     for source in _main_container(plan).get("envFrom") or []:
         _check_env_from(source)
@@ -95,9 +95,10 @@ def _check_env_from(source: object) -> None:
         reference = references.get(kind)
         if isinstance(reference, Mapping) and reference.get("optional") is not True:
             raise UnsupportedFeatureError(
-                f"spec.environment.envFrom ({kind} {reference.get('name')})",
+                "spec.environment.envFrom",
                 "there are no Secrets and ConfigMaps",
                 "Mark it as optional and set the variables in the shell, or in spec.environment.env.",
+                f"({kind} {reference.get('name')})",
             )
 
 
