@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 
-from fray.cli.streams import Stream, open_missing_descriptors
+from fray.cli.streams import OutputStream, open_missing_descriptors
 from fray.errors import FrayError, JobError, RequestError, WaitTimeoutError
 from fray.vocabulary import EXIT_BROKEN_PIPE, EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_TIMEOUT, EXIT_USAGE
 
@@ -56,7 +56,7 @@ def _run() -> int:
 
 
 def _tell(error: FrayError) -> int:
-    notes = Stream(2, environ={}, encoding=getattr(sys.stderr, "encoding", "utf-8"))
+    notes = OutputStream(2, environ={}, encoding=getattr(sys.stderr, "encoding", "utf-8"))
     try:
         notes.write(f"error: {error}\n")
     except BrokenPipeError:

@@ -20,7 +20,7 @@ from fray.accelerators import (
 )
 from fray.accelerators.peak_flops import lookup_peak_flops
 from fray.cli.columns import format_columns
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.errors import UnknownAcceleratorError
 
 __all__ = ["Row", "find_rows", "show_accelerators"]
@@ -65,7 +65,7 @@ class Row:
         )
 
 
-def show_accelerators(text: str | None, *, output: Stream, notes: Stream) -> None:
+def show_accelerators(text: str | None, *, output: OutputStream, notes: OutputStream) -> None:
     """Print a table of all accelerators whose name, machine type or topology contains a text."""
     rows = find_rows(text or "")
     if not rows:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from fray.cli.actor_story import describe_actor, format_actor_table
 from fray.cli.lines import LineFormatter
 from fray.cli.listing import DataFormat, print_lines, print_resources
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.cluster.base import Cluster
 from fray.errors import ActorCallFailedError, FrayError, InvalidRequestError, RemoteTracebackError
 from fray.job.refs import GeneratorFuture
@@ -34,7 +34,9 @@ class ActorLogRequest:
     timestamps: bool = False
 
 
-def show_actors(form: DataFormat | None, *, cluster: Cluster, output: Stream, notes: Stream) -> None:
+def show_actors(
+    form: DataFormat | None, *, cluster: Cluster, output: OutputStream, notes: OutputStream
+) -> None:
     """Print actors, a line for each member; with a format, their resources as a List."""
     actors = cluster.get_actors()
     if form is not None:
@@ -45,7 +47,7 @@ def show_actors(form: DataFormat | None, *, cluster: Cluster, output: Stream, no
         print_lines(format_actor_table(actors, now=datetime.now(UTC), width=output.width), output)
 
 
-def show_actor(actor: FrayActor, form: DataFormat | None, *, output: Stream) -> None:
+def show_actor(actor: FrayActor, form: DataFormat | None, *, output: OutputStream) -> None:
     """Print the story of an actor; with a format, its resource."""
     if form is not None:
         print_resources(actor, form, output)
@@ -54,7 +56,13 @@ def show_actor(actor: FrayActor, form: DataFormat | None, *, output: Stream) -> 
 
 
 def call_actor(
-    name: str, method: str, arguments: str | None, timeout: float | None, *, cluster: Cluster, output: Stream
+    name: str,
+    method: str,
+    arguments: str | None,
+    timeout: float | None,
+    *,
+    cluster: Cluster,
+    output: OutputStream,
 ) -> None:
     """Call a method of an actor, and print what it returns as JSON; of a generator, a line for each item.
 
@@ -94,14 +102,16 @@ def _read_arguments(text: str | None) -> tuple[list[Any], dict[str, Any]]:
     raise InvalidRequestError("ARGUMENTS", f"are {text}", ARGUMENTS_REMEDY)
 
 
-def delete_actors(actors: Sequence[FrayActor], *, cluster: Cluster, output: Stream) -> None:
+def delete_actors(actors: Sequence[FrayActor], *, cluster: Cluster, output: OutputStream) -> None:
     """Delete actors, and report each as kubectl does."""
     for actor in actors:
         cluster.delete_actor(actor)
         output.write(f"frayactor.fray.dev/{actor.metadata.name} deleted\n")
 
 
-def print_actor_logs(request: ActorLogRequest, actor: FrayActor, *, cluster: Cluster, output: Stream) -> None:
+def print_actor_logs(
+    request: ActorLogRequest, actor: FrayActor, *, cluster: Cluster, output: OutputStream
+) -> None:
     """Print what an actor's members printed, each line behind `[member/host]`.
 
     Raises `InvalidRequestError` if it has no such member.

@@ -11,7 +11,7 @@ from typing import BinaryIO
 from fray.cli.clusters import open_cluster, patience
 from fray.cli.requested_job import load_jobs
 from fray.cli.run import place_in_namespace
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.cluster.base import Applied, Cluster
 from fray.cluster.cluster_spec import ClusterSpec
 from fray.types import JobId
@@ -25,8 +25,8 @@ def apply_file(
     *,
     environ: Mapping[str, str],
     stdin: BinaryIO,
-    output: Stream,
-    notes: Stream,
+    output: OutputStream,
+    notes: OutputStream,
 ) -> None:
     """Create the FrayJobs of a file, or change what may be changed of those that are there.
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.cluster.base import Cluster
 from fray.cluster.cluster_spec import (
     ClusterSpec,
@@ -71,7 +71,7 @@ def open_cluster(
 
 
 @contextmanager
-def patience(notes: Stream, spec: ClusterSpec, *, seconds: float = PATIENCE_SECONDS) -> Iterator[None]:
+def patience(notes: OutputStream, spec: ClusterSpec, *, seconds: float = PATIENCE_SECONDS) -> Iterator[None]:
     """Tell within a context that takes long what is waited for."""
     if not isinstance(spec, KubernetesSpec):
         yield

@@ -9,7 +9,7 @@ from fray.cli.columns import format_columns
 from fray.cli.explain import format_manifest
 from fray.cli.listing import DataFormat, print_lines
 from fray.cli.story import Line, Tone
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.cluster.base import CheckResult, Mark
 from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec
 from fray.errors import FrayError
@@ -28,7 +28,7 @@ def diagnose(
     *,
     job: FrayJob | None = None,
     environ: Mapping[str, str],
-    output: Stream,
+    output: OutputStream,
 ) -> int:
     """Print what is found, for a job too, as a table or as data; return 1 if anything is wrong."""
     try:

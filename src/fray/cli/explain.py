@@ -22,7 +22,7 @@ from fray.accelerators.beside import Need, list_gpu_needs, list_tpu_needs
 from fray.cli.clusters import choose_cluster, open_cluster, patience
 from fray.cli.named_job import JobOptions, build_request, options_in_errors
 from fray.cli.requested_job import as_sent, load_job, override_job
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.cluster.base import Cluster
 from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec
 from fray.errors import InvalidRequestError
@@ -167,7 +167,7 @@ class Explained:
 
 
 def find_explained(
-    command: ExplainCommand, *, environ: Mapping[str, str], stdin: BinaryIO, notes: Stream
+    command: ExplainCommand, *, environ: Mapping[str, str], stdin: BinaryIO, notes: OutputStream
 ) -> Explained:
     """Return the job that is meant. Only a NAME makes this ask a cluster.
 

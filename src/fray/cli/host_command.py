@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.cluster.base import Cluster
 from fray.errors import InvalidRequestError
 from fray.types import JobId
@@ -25,7 +25,7 @@ PIECE = 1 << 16
 class ThisTerminal:
     """The standard streams of this process, as those of a command in a host."""
 
-    def __init__(self, stdin: int, output: Stream, notes: Stream) -> None:
+    def __init__(self, stdin: int, output: OutputStream, notes: OutputStream) -> None:
         self.is_terminal = False
         self._stdin, self._output, self._notes = stdin, output, notes
         self._notify: Callable[[int, int], object] | None = None

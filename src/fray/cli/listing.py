@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from fray.cli.actor_story import describe_job_actors
 from fray.cli.story import Line, describe_job, format_job_table
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.cluster.base import Cluster
 from fray.errors import FrayError, InvalidRequestError
 from fray.plan.manifests import is_root
@@ -57,7 +57,7 @@ class Choice:
 
 
 def show_jobs(
-    choice: Choice, form: DataFormat | None, *, cluster: Cluster, output: Stream, notes: Stream
+    choice: Choice, form: DataFormat | None, *, cluster: Cluster, output: OutputStream, notes: OutputStream
 ) -> list[FrayJob]:
     """Print jobs, one a line; with a format, their resources as a List. Return them."""
     jobs = choice.apply(cluster.get_all())
@@ -75,7 +75,7 @@ def watch_jobs(
     listed: Sequence[FrayJob],
     *,
     cluster: Cluster,
-    output: Stream,
+    output: OutputStream,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Print jobs that are new or have changed, as `kubectl get --watch` does, until the user has enough."""
@@ -91,7 +91,7 @@ def watch_jobs(
 
 
 def show_job(
-    job: FrayJob, form: DataFormat | None, *, cluster: Cluster, output: Stream, notes: Stream
+    job: FrayJob, form: DataFormat | None, *, cluster: Cluster, output: OutputStream, notes: OutputStream
 ) -> None:
     """Print the story of a job with its actors; with a format, its resource."""
     if form is not None:
@@ -107,7 +107,7 @@ def show_job(
     print_lines(describe_job(job, now=now, more=describe_job_actors(own, now=now)), output)
 
 
-def print_resources(found: WireModel | Sequence[WireModel], form: DataFormat, output: Stream) -> None:
+def print_resources(found: WireModel | Sequence[WireModel], form: DataFormat, output: OutputStream) -> None:
     """Print a resource as a document, or several as a List."""
     from fray.cli.explain import format_manifest  # noqa: PLC0415 - costs a table its start
 
@@ -118,7 +118,7 @@ def print_resources(found: WireModel | Sequence[WireModel], form: DataFormat, ou
     output.write(format_manifest(body, form.value))
 
 
-def print_lines(lines: Iterable[Line], output: Stream) -> None:
+def print_lines(lines: Iterable[Line], output: OutputStream) -> None:
     """Print lines, in colour on a terminal that has any."""
     if not output.has_color:
         output.write("".join(f"{line.text}\n" for line in lines))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fray.cli.lines import LineFormatter
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.cluster.base import Cluster
 from fray.errors import LogsNotFoundError
 from fray.plan.gang import derive_gang
@@ -32,7 +32,7 @@ class LogRequest:
     timestamps: bool = False
 
 
-def show_logs(request: LogRequest, job: FrayJob, cluster: Cluster, output: Stream) -> None:
+def show_logs(request: LogRequest, job: FrayJob, cluster: Cluster, output: OutputStream) -> None:
     """Print what was asked for of a job; with `follow` until the job, or the chosen attempt, has ended.
 
     Without an attempt the latest is meant, and with `follow` those after it.

@@ -25,7 +25,7 @@ from fray.cli.pool_display import (
     tell_users,
 )
 from fray.cli.requested_job import load_job
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.errors import (
     ClusterConfigError,
@@ -102,8 +102,8 @@ class PoolShell:
 
     environ: Mapping[str, str]
     stdin: BinaryIO
-    output: Stream
-    notes: Stream
+    output: OutputStream
+    notes: OutputStream
     open_client: OpenClient = open_client
     open_session: OpenSession = open_session
     read_objects: ReadObjects = ask_objects
@@ -288,7 +288,7 @@ def _choose_unused(names: Sequence[str], pools: Sequence[Pool], usage: Mapping[s
     return list(dict.fromkeys(names))
 
 
-def _show_chosen(pools: Sequence[Pool], usage: Mapping[str, PoolUse], stream: Stream) -> None:
+def _show_chosen(pools: Sequence[Pool], usage: Mapping[str, PoolUse], stream: OutputStream) -> None:
     """Show what is to be deleted: names alone don't say what is lost."""
     now = datetime.now(UTC)
     rows = [["POOL", "MACHINE TYPE", "NODES", "BOUGHT", "IDLE"]]
@@ -390,7 +390,7 @@ def _ensure_policies(plan: _Plan, cluster: GkeCluster, shell: PoolShell) -> None
 # --- what is said
 
 
-def _is_provided(plan: _Plan, stream: Stream) -> bool:
+def _is_provided(plan: _Plan, stream: OutputStream) -> bool:
     """Say whether GKE makes the nodes itself, and return whether nothing needs to be created then."""
     provisioning = plan.provisioning
     if provisioning is None:
@@ -402,7 +402,7 @@ def _is_provided(plan: _Plan, stream: Stream) -> bool:
     return True
 
 
-def _print_policies(plan: _Plan, cluster: GkeCluster, stream: Stream) -> None:
+def _print_policies(plan: _Plan, cluster: GkeCluster, stream: OutputStream) -> None:
     for policy in dict.fromkeys(each.policy for each in plan.missing if each.policy is not None):
         stream.write(f"# the workload policy, unless it is there:\n{format_policy_gcloud(policy, cluster)}\n")
 

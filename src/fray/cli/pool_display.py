@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from fray.cli.columns import format_age
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.errors import InvalidRequestError
 from fray.job.progress import Progress
 from fray.nodepools.existing import Pool
@@ -121,7 +121,7 @@ def read_prices(path: str | None) -> dict[str, float]:
 class PoolDisplay:
     """How operations stand: a bar on a terminal, else a line for each change."""
 
-    def __init__(self, notes: Stream, clock: Callable[[], float]) -> None:
+    def __init__(self, notes: OutputStream, clock: Callable[[], float]) -> None:
         self._notes, self._clock = notes, clock
         self._began = clock()
         self._printed: dict[str, str] = {}

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import BinaryIO
 
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 
 __all__ = ["environ", "notes", "output", "stdin"]
 
@@ -23,11 +23,11 @@ def stdin() -> BinaryIO:
     return open(0, "rb", closefd=False)
 
 
-def output() -> Stream:
+def output() -> OutputStream:
     """Return standard output."""
-    return Stream(1, environ=environ(), encoding=getattr(sys.stdout, "encoding", "utf-8"))
+    return OutputStream(1, environ=environ(), encoding=getattr(sys.stdout, "encoding", "utf-8"))
 
 
-def notes() -> Stream:
+def notes() -> OutputStream:
     """Return standard error."""
-    return Stream(2, environ=environ(), encoding=getattr(sys.stderr, "encoding", "utf-8"))
+    return OutputStream(2, environ=environ(), encoding=getattr(sys.stderr, "encoding", "utf-8"))

@@ -23,7 +23,7 @@ from fray.cli.named_job import JobOptions, build_request, find_help, options_in_
 from fray.cli.requested_job import load_job, override_job
 from fray.cli.screen import open_screen
 from fray.cli.story import Line, Tone
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.cluster.base import Cluster
 from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec, LocalSpec
 from fray.errors import FieldError, InvalidJobError, InvalidRequestError, OutputError
@@ -56,7 +56,12 @@ class RunCommand:
 
 
 def run_job(
-    command: RunCommand, *, environ: Mapping[str, str], stdin: BinaryIO, output: Stream, notes: Stream
+    command: RunCommand,
+    *,
+    environ: Mapping[str, str],
+    stdin: BinaryIO,
+    output: OutputStream,
+    notes: OutputStream,
 ) -> int:
     """Run a job to its end and return the exit code.
 
@@ -180,7 +185,7 @@ class _Notices(logging.Handler):
 
 
 @contextmanager
-def _notices(notes: Stream) -> Iterator[_Notices]:
+def _notices(notes: OutputStream) -> Iterator[_Notices]:
     """Show the user what the library tells, for the time of a command."""
     logger, handler = logging.getLogger("fray.cluster"), _Notices(lambda lines: print_lines(lines, notes))
     before = logger.level, logger.propagate
@@ -198,7 +203,7 @@ class _Session:
     """One run as this process's terminal and signals see it."""
 
     def __init__(
-        self, cluster: Cluster, name: JobId, output: Stream, notes: Stream, signals: list[int]
+        self, cluster: Cluster, name: JobId, output: OutputStream, notes: OutputStream, signals: list[int]
     ) -> None:
         self._cluster, self._name = cluster, name
         self._output, self._notes = output, notes

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from fray.cli.columns import format_duration
 from fray.cli.story import Line
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.cluster.progress import find_waiting
 from fray.plan.texts import format_count
 from fray.plan.timestamps import parse_time
@@ -50,7 +50,7 @@ class Screen(Protocol):
 class PlainScreen:
     """Output goes to one stream, what Fray says to the other; no progress between state changes."""
 
-    def __init__(self, output: Stream, notes: Stream) -> None:
+    def __init__(self, output: OutputStream, notes: OutputStream) -> None:
         self._output = output
         self._notes = notes
 
@@ -72,7 +72,7 @@ class PlainScreen:
 class LiveScreen:
     """Everything goes to one terminal, with a line at its bottom that tells how the job stands."""
 
-    def __init__(self, terminal: Stream) -> None:
+    def __init__(self, terminal: OutputStream) -> None:
         from rich.console import Console  # noqa: PLC0415 - slow to import, and only needed on terminals
         from rich.live import Live  # noqa: PLC0415
 
@@ -120,7 +120,7 @@ class _Raw:
         yield Segment(self._text)
 
 
-def open_screen(output: Stream, notes: Stream) -> Screen:
+def open_screen(output: OutputStream, notes: OutputStream) -> Screen:
     """Return the screen for this process's streams: a live one only where a terminal shows both."""
     if output.is_terminal and notes.is_terminal:
         return LiveScreen(output)

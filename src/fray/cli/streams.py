@@ -10,10 +10,10 @@ import os
 import select
 from collections.abc import Mapping
 
-__all__ = ["Stream", "open_missing_descriptors"]
+__all__ = ["OutputStream", "open_missing_descriptors"]
 
 
-class Stream:
+class OutputStream:
     """One of the two output streams. It is also a text file as far as rich needs one."""
 
     def __init__(self, descriptor: int, *, environ: Mapping[str, str], encoding: str = "utf-8") -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fray.cli.columns import format_columns, format_duration
 from fray.cli.listing import print_lines
 from fray.cli.story import Line, Tone
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.cluster.base import Cluster
 from fray.errors import HostNotRunningError, PoolNotShownError
 from fray.plan.texts import clean_text, flatten, format_count
@@ -32,7 +32,7 @@ NAME_WIDTH = 60
 WAIT_WIDTH = 200
 
 
-def show_pool(job_id: JobId, *, as_json: bool, cluster: Cluster, output: Stream) -> None:
+def show_pool(job_id: JobId, *, as_json: bool, cluster: Cluster, output: OutputStream) -> None:
     """Print what the pool of a job has and does now; as JSON all that its head shows."""
     view = cluster.read_pool(job_id)
     if as_json:
@@ -45,8 +45,8 @@ def watch_pool(
     job_id: JobId,
     *,
     cluster: Cluster,
-    output: Stream,
-    notes: Stream,
+    output: OutputStream,
+    notes: OutputStream,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Show the pool of a job on a terminal, anew every 2 seconds, until its rank 0 has ended."""
@@ -74,8 +74,8 @@ def show_dashboard(
     job_id: JobId,
     *,
     cluster: Cluster,
-    output: Stream,
-    notes: Stream,
+    output: OutputStream,
+    notes: OutputStream,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Print where the dashboard of a job is, and keep it there until Ctrl-C; say why connections fail."""

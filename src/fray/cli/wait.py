@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fray.cli.listing import print_lines
 from fray.cli.story import describe_end
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.cluster.base import Cluster
 from fray.errors import JobNotRunningError, WaitTimeoutError
 from fray.plan.status import derive_exit_code, is_finished
@@ -16,7 +16,9 @@ from fray.wire.frayjob import FrayJob
 __all__ = ["delete_jobs", "stop_jobs", "wait_for_jobs"]
 
 
-def wait_for_jobs(names: Sequence[str], *, timeout: float | None, cluster: Cluster, notes: Stream) -> int:
+def wait_for_jobs(
+    names: Sequence[str], *, timeout: float | None, cluster: Cluster, notes: OutputStream
+) -> int:
     """Wait for jobs, tell how each ended, and return the exit code of the first that didn't succeed.
 
     Raises:
@@ -33,7 +35,7 @@ def wait_for_jobs(names: Sequence[str], *, timeout: float | None, cluster: Clust
     return next((code for code in codes if code), 0)
 
 
-def stop_jobs(jobs: Sequence[FrayJob], *, wait: bool, cluster: Cluster, notes: Stream) -> None:
+def stop_jobs(jobs: Sequence[FrayJob], *, wait: bool, cluster: Cluster, notes: OutputStream) -> None:
     """Ask jobs to end, and tell how each stands; with `wait` once all have ended."""
     running = [job.metadata.name for job in jobs if not is_finished(job.status)]
     for job in jobs:
@@ -48,7 +50,7 @@ def stop_jobs(jobs: Sequence[FrayJob], *, wait: bool, cluster: Cluster, notes: S
         notes.write(f"{name}: {phases.get(name, 'asked to stop')}\n")
 
 
-def delete_jobs(jobs: Sequence[FrayJob], *, cluster: Cluster, output: Stream) -> None:
+def delete_jobs(jobs: Sequence[FrayJob], *, cluster: Cluster, output: OutputStream) -> None:
     """Remove jobs, and tell of each as kubectl does."""
     for job in jobs:
         cluster.delete(JobId(job.metadata.name))

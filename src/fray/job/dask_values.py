@@ -156,7 +156,7 @@ class StreamEntry(BufferedStream):
             self._put(item)
 
     def take(self, deadline: float | None) -> Any:
-        """Return the next item or `END`; see `Stream`."""
+        """Return the next item or `END`; see `ItemStream`."""
         item = super().take(deadline)
         with self._lock:
             emptied = None if self._items else self._emptied

@@ -33,7 +33,7 @@ from fray.job.ledger import Ledger
 from fray.job.local_actors import ActorNames, LocalActor
 from fray.job.options import ActorOptions, CallOptions, TaskOptions
 from fray.job.progress import FutureState
-from fray.job.streams import Stream
+from fray.job.streams import ItemStream
 from fray.job.tasks import Task, run_task
 from fray.job.timeline import TaskRun
 from fray.job.traits import Feature, refuse
@@ -72,7 +72,7 @@ class InProcessEngine(WaitableEngine, ABC):
         """See to it that the task runs, or fails."""
 
     @abstractmethod
-    def _new_stream(self, task: Task) -> Stream:
+    def _new_stream(self, task: Task) -> ItemStream:
         """Return the stream for the items of a generator task."""
 
     @abstractmethod
@@ -100,14 +100,14 @@ class InProcessEngine(WaitableEngine, ABC):
 
     def state_of(self, entry: Any, *, whole: bool) -> FutureState:
         """Return how far an entry is; see `Engine`."""
-        settled = entry.ended if whole and isinstance(entry, Stream) else entry.ready
+        settled = entry.ended if whole and isinstance(entry, ItemStream) else entry.ready
         if not settled:
             return "pending"
         return "failed" if entry.error is not None else "ready"
 
     def release(self, entry: Waitable | None) -> None:
         """Let a generator end that nobody reads."""
-        if isinstance(entry, Stream):
+        if isinstance(entry, ItemStream):
             entry.abandon()
 
     # --- tasks and actors ----------------------------------------------------------------------------------

@@ -20,10 +20,10 @@ from fray.job.engine import END, LATE
 from fray.job.workers import blocking
 from fray.payload.values.exceptions import raisable
 
-__all__ = ["BufferedStream", "LazyStream", "Stream"]
+__all__ = ["BufferedStream", "ItemStream", "LazyStream"]
 
 
-class Stream(Waitable):
+class ItemStream(Waitable):
     """Items that come one after another."""
 
     def __init__(self, id: str = "") -> None:  # noqa: A002
@@ -67,7 +67,7 @@ class Stream(Waitable):
         return END
 
 
-class BufferedStream(Stream):
+class BufferedStream(ItemStream):
     """Holds at most `bound` items that nobody has taken (None: any number)."""
 
     def __init__(self, bound: int | None, id: str = "") -> None:  # noqa: A002
@@ -102,7 +102,7 @@ class BufferedStream(Stream):
             self._space.notify_all()
 
     def take(self, deadline: float | None) -> Any:
-        """Return the next item or `END`; see `Stream`."""
+        """Return the next item or `END`; see `ItemStream`."""
         while True:
             with self._lock:
                 if self._items:
@@ -138,7 +138,7 @@ class BufferedStream(Stream):
         return self._bound is not None and not self._ended and len(self._items) >= self._bound
 
 
-class LazyStream(Stream):
+class LazyStream(ItemStream):
     """Runs the generator in the thread that takes an item, in the context variables of its task.
 
     `start` makes the generator when the first item is asked for; `at_end` is called once, with the
@@ -162,7 +162,7 @@ class LazyStream(Stream):
         self._at_end = at_end
 
     def take(self, deadline: float | None) -> Any:  # noqa: ARG002 - the generator can't be interrupted
-        """Return the next item or `END`; see `Stream`."""
+        """Return the next item or `END`; see `ItemStream`."""
         with self._lock:
             if self._ended:
                 return self._last()

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.cli.top import show_dashboard
 from fray.cluster.base import Cluster, Dashboard
 from fray.types import JobId
@@ -38,7 +38,7 @@ def test_it_is_there_until_ctrl_c_and_each_problem_is_told_once(tmp_path: Path) 
     refused, lost = OSError("refused"), OSError("lost")
     jobs = Jobs(None, refused, refused, None, lost)
     places = [os.open(tmp_path / name, os.O_CREAT | os.O_WRONLY) for name in ("output", "notes")]
-    output, notes = (Stream(place, environ={}) for place in places)
+    output, notes = (OutputStream(place, environ={}) for place in places)
     cluster = cast("Cluster", jobs)
     with pytest.raises(KeyboardInterrupt):
         show_dashboard(JobId("words"), cluster=cluster, output=output, notes=notes, sleep=jobs.pause)

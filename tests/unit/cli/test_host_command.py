@@ -15,7 +15,7 @@ from typing import cast
 import pytest
 
 from fray.cli.host_command import SHELL, ThisTerminal, open_shell, run_in_host
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.cluster.base import Cluster
 from fray.cluster.command_streams import CommandStreams
 from fray.errors import InvalidRequestError, JobNotFoundError
@@ -65,7 +65,7 @@ def resize(descriptor: int, columns: int, lines: int) -> None:
 
 
 def streams_of(stdin: int, output: int, notes: int) -> ThisTerminal:
-    return ThisTerminal(stdin, Stream(output, environ={}), Stream(notes, environ={}))
+    return ThisTerminal(stdin, OutputStream(output, environ={}), OutputStream(notes, environ={}))
 
 
 def test_bytes_go_through_as_they_are_and_the_code_comes_back(files: list[int], tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from fray.cli.app import app
 from fray.cli.named_job import JobOptions, build_request, split_target
 from fray.cli.run import STOP_SIGNALS, RunCommand, run_job
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.errors import FrayError, InvalidRequestError
 from fray.types import JobRequest, TpuConfig
 
@@ -185,7 +185,7 @@ def test_what_contradicts_itself_is_refused(
     tmp_path: Path,
 ) -> None:
     command = RunCommand(words, file, JobOptions(**options), **more)  # type: ignore[arg-type]
-    stream = Stream(1, environ={})
+    stream = OutputStream(1, environ={})
     environ = {"FRAY_STATE_DIR": str(tmp_path)}
     with pytest.raises(FrayError, match=told), (tmp_path / "empty").open("wb+") as stdin:
         run_job(command, environ=environ, stdin=stdin, output=stream, notes=stream)
@@ -214,7 +214,7 @@ def handlers() -> Iterator[None]:
 def test_what_this_machine_lacks_is_refused_by_what_was_typed_and_nothing_starts(
     folder: Path, words: tuple[str, ...], options: dict[str, object], told: str
 ) -> None:
-    stream = Stream(1, environ={})
+    stream = OutputStream(1, environ={})
     command = RunCommand(words, None, JobOptions(**options))  # type: ignore[arg-type]
     environ = {"FRAY_STATE_DIR": str(folder / "state"), "PATH": "/usr/bin:/bin"}
     with pytest.raises(FrayError, match=told), (folder / "empty").open("wb+") as stdin:

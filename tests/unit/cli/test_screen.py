@@ -10,7 +10,7 @@ import pytest
 
 from fray.cli.screen import LiveScreen, PlainScreen, build_status_line, open_screen
 from fray.cli.story import Line, Tone
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.plan.lifecycle import decide
 from fray.plan.settings import RetryPolicy
 from fray.wire.frayjob import FrayJob
@@ -21,7 +21,7 @@ START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 LATER = datetime(2026, 1, 31, 12, 0, 42, tzinfo=UTC)
 
 
-class Recorder(Stream):
+class Recorder(OutputStream):
     """A stream that keeps what is written to it."""
 
     def __init__(self, *, terminal: bool, color: bool = True, encoding: str = "utf-8") -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from fray.cli.streams import Stream
+from fray.cli.streams import OutputStream
 from fray.cli.top import MOST_ROWS, describe_pool, show_pool, watch_pool
 from fray.cluster.base import Cluster
 from fray.errors import HostNotRunningError
@@ -111,7 +111,9 @@ def test_of_a_pool_without_anything_there_is_something_to_say() -> None:
 def test_json_is_all_that_the_head_shows(tmp_path: Path) -> None:
     path = tmp_path / "out"
     with path.open("wb") as file:
-        show_pool(WORDS, as_json=True, cluster=as_cluster(VIEW), output=Stream(file.fileno(), environ={}))
+        show_pool(
+            WORDS, as_json=True, cluster=as_cluster(VIEW), output=OutputStream(file.fileno(), environ={})
+        )
     assert PoolView.from_json(path.read_text()) == VIEW
     assert json.loads(path.read_text())["hosts"][1]["free"] == {"CPU": -1.0}
 
@@ -123,8 +125,8 @@ def test_on_a_terminal_it_goes_on_until_the_job_has_ended(tmp_path: Path) -> Non
         watch_pool(
             WORDS,
             cluster=as_cluster(VIEW, replace(VIEW, job="later")),
-            output=Stream(theirs, environ={"TERM": "xterm"}),
-            notes=Stream(notes.fileno(), environ={}),
+            output=OutputStream(theirs, environ={"TERM": "xterm"}),
+            notes=OutputStream(notes.fileno(), environ={}),
             sleep=slept.append,
         )
     os.close(theirs)

@@ -36,7 +36,7 @@ __all__ = [
     "ObjectRecord",
     "Run",
     "RunTotals",
-    "Stream",
+    "StreamProgress",
     "TaskFaults",
     "TaskRecord",
     "Team",
@@ -117,7 +117,7 @@ class TaskRecord:
         self.missing = 0
         self.attempt = 1
         self.charged = 0
-        self.stream: Stream | None = None
+        self.stream: StreamProgress | None = None
         self.faults: TaskFaults | None = None
 
 
@@ -158,7 +158,7 @@ class TaskFaults:
         self.deadline = 0.0
 
 
-class Stream:
+class StreamProgress:
     """How far a generator is: items that were produced, and items that its consumer has taken."""
 
     __slots__ = ("consumed", "produced")

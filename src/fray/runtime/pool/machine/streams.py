@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fray.runtime.pool.machine.message_checks import check_message
 from fray.runtime.pool.machine.objects import add_holder, collect, discard, place
-from fray.runtime.pool.machine.records import ObjectRecord, Stream, TaskRecord
+from fray.runtime.pool.machine.records import ObjectRecord, StreamProgress, TaskRecord
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.messages.commands import DeliverItems, ResumeGenerator
 from fray.runtime.pool.messages.events import ItemsConsumed, ItemsProduced
@@ -73,7 +73,7 @@ def discard_items(tables: Tables, event: ItemsProduced) -> None:
 
 def run_on(tables: Tables, task: TaskRecord) -> None:
     """Let a generator run to its end without a reader, as a task does whose submitter has retired."""
-    stream: Stream = task.stream  # type: ignore[assignment]
+    stream: StreamProgress = task.stream  # type: ignore[assignment]
     _go_on(tables, task, stream, stream.produced)
 
 
@@ -87,7 +87,7 @@ def consume(tables: Tables, source: ClientId, event: ItemsConsumed) -> None:
     _go_on(tables, task, task.stream, event.taken)
 
 
-def _go_on(tables: Tables, task: TaskRecord, stream: Stream, taken: int) -> None:
+def _go_on(tables: Tables, task: TaskRecord, stream: StreamProgress, taken: int) -> None:
     stream.consumed = max(stream.consumed, taken)
     if task.worker is not None:
         tables.commands.append(ResumeGenerator(task.worker.id, task.spec.id, stream.consumed))

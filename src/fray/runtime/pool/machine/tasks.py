@@ -21,7 +21,13 @@ from fray.runtime.pool.machine.objects import (
     settle,
 )
 from fray.runtime.pool.machine.queues import demand_of, enqueue, withdraw
-from fray.runtime.pool.machine.records import ActorRecord, ObjectRecord, Stream, TaskRecord, WorkerRecord
+from fray.runtime.pool.machine.records import (
+    ActorRecord,
+    ObjectRecord,
+    StreamProgress,
+    TaskRecord,
+    WorkerRecord,
+)
 from fray.runtime.pool.machine.resources import build_unschedulable, is_possible
 from fray.runtime.pool.machine.slots import (
     actor_at,
@@ -94,7 +100,7 @@ def accept(tables: Tables, client: ClientId, event: TaskSubmitted) -> TaskRecord
     if client:
         tables.clients[client].add(spec.id)
     if spec.streaming:
-        task.stream = Stream()
+        task.stream = StreamProgress()
     if spec.holds:
         hold(tables, spec.holds)
     tables.counters["submitted"] += 1

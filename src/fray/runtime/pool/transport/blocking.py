@@ -24,7 +24,7 @@ from fray.runtime.pool.transport.frames import (
 from fray.runtime.pool.transport.handshake import MESSAGE_SIZE, Handshake, Role
 from fray.runtime.pool.transport.keys import TransportKey
 from fray.runtime.pool.transport.settings import DEFAULT_SETTINGS, TransportSettings
-from fray.runtime.pool.transport.socket_streams import PlainStream, Stream, TlsStream
+from fray.runtime.pool.transport.socket_streams import PlainStream, SocketStream, TlsStream
 from fray.runtime.pool.transport.sockets import check_user, tls_refusal, tune
 
 __all__ = ["BlockingConnection"]
@@ -37,7 +37,13 @@ class BlockingConnection:
     """
 
     def __init__(
-        self, stream: Stream, decoder: FrameDecoder, *, peer: str, settings: TransportSettings, early: bytes
+        self,
+        stream: SocketStream,
+        decoder: FrameDecoder,
+        *,
+        peer: str,
+        settings: TransportSettings,
+        early: bytes,
     ) -> None:
         self.peer = peer
         """The other end, in words."""

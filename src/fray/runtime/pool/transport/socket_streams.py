@@ -17,14 +17,14 @@ from typing import Protocol
 
 from fray.runtime.pool.transport.frames import BytesLike
 
-__all__ = ["PlainStream", "Stream", "TlsStream"]
+__all__ = ["PlainStream", "SocketStream", "TlsStream"]
 
 _PARTS_PER_CALL = 512
 """Below IOV_MAX (1024 on Linux and macOS), above which sendmsg refuses."""
 _TLS_WRITE_SIZE = 256 * 1024
 
 
-class Stream(Protocol):
+class SocketStream(Protocol):
     """A connected socket; errors are those of the system (`OSError`)."""
 
     def receive_into(self, target: memoryview, timeout: float | None) -> int | None:
