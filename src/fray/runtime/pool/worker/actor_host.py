@@ -80,7 +80,7 @@ class _Actor:
         if spec.max_concurrency == 1:
             inbox: Inbox = queue.SimpleQueue()
             self._inbox = inbox
-            start_apart(lambda: threads.serve(inbox), f"fray-{spec.class_name}")
+            start_apart(lambda: threads.serve(inbox), f"fray-{spec.class_name}", daemon=threads.daemon)
 
     def run(self, work: Work) -> None:
         """Run work of this actor in its own thread, or in any."""
@@ -361,7 +361,7 @@ class ActorHost:
         with actor.lock:
             over = actor.draining and actor.ready and not actor.waiting and not actor.running
         if over and actor.life.watched:
-            start_apart(lambda: self._linger(actor), "fray-actor-end")
+            start_apart(lambda: self._linger(actor), "fray-actor-end", daemon=self._threads.daemon)
         elif over:
             self._end(actor, None, actor.why)
 

@@ -33,12 +33,13 @@ _own: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 """The threads that are of no task."""
 
 
-def start_apart(work: Work, name: str) -> None:
+def start_apart(work: Work, name: str, *, daemon: bool = False) -> None:
     """Start a thread that is of no task, whichever task's thread starts it.
 
-    It is no daemon, so that threads which tasks start are none either, unless they are to be.
+    In a worker's process it is no daemon, so that threads which tasks start are none either, unless they are
+    to be.
     """
-    thread = threading.Thread(target=work, name=name, daemon=False)
+    thread = threading.Thread(target=work, name=name, daemon=daemon)
     _own.add(thread)
     contextvars.Context().run(thread.start)
 
@@ -82,12 +83,14 @@ def let_threads_know_their_task() -> None:
 class ElasticThreads:
     """Runs each piece of work at once, in a thread of its own; work must not raise.
 
-    Parameters: `name` of the threads; `rest` is called by each that has ended its work and let go of it.
+    Parameters: `name` of the threads; `rest` is called by each that has ended its work and let go of it;
+    `daemon`: whether the end of the main thread ends them.
     """
 
-    def __init__(self, name: str, rest: Callable[[], None]) -> None:
+    def __init__(self, name: str, rest: Callable[[], None], *, daemon: bool = False) -> None:
         self._name = name
         self._rest = rest
+        self.daemon = daemon
         self._lock = threading.Lock()
         self._idle: list[Inbox] = []
 
@@ -97,7 +100,7 @@ class ElasticThreads:
             inbox = self._idle.pop() if self._idle else None
         if inbox is None:
             made: Inbox = queue.SimpleQueue()
-            start_apart(lambda: self._loop(made, IDLE_SECONDS), self._name)
+            start_apart(lambda: self._loop(made, IDLE_SECONDS), self._name, daemon=self.daemon)
             inbox = made
         inbox.put(work)
 
