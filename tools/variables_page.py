@@ -108,6 +108,8 @@ ELSEWHERE = {
         "the head of a pool that asks for workers",
     ),
     "FRAY_POD_IP": "jobs with workers, and pods of FrayActors",
+    "FRAY_POD_NAME": "callables, and jobs with workers",
+    "FRAY_POD_UID": "callables, and jobs with workers",
     "FRAY_WORKERS_ENGINE": "jobs with workers of engine `dask` or `ray`",
     **dict.fromkeys(
         ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"), "jobs with workers of engine `ray`"

@@ -50,7 +50,7 @@ __all__ = ["FRAYACTOR"]
 logger = logging.getLogger(__name__)
 
 ROOT_SECONDS = 10.0
-"""How often a job-scoped actor's root job is looked at: no event of an actor tells of its end."""
+"""How often an actor's root job, or the pod that hosts it, is looked at: no event of it tells of those."""
 CHANGING_SECONDS = 20.0
 """How often an actor is looked at while pods start or end: of volumes and dead nodes no event tells."""
 TRIMS: Final = {STATEFUL_SETS: trim_stateful_set, PODS: trim_actor_pod, CONFIG_MAPS: trim_actor_report}
@@ -120,8 +120,8 @@ class _Reconciler:
             return None  # what it owns is the garbage collector's
         actor = self._kind.parse(body)
         now = self._services.clock()
-        root = await self._look_at_root(actor)
-        observed = self._observe(place, actor, root, await self._read_complaints(place, now))
+        root, host = await self._look_at_root(actor), await self._look_at_host(actor)
+        observed = self._observe(place, actor, root, await self._read_complaints(place, now), host)
         decision = self._decide(actor, observed, now=now)
         status = decision.status.to_manifest()
         if status != body.get("status"):
@@ -141,7 +141,7 @@ class _Reconciler:
                 await self._remove(observed.members)
             case _:
                 pass
-        if root is not None:
+        if root is not None or actor.spec.entrypoint.hosted is not None:
             return ROOT_SECONDS
         if any(_is_starting(pod) or is_ending(pod) for pod in observed.pods):
             return CHANGING_SECONDS
@@ -179,6 +179,18 @@ class _Reconciler:
             return read_root(actor, None)
         return read_root(actor, root)
 
+    async def _look_at_host(self, actor: FrayActor) -> Manifest | None:
+        """Return the pod of the process that hosts an actor, if it is there."""
+        hosted = actor.spec.entrypoint.hosted
+        if hosted is None:
+            return None
+        # A list of one: the operator has no right to get single pods.
+        pages = self._api.list_pages(
+            PODS, namespace=actor.metadata.namespace, fields=f"metadata.name={hosted.pod}"
+        )
+        found = [pod async for page in pages for pod in page.items]
+        return found[0] if found else None
+
     async def _read_complaints(self, place: Place, now: datetime) -> Sequence[VolumeComplaint]:
         """Return what is said of pods' volumes, which is asked for where a pod has been starting for long."""
         if not find_held(self._list(PODS, place), now=now):
@@ -191,6 +203,7 @@ class _Reconciler:
         actor: FrayActor,
         root: RootState | None,
         complaints: Sequence[VolumeComplaint] = (),
+        host: Manifest | None = None,
     ) -> ActorObservation:
         members = next(
             (each for each in self._list(STATEFUL_SETS, place) if is_controlled_by(each, actor.metadata.uid)),
@@ -209,6 +222,7 @@ class _Reconciler:
             complaints=complaints,
             root=root,
             refusal=self._refusals.get(place),
+            host=host,
         )
 
     def _list(self, resource: Resource, place: Place) -> Sequence[Manifest]:

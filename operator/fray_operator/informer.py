@@ -75,7 +75,7 @@ WORKER_STATUS = (
     "succeeded",
     "terminating",
 )
-REPORTED = ("podUid", "startNumber", "restarts", "exhausted", "lastError", "idle", "ended")
+REPORTED = ("podUid", "startNumber", "ready", "restarts", "exhausted", "lastError", "idle", "ended")
 LONGEST_REPORT = 1 << 16
 LABELS = frozenset(
     {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fray.errors import ActorUnavailableError
 from fray.job.actor_groups import ActorContext, ActorGroup, current_actor
-from fray.job.actors import ActorHandle, ActorMethod
+from fray.job.actors import ActorHandle, ActorMethod, HostedActor
 from fray.job.refs import ObjectRef as ActorFuture
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "ActorHandle",
     "ActorMethod",
     "ActorUnavailableError",
+    "HostedActor",
     "current_actor",
 ]

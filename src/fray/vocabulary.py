@@ -183,6 +183,10 @@ ENV_POOL_OBJECTS: Final = "FRAY_POOL_OBJECTS"
 takes the first free port, or `tcp:host:port`."""
 ENV_POD_IP: Final = "FRAY_POD_IP"
 """In pods of jobs with workers, and of actors: the pod's address."""
+ENV_POD_NAME: Final = "FRAY_POD_NAME"
+"""In pods of jobs whose processes have keys: the pod's name, by which an actor's FrayActor names its host."""
+ENV_POD_UID: Final = "FRAY_POD_UID"
+"""In the same pods: the pod's uid."""
 ENV_POOL_METRICS: Final = "FRAY_POOL_METRICS"
 """In the container of a pool's head: the port at which it shows the pool by HTTP."""
 ENV_POOL_STATE: Final = "FRAY_POOL_STATE"
@@ -406,6 +410,7 @@ class ActorReason(StrEnum):
     ROOT_JOB_ENDED = "RootJobEnded"
     IDLE = "Idle"
     MEMBERS_ENDED = "MembersEnded"
+    HOST_ENDED = "HostEnded"
 
 
 class VerdictKind(StrEnum):

@@ -90,6 +90,8 @@ class Cluster:
             "FRAY_ROOT_JOB": "train",
             "FRAY_POOL_KEY": str(self.key),
             "FRAY_POOL_OBJECTS": "tcp:127.0.0.1:0",
+            "FRAY_POD_NAME": "train-0",
+            "FRAY_POD_UID": "pod-1",
         }
 
     def actor(self, label: str) -> dict[str, Any]:
@@ -164,7 +166,7 @@ def running_cluster(key: Path, folder: Path) -> Iterator[Cluster]:
     with serving(api) as url, pytest.MonkeyPatch.context() as patch:
         access = ApiAccess(url, "ml", folder / "token")
         patch.setattr(ApiAccess, "in_pod", lambda _: access)
-        named_actors._pod_reach.cache_clear()
+        named_actors.find_pod_reach.cache_clear()
         made = Cluster(api, url, key, folder)
         for name, value in made.environ().items():
             patch.setenv(name, value)
@@ -175,7 +177,7 @@ def running_cluster(key: Path, folder: Path) -> Iterator[Cluster]:
             for engine in member_engine._engines.values():
                 engine.client.close()
             member_engine._engines.clear()
-            named_actors._pod_reach.cache_clear()
+            named_actors.find_pod_reach.cache_clear()
 
 
 def _free_port() -> int:

@@ -35,6 +35,8 @@ class ObjectsApi:
             if found is None:
                 return 404, _status("NotFound")
             if method == "DELETE":
+                if body.get("preconditions", {}).get("uid") not in (None, found["metadata"]["uid"]):
+                    return 409, _status("Conflict")
                 self._collect(found["metadata"]["uid"])
                 return 200, self.objects.pop(path)
             if method == "PATCH":

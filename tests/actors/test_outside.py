@@ -39,7 +39,7 @@ def api(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[For
     cluster.api.answer("POST", "/api/v1/namespaces/ml/secrets", secret)
     for name in cluster.environ():
         monkeypatch.delenv(name)
-    named_actors._pod_reach.cache_clear()
+    named_actors.find_pod_reach.cache_clear()
     made = ForwardingApi(cluster.api)
     with made.serve() as url:
         yield made, url

@@ -42,10 +42,12 @@ def describe_actor(actor: FrayActor, *, now: datetime) -> list[Line]:
     """Return the whole story of an actor: where it stands, its conditions, and member by member."""
     status, spec, name = actor.status, actor.spec, actor.metadata.name
     state, tone = _describe_state(actor, None)
+    hosted = spec.entrypoint.hosted
     lifetime = f"ends with job {spec.root_job}" if spec.root_job else "until it is deleted or stopped"
     facts = [
         ("  called", spec.name),
         ("  lifetime", lifetime),
+        *([] if hosted is None else [("  hosted by", f"a process of pod {hosted.pod}, with which it ends")]),
         ("  members", f"{status.ready or '0/0'} ready, {status.restarts} restarts"),
         ("  age", _age(actor, now)),
     ]

@@ -17,7 +17,7 @@ from fray.vocabulary import ENV_CLIENT_SPEC, ENV_CLUSTER_SPEC
 
 if TYPE_CHECKING:
     from fray.job.actor_groups import ActorGroup
-    from fray.job.actors import ActorHandle
+    from fray.job.actors import ActorHandle, HostedActor
 
 __all__ = ["Client", "current_client", "set_current_client"]
 
@@ -94,6 +94,12 @@ class Client:
     ) -> ActorGroup[A]:
         """Create a group of actors; see `Cluster.create_actor_group`."""
         return self._cluster.create_actor_group(cls, *args, name=name, count=count, **kwargs)
+
+    def host_actor(
+        self, made_by: Callable[..., A] | A, /, *args: Any, name: str, **kwargs: Any
+    ) -> HostedActor[A]:
+        """Serve an object of this process as an actor; see `Cluster.host_actor`, which has all options."""
+        return self._cluster.host_actor(made_by, *args, name=name, **kwargs)
 
     def __repr__(self) -> str:
         return f"Client({self._cluster!r})"

@@ -43,7 +43,8 @@ from fray.wire.frayjob import FrayJob
 
 if TYPE_CHECKING:
     from fray.job.actor_groups import ActorGroup
-    from fray.job.actors import ActorHandle
+    from fray.job.actors import ActorHandle, HostedActor
+    from fray.job.hosted_actors import Hosting
     from fray.job.options import ActorOptions
     from fray.legacy.tpu_topology import get_tpu_topology  # noqa: F401 - for readers of an earlier API
     from fray.runtime.actors.joining import Reach
@@ -314,10 +315,9 @@ class Cluster(abc.ABC):
         actor, index = self._find_member(name)
 
         from fray.job.named_actors import build_handles  # noqa: PLC0415 - loads what few need
-        from fray.runtime.actors.identity import Member  # noqa: PLC0415
+        from fray.runtime.actors.objects import member_of  # noqa: PLC0415
 
-        retries = actor.spec.max_task_retries or 0
-        member = Member(name, actor.metadata.name, actor.metadata.uid or "", max_task_retries=retries)
+        member = member_of(actor.to_manifest(), name)
         return build_handles(member, index + 1, None, self._reach())[index]
 
     def _find_member(self, name: str) -> tuple[FrayActor, int]:
@@ -409,6 +409,40 @@ class Cluster(abc.ABC):
         """Create the members of an actor, each as a job of the request would run; return their handles."""
         alternative = "Create it in a job, by the context: get_default_job_ctx().create_actor(...)."
         raise UnsupportedFeatureError(f"actor {options.name!r}", "actors belong to jobs", alternative)
+
+    def host_actor(
+        self,
+        made_by: Callable[..., A] | A,
+        /,
+        *args: Any,
+        name: str,
+        options: ActorOptions | None = None,
+        actor_config: ActorOptions | None = None,
+        **kwargs: Any,
+    ) -> HostedActor[A]:
+        """Serve an object of this process as an actor, which others call; see `fray.job.host_actor`.
+
+        In a process of a job that is an actor of the job's root; in another program on this machine, one that
+        all programs find which share the state directory.
+
+        Raises:
+            ActorExistsError: An actor that lives has the name.
+            InvalidOptionError: There are arguments, and `made_by` is an object.
+            UnsupportedFeatureError: Others can't call this process, as pods can't one outside of the cluster.
+            TransportError: The server can't be started.
+            Exception: What the constructor raises.
+        """
+        from fray.job.hosted_actors import serve  # noqa: PLC0415 - loads what few need
+
+        hosted: HostedActor[A] = serve(
+            self._hosting(name), made_by, args, kwargs, name, options or actor_config
+        )
+        return hosted
+
+    def _hosting(self, name: str) -> Hosting:
+        """Return how this process hosts an actor."""
+        alternative = "Create it in a job, by the context: get_default_job_ctx().create_actor(...)."
+        raise UnsupportedFeatureError(f"hosting actor {name!r}", "actors belong to jobs", alternative)
 
     def delete_actor(self, actor: FrayActor) -> None:
         """Delete a FrayActor: its members are ended, and their logs are gone. One that is gone is fine."""

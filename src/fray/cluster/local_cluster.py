@@ -49,6 +49,7 @@ from fray.wire.frayjob import FrayJob, Parent
 
 if TYPE_CHECKING:
     from fray.job.actors import ActorHandle
+    from fray.job.hosted_actors import Hosting
     from fray.job.options import ActorOptions
     from fray.runtime.actors.local_pod import LocalReach
     from fray.runtime.pool.view import PoolView
@@ -307,6 +308,12 @@ class LocalCluster(Cluster):
         reach = self._reach()
         actors = NamedActors(ActorObjects(reach.api), reach)
         return actors.create_group(call, replace(options, lifetime=Lifetime.DETACHED), count)
+
+    def _hosting(self, name: str) -> Hosting:  # noqa: ARG002 - any process of this machine can
+        from fray.job.hosted_actors import find_local_hosting, host_on_machine  # noqa: PLC0415 - as above
+
+        own = find_local_hosting(os.environ)  # noqa: TID251 - whether this is the process of a job
+        return own or host_on_machine(self._state.root, detached=True)
 
     def outcome(self, job_id: JobId) -> Outcome | None:
         """Return what became of a job's callable; see `Cluster.outcome`."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fray.job.actor_groups import ActorContext, ActorGroup, MemberState, current_actor
-from fray.job.actors import ActorHandle, ActorMethod
+from fray.job.actors import ActorHandle, ActorMethod, HostedActor
 from fray.job.context import ContextStats, JobContext
 from fray.job.defaults import (
     clear_job_context,
@@ -27,6 +27,7 @@ from fray.job.defaults import (
     set_job_context,
 )
 from fray.job.endpoints import Endpoint, lookup_endpoint, register_endpoint
+from fray.job.hosting import host_actor
 from fray.job.inline import SyncContext
 from fray.job.options import ActorOptions, Lifetime, TaskOptions
 from fray.job.refs import GeneratorFuture, ObjectRef
@@ -42,6 +43,7 @@ __all__ = [
     "ContextStats",
     "Endpoint",
     "GeneratorFuture",
+    "HostedActor",
     "JobContext",
     "Lifetime",
     "MemberState",
@@ -57,6 +59,7 @@ __all__ = [
     "fray_job_ctx",
     "get_default_job_ctx",
     "get_job_context",
+    "host_actor",
     "lookup_endpoint",
     "register_endpoint",
     "set_job_context",

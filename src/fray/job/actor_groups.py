@@ -5,9 +5,10 @@ A group is a list of handles, whatever context has the actors: it asks each memb
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -24,7 +25,7 @@ from fray.runtime.actor_life import PROBE, ActorLife, current_life
 from fray.runtime.actors.identity import ACTOR
 from fray.vocabulary import ENV_ACTOR_INDEX, ENV_ACTOR_NAME, ENV_ACTOR_UID
 
-__all__ = ["ActorContext", "ActorGroup", "GroupMember", "MemberState", "current_actor"]
+__all__ = ["ActorContext", "ActorGroup", "GroupMember", "MemberState", "constructing", "current_actor"]
 
 A = TypeVar("A")
 
@@ -99,6 +100,18 @@ def current_actor() -> ActorContext:
     return ActorContext(0, life.label, life, partial(_find_handle, life, engine, life.label))
 
 
+@contextlib.contextmanager
+def constructing(group: str, index: int, find_handle: Callable[[], ActorHandle[Any]]) -> Iterator[None]:
+    """Let the code within the block construct this member, as `current_actor` tells it."""
+    life = current_life()
+    assert life is not None
+    token = _current.set(ActorContext(index, group, life, find_handle))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
 def _find_handle(life: ActorLife, engine: Engine | None, label: str) -> ActorHandle[Any]:
     assert engine is not None
     return life.find_handle() or ActorHandle(engine, engine.find_actor(label))
@@ -134,11 +147,8 @@ class GroupMember:
                 return _find_own_handle(label)
             return _find_handle(life, engine, label)
 
-        token = _current.set(ActorContext(index, self.group, life, find_handle))
-        try:
+        with constructing(self.group, index, find_handle):
             return self.func(*args, **kwargs)
-        finally:
-            _current.reset(token)
 
 
 class ActorGroup(Generic[A]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar, final
 
 from fray.errors import ObjectLostError
@@ -10,7 +10,7 @@ from fray.job.engine import Actor, Engine
 from fray.job.options import CallOptions
 from fray.job.refs import ObjectRef, make_ref
 
-__all__ = ["ActorHandle", "ActorMethod"]
+__all__ = ["ActorHandle", "ActorMethod", "HostedActor"]
 
 
 A_co = TypeVar("A_co", covariant=True)
@@ -108,3 +108,27 @@ class ActorHandle(Generic[A_co]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._engine.reduce_handle(self)
+
+
+class HostedActor(Generic[A_co]):
+    """An object of this process that others call by its name; `host_actor` makes one.
+
+    Parameters: its `handle`; the `endpoint`; `end` takes it from the others.
+    """
+
+    def __init__(self, handle: ActorHandle[A_co], endpoint: str, end: Callable[[], object]) -> None:
+        self.handle = handle
+        """Calls it from anywhere, as the handle of a named actor does; small, can be pickled."""
+        self.endpoint = endpoint
+        """Where its server listens, for people: `tcp:10.0.0.7:40123`, on one machine `unix:/path`."""
+        self._end = end
+
+    def shutdown(self) -> None:
+        """Let nobody call it any more: calls raise `ActorDiedError`, and its name is free. May be repeated.
+
+        The object itself lives on.
+        """
+        self._end()
+
+    def __repr__(self) -> str:
+        return f"HostedActor({self.handle!r}, {self.endpoint!r})"

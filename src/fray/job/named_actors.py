@@ -59,7 +59,7 @@ HEAD_NODE: Final = "head_node"
 
 
 @cache
-def _pod_reach() -> PodReach | None:
+def find_pod_reach() -> PodReach | None:
     """Return how this process reaches actors, if it is that of a pod with keys to call them with."""
     environ = os.environ  # noqa: TID251 - which pod this is
     access = ApiAccess.in_pod(environ)
@@ -117,7 +117,7 @@ class NamedActor:
     @property
     def reach(self) -> Reach:
         """How this process reaches it. Raises `ActorUnavailableError` where it can't."""
-        found = _pod_reach() or self.given
+        found = find_pod_reach() or self.given
         if found is None:
             raise ActorUnavailableError(self.member.label, NO_POD)
         return found
@@ -254,8 +254,7 @@ def find_own_handle(label: str) -> NamedActorHandle[Any]:
     """Return the handle of the actor whose member this process is; users call it `label`."""
     environ = os.environ  # noqa: TID251 - which member this is
     member = Member(label, environ[ENV_ACTOR_NAME], environ[ENV_ACTOR_UID], int(environ[ENV_ACTOR_INDEX]))
-    state = environ.get(STATE_DIR)
-    return NamedActorHandle(member, reach=LocalReach(Path(state)) if state and _pod_reach() is None else None)
+    return NamedActorHandle(member, reach=_find_given(environ))
 
 
 def find_named_actors(environ: Mapping[str, str]) -> NamedActors | None:
@@ -263,13 +262,21 @@ def find_named_actors(environ: Mapping[str, str]) -> NamedActors | None:
 
     That is so outside of jobs, and in pods that have no keys (`FRAY_POOL_KEY`) to call an actor with.
     """
-    root, pod, state = environ.get(ENV_ROOT_JOB), _pod_reach(), environ.get(STATE_DIR)
-    if not root or (pod is None and not state):
+    objects = find_objects(environ)
+    return None if objects is None else NamedActors(objects, _find_given(environ))
+
+
+def _find_given(environ: Mapping[str, str]) -> LocalReach | None:
+    """Return by what the process of a job on this machine reaches actors; None: by its pod."""
+    state = environ.get(STATE_DIR)
+    return LocalReach(Path(state)) if state and find_pod_reach() is None else None
+
+
+def find_objects(environ: Mapping[str, str]) -> ActorObjects | None:
+    """Return the FrayActors that this process's job sees; None as with `find_named_actors`."""
+    root, reach = environ.get(ENV_ROOT_JOB), find_pod_reach() or _find_given(environ)
+    if not root or reach is None:
         return None
     number = environ.get(ENV_ATTEMPT, "")
     attempt = int(number) if number.isascii() and number.isdigit() else 0
-    given = LocalReach(Path(state)) if pod is None and state else None
-    reach = pod or given
-    assert reach is not None
-    job = environ.get(ENV_JOB_NAME) or root
-    return NamedActors(ActorObjects(reach.api, job=job, root=root, attempt=attempt), given)
+    return ActorObjects(reach.api, job=environ.get(ENV_JOB_NAME) or root, root=root, attempt=attempt)

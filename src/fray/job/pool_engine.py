@@ -47,7 +47,7 @@ from fray.runtime.pool.objects.reader import ObjectReader
 from fray.runtime.pool.objects.values import decode, encode
 from fray.runtime.pool.worker.failures import build_failure
 
-__all__ = ["PoolEngine", "PoolSession"]
+__all__ = ["ASYNC_CALLS", "PoolEngine", "PoolSession"]
 
 ASYNC_CALLS = 1_000
 """Calls that an actor with async methods takes at once, unless it says otherwise."""

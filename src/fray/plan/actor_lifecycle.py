@@ -27,7 +27,13 @@ from fray.plan.timestamps import format_time
 from fray.plan.volume_waiting import VolumeComplaint, derive_volume_waiting, find_held, is_volume_missing
 from fray.plan.worker_observation import find_crash
 from fray.vocabulary import ANNOTATION_AVOIDED, LABEL_POD_INDEX, ActorReason, ConditionType, Reason
-from fray.wire.frayactor import ActorError, FrayActor, FrayActorStatus, MemberStatus
+from fray.wire.frayactor import (
+    ActorError,
+    FrayActor,
+    FrayActorStatus,
+    HostedEntrypoint,
+    MemberStatus,
+)
 
 __all__ = [
     "ActorDecision",
@@ -63,7 +69,8 @@ class ActorObservation:
 
     `members` is its StatefulSet, `gone` are pods of it that aren't there any more, as they were last.
     `reports` are the members' ConfigMaps, `complaints` are about volumes of the pods, `refusal` says why the
-    StatefulSet can't be made that was tried last. `root` is None where the actor is detached.
+    StatefulSet can't be made that was tried last. `root` is None where the actor is detached. `host` is the
+    pod of the process that hosts the actor, if it is there.
     """
 
     members: Manifest | None = None
@@ -73,6 +80,7 @@ class ActorObservation:
     root: RootState | None = None
     refusal: Waiting | None = None
     gone: Sequence[Manifest] = ()
+    host: Manifest | None = None
 
 
 @dataclass(frozen=True)
@@ -134,12 +142,13 @@ def decide_actor(
     """
     ending = _derive_ending(actor, observed, now)
     suspended = actor.spec.suspend or (observed.root is not None and observed.root.suspended)
-    wanted = 0 if ending or suspended else actor.spec.replicas
-    members = _derive_members(actor, observed, now)
+    hosted = actor.spec.entrypoint.hosted
+    wanted = 0 if ending or suspended or hosted else actor.spec.replicas
+    members = [_derive_hosted(actor, observed)] if hosted else _derive_members(actor, observed, now)
     finished = ending is not None and observed.members is None and not observed.pods
     claims = [
         *_accept(observed.refusal),
-        _derive_ready(members, wanted=wanted, suspended=suspended, ending=ending),
+        _derive_ready(members, suspended=suspended, ending=ending),
         *_suspend(actor, suspended=suspended and not ending),
         Claim(ConditionType.FINISHED, True, ending.reason, ending.message)
         if ending and finished
@@ -176,11 +185,22 @@ def _derive_ending(actor: FrayActor, observed: ActorObservation, now: datetime) 
         return _Ending(Reason.STOP_REQUESTED, "spec.stopped is true")
     if observed.root is not None and observed.root.end is not None:
         return _Ending(ActorReason.ROOT_JOB_ENDED, observed.root.end)
+    if (hosted := actor.spec.entrypoint.hosted) and (end := _find_host_end(hosted, observed.host)):
+        return _Ending(ActorReason.HOST_ENDED, end)
     payload = actor.spec.entrypoint.callable
     if payload is not None and _lacks_payload(actor.status, observed, now):
         missing = f"Secret {payload.secret_name} was never written: its creator died before that"
         return _Ending(Reason.PAYLOAD_MISSING, missing)
     return _recall_end(actor.status) or _derive_rest(actor, observed)
+
+
+def _find_host_end(hosted: HostedEntrypoint, host: Manifest | None) -> str | None:
+    """Return why the process has ended that hosts an actor, as its pod tells; None while it may live."""
+    if host is None or host["metadata"]["uid"] != hosted.pod_uid:
+        return f"pod {hosted.pod}, a process of which hosted it, is gone"
+    if (host.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return f"pod {hosted.pod}, a process of which hosted it, has ended"
+    return None
 
 
 def _recall_end(before: FrayActorStatus) -> _Ending | None:
@@ -255,14 +275,12 @@ def _accept(refusal: Waiting | None) -> Iterable[Claim]:
         yield Claim(ConditionType.ACCEPTED, True, Reason.VALID, "the spec can be run")
 
 
-def _derive_ready(
-    members: Sequence[MemberStatus], *, wanted: int, suspended: bool, ending: _Ending | None
-) -> Claim:
+def _derive_ready(members: Sequence[MemberStatus], *, suspended: bool, ending: _Ending | None) -> Claim:
     if ending is not None:
         return Claim(ConditionType.READY, False, ending.reason, ending.message)
     if suspended:
         return Claim(ConditionType.READY, False, Reason.SUSPENDED, "it or its root job is suspended")
-    message = f"{sum(member.ready for member in members)} of {wanted} members take calls"
+    message = f"{sum(member.ready for member in members)} of {len(members)} members take calls"
     if all(member.ready for member in members):
         return Claim(ConditionType.READY, True, ActorReason.ALL_MEMBERS_READY, message)
     reason = ActorReason.MEMBERS_STARTING
@@ -311,6 +329,27 @@ def _derive_members(actor: FrayActor, observed: ActorObservation, now: datetime)
         )
         for index in range(actor.spec.replicas)
     ]
+
+
+def _derive_hosted(actor: FrayActor, observed: ActorObservation) -> MemberStatus:
+    """Return how an actor fares that a process hosts, as that process tells."""
+    hosted = actor.spec.entrypoint.hosted
+    assert hosted is not None
+    name, host = f"{actor.metadata.name}-0", observed.host
+    report: Manifest = next(
+        (each.get("data") or {} for each in observed.reports if each["metadata"]["name"] == name), {}
+    )
+    reported = report.get("podUid") == hosted.pod_uid
+    there = host is not None and _find_host_end(hosted, host) is None
+    return MemberStatus(
+        index=0,
+        pod=hosted.pod,
+        pod_uid=hosted.pod_uid,
+        node=((host or {}).get("spec") or {}).get("nodeName"),
+        address=((host or {}).get("status") or {}).get("podIP"),
+        start_number=_read_number(report.get("startNumber")) if reported else 0,
+        ready=there and reported and report.get("ready") == "true",
+    )
 
 
 def _derive_overdue(pod: Manifest, now: datetime) -> Waiting | None:

@@ -54,6 +54,8 @@ from fray.vocabulary import (
     ENV_PET_NODE_RANK,
     ENV_PET_NPROC_PER_NODE,
     ENV_POD_IP,
+    ENV_POD_NAME,
+    ENV_POD_UID,
     ENV_POOL_HEAD,
     ENV_POOL_KEY,
     ENV_POOL_OBJECTS,
@@ -183,6 +185,7 @@ def build_worker_environment(
         _attempt(job, attempt),
         EnvEntry(ENV_JOB_UID, FINDS_HEAD, label=LABEL_JOB_UID),
         *_pool(job.spec),
+        *_pod(),
         *build_offer(job.spec),
     ]
     return [*entries, *build_accelerator_environment(gang, metadata_server=metadata_server)]
@@ -198,6 +201,15 @@ def _job(job: FrayJob) -> list[EnvEntry]:
     return [
         EnvEntry(ENV_JOB_NAME, "names the FrayJob", job.metadata.name),
         EnvEntry(ENV_ROOT_JOB, "names of actors are scoped by the job at the top of the tree", root),
+    ]
+
+
+def _pod() -> list[EnvEntry]:
+    """Return what names the pod: an actor that a process of it hosts ends with it."""
+    why = "an actor that a process of this pod hosts ends with it"
+    return [
+        EnvEntry(ENV_POD_NAME, why, path="metadata.name"),
+        EnvEntry(ENV_POD_UID, why, path="metadata.uid"),
     ]
 
 
@@ -304,6 +316,7 @@ def _identity(job: FrayJob, gang: Gang, addresses: Addresses, attempt: int) -> l
         entries += _dask_client(addresses) if job.spec.workers.engine == "dask" else []
     elif has_keys(job.spec):
         entries.append(EnvEntry(ENV_POOL_KEY, "actors know their callers by these keys", KEYS_MOUNT))
+    entries += _pod() if has_keys(job.spec) else []
     entries += [
         EnvEntry(port_variable(port.name), f"number of port {port.name!r}", str(port.port))
         for port in job.spec.ports

@@ -23,6 +23,7 @@ __all__ = [
     "FrayActor",
     "FrayActorSpec",
     "FrayActorStatus",
+    "HostedEntrypoint",
     "MemberFault",
     "MemberStatus",
 ]
@@ -30,13 +31,26 @@ __all__ = [
 CLASS_PATTERN: Final = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_.]*$"
 
 
+class HostedEntrypoint(WireModel):
+    """The process of a pod that serves an object of its own; written by `host_actor`."""
+
+    pod: ObjectName
+    """The pod, with which the actor ends."""
+    pod_uid: Annotated[str, Field(min_length=1, max_length=64)]
+    """uid of that pod."""
+    server: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+    """Tells this creation from others of the same pod."""
+
+
 class ActorEntrypoint(WireModel):
-    """What every member of the group is an instance of. Exactly one of callable and class."""
+    """What every member of the group is an instance of. Exactly one of callable, class and hosted."""
 
     callable: CallableEntrypoint | None = None
     """A pickled class with the arguments of its constructor, written by the fray client."""
     class_path: Annotated[str | None, Field(alias="class", max_length=512, pattern=CLASS_PATTERN)] = None
     """A class in the image, as module:Class; its constructor gets no arguments."""
+    hosted: HostedEntrypoint | None = None
+    """An object of a process that runs already. The actor has no pods of its own, and one member."""
 
 
 class FrayActorSpec(WireModel):
@@ -48,7 +62,7 @@ class FrayActorSpec(WireModel):
     name: Annotated[str, Field(min_length=1, max_length=253)]
     """The name by which programs look the actor up, such as train_lm/curriculum."""
     entrypoint: ActorEntrypoint
-    """What every member is an instance of. Exactly one of callable and class."""
+    """What every member is an instance of. Exactly one of callable, class and hosted."""
     replicas: Annotated[int, Field(ge=0, le=256)] = 1
     """Members of the group; what `kubectl scale` changes. Each has an index, from 0."""
     lifetime: Literal["detached", "job"] = "detached"

@@ -296,8 +296,16 @@ RULES: Final[Mapping[Target, tuple[Rule[Any], ...]]] = MappingProxyType(
                 message="must be set where lifetime is job, and only there",
                 field="rootJob",
             ),
+            Rule[FrayActorSpec](
+                cel="!has(self.entrypoint.hosted) || (self.replicas == 1 && !self.suspend)",
+                holds=lambda spec: (
+                    spec.entrypoint.hosted is None or (spec.replicas == 1 and not spec.suspend)
+                ),
+                message="is served by a process that runs already: replicas must be 1, and suspend false",
+                field="entrypoint.hosted",
+            ),
         ),
-        (ActorEntrypoint, ""): (_exactly_one("callable", "class"),),
+        (ActorEntrypoint, ""): (_exactly_one("callable", "class", "hosted"),),
     }
 )
 """What must hold of every FrayJob and FrayActor, by the value it is judged on."""

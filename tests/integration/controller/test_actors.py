@@ -104,6 +104,21 @@ class Actors:
         self.hands.bind(placed)
         return placed
 
+    def make_pod(self, name: str, **labels: str) -> Manifest:
+        """Make a pod that nobody controls, and give it a node."""
+        pod = {
+            "metadata": {"name": name, "labels": labels},
+            "spec": {
+                "containers": [{"name": "main", "image": "app:1"}],
+                "automountServiceAccountToken": False,
+            },
+        }
+        made = self.api.post(f"{self.hands.core}/pods", pod)
+        assert made.status == 201, made.body
+        placed: Manifest = made.body
+        self.hands.bind(placed)
+        return placed
+
     def hold(self, pod: Manifest, message: str) -> None:
         """Say what a kubelet says of a pod that has waited for a volume for minutes."""
         metadata, now = pod["metadata"], datetime.now(UTC)
@@ -172,6 +187,24 @@ def test_a_group_is_ready_when_all_its_constructors_have_returned(actors: Actors
     assert actors.api.merge(f"{actors.path}/buffer/scale", scale).ok
     actors.await_set("buffer", replicas=3)
     actors.await_status("buffer", lambda told: told["ready"] == "2/3")
+
+
+def test_what_a_process_hosts_has_no_pods_and_ends_with_the_pod_of_that_process(actors: Actors) -> None:
+    host = actors.make_pod("coordinator-0")
+    hosted = {"pod": "coordinator-0", "podUid": host["metadata"]["uid"], "server": "0123456789abcdef"}
+    actors.submit("counter", entrypoint={"hosted": hosted})
+    actors.await_condition("counter", "Ready", "False", "MembersStarting")
+    told = {"podUid": hosted["podUid"], "startNumber": "1", "ready": "true"}
+    record = {"metadata": {"name": "counter-0", "labels": {words.LABEL_ACTOR: "counter"}}, "data": told}
+    assert actors.api.post(f"{actors.hands.core}/configmaps", record).ok
+    status = actors.await_condition("counter", "Ready", "True", "AllMembersReady")
+    assert (status["ready"], status["members"][0]["pod"]) == ("1/1", "coordinator-0")
+    assert actors.api.get(actors.sets).body["items"] == []
+    answer = actors.api.merge(f"{actors.path}/counter/scale", {"spec": {"replicas": 2}})
+    assert answer.status == 422, answer.body
+    actors.hands.delete_pod(host)
+    status = actors.await_condition("counter", "Finished", "True", "HostEnded")
+    assert status["ready"] == "0/1"
 
 
 def test_restarts_in_a_pod_and_lost_pods_are_counted_and_the_error_is_told(actors: Actors) -> None:

@@ -333,3 +333,54 @@ def test_a_root_job_is_told_from_another_one_of_its_name() -> None:
     assert read_root(own, None).end == "its root job train was deleted"
     over = {**alive, "status": {"conditions": [{"type": "Finished", "status": "True"}]}}
     assert read_root(own, over).end == "its root job train has ended"
+
+
+HOSTED = {"hosted": {"pod": "train-0", "podUid": "p1", "server": "0123456789abcdef"}}
+
+
+def host(**changes: Any) -> dict[str, Any]:
+    """Return the pod of a process that hosts an actor."""
+    found = {"metadata": {"name": "train-0", "uid": "p1"}, "spec": {"nodeName": "n1"}, "status": {}}
+    return {**found, **changes}
+
+
+@pytest.mark.parametrize(
+    ("seen", "told", "ready"),
+    [
+        (host(), {"podUid": "p1", "ready": "true"}, "True"),
+        (host(), {"podUid": "p1", "ready": "false"}, "False"),
+        (host(), {}, "False"),
+        # What another pod tells, maybe the one that hosted an earlier actor of this name.
+        (host(), {"podUid": "p0", "ready": "true"}, "False"),
+    ],
+)
+def test_a_hosted_actor_has_no_pods_and_is_as_its_process_tells(
+    seen: dict[str, Any], told: dict[str, str], ready: str
+) -> None:
+    observed = ActorObservation(reports=[report(0, **told)], host=seen)
+    decision = decide_actor(actor(entrypoint=HOSTED), observed, now=NOW)
+    assert decision.action is None
+    conditions = {each.type: each.status for each in decision.status.conditions}
+    assert (conditions["Ready"], conditions["Finished"]) == (ready, "False")
+    (member,) = decision.status.members
+    assert (member.pod, member.pod_uid, member.node) == ("train-0", "p1", "n1")
+    assert decision.status.ready == ("1/1" if ready == "True" else "0/1")
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        None,
+        host(metadata={"name": "train-0", "uid": "p2"}),
+        host(status={"phase": "Succeeded"}),
+        host(status={"phase": "Failed"}),
+    ],
+)
+def test_a_hosted_actor_ends_with_its_pod(seen: dict[str, Any] | None) -> None:
+    observed = ActorObservation(reports=[report(0, podUid="p1", ready="true")], host=seen)
+    decision = decide_actor(actor(entrypoint=HOSTED), observed, now=NOW)
+    assert decision.action is None
+    ends = {each.type: each for each in decision.status.conditions}
+    assert (ends["Finished"].status, ends["Finished"].reason) == ("True", "HostEnded")
+    assert (ends["Ready"].status, decision.status.members[0].ready) == ("False", False)
+    assert decision.status.completion_time is not None

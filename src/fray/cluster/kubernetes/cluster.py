@@ -46,7 +46,12 @@ from fray.cluster.kubernetes.waiting import JobWait
 from fray.cluster.manifest import find_parent
 from fray.cluster.workspace import Archiver
 from fray.credentials import redacted
-from fray.errors import OutcomeUnreadableError, PayloadMissingError, PayloadStorageError
+from fray.errors import (
+    OutcomeUnreadableError,
+    PayloadMissingError,
+    PayloadStorageError,
+    UnsupportedFeatureError,
+)
 from fray.kube.resources import FRAYJOBS
 from fray.kube.topology import read_topology
 from fray.payload.outcome import Outcome, decode_outcome
@@ -60,6 +65,7 @@ from fray.wire.frayjob import FrayJob
 if TYPE_CHECKING:
     from fray.cluster.kubernetes.actor_reach import ClusterReach
     from fray.job.actors import ActorHandle
+    from fray.job.hosted_actors import Hosting
     from fray.job.options import ActorOptions
     from fray.runtime.pool.view import PoolView
 
@@ -320,6 +326,19 @@ class KubernetesCluster(Cluster):
         # By value alone: the name of its Secret tells a creator's own actor from another's.
         launch = self._prepare(request, replace(self._spec, staging=None))
         return create_actors(self._reach(), launch, options, count)
+
+    def _hosting(self, name: str) -> Hosting:
+        from fray.job.hosted_actors import find_pod_hosting  # noqa: PLC0415 - as above
+
+        found = find_pod_hosting(os.environ)  # noqa: TID251 - whether this is the process of a job's pod
+        if found is None:
+            raise UnsupportedFeatureError(
+                f"hosting actor {name!r}",
+                "this process is in no pod of a job, so that pods can't call it",
+                "Give the actor a pod of its own by create_actor(...), or host it in a job with a callable "
+                "or workers.",
+            )
+        return found
 
     def delete_actor(self, actor: FrayActor) -> None:
         """Delete a FrayActor with its pods and their logs; see `Cluster.delete_actor`."""

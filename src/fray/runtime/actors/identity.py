@@ -60,6 +60,8 @@ class Member:
     incarnation: str = ""
     max_task_retries: int = 0
     """How often calls that were lost with it are made again, and a constructor that raised; -1: no limit."""
+    host: str = ""
+    """The pod of the process that hosts it; empty: it has a pod of its own."""
 
     @property
     def record_name(self) -> str:
@@ -68,8 +70,8 @@ class Member:
 
     @property
     def pod_name(self) -> str:
-        """The member's pod: a StatefulSet calls it so."""
-        return f"{self.name}-{self.index}"
+        """The member's pod; one of its own is called so by a StatefulSet."""
+        return self.host or f"{self.name}-{self.index}"
 
     def build_incarnation(self, pod_uid: str, start: int) -> str:
         """Return the name of an incarnation, which no other one of any actor has."""

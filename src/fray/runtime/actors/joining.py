@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from fray.errors import ActorDiedError, ActorUnavailableError, FrayError, OtherPoolError, TransportError
-from fray.kube.errors import ApiError, NotFoundError
-from fray.kube.resources import FRAYACTORS
+from fray.kube.errors import ApiError
 from fray.runtime.actors.identity import Member
-from fray.runtime.actors.objects import find_end
-from fray.runtime.actors.record import LastError, MemberRecord, read_record
+from fray.runtime.actors.objects import check_lives
+from fray.runtime.actors.record import LastError, MemberRecord, RecordApi, read_record
 from fray.runtime.api.client import ObjectApi
 from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store
 from fray.runtime.pool.pod import read_objects_address
@@ -62,7 +61,7 @@ class PodReach:
     Parameters: the `api`; the variables of this process, with the directory of its keys.
     """
 
-    def __init__(self, api: ObjectApi, environ: Mapping[str, str]) -> None:
+    def __init__(self, api: RecordApi, environ: Mapping[str, str]) -> None:
         self.api = api
         self._environ = environ
 
@@ -110,7 +109,7 @@ def locate(api: ObjectApi, member: Member, *, over: str = "") -> MemberRecord | 
 
     Raises `ActorDiedError` if it has ended or will never be there, and `ApiError`.
     """
-    _check_lives(api, member)
+    check_lives(api, member)
     record = read_record(api, member)
     if record is None:
         return None
@@ -134,25 +133,13 @@ def locate(api: ObjectApi, member: Member, *, over: str = "") -> MemberRecord | 
 def describe_end(api: ObjectApi, member: Member, died: ActorDiedError) -> ActorDiedError:
     """Return the error of calls that the member's own head has told of its end: maybe the actor is over."""
     try:
-        _check_lives(api, member)
+        check_lives(api, member)
     except ActorDiedError as known:
-        return known
+        if not member.host:  # else its end is why it was deleted
+            return known
     except ApiError:
         pass  # what is known is true all the same
     return ActorDiedError(member.label, died.reason, died.story)
-
-
-def _check_lives(api: ObjectApi, member: Member) -> None:
-    """Raise `ActorDiedError` if the FrayActor is gone or has ended, and `ApiError`."""
-    try:
-        found = api.get(FRAYACTORS, member.name, namespace=api.namespace)
-    except NotFoundError:
-        found = {}
-    metadata = found.get("metadata") or {}
-    if metadata.get("uid") != member.uid or metadata.get("deletionTimestamp"):
-        raise ActorDiedError(member.label, "it was deleted")
-    if (end := find_end(found)) is not None:
-        raise ActorDiedError(member.label, f"it has ended: {end}")
 
 
 def describe_loss(api: ObjectApi, member: Member) -> ActorDiedError | ActorUnavailableError:

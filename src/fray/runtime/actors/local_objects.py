@@ -4,6 +4,7 @@
 <state>/actors/lock                     held while one is looked at and then changed
 <state>/actors/pool.key                 by which actors and callers know each other
 <state>/actors/pods/<name>-<index>      lock, payload and log of a member; see `local_pod`
+<state>/actors/hosts/<server>           locked as long as the process lives that hosts an actor
 """
 
 from __future__ import annotations
@@ -20,22 +21,43 @@ from typing import Final
 
 from fray.kube.errors import AlreadyExistsError, ConflictError, NotFoundError
 from fray.kube.objects import Manifest
-from fray.kube.resources import FRAYJOBS, Resource
-from fray.runtime.file_locks import is_locked
+from fray.kube.resources import FRAYACTORS, FRAYJOBS, Resource
+from fray.runtime.file_locks import is_locked, lock_beside_readers
 from fray.runtime.pool.transport.handshake import SECRET_SIZE
 from fray.runtime.pool.transport.keys import SECRET_FILE
 
-__all__ = ["FileApi"]
+__all__ = ["FileApi", "HostLock"]
 
 NAMESPACE: Final = "local"
 CONFLICT: Final = 409
 NOT_FOUND: Final = 404
 
 
+class HostLock:
+    """Shows that the process lives that hosts an actor. Parameters: the `path` of a file that nobody has."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        lock_beside_readers(self._file)
+
+    def release(self) -> None:
+        """Show that it is over. May be called twice."""
+        self._path.unlink(missing_ok=True)
+        self.forget()
+
+    def forget(self) -> None:
+        """Leave it to the parent: this process is a fork of it, which would keep the lock."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+
 class FileApi:
     """The objects below a state directory of this user, for any thread; see `ObjectApi` and `ApiClient`.
 
-    FrayJobs are those of the local backend whose runner lives; they are only read.
+    FrayJobs are those of the local backend whose runner lives; they are only read. A FrayActor that a process
+    hosts is there as long as that process lives.
     """
 
     def __init__(self, state: Path) -> None:
@@ -64,10 +86,28 @@ class FileApi:
         try:
             if resource != FRAYJOBS or is_locked(path.with_name("runner.lock")):
                 found: Manifest = json.loads(path.read_bytes())
-                return found
+                if self._is_there(found):
+                    return found
         except (FileNotFoundError, NotADirectoryError):
             pass
         raise NotFoundError(f"GET {path}", NOT_FOUND, "NotFound", f"{resource.plural} {name!r} not found")
+
+    def hold(self, server: str) -> HostLock:
+        """Let what a server of this process hosts be there, as long as the process lives."""
+        self.open()
+        path = self._host(server)
+        path.parent.mkdir(exist_ok=True, mode=0o700)
+        return HostLock(path)
+
+    def remove_dead(self) -> None:
+        """Remove FrayActors whose host has ended without a word."""
+        for path in sorted((self.directory / FRAYACTORS.plural).glob("*.json")):
+            with contextlib.suppress(FileNotFoundError), self._locked():
+                found = json.loads(path.read_bytes())
+                if not self._is_there(found):
+                    path.unlink()
+                    self._collect(found["metadata"]["uid"])
+                    self._host(found["spec"]["entrypoint"]["hosted"]["server"]).unlink(missing_ok=True)
 
     def list_all(self, resource: Resource) -> list[Manifest]:
         """Return all objects of a kind."""
@@ -88,6 +128,8 @@ class FileApi:
         """Create an object; of several callers one succeeds. Raises `AlreadyExistsError` for the others."""
         path = self._path(resource, body["metadata"]["name"])
         self.open()
+        if resource == FRAYACTORS:
+            self.remove_dead()
         with self._locked():
             if path.exists():
                 raise AlreadyExistsError(f"POST {path}", CONFLICT, "AlreadyExists", "it exists")
@@ -123,6 +165,14 @@ class FileApi:
                 metadata = json.loads(path.read_bytes())["metadata"]
                 if any(each.get("uid") == owner for each in metadata.get("ownerReferences", ())):
                     path.unlink()
+
+    def _is_there(self, found: Manifest) -> bool:
+        entrypoint = (found.get("spec") or {}).get("entrypoint") or {}
+        hosted = entrypoint.get("hosted")
+        return hosted is None or is_locked(self._host(hosted["server"]))
+
+    def _host(self, server: str) -> Path:
+        return self.directory / "hosts" / server
 
     def _path(self, resource: Resource, name: str) -> Path:
         if resource == FRAYJOBS:

@@ -87,9 +87,12 @@ class LocalReach:
 
 
 def start_members(api: FileApi) -> None:
-    """Start a process for each member of each actor that has none."""
+    """Start a process for each member of each actor that has none; what nobody hosts any more is removed."""
+    api.remove_dead()
     for actor in api.list_all(FRAYACTORS):
         metadata, spec = actor["metadata"], actor["spec"]
+        if "hosted" in spec["entrypoint"]:
+            continue  # its process is another one
         for index in range(spec.get("replicas", 1)):
             member = Member(spec["name"], metadata["name"], metadata["uid"], index)
             with contextlib.suppress(NotFoundError):  # it isn't whole yet

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
 
-from fray.errors import ActorExistsError, ActorNotFoundError, ActorUnavailableError
+from fray.errors import ActorDiedError, ActorExistsError, ActorNotFoundError, ActorUnavailableError
 from fray.kube.errors import AlreadyExistsError, ApiError, NotFoundError
 from fray.kube.objects import Manifest
 from fray.kube.resources import FRAYACTORS, FRAYJOBS, SECRETS
@@ -36,7 +36,16 @@ from fray.vocabulary import (
     ConditionType,
 )
 
-__all__ = ["ActorObjects", "NewActor", "build_limits", "claim_actor", "delete_actor", "find_end"]
+__all__ = [
+    "ActorObjects",
+    "NewActor",
+    "build_limits",
+    "check_lives",
+    "claim_actor",
+    "delete_actor",
+    "find_end",
+    "member_of",
+]
 
 GONE_SECONDS: Final = 120.0
 """How long a creator waits for an actor of its name that is being deleted."""
@@ -56,7 +65,8 @@ class NewActor:
 
     label: str
     """What users call it."""
-    payload: Payload
+    payload: Payload | None
+    """Its class; None: it is `hosted`."""
     detached: bool
     max_concurrency: int | None = None
     max_restarts: int | None = None
@@ -65,6 +75,8 @@ class NewActor:
     preemptible: bool = True
     idle_timeout: float | None = None
     replicas: int = 1
+    hosted: Mapping[str, str] | None = None
+    """The process that serves it, as its FrayActor names it."""
 
 
 class ActorObjects:
@@ -115,9 +127,15 @@ class ActorObjects:
             found = _find_actor(self._api, build_actor_name(scope, name))
             if found is None or "deletionTimestamp" in found["metadata"]:
                 continue
-            if index < found["spec"].get("replicas", 1):
-                return replace(_member_of(found, label), index=index)
+            if index < found["spec"].get("replicas", 1) and self._is_served(found):
+                return replace(member_of(found, label), index=index)
         raise ActorNotFoundError(label)
+
+    def _is_served(self, actor: Manifest) -> bool:
+        """Return whether an actor that a process hosts has come so far; others are waited for by callers."""
+        return "hosted" not in actor["spec"]["entrypoint"] or (
+            read_record(self._api, member_of(actor, "")) is not None
+        )
 
     def _root_job(self) -> Manifest:
         return self._api.get(FRAYJOBS, self._root, namespace=self._api.namespace)
@@ -128,21 +146,14 @@ class ActorObjects:
         root = self._root_job() if self._root else NO_JOB
         scope = DETACHED if new.detached else root["metadata"]["uid"]
         name = build_actor_name(scope, new.label)
-        parts = split_payload(new.payload.data, secret_name=f"{name}-{secrets.token_hex(4)}")
-        first, *more = (part.secret_name for part in parts)
-        entrypoint: dict[str, Any] = {
-            "secretName": first,
-            "sha256": new.payload.sha256,
-            "python": new.payload.stamp.python,
-        }
-        if more:
-            entrypoint["moreSecrets"] = more
+        entrypoint, parts = _build_entrypoint(new, name)
+        copied = {field: job["spec"][field] for field in COPIED if job["spec"].get(field)}
         spec: dict[str, Any] = {
             "name": new.label,
-            "entrypoint": {"callable": entrypoint},
+            "entrypoint": entrypoint,
             "lifetime": "detached" if new.detached else "job",
             "replicas": new.replicas,
-            **{field: job["spec"][field] for field in COPIED if job["spec"].get(field)},
+            **(copied if new.hosted is None else {}),
         }
         metadata: dict[str, Any] = {"name": name, "labels": {LABEL_MANAGED_BY: MANAGED_BY}}
         if self._attempt:
@@ -160,6 +171,23 @@ class ActorObjects:
         spec |= build_limits(new.max_concurrency, new.max_restarts, new.max_task_retries, new.idle_timeout)
         body = {"apiVersion": API_VERSION, "kind": FRAYACTOR_KIND, "metadata": metadata, "spec": spec}
         return body, parts
+
+
+def _build_entrypoint(new: NewActor, name: str) -> tuple[Manifest, tuple[SecretPart, ...]]:
+    """Return what the members are instances of, and the contents of the Secrets that it names."""
+    if new.payload is None:
+        assert new.hosted is not None
+        return {"hosted": dict(new.hosted)}, ()
+    parts = split_payload(new.payload.data, secret_name=f"{name}-{secrets.token_hex(4)}")
+    first, *more = (part.secret_name for part in parts)
+    pickled: dict[str, Any] = {
+        "secretName": first,
+        "sha256": new.payload.sha256,
+        "python": new.payload.stamp.python,
+    }
+    if more:
+        pickled["moreSecrets"] = more
+    return {"callable": pickled}, parts
 
 
 def build_limits(
@@ -198,13 +226,13 @@ def claim_actor(
     give_up_at = time.monotonic() + GONE_SECONDS
     while True:
         try:
-            # Again where the answer was lost: the Secrets' name says whether it is this one.
+            # Again where the answer was lost: its mark says whether it is this one.
             made = api.create(FRAYACTORS, body, namespace=api.namespace, repeat=True)
         except AlreadyExistsError:
             found = _find_actor(api, name)
             if found is None:
                 continue  # it has gone since then
-            if _secret_of(found) == _secret_of(body):
+            if _mark_of(found) == _mark_of(body):
                 made = found
             elif "deletionTimestamp" in found["metadata"]:
                 if time.monotonic() > give_up_at:
@@ -212,10 +240,10 @@ def claim_actor(
                 pause(PAUSE)
                 continue
             elif _has_ended(api, found) or (not get_if_exists and _is_older(found, body)):
-                delete_actor(api, _member_of(found, label))
+                delete_actor(api, member_of(found, label))
                 continue
             elif get_if_exists:
-                return _member_of(found, label), False
+                return member_of(found, label), False
             else:
                 raise ActorExistsError(label) from None
         try:
@@ -223,9 +251,9 @@ def claim_actor(
                 _create_secret(api, secret)
         except ApiError:
             # Without them its pods would wait for ever.
-            delete_actor(api, _member_of(made, label))
+            delete_actor(api, member_of(made, label))
             raise
-        return _member_of(made, label), True
+        return member_of(made, label), True
 
 
 def _find_actor(api: ObjectApi, name: str) -> Manifest | None:
@@ -282,7 +310,7 @@ def _has_ended(api: ObjectApi, actor: Manifest) -> bool:
     """Return whether an actor has ended, or no member of it can be called: their constructors failed."""
     if find_end(actor) is not None:
         return True
-    member, count = _member_of(actor, ""), actor["spec"].get("replicas", 1)
+    member, count = member_of(actor, ""), actor["spec"].get("replicas", 1)
     records = (read_record(api, replace(member, index=index)) for index in range(count))
     return count > 0 and all(
         record is not None
@@ -300,11 +328,31 @@ def _is_older(found: Manifest, new: Manifest) -> bool:
     return number.isascii() and number.isdigit() and int(number) < int(now[LABEL_ATTEMPT])
 
 
-def _secret_of(actor: Manifest) -> str | None:
-    """Return the name of an actor's first Secret, which no other creator has chosen."""
-    return (actor["spec"].get("entrypoint") or {}).get("callable", {}).get("secretName")  # type: ignore[no-any-return]
+def _mark_of(actor: Manifest) -> tuple[str | None, str | None]:
+    """Return the names of an actor's first Secret and of its server, which no other creator has chosen."""
+    entrypoint = actor["spec"].get("entrypoint") or {}
+    return entrypoint.get("callable", {}).get("secretName"), entrypoint.get("hosted", {}).get("server")
 
 
-def _member_of(actor: Manifest, label: str) -> Member:
+def member_of(actor: Manifest, label: str) -> Member:
+    """Return the first member of a FrayActor, which users call `label`.
+
+    One that a process hosts has one incarnation, which is known: nobody waits for the next.
+    """
     metadata, retries = actor["metadata"], actor["spec"].get("maxTaskRetries") or 0
-    return Member(label, metadata["name"], metadata["uid"], max_task_retries=retries)
+    member = Member(label, metadata["name"], metadata["uid"], max_task_retries=retries)
+    hosted = actor["spec"]["entrypoint"].get("hosted")
+    if hosted is None:
+        return member
+    incarnation = member.build_incarnation(hosted["podUid"], 1)
+    return replace(member, incarnation=incarnation, host=hosted["pod"])
+
+
+def check_lives(api: ObjectApi, member: Member) -> None:
+    """Raise `ActorDiedError` if a member's FrayActor is gone or has ended, and `ApiError`."""
+    found = _find_actor(api, member.name) or {"metadata": {}}
+    metadata = found["metadata"]
+    if metadata.get("uid") != member.uid or metadata.get("deletionTimestamp"):
+        raise ActorDiedError(member.label, "it was deleted")
+    if (end := find_end(found)) is not None:
+        raise ActorDiedError(member.label, f"it has ended: {end}")

@@ -121,16 +121,17 @@ class JoinedPool:
         self.client = self._link.client
         self.metrics = Address() if own_head is None else _metrics(owned)
         """Where the pool shows what it has and did; empty: only where its head is."""
-        self._host = welcome.host
+        self.host = welcome.host
+        """The number of this process's host."""
         self._route = offer.route
-        self._fetch = PeerFetch(self._host, self._address_of, key, store, self._note_copied)
+        self._fetch = PeerFetch(self.host, self._address_of, key, store, self._note_copied)
         self._link.copy = self._copy
-        self.objects = ObjectReader(self._host, store, self._fetch)
+        self.objects = ObjectReader(self.host, store, self._fetch)
         self._config = HostConfig(
             token=self.token,
             head=str(head),
             secret=key.secret,
-            host=self._host,
+            host=self.host,
             name=name,
             resources=resources,
             workers=workers,
@@ -246,10 +247,10 @@ class JoinedPool:
         return address if not address or self._route is None else str(self._route(Address.parse(address)))
 
     def _note_copied(self, object_id: ObjectId, size: int) -> None:
-        self._link.post(ObjectCopied(object_id, self._host, size))
+        self._link.post(ObjectCopied(object_id, self.host, size))
 
     def _copy(self, command: CopyObject) -> ObjectRelayed:
-        return ObjectRelayed(command.id, self._host, self._fetch.copy(command.id, command.host))
+        return ObjectRelayed(command.id, self.host, self._fetch.copy(command.id, command.host))
 
 
 def start_own_pool(

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import secrets
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from fray.errors import FrayError
@@ -32,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--key", required=True, type=Path, help="directory of the pool's key")
     parser.add_argument("--token", default="", help="the pool's name, unique; by default random")
     parser.add_argument("--owner", type=int, default=0, help="pid of the process that the pool belongs to")
+    parser.add_argument("--announce", type=int, help="descriptor to which it writes where it listens")
     parser.add_argument("--inline-limit", type=int, help="bytes of values that it keeps in messages")
     parser.add_argument("--metrics", default="", help="unix:/path or tcp:host:port, where it shows the pool")
     parser.add_argument("--job", default="", help="the job whose pool it is")
@@ -49,15 +52,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             allowed=() if parsed.owner else None,
             inline_limit=parsed.inline_limit,
         )
-        sound = asyncio.run(run_head(config, _keep_quiet if parsed.owner else announce))
+        ready = announce if parsed.owner == 0 else partial(_tell_owner, parsed.announce)
+        sound = asyncio.run(run_head(config, ready))
     except FrayError as error:
         sys.stderr.write(f"fray: {error}\n")
         return EXIT_FAILURE
     return 0 if sound else EXIT_FAILURE
 
 
-def _keep_quiet(_: list[Address]) -> None:
-    """Its owner knows, and has its own use of stdout."""
+def _tell_owner(descriptor: int | None, addresses: list[Address]) -> None:
+    """Tell the owner where it listens, if it wants to know: it has its own use of stdout."""
+    if descriptor is not None:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as pipe:
+            pipe.write("".join(f"{address}\n" for address in addresses))
 
 
 def announce(addresses: list[Address]) -> None:

@@ -360,8 +360,9 @@ class ActorHost:
         """End an actor that is to end after its calls, if it has none."""
         with actor.lock:
             over = actor.draining and actor.ready and not actor.waiting and not actor.running
-        if over and actor.life.watched:
-            start_apart(lambda: self._linger(actor), "fray-actor-end", daemon=self._threads.daemon)
+        # Where threads are daemons, the process is a program's own, and so are its other threads.
+        if over and actor.life.watched and not self._threads.daemon:
+            start_apart(lambda: self._linger(actor), "fray-actor-end")
         elif over:
             self._end(actor, None, actor.why)
 

@@ -1,0 +1,256 @@
+"""Actors that a process hosts: what others find, who runs their calls, and how they end."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from fray.errors import (
+    ActorDiedError,
+    ActorExistsError,
+    ActorNotFoundError,
+    ActorUnavailableError,
+    InvalidOptionError,
+    UnsupportedFeatureError,
+)
+from fray.job import ActorHandle, ActorOptions, JobContext, current_actor, host_actor
+from tests.actors import programs
+from tests.actors.cluster import Cluster
+from tests.pool.hosts.pools import PATIENCE, wait_until
+
+_HOST = """
+from fray.job import host_actor
+from tests.actors.programs import Counter
+hosted = host_actor(Counter, 5, name="counter")
+print("served", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def hosting(cluster: Cluster, uid: str = "pod-2", **more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the job that hosts a counter until its stdin ends."""
+    pod = {**cluster.environ(), "FRAY_POD_NAME": f"train-{uid}", "FRAY_POD_UID": uid, **more}
+    process = cluster.start_program(_HOST, pod, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"served\n"
+            yield process
+        finally:
+            process.kill()
+
+
+class Scribe:
+    """Knows which actor it is, and can end itself."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.thread, self._me = number, threading.get_ident(), current_actor()
+
+    def place(self) -> tuple[str, int, int]:
+        return self._me.group_name, self._me.index, self.number
+
+    def is_in_its_thread(self) -> bool:
+        return threading.get_ident() == self.thread
+
+    def myself(self) -> ActorHandle[Scribe]:
+        return self._me.handle
+
+    def retire(self) -> str:
+        self._me.shutdown_event.set()
+        return "bye"
+
+    def fail(self) -> None:
+        self._me.fail(BufferError("out of ink"))
+
+
+def test_an_object_of_this_process_is_called_by_its_name(cluster: Cluster, context: JobContext) -> None:
+    counter = programs.Counter(5)
+    hosted = host_actor(counter, name="lab/counter")
+    found = context.get_actor("lab/counter")
+    assert context.get(found.add.remote(2), timeout=PATIENCE) == 7
+    assert context.get(hosted.handle.add.remote(), timeout=PATIENCE) == 8
+    assert (counter.value, context.get(found.pid.remote(), timeout=PATIENCE)) == (8, os.getpid())
+    assert context.get(list(found.items.remote(3)), timeout=PATIENCE) == [0, 1, 2]
+    assert context.get(found.give.remote(1_000_000), timeout=PATIENCE) == bytes(1_000_000)
+    assert context.get(found.size.remote(bytes(1_000_000)), timeout=PATIENCE) == 1_000_000
+    with pytest.raises(KeyError, match="no such lesson"):
+        context.get(found.fail.remote(), timeout=PATIENCE)
+    assert cluster.actor("lab/counter")["spec"]["entrypoint"]["hosted"]["podUid"] == "pod-1"
+
+    running = found.block.remote()
+    hosted.shutdown()
+    hosted.shutdown()
+    with pytest.raises(ActorDiedError, match="deleted"):
+        context.get(running, timeout=PATIENCE)
+    with pytest.raises(ActorDiedError, match="deleted"):
+        found.add.remote()
+    with pytest.raises(ActorNotFoundError):
+        context.get_actor("lab/counter")
+    counter.release()
+    assert counter.value == 8
+
+
+def test_a_class_is_constructed_where_its_calls_run_and_knows_its_name(
+    cluster: Cluster, context: JobContext
+) -> None:
+    hosted = host_actor(Scribe, number=3, name="scribe")
+    found = context.get_actor("scribe")
+    assert context.get(found.place.remote(), timeout=PATIENCE) == ("scribe", 0, 3)
+    assert context.get(found.is_in_its_thread.remote(), timeout=PATIENCE)
+    assert context.get(found.myself.remote(), timeout=PATIENCE) == hosted.handle
+    with pytest.raises(AttributeError, match="has no method 'misspelt'"):
+        hosted.handle.misspelt  # noqa: B018
+    assert cluster.record("scribe")["ready"] == "true"
+    hosted.shutdown()
+
+
+@pytest.mark.parametrize(("method", "told"), [("retire", "ended itself"), ("fail", "out of ink")])
+def test_an_actor_that_ends_itself_is_gone_with_its_name(
+    cluster: Cluster, context: JobContext, method: str, told: str
+) -> None:
+    scribe = host_actor(Scribe, 1, name="scribe").handle
+    context.get(scribe.place.remote(), timeout=PATIENCE)
+    ref = getattr(scribe, method).remote()
+    if method == "fail":
+        with pytest.raises(ActorDiedError, match=told):
+            context.get(ref, timeout=PATIENCE)
+    else:
+        assert context.get(ref, timeout=PATIENCE) == "bye"
+    wait_until(lambda: not any(each["kind"] == "FrayActor" for each in cluster.api.objects.values()))
+    with pytest.raises(ActorDiedError):
+        context.get(scribe.place.remote(), timeout=PATIENCE)
+    host_actor(Scribe, 2, name="scribe").shutdown()
+
+
+def test_a_constructor_that_fails_leaves_the_name_free(cluster: Cluster) -> None:
+    with pytest.raises(ValueError, match="no such table"):
+        host_actor(programs.Broken, name="table")
+    assert not any(each["kind"] == "FrayActor" for each in cluster.api.objects.values())
+    host_actor(programs.Counter, name="table").shutdown()
+
+
+def test_a_name_is_one_actors_whoever_has_it(cluster: Cluster, context: JobContext) -> None:
+    hosted = host_actor(programs.Counter, name="counter")
+    with pytest.raises(ActorExistsError):
+        host_actor(programs.Counter, name="counter")
+    with pytest.raises(ActorExistsError):
+        context.create_actor(programs.Counter, name="counter")
+    same = context.create_actor(programs.Counter, name="counter", get_if_exists=True)
+    assert same == hosted.handle
+    hosted.shutdown()
+    context.create_actor(programs.Counter, name="counter")
+    with pytest.raises(ActorExistsError):
+        host_actor(programs.Counter, name="counter")
+    assert len([each for each in cluster.api.objects.values() if each["kind"] == "FrayActor"]) == 1
+
+
+def test_calls_run_one_at_a_time_or_as_many_as_its_options_say(cluster: Cluster, context: JobContext) -> None:
+    one = host_actor(programs.Counter, name="one")
+    for number in range(20):
+        one.handle.note.remote(number)
+    assert context.get(one.handle.noted.remote(), timeout=PATIENCE) == list(range(20))
+    several = host_actor(programs.Counter(), name="several", options=ActorOptions(max_concurrency=2))
+    blocked = several.handle.block.remote()
+    context.get(several.handle.release.remote(), timeout=PATIENCE)
+    context.get(blocked, timeout=PATIENCE)
+    meeting = host_actor(programs.Meeting, name="meeting")
+    assert context.get([meeting.handle.meet.remote(3) for _ in range(3)], timeout=PATIENCE) == [3, 3, 3]
+    for each in (one, several, meeting):
+        each.shutdown()
+
+
+def test_it_ends_when_its_object_is_deleted_by_others(cluster: Cluster, context: JobContext) -> None:
+    hosted = host_actor(programs.Counter, name="counter")
+    handle = context.get_actor("counter")
+    running = handle.block.remote()
+    context.kill(handle)
+    with pytest.raises(ActorDiedError, match="deleted"):
+        context.get(running, timeout=PATIENCE)
+    hosted.shutdown()
+
+
+def test_a_host_that_is_killed_is_told_to_callers_and_nobody_waits_for_another(
+    cluster: Cluster, context: JobContext
+) -> None:
+    with hosting(cluster) as process:
+        handle = context.get_actor("counter")
+        assert context.get(handle.add.remote(), timeout=PATIENCE) == 6
+        assert context.get(handle.pid.remote(), timeout=PATIENCE) == process.pid
+        running = handle.block.remote()
+        process.send_signal(signal.SIGKILL)
+        with pytest.raises(ActorUnavailableError):
+            context.get(running, timeout=PATIENCE)
+        with pytest.raises(ActorUnavailableError):
+            context.get(context.get_actor("counter").add.remote(), timeout=PATIENCE)
+        # As the operator tells it, once the pod has ended.
+        end = {"type": "Finished", "status": "True", "reason": "HostEnded", "message": "its pod has ended"}
+        cluster.actor("counter")["status"] = {"conditions": [end]}
+        with pytest.raises(ActorDiedError, match="its pod has ended"):
+            context.get_actor("counter").add.remote()
+    with hosting(cluster, "pod-3"):
+        again = context.get_actor("counter")
+        assert context.get(again.add.remote(), timeout=PATIENCE) == 6
+        with pytest.raises(ActorDiedError, match="deleted"):
+            handle.add.remote()
+
+
+def test_a_host_that_exits_takes_its_actor_along(cluster: Cluster, context: JobContext) -> None:
+    with hosting(cluster) as process:
+        handle = context.get_actor("counter")
+        context.get(handle.add.remote(), timeout=PATIENCE)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(PATIENCE) == 0
+    with pytest.raises(ActorDiedError, match="deleted"):
+        handle.add.remote()
+    with pytest.raises(ActorNotFoundError):
+        context.get_actor("counter")
+
+
+def test_a_later_attempt_takes_the_name_and_the_earlier_host_stops_serving(
+    cluster: Cluster, context: JobContext
+) -> None:
+    with hosting(cluster, "pod-2", FRAY_ATTEMPT="1"):
+        old = context.get_actor("counter")
+        assert context.get(old.add.remote(), timeout=PATIENCE) == 6
+        running = old.block.remote()
+        with hosting(cluster, "pod-3", FRAY_ATTEMPT="2"):
+            with pytest.raises(ActorDiedError, match="deleted"):
+                context.get(running, timeout=PATIENCE)
+            fresh = context.get_actor("counter")
+            assert context.get(fresh.add.remote(), timeout=PATIENCE) == 6
+            assert fresh != old
+
+
+def _leave() -> None:
+    """What a fork of a host does: nothing of the actor is its business."""
+
+
+def test_a_fork_of_the_host_takes_nothing_away(cluster: Cluster, context: JobContext) -> None:
+    hosted = host_actor(programs.Counter, name="counter")
+    handle: Any = context.get_actor("counter")
+    assert context.get(handle.add.remote(), timeout=PATIENCE) == 1
+    child = multiprocessing.get_context("fork").Process(target=_leave)
+    child.start()
+    child.join(PATIENCE)
+    assert child.exitcode == 0
+    assert context.get(handle.add.remote(), timeout=PATIENCE) == 2
+    hosted.shutdown()
+
+
+def test_what_can_not_be_hosted_is_said(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidOptionError, match="arguments for an object of Counter"):
+        host_actor(programs.Counter(), 5, name="counter")
+    monkeypatch.delenv("FRAY_POD_UID")
+    with pytest.raises(UnsupportedFeatureError) as refused:
+        host_actor(programs.Counter, name="counter")
+    assert "a job that has a callable or workers" in str(refused.value)
