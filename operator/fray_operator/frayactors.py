@@ -34,7 +34,7 @@ from fray.plan.pod_observation import is_ending
 from fray.plan.remains import tells_of_end
 from fray.plan.scheduling import derive_refusal
 from fray.plan.volume_waiting import VOLUME_FAILURES, VolumeComplaint, build_volume_complaint, find_held
-from fray.vocabulary import LABEL_ACTOR, Reason
+from fray.vocabulary import LABEL_ACTOR, LABEL_ACTOR_UID, Reason
 from fray.wire.frayactor import FRAYACTOR as CUSTOM
 from fray.wire.frayactor import FrayActor
 from fray_operator.cleanup import Expiry
@@ -214,9 +214,18 @@ class _Reconciler:
         def select_own(pods: Sequence[Manifest]) -> list[Manifest]:
             return [pod for pod in pods if uid is not None and is_controlled_by(pod, uid)]
 
+        pods = self._list(PODS, place)
+        own = select_own(pods)
+        uids = {pod["metadata"]["uid"] for pod in own}
         return ActorObservation(
             members=members,
-            pods=select_own(self._list(PODS, place)),
+            pods=own,
+            strangers=[
+                pod
+                for pod in pods
+                if pod["metadata"]["uid"] not in uids
+                and pod["metadata"].get("labels", {}).get(LABEL_ACTOR_UID) == actor.metadata.uid
+            ],
             gone=select_own(self._cache(PODS, place[0]).gone_of_job(place)),
             reports=self._list(CONFIG_MAPS, place),
             complaints=complaints,

@@ -331,6 +331,8 @@ class ConditionType(StrEnum):
     """Only there from the first time that it is True."""
     READY = "Ready"
     """Only there in FrayActors."""
+    MULTIPLE_PODS = "MultiplePods"
+    """Only there in FrayActors, from the first time that it is True."""
     STATUS_READABLE = "StatusReadable"
     """Only there while it is False."""
 
@@ -411,6 +413,8 @@ class ActorReason(StrEnum):
     IDLE = "Idle"
     MEMBERS_ENDED = "MembersEnded"
     HOST_ENDED = "HostEnded"
+    MORE_THAN_ONE_POD = "MoreThanOnePod"
+    ONE_POD_EACH = "OnePodEach"
 
 
 class VerdictKind(StrEnum):

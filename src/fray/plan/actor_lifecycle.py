@@ -70,7 +70,8 @@ class ActorObservation:
     `members` is its StatefulSet, `gone` are pods of it that aren't there any more, as they were last.
     `reports` are the members' ConfigMaps, `complaints` are about volumes of the pods, `refusal` says why the
     StatefulSet can't be made that was tried last. `root` is None where the actor is detached. `host` is the
-    pod of the process that hosts the actor, if it is there.
+    pod of the process that hosts the actor, if it is there. `strangers` are pods with the actor's labels that
+    its StatefulSet doesn't control: they call themselves members all the same.
     """
 
     members: Manifest | None = None
@@ -81,6 +82,7 @@ class ActorObservation:
     refusal: Waiting | None = None
     gone: Sequence[Manifest] = ()
     host: Manifest | None = None
+    strangers: Sequence[Manifest] = ()
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,7 @@ def decide_actor(
         *_accept(observed.refusal),
         _derive_ready(members, suspended=suspended, ending=ending),
         *_suspend(actor, suspended=suspended and not ending),
+        *_tell_multiple(actor.status, observed),
         Claim(ConditionType.FINISHED, True, ending.reason, ending.message)
         if ending and finished
         else Claim(ConditionType.FINISHED, False, Reason.IN_PROGRESS, "the actor has not ended yet"),
@@ -303,6 +306,28 @@ def _suspend(actor: FrayActor, *, suspended: bool) -> Iterable[Claim]:
         yield Claim(ConditionType.SUSPENDED, True, Reason.SUSPENDED, "it or its root job is suspended")
     elif any(condition.type == ConditionType.SUSPENDED for condition in actor.status.conditions):
         yield Claim(ConditionType.SUSPENDED, False, Reason.IN_PROGRESS, "the actor is not suspended")
+
+
+def _tell_multiple(before: FrayActorStatus, observed: ActorObservation) -> Iterable[Claim]:
+    """Yield the condition from the first time on that some member has more than one pod that lives."""
+    members: dict[str, dict[str, str]] = {}
+    for pod in (*observed.pods, *observed.strangers):
+        index = (pod["metadata"].get("labels") or {}).get(LABEL_POD_INDEX)
+        # One that is being deleted lives until it is gone.
+        if index is not None and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+            node = (pod.get("spec") or {}).get("nodeName")
+            where = f"{pod['metadata']['name']} on node {node}" if node else pod["metadata"]["name"]
+            members.setdefault(index, {})[pod["metadata"]["uid"]] = where
+    several = {index: sorted(pods.values()) for index, pods in members.items() if len(pods) > 1}
+    if several:
+        index = min(several, key=lambda each: (len(each), each))
+        text = f"member {index} has {len(several[index])} pods: {', '.join(several[index])}"
+        more = f", and {len(several) - 1} more members have several" if len(several) > 1 else ""
+        message = flatten(f"{text}{more}; delete all of a member's pods but one", most=512)
+        yield Claim(ConditionType.MULTIPLE_PODS, True, ActorReason.MORE_THAN_ONE_POD, message)
+    elif any(condition.type == ConditionType.MULTIPLE_PODS for condition in before.conditions):
+        message = "no member has more than one pod"
+        yield Claim(ConditionType.MULTIPLE_PODS, False, ActorReason.ONE_POD_EACH, message)
 
 
 # --- members --------------------------------------------------------------------------------------------

@@ -164,7 +164,7 @@ class FrayActorStatus(WireModel):
         list[Condition],
         Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
     ] = []
-    """Accepted, Ready, Suspended and Finished."""
+    """Accepted, Ready, Suspended, MultiplePods and Finished."""
     members: Annotated[
         list[MemberStatus],
         Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["index"]}),

@@ -207,6 +207,21 @@ def test_what_a_process_hosts_has_no_pods_and_ends_with_the_pod_of_that_process(
     assert status["ready"] == "0/1"
 
 
+def test_a_second_pod_of_a_member_is_told_until_it_is_gone(actors: Actors) -> None:
+    actors.submit("counter")
+    actors.start(actors.await_set("counter", replicas=1), 0, ip="10.0.0.1")
+    labels = {
+        words.LABEL_ACTOR: "counter",
+        words.LABEL_ACTOR_UID: actors.get("counter")["metadata"]["uid"],
+        words.LABEL_POD_INDEX: "0",
+    }
+    other = actors.make_pod("counter-copy", **labels)
+    status = actors.await_condition("counter", "MultiplePods", "True", "MoreThanOnePod")
+    assert "counter-copy on node" in condition({"status": status}, "MultiplePods")["message"]
+    actors.hands.delete_pod(other)
+    actors.await_condition("counter", "MultiplePods", "False", "OnePodEach")
+
+
 def test_restarts_in_a_pod_and_lost_pods_are_counted_and_the_error_is_told(actors: Actors) -> None:
     actors.submit("counter")
     members = actors.await_set("counter", replicas=1)

@@ -277,6 +277,56 @@ def test_a_member_says_that_its_last_pod_stands_on_a_node_that_does_not_answer()
         assert ("its node n1 seems not to answer" in (member.message or "")) is told
 
 
+@pytest.mark.parametrize(
+    ("pods", "strangers", "told"),
+    [
+        ([pod(0, "p1"), pod(1, "p2")], [], None),
+        # A pod that nobody controls any more, and one of the same labels that somebody has made.
+        ([pod(0, "p1")], [pod(0, "p0")], "member 0 has 2 pods: counter-0, counter-0;"),
+        ([pod(0, "p1")], [pod(0, "p0", name="copy")], "member 0 has 2 pods: copy, counter-0;"),
+        ([pod(10, "p1"), pod(2, "p2")], [pod(10, "p3"), pod(2, "p4")], "member 2 has 2 pods"),
+        ([pod(0, "p1"), pod(1, "p2")], [pod(0, "p3"), pod(1, "p4")], ", and 1 more members have several;"),
+        # A node that doesn't answer may run what is to end.
+        ([pod(0, "p1")], [pod(0, "p0", deletionTimestamp="2026-01-01T00:00:00Z")], "member 0 has 2 pods"),
+        ([pod(0, "p1", deletionTimestamp="2026-01-01T00:00:00Z")], [], None),
+        # What has ended, what has no index, and what is seen twice is no second one.
+        ([pod(0, "p1")], [pod(0, "p0") | {"status": {"phase": "Failed"}}], None),
+        ([pod(0, "p1")], [pod(0, "p0") | {"status": {"phase": "Succeeded"}}], None),
+        ([pod(0, "p1")], [pod(0, "p0", labels={})], None),
+        ([pod(0, "p1")], [pod(0, "p1")], None),
+        ([], [pod(0, "p0")], None),
+    ],
+)
+def test_a_second_pod_of_a_member_is_told(
+    pods: list[dict[str, Any]], strangers: list[dict[str, Any]], told: str | None
+) -> None:
+    observed = ActorObservation(members(1), pods, strangers=strangers)
+    found = decide_actor(actor(), observed, now=NOW)
+    (condition,) = [each for each in found.status.conditions if each.type == "MultiplePods"] or [None]
+    assert found.action is None
+    if told is None:
+        assert condition is None
+        return
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("True", "MoreThanOnePod")
+    assert told in condition.message
+    # It is said, too, that it is over.
+    later = NOW + timedelta(minutes=1)
+    over = decide_actor(actor(found.status), ActorObservation(members(1), pods), now=later).status
+    (condition,) = [each for each in over.conditions if each.type == "MultiplePods"]
+    assert (condition.status, condition.reason) == ("False", "OnePodEach")
+    assert condition.last_transition_time == format_time(later)
+
+
+def test_the_node_of_a_second_pod_is_named() -> None:
+    second = pod(0, "p0") | {"spec": {"nodeName": "lost"}}
+    found = decide_actor(actor(), ActorObservation(members(1), [pod(0, "p1")], strangers=[second]), now=NOW)
+    messages = [each.message for each in found.status.conditions if each.type == "MultiplePods"]
+    assert messages == [
+        "member 0 has 2 pods: counter-0, counter-0 on node lost; delete all of a member's pods but one"
+    ]
+
+
 REFUSED = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no healthy devices"}
 
 
