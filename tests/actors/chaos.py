@@ -1,7 +1,9 @@
-"""Kills an actor's process or its whole pod under callers, again and again, and measures when they know.
+"""Ends an actor's process or its whole pod under callers, again and again, and measures when they know.
 
-`python -m tests.actors.chaos --kills 1000`. A handle is for one incarnation, so all answers that one handle
-gets come from one process. Each call ends: with an answer, `ActorDiedError` or `ActorUnavailableError`.
+`python -m tests.actors.chaos --kills 1000`. Both get SIGKILL and SIGTERM by turns. A handle is for one
+incarnation, so all answers that one handle gets come from one process. Each call ends: with an answer,
+`ActorDiedError` or `ActorUnavailableError`. A pod that gets SIGTERM lets its actor end: that one leaves a
+mark, as no other does; the pod exits with 0, and nothing of it is left.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from pathlib import Path
 from fray.errors import ActorDiedError, ActorUnavailableError
 from fray.job import JobContext, create_job_ctx
 from tests.actors import programs
-from tests.actors.cluster import Cluster, running_cluster
+from tests.actors.cluster import Cluster, Pod, running_cluster
+from tests.pool.driver.processes import await_end, descendants
 from tests.pool.hosts.pools import PATIENCE, wait_until
 from tests.pool.transport.certificates import write_key
 
@@ -44,7 +47,8 @@ class Outcome:
     met: Tally[str] = field(default_factory=Tally)
     wrong: list[str] = field(default_factory=list)
     known: list[float] = field(default_factory=list)
-    """Seconds from a kill to the error of a caller that had called this incarnation."""
+    """Seconds from a kill to the error of a caller that had called this incarnation; not of pods that were
+    asked to end, which take their time."""
 
     def __str__(self) -> str:
         known = sorted(self.known) or [0.0]
@@ -59,12 +63,14 @@ class _Campaign:
         self._over = threading.Event()
         self._killed: dict[int, float] = {}
         """When each process of the actor was killed."""
+        self._marks = cluster.folder / "marks"
+        self._marks.mkdir()
         self._answered: set[int] = set()
         """Processes of the actor that a caller had an answer from."""
 
     def kill(self, kills: int, chance: random.Random) -> None:
-        """Kill the actor so often: its process and its pod by turns, under callers."""
-        self._context.create_actor(programs.Counter, name=NAME)
+        """End the actor so often, its process and its pod by turns, under callers."""
+        self._context.create_actor(programs.Mortal, self._marks, name=NAME)
         pod = self._cluster.start_pod(NAME)
         with ThreadPoolExecutor(CALLERS) as pool:
             callers = [pool.submit(self._call) for _ in range(CALLERS)]
@@ -72,20 +78,43 @@ class _Campaign:
                 for number in range(kills):
                     pod.await_ready()
                     pid = self._context.get(self._context.get_actor(NAME).pid.remote(), timeout=PATIENCE)
-                    if number % 4 < 2:  # the others are killed while callers still join
+                    if number % 8 < 4:  # the others are ended while callers still join
                         wait_until(functools.partial(self._answered.__contains__, pid))
                     time.sleep(chance.random() * LONGEST_LIFE)
-                    self._killed[pid] = time.monotonic()
+                    ends_by = signal.SIGTERM if number % 4 > 1 else signal.SIGKILL
                     if number % 2:
-                        pod.kill()  # a new one each time: in one pod the pause before a start grows
+                        self._end_pod(pod, pid, ends_by)
+                        # A new one each time: in one pod the pause before a start grows.
                         pod = self._cluster.start_pod(NAME)
                     else:
-                        os.kill(pid, signal.SIGKILL)
+                        self._killed[pid] = time.monotonic()
+                        os.kill(pid, ends_by)
                         wait_until(lambda: self._cluster.record(NAME)["startNumber"] == "2")
+                        self._check_mark(pid, asked=False)
             finally:
                 self._over.set()
             for caller in callers:
                 caller.result(PATIENCE)
+
+    def _end_pod(self, pod: Pod, pid: int, number: signal.Signals) -> None:
+        """End a pod with the actor's process; what must not be left of it is noted."""
+        below = descendants(pod.process.pid)
+        if number == signal.SIGKILL:
+            self._killed[pid] = time.monotonic()
+            pod.kill()
+        else:
+            if (code := pod.terminate()) != 0:
+                self._outcome.wrong.append(f"a pod that was asked to end has exited with {code}")
+            await_end(below)
+        self._check_mark(pid, asked=number == signal.SIGTERM)
+        self._outcome.met[f"pods ended by {number.name}"] += 1
+
+    def _check_mark(self, pid: int, *, asked: bool) -> None:
+        mark = self._marks / str(pid)
+        if mark.exists() != asked:
+            what = "has left no mark of its end" if asked else "has left a mark, and nobody asked it to end"
+            self._outcome.wrong.append(f"the actor's process {pid} {what}")
+        mark.unlink(missing_ok=True)  # the number may be another one's later
 
     def _call(self) -> None:
         """Call one incarnation after the other, each by a handle of its own, until all is over."""

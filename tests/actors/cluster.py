@@ -65,6 +65,11 @@ class Pod:
         """Return once its actor's constructor has returned."""
         wait_until(lambda: self.is_ready)
 
+    def terminate(self) -> int:
+        """End it as a kubelet does that has been asked to; return its exit code."""
+        self.process.terminate()
+        return self.process.wait(PATIENCE)
+
     def kill(self) -> None:
         """End it as a lost node does: all of its processes, at once and without a word."""
         from fray.runtime.pool.host.processes import signal_group  # noqa: PLC0415
