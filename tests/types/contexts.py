@@ -67,3 +67,17 @@ ctx.run(double, "no", 3)  # type: ignore[call-overload]
 ctx.run(double, "no")  # type: ignore[call-overload]
 ctx.run(join, "a", "b", beside="-")  # type: ignore[arg-type, call-arg]
 ctx.map(double, ["no"])  # type: ignore[arg-type]
+ctx.run(join, "a")  # type: ignore[call-overload]
+ctx.run(join, "a", "b", "c")  # type: ignore[call-overload]
+ctx.run(join, left=1, right="b")  # type: ignore[call-overload]
+wrong: str = ctx.get(ctx.run(double, 1))  # type: ignore[assignment]
+wrong_too: list[str] = ctx.get([ref, ref])  # type: ignore[list-item]
+ref.result().upper()  # type: ignore[attr-defined]
+
+# Wrong, and not found: Python can't say "this parameter, or a ref of its type" of all parameters of a
+# function, that there is at least one keyword, nor which methods the handle of a class has.
+ctx.run(double)
+ctx.run(double, ctx.put("no"))
+ctx.run(join, left=text, rihgt=text)
+ctx.create_actor(Counter, "no")
+actor.subtract("no")
