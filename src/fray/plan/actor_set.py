@@ -11,7 +11,7 @@ from typing import Any, Final
 from fray.plan.command import KEYS_MOUNT, PAYLOAD_MOUNT
 from fray.plan.environment import EnvEntry, build_accelerator_environment
 from fray.plan.gang import Gang, derive_gang
-from fray.plan.injection import build_module_command
+from fray.plan.injection import build_module_command, choose_injector
 from fray.plan.manifests import build_controller
 from fray.plan.placement import build_placement
 from fray.plan.pod import build_pod_template
@@ -114,19 +114,18 @@ def build_actor_set(actor: FrayActor, *, replicas: int, settings: PlanSettings) 
 def _build_job(actor: FrayActor, settings: PlanSettings) -> FrayJob:
     """Return the job whose one worker has the pod of a member."""
     spec = actor.spec
-    command = build_module_command(MODULE, injected=settings.injector_image is not None)
-    return FrayJob(
-        metadata=actor.metadata,
-        spec=FrayJobSpec(
-            # Its payload is mounted as that of a job's callable, and the command reads it.
-            entrypoint=Entrypoint(command=command, callable=spec.entrypoint.callable),
-            resources=spec.resources,
-            placement=spec.placement,
-            environment=spec.environment,
-            service_account_name=spec.service_account_name,
-            workers=Workers(),
-        ),
+    # Its payload is mounted as that of a job's callable, and the command reads it.
+    own = FrayJobSpec(
+        entrypoint=Entrypoint(callable=spec.entrypoint.callable),
+        resources=spec.resources,
+        placement=spec.placement,
+        environment=spec.environment,
+        service_account_name=spec.service_account_name,
+        workers=Workers(),
     )
+    command = build_module_command(MODULE, injected=choose_injector(own, settings) is not None)
+    entrypoint = own.entrypoint.model_copy(update={"command": command})
+    return FrayJob(metadata=actor.metadata, spec=own.model_copy(update={"entrypoint": entrypoint}))
 
 
 def _build_environment(actor: FrayActor, shape: Gang, settings: PlanSettings) -> list[EnvEntry]:

@@ -1,16 +1,20 @@
 """How Fray's runtime comes into images that lack it: an init container brings it, and a volume holds it.
 
 Only for jobs that need it: those of a callable, those with packages, extras or a workspace, and those with
-workers. What is in the injector's image stands in `operator/Dockerfile`; what uses the runtime is `pod`.
+workers. The installation's own image has Fray, so nothing is brought there: a pod without an init container
+starts sooner, since the kubelet looks once a second whether one has ended. What is in the injector's image
+stands in `operator/Dockerfile`; what uses the runtime is `pod`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from fray.plan.manifests import Fact
+from fray.plan.settings import PlanSettings
 from fray.plan.workers import has_workers
+from fray.vocabulary import CONTAINER, POOL_DEMAND_CONTAINER, POOL_HEAD_CONTAINER
 from fray.wire.frayjob import FrayJobSpec
 
 __all__ = [
@@ -22,9 +26,9 @@ __all__ = [
     "build_injector",
     "build_module_command",
     "build_start",
+    "choose_injector",
     "is_fray_offered",
     "is_prepared",
-    "needs_runtime",
     "size_injector",
 ]
 
@@ -37,6 +41,8 @@ RUNTIME_VOLUME: Final = {"name": INJECTOR, "mountPath": RUNTIME_MOUNT, "readOnly
 PACKAGES: Final = "/opt/fray-injected/packages"
 UV: Final = "/opt/fray-injected/uv"
 """Folders in the injector's image: Fray and cloudpickle, and a uv that runs on any libc."""
+HIDING: Final = frozenset({"image", "env", "envFrom"})
+"""What a podTemplate may say of a container so that another `python3` is found there."""
 SHARED: Final = ("cpu", "memory", "ephemeral-storage")
 
 
@@ -46,9 +52,37 @@ def is_prepared(spec: FrayJobSpec) -> bool:
     return bool(environment.pip_packages or environment.extras or environment.workspace)
 
 
-def needs_runtime(spec: FrayJobSpec) -> bool:
-    """Return whether a job's containers run anything of Fray's; its program does to reach its workers."""
-    return spec.entrypoint.callable is not None or is_prepared(spec) or has_workers(spec)
+def choose_injector(spec: FrayJobSpec, settings: PlanSettings) -> str | None:
+    """Return the image that the runtime is brought from into a job's pods; None where it isn't brought.
+
+    It isn't where nothing of Fray's runs, nor where `python3` is that of the installation's own image. The uv
+    that installs packages is brought there too.
+    """
+    prepared = is_prepared(spec)
+    if prepared or ((spec.entrypoint.callable or has_workers(spec)) and not _has_fray(spec, settings)):
+        return settings.injector_image
+    return None
+
+
+def _has_fray(spec: FrayJobSpec, settings: PlanSettings) -> bool:
+    """Return whether a job's containers run the installation's image, and nothing hides the Fray in it."""
+    environment = spec.environment
+    if environment.image not in (None, settings.image) or environment.env_from:
+        return False
+    own = {CONTAINER, INJECTOR, POOL_HEAD_CONTAINER, POOL_DEMAND_CONTAINER}
+    changed = [each for each in _list_overlaid(spec.pod_template) if each.get("name") in own]
+    variables = [variable.name for variable in environment.env]
+    return "PATH" not in variables and not any(
+        each["name"] == INJECTOR or HIDING & each.keys() for each in changed
+    )
+
+
+def _list_overlaid(overlay: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
+    """Yield the containers of a podTemplate that are any; others the API server refuses."""
+    spec = (overlay or {}).get("spec")
+    for field in ("containers", "initContainers"):
+        listed = spec.get(field) if isinstance(spec, Mapping) else None
+        yield from (each for each in listed or () if isinstance(each, Mapping))
 
 
 def is_fray_offered(spec: FrayJobSpec) -> bool:

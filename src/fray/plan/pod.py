@@ -25,7 +25,7 @@ from fray.plan.injection import (
     INJECTOR,
     RUNTIME_VOLUME,
     build_injector,
-    needs_runtime,
+    choose_injector,
     size_injector,
 )
 from fray.plan.manifests import Fact
@@ -79,8 +79,8 @@ def build_pod_template(  # noqa: PLR0913 - all that a template rests on
     volumes, mounts, facts = _volumes(job)
     facts += whole
     injectors: list[dict[str, Any]] = []
-    if settings.injector_image is not None and needs_runtime(job.spec):
-        injector, volume, fact = build_injector(job.spec, settings.injector_image)
+    if (image := choose_injector(job.spec, settings)) is not None:
+        injector, volume, fact = build_injector(job.spec, image)
         injectors.append(injector)
         volumes.append(volume)
         mounts.append(RUNTIME_VOLUME)

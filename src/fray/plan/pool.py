@@ -15,7 +15,7 @@ from typing import Any, Final
 from fray.plan.command import KEYS_MOUNT, WORKSPACE_MOUNT, build_command
 from fray.plan.environment import PROTECTED_PREFIX, EnvEntry, build_bounds
 from fray.plan.gang import Gang
-from fray.plan.injection import RUNTIME_VOLUME, build_module_command
+from fray.plan.injection import RUNTIME_VOLUME, build_module_command, choose_injector
 from fray.plan.manifests import Fact
 from fray.plan.settings import PlanSettings
 from fray.plan.workers import has_keys, has_workers
@@ -112,7 +112,7 @@ def build_pool_parts(
     sidecar, volume, fact = _build_sidecar(job.spec, gang, environment, settings=settings)
     volumes = [keys, volume]
     if engine != "fray":
-        volumes += _use_image(sidecar, job, main, injected=settings.injector_image is not None)
+        volumes += _use_image(sidecar, job, main, injected=choose_injector(job.spec, settings) is not None)
         fact = replace(fact, value=sidecar["image"])
     return PoolParts(tuple(volumes), (mount,), sidecars=(sidecar,), facts=(keys_fact, *before, fact))
 
@@ -176,7 +176,7 @@ def _build_sidecar(
     The volume is for the mark by which a head knows that it was restarted.
     """
     sidecar = SIDECARS[spec.workers.engine]
-    injected = settings.injector_image is not None
+    injected = choose_injector(spec, settings) is not None
     mounts = [{"name": sidecar.name, "mountPath": HEAD_STATE}, _build_keys(awaited=True)[1]]
     # Where no runtime is brought into pods, the job's own image has it.
     image = settings.image if injected else spec.environment.image or settings.image

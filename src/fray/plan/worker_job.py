@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from fray.plan.environment import build_worker_environment
 from fray.plan.gang import derive_gang
-from fray.plan.injection import build_module_command
+from fray.plan.injection import build_module_command, choose_injector
 from fray.plan.kueue import derive_queue
 from fray.plan.manifests import Fact, build_labels, build_owner_references
 from fray.plan.names import build_jobset_name, build_worker_job_name
@@ -141,10 +141,8 @@ def _explain(spec: FrayJobSpec, count: int) -> list[Fact]:
 def _build_spec(spec: FrayJobSpec, settings: PlanSettings) -> FrayJobSpec:
     """Return the spec of a job whose one host is a worker."""
     workers = spec.workers
-    command = build_module_command(*MODULES[workers.engine], injected=settings.injector_image is not None)
-    return spec.model_copy(
+    own = spec.model_copy(
         update={
-            "entrypoint": Entrypoint(command=command),
             "replicas": 1,
             "resources": workers.resources,
             "placement": workers.placement or Placement(),
@@ -153,6 +151,10 @@ def _build_spec(spec: FrayJobSpec, settings: PlanSettings) -> FrayJobSpec:
             "ports": [],
         }
     )
+    command = build_module_command(
+        *MODULES[workers.engine], injected=choose_injector(own, settings) is not None
+    )
+    return own.model_copy(update={"entrypoint": Entrypoint(command=command)})
 
 
 def _merge(base: Environment, over: Environment) -> Environment:

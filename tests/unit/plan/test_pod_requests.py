@@ -143,7 +143,8 @@ def test_a_command_runs_as_it_was_written() -> None:
 
 def test_a_callable_is_checked_against_its_digest_and_python() -> None:
     entrypoint = {"callable": {"secretName": "payload", "sha256": "ab" * 32, "python": "3.12"}}
-    command = main_container(plan_with(entrypoint=entrypoint).jobset)["command"]
+    mine = {"image": "mine"}
+    command = main_container(plan_with(entrypoint=entrypoint, environment=mine).jobset)["command"]
     assert command[:3] == ["python3", f"{RUNTIME_MOUNT}/fray/runtime/start.py", "call"]
     assert command[command.index("--sha256") + 1] == "ab" * 32
     assert command[command.index("--python") + 1] == "3.12"
@@ -157,7 +158,7 @@ def test_setup_commands_come_before_the_entrypoint_and_stop_at_the_first_that_fa
 def test_a_staging_url_reaches_the_command_as_it_is_written() -> None:
     url = "gs://bucket/$(FRAY_HOST)/$x"
     entrypoint = {"callable": {"url": url, "sha256": "ab" * 32, "python": "3.12"}}
-    plan = plan_with(entrypoint=entrypoint)
+    plan = plan_with(entrypoint=entrypoint, environment={"image": "mine"})
     assert main_container(plan.jobset)["command"][3] == "gs://bucket/$$(FRAY_HOST)/$x"
     assert [volume["name"] for volume in pod_template(plan.jobset)["spec"]["volumes"]] == [
         "shm",

@@ -142,7 +142,7 @@ def test_where_no_runtime_is_brought_the_jobs_image_has_it() -> None:
 
 def test_the_head_starts_after_the_runtime_was_brought_and_before_the_users_own() -> None:
     overlay = {"spec": {"initContainers": [{"name": "before", "image": "x"}]}}
-    pod = hosts(workers={"replicas": 1}, podTemplate=overlay)
+    pod = hosts(workers={"replicas": 1}, environment={"image": "mine"}, podTemplate=overlay)
     assert [one["name"] for one in pod["initContainers"]] == ["fray-runtime", POOL_HEAD_CONTAINER, "before"]
 
 
@@ -265,7 +265,7 @@ def test_a_sidecar_asks_for_workers_of_ray_by_demand_and_can_end_without_the_att
 
 
 def test_processes_of_ray_know_each_other_by_a_token_that_no_variable_holds() -> None:
-    asked = {"workers": {"replicas": 1, "engine": "ray"}}
+    asked = {"workers": {"replicas": 1, "engine": "ray"}, "environment": {"image": "mine"}}
     main, worker = hosts(**asked)["containers"][0], workers(**asked)["containers"][0]
     for container in (main, worker):
         told = variables(container)

@@ -27,7 +27,7 @@ CALLABLE = {"callable": {"secretName": "p", "sha256": "ab" * 32, "python": "3.12
 
 def plan_with(*containers: dict[str, Any], **spec: Any) -> AttemptPlan:
     overlay = {"spec": {"containers": list(containers), **spec}}
-    job = build_frayjob(entrypoint=CALLABLE, podTemplate=overlay)
+    job = build_frayjob(entrypoint=CALLABLE, environment={"image": "mine"}, podTemplate=overlay)
     plan = build_attempt(job, attempt=1, settings=PlanSettings())
     assert find_violations(plan.jobset) == []
     return plan
