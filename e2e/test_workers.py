@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from e2e.cluster.command import await_condition
@@ -24,8 +25,10 @@ from fray.plan.workers import MOST_CRASHES
 from fray.runtime.pool.transport.keys import ACCEPTED_FILE
 from fray.runtime.pool.view import PoolView
 from fray.vocabulary import (
+    API_VERSION,
     AUTH_SECRET,
     CONTAINER,
+    FRAYJOB_KIND,
     LABEL_JOB,
     LABEL_ROLE,
     POOL_HEAD_CONTAINER,
@@ -182,34 +185,37 @@ def test_the_word_count_has_the_same_answer_on_every_engine(jobs: JobNamespace, 
     assert len(set(tables.values())) == 1, tables
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 def test_the_answer_is_the_same_while_workers_are_evicted_and_killed(
-    jobs: JobNamespace, layout: Layout
+    jobs: JobNamespace, layout: Layout, engine: str
 ) -> None:
-    jobs.submit(build_counting("words", 0.2, {"replicas": 3}))
-    await_ready(jobs, "words", 3)
-    evicted, killed, kept = pods_of(jobs, "words", Role.WORKER)
+    job = f"words-{engine}"
+    jobs.submit(build_counting(job, 0.2, {"replicas": 3, "engine": engine}))
+    await_ready(jobs, job, 3)
+    evicted, killed, kept = pods_of(jobs, job, Role.WORKER)
     jobs.evict(evicted["metadata"]["name"])
     host = layout.host_named(killed["spec"]["nodeName"])
     assert kill_in_pod(host, killed["metadata"]["uid"], "python")
     await_condition(
         "the two that were lost are replaced",
         lambda: (
-            workers_of(jobs, "words").get("ready") == 3
+            workers_of(jobs, job).get("ready") == 3
             and not {evicted["metadata"]["uid"], killed["metadata"]["uid"]}
-            & {pod["metadata"]["uid"] for pod in pods_of(jobs, "words", Role.WORKER)}
+            & {pod["metadata"]["uid"] for pod in pods_of(jobs, job, Role.WORKER)}
         ),
         timeout=PATIENCE,
         details=jobs.describe,
     )
-    shown = read_view(jobs, "words")
-    assert hosts_of(shown) == {pod["spec"]["hostname"] for pod in pods_of(jobs, "words", Role.WORKER)}
-    assert {function.name for function in shown.functions if function.done} == {"count"}
-    let_go(jobs, "words")
-    status = jobs.await_end("words")
+    if engine == "fray":
+        shown = read_view(jobs, job)
+        assert hosts_of(shown) == {pod["spec"]["hostname"] for pod in pods_of(jobs, job, Role.WORKER)}
+        assert {function.name for function in shown.functions if function.done} == {"count"}
+    let_go(jobs, job)
+    status = jobs.await_end(job)
     assert (status["phase"], len(status["attempts"])) == ("Succeeded", 1), status
     assert status["retries"] == {"failuresUsed": 0, "preemptionsUsed": 0}
-    assert pods_of(jobs, "words", Role.WORKER) == []
-    (answer,) = answers(jobs, "words")
+    assert pods_of(jobs, job, Role.WORKER) == []
+    (answer,) = answers(jobs, job)
     assert (answer["wrong"], answer["rounds"] > 1) == (0, True)
     assert kept["spec"]["hostname"] in answer["hosts"]
 
@@ -263,6 +269,38 @@ def test_kubectl_scales_the_workers_of_a_gang_whose_ranks_all_submit(jobs: JobNa
     let_go(jobs, "gang")
     assert jobs.await_end("gang")["phase"] == "Succeeded"
     assert [answer["wrong"] for answer in answers(jobs, "gang")] == [0, 0]
+
+
+def test_an_autoscaler_reads_and_writes_the_scale_of_workers(jobs: JobNamespace) -> None:
+    """Without a metrics server it still keeps them within its own range."""
+    jobs.submit(build_counting("scaled", 0.1, {"replicas": 1}))
+    await_ready(jobs, "scaled", 1)
+    target = {"apiVersion": API_VERSION, "kind": FRAYJOB_KIND, "name": "scaled"}
+    cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
+    metrics = [{"type": "Resource", "resource": cpu}]
+    autoscaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "scaled"},
+        "spec": {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 3, "metrics": metrics},
+    }
+    jobs.kubectl.apply(autoscaler)
+    await_ready(jobs, "scaled", 2)
+
+    def read_conditions() -> dict[str, str]:
+        status = jobs.kubectl.get("horizontalpodautoscaler", "scaled").get("status", {})
+        return {each["type"]: each["reason"] for each in status.get("conditions", [])}
+
+    # It asks for metrics of the pods that the scale's selector names, so it has that.
+    await_condition(
+        "it has the scale, and looks for the metrics of the pods",
+        lambda: read_conditions().get("ScalingActive") == "FailedGetResourceMetric",
+        timeout=PATIENCE,
+        details=lambda: f"{read_conditions()}\n{jobs.describe()}",
+    )
+    assert read_conditions()["AbleToScale"] == "SucceededGetScale"
+    let_go(jobs, "scaled")
+    assert jobs.await_end("scaled")["phase"] == "Succeeded"
 
 
 def test_keys_are_replaced_while_workers_count(jobs: JobNamespace) -> None:
@@ -328,32 +366,40 @@ def test_a_worker_without_the_package_of_its_engine_ends_the_job_at_once(jobs: J
     assert pods_of(jobs, "unfit", Role.WORKER) == []
 
 
-def test_strangers_get_nowhere_and_a_lost_head_ends_the_attempt(
-    jobs: JobNamespace, kubectl: Kubectl, release: Release, layout: Layout
-) -> None:
-    jobs.submit(build_counting("guarded", 0.1, {"replicas": 1}))
-    await_ready(jobs, "guarded", 1)
-    (rank_0,) = pods_of(jobs, "guarded", Role.HOST)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_strangers_get_nowhere(jobs: JobNamespace, kubectl: Kubectl, release: Release, engine: str) -> None:
+    guarded, neighbour = f"guarded-{engine}", f"neighbour-{engine}"
+    jobs.submit(build_counting(guarded, 0.1, {"replicas": 1, "engine": engine}))
+    await_ready(jobs, guarded, 1)
+    (rank_0,) = pods_of(jobs, guarded, Role.HOST)
     head = f"--container={POOL_HEAD_CONTAINER}"
     words = ["python3", "-c", STRANGER, f"{rank_0['status']['podIP']}:{POOL_PORTS[0]}", CANARY]
     # A job of the same namespace that has no part in any pool, and so none of its keys.
-    jobs.submit(build_job("neighbour", words, resources=SMALL))
+    jobs.submit(build_job(neighbour, words, resources=SMALL))
     with open_job_namespace(kubectl, release) as others:
         # With keys of its own namespace, as a job that may have workers.
         others.run(build_job("stranger", words, resources=SMALL, workers={"maxReplicas": 1}))
         (tried,) = answers(others, "stranger")
-    assert jobs.await_end("neighbour")["phase"] == "Succeeded"
-    (tried_beside,) = answers(jobs, "neighbour")
+    assert jobs.await_end(neighbour)["phase"] == "Succeeded"
+    (tried_beside,) = answers(jobs, neighbour)
     assert (set(tried), set(tried_beside)) == ({*WITHOUT_KEYS, "by_own_keys"}, WITHOUT_KEYS)
     assert {*tried.values(), *tried_beside.values()} <= {"refused", "unreachable"}, (tried, tried_beside)
     listed = f"import os; print(os.listdir({str(Path(CANARY).parent)!r}))"
     assert "canary" not in jobs.kubectl(
         "exec", rank_0["metadata"]["name"], head, "--", "python3", "-c", listed
     )
-    assert jobs.job("guarded")["status"]["phase"] == "Running"
+    assert jobs.job(guarded)["status"]["phase"] == "Running"
+    let_go(jobs, guarded)
+    assert jobs.await_end(guarded)["phase"] == "Succeeded"
+
+
+def test_a_lost_head_ends_the_attempt(jobs: JobNamespace, layout: Layout) -> None:
+    jobs.submit(build_counting("headless", 0.1, {"replicas": 1}))
+    await_ready(jobs, "headless", 1)
+    (rank_0,) = pods_of(jobs, "headless", Role.HOST)
     host = layout.host_named(rank_0["spec"]["nodeName"])
     assert kill_in_pod(host, rank_0["metadata"]["uid"], "pool.head_pod")
-    status = jobs.await_end("guarded")
+    status = jobs.await_end("headless")
     assert (status["phase"], len(status["attempts"])) == ("Failed", 1), status
-    assert "PoolClosedError" in jobs.logs("guarded")[0]
-    assert pods_of(jobs, "guarded", Role.WORKER) == []
+    assert "PoolClosedError" in jobs.logs("headless")[0]
+    assert pods_of(jobs, "headless", Role.WORKER) == []
