@@ -8,12 +8,9 @@ of its own module.
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +22,7 @@ from fray.cli.cluster_options import (
     NamespaceOption,
     asking,
     data_format,
+    with_options,
 )
 from fray.cli.job_or_program import JobOrProgramCommand, ProgramCommand, has_program
 from fray.cli.pools import pools
@@ -181,26 +179,6 @@ def _read_options(  # noqa: PLR0913, PLR0917 - one parameter for each option
     )
 
 
-def _with_job_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that describe a job on the command line, as one parameter `options`."""
-    lazily = {"JobOptions": object}  # whose module isn't imported for `--help`
-    described = inspect.signature(_read_options, locals=lazily, eval_str=True).parameters
-
-    @functools.wraps(command)
-    def run(**values: Any) -> None:
-        options = _read_options(**{name: values.pop(name) for name in described})
-        command(**values, options=options)
-
-    # typer reads the parameters from here; `options` is none of them.
-    own = inspect.signature(command, locals=lazily, eval_str=True).parameters.values()
-    parameters = [each for each in own if each.name != "options"]
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    all_of_them = [each.replace(kind=keyword) for each in (*parameters, *described.values())]
-    run.__signature__ = inspect.Signature(all_of_them)  # type: ignore[attr-defined]
-    run.__annotations__ = {}
-    return run
-
-
 @app.callback(invoke_without_command=True, help=HELP)
 def fray(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,  # noqa: FBT002
@@ -219,7 +197,7 @@ def fray(
     short_help="Run a job to its end.",
     context_settings={"allow_interspersed_args": False},
 )
-@_with_job_options
+@with_options(_read_options)
 def run(  # noqa: PLR0913 - one parameter for each option
     words: Annotated[
         list[str] | None,
@@ -453,7 +431,7 @@ def delete(
 
 
 @app.command(cls=JobOrProgramCommand, short_help="Print a job's FrayJob and JobSet, with reasons.")
-@_with_job_options
+@with_options(_read_options)
 def explain(  # noqa: PLR0913 - one parameter for each option
     context: typer.Context,
     words: Annotated[

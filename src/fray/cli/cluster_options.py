@@ -1,13 +1,15 @@
-"""The options that say which cluster a command asks and in which form it prints, and what they mean."""
+"""Options that commands share: which cluster is asked, in which form is printed, and groups of others."""
 
 # ruff: noqa: PLC0415 - `fray --help` must not wait for pydantic and yaml
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from fray.cli.listing import DataFormat
     from fray.cluster.base import Cluster
 
-__all__ = ["ClusterOption", "Form", "FormOption", "NamespaceOption", "asking", "data_format"]
+__all__ = ["ClusterOption", "Form", "FormOption", "NamespaceOption", "asking", "data_format", "with_options"]
 
 
 class Form(StrEnum):
@@ -57,3 +59,32 @@ def data_format(form: Form) -> DataFormat | None:
     from fray.cli.listing import DataFormat
 
     return None if form is Form.TABLE else DataFormat(form.value)
+
+
+def with_options(read: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return what gives a command the options that are the parameters of `read`.
+
+    They stand where the command's parameter `options` does, which gets what `read` returns. The class of that
+    need not be imported for `--help`.
+    """
+    lazily = {read.__annotations__["return"]: object}
+    described = inspect.signature(read, locals=lazily, eval_str=True).parameters
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(**values: Any) -> None:
+            options = read(**{name: values.pop(name) for name in described})
+            command(**values, options=options)
+
+        # typer reads the parameters from here; `options` is none of them.
+        own = inspect.signature(command, locals=lazily, eval_str=True).parameters.values()
+        parameters = [
+            each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for parameter in own
+            for each in (described.values() if parameter.name == "options" else [parameter])
+        ]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {}
+        return run
+
+    return decorate

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from fray.cli import process
+from fray.cli.cluster_options import with_options
 
 if TYPE_CHECKING:
-    from fray.cli.pool_commands import PoolShell
+    from fray.cli.pool_commands import PoolOptions, PoolShell
     from fray.nodepools.bodies import Form
 
 __all__ = ["pools"]
@@ -74,8 +75,7 @@ PricesOption = Annotated[
 ]
 
 
-@pools.command(short_help="Show what pools a job needs.")
-def plan(  # noqa: PLR0913, PLR0917 - one parameter for each option
+def _read_options(  # noqa: PLR0913, PLR0917 - one parameter for each option
     file: FileOption,
     cluster: ClusterOption = None,
     gke: GkeOption = None,
@@ -88,13 +88,9 @@ def plan(  # noqa: PLR0913, PLR0917 - one parameter for each option
     policy: PolicyOption = None,
     service_account: AccountOption = None,
     dynamic_slices: DynamicOption = False,  # noqa: FBT002
-    prices: PricesOption = None,
-) -> None:
-    """Show what node pools a job needs, and which of them exist. Nothing is changed.
-
-    Where GKE can't be asked, the pools are shown without a comparison.
-    """
-    from fray.cli.pool_commands import PoolOptions, plan_pools
+) -> PoolOptions:
+    """Return the options that say which pools are meant, as typer has read them."""
+    from fray.cli.pool_commands import PoolOptions
     from fray.nodepools.requests import PoolChoices
 
     choices = PoolChoices(
@@ -108,23 +104,25 @@ def plan(  # noqa: PLR0913, PLR0917 - one parameter for each option
         service_account,
         dynamic_slices,
     )
-    plan_pools(PoolOptions(file, cluster, gke, choices), prices, _shell())
+    return PoolOptions(file, cluster, gke, choices)
+
+
+@pools.command(short_help="Show what pools a job needs.")
+@with_options(_read_options)
+def plan(options: PoolOptions, prices: PricesOption = None) -> None:
+    """Show what node pools a job needs, and which of them exist. Nothing is changed.
+
+    Where GKE can't be asked, the pools are shown without a comparison.
+    """
+    from fray.cli.pool_commands import plan_pools
+
+    plan_pools(options, prices, _shell())
 
 
 @pools.command(short_help="Create the pools that a job lacks.")
-def create(  # noqa: PLR0913, PLR0917 - one parameter for each option
-    file: FileOption,
-    cluster: ClusterOption = None,
-    gke: GkeOption = None,
-    zone: ZoneOption = None,
-    spot: SpotOption = False,  # noqa: FBT002
-    flex_start: FlexOption = False,  # noqa: FBT002
-    queued: QueuedOption = False,  # noqa: FBT002
-    reservation: ReservationOption = None,
-    machine_type: MachineOption = None,
-    policy: PolicyOption = None,
-    service_account: AccountOption = None,
-    dynamic_slices: DynamicOption = False,  # noqa: FBT002
+@with_options(_read_options)
+def create(
+    options: PoolOptions,
     dry_run: DryRunOption = False,  # noqa: FBT002
     output: FormOption = None,
 ) -> None:
@@ -132,21 +130,8 @@ def create(  # noqa: PLR0913, PLR0917 - one parameter for each option
 
     After Ctrl-C GKE goes on; the same command follows what it does. Exit code: 1 if a pool couldn't be made.
     """
-    from fray.cli.pool_commands import PoolOptions, create_missing, print_requests
-    from fray.nodepools.requests import PoolChoices
+    from fray.cli.pool_commands import create_missing, print_requests
 
-    choices = PoolChoices(
-        spot,
-        flex_start,
-        queued,
-        reservation,
-        machine_type,
-        policy,
-        tuple(zone or ()),
-        service_account,
-        dynamic_slices,
-    )
-    options = PoolOptions(file, cluster, gke, choices)
     form = _choose_form(output, dry_run=dry_run)
     if form is not None:
         print_requests(options, form, _shell())
