@@ -20,8 +20,9 @@ from fray.job.actor_methods import ActorMethods, RemoteActor
 from fray.job.actors import ActorHandle
 from fray.job.cells import Cell, Waitable
 from fray.job.engine import Engine
+from fray.job.passing import refuse_generator
 from fray.job.pool_refs import check_receiver
-from fray.job.refs import GeneratorFuture, ObjectRef
+from fray.job.refs import ObjectRef
 from fray.job.streams import BufferedStream
 from fray.payload.values.exceptions import decode_error, encode_error, raisable
 from fray.payload.values.references import report_reference
@@ -263,8 +264,7 @@ def find_engine(token: str) -> DaskSide | None:
 
 def reduce_ref(engine: DaskSide, ref: ObjectRef[Any]) -> tuple[Any, ...]:
     """Report the reference to the encoder of the value; return what pickle makes the ref again from."""
-    if isinstance(ref, GeneratorFuture):
-        raise TypeError("a generator's items are taken where it was submitted: pass on what `next` gives")
+    refuse_generator(ref)
     report_reference(ref.object_id)
     return _read_ref, (engine.token, ref._entry.number, ref._name, ref._actor)
 

@@ -79,10 +79,7 @@ class HostThread:
     @property
     def observation(self) -> HostObservation:
         """What is known of the host now."""
-        pod = self._task.pod
-        return HostObservation(
-            slice_index=pod.slice_index, host=pod.host, rank=pod.rank, name=pod.name, **self._facts
-        )
+        return self._task.pod.observe(**self._facts)
 
     @property
     def living(self) -> bool:

@@ -17,6 +17,7 @@ from fray.plan.environment import port_variable
 from fray.plan.expansion import UnresolvedReferenceError, expand_arguments, expand_environment
 from fray.plan.jobset import AttemptPlan
 from fray.plan.names import LOOPBACK
+from fray.plan.observation import HostObservation
 from fray.vocabulary import (
     ENV_COMPLETION_INDEX,
     LABEL_COMPLETION_INDEX,
@@ -60,6 +61,12 @@ class LocalPod:
     def label(self) -> str:
         """Its place in the gang, as it stands before each line of its output: `slice/host`."""
         return f"{self.slice_index}/{self.host}"
+
+    def observe(self, **facts: Any) -> HostObservation:
+        """Return what is known of the host, with its place in the gang."""
+        return HostObservation(
+            slice_index=self.slice_index, host=self.host, rank=self.rank, name=self.name, **facts
+        )
 
 
 def pod_template_of(plan: AttemptPlan) -> Mapping[str, Any]:
