@@ -26,7 +26,7 @@ from fray.runtime.api.client import ApiAccess
 from tests.actors.objects_api import ObjectsApi, serving
 from tests.pool.hosts.pools import PATIENCE, ROOT, wait_until
 
-__all__ = ["Cluster", "Pod", "running_cluster"]
+__all__ = ["Cluster", "Pod", "hosting", "running_cluster"]
 
 _IN_POD = """
 import os, sys
@@ -38,6 +38,14 @@ ApiAccess.in_pod = classmethod(lambda cls, environ: access)
 _POD = """
 from fray.runtime.actors.pod import main
 sys.exit(main(port=int(os.environ["TEST_PORT"]), ready_port=int(os.environ["TEST_READY_PORT"])))
+"""
+
+_HOST = """
+from fray.job import host_actor
+from tests.actors.programs import Counter
+hosted = host_actor(Counter, 5, name="counter")
+print("served", flush=True)
+sys.stdin.read()
 """
 
 
@@ -159,6 +167,20 @@ class Cluster:
             pod.process.terminate()
         for pod in self.pods:
             pod.process.wait(PATIENCE)
+
+
+@contextmanager
+def hosting(cluster: Cluster, uid: str = "pod-2", **more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the job that hosts a counter until its stdin ends."""
+    pod = {**cluster.environ(), "FRAY_POD_NAME": f"train-{uid}", "FRAY_POD_UID": uid, **more}
+    process = cluster.start_program(_HOST, pod, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"served\n"
+            yield process
+        finally:
+            process.kill()
 
 
 @contextmanager

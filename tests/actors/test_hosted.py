@@ -5,10 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -23,30 +20,8 @@ from fray.errors import (
 )
 from fray.job import ActorHandle, ActorOptions, JobContext, current_actor, host_actor
 from tests.actors import programs
-from tests.actors.cluster import Cluster
+from tests.actors.cluster import Cluster, hosting
 from tests.pool.hosts.pools import PATIENCE, wait_until
-
-_HOST = """
-from fray.job import host_actor
-from tests.actors.programs import Counter
-hosted = host_actor(Counter, 5, name="counter")
-print("served", flush=True)
-sys.stdin.read()
-"""
-
-
-@contextmanager
-def hosting(cluster: Cluster, uid: str = "pod-2", **more: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of the job that hosts a counter until its stdin ends."""
-    pod = {**cluster.environ(), "FRAY_POD_NAME": f"train-{uid}", "FRAY_POD_UID": uid, **more}
-    process = cluster.start_program(_HOST, pod, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    with process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"served\n"
-            yield process
-        finally:
-            process.kill()
 
 
 class Scribe:

@@ -20,14 +20,16 @@ from fray.errors import (
     ActorDiedError,
     ActorExistsError,
     ActorNotFoundError,
+    InvalidJobError,
     InvalidRequestError,
+    UnsupportedFeatureError,
 )
 from fray.job import ActorOptions, JobContext, member_engine, named_actors
 from fray.kube.client import KubernetesApi
 from fray.kube.configuration import Configuration
-from fray.types import create_environment
+from fray.types import ResourceConfig, create_environment
 from tests.actors import programs
-from tests.actors.cluster import Cluster
+from tests.actors.cluster import Cluster, hosting
 from tests.actors.forwarding_api import ForwardingApi
 from tests.pool.hosts.pools import PATIENCE, wait_until
 
@@ -145,3 +147,30 @@ def test_who_lacks_a_right_is_told_which(
     group.shutdown()
     with pytest.raises(ActorNotFoundError):
         laptop.get_actor("crew-0")
+
+
+def test_what_a_process_of_a_pod_hosts_is_called_by_a_port_forward_to_that_pod(
+    laptop: KubernetesCluster, api: tuple[ForwardingApi, str], cluster: Cluster, context: JobContext
+) -> None:
+    with hosting(cluster) as host:
+        counter = laptop.get_actor("counter")
+        assert context.get(counter.add.remote(2), timeout=PATIENCE) == 7
+        assert context.get(counter.pid.remote(), timeout=PATIENCE) == host.pid
+        assert set(api[0].forwarded) == {"train-pod-2"}
+    with pytest.raises(UnsupportedFeatureError) as refused:
+        laptop.host_actor(programs.Counter, name="counter")
+    assert "in no pod of a job" in str(refused.value)
+    assert "by create_actor(...)" in str(refused.value)
+
+
+def test_a_slice_of_several_hosts_is_refused_with_what_to_do_instead(
+    laptop: KubernetesCluster, cluster: Cluster
+) -> None:
+    with pytest.raises(InvalidJobError, match="a job with it, whose rank 0 serves the actor by host_actor"):
+        laptop.create_actor(
+            programs.Counter,
+            name="counter",
+            environment=create_environment(docker_image="train:1"),
+            resources=ResourceConfig.with_tpu("v5p-16"),
+        )
+    assert not any(each["kind"] == "FrayActor" for each in cluster.api.objects.values())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from fray.accelerators import (
@@ -31,6 +32,7 @@ __all__ = [
     "GPU_TYPE",
     "MULTISLICE",
     "SINGLE_HOST",
+    "SINGLE_HOST_MEMBER",
     "TPU_CHIPS_PER_HOST",
     "TPU_NAMED_TOPOLOGY",
     "TPU_SIZE_TOPOLOGY",
@@ -333,6 +335,13 @@ SINGLE_HOST: Final = Rule[Workers | FrayActorSpec](
     message="must be a slice of one host: for a slice of several, launch a job of its own from the code",
     field="resources.tpu",
 )
+
+SINGLE_HOST_MEMBER: Final = replace(
+    SINGLE_HOST,
+    message="must be a slice of one host: for a slice of several, launch a job with it, whose rank 0 serves "
+    "the actor by host_actor",
+)
+"""Of a FrayActor's member."""
 
 
 # --- GPU ------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from fray.wire.accelerator_rules import (
     GPU_TYPE,
     MULTISLICE,
     SINGLE_HOST,
+    SINGLE_HOST_MEMBER,
     TPU_CHIPS_PER_HOST,
     TPU_NAMED_TOPOLOGY,
     TPU_SIZE_TOPOLOGY,
@@ -289,7 +290,7 @@ RULES: Final[Mapping[Target, tuple[Rule[Any], ...]]] = MappingProxyType(
         # Its StatefulSet has its name, and a label of the pods 11 characters more.
         (FrayActor, ""): (_named(52),),
         (FrayActorSpec, ""): (
-            SINGLE_HOST,
+            SINGLE_HOST_MEMBER,
             Rule[FrayActorSpec](
                 cel="(self.lifetime == 'job') == has(self.rootJob)",
                 holds=lambda spec: (spec.lifetime == "job") == (spec.root_job is not None),

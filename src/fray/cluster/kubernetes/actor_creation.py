@@ -15,7 +15,9 @@ from fray.kube.api import Manifest
 from fray.runtime.actors.identity import DETACHED, build_actor_name
 from fray.runtime.actors.objects import build_limits, claim_actor
 from fray.vocabulary import API_VERSION, FRAYACTOR_KIND, LABEL_MANAGED_BY, MANAGED_BY
+from fray.wire.frayactor import FRAYACTOR
 from fray.wire.frayjob import FrayJob
+from fray.wire.validation import validate_object
 
 __all__ = ["create_actors"]
 
@@ -26,12 +28,17 @@ TAKEN: Final = ("entrypoint", "environment", "placement", "resources", "serviceA
 def create_actors(
     reach: ClusterReach, launch: Launch, options: ActorOptions, count: int
 ) -> Sequence[ActorHandle[Any]]:
-    """Create an actor with the class, environment and hosts of a launch; see `Cluster.create_actor`."""
+    """Create an actor with the class, environment and hosts of a launch; see `Cluster.create_actor`.
+
+    Raises `InvalidJobError` for what the API server would refuse, such as a slice of several hosts.
+    """
     label = options.name or launch.name
     built = launch.build(build_actor_name(DETACHED, label))
+    body = build_actor(label, built.job, options, count)
+    validate_object(body, FRAYACTOR)
     member, own = claim_actor(
         reach.api,
-        build_actor(label, built.job, options, count),
+        body,
         lambda made: launch.build_secrets(built, made),
         get_if_exists=options.get_if_exists,
     )
