@@ -459,10 +459,6 @@ def _select_pods(pods: Sequence[Manifest], jobset: Manifest) -> list[Manifest]:
     return [pod for pod in pods if pod["metadata"]["labels"].get(LABEL_JOBSET_UID) == uid]
 
 
-def _key_of(job: FrayJob) -> JobKey:
-    return job.metadata.namespace or "", job.metadata.name
-
-
 def _is_unseen(host: HostObservation) -> bool:
     """Return whether a host failed, and its own pod shows nothing of it."""
     return host.failed and host.ended_at is None and host.exit_code is None and host.reason is None
