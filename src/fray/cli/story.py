@@ -105,7 +105,7 @@ def describe_waiting(before: FrayJob | None, after: FrayJob) -> list[Line]:
 def _describe_ending(who: str, attempt: AttemptStatus, replicas: ReplicaCounts) -> Line:
     left = replicas.running + replicas.pending
     rest = f"; ending {format_count(left, 'host')}" if left and attempt.verdict is None else ""
-    return Line(f"{who}: {attempt.message}{rest}", Tone.BAD)
+    return Line(f"{who}: {attempt.message or ''}{rest}", Tone.BAD)
 
 
 def describe_end(job: FrayJob) -> list[Line]:

@@ -34,7 +34,7 @@ class Request:
     resource: Resource
     path: str
     query: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-    body: Manifest | None = None
+    body: Manifest | None = field(default=None, repr=False)
     accept: str = JSON
     packed: bool = True
 

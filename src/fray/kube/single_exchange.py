@@ -11,7 +11,7 @@ import http.client
 import io
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -29,7 +29,7 @@ class Answer:
 
     status: int
     retry_after: str
-    text: bytes
+    text: bytes = field(repr=False)
 
 
 class _Recording:

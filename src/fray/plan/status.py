@@ -299,7 +299,7 @@ def _progress(
         case Stage.BACKING_OFF:
             assert outlook.until is not None
             when = f"attempt {number + 1} starts at {format_time(outlook.until)}"
-            return _neither(Reason.BACK_OFF, f"attempt {number} ended: {attempts[-1].message}; {when}")
+            return _neither(Reason.BACK_OFF, f"attempt {number} ended: {attempts[-1].message or ''}; {when}")
         case Stage.FINISHED:
             return _neither(Reason.ENDED, "the job has ended")
     all_placed = f"all {replicas.total} hosts have a node" if replicas.total > 1 else "the host has a node"
@@ -312,7 +312,7 @@ def _progress(
     elif unplaced:
         placed = Claim(ConditionType.SCHEDULED, False, waiting.reason, waiting.message)
     if outlook.stage is Stage.ENDING:
-        neither = _neither(Reason.STOPPING, f"attempt {number} is ending: {attempts[-1].message}")
+        neither = _neither(Reason.STOPPING, f"attempt {number} is ending: {attempts[-1].message or ''}")
         return neither if unplaced else (placed, neither[1])
     if replicas.pending:
         return placed, Claim(ConditionType.RUNNING, False, waiting.reason, waiting.message)

@@ -172,7 +172,8 @@ def test_workers_that_all_crash_fail_the_attempt_with_the_last_ones_story(
         assert job is not None
         attempt = job["status"]["attempts"][-1]
         assert attempt.get("reason") == ("WorkersFailed" if words else None)
-        assert all(word in attempt["message"] for word in words)
+        story = "\n".join([attempt.get("message", ""), *attempt.get("logTail", [])])
+        assert all(word in story for word in words)
         assert passes(metrics, "error") == 0
 
     reconcile_for_an_hour([wants(3)], check, prepare=prepare)

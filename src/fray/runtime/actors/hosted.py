@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -69,7 +69,7 @@ class HostedObject:
 
     construct: Callable[[], Any]
     class_name: str
-    methods: bytes
+    methods: bytes = field(repr=False)
     """As callers read them."""
     max_concurrency: int
     on_loop: bool
