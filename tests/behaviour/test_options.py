@@ -21,6 +21,7 @@ HOSTILE: list[tuple[str, Callable[[], object]]] = [
     (r"resources\['CPU'\]", lambda: TaskOptions(resources={"CPU": float("nan")})),
     (r"resources\['CPU'\]", lambda: TaskOptions(resources={"CPU": 1e308})),
     (r"resources\['CPU'\]", lambda: TaskOptions(resources={"CPU": "two"})),  # type: ignore[dict-item]
+    (r"resources\['memory'\]", lambda: TaskOptions(resources={"memory": 0.5})),
     ("resources", lambda: ActorOptions(resources={1: 2})),  # type: ignore[dict-item]
     ("resources", lambda: TaskOptions(resources={"gpu": 1, "GPU": 1})),
     ("name", lambda: TaskOptions(name=5)),  # type: ignore[arg-type]

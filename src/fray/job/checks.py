@@ -57,6 +57,8 @@ def check_resources(resources: Mapping[Any, Any] | None) -> Mapping[str, float] 
         known = isinstance(quantity, int | float) and math.isfinite(quantity)
         if not known or not 0 <= quantity <= MOST:
             raise InvalidOptionError(f"resources[{name!r}]", repr(quantity), f"0 to {MOST:g}")
+        if name == "memory" and 0 < quantity < 1:
+            raise InvalidOptionError("resources['memory']", repr(quantity), "bytes, such as 1e9, or 0")
     spelled = spell_resources(resources)
     if len(spelled) < len(resources):
         names = ", ".join(map(repr, resources))

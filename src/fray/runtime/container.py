@@ -17,6 +17,7 @@ __all__ = [
     "available_accelerators",
     "available_cpus",
     "available_memory",
+    "is_in_memory",
     "spell_resources",
     "thread_limits",
 ]
@@ -47,6 +48,17 @@ def available_memory(groups: Path = _GROUPS) -> int:
     """Return the bytes of memory that this process may use: the machine's, or its control group's."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([memory, *(int(text) for text in _read(groups, "memory.max") if text != "max")])
+
+
+def is_in_memory(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
+    """Return whether files in a folder take memory: tmpfs, by proc(5)'s list of mounts where there is one."""
+    try:
+        device = folder.stat().st_dev
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return False
+    name = f"{os.major(device)}:{os.minor(device)}"
+    return any(line.split()[2] == name and " - tmpfs " in line for line in lines)
 
 
 def available_accelerators(devices: Path = Path("/dev")) -> dict[str, float]:

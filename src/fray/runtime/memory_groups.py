@@ -7,6 +7,7 @@ documentation.
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,6 +19,8 @@ __all__ = ["MemoryGroup", "find_parent", "own_group"]
 _MOUNT = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 _PREFIX = "fray-"
+_MADE = re.compile(rf"{_PREFIX}(?P<maker>\d+)-\d+")
+_PROCESSES = "cgroup.procs"
 _HOST = f"{_PREFIX}host"
 """Where the processes of a group of version 2 go that is to have groups in it: it can't have both."""
 
@@ -44,41 +47,63 @@ class MemoryGroup:
         except OSError:  # the root of version 2 has no such file
             return 0
 
-    def limit(self, size: int) -> None:
-        """Let its processes have so many bytes together: beyond, the kernel ends one of them."""
-        name = "memory.max" if self.version == 2 else "memory.limit_in_bytes"
-        (self.folder / name).write_text(str(size), encoding="ascii")
+    def was_full(self) -> bool:
+        """Return whether the kernel has refused its processes memory because of its own limit."""
+        try:
+            if self.version == 2:
+                return _read_value(self.folder / "memory.events", "oom") > 0
+            return int((self.folder / "memory.failcnt").read_text(encoding="ascii")) > 0
+        except OSError:
+            return False
+
+    def allow(self, more: int) -> None:
+        """Let its processes have so many bytes more than now: beyond, the kernel ends one of them."""
+        version_2 = self.version == 2
+        now = int((self.folder / ("memory.current" if version_2 else "memory.usage_in_bytes")).read_text())
+        limit = self.folder / ("memory.max" if version_2 else "memory.limit_in_bytes")
+        limit.write_text(str(now + more), encoding="ascii")
 
     def enter(self, pid: int) -> None:
         """Put a process into it. What the process has already is still counted where it was."""
-        (self.folder / "cgroup.procs").write_text(str(pid), encoding="ascii")
+        (self.folder / _PROCESSES).write_text(str(pid), encoding="ascii")
 
     def processes(self) -> list[int]:
         """Return the pids of its processes."""
-        return [int(pid) for pid in (self.folder / "cgroup.procs").read_text(encoding="ascii").split()]
+        return _read_pids(self.folder / _PROCESSES)
 
     def kill(self) -> None:
-        """End its processes."""
-        for pid in self.processes():
-            with suppress(ProcessLookupError):  # it has ended
-                os.kill(pid, signal.SIGKILL)
+        """End its processes, and those of groups in it."""
+        for file in self.folder.rglob(_PROCESSES):
+            for pid in _read_pids(file):
+                with suppress(ProcessLookupError):  # it has ended
+                    os.kill(pid, signal.SIGKILL)
 
-    def new(self, name: str) -> MemoryGroup:
-        """Make a group in this one."""
-        made = MemoryGroup(self.folder / f"{_PREFIX}{name}", self.version)
+    def new(self, number: int) -> MemoryGroup:
+        """Make a group in this one, for a child of this process."""
+        made = MemoryGroup(self.folder / f"{_PREFIX}{os.getpid()}-{number}", self.version)
         made.folder.mkdir()
         return made
 
-    def remove(self) -> None:
-        """Remove it with what `new` made in it, unless processes are there."""
-        self.sweep()
-        with suppress(OSError):
+    def remove(self) -> bool:
+        """Remove it with the groups in it, unless processes are there; return whether it is gone."""
+        for folder in self.folder.glob(f"{_PREFIX}*"):
+            MemoryGroup(folder, self.version).remove()
+        try:
             self.folder.rmdir()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
 
     def sweep(self) -> None:
-        """Remove the groups in it that `new` made and whose processes have all ended."""
+        """Remove what `new` made in it for processes that have ended, where no process is left.
+
+        A group of a process that lives may be about to get its first one.
+        """
         for folder in self.folder.glob(f"{_PREFIX}*"):
-            if folder.name != _HOST:
+            made = _MADE.fullmatch(folder.name)
+            if made and not Path("/proc", made["maker"]).exists():
                 MemoryGroup(folder, self.version).remove()
 
 
@@ -122,8 +147,8 @@ def find_parent(
     for folder in _parents(own, descendants, controller):
         parent = MemoryGroup(folder, own.version)
         with suppress(OSError):
-            parent.new(f"try-{os.getpid()}").remove()
-            if os.access(folder / "cgroup.procs", os.W_OK):
+            parent.new(0).remove()
+            if os.access(folder / _PROCESSES, os.W_OK):
                 return parent
     return None
 
@@ -153,6 +178,10 @@ def _move_down(own: MemoryGroup, ours: set[int], controller: str) -> None:
         with suppress(ProcessLookupError):  # it has ended
             host.enter(pid)
     (own.folder / "cgroup.subtree_control").write_text(f"+{controller}", encoding="ascii")
+
+
+def _read_pids(file: Path) -> list[int]:
+    return [int(pid) for pid in file.read_text(encoding="ascii").split()]
 
 
 def _has(file: Path, word: str) -> bool:

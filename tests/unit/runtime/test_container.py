@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from fray.runtime.container import available_accelerators, available_cpus, available_memory, thread_limits
+from fray.runtime.container import (
+    available_accelerators,
+    available_cpus,
+    available_memory,
+    is_in_memory,
+    thread_limits,
+)
 
 
 def test_without_a_group_it_is_what_the_affinity_leaves(
@@ -52,3 +58,15 @@ def test_accelerators_are_the_device_files_that_the_container_has(tmp_path: Path
     for number in range(4):
         (tmp_path / f"accel{number}").touch()
     assert available_accelerators(tmp_path)["TPU"] == 4.0
+
+
+@pytest.mark.parametrize(("system", "found"), [("tmpfs", True), ("ext4", False)])
+def test_a_folder_on_tmpfs_takes_memory(tmp_path: Path, system: str, found: bool) -> None:
+    device = tmp_path.stat().st_dev
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        "20 1 259:999 / / rw - tmpfs none rw\n"
+        f"21 1 {os.major(device)}:{os.minor(device)} / /t rw,nosuid shared:4 - {system} none rw\n"
+    )
+    assert is_in_memory(tmp_path, mounts) is found
+    assert not is_in_memory(tmp_path, tmp_path / "missing")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,12 +117,41 @@ def test_where_nothing_may_be_written_no_group_is_made(tmp_path: Path) -> None:
     assert find_parent(MemoryGroup(tmp_path / "missing", 2), no_children) is None
 
 
-def test_groups_of_nannies_that_were_killed_are_swept(tmp_path: Path) -> None:
+def test_groups_of_processes_that_have_ended_are_swept(tmp_path: Path) -> None:
     parent = MemoryGroup(tmp_path, 1)
-    left = parent.new("7-1")
-    left.new("8-1")  # of a pool that a task had made
-    used = parent.new("8-1")
-    (used.folder / "process").touch()  # as in the kernel, a group in use can't be removed
+    starting = parent.new(1)
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    left, used = tmp_path / f"fray-{ended.pid}-1", tmp_path / f"fray-{ended.pid}-2"
+    theirs = tmp_path / "fray-1-1"
+    other = tmp_path / "fray-batch"
+    for folder in (left, left / "fray-9-1", used, theirs, other):  # one in another: of a pool in a task
+        folder.mkdir()
+    (used / "process").touch()  # as in the kernel, a group in use can't be removed
     parent.sweep()
-    assert not left.folder.exists()
-    assert used.folder.exists()
+    assert sorted(tmp_path.iterdir()) == sorted([starting.folder, used, theirs, other])
+    assert starting.remove()
+    assert not MemoryGroup(used, 1).remove()
+
+
+def test_the_limit_that_was_met_is_told(tmp_path: Path) -> None:
+    group = MemoryGroup(tmp_path, 2)
+    assert not group.was_full()
+    write(tmp_path, memory__events=V2)
+    assert group.was_full()
+    group = MemoryGroup(write(tmp_path, memory__failcnt="0\n"), 1)
+    assert not group.was_full()
+    write(tmp_path, memory__failcnt="3\n")
+    assert group.was_full()
+
+
+@pytest.mark.parametrize(
+    ("version", "usage", "limit"),
+    [(1, "memory.usage_in_bytes", "memory.limit_in_bytes"), (2, "memory.current", "memory.max")],
+)
+def test_what_is_allowed_comes_on_top_of_what_there_is(
+    tmp_path: Path, version: int, usage: str, limit: str
+) -> None:
+    (tmp_path / usage).write_text("1000\n")
+    MemoryGroup(tmp_path, version).allow(234)
+    assert (tmp_path / limit).read_text() == "1234"

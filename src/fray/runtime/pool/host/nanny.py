@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 from fray.errors import AttemptOverError, FrayError, PoolVersionError, SurroundingsError, TransportError
 from fray.payload.stamp import Stamp
-from fray.runtime.container import thread_limits
+from fray.runtime.container import is_in_memory, thread_limits
 from fray.runtime.pool.host.devices import device_variables
 from fray.runtime.pool.host.memory_limits import MemoryLimits
 from fray.runtime.pool.host.processes import (
@@ -118,7 +118,7 @@ class _Nanny:
         """When it goes at the latest."""
         self.released = False
         """Whether the head let it go, who has all that this host had."""
-        self._memory = MemoryLimits(config.store_limit)
+        self._memory = MemoryLimits(math.inf if is_in_memory(Path(config.spill)) else config.store_limit)
         self._look_at = math.inf
         """When it looks at limits of memory next."""
         self._signals, self._signals_end = watch_signals(signal.SIGTERM, signal.SIGCHLD)
@@ -245,7 +245,7 @@ class _Nanny:
     # --- workers -------------------------------------------------------------------------------------------
 
     def _start_worker(self, command: StartWorker) -> None:
-        limit = self._memory.new(str(command.worker)) if command.profile.limited else None
+        limit = self._memory.new(command.worker) if command.profile.limited else None
         try:
             leash_end, leash = os.pipe()
             try:
@@ -257,7 +257,7 @@ class _Nanny:
                 os.close(leash_end)
         except OSError as error:
             if limit is not None:
-                limit.close()
+                self._memory.discard(limit)
             self._tell(WorkerLost(command.worker, f"can't be started: {error}"))
             return
         self._children[pid] = _Child(command.worker, leash, limit)
@@ -294,16 +294,14 @@ class _Nanny:
 
     def _note_memory(self) -> None:
         """End workers that have taken too much memory, before the kernel ends a neighbour."""
-        begun = self._memory.clear()
-        if not begun and time.monotonic() < self._look_at:
+        self._memory.clear()
+        if time.monotonic() < self._look_at < math.inf:
             return
         self._look_at = math.inf
         for pid, child in self._children.items():
             if child.limit is None or not child.limit.allowed or child.exceeded is not None:
                 continue
             self._look_at = time.monotonic() + LOOK_SECONDS
-            if begun:
-                child.limit.hold()
             child.exceeded = child.limit.exceeded(pid)
             if child.exceeded is not None:
                 signal_group(pid, signal.SIGKILL)
@@ -324,9 +322,7 @@ class _Nanny:
     def _lose(self, child: _Child, status: int) -> None:
         del self._pids[child.worker]
         os.close(child.leash)
-        ended_by_kernel = child.limit.close() if child.limit is not None else ""
-        if ended_by_kernel:
-            self._memory.count_kills()  # it isn't the end of the next one
+        ended_by_kernel = self._memory.discard(child.limit) if child.limit is not None else ""
         if self._ending:
             return
         with _reported():
@@ -338,7 +334,7 @@ class _Nanny:
             reason += f": {child.stopping}"
         elif code == EXIT_WORKER_LOST_HEAD:
             reason += ": it couldn't connect to the head, or lost it"
-        elif ended_by_kernel:
+        elif status == signal.SIGKILL and ended_by_kernel:
             reason += f": {ended_by_kernel}"
         elif child.exceeded is not None:
             reason += f": {child.exceeded}"

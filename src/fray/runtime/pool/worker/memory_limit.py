@@ -6,6 +6,7 @@ worker's own code can't where a task holds the GIL.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import struct
@@ -20,11 +21,9 @@ __all__ = ["LOOK_SECONDS", "Exceeded", "MemoryLimit", "resident_bytes"]
 LOOK_SECONDS = 0.05
 """Between two looks, while something that runs has a limit. A look takes about 50 microseconds."""
 SLACK = 64 << 20
-"""Bytes that the kernel leaves a group beyond what the task asked for and the store can hold."""
+"""Bytes that the kernel leaves a group beyond what the task asked for and the host's objects can take."""
 _WORD = struct.Struct("=q")
-_ALLOWED, _BEFORE, _APART = (
-    slice(start, start + _WORD.size) for start in range(0, 3 * _WORD.size, _WORD.size)
-)
+_ALLOWED, _BEFORE, _APART, _KILLS = (slice(8 * at, 8 * at + 8) for at in range(4))
 
 
 class Exceeded(NamedTuple):
@@ -36,7 +35,10 @@ class Exceeded(NamedTuple):
     """Bytes that its process has grown by since it began."""
 
     def __str__(self) -> str:
-        return f"it took {self.taken / 1e6:,.0f} MB of memory, and asked for {self.allowed / 1e6:,.0f} MB"
+        taken = math.ceil(self.taken / 1e6)
+        return (
+            f"it took {taken:,} MB of memory, and asked for {self.allowed / 1e6:,.4g} MB: let it ask for more"
+        )
 
 
 def resident_bytes(pid: int) -> int | None:
@@ -58,26 +60,40 @@ class MemoryLimit:
     Made before the fork. `enter`, `begin` and `end` are for the worker, the others for the nanny.
 
     Parameters: `wake`, a descriptor to which a byte is written when a limit begins. `group` is for this
-    worker alone; None: there is none. Then the process's own resident memory counts, and that of its children
-    doesn't. `store_limit`: bytes that the host's objects may take in shared memory; those that the worker
-    writes are counted in its group.
+    worker alone, `home` the nanny's; None: there is none. Then the process's own resident memory counts, and
+    that of its children doesn't. `shared`: bytes that the host's objects may take in memory; those that the
+    worker writes are counted in its group.
     """
 
-    def __init__(self, wake: int, group: MemoryGroup | None, store_limit: int) -> None:
+    def __init__(
+        self,
+        wake: int,
+        group: MemoryGroup | None = None,
+        home: MemoryGroup | None = None,
+        shared: float = math.inf,
+    ) -> None:
         self._wake = wake
-        self._group = group
-        self._store_limit = store_limit
-        self._shared = mmap.mmap(-1, 3 * _WORD.size)
+        self.group = group
+        self._home = home
+        self._shared = shared
+        self._words = mmap.mmap(-1, 4 * _WORD.size)
 
     def enter(self) -> None:
         """Put this process into its group, if there is one and it may."""
         with suppress(OSError):
-            if self._group is not None:
-                self._group.enter(os.getpid())
+            if self.group is not None:
+                self.group.enter(os.getpid())
                 self._set(_APART, 1)
 
     def begin(self, allowed: int) -> None:
         """Count the memory that is taken from now on."""
+        if (group := self._entered) is not None:
+            self._send_away(group)
+            self._set(_KILLS, group.oom_kills())
+            with suppress(OSError):
+                if self._shared < math.inf:
+                    # For when nobody can look. Here, so that no limit of the task before holds for this one.
+                    group.allow(allowed + int(self._shared) + SLACK)
         before = self._taken(os.getpid())
         if before is not None:
             self._set(_BEFORE, before)
@@ -94,47 +110,56 @@ class MemoryLimit:
         """Bytes that what runs now may take; 0: as many as it likes."""
         return self._get(_ALLOWED)
 
-    def hold(self) -> None:
-        """Let the kernel end the process where it takes much more than is allowed before anybody looks."""
-        if self._get(_APART) and self._group is not None and self.allowed:
-            with suppress(OSError):
-                self._group.limit(self.allowed + self._get(_BEFORE) + self._store_limit + SLACK)
-
     def exceeded(self, pid: int) -> Exceeded | None:
         """Return what process `pid` has taken beyond its limit by now; None if it has not."""
-        allowed = self.allowed
-        if not allowed or (now := self._taken(pid)) is None:
+        asked = allowed, before = self.allowed, self._get(_BEFORE)
+        if not allowed or (now := self._taken(pid)) is None or now - before <= allowed:
             return None
-        taken = now - self._get(_BEFORE)
-        return Exceeded(allowed, taken) if taken > allowed else None
+        if asked != (self.allowed, self._get(_BEFORE)):
+            return None  # another task has begun meanwhile
+        return Exceeded(allowed, now - before)
 
     def kill(self) -> None:
         """End what the process has started, whatever session that is in; the process itself as well."""
         with suppress(OSError):
-            if self._get(_APART) and self._group is not None:
-                self._group.kill()
+            if (group := self._entered) is not None:
+                group.kill()
 
     def close(self) -> str:
-        """Remove what this took of the system; return why the kernel ended a process, if it did."""
-        allowed = self.allowed
-        self._shared.close()
-        if self._group is None:
+        """Forget what runs; return why the kernel has ended a process of it, if it did."""
+        group, allowed, kills = self.group, self.allowed, self._get(_KILLS)
+        self._words.close()
+        if group is None:
             return ""
-        killed = self._group.oom_kills() > 0
-        self._group.remove()
-        asked = f"; what ran there asked for {allowed / 1e6:,.0f} MB" if allowed else ""
-        return f"the kernel ended it for want of memory{asked}" if killed else ""
+        killed, full = group.oom_kills() > kills, group.was_full()
+        if not killed:
+            return ""
+        if not full:
+            return "the kernel ended it, since its container or machine had no more memory"
+        return f"the kernel ended it: it took much more memory than the {allowed / 1e6:,.4g} MB it asked for"
+
+    def _send_away(self, group: MemoryGroup) -> None:
+        """Put what earlier tasks have left in the group where it isn't counted any more."""
+        with suppress(OSError):
+            for pid in group.processes():
+                if pid != os.getpid() and self._home is not None:
+                    with suppress(ProcessLookupError):  # it has ended
+                        self._home.enter(pid)
+
+    @property
+    def _entered(self) -> MemoryGroup | None:
+        return self.group if self._get(_APART) else None
 
     def _taken(self, pid: int) -> int | None:
-        if not self._get(_APART) or self._group is None:
+        if (group := self._entered) is None:
             return resident_bytes(pid)
         try:
-            return self._group.private_bytes()
+            return group.private_bytes()
         except OSError:  # somebody else has removed it
             return None
 
     def _get(self, word: slice) -> int:
-        return int(_WORD.unpack(self._shared[word])[0])
+        return int(_WORD.unpack(self._words[word])[0])
 
     def _set(self, word: slice, value: int) -> None:
-        self._shared[word] = _WORD.pack(value)
+        self._words[word] = _WORD.pack(value)
