@@ -107,6 +107,12 @@ class Cluster:
             "FRAY_POD_UID": "pod-1",
         }
 
+    @property
+    def root_uid(self) -> str:
+        """The uid of the job."""
+        job = self.api.objects["/apis/fray.dev/v1alpha1/namespaces/ml/frayjobs/train"]
+        return str(job["metadata"]["uid"])
+
     def actor(self, label: str) -> dict[str, Any]:
         """Return the FrayActor that users call so."""
         (found,) = [

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +22,8 @@ from fray.errors import (
     InvalidOptionError,
     UnsupportedFeatureError,
 )
-from fray.job import ActorHandle, ActorOptions, JobContext, current_actor, host_actor
+from fray.job import ActorHandle, ActorOptions, JobContext, current_actor, host_actor, hosted_actors
+from fray.runtime.actors.identity import build_actor_name
 from tests.actors import programs
 from tests.actors.cluster import Cluster, hosting
 from tests.pool.hosts.pools import PATIENCE, wait_until
@@ -162,9 +167,11 @@ def test_a_host_that_is_killed_is_told_to_callers_and_nobody_waits_for_another(
         assert context.get(handle.pid.remote(), timeout=PATIENCE) == process.pid
         running = handle.block.remote()
         process.send_signal(signal.SIGKILL)
-        with pytest.raises(ActorUnavailableError):
+        # As its server ends with it, that one may have the time to say so.
+        with pytest.raises((ActorDiedError, ActorUnavailableError)):
             context.get(running, timeout=PATIENCE)
-        with pytest.raises(ActorUnavailableError):
+        process.wait(PATIENCE)
+        with pytest.raises((ActorDiedError, ActorUnavailableError)):
             context.get(context.get_actor("counter").add.remote(), timeout=PATIENCE)
         # As the operator tells it, once the pod has ended.
         end = {"type": "Finished", "status": "True", "reason": "HostEnded", "message": "its pod has ended"}
@@ -219,6 +226,50 @@ def test_a_fork_of_the_host_takes_nothing_away(cluster: Cluster, context: JobCon
     child.join(PATIENCE)
     assert child.exitcode == 0
     assert context.get(handle.add.remote(), timeout=PATIENCE) == 2
+    hosted.shutdown()
+
+
+def test_it_waits_for_what_an_earlier_actor_of_its_name_has_left(
+    cluster: Cluster, context: JobContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host_actor(programs.Counter, name="counter").shutdown()
+    name = f"{build_actor_name(cluster.root_uid, 'counter')}-0"
+    path, owner = "/api/v1/namespaces/ml/configmaps", {"uid": "an-earlier-one"}
+    left = {"kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": [owner]}, "data": {}}
+    cluster.api.answer("POST", path, left)
+    refused: list[str] = []
+    original = cluster.api.answer
+
+    def answer(method: str, place: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        status, told = original(method, place, body)
+        if status == 409 and place == path:
+            refused.append(place)
+            if len(refused) == 11:  # more than are tried at once
+                del cluster.api.objects[f"{path}/{name}"]
+        return status, told
+
+    monkeypatch.setattr(cluster.api, "answer", answer)
+    hosted = host_actor(programs.Counter, 3, name="counter")
+    assert len(refused) == 11
+    assert context.get(context.get_actor("counter").add.remote(), timeout=PATIENCE) == 4
+    hosted.shutdown()
+
+
+def test_it_waits_for_its_keys(
+    cluster: Cluster, context: JobContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, pauses = tmp_path / "keys", []
+
+    def bring_keys(seconds: float) -> None:
+        pauses.append(seconds)
+        shutil.copytree(cluster.key, tmp_path / "made").rename(keys)
+
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=bring_keys)
+    monkeypatch.setattr(hosted_actors, "time", clock)
+    monkeypatch.setenv("FRAY_POOL_KEY", str(keys))
+    hosted = host_actor(programs.Counter, name="counter")
+    assert len(pauses) == 1
+    assert context.get(hosted.handle.add.remote(), timeout=PATIENCE) == 1
     hosted.shutdown()
 
 

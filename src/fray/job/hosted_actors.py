@@ -12,13 +12,14 @@ import logging
 import os
 import secrets
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from fray.errors import ActorDiedError, InvalidOptionError
+from fray.errors import ActorDiedError, FrayError, InvalidOptionError, TransportKeyError
 from fray.job.actor_groups import constructing
 from fray.job.actor_methods import ActorMethods
 from fray.job.actors import HostedActor
@@ -39,6 +40,7 @@ from fray.runtime.pool.local_pool import end_with_process
 from fray.runtime.pool.objects.reader import ObjectReader
 from fray.runtime.pool.pod import read_objects_address
 from fray.runtime.pool.transport.addresses import Address
+from fray.runtime.pool.transport.keys import TransportKey
 from fray.runtime.pool.worker.threads import start_apart
 from fray.settings import STATE_DIR
 from fray.vocabulary import ENV_POD_NAME, ENV_POD_UID, ENV_POOL_KEY
@@ -47,6 +49,9 @@ __all__ = ["Hosting", "find_hosting", "find_local_hosting", "find_pod_hosting", 
 
 _log: Final = logging.getLogger(__name__)
 
+PATIENCE: Final = 120.0
+"""Seconds for what is to come by itself."""
+PAUSE: Final = 0.5
 LOOK_SECONDS: Final = 1.0
 """How often it looks whether its FrayActor was deleted, or belongs to another process by now."""
 
@@ -133,6 +138,20 @@ class _Served:
     construct: Callable[[], Any]
 
 
+def _persistently(act: Callable[[], object], problem: type[FrayError]) -> None:
+    """Do it, again and again for so long as it may still come to be possible. Raises the last `problem`."""
+    give_up_at = time.monotonic() + PATIENCE
+    while True:
+        try:
+            act()
+        except problem:
+            if time.monotonic() > give_up_at:
+                raise
+            time.sleep(PAUSE)
+        else:
+            return
+
+
 class _Serving:
     """One hosted actor, from its name to its end."""
 
@@ -145,6 +164,8 @@ class _Serving:
         server = secrets.token_hex(8)
         self._lock = None if hosting.hold is None else hosting.hold(server)
         try:
+            # In the first job of a namespace the keys may come after the pod has begun.
+            _persistently(lambda: TransportKey.load(hosting.listening.key), TransportKeyError)
             new = NewActor(
                 name,
                 None,
@@ -202,8 +223,9 @@ class _Serving:
             address = Address(host=hosting.host, port=address.port)
         pod = ActorPod(member, hosting.pod_uid, hosting.host, hosting.listening.key)
         record = RecordWriter(hosting.api, pod, address)
-        record.begin()
-        record.tell(ready=True)
+        # What an earlier actor of this name has told may still be there: the garbage collector will take it.
+        _persistently(record.begin, ApiError)
+        _persistently(lambda: record.tell(ready=True), ApiError)
         return address
 
     def _attach(self, token: str, client: PoolClient, objects: ObjectReader) -> None:
