@@ -116,7 +116,7 @@ EARLIER_HOMES: Final = (
     "fray.local_backend",
     "fray.ray_backend",
 )
-EARLIER_NAMES: Final = frozenset({"create_context", "fray_job_ctx"})
+EARLIER_NAMES: Final = frozenset({"HostedActor", "create_context", "fray_job_ctx"})
 """Of earlier APIs: they can be imported, but new programs have others for them."""
 
 _ON_KUBERNETES: Final = "Write create_cluster('k8s?namespace=...') and Client(cluster), which run it there."

@@ -22,6 +22,8 @@ def environment_of(plan: AttemptPlan, *, slice_index: int, host: int) -> dict[st
     """Return what the kubelet gives to one process: fields as JobSet, the Job controller and GKE set them."""
     fields = {
         **pod_template(plan.jobset)["metadata"]["labels"],
+        "metadata.name": "pod-1",
+        "metadata.uid": "uid-1",
         "spec.nodeName": "node-1",
         "jobset.sigs.k8s.io/jobset-name": plan.name,
         "jobset.sigs.k8s.io/replicatedjob-name": "slice",
