@@ -123,14 +123,15 @@ def _reserve_pools(topology: ClusterTopology, queue: str | None, levels: tuple[s
 
 def _place_slices(gang: Gang, topology: ClusterTopology, levels: tuple[str, ...]) -> GangPlacement:
     """Have Kueue place each slice on one node pool, and the slices near each other."""
-    near = _place_near(topology, _find_above(LABEL_NODE_POOL, levels) if gang.slices > 1 else None)
+    above = _find_above(LABEL_NODE_POOL, levels) if gang.slices > 1 else None
+    near = _place_near(topology, above)
     why = "the topology of the queue's flavors has the level of node pools, and a multi-host slice is one"
     return GangPlacement(
         pod_annotations={**near.pod_annotations, **_build_parts(LABEL_NODE_POOL, gang.hosts_per_slice)},
         facts=(
             _name_placer("Kueue", why, KUEUE_DOCS),
             *_explain_parts(LABEL_NODE_POOL, gang.hosts_per_slice, "hosts of a slice"),
-            *(fact for fact in near.facts if fact.subject.startswith("annotation")),
+            *_explain_nearness(above),
         ),
         notices=near.notices,
     )
@@ -140,15 +141,19 @@ def _place_near(topology: ClusterTopology, level: str | None) -> GangPlacement:
     """Have Kueue place hosts near each other where there is a level to do it by; they run apart as well."""
     if level is None:
         return GangPlacement(notices=topology.unread)
-    why = "Kueue tries this level first, and then wider ones"
+    placer = _name_placer("Kueue", "the queue's flavors have a topology", KUEUE_DOCS)
     return GangPlacement(
         pod_annotations={ANNOTATION_PREFERRED_TOPOLOGY: level},
-        facts=(
-            _name_placer("Kueue", "the queue's flavors have a topology", KUEUE_DOCS),
-            Fact(f"annotation {ANNOTATION_PREFERRED_TOPOLOGY}", level, why, KUEUE_DOCS),
-        ),
+        facts=(placer, *_explain_nearness(level)),
         notices=topology.unread,
     )
+
+
+def _explain_nearness(level: str | None) -> tuple[Fact, ...]:
+    if level is None:
+        return ()
+    why = "Kueue tries this level first, and then wider ones"
+    return (Fact(f"annotation {ANNOTATION_PREFERRED_TOPOLOGY}", level, why, KUEUE_DOCS),)
 
 
 def _form_slices(gang: Gang, topology: ClusterTopology, levels: tuple[str, ...]) -> GangPlacement:
