@@ -217,7 +217,7 @@ def test_a_second_pod_of_a_member_is_told_until_it_is_gone(actors: Actors) -> No
     }
     other = actors.make_pod("counter-copy", **labels)
     status = actors.await_condition("counter", "MultiplePods", "True", "MoreThanOnePod")
-    assert "counter-copy on node" in condition({"status": status}, "MultiplePods")["message"]
+    assert "counter-copy" in condition({"status": status}, "MultiplePods")["message"]
     actors.hands.delete_pod(other)
     actors.await_condition("counter", "MultiplePods", "False", "OnePodEach")
 
