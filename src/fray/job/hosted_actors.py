@@ -179,24 +179,20 @@ class _Serving:
             raise
         end_with_process(self)
         try:
-            self._handle: NamedActorHandle[Any] = NamedActorHandle(
-                self._member, self._read_methods(served), hosting.given
-            )
-            address = self._start(served, options)
+            made_by = served.made_by
+            class_name = getattr(made_by, "__name__", type(made_by).__name__)
+            methods = ActorMethods.of(made_by, class_name, self._member.label)
+            self._handle: NamedActorHandle[Any] = NamedActorHandle(self._member, methods, hosting.given)
+            address = self._start(served, methods, options)
         except BaseException:
             self.stop()
             raise
         self.hosted: HostedActor[Any] = HostedActor(self._handle, str(address), self.end)
         start_apart(self._watch, f"fray-hosted-{name}", daemon=True)
 
-    def _read_methods(self, served: _Served) -> ActorMethods:
-        name = getattr(served.made_by, "__name__", type(served.made_by).__name__)
-        return ActorMethods.of(served.made_by, name, self._member.label)
-
-    def _start(self, served: _Served, options: ActorOptions) -> Address:
+    def _start(self, served: _Served, methods: ActorMethods, options: ActorOptions) -> Address:
         """Start the server, and tell where it listens."""
         hosting, member = self._hosting, self._member
-        methods = self._read_methods(served)
         on_loop = options.max_concurrency is None and has_async_methods(served.made_by)
 
         def construct() -> Any:

@@ -411,7 +411,7 @@ def _derive_member(
     ready = bool(find_condition(pod, "Ready", status="True"))
     ended = report.get("ended") if reported else None
     crash = find_crash([pod])
-    fallen = None if crash is None else "\n".join([crash.message, *crash.log_tail])
+    fallen = None if crash is None else crash.story
     problem = waiting.message if waiting is not None else ended or fallen
     return MemberStatus(
         index=index,

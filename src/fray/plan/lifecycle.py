@@ -535,7 +535,7 @@ def _revised(attempt: AttemptStatus, observed: GangObservation) -> AttemptStatus
     disruption = describe_disruption(observed)
     if disruption is None:
         return attempt
-    message = f"{attempt.message}; {disruption}"
+    message = f"{attempt.message or ''}; {disruption}"
     return attempt.model_copy(update={"reason": Reason.DISRUPTED.value, "message": message})
 
 

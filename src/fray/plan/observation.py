@@ -186,7 +186,7 @@ class Suspension:
 class Waiting:
     """Why hosts that should run don't yet, in one sentence.
 
-    `vague` is True where whoever says so leaves out the cause, which it may have told before.
+    `vague` is True where the cause is left out, which may have been told before.
     """
 
     reason: Reason

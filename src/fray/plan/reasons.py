@@ -67,7 +67,7 @@ class ReasonRow:
     lacks_nodes: bool = False
     """Whether it keeps an attempt waiting that more nodes could help."""
     told_by_provider: bool = False
-    """Whether whoever provides node pools says it of nodes that are lacking."""
+    """Whether the provider of node pools says it of nodes that are lacking."""
     timeout: bool = False
     """Whether a time limit was over."""
     unrun: str = ""

@@ -52,6 +52,11 @@ class Crash:
     message: str
     log_tail: tuple[str, ...] = ()
 
+    @property
+    def story(self) -> str:
+        """Both in one text."""
+        return "\n".join([self.message, *self.log_tail])
+
 
 @dataclass(frozen=True)
 class RunningWorker:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 __all__ = ["MemoryGroup", "find_parent", "own_group"]
 
@@ -21,6 +22,34 @@ _OWN = Path("/proc/self/cgroup")
 _PREFIX = "fray-"
 _MADE = re.compile(rf"{_PREFIX}(?P<maker>\d+)-\d+")
 _PROCESSES = "cgroup.procs"
+
+
+class _Names(NamedTuple):
+    """What a version calls the same; `kills` and `full` are a file and the word in it, empty: all of it."""
+
+    private: str
+    usage: str
+    limit: str
+    kills: tuple[str, str]
+    full: tuple[str, str]
+
+
+_NAMES = {
+    1: _Names(
+        private="total_rss",
+        usage="memory.usage_in_bytes",
+        limit="memory.limit_in_bytes",
+        kills=("memory.oom_control", "oom_kill"),
+        full=("memory.failcnt", ""),
+    ),
+    2: _Names(
+        private="anon",
+        usage="memory.current",
+        limit="memory.max",
+        kills=("memory.events", "oom_kill"),
+        full=("memory.events", "oom"),
+    ),
+}
 _HOST = f"{_PREFIX}host"
 """Where the processes of a group of version 2 go that is to have groups in it: it can't have both."""
 
@@ -37,31 +66,20 @@ class MemoryGroup:
 
         Neither files in shared memory, as the store's, nor the cache of files on disk are part of it.
         """
-        return _read_value(self.folder / "memory.stat", "anon" if self.version == 2 else "total_rss")
+        return _read_value(self.folder / "memory.stat", self._names.private)
 
     def oom_kills(self) -> int:
         """Return how many processes the kernel has ended here for want of memory; 0 if it has no count."""
-        name = "memory.events" if self.version == 2 else "memory.oom_control"
-        try:
-            return _read_value(self.folder / name, "oom_kill")
-        except OSError:  # the root of version 2 has no such file
-            return 0
+        return self._count(*self._names.kills)
 
     def was_full(self) -> bool:
         """Return whether the kernel has refused its processes memory because of its own limit."""
-        try:
-            if self.version == 2:
-                return _read_value(self.folder / "memory.events", "oom") > 0
-            return int((self.folder / "memory.failcnt").read_text(encoding="ascii")) > 0
-        except OSError:
-            return False
+        return self._count(*self._names.full) > 0
 
     def allow(self, more: int) -> None:
         """Let its processes have so many bytes more than now: beyond, the kernel ends one of them."""
-        version_2 = self.version == 2
-        now = int((self.folder / ("memory.current" if version_2 else "memory.usage_in_bytes")).read_text())
-        limit = self.folder / ("memory.max" if version_2 else "memory.limit_in_bytes")
-        limit.write_text(str(now + more), encoding="ascii")
+        now = _read_value(self.folder / self._names.usage, "")
+        (self.folder / self._names.limit).write_text(str(now + more), encoding="ascii")
 
     def enter(self, pid: int) -> None:
         """Put a process into it. What the process has already is still counted where it was."""
@@ -105,6 +123,16 @@ class MemoryGroup:
             made = _MADE.fullmatch(folder.name)
             if made and not Path("/proc", made["maker"]).exists():
                 MemoryGroup(folder, self.version).remove()
+
+    @property
+    def _names(self) -> _Names:
+        return _NAMES[self.version]
+
+    def _count(self, name: str, key: str) -> int:
+        try:
+            return _read_value(self.folder / name, key)
+        except OSError:  # the root of version 2 has no such file
+            return 0
 
 
 def own_group(mount: Path = _MOUNT, own: Path = _OWN) -> MemoryGroup | None:
@@ -192,8 +220,9 @@ def _has(file: Path, word: str) -> bool:
 
 
 def _read_value(file: Path, key: str) -> int:
+    """Return the number after a word, 0 if there is none; an empty word is before a number that is alone."""
     for line in file.read_text(encoding="ascii").splitlines():
-        name, _, value = line.partition(" ")
+        name, _, value = line.rpartition(" ")
         if name == key:
             return int(value)
     return 0

@@ -72,7 +72,7 @@ Model = TypeVar("Model", bound=WireModel)
 def prune_default(value: Any) -> Any:
     """Return what the API server fills in for a default as JSON; None for nothing.
 
-    What is empty stays out of stored objects: it says nothing, and whoever reads them knows it.
+    What is empty stays out of stored objects: it says nothing, and all readers know it.
     """
     if isinstance(value, dict):
         value = {key: kept for key, item in value.items() if (kept := prune_default(item)) is not None}

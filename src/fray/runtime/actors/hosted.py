@@ -83,7 +83,7 @@ class HostedServer:
     is called, by any thread, when the actor has ended itself, or its server has; `environ` of this process.
 
     Raises what `construct` raises, `TransportError` if the server can't be started, `PoolClosedError` if it
-    ends meanwhile.
+    ends before that.
     """
 
     def __init__(

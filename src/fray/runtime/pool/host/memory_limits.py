@@ -15,7 +15,7 @@ __all__ = ["MemoryLimits"]
 class MemoryLimits:
     """Makes the limits of a nanny's workers.
 
-    Parameters: `shared`, bytes that the host's objects may take in memory, wherever they are.
+    Parameters: `shared`, bytes that the host's objects may take in memory.
     """
 
     def __init__(self, shared: float) -> None:
@@ -55,10 +55,11 @@ class MemoryLimits:
         self._ended = [group for group in self._ended if not group.remove()]
         return told
 
-    def clear(self) -> None:
-        """Take note that limits have begun."""
+    def clear(self) -> bool:
+        """Return whether limits have begun since the last call."""
         with suppress(BlockingIOError):
-            os.read(self.began, 1 << 16)
+            return bool(os.read(self.began, 1 << 16))
+        return False
 
     def count_kills(self) -> int:
         """Return how many processes the kernel has ended for want of memory since the last call."""

@@ -294,8 +294,7 @@ class _Nanny:
 
     def _note_memory(self) -> None:
         """End workers that have taken too much memory, before the kernel ends a neighbour."""
-        self._memory.clear()
-        if time.monotonic() < self._look_at < math.inf:
+        if not self._memory.clear() and time.monotonic() < self._look_at:
             return
         self._look_at = math.inf
         for pid, child in self._children.items():

@@ -70,6 +70,9 @@ class HostedWorker(Worker):
     def drain(self) -> None:
         """Do nothing: who hosts an actor ends it."""
 
+    def on_idle(self) -> None:
+        """Do nothing, as above."""
+
     def tell_end(self, message: Any, *, soon: bool = False) -> None:
         """Tell of an end; that of the actor is told to the process, too."""
         super().tell_end(message, soon=soon)

@@ -116,7 +116,7 @@ class MemoryLimit:
         if not allowed or (now := self._taken(pid)) is None or now - before <= allowed:
             return None
         if asked != (self.allowed, self._get(_BEFORE)):
-            return None  # another task has begun meanwhile
+            return None  # another task has begun since
         return Exceeded(allowed, now - before)
 
     def kill(self) -> None:
@@ -140,11 +140,11 @@ class MemoryLimit:
 
     def _send_away(self, group: MemoryGroup) -> None:
         """Put what earlier tasks have left in the group where it isn't counted any more."""
+        assert self._home is not None
         with suppress(OSError):
-            for pid in group.processes():
-                if pid != os.getpid() and self._home is not None:
-                    with suppress(ProcessLookupError):  # it has ended
-                        self._home.enter(pid)
+            for pid in {*group.processes()} - {os.getpid()}:
+                with suppress(ProcessLookupError):  # it has ended
+                    self._home.enter(pid)
 
     @property
     def _entered(self) -> MemoryGroup | None:

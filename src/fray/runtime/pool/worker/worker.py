@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import os
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import CoroutineType
@@ -60,7 +61,7 @@ from fray.runtime.pool.worker.threads import ElasticThreads
 __all__ = ["Worker"]
 
 
-class Worker:
+class Worker(ABC):
     """One worker of a pool.
 
     Parameters: its number; the `connection` to the head; the `store` of its `host`, and the pool's `key`, by
@@ -128,14 +129,15 @@ class Worker:
 
     # --- what the process is to do -------------------------------------------------------------------------
 
+    @abstractmethod
     def lose_head(self) -> None:
         """Take note that the connection to the head has ended, from any thread."""
-        raise NotImplementedError
 
+    @abstractmethod
     def drain(self) -> None:
         """End once nothing runs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def on_idle(self) -> None:
         """Take note that a task, a call or an actor has ended."""
 
