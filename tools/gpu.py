@@ -3,10 +3,12 @@
     digits   the example trains on the GPU
     shared   two ranks compute on one GPU
     pool     tasks of a pool see the GPU that they hold, and others none
+    tasks    tasks of a pool compute on the GPU one after the other, others on the CPU
     torch    a `torchrun` gang of one adds numbers up by NCCL
 
 Exit codes: 0 all parts ended well, 1 a part failed, 3 there is no GPU that can be used (make itself then ends
-with 2). `tools/gpu.py PART` is what the processes of a part run.
+with 2). FRAY_GPU_PYTHON names a Python that has Fray, JAX and PyTorch for CUDA already, as images for
+machine learning do: nothing is installed then. `tools/gpu.py PART` is what the processes of a part run.
 """
 
 from __future__ import annotations
@@ -46,15 +48,16 @@ def main() -> int:
         sys.stderr.write(NO_GPU.format(why=why, size="10 GB of disk"))
         return EXIT_NO_GPU
     print(f"GPU: {gpu}", flush=True)
-    install()
-    own = [str(FOLDER / "bin/python"), str(Path(__file__).resolve())]
-    digits = [own[0], str(ROOT / "examples/digits/train.py")]
-    torch = [str(FOLDER / "bin/torchrun"), own[1], "torch"]
+    python = os.environ.get("FRAY_GPU_PYTHON") or install()
+    own = [python, str(Path(__file__).resolve())]
+    digits = [python, str(ROOT / "examples/digits/train.py")]
+    torch = [python, "-m", "torch.distributed.run", own[1], "torch"]
     seconds: dict[str, float | None] = {
-        "digits": run_job("digits", digits, ON_GPU),
-        "shared": run_job("shared", [*own, "shared"], SHARED, replicas=2),
-        "pool": run_job("pool", [*own, "pool"], {}),
-        "torch": run_job("torch", torch, {}),
+        "digits": run_job(python, "digits", digits, ON_GPU),
+        "shared": run_job(python, "shared", [*own, "shared"], SHARED, replicas=2),
+        "pool": run_job(python, "pool", [*own, "pool"], {}),
+        "tasks": run_job(python, "tasks", [*own, "tasks"], {}),
+        "torch": run_job(python, "torch", torch, {}),
     }
     print(json.dumps({"gpu": gpu, "seconds": seconds}))
     return EXIT_FAILURE if None in seconds.values() else 0
@@ -75,13 +78,15 @@ def find_gpu() -> tuple[str | None, str]:
     return lines[0], ""
 
 
-def install() -> None:
-    """Put Fray, JAX and PyTorch for CUDA, and what the example needs, into `.gpu`."""
+def install() -> str:
+    """Put Fray, JAX and PyTorch for CUDA, and what the example needs, into `.gpu`; return its Python."""
     uv = str(ROOT / ".tools/bin/uv")
     jax = f"jax[cuda12]=={importlib.metadata.version('jax')}"
     packages = ["-e", str(ROOT), jax, "torch", "scikit-learn", "matplotlib", "plotext"]
     subprocess.run([uv, "venv", "--allow-existing", "--python", sys.executable, str(FOLDER)], check=True)
-    subprocess.run([uv, "pip", "install", "--python", str(FOLDER / "bin/python"), *packages], check=True)
+    python = str(FOLDER / "bin/python")
+    subprocess.run([uv, "pip", "install", "--python", python, *packages], check=True)
+    return python
 
 
 def build_job(name: str, command: list[str], variables: dict[str, str], replicas: int) -> dict[str, Any]:
@@ -99,12 +104,14 @@ def build_job(name: str, command: list[str], variables: dict[str, str], replicas
     }
 
 
-def run_job(name: str, command: list[str], variables: dict[str, str], replicas: int = 1) -> float | None:
-    """Run a part, and return its seconds; None if it failed."""
+def run_job(
+    python: str, name: str, command: list[str], variables: dict[str, str], replicas: int = 1
+) -> float | None:
+    """Run a part by the Fray of that Python, and return its seconds; None if it failed."""
     print(f"--- {name}: {' '.join(f'{key}={value}' for key, value in variables.items())}", flush=True)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as state:
-        fray = [str(ROOT / ".venv/bin/fray"), "run", "--cluster", "local", "-f", "-"]
+        fray = [python, "-m", "fray.cli", "run", "--cluster", "local", "-f", "-"]
         job = json.dumps(build_job(name, command, variables, replicas))
         environ = {**os.environ, "FRAY_STATE_DIR": state}
         code = subprocess.run(fray, input=job, text=True, env=environ, check=False).returncode
@@ -143,6 +150,23 @@ def hold_gpu() -> None:
     print(f"a task that holds the GPU sees {seen[0]!r}, another one {seen[1]!r}")
 
 
+def compute_in_tasks() -> None:
+    """Multiply matrices in tasks that hold the GPU, and in one that holds none."""
+    from fray.job import TaskOptions, create_job_ctx  # noqa: PLC0415 - only there
+
+    def multiply() -> tuple[str, float]:
+        import jax  # noqa: PLC0415 - the worker's, which has its devices by then
+
+        ones = jax.numpy.ones((1024, 1024))
+        return jax.devices()[0].platform, float((ones @ ones).sum())
+
+    with create_job_ctx("pool", resources={"gpu": 1}) as ctx:
+        holding = [ctx.run(multiply, options=TaskOptions(resources={"gpu": 1})) for _ in range(4)]
+        seen = ctx.get([*holding, ctx.run(multiply)])
+    assert seen == [*[("gpu", 1024.0**3)] * 4, ("cpu", 1024.0**3)], seen
+    print("four tasks computed on the GPU that they held, and one without on the CPU")
+
+
 def add_up() -> None:
     """Add numbers up over a gang of one, by NCCL."""
     import torch  # noqa: PLC0415 - only there
@@ -155,7 +179,7 @@ def add_up() -> None:
     torch.distributed.destroy_process_group()
 
 
-PROGRAMS = {"shared": compute, "pool": hold_gpu, "torch": add_up}
+PROGRAMS = {"shared": compute, "pool": hold_gpu, "tasks": compute_in_tasks, "torch": add_up}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`make gpu` on a machine without a GPU; what it does on one was never run."""
+"""`make gpu` on a machine without a GPU; docs/testing.md tells what it did on one."""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from fray.cluster.cluster_spec import LocalSpec
+from fray.cluster.local.requests import prepare_job
 from fray.cluster.local.support import build_notices, check_open_files, check_supported
 from fray.errors import OpenFilesError, UnsupportedFeatureError
 from tests.unit.cluster.local_jobs import frayjob, local_plan
@@ -86,3 +88,21 @@ def test_an_overlay_that_a_process_honours_is_not_named() -> None:
     assert (
         notices(podTemplate={"spec": {"containers": [container], "terminationGracePeriodSeconds": 5}}) == ""
     )
+
+
+@pytest.mark.parametrize(
+    ("hosts", "own", "environ", "told"),
+    [
+        (2, [], {}, True),
+        (1, [], {}, False),
+        (2, [{"name": "XLA_PYTHON_CLIENT_PREALLOCATE", "value": "false"}], {}, False),
+        (2, [], {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".4"}, False),
+    ],
+)
+def test_hosts_that_share_a_gpu_here_are_told_of_the_memory_that_jax_reserves(
+    hosts: int, own: list[dict[str, str]], environ: dict[str, str], told: bool
+) -> None:
+    resources = {"gpu": {"type": "nvidia-l4", "count": 1}}
+    job = frayjob(replicas=hosts, resources=resources, environment={"env": own})
+    prepared = prepare_job(job, LocalSpec(), environ, None)
+    assert any("XLA_PYTHON_CLIENT_PREALLOCATE=false" in notice for notice in prepared.notices) is told

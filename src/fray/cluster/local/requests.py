@@ -28,6 +28,7 @@ from fray.cluster.manifest import JobManifest, Uploads, build_manifest
 from fray.errors import InvalidRequestError, UnsupportedFeatureError
 from fray.payload.callables import Payload, PayloadLimits, check_call, encode_callable
 from fray.payload.stamp import PYTHON
+from fray.plan.gang import GangKind
 from fray.plan.jobset import AttemptPlan, build_attempt
 from fray.settings import Settings
 from fray.types import EnvironmentConfig, JobRequest
@@ -44,6 +45,9 @@ __all__ = [
     "without_secrets",
 ]
 
+JAX_GPU_MEMORY = "XLA_PYTHON_CLIENT_"
+"""How the variables begin that say how much of a GPU's memory a process of JAX takes, and when:
+https://docs.jax.dev/en/latest/gpu_memory_allocation.html"""
 PACKAGE_NAME = re.compile(r"\s*([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)")
 UNLIMITED = PayloadLimits(secrets=sys.maxsize)
 """A payload is a file here."""
@@ -106,7 +110,7 @@ def prepare_job(
         job=job,
         payload=None,
         workplace=Workplace(machine, base, working_dir=working_dir),
-        notices=tuple(_notices(job, plan, environment, isolated=isolated_env is not None)),
+        notices=tuple(_notices(job, plan, environment, environ, isolated=isolated_env is not None)),
         isolated_env=isolated_env,
     )
 
@@ -170,7 +174,7 @@ def prepare_request(
             secrets=built.secret_variables,
             in_process=InProcessCall(call, enter) if call is not None and in_process else None,
         ),
-        notices=tuple(_notices(job, plan, environment, isolated=spec.use_isolated_env)),
+        notices=tuple(_notices(job, plan, environment, environ, isolated=spec.use_isolated_env)),
         isolated_env=isolated_env,
     )
 
@@ -238,8 +242,21 @@ def is_installed(requirement: str) -> bool:
 
 
 def _notices(
-    job: FrayJob, plan: AttemptPlan, environment: EnvironmentConfig, *, isolated: bool
+    job: FrayJob,
+    plan: AttemptPlan,
+    environment: EnvironmentConfig,
+    environ: Mapping[str, str],
+    *,
+    isolated: bool,
 ) -> Iterator[str]:
     yield from build_notices(job, plan)
+    variables = {*environ, *(entry.name for entry in job.spec.environment.env)}
+    shared = plan.gang.kind is GangKind.GPU and plan.gang.hosts > 1
+    if shared and not any(name.startswith(JAX_GPU_MEMORY) for name in variables):
+        yield (
+            f"{plan.gang.hosts} hosts share the GPUs of this machine: a process of JAX reserves 75 % of a "
+            "GPU's memory, and the next one finds too little, unless the job sets "
+            f"{JAX_GPU_MEMORY}PREALLOCATE=false"
+        )
     if environment.extras and not isolated:
         yield f"extras {', '.join(environment.extras)}: processes run in this Python, as it is"
