@@ -56,5 +56,5 @@ def test_a_suspended_job_gives_its_hosts_back_and_resumes_in_a_new_attempt(jobs:
 
 
 def test_an_attempt_that_runs_too_long_is_ended(jobs: JobNamespace) -> None:
-    status = jobs.run(build_shell("slow", until_told(), timeouts={"active": "3s"}))
+    status = jobs.run(build_shell("slow", until_told(), timeouts={"activeSeconds": 3}))
     assert (status["phase"], status["reason"]) == ("Failed", "ActiveTimeout"), status

@@ -24,7 +24,7 @@ frayjob.spec` has the same texts. Fields in bold are required where their parent
 change while a job lives is in [api.md](api.md).
 
 A field that is a list is written with `[]`, so `env[].name` is the name of each variable. Quantities are \
-written as `8`, `500m` or `32Gi`, durations as `90s`, `30m` or `1h30m`.
+written as `8`, `500m` or `32Gi`, durations as whole seconds.
 """
 POD_FIELD = "as in core/v1."
 

@@ -81,7 +81,7 @@ def _walk(plan: Plan, interrupted: Set[int], outlasted: Set[int], so_far: End) -
         yield End("Stopped", (STOPPED,))
         return
     endings = list(_endings(act, plan))
-    if number in outlasted and "active" in plan.spec.get("timeouts", {}):
+    if number in outlasted and "activeSeconds" in plan.spec.get("timeouts", {}):
         endings.append(PLAIN[Kind.RUN_TOO_LONG])
     for ended in endings:
         after = replace(so_far, attempts=(*so_far.attempts, ended))

@@ -26,8 +26,8 @@ class Kind(StrEnum):
     SUSPEND_JOBSET = "somebody else suspends the JobSet"
     MISPLACE = "JobSet removes a misplaced pod"
     NEVER_PLACED = "no pod gets a node"
-    RUN_TOO_LONG = "runs longer than spec.timeouts.active"
-    RUN_FOREVER = "runs until spec.timeouts.total"
+    RUN_TOO_LONG = "runs longer than spec.timeouts.activeSeconds"
+    RUN_FOREVER = "runs until spec.timeouts.totalSeconds"
     SUSPEND = "its user suspends the job, and resumes it"
     STOP = "its user stops the job"
     DELETE = "its user deletes the job"
@@ -127,11 +127,11 @@ def _draw(rng: random.Random, name: str) -> Plan:
     }
     timeouts = {}
     if Kind.NEVER_PLACED in kinds:
-        timeouts["pending"] = "600s"
+        timeouts["pendingSeconds"] = 600
     if Kind.RUN_TOO_LONG in kinds and Kind.RUN_FOREVER not in kinds:  # which would end by this limit first
-        timeouts["active"] = "400s"
+        timeouts["activeSeconds"] = 400
     if Kind.RUN_FOREVER in kinds:
-        timeouts["total"] = "600s"
+        timeouts["totalSeconds"] = 600
     if timeouts:
         spec["timeouts"] = timeouts
     resumed_at = None

@@ -64,7 +64,7 @@ def test_a_user_who_came_too_late_between_two_attempts_did_nothing() -> None:
 
 def test_an_attempt_that_nobody_saw_for_long_may_be_over_its_limit() -> None:
     job = plan(Kind.DELETE_JOBSET)
-    limited = replace(job, spec={**job.spec, "timeouts": {"active": "400s"}})
+    limited = replace(job, spec={**job.spec, "timeouts": {"activeSeconds": 400}})
     seen = ("Succeeded", ["Preemption", "Success"])
     assert [told(end) for end in predict(limited, interrupted=set())] == [seen]
     assert [told(end) for end in predict(job, interrupted=set(), outlasted={1})] == [seen]

@@ -60,7 +60,7 @@ def test_every_other_field_can_change(frayjobs: FrayJobs) -> None:
         "ttlSecondsAfterFinished": None,
         "workers": workers,
         "retries": {"failures": 9},
-        "timeouts": {"total": "9h"},
+        "timeouts": {"totalSeconds": 32400},
         "queue": {"name": stored["spec"]["queue"]["name"], "priorityClass": "other"},
     }
     new = changed(stored, change)

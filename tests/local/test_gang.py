@@ -126,10 +126,10 @@ def test_a_process_killed_by_a_signal_counts_as_128_plus_its_number(fray: Fray) 
 
 @pytest.mark.parametrize(
     ("timeouts", "reason"),
-    [({"active": "1s"}, "ActiveTimeout"), ({"total": "1s"}, "TotalTimeout")],
+    [({"activeSeconds": 1}, "ActiveTimeout"), ({"totalSeconds": 1}, "TotalTimeout")],
 )
 def test_a_job_that_takes_too_long_is_ended_with_exit_code_124(
-    fray: Fray, timeouts: dict[str, str], reason: str
+    fray: Fray, timeouts: dict[str, int], reason: str
 ) -> None:
     result = fray.run_job(job_manifest("sleep 300", replicas=2, timeouts=timeouts))
     assert result.code == 124
@@ -138,7 +138,7 @@ def test_a_job_that_takes_too_long_is_ended_with_exit_code_124(
 
 
 def test_the_total_timeout_ends_a_pause_between_attempts(fray: Fray) -> None:
-    job = job_manifest("exit 1", retries={"failures": 5}, timeouts={"total": "1s"})
+    job = job_manifest("exit 1", retries={"failures": 5}, timeouts={"totalSeconds": 1})
     result = fray.run_job(job, env={"FRAY_BACKOFF_SECONDS": "60"})
     assert result.code == 124
     assert fray.status("job")["status"]["attempt"] == 1

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Final
 
 from fray.accelerators import GpuHost, TpuSlice, lookup_gpu
 from fray.cli.function_arguments import asks_for_help, describe_function, parse_arguments
 from fray.errors import FieldError, InvalidJobError, InvalidRequestError, UnsupportedFeatureError
 from fray.types import Entrypoint, GpuConfig, JobRequest, ResourceConfig, TpuConfig, create_environment
-from fray.wire.quantities import parse_duration
 
 __all__ = [
     "JobOptions",
@@ -58,9 +57,10 @@ OPTIONS = {
     "spec.resources.memory": "--memory",
     "spec.resources.tpu": "--tpu",
     "spec.retries.failures": "--retries",
-    "spec.timeouts.total": "--timeout",
+    "spec.timeouts.totalSeconds": "--timeout",
 }
 """What is typed for a part of a request, or of the FrayJob that it becomes."""
+DURATION: Final = re.compile(r"(?:([0-9]{1,7})h)?(?:([0-9]{1,7})m)?(?:([0-9]{1,7})s)?", re.ASCII)
 FALLBACK_NAME = "job"
 NAME_LENGTH = 40
 
@@ -196,13 +196,17 @@ def _find_option(path: str) -> str | None:
 
 
 def read_timeout(text: str) -> int:
-    """Return the seconds of `--timeout`; raises `InvalidRequestError`."""
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise InvalidRequestError(
-            "--timeout", f"is {text!r}, no duration", "Write 90s, 30m or 1h30m."
-        ) from error
+    """Return the seconds of `--timeout`: whole hours, minutes and seconds in this order, more than none.
+
+    Raises:
+        InvalidRequestError: It is no such duration.
+    """
+    match = DURATION.fullmatch(text)
+    hours, minutes, seconds = (int(number or 0) for number in match.groups()) if match else (0, 0, 0)
+    total = hours * 3600 + minutes * 60 + seconds
+    if not total:
+        raise InvalidRequestError("--timeout", f"is {text!r}, no duration", "Write 90s, 30m or 1h30m.")
+    return total
 
 
 def _check_program(words: Sequence[str], environ: Mapping[str, str], directory: Path | None) -> None:

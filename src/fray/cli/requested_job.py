@@ -178,9 +178,9 @@ def override_job(
         parts["replicas"] = options.replicas
         changes.append(f"replicas {options.replicas}")
     if options.timeout is not None:
-        read_timeout(options.timeout)
-        parts["timeouts"] = spec.timeouts.model_copy(update={"total": options.timeout})
-        changes.append(f"timeouts.total {options.timeout}")
+        seconds = read_timeout(options.timeout)
+        parts["timeouts"] = spec.timeouts.model_copy(update={"total_seconds": seconds})
+        changes.append(f"timeouts.totalSeconds {seconds}")
     if options.image is not None:
         environment["image"] = options.image
         changes.append(f"image {options.image}")

@@ -160,7 +160,7 @@ def build_manifest(
     if (account := request.service_account or getattr(cluster, "service_account", None)) is not None:
         spec["serviceAccountName"] = account
     if request.timeout_seconds is not None:
-        spec["timeouts"] = {"total": _duration(request.timeout_seconds)}
+        spec["timeouts"] = {"totalSeconds": request.timeout_seconds}
     if parent is not None:
         spec["parent"] = parent.to_manifest()
     if (queue := _queue(request, cluster)) is not None:
@@ -298,10 +298,3 @@ def _queue(request: JobRequest, cluster: ClusterSpec) -> dict[str, str] | None:
     if request.priority_class is not None:
         queue["priorityClass"] = request.priority_class
     return queue
-
-
-def _duration(seconds: int) -> str:
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    parts = ((hours, "h"), (minutes, "m"), (rest, "s"))
-    return "".join(f"{number}{unit}" for number, unit in parts if number)

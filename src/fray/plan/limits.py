@@ -11,7 +11,6 @@ from fray.plan.settings import RetryPolicy
 from fray.plan.timestamps import parse_time
 from fray.vocabulary import Reason, VerdictKind
 from fray.wire.frayjob import Retries, Timeouts
-from fray.wire.quantities import parse_duration
 from fray.wire.status import AttemptStatus, FrayJobStatus, RetryCounts
 
 __all__ = [
@@ -104,29 +103,30 @@ class Deadline:
 def derive_attempt_deadline(
     timeouts: Timeouts, attempt: AttemptStatus, observed: GangObservation | None
 ) -> Deadline | None:
-    """Return the limit that an attempt is under: `pending` until all hosts run, `active` from then on.
+    """Return the limit that an attempt is under: `pendingSeconds` until all hosts run, then `activeSeconds`.
 
     None limits an attempt whose hosts may not start yet: how long a queue is, is nothing that it can help.
     """
     if attempt.running_time is not None:
-        if timeouts.active is None:
+        if timeouts.active_seconds is None:
             return None
-        at = parse_time(attempt.running_time) + timedelta(seconds=parse_duration(timeouts.active))
-        return Deadline(
-            at, Reason.ACTIVE_TIMEOUT, f"the hosts ran longer than spec.timeouts.active ({timeouts.active})"
-        )
-    if timeouts.pending is None or attempt.start_time is None or (observed is not None and observed.held):
+        at = parse_time(attempt.running_time) + timedelta(seconds=timeouts.active_seconds)
+        message = f"the hosts ran longer than spec.timeouts.activeSeconds ({timeouts.active_seconds})"
+        return Deadline(at, Reason.ACTIVE_TIMEOUT, message)
+    if timeouts.pending_seconds is None or attempt.start_time is None:
+        return None
+    if observed is not None and observed.held:
         return None
     released_at = observed.released_at if observed is not None else None
-    at = (released_at or parse_time(attempt.start_time)) + timedelta(seconds=parse_duration(timeouts.pending))
-    message = f"not all hosts ran within spec.timeouts.pending ({timeouts.pending})"
+    at = (released_at or parse_time(attempt.start_time)) + timedelta(seconds=timeouts.pending_seconds)
+    message = f"not all hosts ran within spec.timeouts.pendingSeconds ({timeouts.pending_seconds})"
     return Deadline(at, Reason.PENDING_TIMEOUT, message)
 
 
 def derive_total_deadline(timeouts: Timeouts, status: FrayJobStatus) -> Deadline | None:
     """Return the limit of the whole job, which counts from its first attempt and includes every pause."""
-    if timeouts.total is None or status.start_time is None:
+    if timeouts.total_seconds is None or status.start_time is None:
         return None
-    at = parse_time(status.start_time) + timedelta(seconds=parse_duration(timeouts.total))
-    message = f"the job took longer than spec.timeouts.total ({timeouts.total})"
+    at = parse_time(status.start_time) + timedelta(seconds=timeouts.total_seconds)
+    message = f"the job took longer than spec.timeouts.totalSeconds ({timeouts.total_seconds})"
     return Deadline(at, Reason.TOTAL_TIMEOUT, message)

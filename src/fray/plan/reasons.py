@@ -171,8 +171,8 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
         "no other node takes the pods, and they keep off nodes on which hosts of two attempts failed "
         "because the node is broken; the message names the nodes, and until when",
         "repair or replace them, or add nodes; when the first may be used again, the attempt ends, charged "
-        "to nothing, and the next one starts. So it does when `timeouts.pending` is over before, and the "
-        "next one may use them all. [More](#nodes-that-are-avoided)",
+        "to nothing, and the next one starts. So it does when `timeouts.pendingSeconds` is over before, and "
+        "the next one may use them all. [More](#nodes-that-are-avoided)",
         charge=VerdictKind.UNPLACED,
     ),
     Reason.SCHEDULING_GATED: _waits(
@@ -183,7 +183,7 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
         "no node takes the pods, and the operator has asked GKE for "
         "[node pools](node-pools.md#by-the-operator), or waits for another operation of the cluster; the "
         "message says which",
-        "wait: a pool takes minutes, slices of many hosts longer. Allow for it in `timeouts.pending`",
+        "wait: a pool takes minutes, slices of many hosts longer. Allow for it in `timeouts.pendingSeconds`",
         event=EventType.NORMAL,
         event_key="pools",
         lacks_nodes=True,
@@ -327,8 +327,8 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
         ends_by_itself=False,
     ),
     Reason.WORKERS_FAILED: _fails(
-        "worker pods crashed eight times, or couldn't pull their image within `timeouts.pending`, and none "
-        "ever took a task; the message has the last one's story",
+        "worker pods crashed eight times, or couldn't pull their image within `timeouts.pendingSeconds`, and "
+        "none ever took a task; the message has the last one's story",
         "correct what the log says is wrong, such as the workers' image or packages",
         ends_by_itself=False,
     ),
@@ -393,23 +393,23 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
     ),
     Reason.DEADLINE_EXCEEDED: _fails(
         "a host ran longer than `activeDeadlineSeconds` of `podTemplate.spec`, and the kubelet ended it",
-        "raise it, or leave it out for `timeouts.active`, which counts from when all hosts run",
+        "raise it, or leave it out for `timeouts.activeSeconds`, which counts from when all hosts run",
     ),
     Reason.PENDING_TIMEOUT: _fails(
-        "the hosts didn't all run within `timeouts.pending`, which counts from the moment the attempt is "
-        "out of its queue; for another reason than `NodesAvoided`",
+        "the hosts didn't all run within `timeouts.pendingSeconds`, which counts from the moment the attempt "
+        "is out of its queue; for another reason than `NodesAvoided`",
         "see why it waited, above; allow more time for pools that have to be made",
         ends_by_itself=False,
         timeout=True,
     ),
     Reason.ACTIVE_TIMEOUT: _fails(
-        "the attempt ran longer than `timeouts.active`",
+        "the attempt ran longer than `timeouts.activeSeconds`",
         "raise it, or find what hangs: a lost peer often shows as a collective that never ends",
         ends_by_itself=False,
         timeout=True,
     ),
     Reason.TOTAL_TIMEOUT: _fails(
-        "all attempts together took longer than `timeouts.total`",
+        "all attempts together took longer than `timeouts.totalSeconds`",
         "raise it",
         final=True,
         ends_by_itself=False,

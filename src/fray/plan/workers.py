@@ -21,7 +21,7 @@ from fray.plan.verdict import Cause
 from fray.plan.worker_observation import WorkerJob, WorkersObservation
 from fray.vocabulary import LABEL_JOB, LABEL_ROLE, Reason, Role
 from fray.wire.frayjob import FrayJob, FrayJobSpec, Timeouts
-from fray.wire.quantities import parse_duration, parse_quantity
+from fray.wire.quantities import parse_quantity
 from fray.wire.status import AttemptStatus, WorkerCounts
 
 __all__ = [
@@ -174,11 +174,11 @@ def derive_failure(
             return Cause(Reason.WORKERS_FAILED, message, now)
         return Cause(Reason.WORKERS_FAILED, f"{message}; {crash.message}", now, log_tail=crash.log_tail)
     waiting = observed.waiting
-    if timeouts.pending is None or waiting is None or waiting.reason is not Reason.IMAGE_PULL_FAILED:
+    if timeouts.pending_seconds is None or waiting is None or waiting.reason is not Reason.IMAGE_PULL_FAILED:
         return None
-    limit = timedelta(seconds=parse_duration(timeouts.pending))
+    limit = timedelta(seconds=timeouts.pending_seconds)
     if any(one.created_at is not None and one.created_at + limit <= now for one in observed.left):
-        message = f"no worker began within spec.timeouts.pending ({timeouts.pending})"
+        message = f"no worker began within spec.timeouts.pendingSeconds ({timeouts.pending_seconds})"
         return Cause(Reason.WORKERS_FAILED, f"{message}: {waiting.message}", now)
     return None
 

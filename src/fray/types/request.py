@@ -23,7 +23,7 @@ _UNUSED: Final = {
 }
 """Parts of an earlier API, and what to write instead."""
 _MOST_RETRIES: Final = 1_000_000
-_MOST_SECONDS: Final = 1000 * 365 * 24 * 3600
+_MOST_SECONDS: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, repr=False)
@@ -190,7 +190,7 @@ def _check_timeout(timeout: Any) -> None:
     known = isinstance(timeout, int | float | timedelta) and not isinstance(timeout, bool)
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     if not known or not 0 < seconds <= _MOST_SECONDS:
-        remedy = "Give seconds above 0, or a timedelta of at most 1000 years, or None."
+        remedy = "Give seconds above 0, or a timedelta of at most 68 years, or None."
         raise InvalidRequestError("JobRequest.timeout", f"is {show_value(timeout)}", remedy)
 
 

@@ -171,17 +171,17 @@ class Retries(WireModel):
     """Retries after disruptions: spot preemption, drain, lost nodes."""
 
 
-Duration = Annotated[str, Field(max_length=32)]
+TimeLimit = Annotated[int, Field(ge=1, le=2147483647)]
 
 
 class Timeouts(WireModel):
-    """Time limits, as durations such as 90s, 30m, 24h or 1h30m; none when unset."""
+    """Time limits in whole seconds; none when unset."""
 
-    pending: Duration | None = None
+    pending_seconds: TimeLimit | None = None
     """For an attempt, until all its hosts run; the time that it waits in its queue doesn't count."""
-    active: Duration | None = None
+    active_seconds: TimeLimit | None = None
     """For an attempt, from the moment all its hosts run."""
-    total: Duration | None = None
+    total_seconds: TimeLimit | None = None
     """For the whole job with all its attempts and the pauses between them."""
 
 

@@ -1,7 +1,6 @@
-"""Amounts as text in a resource: Kubernetes quantities (`500m`, `32Gi`), and durations (`90s`, `1h30m`).
+"""Kubernetes quantities, such as `500m` and `32Gi`.
 
-Only the grammar and its value: which ones a field takes stands in `fray.wire.rules`, which uses the same
-pattern.
+Only the grammar and its value: which ones a field takes stands in `fray.wire.rules`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import re
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal
 from typing import Final
 
-__all__ = ["DURATION_PATTERN", "parse_duration", "parse_quantity"]
+__all__ = ["parse_quantity"]
 
 _BINARY: Final = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -20,12 +19,6 @@ _QUANTITY: Final = re.compile(
     re.ASCII,
 )
 _NANO: Final = Decimal("1e-9")
-
-DURATION_PATTERN: Final = "^([0-9]{1,7}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?$"
-"""Hours, minutes and seconds in this order. Valid in RE2 (CEL) and in Python.
-
-Seven digits (more than a thousand years) keep the sum within 64-bit seconds and Python's calendar.
-"""
 
 
 def parse_quantity(value: int | str) -> Decimal:
@@ -69,27 +62,3 @@ def _round_to_nano(number: Decimal) -> Decimal:
 def _exact_context(*, digits: int) -> Context:
     # 32 more digits hold the product with 1024^6, and the nanos below a number of any suffix.
     return Context(prec=digits + 32, rounding=ROUND_CEILING, Emax=MAX_EMAX, Emin=MIN_EMIN)
-
-
-def parse_duration(text: str) -> int:
-    """Return the seconds that a duration such as 1h30m stands for.
-
-    Args:
-        text: Whole hours, minutes and seconds in this order, each at most once and at least one of
-            them more than zero: `90s`, `30m`, `24h`, `1h30m`.
-
-    Returns:
-        Seconds, at least 1.
-
-    Raises:
-        ValueError: It is no duration, or zero; the message shows legal ones.
-    """
-    # \Z, not $: in Python $ also matches before a final newline, which RE2 refuses.
-    match = re.match(DURATION_PATTERN[:-1] + r"\Z", text, re.ASCII)
-    if match is None:
-        raise ValueError(f"{text!r} is no duration; legal are, for example, 90s, 30m, 24h or 1h30m")
-    hours, minutes, seconds = (int(group[:-1]) if group else 0 for group in match.groups())
-    total = hours * 3600 + minutes * 60 + seconds
-    if total == 0:
-        raise ValueError(f"duration {text!r} must be more than zero, such as 90s, 30m, 24h or 1h30m")
-    return total

@@ -37,13 +37,12 @@ from fray.wire.frayjob import (
     FrayJobSpec,
     Placement,
     Queue,
-    Timeouts,
     Workers,
     Workspace,
 )
 from fray.wire.model import WireModel, prune_default
 from fray.wire.pod import ContainerPort, EnvFromSource, EnvVar, Gpu, Resources, Toleration, Tpu
-from fray.wire.quantities import DURATION_PATTERN, parse_duration, parse_quantity
+from fray.wire.quantities import parse_quantity
 from fray.wire.rule import Rule, UpdateRule
 
 __all__ = ["RULES", "UPDATE_RULES", "Target"]
@@ -80,20 +79,6 @@ def _positive_quantity(examples: str) -> Rule[int | str]:
     )
 
 
-def _is_duration(text: str) -> bool:
-    try:
-        parse_duration(text)
-    except ValueError:
-        return False
-    return True
-
-
-_DURATION: Final = Rule[str](
-    cel=f"self.matches('{DURATION_PATTERN}') && self.matches('[1-9]')",
-    holds=_is_duration,
-    message="must be a duration of more than zero, such as 90s, 30m, 24h or 1h30m: "
-    "whole hours, minutes and seconds in this order",
-)
 _has_letter: Final = re.compile("[a-z]").search
 
 
@@ -267,9 +252,6 @@ RULES: Final[Mapping[Target, tuple[Rule[Any], ...]]] = MappingProxyType(
                 reason="FieldValueForbidden",
             ),
         ),
-        (Timeouts, "pending"): (_DURATION,),
-        (Timeouts, "active"): (_DURATION,),
-        (Timeouts, "total"): (_DURATION,),
         (Workers, ""): (_ORDERED_RANGE, SINGLE_HOST),
         (Workers, "pod_template"): _pod_template_rules(),
         (Workspace, ""): (_exactly_one("secretName", "url"), _more_secrets()),

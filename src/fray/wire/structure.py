@@ -132,7 +132,10 @@ def _object_problems(value: dict[Any, Any], schema: Schema, path: str) -> Iterat
 
 def _unknown_field(key: str, known: Mapping[str, Schema]) -> str:
     lower = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(key.lower().replace("_", "").replace("-", ""), lower, n=1, cutoff=0.7)
+    plain = key.lower().replace("_", "").replace("-", "")
+    if (with_unit := lower.get(f"{plain}seconds")) is not None:
+        return f"unknown field; did you mean {with_unit}, a number of whole seconds?"
+    near = difflib.get_close_matches(plain, lower, n=1, cutoff=0.7)
     return f"unknown field; did you mean {lower[near[0]]}?" if near else "unknown field"
 
 

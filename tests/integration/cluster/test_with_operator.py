@@ -115,7 +115,7 @@ def test_a_job_whose_launcher_died_before_its_secret_shows_what_it_waits_for(
     cluster: KubernetesCluster, hands: Hands, operator: OperatorThread
 ) -> None:
     spec = {"callable": {"secretName": "lost", "sha256": "0" * 64, "python": "3.11"}}
-    hands.submit("orphan", entrypoint=spec, timeouts={"pending": "1s"})
+    hands.submit("orphan", entrypoint=spec, timeouts={"pendingSeconds": 1})
     jobset = hands.await_jobset("orphan-a1")
     (pod,) = hands.create_pods(jobset)
     (volume,) = [each for each in pod["spec"]["volumes"] if each["name"] == "payload"]

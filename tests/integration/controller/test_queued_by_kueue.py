@@ -163,7 +163,7 @@ def await_message(hands: Hands, message: str, reason: str = "WaitingForQueue") -
 def test_a_job_tells_why_it_waits_in_its_queue_and_runs_in_the_same_attempt(
     hands: Hands, kueue: Kueue
 ) -> None:
-    hands.submit("train", queue={"name": "team"}, timeouts={"pending": "1h"})
+    hands.submit("train", queue={"name": "team"}, timeouts={"pendingSeconds": 3600})
     jobset = hands.await_jobset("train-a1")
     kueue.hold(jobset)
     await_message(hands, HELD)

@@ -210,13 +210,13 @@ def test_a_job_created_suspended_starts_nothing_and_one_stopped_then_has_nothing
 
 
 def test_a_job_whose_hosts_dont_run_in_time_is_ended_and_charged(hands: Hands) -> None:
-    hands.submit("train", timeouts={"pending": "1s"})
+    hands.submit("train", timeouts={"pendingSeconds": 1})
     hands.create_pods(hands.await_jobset("train-a1"))
     hands.finish_deletion(await_deletion(hands, "train-a1"))
     job = hands.await_phase("train", "Failed")
     assert attempt_of(job, 1)["reason"] == "PendingTimeout"
     assert condition(job, "Failed")["message"].startswith(
-        "not all hosts ran within spec.timeouts.pending (1s)"
+        "not all hosts ran within spec.timeouts.pendingSeconds (1)"
     )
 
 

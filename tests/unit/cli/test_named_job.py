@@ -91,6 +91,7 @@ def test_variables_are_given_or_taken_from_here() -> None:
         ({"memory": "much"}, "^--memory: "),
         ({"env": ("A B=1",)}, "^--env: names 'A B'"),
         ({"timeout": "soon"}, "^--timeout: is 'soon'"),
+        ({"timeout": "600000h"}, "^--timeout: is 2160000000"),
         ({"disk": "much"}, "^--disk: "),
         ({"queue": ""}, "^--queue: "),
         ({"pip": ("numpy", " ")}, "^--pip: is empty"),

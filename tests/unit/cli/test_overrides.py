@@ -42,19 +42,20 @@ def test_a_zero_counts_as_any_number() -> None:
 def test_all_that_makes_sense_takes_the_place_of_the_files() -> None:
     changed, told = override(replicas=5, image="i", timeout="90m", env=("MODE=$(fast)", "HERE"))
     spec = changed.spec
-    assert (spec.replicas, spec.environment.image, spec.timeouts.total) == (5, "i", "90m")
+    assert (spec.replicas, spec.environment.image, spec.timeouts.total_seconds) == (5, "i", 5400)
     assert [(each.name, each.value) for each in spec.environment.env] == [
         ("KEPT", "1"),
         ("MODE", "$$(fast)"),
         ("HERE", "h"),
     ]
-    assert told == ("replicas 5", "timeouts.total 90m", "image i", "env MODE, HERE")
+    assert told == ("replicas 5", "timeouts.totalSeconds 5400", "image i", "env MODE, HERE")
 
 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
         ({"timeout": "soon"}, "--timeout"),
+        ({"timeout": "600000h"}, "spec.timeouts.totalSeconds: must be at most 2147483647"),
         ({"replicas": 10_001}, "spec.replicas"),
         ({"env": ("NOPE",)}, "isn't set here"),
         ({"env": ("API_TOKEN=abc",), "is_local": False}, "API_TOKEN, which all could read"),

@@ -169,9 +169,9 @@ def test_the_exit_code_is_that_of_the_first_cause(job: FrayJob, signal_number: i
     assert derive_exit_code(job.status, signal_number=signal_number) == code
 
 
-@pytest.mark.parametrize(("limit", "seconds"), [("active", 9), ("total", 9)])
+@pytest.mark.parametrize(("limit", "seconds"), [("activeSeconds", 9), ("totalSeconds", 9)])
 def test_timeouts_are_124(limit: str, seconds: float) -> None:
-    story = Story(frayjob(timeouts={limit: "3s"}))
+    story = Story(frayjob(timeouts={limit: 3}))
     story.see(None, 0)
     story.see(gang(HostPhase.RUNNING), 1)
     story.see(gang(HostPhase.RUNNING), seconds)

@@ -117,7 +117,7 @@ def any_request(draw: st.DrawFn) -> JobRequest:
         max_retries_failure=draw(st.integers(0, 1_000_000)),
         max_retries_preemption=draw(st.integers(0, 1_000_000)),
         replicas=draw(st.none() | st.integers(1, 10_000)),
-        timeout=draw(st.none() | st.floats(0.001, 1e10)),
+        timeout=draw(st.none() | st.floats(0.001, 2**31 - 1)),
         queue=queue,
         priority_class=None if queue is None else draw(st.none() | OBJECTS),
         service_account=draw(st.none() | OBJECTS),

@@ -39,7 +39,7 @@ from fray.types.environment import is_confidential
 from fray.types.request import CompleteRequest
 from fray.types.sizes import parse_size
 from fray.wire.frayjob import CallableEntrypoint, FrayJob, Parent, Workspace
-from fray.wire.quantities import parse_duration, parse_quantity
+from fray.wire.quantities import parse_quantity
 from fray.wire.validation import validate_manifest
 from tests.unit.cluster.requests import any_cluster, any_parent, any_request, any_uploads, main
 
@@ -155,7 +155,7 @@ def test_a_whole_request() -> None:
             },
             "serviceAccountName": "me",
             "retries": {"failures": 2, "preemptions": 5},
-            "timeouts": {"total": "1h1m1s"},
+            "timeouts": {"totalSeconds": 3661},
             "parent": {"name": "sweep", "root": "top"},
             "queue": {"name": "tpu", "priorityClass": "high"},
         },
@@ -184,8 +184,7 @@ def test_any_request_becomes_a_legal_frayjob_that_says_all_of_it(
         request.max_retries_failure,
         request.max_retries_preemption,
     )
-    total = job.spec.timeouts.total
-    assert request.timeout_seconds == (None if total is None else parse_duration(total))
+    assert request.timeout_seconds == job.spec.timeouts.total_seconds
 
 
 def _check_hosts(request: JobRequest, job: FrayJob) -> None:

@@ -53,7 +53,8 @@ def test_a_gang_too_large_for_the_limit_of_open_files_is_told_the_limit_it_needs
 
 def test_a_plain_job_has_nothing_to_be_told() -> None:
     assert (
-        notices(retries={"failures": 2}, timeouts={"active": "1h"}, ports=[{"name": "a", "port": 80}]) == ""
+        notices(retries={"failures": 2}, timeouts={"activeSeconds": 3600}, ports=[{"name": "a", "port": 80}])
+        == ""
     )
 
 

@@ -27,7 +27,7 @@ from tests.unit.controller.memory_server import Call, MemoryServer
         ),
         (frayjob("newer", spec={"replicas": {"min": 1}}), "is the CRD newer than the operator?"),
         (
-            frayjob("newer", runningTime="banana", spec={"timeouts": {"active": "1h"}}),
+            frayjob("newer", runningTime="banana", spec={"timeouts": {"activeSeconds": 3600}}),
             "status.attempts[0].runningTime is 'banana', which is no time",
         ),
         (

@@ -266,7 +266,8 @@ class Simulation:
         starting = isinstance(decision.action, StartAttempt)
         if starting and observed is not None:
             return  # the hosts exist already: the next pass is about them
-        limited = self.job.spec.timeouts.total is not None or self.job.spec.timeouts.pending is not None
+        timeouts = self.job.spec.timeouts
+        limited = timeouts.total_seconds is not None or timeouts.pending_seconds is not None
         for now in (self.now, self.now + timedelta(milliseconds=1)):
             if decision.wake_at is not None and now >= decision.wake_at:
                 continue

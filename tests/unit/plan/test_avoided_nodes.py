@@ -349,7 +349,7 @@ def test_an_attempt_that_waits_for_avoided_nodes_ends_when_the_first_comes_back(
 
 
 def test_an_attempt_that_waits_to_its_limit_is_charged_to_nothing_and_the_next_may_use_them() -> None:
-    job, left_out = avoiding(timeouts={"pending": "20m"})
+    job, left_out = avoiding(timeouts={"pendingSeconds": 1200})
     before = job.status.retries
     decision = job.look(host(0, "node-1"), left_out, waiting=WAITING)
     begun = parse_time(job.status.attempts[-1].start_time or "")
@@ -361,7 +361,7 @@ def test_an_attempt_that_waits_to_its_limit_is_charged_to_nothing_and_the_next_m
     ended = job.status.attempts[-2]
     assert (ended.verdict, ended.reason) == ("Unplaced", "NodesAvoided")
     assert ended.message == (
-        "not all hosts ran within spec.timeouts.pending (20m); no other node takes them, "
+        "not all hosts ran within spec.timeouts.pendingSeconds (1200); no other node takes them, "
         "so the next attempt may use those that this one kept off"
     )
     assert job.status.retries == before
@@ -371,7 +371,7 @@ def test_an_attempt_that_waits_to_its_limit_is_charged_to_nothing_and_the_next_m
 
 
 def test_an_attempt_that_waits_to_its_limit_for_something_else_has_failed() -> None:
-    job, left_out = avoiding(timeouts={"pending": "20m"})
+    job, left_out = avoiding(timeouts={"pendingSeconds": 1200})
     full = Waiting(Reason.INSUFFICIENT_CAPACITY, "none has room")
     job.look(host(0, "node-1"), left_out, waiting=full)
     job.now += timedelta(minutes=20)

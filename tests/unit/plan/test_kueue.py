@@ -297,8 +297,10 @@ def test_an_attempt_ends_once_its_workload_is_activated_or_its_jobset_runs() -> 
 
 def test_a_deactivated_workload_outlives_neither_a_stop_nor_the_jobs_time() -> None:
     assert decided(deactivated(), EVICTED, stopped=True)[0] == EndAttempt(1, Reason.SUSPENDED)
-    assert decided(deactivated(), EVICTED, timeouts={"total": "1h"})[0] == EndAttempt(1, Reason.SUSPENDED)
-    action, decision = decided(deactivated(), EVICTED, timeouts={"total": "3h"})
+    assert decided(deactivated(), EVICTED, timeouts={"totalSeconds": 3600})[0] == EndAttempt(
+        1, Reason.SUSPENDED
+    )
+    action, decision = decided(deactivated(), EVICTED, timeouts={"totalSeconds": 10800})
     assert action is None
     assert decision.wake_at == START + timedelta(hours=3)
 
@@ -324,7 +326,7 @@ def test_an_evicted_jobset_becomes_that_of_the_next_attempt_once_no_host_is_left
 
 @pytest.mark.parametrize(
     "spec",
-    [{"stopped": True}, {"suspend": True}, {"timeouts": {"total": "1h"}}],
+    [{"stopped": True}, {"suspend": True}, {"timeouts": {"totalSeconds": 3600}}],
     ids=lambda spec: next(iter(spec)),
 )
 def test_an_evicted_jobset_is_deleted_when_the_job_shall_not_go_on(spec: dict[str, Any]) -> None:

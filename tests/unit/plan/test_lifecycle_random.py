@@ -16,7 +16,13 @@ from fray.wire.status import RetryCounts
 from tests.unit.plan.gang_simulator import Behaviour, Simulation
 
 TIMEOUTS = st.sampled_from(
-    [{}, {"pending": "20s"}, {"active": "20s"}, {"total": "60s"}, {"pending": "5s", "active": "9s"}]
+    [
+        {},
+        {"pendingSeconds": 20},
+        {"activeSeconds": 20},
+        {"totalSeconds": 60},
+        {"pendingSeconds": 5, "activeSeconds": 9},
+    ]
 )
 SHAPES = st.sampled_from(
     [
@@ -36,7 +42,7 @@ class AnyLife(RuleBasedStateMachine):
     @initialize(
         shape=SHAPES, timeouts=TIMEOUTS, failures=st.integers(0, 3), pause=st.sampled_from([0.0, 10.0])
     )
-    def submit(self, shape: dict[str, Any], timeouts: dict[str, str], failures: int, pause: float) -> None:
+    def submit(self, shape: dict[str, Any], timeouts: dict[str, int], failures: int, pause: float) -> None:
         job = build_frayjob(timeouts=timeouts, retries={"failures": failures}, **shape)
         by_hand = Behaviour(starts_after=None, runs_for=None, ends_after_sigterm=3)
         self.sim = Simulation(job, lambda _attempt, _rank: by_hand, RetryPolicy(pause, 40))

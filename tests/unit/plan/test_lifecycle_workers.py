@@ -235,7 +235,7 @@ def test_one_worker_whose_image_cant_serve_ends_the_job() -> None:
 
 
 def test_workers_whose_image_isnt_pulled_in_the_time_that_hosts_have_end_the_attempt() -> None:
-    job = running(timeouts={"pending": "5m"})
+    job = running(timeouts={"pendingSeconds": 300})
     unpulled = Waiting(Reason.IMAGE_PULL_FAILED, "image nowhere/x: not found")
     for reason, minutes, ended in [
         (unpulled, 4, False),
@@ -245,10 +245,10 @@ def test_workers_whose_image_isnt_pulled_in_the_time_that_hosts_have_end_the_att
         made = NOW - timedelta(minutes=minutes)
         seen = WorkersObservation(workers(2, active=2, created_at=made).jobs, waiting=reason)
         attempt = look(job, host(), seen).status.attempts[-1]
-        told = "no worker began within spec.timeouts.pending (5m): image nowhere/x: not found"
+        told = "no worker began within spec.timeouts.pendingSeconds (300): image nowhere/x: not found"
         assert (attempt.reason, attempt.message) == (("WorkersFailed", told) if ended else (None, None))
         joined = job.status.attempts[-1].model_copy(update={"workers_time": BEGUN})
-        assert look(running(joined, timeouts={"pending": "5m"}), host(), seen).action is None
+        assert look(running(joined, timeouts={"pendingSeconds": 300}), host(), seen).action is None
     assert look(running(), host(), seen).action is None
 
 

@@ -30,7 +30,7 @@ def gang(phase: HostPhase, **rest: Any) -> GangObservation:
 def decided(observed: GangObservation) -> Decision:
     """Return what is decided two hours after the start about a job that may be pending for one."""
     status = FrayJobStatus(attempts=[ATTEMPT], start_time=ATTEMPT.start_time)
-    job = with_status(build_frayjob(timeouts={"pending": "1h"}), status)
+    job = with_status(build_frayjob(timeouts={"pendingSeconds": 3600}), status)
     return decide(job, observed, now=START + timedelta(hours=2), policy=RetryPolicy(10, 40))
 
 
@@ -46,14 +46,16 @@ def test_time_in_a_queue_counts_towards_no_limit_of_pending(
     held: bool, released_at: datetime | None, expected: datetime | None
 ) -> None:
     observed = gang(HostPhase.PENDING, held=held, released_at=released_at)
-    deadline = derive_attempt_deadline(Timeouts(pending="1h"), ATTEMPT, observed)
+    deadline = derive_attempt_deadline(Timeouts(pending_seconds=3600), ATTEMPT, observed)
     assert (deadline.at if deadline is not None else None) == expected
 
 
 def test_the_limit_of_an_attempt_that_runs_has_nothing_to_do_with_queues() -> None:
     running = ATTEMPT.model_copy(update={"running_time": "2026-01-31T12:00:30.000Z"})
     for observed in (None, gang(HostPhase.RUNNING, held=True), gang(HostPhase.RUNNING, released_at=START)):
-        deadline = derive_attempt_deadline(Timeouts(active="1h", pending="1s"), running, observed)
+        deadline = derive_attempt_deadline(
+            Timeouts(active_seconds=3600, pending_seconds=1), running, observed
+        )
         assert deadline is not None
         assert (deadline.at, deadline.reason) == (
             START + timedelta(hours=1, seconds=30),

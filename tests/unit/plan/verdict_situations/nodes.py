@@ -192,9 +192,9 @@ HANGING = (
         (Scene(1, (pod(0, "Running", running()),), jobset=jobset(), nodes=(node(0, "Unknown", since=-60),)),),
         Reason.ACTIVE_TIMEOUT,
         VerdictKind.FAILURE,
-        ("spec.timeouts.active (1h)",),
+        ("spec.timeouts.activeSeconds (3600)",),
         first=None,
-        shape={"timeouts": {"active": "1h"}},
+        shape={"timeouts": {"activeSeconds": 3600}},
         within=40,
     ),
 )
