@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -72,6 +73,8 @@ def up(options: Options, *, progress: Callable[[str], None] = print) -> Path:
     Raises ClusterError, ValueError for wrong options.
     """
     started = time.monotonic()
+    # kubeadm's servers and CoreDNS ask for most of a CPU of the first node's, so ordinary pods get another.
+    options = replace(options, cpu_hosts=options.cpu_hosts + 1)
     layout = rename_hosts(options.layout())
     engine = provide_engine(progress)
     build(["kind", "helm"], progress=progress)
