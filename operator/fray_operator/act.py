@@ -36,7 +36,7 @@ from fray.wire.frayjob import FrayJob
 from fray_operator.lease import Lease
 from fray_operator.ownership import describe_foreign, is_owned
 
-__all__ = ["Actor"]
+__all__ = ["RESOURCES", "Actor"]
 
 logger = logging.getLogger(__name__)
 

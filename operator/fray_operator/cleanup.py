@@ -1,10 +1,10 @@
-"""What goes because something else has ended: JobSets of earlier attempts, child jobs, finished objects.
+"""What goes because something else has ended: what earlier attempts had, child jobs, finished objects.
 
-The last attempts of a job keep their JobSets, for the logs of their pods; an obsolete JobSet is deleted: one
-that still runs although its attempt has a verdict or its job has ended. Jobs that other jobs launched end
-with them: what counts as the parent's end is `fray.plan.raw_jobs`'s to say. A finished object with a
-`ttlSecondsAfterFinished` is deleted when its time has come. Nothing is polled: one that has finished is
-looked at once, then when its time comes, and when it is changed.
+The last attempts of a job keep their JobSets and Jobs, for the logs of their pods; an obsolete one is
+deleted: one that still runs although its attempt has a verdict or its job has ended. Jobs that other jobs
+launched end with them: what counts as the parent's end is `fray.plan.raw_jobs`'s to say. A finished object
+with a `ttlSecondsAfterFinished` is deleted when its time has come. Nothing is polled: one that has finished
+is looked at once, then when its time comes, and when it is changed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from datetime import datetime
 
 from fray.kube.api import Manifest
 from fray.kube.errors import ForbiddenError, NotFoundError, RefusedError
+from fray.plan.children import ROLES, read_role
 from fray.plan.manifests import read_attempt_label
 from fray.plan.pod_observation import is_ending
 from fray.plan.raw_jobs import ParentState, derive_parents_end, get_parent_name, read_parent
@@ -25,15 +26,15 @@ from fray_operator.act import Actor
 from fray_operator.informer import JobKey
 from fray_operator.list_watch import Place, place_of
 from fray_operator.observe import Observer
-from fray_operator.ownership import find_obsolete, is_jobset_of, is_owned, may_be_obsolete
+from fray_operator.ownership import find_obsolete, is_child_of, is_owned, may_be_obsolete
 from fray_operator.store import Store
 from fray_operator.writer import Writer
 
 __all__ = [
-    "KEPT_JOBSETS",
+    "KEPT_ATTEMPTS",
     "UNKNOWN_JOB_SECONDS",
     "Expiry",
-    "ObsoleteJobSets",
+    "ObsoleteChildren",
     "OldAttempts",
     "OwnerCascade",
     "find_expendable",
@@ -41,8 +42,8 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-KEPT_JOBSETS = 3
-"""Attempts whose JobSets stay, the current one among them."""
+KEPT_ATTEMPTS = 3
+"""Attempts whose children stay, the current one among them."""
 EARLY_SECONDS = 0.02
 """How much a timer may fire too early."""
 ORDER_SECONDS = 1.0
@@ -50,45 +51,45 @@ ORDER_SECONDS = 1.0
 FORBIDDEN_SECONDS = 600.0
 """When a deletion is tried again that the operator hasn't the right to."""
 UNKNOWN_JOB_SECONDS = 10.0
-"""How long a JobSet that goes on, whose job isn't known, is left alone: the watch may yet tell of its job."""
+"""How long a child that goes on, whose job isn't known, is left alone: the watch may yet tell of its job."""
 
 
-def find_expendable(job: FrayJob, jobsets: Iterable[Manifest]) -> list[Manifest]:
-    """Return which of these JobSets are the job's and too old to be kept.
+def find_expendable(job: FrayJob, children: Iterable[Manifest]) -> list[Manifest]:
+    """Return which of these children are the job's and too old to be kept.
 
-    The status may remember more attempts than keep a JobSet, or fewer: what counts is the number. A JobSet
+    The status may remember more attempts than keep theirs, or fewer: what counts is the number. A child
     without a readable one stays, and so does one whose name is that of an attempt that keeps it.
     """
     if not job.status.attempts:
         return []
     current = max(attempt.number for attempt in job.status.attempts)
-    kept = range(max(1, current - KEPT_JOBSETS + 1), current + 1)
+    kept = range(max(1, current - KEPT_ATTEMPTS + 1), current + 1)
     recorded = {attempt.job_set for attempt in job.status.attempts if attempt.number in kept}
     return [
-        jobset
-        for jobset in jobsets
-        if is_owned(jobset, job)
-        and not is_ending(jobset)
-        and 0 < read_attempt_label(jobset) < kept.start
-        and jobset["metadata"]["name"] not in recorded
-        and not any(is_jobset_of(jobset, job, number) for number in kept)
+        child
+        for child in children
+        if is_owned(child, job)
+        and not is_ending(child)
+        and 0 < read_attempt_label(child) < kept.start
+        and child["metadata"]["name"] not in recorded
+        and not any(is_child_of(child, number) for number in kept)
     ]
 
 
 class OldAttempts:
-    """Deletes the JobSets of attempts that are too old to be kept."""
+    """Deletes the children of attempts that are too old to be kept."""
 
     def __init__(self, observer: Observer, actor: Actor) -> None:
         self._observer, self._actor = observer, actor
         self._removed: dict[Place, set[str]] = {}
 
     async def remove(self, key: Place, job: FrayJob) -> None:
-        """Delete the JobSets of all but the last attempts of a job; each once, for the cache is behind."""
-        for jobset in find_expendable(job, self._observer.list_children(key)):
-            uid = jobset["metadata"]["uid"]
+        """Delete the children of all but the last attempts of a job; each once, for the cache is behind."""
+        for child in find_expendable(job, self._observer.list_children(key)):
+            uid = child["metadata"]["uid"]
             removed = self._removed.setdefault(key, set())
             if uid not in removed:
-                await self._actor.delete_child(jobset)
+                await self._actor.delete_child(child)
                 removed.add(uid)
         if is_finished(job.status):
             self._removed.pop(key, None)
@@ -132,12 +133,12 @@ class Expiry:
         return None
 
 
-class ObsoleteJobSets:
-    """Deletes obsolete JobSets. `parse` reads a FrayJob, or raises `UnreadableError`.
+class ObsoleteChildren:
+    """Deletes obsolete children. `parse` reads a FrayJob, or raises `UnreadableError`.
 
-    A request to create a JobSet that had no answer may be carried out minutes later, when its attempt was
+    A request to create a child that had no answer may be carried out minutes later, when its attempt was
     stopped, ended or replaced long ago; nothing on the server fences it. `ownership` decides twice which one
-    is obsolete: by what is known, then by the job and the JobSet as the server has them.
+    is obsolete: by what is known, then by the job and the child as the server has them.
     """
 
     def __init__(self, observer: Observer, actor: Actor, *, parse: Callable[[Manifest], FrayJob]) -> None:
@@ -156,20 +157,21 @@ class ObsoleteJobSets:
         suspects = [each for each in suspects if not self._observer.has_succeeded(key, each)]
         if not suspects:
             return
-        # After the JobSets were seen: a status tells of an attempt before its JobSet is made, so the one read
-        # now tells of each of them. What is known of the job may be older.
+        # After the children were seen: a status tells of an attempt before its children are made, so the one
+        # read now tells of each of them. What is known of the job may be older.
         body = await self._observer.find_job(key)
         if body is None:
             return  # what it owned is the garbage collector's
         job = self._parse(body)
         for suspect in find_obsolete(job, suspects):
-            name, uid = suspect["metadata"]["name"], suspect["metadata"]["uid"]
-            jobset = await self._observer.fetch_jobset(key[0], name)
-            if jobset is None or jobset["metadata"]["uid"] != uid or not find_obsolete(job, [jobset]):
+            role, name, uid = read_role(suspect), suspect["metadata"]["name"], suspect["metadata"]["uid"]
+            child = await self._observer.fetch_child(role, key[0], name)
+            if child is None or child["metadata"]["uid"] != uid or not find_obsolete(job, [child]):
                 continue
-            attempt = jobset["metadata"]["labels"][LABEL_ATTEMPT]
-            logger.info("JobSet %s goes on, and attempt %s has ended: deleting it", name, attempt)
-            await self._actor.delete_child(jobset)
+            attempt = child["metadata"]["labels"][LABEL_ATTEMPT]
+            text = "%s %s goes on, and attempt %s has ended: deleting it"
+            logger.info(text, ROLES[role].kind, name, attempt)
+            await self._actor.delete_child(child)
 
 
 class OwnerCascade:

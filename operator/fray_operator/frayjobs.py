@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from fray.kube.api import Manifest
@@ -11,7 +13,7 @@ from fray.plan.settings import RetryPolicy
 from fray.vocabulary import LABEL_JOB, Role
 from fray.wire.frayjob import FrayJob
 from fray.wire.schema import FRAYJOB as CUSTOM
-from fray_operator.act import Actor
+from fray_operator.act import RESOURCES, Actor
 from fray_operator.auth import wants_auth
 from fray_operator.cleanup import UNKNOWN_JOB_SECONDS
 from fray_operator.frayactors import FRAYACTOR
@@ -27,6 +29,12 @@ from fray_operator.writer import Writer
 
 __all__ = ["FRAYJOB", "KINDS"]
 
+WATCHED: Final[Mapping[Role, tuple[Callable[[Manifest], Manifest], Role | None]]] = {
+    Role.HOST: (trim_jobset, None),
+    Role.WORKER: (trim_worker_job, Role.WORKER),
+}
+"""The roles whose children are watched: what is kept of each, and the role that one must say for it."""
+
 
 def _control(kind: Kind[FrayJob], services: Services) -> Controller:
     api, settings = services.api, services.settings
@@ -35,27 +43,24 @@ def _control(kind: Kind[FrayJob], services: Services) -> Controller:
 
     def tell(key: JobKey) -> None:
         # Its FrayJob may have gone while nobody led: no event tells of that, only what is left of it.
-        left = jobsets_of(key[0]).of_job(key)
+        left = observer.list_children(key)
         if store.get(key) is not None or find_orphans(left, living=store.knows):
             queue.add(kind.key(key))
         elif any(map(may_be_obsolete, left)):
             queue.add_after(kind.key(key), UNKNOWN_JOB_SECONDS)
 
     namespaces: tuple[str | None, ...] = settings.namespaces or (None,)
-    jobsets = {
-        each: Informer(api, JOBSETS, kind, namespace=each, on_change=tell, trim=trim_jobset)
-        for each in namespaces
+    children = {
+        role: {
+            each: Informer(api, RESOURCES[role], kind, namespace=each, on_change=tell, trim=trim, role=label)
+            for each in namespaces
+        }
+        for role, (trim, label) in WATCHED.items()
     }
     # No pass is about these: they only tell whose pods are.
     jobs = {
         each: Informer(
             api, JOBS, kind, namespace=each, on_change=lambda _: None, trim=trim_job, metadata_only=True
-        )
-        for each in namespaces
-    }
-    workers = {
-        each: Informer(
-            api, JOBS, kind, namespace=each, on_change=tell, trim=trim_worker_job, role=Role.WORKER
         )
         for each in namespaces
     }
@@ -66,25 +71,21 @@ def _control(kind: Kind[FrayJob], services: Services) -> Controller:
             namespace=each,
             on_change=tell,
             jobs=jobs[each],
-            jobsets=jobsets[each],
+            jobsets=children[Role.HOST][each],
             outlives=tells_of_end,
         )
         for each in namespaces
     }
 
-    def jobsets_of(namespace: str) -> Informer:
-        return jobsets[namespace if settings.namespaces else None]
+    def child_of(role: Role, namespace: str) -> Informer:
+        return children[role][namespace if settings.namespaces else None]
 
     def pods_of(namespace: str) -> PodInformer:
         return pods[namespace if settings.namespaces else None]
 
-    def workers_of(namespace: str) -> Informer:
-        return workers[namespace if settings.namespaces else None]
-
     def remember(role: Role, child: Manifest) -> None:
-        caches = {Role.HOST: jobsets_of, Role.WORKER: workers_of}
-        if role in caches:
-            caches[role](child["metadata"]["namespace"]).remember(child)
+        if role in children:
+            child_of(role, child["metadata"]["namespace"]).remember(child)
 
     policy = RetryPolicy(
         settings.backoff_seconds,
@@ -96,8 +97,7 @@ def _control(kind: Kind[FrayJob], services: Services) -> Controller:
     node_pools = NodePools.of(services, store, on_change=lambda key: queue.add(kind.key(key)))
     observer = Observer(
         api,
-        jobsets=jobsets_of,
-        workers=workers_of,
+        children={role: functools.partial(child_of, role) for role in children},
         pods=pods_of,
         nodes=services.nodes,
         policy=policy,
@@ -114,7 +114,8 @@ def _control(kind: Kind[FrayJob], services: Services) -> Controller:
         policy=policy,
         clock=services.clock,
     )
-    watches = [tuple(each.values()) for each in (jobsets, jobs, workers, pods)]
+    owners = [children[Role.HOST], jobs, children[Role.WORKER]]
+    watches = [*(tuple(each.values()) for each in owners), tuple(pods.values())]
     writers = {} if node_pools is None else {"node pools": node_pools.run}
     return Controller(kind, store, reconciler.reconcile, watches, writers)
 

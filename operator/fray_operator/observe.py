@@ -9,14 +9,14 @@ should own a JobSet and doesn't. What it means is `fray.plan`'s to say.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from fray.accelerators import LABEL_NODE_POOL
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import ApiError, ForbiddenError, NotFoundError
-from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS
+from fray.kube.resources import FRAYJOBS, JOBS
 from fray.plan.gang import derive_gang
 from fray.plan.job_evidence import is_unexplained, with_job_evidence
 from fray.plan.kueue import (
@@ -49,6 +49,7 @@ from fray.vocabulary import (
     LABEL_JOBSET_UID,
     REPLICATED_JOB,
     Reason,
+    Role,
 )
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus
@@ -63,8 +64,8 @@ from fray_operator.ownership import (
     find_orphans,
     find_unrecorded,
     get_job_uid,
+    is_child_of,
     is_inherited,
-    is_jobset_of,
     is_labelled,
     is_made_for,
     is_of_attempt,
@@ -115,22 +116,24 @@ class Observed:
 class Observer:
     """Reads about FrayJobs from the caches, and from the server where they can't answer."""
 
-    def __init__(  # noqa: PLR0913 - each is a source of its own
+    def __init__(
         self,
         api: KubeApi,
         *,
-        jobsets: Callable[[str], Informer],
-        workers: Callable[[str], Informer],
+        children: Mapping[Role, Callable[[str], Informer]],
         pods: Callable[[str], PodInformer],
         nodes: NodeInformer | None,
         policy: RetryPolicy = DEFAULT_POLICY,
         node_pools: NodePools | None = None,
     ) -> None:
-        self._api, self._jobsets, self._pods = api, jobsets, pods
+        self._api, self._children, self._pods = api, children, pods
+        self._jobsets = children[Role.HOST]
         self._nodes, self._policy, self._node_pools = nodes, policy, node_pools
         self._create_failures = SharedEvents(api, CREATE_FAILURES, read=_read_create_failure)
         self._workloads = Workloads(api)
-        self._workers = WorkerJobs(api, workers, view_nodes=lambda: self._view_nodes(judging=True))
+        self._workers = WorkerJobs(
+            api, children[Role.WORKER], view_nodes=lambda: self._view_nodes(judging=True)
+        )
         self._volume_failures = SharedEvents(api, VOLUME_FAILURES, read=build_volume_complaint)
 
     def find_unrecorded(self, job: FrayJob) -> AttemptStatus | None:
@@ -146,26 +149,26 @@ class Observer:
             return None
 
     def list_children(self, key: JobKey) -> list[Manifest]:
-        """Return all children that carry a job's name, as the cache knows them."""
-        return self._jobsets(key[0]).of_job(key)
+        """Return all children of watched roles that carry a job's name, as the caches know them."""
+        return [child for cache in self._children.values() for child in cache(key[0]).of_job(key)]
 
-    def has_succeeded(self, key: JobKey, jobset: Manifest) -> bool:
-        """Return whether a JobSet of a job has pods and all have ended well, as the cache knows them."""
-        pods = _select_pods(self._pods(key[0]).of_job(key), jobset)
+    def has_succeeded(self, key: JobKey, child: Manifest) -> bool:
+        """Return whether a child of a job has hosts and all have ended well, as the cache knows them."""
+        pods = _select_pods(self._pods(key[0]).of_job(key), child)
         return bool(pods) and all(pod.get("status", {}).get("phase") == "Succeeded" for pod in pods)
 
-    async def fetch_jobset(self, namespace: str, name: str) -> Manifest | None:
-        """Ask the server itself: the cache may not have seen a JobSet whose creation was cut off."""
-        cache = self._jobsets(namespace)
+    async def fetch_child(self, role: Role, namespace: str, name: str) -> Manifest | None:
+        """Ask the server itself: the cache may not have seen a child whose creation was cut off."""
+        cache = self._children[role](namespace)
         known = cache.get(namespace, name)
         try:
-            jobset = await self._api.get(JOBSETS, name, namespace=namespace)
+            child = await self._api.get(cache.resource, name, namespace=namespace)
         except NotFoundError:
             if known is not None and not is_labelled(known):
                 cache.forget(known)
             return None
-        cache.remember(jobset)
-        return jobset
+        cache.remember(child)
+        return child
 
     async def observe(self, job: FrayJob, *, now: datetime) -> Observed:
         """Return what there is of the job's current attempt."""
@@ -190,7 +193,7 @@ class Observer:
             return Observed()
         if not is_owned(jobset, job):
             return Observed(foreign=describe_foreign(jobset, job))
-        if not (is_jobset_of(jobset, job, attempt.number) or is_inherited(jobset, job)):
+        if not (is_child_of(jobset, attempt.number) or is_inherited(jobset, job)):
             return Observed()
         pods = _select_pods(of_job, jobset)
         shape = derive_gang(job.spec)
@@ -266,7 +269,7 @@ class Observer:
         for jobset in self._jobsets(namespace).of_job(key):
             if not is_labelled(jobset):
                 # No watch tells of its end.
-                await self.fetch_jobset(namespace, jobset["metadata"]["name"])
+                await self.fetch_child(Role.HOST, namespace, jobset["metadata"]["name"])
         jobsets, known = self._jobsets(namespace).of_job(key), self._pods(namespace)
         pods = known.of_job(key) + known.held_of_job(key)
         overdue = any(is_overdue(pod, now=now) for pod in pods)
@@ -274,16 +277,16 @@ class Observer:
         return find_leftovers(job, number, jobsets=jobsets, pods=pods, now=now, nodes=nodes)
 
     async def find_orphans(self, key: JobKey, *, living: Callable[[str], bool]) -> list[Manifest]:
-        """Return JobSets of FrayJobs of this name that are no more, which nobody owns and so nobody collects.
+        """Return what is left of deleted FrayJobs of this name, which nobody owns and so nobody collects.
 
         `living` says whether a FrayJob of a uid is known to exist. Others may: that of a finished job isn't
-        remembered. So the server is asked, when there is such a JobSet at all.
+        remembered. So the server is asked, when there is such a child at all.
         """
         left = find_orphans(self.list_children(key), living=living)
         if not left:
             return []
         job = await self.find_job(key)
-        return [jobset for jobset in left if job is None or get_job_uid(jobset) != job["metadata"]["uid"]]
+        return [child for child in left if job is None or get_job_uid(child) != job["metadata"]["uid"]]
 
     async def _look_up_jobset(
         self, job: FrayJob, attempt: AttemptStatus, name: str, *, pods: Sequence[Manifest]
@@ -293,10 +296,12 @@ class Observer:
         jobset = self._find_jobset(job, attempt)
         if jobset is None:
             begun = any(is_made_for(pod, job) and is_of_attempt(pod, attempt.number) for pod in pods)
-            return await self.fetch_jobset(namespace, name) if begun or _is_final(job, attempt) else None
+            if not (begun or _is_final(job, attempt)):
+                return None
+            return await self.fetch_child(Role.HOST, namespace, name)
         released = not jobset.get("spec", {}).get("suspend")
         if not is_labelled(jobset) or (released and is_misnumbered(jobset, attempt.number)):
-            return await self.fetch_jobset(namespace, jobset["metadata"]["name"])
+            return await self.fetch_child(Role.HOST, namespace, jobset["metadata"]["name"])
         return jobset
 
     def _find_jobset(self, job: FrayJob, attempt: AttemptStatus) -> Manifest | None:
@@ -308,7 +313,7 @@ class Observer:
         jobsets = self._jobsets(namespace)
         named = jobsets.get(namespace, attempt.job_set or "")
         found = ([named] if named is not None else []) + jobsets.of_job((namespace, job.metadata.name))
-        ours = (one for one in found if is_owned(one, job) and is_jobset_of(one, job, attempt.number))
+        ours = (one for one in found if is_owned(one, job) and is_child_of(one, attempt.number))
         return next(ours, named)
 
     async def _make_sure(
@@ -326,7 +331,8 @@ class Observer:
             gang = derive_gang_observation(shape, jobset, pods, gone=self._gone_of(jobset))
         if first and not gang.settled and not gang.suspended and _is_taken(gang):
             # They are deleted too when somebody suspends the JobSet, or deletes it.
-            found = await self.fetch_jobset(jobset["metadata"]["namespace"], jobset["metadata"]["name"])
+            namespace, name = jobset["metadata"]["namespace"], jobset["metadata"]["name"]
+            found = await self.fetch_child(Role.HOST, namespace, name)
             if found is not None and found["metadata"]["uid"] == jobset["metadata"]["uid"]:
                 jobset = found
                 pods = await self._list_pods(jobset)

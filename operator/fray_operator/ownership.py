@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fray.kube.api import Manifest
-from fray.plan.gang import derive_gang
 from fray.plan.manifests import read_attempt_label
-from fray.plan.names import build_jobset_name
+from fray.plan.names import read_attempt
 from fray.plan.node_evidence import Nodes, is_late
 from fray.plan.observation import Waiting
 from fray.plan.pod_disruption import read_deletion
@@ -43,8 +42,8 @@ __all__ = [
     "find_orphans",
     "find_unrecorded",
     "get_job_uid",
+    "is_child_of",
     "is_inherited",
-    "is_jobset_of",
     "is_labelled",
     "is_made_for",
     "is_of_attempt",
@@ -89,19 +88,15 @@ def is_of_attempt(manifest: Manifest, number: int) -> bool:
     return manifest["metadata"].get("labels", {}).get(LABEL_ATTEMPT) in (None, str(number))
 
 
-def is_jobset_of(jobset: Manifest, job: FrayJob, number: int) -> bool:
-    """Return whether a JobSet of the job is that of an attempt: a name can't be changed, a label can."""
-    return is_of_attempt(jobset, number) or jobset["metadata"]["name"] == _build_name(job, number)
+def is_child_of(child: Manifest, number: int) -> bool:
+    """Return whether a child of a job is that of an attempt: a name can't be changed, a label can."""
+    return is_of_attempt(child, number) or read_attempt(child["metadata"]["name"]) == number
 
 
 def is_inherited(jobset: Manifest, job: FrayJob) -> bool:
     """Return whether the status says that the last attempt goes on with this JobSet of the one before."""
     name = jobset["metadata"]["name"]
     return len(job.status.attempts) > 1 and all(one.job_set == name for one in job.status.attempts[-2:])
-
-
-def _build_name(job: FrayJob, number: int) -> str:
-    return build_jobset_name(job.metadata.name, attempt=number, gang=derive_gang(job.spec))
 
 
 def is_labelled(manifest: Manifest) -> bool:
@@ -146,7 +141,7 @@ def find_leftovers(
         jobset
         for jobset in jobsets
         if is_owned(jobset, job)
-        and not is_jobset_of(jobset, job, number)
+        and not is_child_of(jobset, number)
         and is_jobset_finished(jobset) is None
         and not (is_ending(jobset) and jobset["metadata"].get("uid") in held)
     )
@@ -167,7 +162,7 @@ def find_unrecorded(job: FrayJob, jobsets: Iterable[Manifest]) -> AttemptStatus 
     """
     numbers = {attempt.number for attempt in job.status.attempts}
     last = job.status.attempts[-1] if job.status.attempts else None
-    going = [(_read_number(one, job), one) for one in jobsets if is_owned(one, job) and _goes_on(one)]
+    going = [(_read_number(one), one) for one in jobsets if is_owned(one, job) and _goes_on(one)]
     number, jobset = max(going, key=lambda found: found[0], default=(0, {}))
     if not number or number in numbers:
         return None
@@ -181,8 +176,8 @@ def find_unrecorded(job: FrayJob, jobsets: Iterable[Manifest]) -> AttemptStatus 
     return AttemptStatus(number=number, job_set=metadata["name"], start_time=started)
 
 
-def find_obsolete(job: FrayJob, jobsets: Iterable[Manifest]) -> list[Manifest]:
-    """Return which of these JobSets still run although their attempt has ended, or the job has.
+def find_obsolete(job: FrayJob, children: Iterable[Manifest]) -> list[Manifest]:
+    """Return which of these children still run although their attempt has ended, or the job has.
 
     A request to create one may be carried out long after its sender gave up on it, and the server doesn't
     check what has become of the attempt. Never that of an attempt without a verdict, unless the job has
@@ -192,39 +187,39 @@ def find_obsolete(job: FrayJob, jobsets: Iterable[Manifest]) -> list[Manifest]:
     live = last.number if last is not None and last.verdict is None else 0
     finished = is_finished(job.status)
 
-    def is_obsolete(jobset: Manifest) -> bool:
-        if not (is_made_for(jobset, job) and is_owned(jobset, job) and _goes_on(jobset)):
+    def is_obsolete(child: Manifest) -> bool:
+        if not (is_made_for(child, job) and is_owned(child, job) and _goes_on(child)):
             return False
-        number = read_attempt_label(jobset)
+        number = read_attempt_label(child)
         if finished:
             return number > 0
         recorded = last is not None and 0 < number <= last.number
-        return recorded and not (live and (is_jobset_of(jobset, job, live) or is_inherited(jobset, job)))
+        return recorded and not (live and (is_child_of(child, live) or is_inherited(child, job)))
 
-    return [jobset for jobset in jobsets if is_obsolete(jobset)]
-
-
-def may_be_obsolete(jobset: Manifest) -> bool:
-    """Return whether a JobSet would be obsolete if its job had ended: Fray made it, and it goes on."""
-    return get_job_uid(jobset) is not None and read_attempt_label(jobset) > 0 and _goes_on(jobset)
+    return [child for child in children if is_obsolete(child)]
 
 
-def _goes_on(jobset: Manifest) -> bool:
-    return is_jobset_finished(jobset) is None and not is_ending(jobset)
+def may_be_obsolete(child: Manifest) -> bool:
+    """Return whether a child would be obsolete if its job had ended: Fray made it, and it goes on."""
+    return get_job_uid(child) is not None and read_attempt_label(child) > 0 and _goes_on(child)
 
 
-def _read_number(jobset: Manifest, job: FrayJob) -> int:
+def _goes_on(child: Manifest) -> bool:
+    return is_jobset_finished(child) is None and not is_ending(child)
+
+
+def _read_number(jobset: Manifest) -> int:
     """Return the number of a JobSet's attempt if label and name agree about it, else 0."""
     number = read_attempt_label(jobset)
-    return number if number and jobset["metadata"]["name"] == _build_name(job, number) else 0
+    return number if number and read_attempt(jobset["metadata"]["name"]) == number else 0
 
 
-def find_orphans(jobsets: Iterable[Manifest], *, living: Callable[[str], bool]) -> list[Manifest]:
-    """Return JobSets that Fray made and that nobody owns any more, but for those whose FrayJob is living.
+def find_orphans(children: Iterable[Manifest], *, living: Callable[[str], bool]) -> list[Manifest]:
+    """Return children that Fray made and that nobody owns any more, but for those whose FrayJob is living.
 
     The garbage collector passes them by when their FrayJob is deleted. What has any owner is left to it.
     """
-    return [jobset for jobset in jobsets if _is_ownerless(jobset) and not living(get_job_uid(jobset) or "")]
+    return [child for child in children if _is_ownerless(child) and not living(get_job_uid(child) or "")]
 
 
 def get_job_uid(manifest: Manifest) -> str | None:
@@ -234,9 +229,9 @@ def get_job_uid(manifest: Manifest) -> str | None:
     return uid
 
 
-def _is_ownerless(jobset: Manifest) -> bool:
-    metadata = jobset["metadata"]
-    return get_job_uid(jobset) is not None and not metadata.get("ownerReferences") and not is_ending(jobset)
+def _is_ownerless(child: Manifest) -> bool:
+    owned = child["metadata"].get("ownerReferences")
+    return get_job_uid(child) is not None and not owned and not is_ending(child)
 
 
 def _describe(manifest: Manifest, job: FrayJob) -> str:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from fray.kube.api import Manifest
 from fray.kube.errors import ConflictError, NotFoundError
 from fray.kube.resources import FRAYJOBS
-from fray.plan.children import find_removed
+from fray.plan.children import ROLES, find_removed, read_role
 from fray.plan.events import EventDraft, derive_events, derive_started
 from fray.plan.lifecycle import Decision, EndAttempt, RenumberHosts, StartAttempt, decide
 from fray.plan.observation import Waiting
@@ -30,7 +30,7 @@ from fray.vocabulary import ConditionType, Reason
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AttemptStatus, Condition, FrayJobStatus
 from fray_operator.act import Actor
-from fray_operator.cleanup import Expiry, ObsoleteJobSets, OldAttempts, OwnerCascade
+from fray_operator.cleanup import Expiry, ObsoleteChildren, OldAttempts, OwnerCascade
 from fray_operator.informer import JobKey
 from fray_operator.kinds import Kind, RefusedError, UnreadableError
 from fray_operator.logs import job_context
@@ -67,7 +67,7 @@ class Reconciler:
         self._policy, self._clock = policy, clock
         self._cascade = OwnerCascade(jobs, observer, actor)
         self._expiry, self._old = Expiry(jobs, writer), OldAttempts(observer, actor)
-        self._obsolete = ObsoleteJobSets(observer, actor, parse=kind.parse)
+        self._obsolete = ObsoleteChildren(observer, actor, parse=kind.parse)
         self._unsent: dict[JobKey, list[tuple[FrayJob, EventDraft]]] = {}
         self._starting: dict[JobKey, tuple[FrayJob, EventDraft]] = {}
         self._writes: dict[JobKey, StatusWrite] = {}
@@ -252,9 +252,10 @@ class Reconciler:
 
     async def _remove_orphans(self, key: JobKey) -> None:
         """Delete what the garbage collector passes by of deleted jobs of this name."""
-        for jobset in await self._observer.find_orphans(key, living=self._jobs.knows):
-            logger.info("JobSet %s is left of a deleted job: deleting it", jobset["metadata"]["name"])
-            await self._actor.delete_child(jobset)
+        for child in await self._observer.find_orphans(key, living=self._jobs.knows):
+            kind, name = ROLES[read_role(child)].kind, child["metadata"]["name"]
+            logger.info("%s %s is left of a deleted job: deleting it", kind, name)
+            await self._actor.delete_child(child)
 
     async def _remove_leftovers(self, job: FrayJob, number: int) -> Waiting | None:
         """Delete what is left of other attempts; return what has to be gone first, None when nothing has."""

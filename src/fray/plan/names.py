@@ -28,6 +28,7 @@ __all__ = [
     "build_object_name",
     "build_worker_job_name",
     "jobset_name_limit",
+    "read_attempt",
     "read_generation",
 ]
 
@@ -53,6 +54,12 @@ def build_jobset_name(job_name: str, *, attempt: int, gang: Gang) -> str:
 def build_worker_job_name(job_name: str, *, attempt: int, generation: int) -> str:
     """Return the name of a Job of an attempt's workers: `<job>-a<attempt>-w<generation>`, cut as others."""
     return _fit(job_name, suffix=f"-a{attempt}-w{generation}", limit=LABEL_LIMIT - WORKER_SUFFIX)
+
+
+def read_attempt(child: str) -> int:
+    """Return of which attempt the JobSet or Job of this name is, from 1; 0 where it is no such name."""
+    found = re.search(r"-a([1-9][0-9]{0,8})(-w[0-9]+)?$", child)
+    return int(found[1]) if found else 0
 
 
 def read_generation(worker_job: str) -> int:

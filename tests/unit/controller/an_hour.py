@@ -82,8 +82,7 @@ def reconcile_for_an_hour(
         )
         observer = Observer(
             api,
-            jobsets=lambda _: jobsets,
-            workers=lambda _: workers,
+            children={Role.HOST: lambda _: jobsets, Role.WORKER: lambda _: workers},
             pods=lambda _: pods,
             nodes=NodeInformer(api) if read_nodes else None,
             policy=policy,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fray.kube.api import Manifest
-from fray.kube.resources import FRAYJOBS, JOBSETS
+from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS
 from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
 from fray.vocabulary import (
@@ -18,6 +18,7 @@ from fray.vocabulary import (
     LABEL_JOB_UID,
     LABEL_JOBSET_UID,
     LABEL_MANAGED_BY,
+    LABEL_ROLE,
 )
 from fray.wire.frayjob import FrayJob
 from fray_operator.informer import Informer
@@ -123,6 +124,20 @@ def ownerless(name: str, *, uid: str | None, **more: Any) -> Manifest:
         labels[LABEL_JOB_UID] = uid
     metadata = {"name": f"{name}-a1", "namespace": "default", "labels": labels | more.pop("labels", {})}
     return {"metadata": metadata | more, "spec": {"suspend": False}}
+
+
+def test_workers_that_nobody_owns_go_with_their_job() -> None:
+    def check(server: MemoryServer, metrics: Metrics, _: WorkQueue[Key]) -> None:
+        (workers,) = server.all(JOBS)
+        assert "deletionTimestamp" in workers["metadata"]
+        assert passes(metrics, "error") == 0
+
+    def prepare(server: MemoryServer, *_: Informer) -> None:
+        body = ownerless("train", uid="u-gone", labels={LABEL_ROLE: "worker"})
+        body["metadata"]["name"] += "-w1"
+        server.store(JOBS, body)
+
+    reconcile_for_an_hour([], check, prepare=prepare)
 
 
 def remove_job(server: MemoryServer, jobsets: Informer, _: Informer) -> None:

@@ -11,6 +11,7 @@ from fray.kube.api import Manifest
 from fray.kube.resources import JOBSETS
 from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
+from fray.plan.worker_job import build_worker_job
 from fray.vocabulary import LABEL_ATTEMPT, LABEL_JOB_UID
 from fray.wire.frayjob import FrayJob
 from fray_operator.cleanup import find_expendable
@@ -88,6 +89,20 @@ def test_a_jobset_that_another_version_named_stays_while_it_is_of_a_kept_attempt
     mislabelled = jobset_of(5, name="train-x5", labels={LABEL_JOB_UID: "u", LABEL_ATTEMPT: "2"})
     old = jobset_of(2, name="train-x2")
     assert expendable(job, mislabelled, old) == ["train-x2"]
+
+
+def test_workers_go_with_the_jobset_of_their_attempt() -> None:
+    def workers_of(number: int, generation: int) -> Manifest:
+        body = build_worker_job(
+            job_of(), attempt=number, generation=generation, count=2, settings=PlanSettings()
+        )
+        body["metadata"] |= {"uid": f"w{number}"}
+        return body
+
+    mislabelled = workers_of(5, 2)
+    mislabelled["metadata"]["labels"][LABEL_ATTEMPT] = "1"
+    made = [workers_of(1, 1), workers_of(2, 3), workers_of(3, 1), mislabelled]
+    assert expendable(job_of(5), *made) == ["train-a1-w1", "train-a2-w3"]
 
 
 def test_a_jobset_whose_owner_was_taken_away_is_the_jobs_all_the_same() -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from fray.kube.api import Manifest
-from fray.kube.resources import FRAYJOBS, JOBSETS
+from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, Resource
 from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
+from fray.plan.worker_job import build_worker_job
 from fray.vocabulary import LABEL_ATTEMPT, LABEL_JOB, LABEL_JOB_UID, LABEL_JOBSET_UID
 from fray.wire.frayjob import FrayJob
 from fray_operator.informer import Informer
@@ -101,10 +102,17 @@ def come_late(life: WatchedLife, attempt: int) -> None:
     life.server.create(JOBSETS, made, "default")
 
 
-def is_going(life: WatchedLife, name: str) -> bool | None:
-    """Return whether a JobSet is there and not being deleted; None when there is none."""
-    jobset = life.server.find(JOBSETS, name)
-    return None if jobset is None else "deletionTimestamp" not in jobset["metadata"]
+def come_late_as_workers(life: WatchedLife, attempt: int) -> None:
+    """Have the request to create an attempt's Job of workers be carried out now."""
+    job = FrayJob.from_manifest(life.require("train"))
+    made = build_worker_job(job, attempt=attempt, generation=1, count=2, settings=PlanSettings())
+    life.server.create(JOBS, made, "default")
+
+
+def is_going(life: WatchedLife, name: str, *, resource: Resource = JOBSETS) -> bool | None:
+    """Return whether a child is there and not being deleted; None when there is none."""
+    child = life.server.find(resource, name)
+    return None if child is None else "deletionTimestamp" not in child["metadata"]
 
 
 def test_it_is_deleted_when_its_job_has_finished() -> None:
@@ -118,6 +126,20 @@ def test_it_is_deleted_when_its_job_has_finished() -> None:
         come_late(life, 1)
         await asyncio.sleep(60)
         assert is_going(life, "train-a1") is False
+
+    live(story)
+
+
+def test_workers_that_come_when_their_job_has_finished_are_deleted_too() -> None:
+    async def story(life: WatchedLife) -> None:
+        life.submit("train", suspend=True, workers={"replicas": 2, "maxReplicas": 9})
+        await life.start()
+        await asyncio.sleep(60)
+        life.edit("train", stopped=True)
+        await asyncio.sleep(60)
+        come_late_as_workers(life, 1)
+        await asyncio.sleep(60)
+        assert is_going(life, "train-a1-w1", resource=JOBS) is False
 
     live(story)
 

@@ -92,7 +92,10 @@ class WatchedLife:
             api, JOBS, FRAYJOB, namespace=None, on_change=due, trim=trim_worker_job, role=Role.WORKER
         )
         observer = Observer(
-            api, jobsets=lambda _: jobsets, workers=lambda _: workers, pods=lambda _: pods, nodes=None
+            api,
+            children={Role.HOST: lambda _: jobsets, Role.WORKER: lambda _: workers},
+            pods=lambda _: pods,
+            nodes=None,
         )
         remember = remember_in({Role.HOST: jobsets, Role.WORKER: workers})
         actor = Actor(api, lease, settings=PlanSettings(), remember=remember)
