@@ -1,7 +1,8 @@
 """Write the generated parts of docs/ (`make docs`).
 
-docs/failures.md has tables from the rows of src/fray/plan/reasons.py, docs/contexts.md from those of
-src/fray/job/traits.py; docs/exit-codes.md, docs/frayjob.md and docs/variables.md are generated as a whole.
+docs/failures.md has tables from the rows of src/fray/plan/reasons.py, docs/actors.md one from those of
+src/fray/actor_reasons.py, docs/contexts.md from those of src/fray/job/traits.py; docs/exit-codes.md,
+docs/frayjob.md and docs/variables.md are generated as a whole.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 
+from fray.actor_reasons import ACTOR_REASONS
 from fray.job.traits import CONTEXTS, Feature, Traits
 from fray.plan.reasons import REASONS, ReasonRow
 from fray.vocabulary import ConditionType, VerdictKind
@@ -38,11 +40,14 @@ def render_page(page: str, source: str, tables: Mapping[str, str]) -> str:
 
 def render_pages() -> dict[Path, str]:
     """Return all pages that are generated, or have generated tables, as they are now."""
-    contexts = PAGE.with_name("contexts.md")
+    actors, contexts = PAGE.with_name("actors.md"), PAGE.with_name("contexts.md")
     reasons = {"waits": _waits(), "ends": _ends(), "progress": _progress()}
     traits = {"differences": _differences(), "refusals": _refusals()}
     return {
         PAGE: render_page(PAGE.read_text(encoding="utf-8"), "src/fray/plan/reasons.py", reasons),
+        actors: render_page(
+            actors.read_text(encoding="utf-8"), "src/fray/actor_reasons.py", {"reasons": _actor_reasons()}
+        ),
         contexts: render_page(contexts.read_text(encoding="utf-8"), "src/fray/job/traits.py", traits),
         PAGE.with_name("exit-codes.md"): render_exit_codes_page(),
         PAGE.with_name("frayjob.md"): render_frayjob_page(),
@@ -75,6 +80,15 @@ def _is_end(row: ReasonRow) -> bool:
 def _progress() -> str:
     *first, last = (f"`{reason}`" for reason, row in REASONS.items() if not row.meaning)
     return f"{', '.join(first)} and {last} tell how far a job is, and ask nothing of you."
+
+
+def _actor_reasons() -> str:
+    rows = [
+        f"| `{reason}` | {', '.join(f'`{each}`' for each in row.stands_on)} | {row.meaning} |"
+        for reason, row in ACTOR_REASONS.items()
+        if row.meaning
+    ]
+    return "\n".join(["| reason | conditions | what it means |", "|---|---|---|", *rows])
 
 
 def _describe_charge(row: ReasonRow) -> str:

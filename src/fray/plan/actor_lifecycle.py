@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from fray.actor_reasons import get_actor_row
 from fray.plan.actor_nodes import derive_node_history
 from fray.plan.actor_set import build_actor_labels, name_avoided
 from fray.plan.manifests import Manifest, find_condition, is_root
@@ -209,7 +210,7 @@ def _find_host_end(hosted: HostedEntrypoint, host: Manifest | None) -> str | Non
 def _recall_end(before: FrayActorStatus) -> _Ending | None:
     """Return the end that the members have decided: it stays so when they are gone, who reported it."""
     for each in before.conditions:
-        if each.reason in (ActorReason.IDLE, ActorReason.MEMBERS_ENDED):
+        if get_actor_row(each.reason).by_members:
             return _Ending(ActorReason(each.reason), each.message)
     return None
 

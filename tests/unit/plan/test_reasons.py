@@ -1,4 +1,4 @@
-"""Each reason has one row, each row is used, and docs/failures.md names them all."""
+"""Each reason has one row, each row is used, and the pages name them all."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from fray import actor_reasons
+from fray.actor_reasons import ACTOR_REASONS, get_actor_row
 from fray.kube.resources import JOBSETS
 from fray.plan import reasons
 from fray.plan.reasons import REASONS, EventType, get_row
-from fray.vocabulary import ConditionType, Reason, VerdictKind
+from fray.vocabulary import ActorReason, ConditionType, Reason, VerdictKind
 from tools.generate_docs import PAGE, render_page
 
 ROOT = Path(__file__).parents[3]
+TABLES = [Path(str(module.__file__)) for module in (reasons, actor_reasons)]
 FAILURES = [reason for reason, row in REASONS.items() if row.charge is VerdictKind.FAILURE]
 OF_WORKERS = (Reason.WORKERS_FAILED, Reason.WORKER_IMAGE_MISMATCH)
 OF_HOSTS = [each for each in FAILURES if not REASONS[each].timeout and each not in OF_WORKERS]
@@ -45,6 +48,17 @@ def test_a_row_agrees_with_itself(reason: Reason) -> None:
         assert ConditionType.RUNNING in row.stands_on
 
 
+def test_each_reason_of_actors_has_a_row_and_is_used() -> None:
+    assert set(ACTOR_REASONS) == set(ActorReason)
+    for reason, row in ACTOR_REASONS.items():
+        name = re.compile(rf"\bActorReason\.{reason.name}\b")
+        assert any(name.search(path.read_text(encoding="utf-8")) for path in list_sources())
+        assert (ConditionType.FINISHED in row.stands_on) is row.ends
+        assert row.ends or not row.by_members
+        assert row.meaning or not row.ends
+    assert not get_actor_row(Reason.SUSPENDED).ends
+
+
 def test_no_other_module_has_a_table_of_reasons() -> None:
     """What holds of some reasons is a field of their rows: to add one, one row is edited."""
     found = [
@@ -64,6 +78,7 @@ def test_no_other_module_has_a_table_of_reasons() -> None:
         "A = {'x': Reason.QUOTA_EXCEEDED, 'y': Reason.SUSPENDED}",
         "A = {vocabulary.Reason.QUOTA_EXCEEDED: 1, Reason.SUSPENDED: 2}",
         "match word:\n    case Reason.QUOTA_EXCEEDED | Reason.SUSPENDED: ...",
+        "ENDING = (ActorReason.IDLE, ActorReason.MEMBERS_ENDED)",
     ],
 )
 def test_such_a_table_would_be_found(code: str) -> None:
@@ -86,14 +101,14 @@ def lists_reasons(node: ast.AST) -> bool:
 
 def is_reason(node: ast.expr | None) -> bool:
     if isinstance(node, ast.Attribute):
-        return ast.unparse(node.value).rpartition(".")[2] == Reason.__name__
+        return ast.unparse(node.value).rpartition(".")[2] in (Reason.__name__, ActorReason.__name__)
     return isinstance(node, ast.Constant) and node.value in list(Reason)
 
 
 def list_sources() -> list[Path]:
-    """Return the modules of the library and the operator, but for the table itself."""
+    """Return the modules of the library and the operator, but for the tables themselves."""
     paths = [path for folder in ("src", "operator") for path in (ROOT / folder).rglob("*.py")]
-    return [path for path in paths if path != Path(str(reasons.__file__))]
+    return [path for path in paths if path not in TABLES]
 
 
 def test_an_exit_code_says_one_thing() -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
 
+from fray.actor_reasons import get_actor_row
 from fray.errors import ActorDiedError, ActorExistsError, ActorNotFoundError, ActorUnavailableError
 from fray.kube.errors import AlreadyExistsError, ApiError, NotFoundError
 from fray.kube.objects import Manifest
@@ -32,7 +33,6 @@ from fray.vocabulary import (
     LABEL_JOB_UID,
     LABEL_MANAGED_BY,
     MANAGED_BY,
-    ActorReason,
     ConditionType,
 )
 
@@ -53,9 +53,6 @@ PAUSE: Final = 0.5
 COPIED: Final = ("environment", "serviceAccountName")
 """What an actor has as the job that creates it."""
 
-
-ENDING: Final = (ActorReason.IDLE, ActorReason.MEMBERS_ENDED, ActorReason.ROOT_JOB_ENDED)
-"""Reasons of conditions while its pods end, after which it has finished."""
 NO_JOB: Final[Manifest] = {"metadata": {}, "spec": {}}
 
 
@@ -301,7 +298,7 @@ def find_end(actor: Manifest) -> str | None:
     """Return why an actor has ended for good, or is about to; None while it lives."""
     for each in (actor.get("status") or {}).get("conditions") or ():
         finished = each.get("type") == ConditionType.FINISHED and each.get("status") == "True"
-        if finished or each.get("reason") in ENDING:
+        if finished or get_actor_row(each.get("reason")).ends:
             return str(each.get("message"))
     return "spec.stopped is true" if actor["spec"].get("stopped") else None
 
