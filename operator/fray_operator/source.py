@@ -19,6 +19,9 @@ from typing import Any
 import aiohttp
 import kopf
 
+# The type of a parameter of `kopf.spawn_tasks`, of which kopf offers no name.
+from kopf._cogs.structs.references import Insights
+
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.client import (
     REQUEST_SECONDS,
@@ -27,6 +30,7 @@ from fray.kube.client import (
     WATCH_SILENCE_SECONDS,
 )
 from fray.kube.errors import ApiError
+from fray.kube.resources import Resource
 from fray_operator.kinds import Controller, Key
 from fray_operator.list_watch import PAGE, place_of
 from fray_operator.queue import WorkQueue
@@ -38,8 +42,6 @@ logger = logging.getLogger(__name__)
 
 LISTED_AT_ONCE = 10
 """Objects to a page of kopf's list."""
-BEGIN_SECONDS = 60.0
-"""How long kopf may take to begin to list all kinds. It looks for them once, and never again."""
 RETRY_SECONDS = 2.0
 """Between two attempts to read a list."""
 
@@ -57,9 +59,7 @@ class WatchedKind:
         self._api, self._queue, self._store = api, queue, controller.store
         self._kind, self.resource = controller.kind, controller.kind.resource
         self._loop = asyncio.get_running_loop()
-        self._heard_at: float | None = None
-        self.begun = asyncio.Event()
-        """Set once kopf has asked the server for the kind."""
+        self._heard_at = self._loop.time()
         self._to_read: asyncio.Queue[str | None] = asyncio.Queue()
         """Namespaces that kopf has listed, None for all of them, and that weren't read here since."""
         self._read: set[str | None] = set()
@@ -69,11 +69,11 @@ class WatchedKind:
 
     @property
     def silent_seconds(self) -> float:
-        """How long kopf has neither asked for the kind nor seen an object; 0 before it has begun.
+        """How long kopf has neither asked for the kind nor seen an object, at most since it was told to.
 
         It asks anew whenever a watch ends.
         """
-        return 0.0 if self._heard_at is None else self._loop.time() - self._heard_at
+        return self._loop.time() - self._heard_at
 
     async def on_event(self, event: Mapping[str, Any], **_: Any) -> None:
         """Take what kopf tells of an object; None is the type of one that was listed."""
@@ -93,7 +93,6 @@ class WatchedKind:
         """Note that kopf lists or watches; it asks anew whenever a watch ends."""
         if path.endswith(self._paths):
             self._heard_at = self._loop.time()
-            self.begun.set()
 
     def note_answer(self, path: str, query: Container[str]) -> None:
         """Note the first page of a list: all its pages are of one version, and kopf watches from there.
@@ -155,6 +154,7 @@ class Source:
         logging.getLogger("kopf").setLevel(logging.WARNING)
         # Or kopf asks the system for the user's name, which a container's user has none of.
         identity: Any = self._settings.pod_name
+        insights = Insights()
         # Not `kopf.operator`: at its end that cancels every task of the process that began after it.
         spawned = await kopf.spawn_tasks(
             registry=self._registry,
@@ -163,26 +163,29 @@ class Source:
             standalone=True,
             clusterwide=not self._settings.namespaces,
             namespaces=self._settings.namespaces,
+            insights=insights,
         )
         self._claim_signals()
         tasks = [*spawned, *(asyncio.create_task(kind.read_lists()) for kind in self.kinds)]
-        begun = asyncio.create_task(self._await_begun())
+        looked = asyncio.create_task(insights.ready_resources.wait())
         try:
-            await asyncio.wait([begun, *tasks], timeout=BEGIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            unwatched = [str(kind.resource) for kind in self.kinds if not kind.begun.is_set()]
-            if unwatched and not any(task.done() for task in tasks):
-                raise UnwatchedKindError(f"kopf doesn't watch {', '.join(unwatched)}, which it didn't find")
+            await asyncio.wait([looked, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            if looked.done():
+                self._check_found(insights.watched_resources)
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
                 task.result()
         finally:
-            for task in (begun, *tasks):
+            for task in (looked, *tasks):
                 task.cancel()
-            await asyncio.gather(begun, *tasks, return_exceptions=True)
+            await asyncio.gather(looked, *tasks, return_exceptions=True)
 
-    async def _await_begun(self) -> None:
-        for kind in self.kinds:
-            await kind.begun.wait()
+    def _check_found(self, watched: Iterable[kopf.Resource]) -> None:
+        """Raise `UnwatchedKindError` for a kind that isn't watched: kopf looks once what the server has."""
+        found = {Resource(each.group, each.version, each.plural) for each in watched}
+        missing = [str(kind.resource) for kind in self.kinds if kind.resource not in found]
+        if missing:
+            raise UnwatchedKindError(f"kopf doesn't watch {', '.join(missing)}, which it didn't find")
 
     # --- log-in -----------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from e2e.faulty_proxy import Call, Fault, FaultyProxy, Harm
-from fray_operator import process, source
+from fray_operator import process
 from fray_operator.source import UnwatchedKindError
 from tests.integration.controller.conftest import SettingsFor
 from tests.integration.controller.hands import Hands, eventually
@@ -117,7 +117,6 @@ def test_a_leader_for_which_kopf_found_no_frayjobs_ends(
         gone = call.path.rstrip("/").endswith("/apis/fray.dev/v1alpha1")
         return Fault(Harm.ANSWER, 404, "NotFound") if gone else None
 
-    monkeypatch.setattr(source, "BEGIN_SECONDS", 1.0)
     proxy.rule = without_group
     operator = OperatorThread(proxied, settings_for(hands.namespace)).start()
     try:

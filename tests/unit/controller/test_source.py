@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import kopf
@@ -16,7 +19,7 @@ from fray_operator.kinds import Controller, Key
 from fray_operator.list_watch import Place
 from fray_operator.queue import WorkQueue
 from fray_operator.settings import OperatorSettings
-from fray_operator.source import Source
+from fray_operator.source import Source, UnwatchedKindError
 from fray_operator.store import Store
 from tests.unit.controller.memory_server import Call, MemoryApi, MemoryServer
 from tests.unit.controller.virtual_time import run
@@ -26,6 +29,31 @@ ALL, OURS, OTHERS = FRAYJOBS.path(), FRAYJOBS.path(namespace="ours"), FRAYJOBS.p
 
 async def never(_job: Place) -> None:
     raise AssertionError
+
+
+def reach(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have kopf find its API server here."""
+    found: Any = kopf.ConnectionInfo(server=server)
+    monkeypatch.setattr(kopf, "login_with_service_account", lambda **_: None)
+    monkeypatch.setattr(kopf, "login_with_kubeconfig", lambda **_: found)
+
+
+@contextlib.asynccontextmanager
+async def serve(answers: Mapping[str, Any]) -> AsyncIterator[str]:
+    """Serve JSON by paths, and watches that end at once; yields the address."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response() if "watch" in request.query else web.json_response(answers[request.path])
+
+    app = web.Application()
+    app.add_routes([web.get(path, answer) for path in answers])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
 
 
 class Fake:
@@ -114,34 +142,65 @@ def test_a_list_that_fails_is_read_again_and_until_then_not_all_are_known() -> N
 
 
 def test_requests_of_kopfs_session_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def answer(_request: web.Request) -> web.Response:
-        return web.json_response({})
-
     async def story() -> None:
-        app = web.Application()
-        app.add_routes([web.get(ALL, answer)])
-        runner = web.AppRunner(app)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        (address,) = runner.addresses
-        found: Any = kopf.ConnectionInfo(server=f"http://127.0.0.1:{address[1]}")
-        monkeypatch.setattr(kopf, "login_with_service_account", lambda **_: None)
-        monkeypatch.setattr(kopf, "login_with_kubeconfig", lambda **_: found)
-        fake = Fake()
-        logged_in = await fake.kopf._log_in()
-        assert logged_in is not None
-        session = logged_in.aiohttp_session
-        try:
-            await session.get(f"{found.server}{ALL}/elsewhere")
-            assert not fake.source.begun.is_set()
-            await session.get(f"{found.server}{ALL}", params={"limit": "10"})
-            assert fake.source.begun.is_set()
-            async with asyncio.timeout(10):
-                await fake.jobs.complete.wait()
-            assert await fake.kopf._log_in() == logged_in
-        finally:
-            await session.close()
-            await runner.cleanup()
+        async with serve({ALL: {}}) as server:
+            reach(server, monkeypatch)
+            fake = Fake()
+            logged_in = await fake.kopf._log_in()
+            assert logged_in is not None
+            session = logged_in.aiohttp_session
+            try:
+                fake.source._heard_at = -math.inf
+                await session.get(f"{server}{ALL}/elsewhere")
+                assert fake.source.silent_seconds == math.inf
+                await session.get(f"{server}{ALL}", params={"limit": "10"})
+                assert fake.source.silent_seconds < math.inf
+                async with asyncio.timeout(10):
+                    await fake.jobs.complete.wait()
+                assert await fake.kopf._log_in() == logged_in
+            finally:
+                await session.close()
+
+    asyncio.run(story())
+
+
+def discover(*plurals: str) -> dict[str, Any]:
+    """Return what a server says of itself that has these of Fray's kinds."""
+
+    def tell(*plurals: str) -> dict[str, Any]:
+        told = {"singularName": "", "namespaced": True, "verbs": ["list", "watch"]}
+        return {"resources": [{"name": plural, "kind": plural, **told} for plural in plurals]}
+
+    group, version = FRAYJOBS.group, {"version": FRAYJOBS.version}
+    return {
+        "/api": {"versions": ["v1"]},
+        "/api/v1": tell("namespaces"),
+        "/apis": {"groups": [{"name": group, "versions": [version], "preferredVersion": version}]},
+        f"/apis/{group}/{FRAYJOBS.version}": tell(*plurals),
+        ALL: {"items": [], "metadata": {"resourceVersion": "1"}},
+    }
+
+
+def test_a_kind_that_kopf_does_not_find_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with serve(discover("frayactors")) as server, asyncio.timeout(30):
+            reach(server, monkeypatch)
+            with pytest.raises(UnwatchedKindError, match=r"kopf doesn't watch frayjobs\.fray\.dev"):
+                await Fake().kopf.run()
+
+    asyncio.run(story())
+
+
+def test_a_kind_that_kopf_finds_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with serve(discover("frayjobs")) as server, asyncio.timeout(30):
+            reach(server, monkeypatch)
+            fake = Fake()
+            fake.store("train")
+            watching = asyncio.create_task(fake.kopf.run())
+            await fake.jobs.complete.wait()
+            assert list(fake.jobs) == [("default", "train")]
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
 
     asyncio.run(story())
