@@ -142,9 +142,10 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
         lacks_nodes=True,
     ),
     Reason.INSUFFICIENT_CAPACITY: _waits(
-        "nodes match but are taken, or too small for the job's cpu, memory or chips, as the scheduler "
-        "says; or none of them is in service",
-        "wait, stop another job, add a pool; ask for less cpu and memory. If the pool should grow: "
+        "nodes match but are taken, as the scheduler says, or too small for the job's cpu, memory or chips: "
+        "then the message has what the largest offers; or none of them is in service",
+        "wait, stop another job, or add a pool; where the nodes are too small, ask for less or add larger "
+        "ones. If the pool should grow: "
         "`kubectl get events --field-selector=reason=NotTriggerScaleUp`",
         lacks_nodes=True,
     ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from fray.accelerators import (
@@ -29,6 +29,7 @@ from fray.plan.sidecars import describe_failing_sidecar
 from fray.plan.texts import flatten, format_count
 from fray.plan.timestamps import parse_time
 from fray.vocabulary import CONTAINER, Reason
+from fray.wire.quantities import parse_quantity
 from fray.wire.status import AvoidedNode
 
 __all__ = ["NodeSummary", "build_node_summary", "derive_refusal", "derive_waiting"]
@@ -54,6 +55,8 @@ PREEMPTION = " preemption: "
 """Begins the part of that message which says whom else's pods don't make room."""
 CORDON = ("node.kubernetes.io/unschedulable", "", "NoSchedule")
 """The taint that stands for `kubectl cordon`; a pod that tolerates it may be placed all the same."""
+SIZES = ("cpu", "memory", "ephemeral-storage", GPU_RESOURCE, TPU_RESOURCE)
+"""What Fray asks for of a node."""
 NOT_READY, CORDONED, AVOIDED = "not ready", "cordoned", "avoided"
 OUT_OF_SERVICE = (NOT_READY, CORDONED, AVOIDED)
 NOT_SELECTED = "didn't match Pod's node affinity/selector"
@@ -78,6 +81,8 @@ class NodeSummary:
     """Since when it isn't ready, where that is known."""
     silent: bool = False
     """Whether it isn't ready because its kubelet has stopped reporting."""
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+    """What pods may have of it altogether, of what Fray asks for; empty where that isn't known."""
 
 
 def build_node_summary(node: Manifest) -> NodeSummary:
@@ -90,7 +95,7 @@ def build_node_summary(node: Manifest) -> NodeSummary:
     )
     condition = find_condition(node, "Ready")
     ready, since = condition.get("status") == "True", condition.get("lastTransitionTime")
-    metadata = node["metadata"]
+    metadata, allocatable = node["metadata"], (node.get("status") or {}).get("allocatable") or {}
     return NodeSummary(
         metadata["name"],
         metadata.get("labels", {}),
@@ -99,6 +104,7 @@ def build_node_summary(node: Manifest) -> NodeSummary:
         cordoned=bool(spec.get("unschedulable")),
         unready_since=parse_time(since) if since and not ready else None,
         silent=condition.get("status") == "Unknown",
+        allocatable={key: allocatable[key] for key in SIZES if key in allocatable},
     )
 
 
@@ -234,8 +240,29 @@ def _explain_unschedulable(
         return words
     barred = [obstacle for obstacle in obstacles if obstacle]
     apart = f" (not counted: {_describe_obstacles(barred)})" if barred else ""
-    room = f"{_count_nodes(obstacles.count(None))}, but none has room for {_describe_requests(pod)}"
-    return Waiting(Reason.INSUFFICIENT_CAPACITY, f"{room}{apart}: {_cut(message)}")
+    usable = [node for node, obstacle in zip(matching, obstacles, strict=True) if obstacle is None]
+    room = f"{_count_nodes(len(usable))}, but none has room for {_describe_requests(pod)}"
+    return Waiting(Reason.INSUFFICIENT_CAPACITY, f"{room}{_tell_size(pod, usable)}{apart}: {_cut(message)}")
+
+
+def _tell_size(pod: Manifest, nodes: Sequence[NodeSummary]) -> str:
+    """Say that each of these nodes is too small for a pod, however empty it is, if they are."""
+    asked: dict[str, str] = _main_resources(pod).get("requests", {})
+    short = [{key for key in SIZES if key in asked and _lacks(node, key, asked[key])} for node in nodes]
+    if not all(short):
+        return ""
+    largest = [
+        f"{max((node.allocatable.get(key, '0') for node in nodes), key=parse_quantity)} {key}"
+        for key in SIZES
+        if all(key in lacking for lacking in short)
+    ]
+    return f", nor has when it is empty (at most {', '.join(largest)})" if largest else ", even when empty"
+
+
+def _lacks(node: NodeSummary, key: str, amount: str) -> bool:
+    if not node.allocatable:
+        return False
+    return parse_quantity(node.allocatable.get(key, "0")) < parse_quantity(amount)
 
 
 def _explain_obstacles(obstacles: Sequence[str], message: str) -> Waiting:

@@ -16,20 +16,35 @@ CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 FULL = "0/9 nodes are available: 2 Insufficient cpu, 7 node(s) had untolerated taint {team: blue}."
 
 
-def node(name: str, *taints: dict[str, str], ready: bool = True, cordoned: bool = False) -> NodeSummary:
+def node(
+    name: str,
+    *taints: dict[str, str],
+    ready: bool = True,
+    cordoned: bool = False,
+    allocatable: dict[str, str] | None = None,
+) -> NodeSummary:
     """Return what is known of a node, as the API server tells of it."""
     conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
     held = [*taints, CORDON] if cordoned else list(taints)
     spec = {"taints": held, **({"unschedulable": True} if cordoned else {})}
     return build_node_summary(
-        {"metadata": {"name": name}, "spec": spec, "status": {"conditions": conditions}}
+        {
+            "metadata": {"name": name},
+            "spec": spec,
+            "status": {"conditions": conditions, "allocatable": allocatable},
+        }
     )
 
 
-def explain(message: str, *nodes: NodeSummary, tolerations: tuple[dict[str, str], ...] = ()) -> Waiting:
+def explain(
+    message: str,
+    *nodes: NodeSummary,
+    tolerations: tuple[dict[str, str], ...] = (),
+    requests: dict[str, str] | None = None,
+) -> Waiting:
     """Return why a pod waits of which the scheduler says this."""
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-    container = {"name": "main", "resources": {"requests": {"cpu": "8"}}}
+    container = {"name": "main", "resources": {"requests": requests or {"cpu": "8"}}}
     pod: dict[str, Any] = {
         "metadata": {"name": "pod"},
         "spec": {"containers": [container], "tolerations": list(tolerations)},
@@ -66,6 +81,44 @@ def test_a_node_whose_taint_is_tolerated_counts() -> None:
 def test_a_cordon_that_is_tolerated_is_none() -> None:
     told = explain(FULL, node("a", cordoned=True), tolerations=({"operator": "Exists"},))
     assert told.message == f"1 node matches, but none has room for 8 cpu: {FULL}"
+
+
+SMALL = {"cpu": "3920m", "memory": "60Gi", "pods": "110"}
+LARGE = {"cpu": "7910m", "memory": "28Gi"}
+
+
+@pytest.mark.parametrize(
+    ("requests", "sizes", "told"),
+    [
+        ({"cpu": "8"}, [SMALL, LARGE], ", nor has when it is empty (at most 7910m cpu)"),
+        ({"cpu": "8"}, [SMALL, {"cpu": "8"}], ""),
+        ({"cpu": "8"}, [SMALL, None], ""),
+        ({"cpu": "7", "memory": "50Gi"}, [SMALL, LARGE], ", even when empty"),
+        (
+            {"cpu": "1", "google.com/tpu": "4"},
+            [SMALL],
+            ", nor has when it is empty (at most 0 google.com/tpu)",
+        ),
+        ({"cpu": "1", "example.com/fpga": "1"}, [SMALL], ""),
+    ],
+    ids=[
+        "too small",
+        "one is large enough",
+        "one isn't known",
+        "each lacks another",
+        "no chips",
+        "others' kinds",
+    ],
+)
+def test_nodes_that_are_too_small_are_told_from_full_ones(
+    requests: dict[str, str], sizes: list[dict[str, str] | None], told: str
+) -> None:
+    nodes = [node(f"n-{index}", allocatable=size) for index, size in enumerate(sizes)]
+    # One that can't be used doesn't count, however large it is.
+    waiting = explain(FULL, *nodes, node("huge", TEAM, allocatable={"cpu": "64"}), requests=requests)
+    text = ", ".join(f"{amount} {key}" for key, amount in requests.items())
+    assert waiting.reason is Reason.INSUFFICIENT_CAPACITY
+    assert f"but none has room for {text}{told} (not counted: 1 with the taint" in waiting.message
 
 
 @pytest.mark.parametrize("words", ["Insufficient google.com/tpu.", "Too many pods."])
