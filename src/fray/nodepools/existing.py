@@ -13,6 +13,7 @@ from fray.accelerators import (
     TAINT_ARCH,
     TAINT_FLEX_START,
     TAINT_GPU,
+    TAINT_QUEUED,
     TAINT_SPOT,
     TAINT_TPU,
     generations,
@@ -37,7 +38,7 @@ __all__ = [
     "read_pool",
 ]
 
-TOLERATED: Final = frozenset({TAINT_TPU, TAINT_GPU, TAINT_SPOT, TAINT_FLEX_START, TAINT_ARCH})
+TOLERATED: Final = frozenset({TAINT_TPU, TAINT_GPU, TAINT_SPOT, TAINT_FLEX_START, TAINT_QUEUED, TAINT_ARCH})
 """Keys of taints that jobs tolerate without saying so; pools with others are kept for somebody."""
 GOOD: Final = frozenset({"RUNNING", "PROVISIONING", "RECONCILING", "RUNNING_WITH_ERROR"})
 """States of a pool that has nodes, or gets them."""

@@ -133,7 +133,11 @@ class PoolRequest:
 def choose_for_job(job: FrayJob, choices: PoolChoices) -> PoolChoices:
     """Return the choices with what the job's placement says beyond its demand."""
     placement = job.spec.placement
-    return replace(choices, flex_start=choices.flex_start or placement.flex_start)
+    return replace(
+        choices,
+        flex_start=choices.flex_start or placement.flex_start is not None,
+        queued=choices.queued or placement.flex_start == "Queued",
+    )
 
 
 def find_own_choice(job: FrayJob) -> tuple[str, str] | None:

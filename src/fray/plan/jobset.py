@@ -44,6 +44,7 @@ from fray.wire.status import AvoidedNode
 
 __all__ = ["AttemptPlan", "build_attempt"]
 
+NOBODY_ASKS = "placement.flexStart is Queued, but only Kueue asks for such nodes: name a queue of it"
 FAIL_DISRUPTED = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 FAIL_KILLED = {
     "action": "FailJob",
@@ -149,7 +150,8 @@ def build_attempt(
         *pod.facts,
         *_environment_facts(environment, pod.manifest),
     ]
-    notices = (*together.notices, *placement.notices, *pod.notices)
+    unasked = [NOBODY_ASKS] if job.spec.placement.flex_start == "Queued" and not _is_queued(job) else []
+    notices = (*together.notices, *placement.notices, *pod.notices, *unasked)
     return AttemptPlan(gang, demand, _unshared(jobset), tuple(facts), notices)
 
 

@@ -28,6 +28,7 @@ from fray.accelerators import (
     TAINT_COMPUTE_CLASS,
     TAINT_FLEX_START,
     TAINT_GPU,
+    TAINT_QUEUED,
     TAINT_SPOT,
     TAINT_TPU,
 )
@@ -225,9 +226,12 @@ def _provisioning(result: NodePlacement, placement: Placement) -> None:
     else:
         why = "placement.preemptible is false: keeps off spot nodes"
         result.express(LABEL_SPOT, "NotIn", ["true"], why, SPOT_DOCS)
-    if placement.flex_start:
-        result.select(LABEL_FLEX_START, "true", "placement.flexStart asks for such nodes", FLEX_DOCS)
+    if placement.flex_start is not None:
+        why = f"placement.flexStart is {placement.flex_start}"
+        result.select(LABEL_FLEX_START, "true", why, FLEX_DOCS)
         result.tolerate(TAINT_FLEX_START, "flex-start nodes may be tainted", FLEX_DOCS)
+    if placement.flex_start == "Queued":
+        result.tolerate(TAINT_QUEUED, "nodes that Kueue asks for are tainted", FLEX_DOCS)
     if placement.compute_class is not None:
         why = "placement.computeClass chooses the nodes"
         result.select(LABEL_COMPUTE_CLASS, placement.compute_class, why, CLASS_DOCS)

@@ -78,8 +78,8 @@ class Placement(WireModel):
         Field(max_length=253, pattern=r"^(projects/[-a-z0-9.:]+/reservations/)?[a-z]([-a-z0-9]*[a-z0-9])?$"),
     ] = None
     """Compute Engine reservation to consume: NAME, or projects/PROJECT/reservations/NAME."""
-    flex_start: bool = False
-    """Ask for flex-start (dynamic workload scheduler) nodes."""
+    flex_start: Literal["Required", "Queued"] | None = None
+    """Required asks for flex-start nodes and nothing else, Queued for those that Kueue asks for at once."""
     compute_class: Annotated[LabelValue, Field(min_length=1)] | None = None
     """GKE compute class that chooses the nodes."""
     node_selector: Annotated[dict[str, LabelValue], Field(max_length=64)] = {}

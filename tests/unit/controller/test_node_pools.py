@@ -321,7 +321,7 @@ def test_jobs_whose_nodes_are_others_to_choose_get_no_pools(spec: dict[str, Any]
     [
         ({}, True, False),
         ({"preemptible": False}, False, False),
-        ({"flexStart": True}, False, True),
+        ({"flexStart": "Required"}, False, True),
         ({"reservation": "ours"}, False, False),
     ],
 )

@@ -143,7 +143,7 @@ def _placement(draw: st.DrawFn) -> dict[str, Any]:
     if preemptible and draw(st.booleans()):
         placement["spot"] = "Required"
     elif draw(st.booleans()):
-        placement["flexStart"] = True
+        placement["flexStart"] = draw(st.sampled_from(["Required", "Queued"]))
     elif draw(st.booleans()):
         placement["reservation"] = draw(st.sampled_from(["block", "projects/p/reservations/block"]))
     further = {

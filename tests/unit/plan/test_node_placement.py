@@ -102,10 +102,19 @@ def test_a_compute_class_keeps_a_tpus_label_and_topology() -> None:
     assert found.notices == []
 
 
-def test_flex_start() -> None:
-    found = place({"flexStart": True}, TPU)
+@pytest.mark.parametrize(("way", "queued"), [("Required", False), ("Queued", True)])
+def test_flex_start(way: str, *, queued: bool) -> None:
+    found = place({"flexStart": way}, TPU)
     assert found.selector["cloud.google.com/gke-flex-start"] == "true"
     assert "cloud.google.com/gke-flex-start" in keys(found)
+    assert ("cloud.google.com/gke-queued" in keys(found)) is queued
+
+
+@pytest.mark.parametrize(("queue", "told"), [({}, True), ({"queue": {"name": "tpus"}}, False)])
+def test_flex_start_by_kueue_needs_a_queue(queue: dict[str, Any], *, told: bool) -> None:
+    job = build_frayjob(resources=TPU, placement={"flexStart": "Queued"}, **queue)
+    notices = build_attempt(job, attempt=1, settings=PlanSettings()).notices
+    assert any("only Kueue asks for such nodes" in notice for notice in notices) is told
 
 
 def test_regions_and_zones_are_alternatives_all_of_which_hold_with_the_rest() -> None:
