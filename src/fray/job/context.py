@@ -12,7 +12,18 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, Self, TypeVar, final, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    final,
+    overload,
+)
 
 from fray.errors import GetTimeoutError, InvalidOptionError
 from fray.job.actor_groups import ActorGroup, GroupMember
@@ -40,10 +51,25 @@ from fray.vocabulary import ENV_POOL_KEY, ENV_ROOT_JOB
 if TYPE_CHECKING:
     from fray.job.named_actors import NamedActors
 
+    T_co = TypeVar("T_co", covariant=True)
+    R_contra = TypeVar("R_contra", bound=ObjectRef[Any], contravariant=True)
+
+    class _TakesRefs(Protocol[R_contra, T_co]):  # noqa: PLW1641 - nobody hashes a type
+        """A function whose keywords are refs, of which there is at least one.
+
+        Where no keyword says what `R_contra` is, mypy takes what `__eq__` accepts. That is `object`, which is
+        no ref, so that a call without keywords doesn't fit.
+        """
+
+        def __call__(self, *args: Any, **kwargs: Any) -> T_co: ...
+        def __eq__(self, other: R_contra, /) -> bool: ...  # type: ignore[override]
+
+
 __all__ = ["ContextStats", "JobContext", "context_of", "find_context"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+R = TypeVar("R", bound=ObjectRef[Any])
 A = TypeVar("A")
 B = TypeVar("B")
 
@@ -183,7 +209,8 @@ class JobContext:
         return make_ref(self._engine, entry, options.name or call.name, "", streaming=streaming)
 
     # Type checkers take the first signature that fits. Python can't say "fn's parameters, or refs of them",
-    # nor "and options besides": with either, arguments aren't checked.
+    # nor "and options besides": with either, arguments aren't checked. So each signature for those has a ref
+    # or an option that must be given: else it would fit what the first ones refuse.
     @overload
     def run(
         self, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
@@ -214,7 +241,7 @@ class JobContext:
         **kwargs: Any,
     ) -> ObjectRef[T]: ...
     @overload
-    def run(self, fn: Callable[..., T], /, **kwargs: ObjectRef[Any]) -> ObjectRef[T]: ...  # type: ignore[overload-cannot-match]
+    def run(self, fn: _TakesRefs[R, T], /, *args: Any, **kwargs: R) -> ObjectRef[T]: ...  # type: ignore[overload-cannot-match]
     @overload
     def run(  # type: ignore[overload-cannot-match]
         self,
@@ -252,7 +279,78 @@ class JobContext:
         """Start a task, as `run` does; `args=` (a tuple) and `kwargs=` (a dict) are an older spelling."""
         return self._submit(read_call(fn, args, kwargs), options or _DEFAULT)
 
-    def create_actor(  # noqa: PLR0913 - the union of two APIs, all but the class by keyword
+    @overload
+    def create_actor(self, cls: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs) -> ActorHandle[A]: ...
+    @overload
+    def create_actor(  # type: ignore[overload-cannot-match]
+        self,
+        cls: Callable[..., A],
+        /,
+        *args: Any,
+        name: str | None,
+        get_if_exists: bool = False,
+        lifetime: Lifetime | str | None = None,
+        preemptible: bool = True,
+        num_cpus: float | None = None,
+        max_task_retries: int | None = None,
+        idle_timeout: float | None = None,
+        options: Any = None,
+        **kwargs: Any,
+    ) -> ActorHandle[A]: ...
+    @overload
+    def create_actor(  # type: ignore[overload-cannot-match]
+        self, cls: Callable[..., A], first: ObjectRef[Any], /, *args: Any, **kwargs: Any
+    ) -> ActorHandle[A]: ...
+    @overload
+    def create_actor(  # type: ignore[overload-cannot-match]
+        self, cls: Callable[..., A], first: Any, second: ObjectRef[Any], /, *args: Any, **kwargs: Any
+    ) -> ActorHandle[A]: ...
+    @overload
+    def create_actor(  # type: ignore[overload-cannot-match]
+        self,
+        cls: Callable[..., A],
+        first: Any,
+        second: Any,
+        third: ObjectRef[Any],
+        /,
+        *args: Any,
+        **kwargs: Any,
+    ) -> ActorHandle[A]: ...
+    @overload
+    def create_actor(self, cls: _TakesRefs[R, A], /, *args: Any, **kwargs: R) -> ActorHandle[A]: ...  # type: ignore[overload-cannot-match]
+    @overload
+    def create_actor(  # type: ignore[overload-cannot-match]
+        self, cls: Callable[..., A], /, *args: Any, options: Any, **kwargs: Any
+    ) -> ActorHandle[A]: ...
+    @overload
+    def create_actor(  # type: ignore[overload-cannot-match]
+        self, cls: Callable[..., A], /, *args: Any, lifetime: Lifetime | str | None, **kwargs: Any
+    ) -> ActorHandle[A]: ...
+    @overload
+    def create_actor(  # type: ignore[overload-cannot-match]
+        self, cls: Callable[..., A], /, *args: Any, preemptible: bool, **kwargs: Any
+    ) -> ActorHandle[A]: ...
+    @overload
+    def create_actor(  # type: ignore[overload-cannot-match]
+        self, cls: Callable[..., A], /, *args: Any, num_cpus: float | None, **kwargs: Any
+    ) -> ActorHandle[A]: ...
+    @overload
+    def create_actor(  # type: ignore[overload-cannot-match]
+        self, cls: Callable[..., A], /, *args: Any, max_task_retries: int | None, **kwargs: Any
+    ) -> ActorHandle[A]: ...
+    @overload
+    def create_actor(  # type: ignore[overload-cannot-match]
+        self, cls: Callable[..., A], /, *args: Any, idle_timeout: float | None, **kwargs: Any
+    ) -> ActorHandle[A]: ...
+    @overload
+    def create_actor(  # type: ignore[overload-cannot-match]
+        self, cls: Callable[..., A], /, *, args: tuple[Any, ...], **kwargs: Any
+    ) -> ActorHandle[A]: ...
+    @overload
+    def create_actor(  # type: ignore[overload-cannot-match]
+        self, cls: Callable[..., A], /, *, kwargs: dict[str, Any], **more: Any
+    ) -> ActorHandle[A]: ...
+    def create_actor(  # type: ignore[misc]  # noqa: PLR0913 - the union of two APIs, all but the class by keyword
         self,
         cls: Callable[..., A],
         /,
