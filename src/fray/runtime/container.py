@@ -1,16 +1,17 @@
 """What this process may use of its machine: the CPUs and the memory that its container leaves it.
 
 The machine's own numbers are wrong in a pod, where a control group gives a part of them. Read here, and
-nowhere else; what is done with it is for the callers to say. Version 2 of control groups only.
+nowhere else; what is done with it is for the callers to say.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+
+from fray.runtime.control_groups import cpu_limits, memory_limits
 
 __all__ = [
     "THREAD_LIMITS",
@@ -22,7 +23,6 @@ __all__ = [
     "thread_limits",
 ]
 
-_GROUPS = Path("/sys/fs/cgroup")
 _OF_ANY_CASE = frozenset(("CPU", "GPU", "TPU"))
 THREAD_LIMITS = (
     "OMP_NUM_THREADS",
@@ -34,20 +34,15 @@ THREAD_LIMITS = (
 """Variables that numerical libraries read; without them, each process takes a thread a CPU of the machine."""
 
 
-def available_cpus(groups: Path = _GROUPS) -> int:
-    """Return how many CPUs this process may use, at least 1: by its affinity and its control group."""
+def available_cpus() -> int:
+    """Return how many CPUs this process may use, at least 1: by its affinity and its control groups."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    for text in _read(groups, "cpu.max"):
-        quota, _, period = text.partition(" ")
-        if quota != "max":
-            allowed = min(allowed, math.ceil(int(quota) / int(period)))
-    return max(allowed, 1)
+    return max(1, min([allowed, *map(math.ceil, cpu_limits())]))
 
 
-def available_memory(groups: Path = _GROUPS) -> int:
-    """Return the bytes of memory that this process may use: the machine's, or its control group's."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min([memory, *(int(text) for text in _read(groups, "memory.max") if text != "max")])
+def available_memory() -> int:
+    """Return the bytes of memory that this process may use: the machine's, or its control groups'."""
+    return min([os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *memory_limits()])
 
 
 def is_in_memory(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
@@ -87,16 +82,3 @@ def thread_limits(cpus: float, environ: Mapping[str, str]) -> tuple[tuple[str, s
     if any(name in environ for name in THREAD_LIMITS):
         return ()
     return tuple((name, str(max(1, int(cpus)))) for name in THREAD_LIMITS)
-
-
-def _read(groups: Path, name: str) -> Iterator[str]:
-    """Give a setting of this process's control group and of those around it, where there are any."""
-    group = groups
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines():
-            if line.startswith("0::/"):
-                group = groups / line.removeprefix("0::/")
-    for folder in (group, *group.parents):
-        if folder.is_relative_to(groups):
-            with contextlib.suppress(OSError):
-                yield (folder / name).read_text(encoding="ascii").strip()

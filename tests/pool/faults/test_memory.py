@@ -16,7 +16,7 @@ import pytest
 
 from fray.errors import ActorDiedError, WorkerDiedError
 from fray.job import ActorOptions, JobContext, TaskOptions, get_job_context
-from fray.runtime.memory_groups import MemoryGroup, find_parent, own_group
+from fray.runtime.control_groups import MemoryGroup, find_parent, own_group
 from fray.runtime.pool.host.processes import descendants
 from fray.runtime.pool.worker.memory_limit import LOOK_SECONDS, MemoryLimit, resident_bytes
 from tests.behaviour.gates import Gate, Signal

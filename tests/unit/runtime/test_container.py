@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fray.runtime import container
 from fray.runtime.container import (
     available_accelerators,
     available_cpus,
@@ -16,31 +17,25 @@ from fray.runtime.container import (
 )
 
 
-def test_without_a_group_it_is_what_the_affinity_leaves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 9}, raising=False)
-    assert available_cpus(tmp_path) == 3
-
-
 @pytest.mark.parametrize(
-    ("setting", "cpus"), [("max 100000", 3), ("150000 100000", 2), ("200000 100000", 2), ("1000 100000", 1)]
+    ("limits", "cpus"), [([], 3), ([4.0], 3), ([2.0, 1.5], 2), ([2.5, 2.0], 2), ([0.01], 1)]
 )
-def test_a_group_leaves_less(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, cpus: int
+def test_cpus_are_what_affinity_and_groups_leave(
+    monkeypatch: pytest.MonkeyPatch, limits: list[float], cpus: int
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 9}, raising=False)
-    (tmp_path / "cpu.max").write_text(f"{setting}\n")
-    assert available_cpus(tmp_path) == cpus
+    monkeypatch.setattr(container, "cpu_limits", lambda: iter(limits))
+    assert available_cpus() == cpus
 
 
-def test_the_memory_of_the_group_or_of_the_machine(tmp_path: Path) -> None:
-    whole = available_memory(tmp_path)
+def test_memory_is_that_of_the_machine_or_of_the_smallest_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(container, "memory_limits", lambda: iter(()))
+    whole = available_memory()
     assert whole > 10**8
-    (tmp_path / "memory.max").write_text("max\n")
-    assert available_memory(tmp_path) == whole
-    (tmp_path / "memory.max").write_text("4096\n")
-    assert available_memory(tmp_path) == 4096
+    monkeypatch.setattr(container, "memory_limits", lambda: iter((2**63, whole + 1)))
+    assert available_memory() == whole
+    monkeypatch.setattr(container, "memory_limits", lambda: iter((8192, 4096, 2**63)))
+    assert available_memory() == 4096
 
 
 def test_libraries_get_as_many_threads_as_there_are_cpus_unless_somebody_chose() -> None:

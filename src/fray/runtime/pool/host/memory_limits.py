@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from fray.runtime.memory_groups import MemoryGroup, find_parent, own_group
+from fray.runtime.control_groups import MemoryGroup, find_parent, own_group
 from fray.runtime.pool.host.processes import descendants
 from fray.runtime.pool.worker.memory_limit import MemoryLimit
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from fray.runtime.memory_groups import MemoryGroup
+from fray.runtime.control_groups import MemoryGroup
 
 __all__ = ["LOOK_SECONDS", "Exceeded", "MemoryLimit", "resident_bytes"]
 

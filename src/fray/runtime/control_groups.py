@@ -1,4 +1,4 @@
-"""Control groups that count memory, of both versions: this process's own, and new ones where they can be had.
+"""Control groups of both versions: what this process's own leave it, and new ones where they can be had.
 
 What the files of a group say and do: cgroups(7), and `cgroup-v2` and `cgroup-v1/memory` in the kernel's
 documentation.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-__all__ = ["MemoryGroup", "find_parent", "own_group"]
+__all__ = ["MemoryGroup", "cpu_limits", "find_parent", "memory_limits", "own_group"]
 
 _MOUNT = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
@@ -32,6 +32,8 @@ class _Names(NamedTuple):
     limit: str
     kills: tuple[str, str]
     full: tuple[str, str]
+    cpu: tuple[str, ...]
+    """Where the microseconds of all CPUs in a period stand, and the length of the period."""
 
 
 _NAMES = {
@@ -41,6 +43,7 @@ _NAMES = {
         limit="memory.limit_in_bytes",
         kills=("memory.oom_control", "oom_kill"),
         full=("memory.failcnt", ""),
+        cpu=("cpu.cfs_quota_us", "cpu.cfs_period_us"),
     ),
     2: _Names(
         private="anon",
@@ -48,8 +51,10 @@ _NAMES = {
         limit="memory.max",
         kills=("memory.events", "oom_kill"),
         full=("memory.events", "oom"),
+        cpu=("cpu.max",),
     ),
 }
+_NO_LIMIT = frozenset(("max", "-1"))
 _HOST = f"{_PREFIX}host"
 """Where the processes of a group of version 2 go that is to have groups in it: it can't have both."""
 
@@ -140,23 +145,35 @@ def own_group(mount: Path = _MOUNT, own: Path = _OWN) -> MemoryGroup | None:
 
     Parameters: `mount`, where control groups are; `own`, which says in which of them this process is.
     """
-    try:
-        memberships = own.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return None
-    for line in memberships:
-        number, controllers, path = line.split(":", 2)
-        if number == "0" and not controllers:
-            version, root = 2, mount
-        elif "memory" in controllers.split(","):
-            version, root = 1, mount / "memory"
-        else:
-            continue
-        # Inside a container's own namespace, its group is mounted as the root.
-        for folder in (root / PurePosixPath(path).relative_to("/"), root):
-            if (folder / "memory.stat").is_file():
-                return MemoryGroup(folder, version)
+    for folder, version in _own_folders("memory", mount, own):
+        if (folder / "memory.stat").is_file():
+            return MemoryGroup(folder, version)
     return None
+
+
+def memory_limits(mount: Path = _MOUNT, own: Path = _OWN) -> Iterator[int]:
+    """Give the limits, in bytes, of this process's group and of those around it; those without one give none.
+
+    Version 1 without a limit tells more than any machine has. Parameters: as of `own_group`.
+    """
+    for folder, version in _own_folders("memory", mount, own):
+        with suppress(OSError):
+            limit = (folder / _NAMES[version].limit).read_text(encoding="ascii").strip()
+            if limit not in _NO_LIMIT:
+                yield int(limit)
+
+
+def cpu_limits(mount: Path = _MOUNT, own: Path = _OWN) -> Iterator[float]:
+    """Give the CPUs that this process's group and those around it allow; those without a limit give none.
+
+    Parameters: as of `own_group`.
+    """
+    for folder, version in _own_folders("cpu", mount, own):
+        with suppress(OSError):
+            texts = [(folder / name).read_text(encoding="ascii") for name in _NAMES[version].cpu]
+            quota, period = " ".join(texts).split()
+            if quota not in _NO_LIMIT:
+                yield int(quota) / int(period)
 
 
 def find_parent(
@@ -179,6 +196,27 @@ def find_parent(
             if os.access(folder / _PROCESSES, os.W_OK):
                 return parent
     return None
+
+
+def _own_folders(controller: str, mount: Path, own: Path) -> Iterator[tuple[Path, int]]:
+    """Give where this process's group of a controller may be, and those around it, each with its version."""
+    try:
+        memberships = own.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in memberships:
+        number, controllers, path = line.split(":", 2)
+        if number == "0" and not controllers:
+            version, root = 2, mount
+        elif controller in controllers.split(","):
+            version, root = 1, mount / controller
+        else:
+            continue
+        # Inside a container's own namespace, its group is mounted as the root.
+        group = root / PurePosixPath(path).relative_to("/")
+        for folder in (group, *group.parents):
+            if folder.is_relative_to(root):
+                yield folder, version
 
 
 def _parents(own: MemoryGroup, descendants: Callable[[int], list[int]], controller: str) -> Iterator[Path]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fray.runtime.memory_groups import MemoryGroup, find_parent, own_group
+from fray.runtime.control_groups import MemoryGroup, cpu_limits, find_parent, memory_limits, own_group
 
 V2 = "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n"
 V1 = "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n"
@@ -51,6 +51,78 @@ def test_there_may_be_no_group(tmp_path: Path) -> None:
     assert own_group(tmp_path, own) is None
     own.write_text("2:cpu,cpuacct:/job\n0::/\n")
     assert own_group(tmp_path, own) is None
+
+
+V1_MEMBERSHIP = "4:memory:/pod/one\n2:cpu,cpuacct:/pod/one\n1:name=systemd:/pod/one\n0::/pod/one\n"
+V1_NO_LIMIT = "9223372036854771712\n"
+"""The largest number of whole pages in 64 bits."""
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "cpus", "memory"),
+    [
+        ("0::/pod/one\n", {}, [], []),
+        ("0::/\n", {"cpu__max": "max 100000\n", "memory__max": "max\n"}, [], []),
+        ("0::/\n", {"cpu__max": "150000 100000\n", "memory__max": "4096\n"}, [1.5], [4096]),
+        ("0::/pod/one\n", {"cpu__max": "150000 100000\n", "memory__max": "4096\n"}, [1.5], [4096]),
+        (
+            "0::/pod/one\n",
+            {
+                "pod/one/cpu__max": "max 100000\n",
+                "pod/one/memory__max": "4096\n",
+                "pod/cpu__max": "50000 100000\n",
+                "pod/memory__max": "8192\n",
+            },
+            [0.5],
+            [4096, 8192],
+        ),
+        (
+            V1_MEMBERSHIP,
+            {
+                "cpu/cpu__cfs_quota_us": "-1\n",
+                "cpu/cpu__cfs_period_us": "100000\n",
+                "memory/memory__limit_in_bytes": V1_NO_LIMIT,
+            },
+            [],
+            [int(V1_NO_LIMIT)],
+        ),
+        (
+            V1_MEMBERSHIP,
+            {
+                "cpu/cpu__cfs_quota_us": "150000\n",
+                "cpu/cpu__cfs_period_us": "100000\n",
+                "memory/memory__limit_in_bytes": "4096\n",
+            },
+            [1.5],
+            [4096],
+        ),
+        (
+            V1_MEMBERSHIP,
+            {
+                "cpu/pod/one/cpu__cfs_quota_us": "20000\n",
+                "cpu/pod/one/cpu__cfs_period_us": "10000\n",
+                "cpu/pod/cpu__cfs_quota_us": "300000\n",
+                "cpu/pod/cpu__cfs_period_us": "100000\n",
+                "memory/pod/one/memory__limit_in_bytes": "4096\n",
+                "memory/memory__limit_in_bytes": V1_NO_LIMIT,
+            },
+            [2.0, 3.0],
+            [4096, int(V1_NO_LIMIT)],
+        ),
+    ],
+)
+def test_limits_of_the_own_group_and_of_those_around_it_are_read(
+    tmp_path: Path, membership: str, files: dict[str, str], cpus: list[float], memory: list[int]
+) -> None:
+    own = tmp_path / "own"
+    own.write_text(membership)
+    mount = write(tmp_path / "cgroups", **files)
+    assert list(cpu_limits(mount, own)) == cpus
+    assert list(memory_limits(mount, own)) == memory
+
+
+def test_without_control_groups_nothing_is_limited(tmp_path: Path) -> None:
+    assert not [*cpu_limits(tmp_path, tmp_path / "own"), *memory_limits(tmp_path, tmp_path / "own")]
 
 
 def test_a_root_has_no_count_of_kills(tmp_path: Path) -> None:
