@@ -131,6 +131,17 @@ REFUSALS = (
         told="the account lacks the permission container.clusters.update",
     ),
     Refusal(
+        "permission of Compute Engine",
+        "PERMISSION_DENIED",
+        "Required 'compute.resourcePolicies.create' permission for "
+        "'projects/p/regions/us-east5/resourcePolicies/tpu7x-2x2x2'",
+        "Compute Engine's words for a missing permission; HTTP 403",
+        "seen",
+        "PermissionDenied",
+        "never",
+        told="Grant it roles/compute.instanceAdmin.v1",
+    ),
+    Refusal(
         "service account of nodes",
         "PERMISSION_DENIED",
         'The user does not have access to service account "nodes@p.iam.gserviceaccount.com". Ask a project owner '
@@ -139,6 +150,7 @@ REFUSALS = (
         "page",
         "ServiceAccountDenied",
         "never",
+        told="the nodes' service account nodes@p.iam.gserviceaccount.com",
     ),
     Refusal(
         "API off",

@@ -51,7 +51,7 @@ from fray.nodepools.cluster_objects import ask_objects
 from fray.nodepools.compute import Compute, OpenSession, open_session
 from fray.nodepools.examination import tell_way_in
 from fray.nodepools.existing import Cluster, Pool, Provisioning, derive_provisioning, find_missing
-from fray.nodepools.following import Following, PoolFate, create_pools, delete_pools, follow_pools
+from fray.nodepools.following import Following, PoolFate, create_pools, delete_pools
 from fray.nodepools.gke import Gke, OpenClient, find_cluster, open_client
 from fray.nodepools.requests import (
     PoolChoices,
@@ -60,6 +60,7 @@ from fray.nodepools.requests import (
     choose_for_job,
     derive_pool_demand,
     find_own_choice,
+    find_zones,
 )
 from fray.nodepools.usage import ClusterObjects, PoolUse, derive_usage
 from fray.plan.gang import derive_gang
@@ -82,6 +83,15 @@ MADE_BY: Final = "cli"
 NOWHERE: Final = GkeCluster("PROJECT", "LOCATION", "CLUSTER")
 """Stands for a cluster that isn't known, in what is printed."""
 ALL_THERE: Final = "All that the job needs is there.\n"
+
+NO_ACCESS: Final = (
+    ClusterConfigError,
+    ExtraMissingError,
+    GkeClusterError,
+    GkeCredentialsError,
+    NodePoolError,
+)
+"""Why GKE can't be asked; plans are made without it."""
 
 ReadObjects = Callable[[KubernetesSpec, Mapping[str, str]], ClusterObjects]
 
@@ -139,7 +149,7 @@ def plan_pools(options: PoolOptions, prices: str | None, shell: PoolShell) -> No
     """Print what pools a job needs, and which of them exist."""
     job = _load(options, shell)
     table = read_prices(prices)
-    seen = _look_if_possible(options, shell, "nothing is compared")
+    place, seen = _look_if_possible(options, shell, "nothing is compared")
     plan = _derive_plan(job, options.choices, seen)
     write = shell.output.write
     write(f"{job.metadata.name}: {derive_gang(job.spec).describe()}\n")
@@ -150,7 +160,7 @@ def plan_pools(options: PoolOptions, prices: str | None, shell: PoolShell) -> No
     rows += [describe_pool(pool, "exists", table) for pool in plan.existing]
     rows += [describe_request(pool, "missing" if seen else "needed", table) for pool in plan.missing]
     write("".join(f"{line}\n" for line in format_columns(rows, width=shell.output.width)))
-    _print_policies(plan, seen.gke.cluster if seen else NOWHERE, shell.output)
+    _print_policies(plan, place, shell.output)
     _tell_broken(plan, shell)
     if seen and not plan.missing:
         write(ALL_THERE)
@@ -159,9 +169,8 @@ def plan_pools(options: PoolOptions, prices: str | None, shell: PoolShell) -> No
 def print_requests(options: PoolOptions, form: Form, shell: PoolShell) -> None:
     """Print what `create` would ask of GKE: as its API, as gcloud or as Terraform."""
     job = _load(options, shell)
-    seen = _look_if_possible(options, shell, "all pools are printed")
+    cluster, seen = _look_if_possible(options, shell, "all pools are printed")
     plan = _derive_plan(job, options.choices, seen)
-    cluster = seen.gke.cluster if seen else NOWHERE
     if _is_provided(plan, shell.notes):
         return
     if not plan.missing:
@@ -198,8 +207,7 @@ def create_missing(options: PoolOptions, shell: PoolShell) -> int:
     try:
         with PoolDisplay(shell.notes, shell.clock) as display:
             how = Following(shell.sleep, shell.clock, display.show)
-            fates = create_pools(seen.gke, bodies, how)
-            fates += follow_pools(seen.gke, coming, how)
+            fates = create_pools(seen.gke, bodies, how, coming=coming)
     except KeyboardInterrupt:
         shell.notes.write("\nGKE goes on with what was begun; the same command follows it.\n")
         raise
@@ -311,12 +319,18 @@ def _load(options: PoolOptions, shell: PoolShell) -> FrayJob:
     return load_job(options.file, stdin=shell.stdin).job
 
 
-def _look(cluster: str | None, gke: str | None, shell: PoolShell) -> _Seen:
-    """Ask GKE for the cluster and its pools, and the cluster what uses them."""
+def _find_place(cluster: str | None, gke: str | None, shell: PoolShell) -> tuple[KubernetesSpec, GkeCluster]:
+    """Return which cluster is meant, of Kubernetes and of GKE; nobody is asked."""
     spec = choose_cluster(cluster, None, environ=shell.environ)
     if not isinstance(spec, KubernetesSpec):
         spec = KubernetesSpec()
     place = find_cluster(shell.environ, context=spec.context) if gke is None else GkeCluster.parse(gke)
+    return spec, place
+
+
+def _look(cluster: str | None, gke: str | None, shell: PoolShell) -> _Seen:
+    """Ask GKE for the cluster and its pools, and the cluster what uses them."""
+    spec, place = _find_place(cluster, gke, shell)
     found = Gke(place, shell.open_client())
     facts, pools = found.read_cluster(), found.list_pools()
     try:
@@ -336,13 +350,19 @@ def _look(cluster: str | None, gke: str | None, shell: PoolShell) -> _Seen:
     return _Seen(found, facts, pools, derive_usage(pools, objects))
 
 
-def _look_if_possible(options: PoolOptions, shell: PoolShell, instead: str) -> _Seen | None:
-    """Look where GKE can be asked; else say what is done `instead`."""
+def _look_if_possible(
+    options: PoolOptions, shell: PoolShell, instead: str
+) -> tuple[GkeCluster, _Seen | None]:
+    """Look where GKE can be asked, else say what is done `instead`; return which cluster is meant, too."""
+    place = NOWHERE if options.gke is None else GkeCluster.parse(options.gke)
     try:
-        return _look(options.cluster, options.gke, shell)
-    except (ClusterConfigError, ExtraMissingError, GkeClusterError, GkeCredentialsError) as error:
-        shell.notes.write(f"GKE isn't asked, {instead}: {error}\n")
-        return None
+        place = _find_place(options.cluster, options.gke, shell)[1]
+        return place, _look(options.cluster, options.gke, shell)
+    except NO_ACCESS as error:
+        if isinstance(error, NodePoolError) and error.reason == "NotFound":
+            raise
+        shell.notes.write(f"GKE's pools aren't known, {instead}: {error}\n")
+        return place, None
 
 
 def _derive_plan(job: FrayJob, choices: PoolChoices, seen: _Seen | None) -> _Plan:
@@ -361,12 +381,23 @@ def _derive_plan(job: FrayJob, choices: PoolChoices, seen: _Seen | None) -> _Pla
         return _Plan(demand, [], find_missing(request, demand, [], used_nodes={})[1])
     if not choices.zones and not demand.zones and (demand.own_pools or demand.regions):
         choices = replace(choices, zones=seen.cluster.zones)
+    _check_region(find_zones(demand, choices), seen.gke.cluster)
+    provisioning = derive_provisioning(seen.cluster, demand)
+    if provisioning is not None and not provisioning.limitation:
+        return _Plan(demand, [], [], provisioning)
     request = build_pool(demand, choices)
     used = {name: _count_taken(use, job) for name, use in (seen.usage or {}).items()}
     existing, missing = find_missing(request, demand, seen.pools, used_nodes=used)
     broken = [pool for pool in seen.pools if pool.made_by == MADE_BY and pool.status == "ERROR"]
-    provisioning = derive_provisioning(seen.cluster, request, slices=demand.slices)
     return _Plan(demand, existing, missing, provisioning, broken)
+
+
+def _check_region(zones: Sequence[str], cluster: GkeCluster) -> None:
+    """Raise `InvalidRequestError` for a zone of another region than the cluster's, which GKE refuses."""
+    for zone in zones:
+        if zone.rpartition("-")[0] != cluster.region:
+            problem = f"is {zone}, and {cluster.name} is in {cluster.region}"
+            raise InvalidRequestError("--zone", problem, "Name a zone of that region, or another cluster.")
 
 
 def _count_taken(use: PoolUse, job: FrayJob) -> int:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from fray.errors import NodePoolError
+from fray.plan.texts import clean_text
 
 __all__ = ["ANSWERS", "IN_PROGRESS", "Answer", "AnswerRow", "Retry", "derive_error", "explain_answer"]
 
@@ -125,10 +126,18 @@ ANSWERS: Final = (
     ),
     AnswerRow(
         "ServiceAccountDenied",
-        r"iam\.serviceAccounts\.actAs|does not have access to service account \"?(?P<account>[^\s\".]+)",
+        r"iam\.serviceAccounts\.actAs"
+        r"|does not have access to service account \"?(?P<account>[^\s\"]*[^\s\".])",
         Retry.NEVER,
         "the account may not use the nodes' service account{account}",
         "Grant it roles/iam.serviceAccountUser on that service account.",
+    ),
+    AnswerRow(
+        "PermissionDenied",
+        r"required ['\"](?P<right>compute\.[\w.]+)['\"] permission",
+        Retry.NEVER,
+        "the account lacks the permission {right}",
+        "Grant it roles/compute.instanceAdmin.v1, or a role with that permission.",
     ),
     AnswerRow(
         "PermissionDenied",
@@ -280,6 +289,6 @@ def find_zones(said: str) -> tuple[str, ...]:
 def derive_error(subject: str, said: str, *, code: str = "") -> NodePoolError:
     """Return the error for what GKE said about a pool or a cluster, with its words."""
     answer = explain_answer(said, code=code)
-    kept = " ".join(said.split())[:MOST_SAID]
+    kept = " ".join(clean_text(said).split())[:MOST_SAID]
     sentence = f"{answer.sentence} (GKE: {kept})" if kept else answer.sentence
     return NodePoolError(subject, answer.reason, answer.retry, sentence, answer.remedy, kept)

@@ -171,15 +171,15 @@ class _Deciding:
         demand, choices = gang.demand, gang.choices
         if demand.accelerator is None:
             return
+        provisioning = derive_provisioning(self._seen.cluster, demand)
         try:
             zones = find_zones(demand, choices)
+            if provisioning is not None and not provisioning.limitation:
+                return
             places = [(zone,) for zone in zones] if demand.own_pools and zones else [zones]
             requests = [build_pool(demand, replace(choices, zones=place)) for place in places]
         except FrayError as error:
             self._waits[gang.job] = build_refusal("PoolNotDerived", f"{error.message}. {error.next_step}")
-            return
-        provisioning = derive_provisioning(self._seen.cluster, requests[0], slices=demand.slices)
-        if provisioning is not None and not provisioning.limitation:
             return
         for request in requests:
             self._count_begun(request)

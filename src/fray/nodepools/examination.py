@@ -197,8 +197,11 @@ def judge_job(job: FrayJob, pools: Sequence[Pool], cluster: Cluster) -> CheckRes
     machine_type = None if demand.topology else next((pool.machine_type for pool in alike), None)
     chosen = PoolChoices(zones=cluster.zones, machine_type=machine_type)
     choices = choose_for_job(job, chosen)
+    provisioning = derive_provisioning(cluster, demand)
     try:
         zones = find_zones(demand, choices)
+        if provisioning is not None and not provisioning.limitation:
+            return CheckResult(subject, Mark.OK, provisioning.sentence)
         # A slice is in one zone; which one is left open here.
         request = build_pool(demand, replace(choices, zones=zones[:1]))
     except FrayError as error:
@@ -206,11 +209,8 @@ def judge_job(job: FrayJob, pools: Sequence[Pool], cluster: Cluster) -> CheckRes
     existing, missing = find_missing(replace(request, zones=zones), demand, pools, used_nodes={})
     if not missing:
         return CheckResult(subject, Mark.OK, f"{', '.join(pool.name for pool in existing)} can hold it")
-    provisioning = derive_provisioning(cluster, request, slices=demand.slices)
     if provisioning is not None:
-        mark = Mark.WRONG if provisioning.limitation else Mark.OK
-        seen = provisioning.limitation or provisioning.sentence
-        return CheckResult(subject, mark, seen, provisioning.remedy)
+        return CheckResult(subject, Mark.WRONG, provisioning.limitation, provisioning.remedy)
     lacking = f"missing: {format_count(len(missing), 'pool')} of {request.machine_type}"
     step = (
         "`fray pools plan -f FILE` shows them, `fray pools create -f FILE` makes them; or the operator does."

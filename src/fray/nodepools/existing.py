@@ -85,7 +85,7 @@ class Pool:
     def trouble(self) -> str:
         """What is wrong with it, in one sentence with GKE's words; these alone where nobody knows them."""
         error = derive_error(self.name, self.message)
-        return self.message if error.reason == "Refused" else error.sentence
+        return error.said if error.reason == "Refused" else error.sentence
 
 
 @dataclass(frozen=True)
@@ -280,22 +280,24 @@ def number_pools(requests: Iterable[PoolRequest], pools: Sequence[Pool]) -> list
     return named
 
 
-def derive_provisioning(cluster: Cluster, request: PoolRequest, *, slices: int) -> Provisioning | None:
+def derive_provisioning(cluster: Cluster, demand: NodeDemand) -> Provisioning | None:
     """Return that GKE makes the nodes itself when pods wait; None where pools must be made."""
+    if demand.accelerator is None:
+        return None
     if cluster.autopilot:
         return Provisioning("Autopilot makes the nodes when the job's pods wait")
     if not cluster.auto_provisioning:
         return None
     sentence = "node auto-provisioning makes the pools when the job's pods wait"
-    needed = request.most_chips * (slices if request.is_slice else 1)
-    limit = (cluster.limits or {}).get(request.accelerator)
+    needed = demand.slices * demand.hosts * demand.chips
+    limit = (cluster.limits or {}).get(demand.accelerator)
     if limit is not None and limit >= needed:
         return Provisioning(sentence)
     limitation = (
-        f"it has no limit for {request.accelerator}, so that it adds none"
+        f"it has no limit for {demand.accelerator}, so that it adds none"
         if limit is None
-        else f"its limit for {request.accelerator} is {limit}, and the job needs {needed}"
+        else f"its limit for {demand.accelerator} is {limit}, and the job needs {needed}"
     )
-    flag = f"--max-accelerator=type={request.accelerator},count={needed}"
+    flag = f"--max-accelerator=type={demand.accelerator},count={needed}"
     remedy = f"Set it with the cluster's other limits: `gcloud container clusters update` and `{flag}`."
     return Provisioning(sentence, limitation, remedy)

@@ -14,7 +14,7 @@ from fray.errors import NodePoolError
 from fray.nodepools.answers import Retry, derive_error
 from fray.nodepools.existing import Operation
 
-__all__ = ["Following", "Operations", "PoolFate", "create_pools", "delete_pools", "follow_pools"]
+__all__ = ["Following", "Operations", "PoolFate", "create_pools", "delete_pools"]
 
 POLL_SECONDS: Final = 5.0
 """As Google's own clients do."""
@@ -59,11 +59,17 @@ class Following:
     limit: float = LIMIT_SECONDS
 
 
-def create_pools(gke: Operations, bodies: Sequence[Mapping[str, Any]], how: Following) -> list[PoolFate]:
-    """Create pools, all at once, and return how that went for each."""
+def create_pools(
+    gke: Operations, bodies: Sequence[Mapping[str, Any]], how: Following, *, coming: Sequence[str] = ()
+) -> list[PoolFate]:
+    """Create pools, follow those that GKE makes already (`coming`), all at once; return how each went."""
     by_name = {str(body["name"]): body for body in bodies}
-    words = ("being created", "created")
-    return _carry_out(list(by_name), lambda name: gke.create(by_name[name]), gke, how, words=words)
+
+    def begin(name: str) -> Operation | None:
+        body = by_name.get(name)
+        return _find_making(gke.list_operations(), name) if body is None else gke.create(body)
+
+    return _carry_out([*coming, *by_name], begin, gke, how, words=("being created", "created"))
 
 
 def delete_pools(gke: Operations, names: Sequence[str], how: Following) -> list[PoolFate]:
@@ -71,14 +77,15 @@ def delete_pools(gke: Operations, names: Sequence[str], how: Following) -> list[
     return _carry_out(list(names), gke.delete, gke, how, words=("being deleted", "deleted"))
 
 
-def follow_pools(gke: Operations, names: Sequence[str], how: Following) -> list[PoolFate]:
-    """Follow what runs on pools already, as after an interrupt; pools on which nothing runs are done."""
-    running = {each.pool: each for each in gke.list_operations() if not each.is_done and each.pool}
+def _find_making(operations: Sequence[Operation], pool: str) -> Operation | None:
+    """Return what runs on a pool, else how its creation ended; None where GKE remembers neither.
 
-    def find(name: str) -> Operation | None:
-        return running.get(name)
-
-    return _carry_out(list(names), find, gke, how, words=("being worked on", "done"))
+    A pool may have ended since it was listed. One of the same name may have failed and been deleted before.
+    """
+    of_pool = [each for each in operations if each.pool == pool]
+    created = [each for each in of_pool if each.is_done and each.kind == "CREATE_NODE_POOL"]
+    last = max(created, key=lambda each: each.ended or 0.0, default=None)
+    return next((each for each in of_pool if not each.is_done), last)
 
 
 def _carry_out(

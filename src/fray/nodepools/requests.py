@@ -183,7 +183,7 @@ def build_pool(demand: NodeDemand, choices: PoolChoices, *, hosts: int | None = 
         nodes=0,
         spot=spot,
         flex_start=choices.flex_start,
-        queued=choices.queued and choices.flex_start,
+        queued=choices.queued,
         reservation=reservation,
         zones=zones,
         service_account=choices.service_account,
@@ -193,6 +193,9 @@ def build_pool(demand: NodeDemand, choices: PoolChoices, *, hosts: int | None = 
         if demand.topology
         else _build_gpu(demand, choices, common, hosts)
     )
+    if choices.policy is not None and pool.policy is None:
+        problem = f"is for tpu7x slices of several hosts, not {pool.machine_type}"
+        raise InvalidRequestError("--policy", problem, "Leave it out.")
     return name_pool(pool, 0)
 
 
@@ -238,6 +241,9 @@ def _choose_how(demand: NodeDemand, choices: PoolChoices) -> tuple[bool, str | N
     if choices.spot and demand.spot == "Refused":
         remedy = "Leave it out, or set placement.preemptible to true."
         raise InvalidRequestError("--spot", "contradicts the job, which keeps off spot nodes", remedy)
+    if choices.queued and not choices.flex_start:
+        remedy = "Add --flex-start, or set placement.flexStart to true."
+        raise InvalidRequestError("--queued", "is for flex-start nodes", remedy)
     ways = [
         name
         for name, chosen in (("spot", spot), ("flex-start", choices.flex_start), ("reservation", reservation))

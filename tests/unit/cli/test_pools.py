@@ -25,10 +25,13 @@ from fray.cli.pool_commands import (
 from fray.errors import (
     AccessDeniedError,
     ClusterUnreachableError,
+    GkeClusterError,
+    GkeCredentialsError,
     InvalidRequestError,
     NodePoolError,
     PoolInUseError,
 )
+from fray.nodepools.answers import derive_error
 from fray.nodepools.bodies import Form
 from fray.nodepools.requests import PoolChoices
 from fray.nodepools.usage import ClusterObjects
@@ -182,6 +185,23 @@ def test_create_after_ctrl_c_follows_what_goes_on(bench: Bench) -> None:
     assert bench.create() == 0
     assert len(bench.fake.creates) == 2
     assert {pool.status.name for pool in bench.fake.pools.values()} == {"RUNNING"}
+
+
+def test_create_tells_of_a_pool_that_failed_while_another_was_made(bench: Bench) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    bench.write_job({**JOB, "spec": {**JOB["spec"], "replicas": 1}})
+    bench.fake.refuse("stock-out")
+    with pytest.raises(KeyboardInterrupt):
+        create_missing(bench.options(), bench.shell(sleep=interrupt))
+    bench.write_job(JOB)
+    bench.fake.seconds = 600.0
+    assert bench.create() == 1
+    first, second = bench.fake.creates
+    assert f"{first}: failed" in bench.notes.text
+    assert f"{second}: created" in bench.notes.text
+    assert "Google Cloud has no such machines free in the zone now" in bench.notes.text
 
 
 def test_a_stock_out_is_one_sentence_with_the_zones_that_have_room(bench: Bench) -> None:
@@ -435,7 +455,7 @@ def test_the_command_plans_offline(
     app(["pools", "plan", "-f", str(tmp_path / "job.yaml"), "--zone", "us-east5-a"], standalone_mode=False)
     shown = capfd.readouterr()
     assert shown.out.count("needed") == 2
-    assert "GKE isn't asked, nothing is compared: no GKE cluster is known" in shown.err
+    assert "GKE's pools aren't known, nothing is compared: no GKE cluster is known" in shown.err
     words = [
         "pools",
         "create",
@@ -449,3 +469,69 @@ def test_the_command_plans_offline(
     ]
     app(words, standalone_mode=False)
     assert capfd.readouterr().out.count("--location=LOCATION") == 2
+
+
+def test_without_credentials_the_requests_have_the_cluster_that_the_kubeconfig_names(bench: Bench) -> None:
+    def refuse() -> Any:
+        raise GkeCredentialsError("none")
+
+    options = bench.options(zones=("us-east5-a",))
+    print_requests(options, "gcloud", bench.shell(open_client=refuse))
+    assert "--project=p" in bench.output.text
+    assert "--cluster=c" in bench.output.text
+    assert "GKE's pools aren't known, all pools are printed: no credentials" in bench.notes.text
+
+
+def test_who_may_not_ask_gke_is_shown_the_pools_alone(bench: Bench) -> None:
+    def refuse() -> Any:
+        raise derive_error("c", 'Required "container.clusters.get" permission(s) for "c".')
+
+    plan_pools(bench.options(zones=("us-east5-a",)), None, bench.shell(open_client=refuse))
+    assert bench.output.text.count("needed") == 2
+    assert "the account lacks the permission container.clusters.get" in bench.notes.text
+
+
+def test_a_cluster_that_was_typed_must_be_one(bench: Bench) -> None:
+    with pytest.raises(GkeClusterError, match="'x' is no path of a cluster"):
+        plan_pools(replace(bench.options(), gke="x"), None, bench.shell())
+    other = "projects/p/locations/us-east5/clusters/other"
+    with pytest.raises(NodePoolError, match="GKE doesn't know it"):
+        plan_pools(replace(bench.options(), gke=other), None, bench.shell())
+
+
+def test_a_zone_of_another_region_is_refused(bench: Bench) -> None:
+    with pytest.raises(InvalidRequestError, match="is europe-west4-a, and c is in us-east5"):
+        plan_pools(bench.options(zones=("europe-west4-a",)), None, bench.shell())
+
+
+@pytest.mark.parametrize(
+    "resources", [{"tpu": {"type": "v5p-16"}}, {"gpu": {"type": "nvidia-tesla-t4", "count": 1}}]
+)
+def test_where_gke_makes_the_nodes_no_zone_and_no_machine_type_is_asked_for(
+    bench: Bench, resources: dict[str, Any]
+) -> None:
+    bench.fake.autopilot, bench.fake.zones = True, ("us-east5-a", "us-east5-b")
+    bench.write_job({**JOB, "spec": {**JOB["spec"], "resources": resources}})
+    plan_pools(bench.options(), None, bench.shell())
+    assert "Autopilot makes the nodes when the job's pods wait: nothing needs" in bench.output.text
+    assert bench.create() == 0
+    assert bench.fake.creates == []
+
+
+def test_words_of_gke_send_no_commands_to_the_terminal(bench: Bench) -> None:
+    bench.create()
+    pool = bench.fake.pools[bench.fake.creates[0]]
+    pool.status, pool.status_message = "ERROR", "\x1b]0;title\x07 it \x1b[31mbroke"
+    list_pools(None, None, bench.shell())
+    assert f"{pool.name}: it broke\n" in bench.notes.text
+
+
+@pytest.mark.parametrize(
+    ("choices", "told"),
+    [({"queued": True}, "--queued: is for flex-start nodes"), ({"policy": "cube"}, "--policy: is for tpu7x")],
+)
+def test_an_option_that_would_change_nothing_is_refused(
+    bench: Bench, choices: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(InvalidRequestError, match=told):
+        plan_pools(bench.options(**choices), None, bench.shell())

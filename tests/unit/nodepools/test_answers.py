@@ -38,3 +38,7 @@ def test_words_of_any_length_and_shape_are_cut_and_never_a_template() -> None:
     assert len(error.message) < 1_000
     assert "{y}" in error.message
     assert "\n" not in error.message
+    assert (
+        derive_error("pool", "\x1b]0;title\x07it \x1b[31mbroke\x00").said
+        == "it broke\N{REPLACEMENT CHARACTER}"
+    )

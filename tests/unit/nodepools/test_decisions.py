@@ -160,6 +160,13 @@ def test_what_cannot_be_derived_is_told_with_the_next_step() -> None:
     assert "the job may run in us-west4 only" in wait.message
 
 
+def test_nothing_is_derived_where_gke_makes_the_nodes() -> None:
+    t4 = build_gang(spec={"resources": {"gpu": {"type": "nvidia-tesla-t4", "count": 2}}})
+    assert look(observe(t4)).waits["ml/train"].message.startswith("PoolNotDerived: --machine-type")
+    decision = look(observe(t4, cluster=Cluster(ZONE, autopilot=True)))
+    assert (decision.create, decision.waits) == ((), {})
+
+
 def test_after_a_failure_the_gang_gets_all_its_pools_in_another_zone() -> None:
     gang = replace(build_gang(slices=2), choices=PoolChoices(zones=("us-east5-a", "us-east5-b")))
     first = look(observe(gang))

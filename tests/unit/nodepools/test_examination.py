@@ -138,6 +138,10 @@ def test_autopilot_makes_pools_itself(bench: Bench) -> None:
     found = bench.examine()
     assert found["GKE"].seen.endswith(", Autopilot")
     assert "GKE makes them" in found["node pools"].seen
+    # Which N1 machine such a GPU is attached to nobody has to choose there.
+    t4 = {"resources": {"gpu": {"type": "nvidia-tesla-t4", "count": 2}}}
+    wanted = bench.examine(job=build_job(t4))["pools for train"]
+    assert (wanted.mark, "Autopilot makes the nodes" in wanted.seen) == (Mark.OK, True)
 
 
 @pytest.mark.parametrize(

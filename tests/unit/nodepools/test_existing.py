@@ -110,10 +110,10 @@ def test_provisioning_by_gke_is_told_with_what_it_lacks() -> None:
         },
     }
     cluster = read_cluster(body)
-    two = derive_provisioning(cluster, SLICE.request, slices=2)
-    three = derive_provisioning(cluster, SLICE.request, slices=3)
+    two = derive_provisioning(cluster, SLICE.demand)
+    three = derive_provisioning(cluster, replace(SLICE.demand, slices=3))
     assert two is not None
     assert three is not None
     assert two.limitation == ""
     assert "is 16, and the job needs 24" in three.limitation
-    assert derive_provisioning(read_cluster({}), SLICE.request, slices=2) is None
+    assert derive_provisioning(read_cluster({}), SLICE.demand) is None

@@ -14,7 +14,7 @@ import yaml
 from fray.errors import ExtraMissingError, GkeClusterError, GkeCredentialsError, NodePoolError
 from fray.nodepools import gke as shell
 from fray.nodepools.bodies import GkeCluster, build_body
-from fray.nodepools.following import Following, PoolFate, create_pools, delete_pools, follow_pools
+from fray.nodepools.following import Following, PoolFate, create_pools, delete_pools
 from fray.nodepools.gke import Gke, find_cluster, open_client
 from fray.nodepools.requests import PoolChoices, name_pool
 from tests.gke.server import FakeGke
@@ -86,9 +86,24 @@ def test_what_was_begun_before_an_interrupt_is_followed_and_never_begun_again(
 
 def test_pools_that_are_on_their_way_are_followed(fake: FakeGke, gke: Gke) -> None:
     gke.create(BODIES[0])
-    fates = follow_pools(gke, [NAMES[0], "quiet"], follow(fake))
-    assert [fate.state for fate in fates] == ["done", "done"]
+    fates = create_pools(gke, BODIES[1:], follow(fake), coming=[NAMES[0], "quiet"])
+    assert [fate.pool for fate in fates] == [NAMES[0], "quiet", NAMES[1]]
+    assert {fate.state for fate in fates} == {"created"}
     assert fake.clock.now == fake.seconds
+
+
+def test_a_pool_that_failed_before_it_was_followed_has_failed(fake: FakeGke, gke: Gke) -> None:
+    fake.refuse("stock-out")
+    gke.create(BODIES[0])
+    fake.clock.sleep(fake.seconds)
+    (fate,) = create_pools(gke, [], follow(fake), coming=NAMES[:1])
+    assert fate.error is not None
+    assert (fate.state, fate.error.reason) == ("failed", "StockOut")
+    delete_pools(gke, NAMES[:1], follow(fake))
+    gke.create(BODIES[0])
+    fake.clock.sleep(fake.seconds)
+    (again,) = create_pools(gke, [], follow(fake), coming=NAMES[:1])
+    assert (again.state, again.error) == ("created", None)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from fray.nodepools.bodies import GkeCluster, format_deletion, format_gcloud, fo
 from fray.nodepools.examination import judge_apis
 from fray.nodepools.existing import Cluster, derive_provisioning
 from fray.nodepools.requests import PoolChoices
-from tests.unit.nodepools.golden import build_request
+from fray.plan.placement import derive_demand
+from tests.unit.nodepools.golden import build_job, build_request
 
 DOCS = Path(__file__).parents[3] / "docs"
 GUIDE = (DOCS / "gke.md").read_text(encoding="utf-8")
@@ -105,7 +106,7 @@ def words_of(pattern: str) -> set[str]:
 
 
 LIMITED = Cluster(zones=ZONE, auto_provisioning=True, limits={})
-SLICES = build_request({"resources": {"tpu": {"type": "v5p-128"}}}, PoolChoices(zones=ZONE))
+SLICES = derive_demand(build_job({"resources": {"tpu": {"type": "v5p-128"}}}))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ SLICES = build_request({"resources": {"tpu": {"type": "v5p-128"}}}, PoolChoices(
         ("gcloud container clusters get-credentials", GkeClusterError("").next_step),
         ("helm install jobset", JOBSET_INSTALL),
         ("helm install fray charts/fray", FRAY_INSTALL),
-        ("gcloud container clusters update", str(derive_provisioning(LIMITED, SLICES, slices=1))),
+        ("gcloud container clusters update", str(derive_provisioning(LIMITED, SLICES))),
     ],
 )
 def test_what_doctor_and_plan_tell_to_do_is_the_guides_command(pattern: str, told: str) -> None:
