@@ -12,6 +12,7 @@ from typing import Any, Final
 from fray.cluster.base import Cluster
 from fray.cluster.current import current_cluster
 from fray.errors import (
+    InvalidRequestError,
     JobFailedError,
     JobNotFoundError,
     OutcomeUnreadableError,
@@ -72,6 +73,9 @@ def call_on_slices(
 
     `with_context` says that the function takes the context of its process.
     """
+    if not callable(function):
+        # In the job it would fail on every host, and be tried again until the budget is used up.
+        raise InvalidRequestError("fn", f"is a {type(function).__name__}", "Give a function, or a callable.")
     entrypoint = Entrypoint.from_callable(return_from_each_rank, [function], {"with_context": with_context})
     surroundings = runtime_env or RuntimeEnv()
     least = surroundings.to_resources()

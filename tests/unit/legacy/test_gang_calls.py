@@ -125,3 +125,10 @@ def test_an_interrupt_stops_the_gang_that_waits_to_start(clock: Clock) -> None:
 def test_what_is_no_number_of_slices_is_refused(slices: Any) -> None:
     with pytest.raises(InvalidRequestError, match=r"TpuRunConfig\.num_slices"):
         TpuRunConfig("v5p-16", slices)
+
+
+def test_what_is_no_function_is_refused_before_anything_starts(clock: Clock) -> None:
+    cluster = FewSlices(clock, free=1)
+    with pytest.raises(InvalidRequestError, match="fn: is a str"):
+        call_on_slices(cast("Cluster", cluster), cast("Any", "echo"), TpuRunConfig("v5p-16"), None)
+    assert cluster.launched == []
