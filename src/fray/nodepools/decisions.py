@@ -75,7 +75,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Failure:
-    """That pools of a shape could not be made, when, and why."""
+    """A refusal or failure of GKE: when, and why. `shape` is that of pools to make, or a pool to delete."""
 
     shape: str
     at: float
@@ -263,6 +263,10 @@ class _Deciding:
         busy = {each.pool for each in self._running}
         for pool in self._ours:
             if pool.name in busy or pool.status == "STOPPING":
+                continue
+            refused_until = find_backoff(pool.name, self._failures, self._seen.now)[1]
+            if refused_until > self._seen.now:
+                self._again.append(refused_until - self._seen.now)
                 continue
             use = self._seen.uses.get(pool.name, PoolUse())
             if pool.status == "ERROR" and not use.jobs and not use.others:

@@ -144,8 +144,10 @@ class GkeNodePools:
     def _delete(self, gke: Gke, name: str, now: float) -> None:
         try:
             gke.delete(name)
-        except (NodePoolError, GkeCredentialsError) as error:
-            self._idle_since[name] = now  # not before it has been idle as long again
+        except NodePoolError as error:
+            self._failures.append(Failure(name, now, error))
+            logger.warning("node pool %s isn't deleted: %s", name, error.message)
+        except GkeCredentialsError as error:
             logger.warning("node pool %s isn't deleted: %s", name, error.message)
         else:
             logger.info("node pool %s is being deleted: it failed, or was idle for long enough", name)

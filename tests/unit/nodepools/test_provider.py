@@ -12,6 +12,7 @@ from fray.errors import GkeCredentialsError
 from fray.nodepools.decisions import Limits
 from fray.nodepools.gke import Gke
 from fray.vocabulary import Reason
+from tests.gke.refusals import BY_NAME
 from tests.gke.server import FakeGke
 from tests.unit.nodepools.world import SimulatedJob, World
 
@@ -126,6 +127,19 @@ def test_refusals_that_stay_are_no_hot_loop(world: World, refusal: str, most: in
     world.run(seconds=2 * HOUR)
     assert 2 <= world.fake.calls.count("CreateNodePool") <= most
     assert world.decision.waits["ml/train"].message
+
+
+def test_deletions_that_gke_refuses_are_no_hot_loop(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    denied = BY_NAME["permission"]
+    monkeypatch.setattr(world.fake, "_DeleteNodePool", lambda _: (denied.code, denied.text))
+    world.jobs = [SimulatedJob("train", slices=1, seconds=60)]
+    world.fake.refuse("stock-out")
+    world.run(seconds=HOUR)
+    assert len(world.fake.creates) == 2
+    assert 3 <= world.fake.calls.count("DeleteNodePool") <= 8
+    monkeypatch.undo()
+    world.run_out(seconds=HOUR)
+    assert world.fake.pools == {}
 
 
 def test_an_operation_of_the_cluster_is_waited_for(world: World) -> None:
