@@ -242,7 +242,7 @@ def _choose_how(demand: NodeDemand, choices: PoolChoices) -> tuple[bool, str | N
         remedy = "Leave it out, or set placement.preemptible to true."
         raise InvalidRequestError("--spot", "contradicts the job, which keeps off spot nodes", remedy)
     if choices.queued and not choices.flex_start:
-        remedy = "Add --flex-start, or set placement.flexStart to true."
+        remedy = "Add --flex-start, or set placement.flexStart to Queued."
         raise InvalidRequestError("--queued", "is for flex-start nodes", remedy)
     ways = [
         name
