@@ -1,0 +1,204 @@
+"""`python -m e2e.worker_figures`: engines fray, ray and dask on three worker pods each, side by side.
+
+The jobs of all engines are there at the same time, and one at a time is measured, by turns: in its rank 0, by
+`programs/engine_figures.py`. Each round begins with another engine. Prints a Markdown table of medians, with
+the medians of the rounds' ratios. Brings up the cluster and installs the chart when they are not there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.cluster.command import await_condition
+from e2e.cluster.errors import ClusterError
+from e2e.images import TEST_IMAGES
+from e2e.installation import build_kubectl, build_release, load_images, open_cluster
+from e2e.job_namespace import JobNamespace, build_job, open_job_namespace, until_told
+from fray.vocabulary import CONTAINER
+from tools.images import project_version
+
+__all__ = ["ENGINES", "FIGURES", "Figure", "Round", "build_markdown", "main", "order_engines"]
+
+PROGRAM = Path(__file__).parent / "programs" / "engine_figures.py"
+ENGINES = ("fray", "ray", "dask")
+TITLES = {"fray": "Fray", "ray": "Ray", "dask": "Dask"}
+IMAGE = f"fray-ray:{project_version()}"
+"""For all of them, as it has them all."""
+WORKERS = 3
+WORKER = {"cpu": "200m", "memory": "1536Mi"}
+RANK_0 = {"cpu": "500m", "memory": "2Gi"}
+START_SECONDS = 600.0
+ROUND_SECONDS = 600.0
+
+Round = Mapping[str, Mapping[str, float]]
+"""Figures by name, by engine."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A row of the table; `least` is how many times better than Ray it is to be, None without a goal."""
+
+    name: str
+    title: str
+    least: float | None
+    rate: bool = False
+    """Whether more is better."""
+    decimals: int = 2
+
+
+FIGURES = (
+    Figure("tasks_per_second", "no-op tasks/s", 4, rate=True, decimals=0),
+    Figure("round_trip_ms", "task round trip p50, ms", 2),
+    Figure("calls_per_second", "actor calls/s across pods", 4, rate=True, decimals=0),
+    Figure("calls_ms", "actor round trip p50 across pods, ms", 2),
+    Figure(
+        "named_calls_per_second", "calls/s of a FrayActor, of a detached actor", None, rate=True, decimals=0
+    ),
+    Figure("named_calls_ms", "its round trip p50, ms", None),
+    Figure("transfer_seconds", "100 MB from worker to worker, s", 1, decimals=3),
+    Figure("broadcast_seconds", "100 MB from rank 0 to 3 workers, s", 1, decimals=3),
+    Figure("shuffle_seconds", "shuffle, s", 2),
+)
+
+
+def order_engines(engines: Sequence[str], number: int) -> list[str]:
+    """Return the engines in the order of a round, counted from 0: each is the first in turn."""
+    first = number % len(engines)
+    return [*engines[first:], *engines[:first]]
+
+
+def build_markdown(rounds: Sequence[Round], engines: Sequence[str]) -> str:
+    """Return the table: a row a figure, a column an engine, and how many times better Fray is."""
+    peers = [engine for engine in engines if engine != "fray"] if "fray" in engines else []
+    compared = [f"better than {TITLES[peer]} by" for peer in peers]
+    heads = ["", *(TITLES[engine] for engine in engines), *compared, "goal, by Ray"]
+    rows = [heads, ["---", *["--:"] * (len(heads) - 2), "---"]]
+    for figure in FIGURES:
+        values = [_gather(rounds, engine, figure.name) for engine in engines]
+        if not any(values):
+            continue
+        shown = [f"{statistics.median(each):,.{figure.decimals}f}" if each else "-" for each in values]
+        ratios = {peer: _compare(rounds, peer, figure) for peer in peers}
+        factors = ["-" if ratio is None else f"{ratio:.2f} x" for ratio in ratios.values()]
+        rows.append([figure.title, *shown, *factors, _judge(figure, ratios.get("ray"))])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _gather(rounds: Iterable[Round], engine: str, name: str) -> list[float]:
+    return [each[engine][name] for each in rounds if name in each.get(engine, {})]
+
+
+def _compare(rounds: Iterable[Round], peer: str, figure: Figure) -> float | None:
+    """Return the median of the rounds' ratios; above 1 Fray is better."""
+    pairs = [
+        (each["fray"][figure.name], each[peer][figure.name])
+        for each in rounds
+        if figure.name in each.get("fray", {}) and figure.name in each.get(peer, {})
+    ]
+    ratios = [own / other if figure.rate else other / own for own, other in pairs]
+    return statistics.median(ratios) if ratios else None
+
+
+def _judge(figure: Figure, ratio: float | None) -> str:
+    if figure.least is None or ratio is None:
+        return ""
+    return f"{'met' if ratio >= figure.least else 'not met'}: {figure.least:g} x"
+
+
+def start(space: JobNamespace, engine: str) -> None:
+    """Submit the job of an engine, which does nothing until it is told to end."""
+    workers = {"replicas": WORKERS, "engine": engine, "resources": WORKER}
+    environment = {"image": IMAGE}
+    command = ["sh", "-c", until_told()]
+    space.submit(build_job(engine, command, resources=RANK_0, environment=environment, workers=workers))
+
+
+def await_workers(space: JobNamespace, engine: str) -> None:
+    """Wait until all workers of an engine take tasks."""
+    await_condition(
+        f"the workers of {engine} are ready",
+        lambda: (space.job(engine).get("status", {}).get("workers") or {}).get("ready") == WORKERS,
+        timeout=START_SECONDS,
+        details=space.describe,
+    )
+
+
+def measure(space: JobNamespace, engine: str, shuffled: int) -> dict[str, float]:
+    """Return the figures of an engine, whose workers are ready."""
+    (rank_0,) = space.pods(engine)
+    program = ("python3", "-c", PROGRAM.read_text(encoding="utf-8"), engine, str(shuffled))
+    words = (rank_0["metadata"]["name"], f"--container={CONTAINER}", "--", *program)
+    told = space.kubectl("exec", *words, seconds=ROUND_SECONDS)
+    found: dict[str, float] = json.loads(told.splitlines()[-1])
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; returns the exit code. Faults of the cluster are printed, without a traceback."""
+    parser = argparse.ArgumentParser(
+        prog="python -m e2e.worker_figures", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument("--rounds", type=int, default=2, help="(default: %(default)s)")
+    parser.add_argument("--shuffle", type=int, default=50, help="tasks on each side (default: %(default)s)")
+    parser.add_argument(
+        "--engines", default=",".join(ENGINES), type=_read_engines, help="(default: %(default)s)"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        with tempfile.TemporaryDirectory(prefix="fray-figures-") as folder:
+            rounds = _run(options, Path(folder))
+    except ClusterError as error:
+        _say(f"{type(error).__name__}: {error}")
+        return 1
+    print(build_markdown(rounds, options.engines))
+    return 0
+
+
+def _read_engines(text: str) -> list[str]:
+    engines = text.split(",")
+    if not set(engines) <= set(ENGINES):
+        raise argparse.ArgumentTypeError(f"legal are {', '.join(ENGINES)}")
+    return engines
+
+
+def _run(options: argparse.Namespace, folder: Path) -> list[Round]:
+    layout = open_cluster(_say)
+    kubectl = build_kubectl(folder)
+    release = build_release(kubectl, load_images(layout, _say, TEST_IMAGES), folder)
+    release.install()
+    rounds = list[Round]()
+    with open_job_namespace(kubectl, release) as space:
+        begun = time.monotonic()
+        for engine in options.engines:
+            start(space, engine)
+        for engine in options.engines:
+            await_workers(space, engine)
+            _say(f"{time.monotonic() - begun:.0f} s: the workers of {engine} are ready")
+        for number in range(options.rounds):
+            figures = {}
+            for engine in order_engines(options.engines, number):
+                figures[engine] = measure(space, engine, options.shuffle)
+                when = f"{time.monotonic() - begun:.0f} s, load {os.getloadavg()[0]:.1f}"
+                _say(f"{when}: {engine} {json.dumps(figures[engine])}")
+            rounds.append(figures)
+        for engine in options.engines:
+            space.tell(engine)
+            space.await_end(engine)
+    return rounds
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
