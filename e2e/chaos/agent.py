@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from e2e.chaos.plan import Blow, Strike
 from e2e.chaos.recorder import Recorder
-from e2e.chaos.records import NODE_DELETED, Hit, Outage
+from e2e.chaos.records import NODE_DELETED, Hit, Outage, PodSighting
 from e2e.chaos.storm import Storm
 from e2e.cluster import kubelets, node_status
 from e2e.cluster.api import Api, Response
@@ -24,6 +24,7 @@ from e2e.cluster.command import await_condition
 from e2e.cluster.layout import Host, Layout
 from e2e.faulty_proxy import FaultyProxy
 from e2e.release import OPERATOR, SYSTEM
+from fray.vocabulary import Role
 
 __all__ = ["Agent", "Blowed", "Target", "evict", "remove_pod"]
 
@@ -39,6 +40,7 @@ RETURN_SECONDS = 6.0
 """After its start a kubelet needs a moment to say that its node has no chips: it was Ready all the time."""
 READY_SECONDS = 120.0
 PROGRAM = "fray_operator"
+WORKER_PROGRAM = "python"
 AT_ONCE = {"gracePeriodSeconds": 0}
 
 
@@ -110,6 +112,7 @@ class Agent:
             Blow.DELETE_OPERATOR: self._delete_operator,
             Blow.EVICT_POD: lambda strike: self._hit_pod(strike, "evicted", evict),
             Blow.DELETE_POD: lambda strike: self._hit_pod(strike, "deleted", remove_pod),
+            Blow.KILL_WORKER: self._kill_worker,
             Blow.FREEZE_KUBELET: self._freeze,
             Blow.KILL_KUBELET: lambda strike: self._kill_kubelet(strike, deletes_node=False),
             Blow.DELETE_NODE: lambda strike: self._kill_kubelet(strike, deletes_node=True),
@@ -161,9 +164,22 @@ class Agent:
         answer = blow(self._api, self._target.namespace, pod.name, pod.uid)
         if not answer.ok:
             return None  # it has ended by now
+        self._note(pod, how)
+        return pod.name
+
+    def _kill_worker(self, strike: Strike) -> str | None:
+        workers = [pod for pod in self._recorder.living_pods() if pod.role == Role.WORKER and pod.node]
+        pod = _choose(workers, strike.victim)
+        if pod is None or pod.node is None:
+            return None
+        if not kubelets.kill_in_pod(self._target.layout.host_named(pod.node), pod.uid, WORKER_PROGRAM):
+            return None  # it hasn't begun yet, or has ended by now
+        self._note(pod, "killed")
+        return pod.name
+
+    def _note(self, pod: PodSighting, how: str) -> None:
         hit = Hit(time.time(), pod.job, pod.attempt, pod.uid, pod.node, how)
         self._recorder.records.hits.append(hit)
-        return pod.name
 
     # --- the operator -----------------------------------------------------------------------------------
 

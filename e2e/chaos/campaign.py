@@ -43,7 +43,7 @@ DRAIN_SECONDS = 300.0
 CLEAN_SECONDS = 180.0
 VALUES = ("--set=leaseSeconds=8", "--set=backoff.capSeconds=4", "--set=avoidSeconds=15")
 """What makes a campaign shorter: a new leader comes sooner, and attempts wait less for time and for nodes."""
-OBJECTS = ("jobsets", "jobs", "pods", "services", "secrets")
+OBJECTS = ("jobsets", "jobs", "pods", "services", "secrets", "networkpolicies")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from e2e.chaos.records import JobSetSighting, JobSighting, PodSighting
-from fray.vocabulary import LABEL_JOB
+from fray.vocabulary import AUTH_SECRET, LABEL_JOB
 
 __all__ = ["find_duplicates", "find_leaks", "find_overlaps", "find_regressions", "find_talkative"]
 
@@ -81,6 +81,8 @@ def find_leaks(
     for plural, found in objects.items():
         for manifest in found:
             metadata = manifest["metadata"]
+            if metadata["name"] == AUTH_SECRET:
+                continue  # the namespace's own
             labels = metadata.get("labels", {})
             # A JobSet's Service has no label of its own that tells of the job: its owner's name does.
             job = labels.get(LABEL_JOB) or _guess_job(metadata)

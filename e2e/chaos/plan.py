@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum, auto
+from pathlib import Path
 from typing import Any
 
-from e2e.job_namespace import build_shell
+from e2e.job_namespace import build_job, build_shell
 
 __all__ = ["LANES", "Act", "Blow", "Deed", "JobPlan", "Kind", "Lane", "Strike", "jobs", "strikes"]
 
@@ -41,14 +42,32 @@ class Lane:
     hosts: int
     spec: dict[str, Any]
 
+    @property
+    def has_workers(self) -> bool:
+        """Whether its jobs count on workers, which come, go and are lost without any harm to the job."""
+        return "workers" in self.spec
 
+
+_PROGRAM = Path(__file__).parents[1] / "programs" / "count_under_harm.py"
+_FOREVER = 2_000_000
+_MOST_WORKERS = 3
+_SCALINGS = 6
+_JOINING_SECONDS = 10
+"""How much longer jobs work that wait for workers first."""
 _CPU = {"resources": {"cpu": "10m"}}
+_SMALL = {"resources": {"cpu": "50m", "memory": "96Mi"}}
+_ON_ANY_HOST = {
+    "spec": {
+        "tolerations": [{"key": key, "operator": "Exists"} for key in ("nvidia.com/gpu", "google.com/tpu")]
+    }
+}
 LANES = (
     Lane("single", 1, _CPU),
     Lane("gang", 3, {**_CPU, "replicas": 3}),
     Lane("pair", 2, {**_CPU, "replicas": 2}),
     Lane("tpu", 4, {"replicas": 2, "resources": {"tpu": {"type": "v5p-16"}}}),
     Lane("gpu", 2, {"replicas": 2, "resources": {"gpu": {"type": "nvidia-h100-80gb", "count": 8}}}),
+    Lane("workers", 1, {**_SMALL, "workers": {**_SMALL, "replicas": 2, "podTemplate": _ON_ANY_HOST}}),
 )
 
 
@@ -59,14 +78,19 @@ class Act(StrEnum):
     SUSPEND = auto()
     RESUME = auto()
     DELETE = auto()
+    SCALE = auto()
 
 
 @dataclass(frozen=True)
 class Deed:
-    """One act, `after` seconds since the last; the first since the job ran, a deletion since it came."""
+    """One act, `after` seconds since the last; the first since the job ran, a deletion since it came.
+
+    `workers` is how many there are to be, of a job that is scaled.
+    """
 
     act: Act
     after: float
+    workers: int = 0
 
 
 @dataclass(frozen=True)
@@ -94,15 +118,20 @@ class JobPlan:
 
     def to_manifest(self) -> dict[str, Any]:
         """The FrayJob."""
+        retries = {"failures": self.failures, "preemptions": 100}
+        more = {} if self.ttl is None else {"ttlSecondsAfterFinished": self.ttl}
+        seconds = _FOREVER if self.seconds is None else self.seconds
+        if self.lane.has_workers:
+            program = _PROGRAM.read_text(encoding="utf-8")
+            command = ["python3", "-c", program, str(seconds), str(self.failing), str(self.exit_code)]
+            return build_job(self.name, command, retries=retries, **self.lane.spec, **more)
         # `wait` is left for the trap at once, `sleep` in the foreground would not be.
         script = f"""
             trap 'kill $!; exit 143' TERM
-            sleep {2_000_000 if self.seconds is None else self.seconds} & wait $!
+            sleep {seconds} & wait $!
             test "$FRAY_ATTEMPT" -le {self.failing} && exit {self.exit_code}
             exit 0
         """
-        retries = {"failures": self.failures, "preemptions": 100}
-        more = {} if self.ttl is None else {"ttlSecondsAfterFinished": self.ttl}
         return build_shell(self.name, script, retries=retries, **self.lane.spec, **more)
 
 
@@ -113,7 +142,8 @@ def jobs(seed: int, lane: Lane) -> Iterator[JobPlan]:
     while True:
         for kind in chance.sample(list(Kind), len(Kind)):
             number += 1
-            yield _plan(f"{lane.name}-{number}-{kind.value}", kind, lane, chance)
+            plan = _plan(f"{lane.name}-{number}-{kind.value}", kind, lane, chance)
+            yield _with_scalings(plan, chance) if lane.has_workers else plan
 
 
 def _plan(name: str, kind: Kind, lane: Lane, chance: random.Random) -> JobPlan:
@@ -140,6 +170,17 @@ def _plan(name: str, kind: Kind, lane: Lane, chance: random.Random) -> JobPlan:
             return JobPlan(name, kind, lane, seconds)
 
 
+def _with_scalings(plan: JobPlan, chance: random.Random) -> JobPlan:
+    """Return a plan whose job is scaled before all that its user does to it; not one that is deleted soon."""
+    if plan.kind is Kind.DELETED:
+        return plan
+    scalings = [
+        Deed(Act.SCALE, chance.uniform(0.2, 2.0), chance.randint(1, _MOST_WORKERS)) for _ in range(_SCALINGS)
+    ]
+    seconds = None if plan.seconds is None else plan.seconds + _JOINING_SECONDS
+    return replace(plan, seconds=seconds, deeds=(*scalings, *plan.deeds))
+
+
 class Blow(StrEnum):
     """What the agent does."""
 
@@ -149,6 +190,8 @@ class Blow(StrEnum):
     """Deletion of a replica's pod without any grace."""
     EVICT_POD = auto()
     DELETE_POD = auto()
+    KILL_WORKER = auto()
+    """SIGKILL to all processes of a worker's pod."""
     FREEZE_KUBELET = auto()
     """SIGSTOP, and SIGCONT later."""
     KILL_KUBELET = auto()
@@ -168,6 +211,7 @@ _WEIGHTS = {
     Blow.DELETE_OPERATOR: 4,
     Blow.EVICT_POD: 24,
     Blow.DELETE_POD: 20,
+    Blow.KILL_WORKER: 10,
     Blow.FREEZE_KUBELET: 10,
     Blow.KILL_KUBELET: 8,
     Blow.DELETE_NODE: 5,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from e2e.chaos.plan import Act, JobPlan, Kind
 from e2e.chaos.records import NODE_DELETED, Hit, Outage, PodSighting, Records
-from fray.vocabulary import Phase, Reason, VerdictKind
+from fray.vocabulary import Phase, Reason, Role, VerdictKind
 
 __all__ = ["GONE", "End", "find_mismatch", "find_unseen", "predict"]
 
@@ -126,9 +126,13 @@ class _World:
     def __init__(self, job: JobPlan, records: Records) -> None:
         self._job = job
         self._pods: dict[int, list[PodSighting]] = {}
+        workers = set[str]()
         for pod in records.last_pods(job.name):
-            self._pods.setdefault(pod.attempt, []).append(pod)
-        self._hits = [hit for hit in records.hits if hit.job == job.name]
+            if pod.role == Role.WORKER:
+                workers.add(pod.uid)  # whatever becomes of it, the attempt goes on
+            else:
+                self._pods.setdefault(pod.attempt, []).append(pod)
+        self._hits = [hit for hit in records.hits if hit.job == job.name and hit.uid not in workers]
         self._acts = [act for act in records.acts if act.job == job.name]
         self._outages = records.outages
 

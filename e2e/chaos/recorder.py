@@ -42,6 +42,7 @@ def collection_of(namespace: str, plural: str) -> str:
         "jobsets": f"/apis/{JOBSET_API_VERSION}",
         "jobs": "/apis/batch/v1",
         "leases": "/apis/coordination.k8s.io/v1",
+        "networkpolicies": "/apis/networking.k8s.io/v1",
     }.get(plural, "/api/v1")
     return f"{version}/namespaces/{namespace}/{plural}"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from e2e.chaos.plan import Act
 from fray.plan.timestamps import parse_time
-from fray.vocabulary import CONTAINER, LABEL_ATTEMPT, LABEL_JOB
+from fray.vocabulary import CONTAINER, LABEL_ATTEMPT, LABEL_JOB, LABEL_ROLE, Role
 
 __all__ = [
     "NODE_DELETED",
@@ -41,7 +41,7 @@ https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/status/status_
 
 @dataclass(frozen=True)
 class Hit:
-    """A pod of an attempt that the agent evicted or deleted; `at` is when the server had agreed."""
+    """A pod of an attempt that the agent evicted, deleted or killed; `at` is when that was agreed or done."""
 
     at: float
     job: str
@@ -91,6 +91,7 @@ class PodSighting:
     finished: float | None = None
     exit_code: int | None = None
     reason: str | None = None
+    role: str = Role.HOST
 
     @property
     def lives(self) -> bool:
@@ -189,6 +190,7 @@ def read_pod(at: float, manifest: Manifest, *, gone: bool) -> PodSighting | None
         finished=_seconds(ended.get("finishedAt")),
         exit_code=ended.get("exitCode"),
         reason=status.get("reason") or mark.get("reason") or (LOST if _is_lost(container) else None),
+        role=labels.get(LABEL_ROLE, Role.HOST),
     )
 
 

@@ -88,8 +88,13 @@ class User:
             return
         attempt = self._recorder.last_attempt(plan.name)
         path = f"{self._collection}/{plan.name}"
-        patch = _PATCHES.get(deed.act)
-        answer = self._api.delete(path) if patch is None else self._api.merge(path, patch)
+        match deed.act:
+            case Act.DELETE:
+                answer = self._api.delete(path)
+            case Act.SCALE:
+                answer = self._api.merge(f"{path}/scale", {"spec": {"replicas": deed.workers}})
+            case act:
+                answer = self._api.merge(path, _PATCHES[act])
         if not self._is_done(answer, already=404):
             return
         task.done, task.since = task.done + 1, time.time()

@@ -14,11 +14,12 @@ from e2e.chaos.agent import AT_ONCE, evict, remove_pod
 from e2e.chaos.judgement import judge
 from e2e.chaos.plan import LANES, Act, Deed, JobPlan, Kind
 from e2e.chaos.prediction import predict
-from e2e.chaos.recorder import Recorder
+from e2e.chaos.recorder import Recorder, collection_of
 from e2e.chaos.records import Hit
 from e2e.chaos.user import User
 from e2e.cluster.api import Api, Response
 from e2e.cluster.controlplane import ControlPlane
+from fray.vocabulary import FRAYJOB_PLURAL
 from tests.integration.controller.hands import Hands, Manifest, eventually
 from tests.integration.controller.operator_thread import OperatorThread
 
@@ -27,6 +28,7 @@ SUCCEEDS = JobPlan("train", Kind.SUCCEEDS, LANES[1], 60)
 STOPPED = JobPlan("train", Kind.STOPPED, LANES[0], None, deeds=(Deed(Act.STOP, 0.0),))
 SUSPENDED = JobPlan("train", Kind.SUSPENDED, LANES[0], 60, deeds=(Deed(Act.SUSPEND, 0.0),))
 DELETED = JobPlan("train", Kind.DELETED, LANES[0], None, deeds=(Deed(Act.DELETE, 0.0),))
+SCALED = JobPlan("train", Kind.SUCCEEDS, LANES[-1], 60, deeds=(Deed(Act.SCALE, 0.0, 3),))
 
 
 class Scene:
@@ -122,6 +124,16 @@ def test_a_stop_comes_after_the_job_ran_and_ends_it(scene: Scene) -> None:
     (act,) = scene.recorder.records.acts
     assert (act.act, act.attempt) == (Act.STOP, 1)
     assert scene.wrong() == []
+
+
+def test_workers_are_scaled_once_the_job_runs(scene: Scene) -> None:
+    scene.submit(SCALED)
+    scene.attempt(1)
+    scene.until(lambda: scene.recorder.records.acts)
+    (act,) = scene.recorder.records.acts
+    assert (act.act, act.attempt) == (Act.SCALE, 1)
+    found = scene.api.get(f"{collection_of(scene.hands.namespace, FRAYJOB_PLURAL)}/train")
+    assert found.body["spec"]["workers"]["replicas"] == 3
 
 
 def test_a_suspended_job_is_resumed_and_succeeds_in_its_next_attempt(scene: Scene) -> None:

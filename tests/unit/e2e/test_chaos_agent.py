@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from e2e.chaos.storm import Storm
 from e2e.cluster.api import Api, Response
 from e2e.cluster.layout import build_layout
 from e2e.faulty_proxy import Call, FaultyProxy
+from fray.vocabulary import Role
 
 LAYOUT = build_layout(gpu_hosts=2)
 
@@ -142,6 +143,19 @@ def test_pods_are_hit_by_their_uid_and_it_is_recorded(world: World) -> None:
     assert world.api.asked == ["POST ns/pods/p2/eviction", "DELETE ns/pods/p2"]
     hits = [(hit.job, hit.attempt, hit.uid, hit.node, hit.how) for hit in world.recorder.records.hits]
     assert hits == [("job", 2, "u2", "cp", "evicted"), ("job", 2, "u2", "cp", "deleted")]
+
+
+def test_workers_alone_are_killed_where_they_run(world: World) -> None:
+    host = PodSighting(0.0, "u", "p", "job", 1, "cp")
+    waiting = replace(host, uid="v", name="q", role=Role.WORKER, node=None)
+    world.recorder.living = [host, waiting]
+    agent = world.agent(each(Blow.KILL_WORKER, Blow.KILL_WORKER))
+    world.strike(agent)
+    world.recorder.living.append(replace(waiting, uid="w", name="r", node="tpu-a-0"))
+    world.strike(agent)
+    assert [blowed.target for blowed in agent.log] == [None, "r"]
+    assert world.done == ["kill_in_pod tpu-a-0"]
+    assert [(hit.uid, hit.how) for hit in world.recorder.records.hits] == [("w", "killed")]
 
 
 def test_operators_are_killed_where_they_run_or_deleted_without_grace(world: World) -> None:

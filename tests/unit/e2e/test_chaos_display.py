@@ -51,6 +51,7 @@ def test_the_table_has_the_seed_every_lane_and_every_fault() -> None:
         "0",
         "0",
         "0",
+        "0",
         "1",
         "17",
     ]

@@ -96,6 +96,10 @@ def test_what_is_left_of_jobs_that_are_gone_is_a_leak() -> None:
     assert list(find_leaks({"services": [service]}, finished=["b"])) == ["services a-a1 is left of a"]
 
 
+def test_the_keys_of_the_namespace_are_left_of_no_job() -> None:
+    assert list(find_leaks({"secrets": [manifest("fray-auth", None)]}, finished=[])) == []
+
+
 def test_a_finished_job_keeps_three_jobsets_and_no_pod_that_runs() -> None:
     jobsets = [manifest(f"a-a{number}", "a") for number in range(1, 5)]
     assert list(find_leaks({"jobsets": jobsets[:3]}, finished=["a"])) == []

@@ -6,12 +6,13 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from e2e.chaos.plan import LANES, Act, Blow, JobPlan, Kind, jobs, strikes
+from e2e.chaos.plan import LANES, Act, Blow, JobPlan, Kind, Lane, jobs, strikes
 from fray.plan.gang import derive_gang
 from fray.wire.frayjob import FrayJob
 from fray.wire.validation import validate_manifest
@@ -59,15 +60,28 @@ def test_what_is_done_to_jobs_fits_their_kind() -> None:
     assert found[Kind.EXPIRES].ttl is not None
 
 
+def test_workers_are_scaled_before_all_else_but_a_deletion() -> None:
+    (lane,) = (one for one in LANES if one.has_workers)
+    for plan in islice(jobs(3, lane), 3 * len(Kind)):
+        acts = [deed.act for deed in plan.deeds]
+        scalings = 0 if plan.kind is Kind.DELETED else 6
+        assert acts[:scalings] == [Act.SCALE] * scalings
+        assert Act.SCALE not in acts[scalings:]
+        assert all(1 <= deed.workers <= 3 for deed in plan.deeds[:scalings])
+
+
 def shell(plan: JobPlan, attempt: int) -> subprocess.Popen[bytes]:
     command = plan.to_manifest()["spec"]["entrypoint"]["command"]
-    environment = {"PATH": os.environ["PATH"], "FRAY_ATTEMPT": str(attempt)}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {"PATH": path, "FRAY_ATTEMPT": str(attempt)}
     return subprocess.Popen(command, env=environment, start_new_session=True)
 
 
-@pytest.mark.parametrize(("attempt", "code"), [(1, 7), (2, 7), (3, 0)])
-def test_the_script_exits_as_the_plan_says(attempt: int, code: int) -> None:
-    plan = JobPlan("job", Kind.RECOVERS, LANES[0], 0, failing=2, exit_code=7)
+@pytest.mark.parametrize("lane", [LANES[0], LANES[-1]], ids=lambda lane: lane.name)
+@pytest.mark.parametrize(("attempt", "code"), [(2, 7), (3, 0)])
+def test_the_program_exits_as_the_plan_says(lane: Lane, attempt: int, code: int) -> None:
+    """Here that of workers counts in threads."""
+    plan = JobPlan("job", Kind.RECOVERS, lane, 0, failing=2, exit_code=7)
     assert shell(plan, attempt).wait(90) == plan.exit_of(attempt) == code
 
 

@@ -10,6 +10,7 @@ import pytest
 from e2e.chaos.plan import LANES, Act, JobPlan, Kind
 from e2e.chaos.prediction import find_mismatch, find_unseen, predict
 from e2e.chaos.records import Hit, JobSighting, LeaseSighting, Outage, PodSighting, Records, UserAct
+from fray.vocabulary import Role
 
 WORK = 10
 FAILS = JobPlan("fails", Kind.FAILS, LANES[0], WORK, failing=1_000_000)
@@ -62,6 +63,15 @@ def test_harm_long_before_an_attempts_own_end_is_charged_to_preemptions_and_noth
 def test_harm_before_an_attempt_has_begun_is_charged_too() -> None:
     found = ends(SUCCEEDS, pods=[pod(SUCCEEDS, 1, None)], hits=[hit(SUCCEEDS, 1, 104.0)])
     assert found == {"Succeeded after Preemption, Success"}
+
+
+def test_lost_workers_are_charged_to_nobody() -> None:
+    host = pod(SUCCEEDS, 1, 100.0)
+    worker = replace(host, uid="w", role=Role.WORKER, exit_code=137, reason="Evicted")
+    struck = replace(hit(SUCCEEDS, 1, 104.0), uid="w")
+    outages = [Outage("gpu-0", 100.0, 140.0, "kubelet killed")]
+    pods = [host, replace(worker, node="gpu-0")]
+    assert ends(SUCCEEDS, pods=pods, hits=[struck], outages=outages) == {"Succeeded after Success"}
 
 
 def test_an_attempt_that_is_hit_twice_is_charged_once() -> None:
