@@ -257,24 +257,23 @@ def delete_unused(  # noqa: PLR0913 - one parameter for each option
     """
     if bool(names) == idle:
         raise InvalidRequestError("fray pools delete", "needs either names or --idle", "Give one of them.")
-    seen = _look(cluster, gke, shell)
-    if seen.usage is None:
-        problem = "which pools are in use can't be seen"
-        raise PoolInUseError(
-            problem, "Let the kubeconfig lead to the same cluster (--cluster 'k8s?context=NAME')."
-        )
-    chosen = _choose_unused(names, seen.pools, seen.usage)
+    seen, usage = _look_at_usage(cluster, gke, shell)
+    chosen = _choose_unused(names, seen.pools, usage)
     if not chosen:
         shell.notes.write("No pool that `fray pools create` made is idle.\n")
         return 0
     if form is not None:
         shell.output.write(f"{format_deletion(chosen, seen.gke.cluster, form)}\n")
         return 0
-    _show_chosen([pool for pool in seen.pools if pool.name in chosen], seen.usage, shell.notes)
-    amount = format_count(len(chosen), "node pool")
-    if not yes and not _confirm(f"Delete {amount} of {seen.gke.cluster.name}? [y/N] ", shell):
-        shell.notes.write("Nothing was deleted.\n")
-        return EXIT_FAILURE
+    _show_chosen([pool for pool in seen.pools if pool.name in chosen], usage, shell.notes)
+    if not yes:
+        amount = format_count(len(chosen), "node pool")
+        if not _confirm(f"Delete {amount} of {seen.gke.cluster.name}? [y/N] ", shell):
+            shell.notes.write("Nothing was deleted.\n")
+            return EXIT_FAILURE
+        # The answer may have taken long: a job may run there by now.
+        seen, usage = _look_at_usage(cluster, gke, shell)
+        chosen = _choose_unused(chosen, seen.pools, usage)
     try:
         with PoolDisplay(shell.notes, shell.clock) as display:
             fates = delete_pools(seen.gke, chosen, Following(shell.sleep, shell.clock, display.show))
@@ -348,6 +347,19 @@ def _look(cluster: str | None, gke: str | None, shell: PoolShell) -> _Seen:
         )
         return _Seen(found, facts, pools, None)
     return _Seen(found, facts, pools, derive_usage(pools, objects))
+
+
+def _look_at_usage(
+    cluster: str | None, gke: str | None, shell: PoolShell
+) -> tuple[_Seen, dict[str, PoolUse]]:
+    """Look, and return what uses the pools too; raises `PoolInUseError` where that can't be seen."""
+    seen = _look(cluster, gke, shell)
+    if seen.usage is None:
+        problem = "which pools are in use can't be seen"
+        raise PoolInUseError(
+            problem, "Let the kubeconfig lead to the same cluster (--cluster 'k8s?context=NAME')."
+        )
+    return seen, seen.usage
 
 
 def _look_if_possible(

@@ -535,3 +535,17 @@ def test_an_option_that_would_change_nothing_is_refused(
 ) -> None:
     with pytest.raises(InvalidRequestError, match=told):
         plan_pools(bench.options(**choices), None, bench.shell())
+
+
+def test_a_pool_that_is_used_by_the_time_of_the_answer_stays(bench: Bench) -> None:
+    bench.create()
+    first = bench.fake.creates[0]
+
+    class Thoughtful(io.BytesIO):
+        def readline(self, *_: Any) -> bytes:
+            bench.use(first, "late")
+            return b"y\n"
+
+    with pytest.raises(PoolInUseError, match=f"{first} is used by ml/late"):
+        delete_unused([], None, None, replace(bench.shell(), stdin=Thoughtful()), idle=True)
+    assert bench.fake.deletes == []
