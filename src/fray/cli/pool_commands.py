@@ -415,7 +415,9 @@ def _check_region(zones: Sequence[str], cluster: GkeCluster) -> None:
 def _count_taken(use: PoolUse, job: FrayJob) -> int:
     """Count the nodes of a pool that aren't for this job, whose own count as there; a slice has one user."""
     users = {*use.jobs, *filter(None, (use.kept_for,))}
-    if not use.others and all(name.rpartition("/")[2] == job.metadata.name for name in users):
+    # A file that names no namespace may be meant for any.
+    own = "/".join(["", *filter(None, (job.metadata.namespace, job.metadata.name))])
+    if not use.others and all(f"/{name}".endswith(own) for name in users):
         return 0
     return max(use.used_nodes, 1)
 

@@ -163,6 +163,15 @@ def test_pools_that_others_use_are_not_counted_as_there(bench: Bench) -> None:
     assert first not in bench.output.text
 
 
+def test_a_job_of_this_name_in_another_namespace_is_another_one(bench: Bench) -> None:
+    bench.create()
+    bench.use(bench.fake.creates[0], "train")
+    for namespace, missing in (("ml", 0), ("lab", 1)):
+        bench.write_job({**JOB, "metadata": {"name": "train", "namespace": namespace}})
+        plan_pools(bench.options(), None, bench.shell())
+        assert bench.output.text.count("missing") == missing
+
+
 def test_create_makes_the_pools_that_are_missing_and_says_how_that_goes(bench: Bench) -> None:
     assert bench.create() == 0
     assert len(bench.fake.creates) == 2
