@@ -42,9 +42,12 @@ def _control(kind: Kind[FrayJob], services: Services) -> Controller:
     store = Store(lambda key: queue.add(kind.key(key)))
 
     def tell(key: JobKey) -> None:
+        if store.get(key) is not None:
+            queue.add(kind.key(key))
+            return
         # Its FrayJob may have gone while nobody led: no event tells of that, only what is left of it.
         left = observer.list_children(key)
-        if store.get(key) is not None or find_orphans(left, living=store.knows):
+        if find_orphans(left, living=store.knows):
             queue.add(kind.key(key))
         elif any(map(may_be_obsolete, left)):
             queue.add_after(kind.key(key), UNKNOWN_JOB_SECONDS)

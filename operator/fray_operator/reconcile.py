@@ -90,7 +90,7 @@ class Reconciler:
             await self._send_events(key)
             return look
         body = await self._cascade.end_with_parent(body)
-        job = self._kind.parse(body)
+        job = known = self._kind.parse(body)
         now = self._clock()
         unrecorded = self._observer.find_unrecorded(job)
         if unrecorded is not None:
@@ -100,10 +100,10 @@ class Reconciler:
             self._tell_started(key)  # its creation had no answer
             job = _with_jobset_name(job, observed.jobset)
         decision = self._decide(job, observed, now)
-        write_at = self._find_write_time(key, body, decision, now)
+        write_at = self._find_write_time(key, body, known, decision, now)
         written = write_at is not None and write_at <= now
         if written:
-            await self._tell(key, body, decision)
+            await self._tell(key, body, known, decision)
         await self._act(key, job, decision, observed, written=written)
         if decision.unreadable is not None and not (job.spec.suspend or decision.action or decision.finished):
             # What there is belongs to attempts that can't be judged: nothing of it is cleared away.
@@ -144,17 +144,15 @@ class Reconciler:
         )
 
     def _find_write_time(
-        self, key: JobKey, body: Manifest, decision: Decision, now: datetime
+        self, key: JobKey, body: Manifest, job: FrayJob, decision: Decision, now: datetime
     ) -> datetime | None:
         """Return when the status is to be written, None when it is written already."""
         if decision.status.to_manifest() == body.get("status"):
             return None
-        before = FrayJob.from_manifest(body).status
-        return derive_write_time(before, decision.status, self._writes.get(key), now=now)
+        return derive_write_time(job.status, decision.status, self._writes.get(key), now=now)
 
-    async def _tell(self, key: JobKey, body: Manifest, decision: Decision) -> None:
-        """Write the status, then send the events that tell what changed."""
-        job = FrayJob.from_manifest(body)
+    async def _tell(self, key: JobKey, body: Manifest, job: FrayJob, decision: Decision) -> None:
+        """Write the status of the job in `body`, then send the events that tell what changed."""
         try:
             written = await self._writer.write_status(body, decision.status.to_manifest())
         except NotFoundError:
@@ -268,9 +266,10 @@ class Reconciler:
 
     async def _tell_refusal(self, key: JobKey, body: Manifest, refusal: Waiting) -> None:
         """Write why an attempt could not be started, unless the status says so already."""
-        decision = self._decide(FrayJob.from_manifest(body), Observed(), self._clock(), refusal=refusal)
+        job = FrayJob.from_manifest(body)
+        decision = self._decide(job, Observed(), self._clock(), refusal=refusal)
         if decision.status.to_manifest() != body.get("status"):
-            await self._tell(key, body, decision)
+            await self._tell(key, body, job, decision)
         await self._send_events(key)
 
     def _next_look(

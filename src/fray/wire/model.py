@@ -56,6 +56,10 @@ class WireModel(BaseModel):
         extra="ignore",
     )
 
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """Return the same object: it is frozen. Pydantic copies defaults at each reading."""
+        return self
+
     @classmethod
     def from_manifest(cls, manifest: dict[str, Any]) -> Self:
         """Read what the API server stored; unknown fields are ignored, types are exact."""
