@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from fray.errors import ObjectLostError, StoreDirectoryError, StoreFullError
+from fray.runtime.pool.objects import files as files_module
 from fray.runtime.pool.objects import store as store_module
 from fray.runtime.pool.objects.directories import OwnedStore, create_store
 from fray.runtime.pool.objects.flat_format import BytesLike
@@ -42,6 +43,38 @@ def test_what_is_above_the_limit_goes_to_disk(owned: OwnedStore) -> None:
     store.write(4, value(6000))
     assert files(store.directory) == {"3", "4"}
     assert files(store.spill_directory) == set()
+    store.close()
+
+
+def test_writes_into_a_memory_full_of_many_objects_do_not_look_at_all_of_them_each(
+    owned: OwnedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def scan(folder: str, dead: Callable[[int], bool] | None = None) -> int:
+        looked.append(folder)
+        return files_module.scan(folder, dead)
+
+    monkeypatch.setattr(store_module, "scan", scan)
+    store = HostStore(owned.store.directory, owned.store.spill_directory, 320 * 100)
+    assert not any(store.write(number, value(100)).on_disk for number in range(320))
+    assert not looked
+    assert all(store.write(1000 + number, value(100)).on_disk for number in range(44))
+    assert len(looked) == 4  # one write of 11
+    store.free(1)
+    assert [store.write(2000 + number, value(100)).on_disk for number in range(2)] == [False, True]
+    store.close()
+
+
+def test_where_the_disk_is_full_too_the_memory_is_counted_anew(
+    owned: OwnedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = HostStore(owned.store.directory, owned.store.spill_directory, 320 * 100)
+    for number in range(321):
+        store.write(number, value(100))
+    store.free(1)
+    monkeypatch.setattr(os, "writev", no_room(store.spill_directory))
+    assert store.write(1000, value(100)) == (100, False)
     store.close()
 
 

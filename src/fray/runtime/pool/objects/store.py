@@ -55,6 +55,8 @@ _COUNT = struct.Struct("<q")
 _IDENTITY = re.compile("[0-9a-f]+")
 _LOCK_SECONDS = 1.0
 """How long `spill` waits for writers at most: its caller has more to do, and they may stand still."""
+_FILES_A_WRITE = 32
+"""That a write into full memory looks at on average. One looks at all; for the others the count decides."""
 _MAPPED_SHARE = 0.125
 """Of the limit, for objects that one process has mapped while it may not be using them."""
 
@@ -100,6 +102,8 @@ class HostStore:
         self._mappings = Mappings(int(limit * _MAPPED_SHARE))
         self.on_evicted: Callable[[ObjectId], None] = lambda _: None
         """Called with each copy that this process removes for want of room."""
+        self._blind_writes = 0
+        """How many writes take memory for full by its count alone, before one counts anew."""
         self._disk_lock = -1
         """Keeps the directory on disk from being swept; none was claimed yet."""
         try:
@@ -147,6 +151,7 @@ class HostStore:
             evict(self._memory, gone)
             evict(self._disk, gone)
             self._tell_evicted(gone)
+            self._blind_writes = 0
             yield from (False, True)
 
     @contextlib.contextmanager
@@ -305,9 +310,10 @@ class HostStore:
                 os.close(file)
 
     # Bytes are counted up before a file takes them, and not always down when it is gone: so the count may be
-    # too high, and a process that finds memory full counts anew. So `free` needs no lock: the head and the
-    # nanny share it with processes of users, which may be stopped while they hold it. What a process has
-    # mapped counts until it is unmapped: that process has a link to the file, beside the object's own name.
+    # too high, and a process that finds memory full counts anew (not each time where there are many files).
+    # So `free` needs no lock: the head and the nanny share it with processes of users, which may be stopped
+    # while they hold it. What a process has mapped counts until it is unmapped: that process has a link to
+    # the file, beside the object's own name.
 
     def _begin(self, part: str, size: int, *, disk: bool) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -324,11 +330,15 @@ class HostStore:
         with self._locked():
             used = self._used()
             if used + size > self.limit:
+                if self._blind_writes:
+                    self._blind_writes -= 1
+                    raise StoreFullError(size, (self._memory,))
                 used = scan(self._memory, dead=is_dead)
                 if used + size > self.limit:
                     used -= evict(self._memory, gone, used + size - self.limit)
                 self._set_used(used)
             if used + size > self.limit:
+                self._blind_writes = len(list_names(self._memory)) // _FILES_A_WRITE
                 raise StoreFullError(size, (self._memory,))
             self._set_used(used + size)
             file = os.open(part, flags, 0o600)
