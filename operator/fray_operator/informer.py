@@ -19,6 +19,7 @@ from fray.plan.kueue import trim_number
 from fray.plan.pod_disruption import MARKS
 from fray.vocabulary import (
     ANNOTATION_AVOIDED,
+    ANNOTATION_KUEUE_ELASTIC,
     LABEL_ACTOR,
     LABEL_ACTOR_UID,
     LABEL_ATTEMPT,
@@ -301,7 +302,10 @@ def trim_attempts_job(manifest: Manifest) -> Manifest:
 def trim_worker_job(manifest: Manifest) -> Manifest:
     """Return what decisions need of a Job of workers."""
     return {
-        "metadata": _trim_metadata(manifest["metadata"]),
+        "metadata": {
+            **_trim_metadata(manifest["metadata"]),
+            "annotations": _select(manifest["metadata"].get("annotations", {}), (ANNOTATION_KUEUE_ELASTIC,)),
+        },
         "spec": _select(manifest.get("spec", {}), ("completions",)),
         "status": _select(manifest.get("status", {}), WORKER_STATUS),
     }

@@ -35,6 +35,8 @@ class OperatorSettings:
     """ServiceAccount of jobs that name none (FRAY_SERVICE_ACCOUNT)."""
     metadata_server: bool = True
     """Whether nodes have Google's metadata server (FRAY_METADATA_SERVER)."""
+    kueue_elastic_jobs: bool = False
+    """Whether Kueue lets the Job of workers change its size (FRAY_KUEUE_ELASTIC_JOBS)."""
     pod_name: str = "fray-operator"
     """Identity in the Lease (FRAY_POD_NAME)."""
     lease_namespace: str = "fray-system"
@@ -90,6 +92,7 @@ class OperatorSettings:
             injector_image=self.injector_image,
             service_account=self.service_account,
             metadata_server=self.metadata_server,
+            kueue_elastic_jobs=self.kueue_elastic_jobs,
         )
 
     @classmethod

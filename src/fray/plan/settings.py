@@ -26,6 +26,8 @@ class PlanSettings:
     """ServiceAccount of jobs that name none; the chart makes it."""
     metadata_server: bool = True
     """Whether the machines have Google's metadata server (they do on GKE)."""
+    kueue_elastic_jobs: bool = False
+    """Whether Kueue lets a Job change its size: older versions evict it then."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from fray.plan.placement import build_placement
 from fray.plan.pod import build_pod_template
 from fray.plan.settings import PlanSettings
 from fray.vocabulary import (
+    ANNOTATION_KUEUE_ELASTIC,
     CONTAINER,
     EXIT_ATTEMPT_OVER,
     LABEL_KUEUE_PRIORITY,
@@ -95,6 +96,7 @@ def build_workers_plan(
     )
     pod.manifest["spec"]["subdomain"] = build_jobset_name(job.metadata.name, attempt=attempt, gang=gang)
     queue = derive_queue(job)
+    elastic = settings.kueue_elastic_jobs and queue.name is not None
     queued = {LABEL_KUEUE_QUEUE: queue.name, LABEL_KUEUE_PRIORITY: queue.priority_class}
     metadata: dict[str, Any] = {
         "name": build_worker_job_name(job.metadata.name, attempt=attempt, generation=generation),
@@ -103,6 +105,8 @@ def build_workers_plan(
     }
     if job.metadata.namespace is not None:
         metadata["namespace"] = job.metadata.namespace
+    if elastic:
+        metadata["annotations"] = {ANNOTATION_KUEUE_ELASTIC: "true"}
     manifest = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -117,16 +121,16 @@ def build_workers_plan(
             "template": pod.manifest,
         },
     }
-    facts = (*_explain(own.spec, count), *placement.facts, *pod.facts)
+    facts = (*_explain(own.spec, count, elastic=elastic), *placement.facts, *pod.facts)
     return WorkersPlan(manifest, facts, (*placement.notices, *pod.notices))
 
 
-def _explain(spec: FrayJobSpec, count: int) -> list[Fact]:
+def _explain(spec: FrayJobSpec, count: int, *, elastic: bool) -> list[Fact]:
     workers = spec.workers
     who = (
         "you do, or an autoscaler" if workers.max_replicas is None else "the head of the pool does, by demand"
     )
-    return [
+    facts = [
         Fact("parallelism, completions", str(count), f"workers wanted; {who} changes spec.workers.replicas"),
         Fact("podReplacementPolicy", "Failed", "a worker that ended is followed by another one, not joined"),
         Fact(
@@ -136,6 +140,10 @@ def _explain(spec: FrayJobSpec, count: int) -> list[Fact]:
         ),
         Fact("subdomain", "that of the JobSet", "workers and hosts find each other by name too"),
     ]
+    if elastic:
+        why = "Kueue admits more workers, and takes back the quota of fewer, while the others run"
+        facts.append(Fact(f"annotation {ANNOTATION_KUEUE_ELASTIC}", "true", why))
+    return facts
 
 
 def _build_spec(spec: FrayJobSpec, settings: PlanSettings) -> FrayJobSpec:

@@ -21,6 +21,7 @@ from fray.plan.texts import clean_text
 from fray.plan.timestamps import parse_time
 from fray.termination import TerminationMessage
 from fray.vocabulary import (
+    ANNOTATION_KUEUE_ELASTIC,
     EXIT_PAYLOAD_CODE,
     EXIT_PAYLOAD_PYTHON,
     EXIT_WORKER_REFUSED,
@@ -93,6 +94,8 @@ class WorkerJob:
     leaving: bool = False
     """Whether it is being deleted."""
     created_at: datetime | None = None
+    elastic: bool = False
+    """Whether Kueue lets it change its size, where it is in a queue."""
 
     @property
     def generation(self) -> int:
@@ -152,6 +155,7 @@ def read_worker_job(manifest: Manifest, pods: Sequence[Manifest] | None = None) 
         ended=completed or bool(find_condition(manifest, "Failed", status="True")),
         leaving="deletionTimestamp" in metadata,
         created_at=parse_time(created) if (created := metadata.get("creationTimestamp")) else None,
+        elastic=(metadata.get("annotations") or {}).get(ANNOTATION_KUEUE_ELASTIC) == "true",
     )
 
 

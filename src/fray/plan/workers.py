@@ -118,7 +118,7 @@ def decide_workers(job: FrayJob, jobs: Sequence[WorkerJob]) -> WorkerStep | None
     """Return the next step towards the workers that a running attempt is to have, None when there is none.
 
     `jobs` are all Jobs of its workers. A Job that has failed stays: its head has ended it, or it can't run.
-    One that Kueue has admitted keeps its size: older versions would evict it.
+    One in a queue keeps its size, unless it was made as one that may change it: other Kueues would evict it.
     """
     wanted = derive_wanted(job.spec)
     newest = max(jobs, key=lambda one: one.generation, default=None)
@@ -132,7 +132,8 @@ def decide_workers(job: FrayJob, jobs: Sequence[WorkerJob]) -> WorkerStep | None
     if newest.ended:
         return StartWorkers(newest.generation + 1, wanted) if newest.completed and wanted else None
     completions = _derive_completions(newest, wanted, by_head=job.spec.workers.max_replicas is not None)
-    if completions == newest.completions or derive_queue(job).name is not None:
+    fixed = derive_queue(job).name is not None and not newest.elastic
+    if completions == newest.completions or fixed:
         return None
     return ResizeWorkers(newest.name, completions)
 

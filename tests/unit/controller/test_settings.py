@@ -26,6 +26,7 @@ def test_everything_can_be_set() -> None:
         "FRAY_INJECTOR_IMAGE": "operator:1",
         "FRAY_SERVICE_ACCOUNT": "account",
         "FRAY_METADATA_SERVER": "false",
+        "FRAY_KUEUE_ELASTIC_JOBS": "true",
         "FRAY_POD_NAME": "pod",
         "FRAY_LEASE_NAMESPACE": "system",
         "FRAY_LEASE_NAME": "lease",

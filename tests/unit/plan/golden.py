@@ -1,9 +1,9 @@
 """The golden shapes: what FrayJobs become, written down as files that a reader can check.
 
-`tests/golden/<shape>/job.yaml` is written by hand, and `cluster.yaml` where it matters what the cluster has;
-`jobset.yaml` beside it is the first attempt's JobSet,
-preceded by the plan's notices as comments, and `worker-job.yaml` the Job of its workers, where it wants some.
-`regenerate_golden` writes the latter.
+`tests/golden/<shape>/job.yaml` is written by hand, and where they matter `cluster.yaml`, what the cluster
+has, and `settings.yaml`, what its administrator decided. `jobset.yaml` beside them is the first attempt's
+JobSet, preceded by the plan's notices as comments, and `worker-job.yaml` the Job of its workers, where it
+wants some. `regenerate_golden` writes these.
 """
 
 from __future__ import annotations
@@ -25,8 +25,18 @@ from fray.plan.workers import derive_wanted
 from fray.wire.frayjob import FrayJob
 from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 
-__all__ = ["GOLDEN", "build_golden", "build_golden_workers", "read_job", "render", "render_all", "shapes"]
+__all__ = [
+    "BY_HAND",
+    "GOLDEN",
+    "build_golden",
+    "build_golden_workers",
+    "read_job",
+    "render",
+    "render_all",
+    "shapes",
+]
 
+BY_HAND = ("job.yaml", "cluster.yaml", "settings.yaml")
 GOLDEN = Path(__file__).parents[2] / "golden"
 RESOURCES = {
     "LocalQueue": LOCAL_QUEUES[0],
@@ -71,7 +81,12 @@ def read_job(shape: str) -> FrayJob:
 def build_golden(shape: str) -> AttemptPlan:
     """Return what the first attempt of a shape becomes on GKE."""
     job = read_job(shape)
-    return build_attempt(job, attempt=1, settings=PlanSettings(), topology=_read_topology(shape, job))
+    return build_attempt(job, attempt=1, settings=_read_settings(shape), topology=_read_topology(shape, job))
+
+
+def _read_settings(shape: str) -> PlanSettings:
+    decided = GOLDEN / shape / "settings.yaml"
+    return PlanSettings(**yaml.safe_load(decided.read_text(encoding="utf-8")) if decided.exists() else {})
 
 
 def _read_topology(shape: str, job: FrayJob) -> ClusterTopology:
@@ -92,7 +107,7 @@ def build_golden_workers(shape: str) -> dict[str, Any] | None:
     wanted = derive_wanted(job.spec)
     if not wanted:
         return None
-    return build_worker_job(job, attempt=1, generation=1, count=wanted, settings=PlanSettings())
+    return build_worker_job(job, attempt=1, generation=1, count=wanted, settings=_read_settings(shape))
 
 
 def render_all(shape: str) -> dict[str, str]:

@@ -10,13 +10,13 @@ import yaml
 from fray.accelerators import TPU_RESOURCE
 from fray.wire.status import FrayJobStatus
 from fray.wire.validation import validate_manifest
-from tests.unit.plan.golden import GOLDEN, build_golden, read_job, render_all, shapes
+from tests.unit.plan.golden import BY_HAND, GOLDEN, build_golden, read_job, render_all, shapes
 from tests.unit.plan.jobset_rules import find_violations, main_container, pod_template
 
 
 @pytest.mark.parametrize("shape", shapes())
 def test_a_shape_becomes_the_manifests_beside_it(shape: str) -> None:
-    files = [path for path in (GOLDEN / shape).iterdir() if path.name not in ("job.yaml", "cluster.yaml")]
+    files = [path for path in (GOLDEN / shape).iterdir() if path.name not in BY_HAND]
     assert render_all(shape) == {path.name: path.read_text(encoding="utf-8") for path in files}, (
         "if this change is meant: python -m tests.unit.plan.regenerate_golden, and read the difference"
     )

@@ -50,7 +50,12 @@ def test_a_job_of_workers_is_read_with_its_pods() -> None:
         "failed": 3,
     }
     labels = {LABEL_ATTEMPT: "1"}
-    metadata = {"name": "train-a1-w12", "labels": labels, "creationTimestamp": "2026-01-31T12:00:00Z"}
+    metadata = {
+        "name": "train-a1-w12",
+        "labels": labels,
+        "annotations": {"kueue.x-k8s.io/elastic-job": "true"},
+        "creationTimestamp": "2026-01-31T12:00:00Z",
+    }
     manifest = {"metadata": metadata, "spec": {"completions": 7}, "status": status}
     found = read_worker_job(manifest, [worker_pod(5, is_ready=True), worker_pod(6, is_ready=False)])
     assert found == WorkerJob(
@@ -66,6 +71,7 @@ def test_a_job_of_workers_is_read_with_its_pods() -> None:
         ready=frozenset({5}),
         running=(RunningWorker("n1", None), RunningWorker("n1", None)),
         created_at=datetime(2026, 1, 31, 12, tzinfo=UTC),
+        elastic=True,
     )
     assert found.generation == 12
     assert (read_worker_job(manifest).ready, read_worker_job(manifest).running) == (None, None)

@@ -119,6 +119,14 @@ def test_a_job_of_workers_that_kueue_has_admitted_keeps_its_size() -> None:
     queued = build_frayjob(workers={"replicas": 5}, queue={"name": "team"})
     assert decide_workers(queued, []) == StartWorkers(1, 5)
     assert decide_workers(queued, [job(3)]) is None
+    assert decide_workers(queued, [job(3, complete=[0, 1, 2], **COMPLETE)]) == StartWorkers(2, 5)
+
+
+@pytest.mark.parametrize(("wanted", "completions"), [(5, 6), (2, 3), (1, 2), (0, 1)])
+def test_one_that_kueue_lets_change_its_size_does(wanted: int, completions: int) -> None:
+    queued = build_frayjob(workers={"replicas": wanted}, queue={"name": "team"})
+    found = job(4, complete=[0], ready=ready(1, 2, 3), elastic=True)
+    assert decide_workers(queued, [found]) == ResizeWorkers("train-a1-w1", completions)
 
 
 @pytest.mark.parametrize(
