@@ -24,7 +24,7 @@ from fray.types.environment import is_confidential
 from fray.wire.frayjob import FrayJob
 from fray.wire.pod import EnvVar
 from fray.wire.status import FrayJobStatus
-from fray.wire.validation import validate_manifest
+from fray.wire.validation import check_job, validate_manifest
 
 __all__ = ["LoadedJob", "LoadedJobs", "as_sent", "load_job", "load_jobs", "override_job"]
 
@@ -199,5 +199,5 @@ def override_job(
     if environment:
         parts["environment"] = spec.environment.model_copy(update=environment)
     changed = job.model_copy(update={"spec": spec.model_copy(update=parts)})
-    judged = validate_manifest(changed.to_manifest())
-    return judged.model_copy(update={"status": job.status}), tuple(changes)
+    check_job(changed)
+    return changed, tuple(changes)

@@ -25,16 +25,28 @@ from fray.types.sizes import format_cores, format_size, parse_cores, parse_size
 from fray.vocabulary import (
     ANNOTATION_LAUNCH,
     ANNOTATION_ORIGINAL_NAME,
-    API_VERSION,
     ENV_CLIENT_SPEC,
     ENV_CLUSTER_SPEC,
     ENV_JAX_PLATFORMS,
     ENV_JOB_NAME,
     ENV_ROOT_JOB,
-    FRAYJOB_KIND,
 )
-from fray.wire.frayjob import CallableEntrypoint, FrayJob, Parent, Workspace
-from fray.wire.model import OBJECT_NAME_PATTERN
+from fray.wire.frayjob import (
+    CallableEntrypoint,
+    Entrypoint,
+    Environment,
+    FrayJob,
+    FrayJobSpec,
+    ObjectMeta,
+    Parent,
+    Placement,
+    Queue,
+    Retries,
+    Timeouts,
+    Workspace,
+)
+from fray.wire.model import OBJECT_NAME_PATTERN, build_unjudged
+from fray.wire.pod import EnvFromSource, EnvVar, Gpu, LocalReference, Resources, Tpu
 
 __all__ = ["LAUNCH_DIGITS", "JobManifest", "Uploads", "build_manifest", "find_parent"]
 
@@ -137,46 +149,49 @@ def build_manifest(
     confidential = {name: value for name, value in own_variables.items() if is_confidential(name, value)}
     _check_secrets(environment, confidential)
     variables = {**_default_variables(resources, cluster), **own_variables}
-    spec: dict[str, Any] = {
-        "entrypoint": _entrypoint(request, uploads.payload),
-        "replicas": resources.replicas,
-        "resources": _resources(resources, cluster),
-        "placement": _placement(resources),
-        "environment": {
-            **_environment(environment, uploads.workspace),
-            **_image(environment, resources, cluster),
-            "env": [
-                {"name": name, "valueFrom": {"secretKeyRef": {"name": secret_name, "key": name}}}
-                if name in confidential
-                else {"name": name, "value": escape_text(value)}
-                for name, value in variables.items()
-            ],
-        },
-        "retries": {
-            "failures": request.max_retries_failure,
-            "preemptions": request.max_retries_preemption,
-        },
-    }
-    if (account := request.service_account or getattr(cluster, "service_account", None)) is not None:
-        spec["serviceAccountName"] = account
-    if request.timeout_seconds is not None:
-        spec["timeouts"] = {"totalSeconds": request.timeout_seconds}
-    if parent is not None:
-        spec["parent"] = parent.to_manifest()
-    if (queue := _queue(request, cluster)) is not None:
-        spec["queue"] = queue
-    metadata: dict[str, Any] = {"name": object_name}
-    if isinstance(cluster, KubernetesSpec) and cluster.namespace is not None:
-        metadata["namespace"] = cluster.namespace
+    spec = build_unjudged(
+        FrayJobSpec,
+        entrypoint=_entrypoint(request, uploads.payload),
+        replicas=resources.replicas,
+        resources=_resources(resources, cluster),
+        placement=_placement(resources),
+        environment=build_unjudged(
+            Environment,
+            image=environment.docker_image or resources.image or getattr(cluster, "image", None),
+            env=[_variable(each, value, secret_name, confidential) for each, value in variables.items()],
+            env_from=[_all_of_secret(each) for each in environment.secrets],
+            pip_packages=list(environment.pip_packages),
+            extras=list(environment.extras),
+            workspace=uploads.workspace,
+            setup=list(environment.setup),
+            cache_volume=environment.cache_volume or None,
+        ),
+        service_account_name=request.service_account or getattr(cluster, "service_account", None),
+        retries=build_unjudged(
+            Retries, failures=request.max_retries_failure, preemptions=request.max_retries_preemption
+        ),
+        timeouts=build_unjudged(Timeouts, total_seconds=request.timeout_seconds),
+        parent=parent,
+        queue=_queue(request, cluster),
+    )
     annotations = {ANNOTATION_ORIGINAL_NAME: request.name} if object_name != request.name else {}
     if launch is not None:
         annotations[ANNOTATION_LAUNCH] = launch
-    if annotations:
-        metadata["annotations"] = annotations
-    manifest = {"apiVersion": API_VERSION, "kind": FRAYJOB_KIND, "metadata": metadata, "spec": spec}
-    from fray.wire.validation import validate_manifest  # noqa: PLC0415 - its rules, which only launches need
+    job = build_unjudged(
+        FrayJob,
+        api_version="fray.dev/v1alpha1",
+        kind="FrayJob",
+        metadata=build_unjudged(
+            ObjectMeta,
+            name=object_name,
+            namespace=cluster.namespace if isinstance(cluster, KubernetesSpec) else None,
+            annotations=annotations,
+        ),
+        spec=spec,
+    )
+    from fray.wire.validation import check_job  # noqa: PLC0415 - its rules, which only launches need
 
-    job = validate_manifest(manifest)
+    check_job(job)
     return JobManifest(job=job, secret_name=secret_name, secret_variables=confidential)
 
 
@@ -214,67 +229,61 @@ def _check_secrets(environment: EnvironmentConfig, confidential: Mapping[str, st
         raise InvalidRequestError("EnvironmentConfig.env_vars", problem, remedy)
 
 
-def _entrypoint(request: JobRequest, payload: CallableEntrypoint | None) -> dict[str, Any]:
+def _entrypoint(request: JobRequest, payload: CallableEntrypoint | None) -> Entrypoint:
     entrypoint = request.resolve_entrypoint()
     if entrypoint.binary_entrypoint is not None:
         # The kubelet would read $(NAME) and $$; a program gets its arguments as they were given.
-        return {"command": [escape_text(argument) for argument in entrypoint.binary_entrypoint.argv]}
+        command = [escape_text(argument) for argument in entrypoint.binary_entrypoint.argv]
+        return Entrypoint.model_construct(command=command)
     if payload is None:
         remedy = "Encode it first, and pass its Secret, digest and Python version in Uploads(payload=...)."
         raise InvalidRequestError("JobRequest.entrypoint", "is a callable without a payload", remedy)
-    return {"callable": payload.to_manifest()}
+    return build_unjudged(Entrypoint, callable=payload)
 
 
-def _resources(resources: ResourceConfig, cluster: ClusterSpec) -> dict[str, Any]:
-    asked: dict[str, Any] = {
-        "cpu": format_cores(parse_cores("ResourceConfig.cpu", resources.cpu)),
-        "memory": format_size(parse_size("ResourceConfig.ram", resources.ram)),
-        "disk": format_size(parse_size("ResourceConfig.disk", resources.disk)),
-    }
+def _resources(resources: ResourceConfig, cluster: ClusterSpec) -> Resources:
     device = resources.device
+    tpu, gpu = None, None
     if isinstance(device, TpuConfig):
-        asked["tpu"] = {"type": device.type}
-        if device.topology is not None:
-            asked["tpu"]["topology"] = device.topology
-        if device.chips_per_host is not None:
-            asked["tpu"]["chipsPerHost"] = device.chips_per_host
+        tpu = build_unjudged(
+            Tpu, type=device.type, topology=device.topology, chips_per_host=device.chips_per_host
+        )
     elif isinstance(device, GpuConfig):
         if device.gke_type is not None:
-            asked["gpu"] = {"type": device.gke_type, "count": device.count}
+            gpu = build_unjudged(Gpu, type=device.gke_type, count=device.count)
         elif not isinstance(cluster, LocalSpec):
             reason = "nodes are chosen by the type of their GPUs"
             alternative = "Name one: ResourceConfig.with_gpu('L4'), or 'nvidia-h100-80gb'."
             raise UnsupportedFeatureError("GPU type 'auto'", reason, alternative)
-    return asked
+    return build_unjudged(
+        Resources,
+        cpu=format_cores(parse_cores("ResourceConfig.cpu", resources.cpu)),
+        memory=format_size(parse_size("ResourceConfig.ram", resources.ram)),
+        disk=format_size(parse_size("ResourceConfig.disk", resources.disk)),
+        tpu=tpu,
+        gpu=gpu,
+    )
 
 
-def _placement(resources: ResourceConfig) -> dict[str, Any]:
-    placement: dict[str, Any] = {"preemptible": resources.preemptible}
-    if resources.spot:
-        placement["spot"] = "Required"
-    regions = [region for region in resources.regions or () if region != ANYWHERE]
-    if regions:
-        placement["regions"] = regions
-    if resources.zones:
-        placement["zones"] = list(resources.zones)
-    return placement
+def _placement(resources: ResourceConfig) -> Placement:
+    placement = build_unjudged(
+        Placement,
+        preemptible=resources.preemptible,
+        regions=[region for region in resources.regions or () if region != ANYWHERE],
+        zones=list(resources.zones or ()),
+    )
+    return placement.model_copy(update={"spot": "Required"}) if resources.spot else placement
 
 
-def _environment(environment: EnvironmentConfig, workspace: Workspace | None) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "pipPackages": list(environment.pip_packages),
-        "extras": list(environment.extras),
-        "setup": list(environment.setup),
-        "envFrom": [{"secretRef": {"name": name}} for name in environment.secrets],
-        "workspace": workspace.to_manifest() if workspace is not None else None,
-        "cacheVolume": environment.cache_volume,
-    }
-    return {name: value for name, value in found.items() if value}
+def _variable(name: str, value: str, secret_name: str, confidential: Mapping[str, str]) -> EnvVar:
+    if name in confidential:
+        reference = {"secretKeyRef": {"name": secret_name, "key": name}}
+        return build_unjudged(EnvVar, name=name, value_from=reference)
+    return build_unjudged(EnvVar, name=name, value=escape_text(value))
 
 
-def _image(environment: EnvironmentConfig, resources: ResourceConfig, cluster: ClusterSpec) -> dict[str, str]:
-    image = environment.docker_image or resources.image or getattr(cluster, "image", None)
-    return {} if image is None else {"image": image}
+def _all_of_secret(name: str) -> EnvFromSource:
+    return build_unjudged(EnvFromSource, secret_ref=build_unjudged(LocalReference, name=name))
 
 
 def _default_variables(resources: ResourceConfig, cluster: ClusterSpec) -> dict[str, str]:
@@ -287,14 +296,11 @@ def _default_variables(resources: ResourceConfig, cluster: ClusterSpec) -> dict[
     return variables if platform is None else {**variables, ENV_JAX_PLATFORMS: platform}
 
 
-def _queue(request: JobRequest, cluster: ClusterSpec) -> dict[str, str] | None:
+def _queue(request: JobRequest, cluster: ClusterSpec) -> Queue | None:
     name = request.queue or getattr(cluster, "queue", None)
-    if name is None:
-        if request.priority_class is not None:
-            remedy = "Set JobRequest.queue, or queue= in the cluster spec: Kueue reads priority classes."
-            raise InvalidRequestError("JobRequest.priority_class", "is set without a queue", remedy)
-        return None
-    queue = {"name": name}
+    if name is not None:
+        return build_unjudged(Queue, name=name, priority_class=request.priority_class)
     if request.priority_class is not None:
-        queue["priorityClass"] = request.priority_class
-    return queue
+        remedy = "Set JobRequest.queue, or queue= in the cluster spec: Kueue reads priority classes."
+        raise InvalidRequestError("JobRequest.priority_class", "is set without a queue", remedy)
+    return None

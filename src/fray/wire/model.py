@@ -7,9 +7,9 @@ the CRD (`kubectl explain`), in `fray.wire.schema`. Rules between fields stand i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -25,6 +25,7 @@ __all__ = [
     "Quantity",
     "Sha256",
     "WireModel",
+    "build_unjudged",
     "prune_default",
 ]
 
@@ -71,6 +72,26 @@ class WireModel(BaseModel):
 
 
 Model = TypeVar("Model", bound=WireModel)
+P = ParamSpec("P")
+
+
+def build_unjudged(
+    model: Callable[P, Model],
+    *args: P.args,  # noqa: ARG001 - a model takes keywords only
+    **fields: P.kwargs,
+) -> Model:
+    """Return an object for `fray.wire.validation.check_job`, which names all that is wrong with it.
+
+    The model itself would raise for the first part that is, and show its value. What is None or empty
+    stays unset.
+    """
+    given: dict[str, Any] = {name: part for name, part in fields.items() if not _is_empty(part)}
+    built: Model = cast("type[Any]", model).model_construct(**given)
+    return built
+
+
+def _is_empty(part: object) -> bool:
+    return not part.model_fields_set if isinstance(part, WireModel) else part in (None, [], {})
 
 
 def prune_default(value: Any) -> Any:

@@ -20,7 +20,7 @@ from fray.wire.rules import RULES
 from fray.wire.schema import FRAYJOB, build_schema
 from fray.wire.structure import find_structure_problems
 
-__all__ = ["validate_manifest", "validate_object"]
+__all__ = ["check_job", "validate_manifest", "validate_object"]
 
 Model = TypeVar("Model", bound=WireModel)
 
@@ -46,7 +46,25 @@ def validate_object(manifest: Mapping[str, Any], custom: CustomKind[Model]) -> M
             are; rules are judged only once nothing of that is left, as in the API server.
     """
     written = {key: value for key, value in manifest.items() if key != "status"}
-    name = _name_of(written)
+    _check_structure(written, custom)
+    try:
+        found = custom.model.from_manifest(written)
+    except ValidationError as error:
+        # The models and their schema judge alike (tests hold them to it); a gap between them is reported too.
+        gaps = tuple(FieldError(_path(e["loc"]), e["msg"]) for e in error.errors(include_url=False))
+        raise InvalidJobError(_name_of(written), gaps) from error
+    _check_rules(found, written)
+    return found
+
+
+def check_job(job: FrayJob) -> None:
+    """Judge a FrayJob that was made in Python, as `validate_object` does its manifest. Raises the same."""
+    written = {key: value for key, value in job.to_manifest().items() if key != "status"}
+    _check_structure(written, FRAYJOB)
+    _check_rules(job, written)
+
+
+def _check_structure(written: Mapping[str, Any], custom: CustomKind[Any]) -> None:
     problems = [*_type_problems(written, custom), *_metadata_problems(written.get("metadata"))]
     problems += [
         problem
@@ -54,16 +72,12 @@ def validate_object(manifest: Mapping[str, Any], custom: CustomKind[Model]) -> M
         if not problem.path.startswith("metadata.")
     ]
     if problems:
-        raise InvalidJobError(name, tuple(problems))
-    try:
-        found = custom.model.from_manifest(written)
-    except ValidationError as error:
-        # The models and their schema judge alike (tests hold them to it); a gap between them is reported too.
-        gaps = tuple(FieldError(_path(e["loc"]), e["msg"]) for e in error.errors(include_url=False))
-        raise InvalidJobError(name, gaps) from error
+        raise InvalidJobError(_name_of(written), tuple(problems))
+
+
+def _check_rules(found: WireModel, written: Mapping[str, Any]) -> None:
     if broken := tuple(_broken_rules(found, "")):
-        raise InvalidJobError(name, broken)
-    return found
+        raise InvalidJobError(_name_of(written), broken)
 
 
 # --- what every Kubernetes object has -------------------------------------------------------------------

@@ -448,3 +448,13 @@ def test_what_a_cluster_would_refuse_is_refused_here(
         build(**parts)
     assert "s3cret" not in str(caught.value)
     assert caught.value.next_step
+
+
+def test_all_that_is_wrong_is_named_and_no_value_shown() -> None:
+    wrong = having(env_vars={"1 s": "s3cret"}, cache_volume="S3CRET/")
+    with pytest.raises(InvalidJobError) as caught:
+        build(queue="S3CRET/", **wrong)
+    paths = {problem.path for problem in caught.value.problems}
+    assert paths == {"spec.queue.name", "spec.environment.env[3].name", "spec.environment.cacheVolume"}
+    assert "s3cret" not in str(caught.value)
+    assert caught.value.__cause__ is None
