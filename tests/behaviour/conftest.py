@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _on_ray(item: pytest.Item) -> bool:
-    return _kind_of(item) == "ray"
+    return _kind_of(item) == "ray" or "made_ray" in getattr(item, "fixturenames", ())
 
 
 def _kind_of(item: pytest.Item) -> object:
@@ -69,13 +69,13 @@ def addresses() -> Iterator[dict[str, Callable[[int], str]]]:
 
 
 @pytest.fixture(scope="session")
-def made_ray() -> Iterator[None]:
-    """One Ray for all tests, whose contexts join it. It isn't what `auto` finds in this process."""
+def made_ray() -> Iterator[str]:
+    """One Ray for all tests, whose contexts join it: its address. `auto` does not find it in this process."""
     with running_ray() as ray, pytest.MonkeyPatch.context() as patch:
         patch.setattr("fray.job.ray.is_joined", lambda: False)
         patch.setattr("fray.job.ray._started", ray.address)  # as if this process had: it never grows
         with create_job_ctx("ray", address=ray.address, log_to_driver=False, configure_logging=False):
-            yield
+            yield ray.address
 
 
 @pytest.fixture
