@@ -55,6 +55,7 @@ class Pod:
 
     process: subprocess.Popen[bytes]
     ready_port: int
+    port: int
 
     @property
     def is_ready(self) -> bool:
@@ -155,8 +156,21 @@ class Cluster:
         if "maxConcurrency" in actor["spec"]:
             variables["FRAY_ACTOR_MAX_CONCURRENCY"] = str(actor["spec"]["maxConcurrency"])
         process = self.start_program(_POD, {**variables, **more}, process_group=0)
-        self.pods.append(Pod(process, ready_port))
+        self.pods.append(Pod(process, ready_port, port))
         return self.pods[-1]
+
+    def start_slice(self, label: str, *, hosts: int = 2) -> list[Pod]:
+        """Start the pods of an actor whose member is on several hosts, as the operator's JobSet does."""
+        port = _free_port()
+        shared = {
+            "FRAY_HOSTS_PER_SLICE": str(hosts),
+            "FRAY_COORDINATOR_ADDRESS": "127.0.0.1:8482",
+            "TEST_PORT": str(port),
+        }
+        return [
+            self.start_pod(label, FRAY_HOST=str(host), FRAY_POD_NAME=f"member-0-{host}", **shared)
+            for host in range(hosts)
+        ]
 
     def start_program(
         self, code: str, variables: Mapping[str, str], **options: Any

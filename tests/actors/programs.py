@@ -159,3 +159,38 @@ class Seat:
 
     def letters(self) -> Iterator[str]:
         yield from self.place
+
+
+class Shard:
+    """What is on one host of a slice: it writes down what it is told, and fails on one of them."""
+
+    def __init__(self, broken: int | None = None) -> None:
+        self.host = current_actor().host
+        self.seen: list[int] = []
+        self._go = threading.Event()
+        if self.host == broken:
+            raise ValueError("no such table")
+
+    def place(self) -> tuple[int, int]:
+        return self.host, os.getpid()
+
+    async def note(self, number: int) -> None:
+        await asyncio.sleep(0)
+        self.seen.append(number)
+
+    def write(self, folder: Path) -> int:
+        (folder / str(self.host)).write_text(f"{os.getpid()} {self.seen}")
+        return self.host
+
+    def fail_on(self, host: int) -> str:
+        if self.host == host:
+            raise KeyError("no such lesson")
+        if host == 1:
+            self._go.wait()  # as a collective operation does that the other host has left
+        return "done"
+
+    def block(self) -> None:
+        self._go.wait()
+
+    def letters(self) -> Iterator[str]:
+        yield from "abc"

@@ -22,7 +22,7 @@ from fray.job.engine import Engine, deadline_after, time_left
 from fray.job.options import CallOptions
 from fray.job.refs import read_ref
 from fray.runtime.actor_life import PROBE, ActorLife, current_life
-from fray.runtime.actors.identity import ACTOR
+from fray.runtime.actors.identity import is_own_label, read_host
 from fray.vocabulary import ENV_ACTOR_INDEX, ENV_ACTOR_NAME, ENV_ACTOR_UID
 
 __all__ = ["ActorContext", "ActorGroup", "GroupMember", "MemberState", "constructing", "current_actor"]
@@ -50,6 +50,8 @@ class ActorContext:
     """The name of its group, or of the actor; that of its class where it has no name."""
     _life: ActorLife = field(repr=False, compare=False)
     _find_handle: Callable[[], ActorHandle[Any]] = field(repr=False, compare=False)
+    host: int = 0
+    """Which host of its TPU slice this is, from 0; 0 where it is on one host."""
 
     @property
     def handle(self) -> ActorHandle[Any]:
@@ -93,10 +95,9 @@ def current_actor() -> ActorContext:
     if found is not None and found._life is life:
         return found
     environ, engine = os.environ, current_engine()  # noqa: TID251 - which member this pod is
-    if life.label == ACTOR and ENV_ACTOR_UID in environ:
-        name = environ[ENV_ACTOR_NAME]
-        return ActorContext(int(environ[ENV_ACTOR_INDEX]), name, life, lambda: _find_own_handle(name))
-
+    if ENV_ACTOR_UID in environ and is_own_label(life.label):
+        name, index, host = environ[ENV_ACTOR_NAME], int(environ[ENV_ACTOR_INDEX]), read_host(environ)
+        return ActorContext(index, name, life, lambda: _find_own_handle(name), host)
     return ActorContext(0, life.label, life, partial(_find_handle, life, engine, life.label))
 
 
@@ -105,7 +106,9 @@ def constructing(group: str, index: int, find_handle: Callable[[], ActorHandle[A
     """Let the code within the block construct this member, as `current_actor` tells it."""
     life = current_life()
     assert life is not None
-    token = _current.set(ActorContext(index, group, life, find_handle))
+    environ = os.environ  # noqa: TID251 - which host this pod is
+    host = read_host(environ) if ENV_ACTOR_UID in environ and is_own_label(life.label) else 0
+    token = _current.set(ActorContext(index, group, life, find_handle, host))
     try:
         yield
     finally:

@@ -14,22 +14,24 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 from fray.errors import ActorDiedError, RemoteTracebackError, SettingError, TaskError
-from fray.job.actor_methods import RemoteActor
+from fray.job.actors import ActorHandle
 from fray.job.calls import Call
+from fray.job.lockstep import create_front, create_part, find_failure
 from fray.job.options import ActorOptions, CallOptions
 from fray.job.pool_engine import PoolEngine, PoolSession
-from fray.job.refs import ObjectRef, read_ref
+from fray.job.refs import ObjectRef
 from fray.payload.values.texts import cut, text_of, traceback_of, type_name
 from fray.runtime.actor_life import PROBE
-from fray.runtime.actors.identity import ACTOR
+from fray.runtime.actors.identity import ACTOR, build_place, read_hosts
 from fray.runtime.actors.record import LastError
 from fray.runtime.callable_runner import become_main, load_call
+from fray.runtime.container import available_accelerators
 from fray.runtime.pool.joined_pool import ClientHost, JoinedPool, open_store
 from fray.runtime.pool.pod import read_objects_address
 from fray.runtime.pool.transport.addresses import Address
@@ -65,38 +67,76 @@ def main(arguments: Sequence[str] | None = None) -> int:
     environ = os.environ  # noqa: TID251 - the entry of the process
     with os.fdopen(parsed.news, "w", encoding="utf-8") as pipe:
         news = _News(pipe)
-        constructing = True
+        progress = _Progress()
         try:
-            call = _load(environ)
+            call, hosts = _load(environ), read_hosts(environ)
+            progress.hosts = hosts
+            # On several hosts two processes are here: the front, and a part.
+            places = dict.fromkeys(build_place(0), 2.0) if hosts > 1 else {}
             offer = ClientHost(
                 open_store(None, environ),
                 read_objects_address(environ),
-                tuple(sorted(build_resources({}).items())),
-                workers=1,
+                tuple(sorted({**build_resources({}), **places}.items())),
+                workers=min(hosts, 2),
             )
             key = TransportKey.load(parsed.key)
             pool = JoinedPool(parsed.head, key, offer, environ=environ)
             engine = PoolEngine(PoolSession(pool.token, pool.client, pool.objects))
-            limit = environ.get(ENV_ACTOR_MAX_CONCURRENCY)
-            options = ActorOptions(
-                name=ACTOR, isolation="process", max_concurrency=int(limit) if limit else None
-            )
-            actor = engine.create_actor(call, options)
-            _probe(engine, actor)
-            constructing = False
-            _await_signal(lambda: _ask_to_end(engine, actor))
+            # On the machine of a program the devices are not the actor's alone.
+            accelerators = {} if parsed.head.is_unix else available_accelerators()
+            if hosts > 1:
+                parts = _create_parts(pool, engine, call, hosts, accelerators)
+                _probe(parts, progress)
+                actor = create_front(engine, parts)
+                # The parts first: that one is lost is told before what the front says of it.
+                watched = [*parts, actor]
+            else:
+                limit = environ.get(ENV_ACTOR_MAX_CONCURRENCY)
+                options = ActorOptions(
+                    name=ACTOR,
+                    resources=accelerators,
+                    isolation="process",
+                    max_concurrency=int(limit) if limit else None,
+                )
+                actor = ActorHandle(engine, engine.create_actor(call, options))
+                watched = parts = [actor]
+            _probe(watched, progress)
+            progress.constructing = False
+            _await_signal(lambda: _ask_to_end(parts))
             news.tell(None)
             if idle_after := environ.get(ENV_ACTOR_IDLE_TIMEOUT):
-                _start_daemon(lambda: _watch_idle(engine, actor, float(idle_after), news))
+                _start_daemon(lambda: _watch_idle(actor, float(idle_after), news))
             while True:
                 time.sleep(LOOK_SECONDS)
-                _probe(engine, actor)
+                _probe(watched, progress)
         except BaseException as error:  # noqa: BLE001 - whatever it is, it's the actor's end
             if isinstance(error, ActorDiedError) and error.reason == ENDED_ITSELF:
                 news.tell({"ended": ENDED_ITSELF})
             else:
-                news.tell(asdict(_describe(error, constructing=constructing)))
+                news.tell(asdict(_describe(error, progress)))
     return EXIT_FAILURE
+
+
+@dataclass
+class _Progress:
+    """How far the actor is, for what is told of its end."""
+
+    hosts: int = 1
+    constructing: bool = True
+    where: str = ""
+    """On which of several hosts it failed, with a colon."""
+
+
+def _create_parts(
+    pool: JoinedPool, engine: PoolEngine, call: Call, hosts: int, accelerators: dict[str, float]
+) -> list[ActorHandle[Any]]:
+    """Construct the actor on all hosts at once, when they have joined: constructors may wait for others."""
+    awaited = {name for host in range(hosts) for name in build_place(host)}
+    while awaited:
+        for joined in pool.stats().hosts.values():
+            awaited -= dict(joined.offered).keys()
+        time.sleep(LOOK_SECONDS if awaited else 0.0)
+    return [create_part(engine, call, host, accelerators=accelerators) for host in range(hosts)]
 
 
 def _load(environ: Mapping[str, str]) -> Call:
@@ -116,15 +156,17 @@ def _load(environ: Mapping[str, str]) -> Call:
     return Call(getattr(import_module(module), name), (), {})
 
 
-def _probe(engine: PoolEngine, actor: RemoteActor) -> None:
-    """Return once the actor has come to this call; raises what its constructor raised, or its end."""
-    _ask(engine, actor, PROBE)
+def _probe(actors: Sequence[ActorHandle[Any]], progress: _Progress) -> None:
+    """Return once all have come to this call; raises what a constructor raised, or the end of one."""
+    failure = find_failure([_call(actor, PROBE) for actor in actors])
+    if failure is not None:
+        place, error = failure
+        progress.where = f"host {place}: " if place < progress.hosts > 1 else ""
+        raise error
 
 
-def _ask(engine: PoolEngine, actor: RemoteActor, method: str) -> Any:
-    entry = engine.call_actor(actor, method, (), {}, streaming=False, options=CallOptions())
-    ref: ObjectRef[Any] = ObjectRef(engine, entry, method, actor.label)
-    return read_ref(ref, None, None)
+def _call(actor: ActorHandle[Any], method: str) -> ObjectRef[Any]:
+    return actor._submit(method, (), {}, CallOptions())
 
 
 class _News:
@@ -144,13 +186,13 @@ class _News:
                 os._exit(EXIT_FAILURE)
 
 
-def _watch_idle(engine: PoolEngine, actor: RemoteActor, seconds: float, news: _News) -> None:
+def _watch_idle(actor: ActorHandle[Any], seconds: float, news: _News) -> None:
     """Tell whether the actor is idle, each time that changes, as long as it lives."""
     idle = False
     with contextlib.suppress(TaskError):  # the main thread tells of its end
         while True:
             time.sleep(LOOK_SECONDS)
-            since: float = _ask(engine, actor, IDLE_SECONDS)
+            since: float = _call(actor, IDLE_SECONDS).result()
             if idle != (since >= seconds):
                 idle = not idle
                 news.tell({"idle": idle})
@@ -172,17 +214,18 @@ def _await_signal(act: Callable[[], object]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: asked.set())
 
 
-def _ask_to_end(engine: PoolEngine, actor: RemoteActor) -> None:
-    """Ask the actor to end, which ends this process in turn."""
+def _ask_to_end(actors: Sequence[ActorHandle[Any]]) -> None:
+    """Ask the actor to end, on all of its hosts, which ends this process in turn."""
     with contextlib.suppress(TaskError):
-        if not _ask(engine, actor, SHUT_DOWN):
+        asked = [_call(actor, SHUT_DOWN) for actor in actors]
+        if not any([ref.result() for ref in asked]):
             os._exit(EXIT_FAILURE)
 
 
-def _describe(error: BaseException, *, constructing: bool) -> LastError:
+def _describe(error: BaseException, progress: _Progress) -> LastError:
     if isinstance(error, ActorDiedError) and error.__cause__ is not None:
         error = error.__cause__  # what the actor says that it has failed with
     cause = error.__cause__
     shown = cause.traceback if isinstance(cause, RemoteTracebackError) else traceback_of(error)
-    message = cut(text_of(error), TEXT_LIMIT)
-    return LastError(type_name(error), message, shown[-TRACEBACK_LIMIT:], constructing)
+    message = progress.where + cut(text_of(error), TEXT_LIMIT)
+    return LastError(type_name(error), message, shown[-TRACEBACK_LIMIT:], progress.constructing)

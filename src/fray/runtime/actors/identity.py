@@ -19,11 +19,25 @@ from fray.vocabulary import (
     ENV_ACTOR_NAME,
     ENV_ACTOR_POD_UID,
     ENV_ACTOR_UID,
+    ENV_HOST,
+    ENV_HOSTS_PER_SLICE,
     ENV_POD_IP,
+    ENV_POD_NAME,
     ENV_POOL_KEY,
 )
 
-__all__ = ["ACTOR", "DETACHED", "ActorPod", "Member", "build_actor_name"]
+__all__ = [
+    "ACTOR",
+    "DETACHED",
+    "ActorPod",
+    "Member",
+    "build_actor_name",
+    "build_part_name",
+    "build_place",
+    "is_own_label",
+    "read_host",
+    "read_hosts",
+]
 
 ACTOR: Final = "actor"
 """The name of the one actor in the pool of a member's pod."""
@@ -43,6 +57,31 @@ def build_actor_name(scope: str, name: str) -> str:
     # Some objects' names must begin with a letter.
     start = slug if slug[:1].isalpha() else f"actor-{slug}".strip("-")
     return f"{start}-{digest}"
+
+
+def build_part_name(host: int) -> str:
+    """Return the name of a host's part of the actor, in the pool of a member that is on several hosts."""
+    return f"{ACTOR}-{host}"
+
+
+def build_place(host: int) -> dict[str, float]:
+    """Return the resource that only this host of a member offers: what takes it runs there."""
+    return {f"fray-host-{host}": 1.0}
+
+
+def is_own_label(label: str) -> bool:
+    """Return whether a name in the pool of a member's pod is that of the actor, or of its part on a host."""
+    return re.fullmatch(rf"{ACTOR}(-[0-9]+)?", label) is not None
+
+
+def read_hosts(environ: Mapping[str, str]) -> int:
+    """Return on how many hosts the member of this pod is; raises `SettingError`."""
+    return _read_count(environ, ENV_HOSTS_PER_SLICE) if environ.get(ENV_HOSTS_PER_SLICE) else 1
+
+
+def read_host(environ: Mapping[str, str]) -> int:
+    """Return which of them this pod is; raises `SettingError`."""
+    return _read_count(environ, ENV_HOST) if environ.get(ENV_HOST) else 0
 
 
 @dataclass(frozen=True)
@@ -89,6 +128,10 @@ class ActorPod:
     key: Path
     max_restarts: int | None = None
     """None: no limit."""
+    name: str = ""
+    """Its name, where it can't be told from the actor's."""
+    hosts: int = 1
+    """On how many hosts the member is; this is the pod of the first."""
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> ActorPod:
@@ -101,6 +144,8 @@ class ActorPod:
             _read(environ, ENV_POD_IP),
             Path(_read(environ, ENV_POOL_KEY)),
             _read_count(environ, ENV_ACTOR_MAX_RESTARTS) if restarts else None,
+            environ.get(ENV_POD_NAME, ""),
+            read_hosts(environ),
         )
 
 

@@ -162,7 +162,8 @@ def describe_error(error: LastError | None) -> tuple[str, ...]:
 
 def _join(reach: Reach, member: Member, record: MemberRecord) -> JoinedPool:
     """Join the pool of the incarnation of a record. Raises `OtherPoolError` if another one listens there."""
-    pool = reach.join(member, Address.parse(record.address))
+    host = record.pod or member.host
+    pool = reach.join(replace(member, host=host), Address.parse(record.address))
     if pool.token == member.build_incarnation(record.pod_uid, record.start):
         return pool
     pool.stop()

@@ -4,6 +4,9 @@ It supervises: a head that callers join, and beside it a process that has the ac
 run of the actor, and the next run begins with new ones, once no process of the last one is left. No user's
 code runs here or in the head, so that callers learn of an end although the actor's process stands still. It
 ends with 0 when it was asked to go, and never because the actor has ended.
+
+A member on several hosts has a pod on each. The first supervises, and its head is that of a pool which the
+others join; a run that ends there is the end of the pod, and so of all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import Any, Final
 
 from fray.errors import FrayError, SettingError
 from fray.kube.errors import ApiError
-from fray.runtime.actors.identity import ActorPod
+from fray.runtime.actors.identity import ActorPod, build_place, read_host
 from fray.runtime.actors.record import LastError, MemberRecord, RecordWriter
 from fray.runtime.api.client import ApiAccess, ApiClient
 from fray.runtime.pool.host.processes import (
@@ -35,9 +38,17 @@ from fray.runtime.pool.host.processes import (
 from fray.runtime.pool.host.readiness import ReadinessServer
 from fray.runtime.pool.joined_pool import RUN_HEAD
 from fray.runtime.pool.local_pool import start_process
+from fray.runtime.pool.pod import PodPool, read_objects_address
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
-from fray.vocabulary import ACTOR_PORT, ACTOR_READY_PORT, EXIT_FAILURE
+from fray.runtime.pool.worker_pod import HEAD_SECONDS, join_pool
+from fray.vocabulary import (
+    ACTOR_PORT,
+    ACTOR_READY_PORT,
+    ENV_COORDINATOR_ADDRESS,
+    ENV_POOL_KEY,
+    EXIT_FAILURE,
+)
 
 __all__ = ["Supervisor", "main"]
 
@@ -64,11 +75,13 @@ def main(
 ) -> int:
     """Supervise the actor of this pod until SIGTERM; `environ` is by default this process's.
 
-    Returns the exit code: 0 when it was asked to go, 1 where a variable or a file is wrong, and where a later
-    pod has taken this one's place.
+    Returns the exit code: 0 when it was asked to go, 1 where a variable or a file is wrong, where a later pod
+    has taken this one's place, and where a member on several hosts has ended.
     """
     environ = os.environ if environ is None else environ  # noqa: TID251 - the entry of the process
     try:
+        if (host := read_host(environ)) > 0:
+            return _serve_first(host, environ, port=port, ready_port=ready_port)
         pod = ActorPod.from_env(environ)
         TransportKey.load(pod.key)
         access = ApiAccess.in_pod(environ)
@@ -82,6 +95,19 @@ def main(
     except FrayError as error:
         sys.stderr.write(f"fray: {error}\n")
         return EXIT_FAILURE
+
+
+def _serve_first(host: int, environ: Mapping[str, str], *, port: int, ready_port: int) -> int:
+    """Be a further host of a member, for the pool of its first one; raises `FrayError`."""
+    first = Address.parse(f"tcp:{environ.get(ENV_COORDINATOR_ADDRESS, '')}")
+    pool = PodPool(
+        head=Address(host=first.host, port=port),
+        port=port,
+        key=Path(environ.get(ENV_POOL_KEY, "")),
+        objects=read_objects_address(environ),
+        environ=environ,
+    )
+    return join_pool(pool, build_place(host), patience=HEAD_SECONDS, ready_port=ready_port)
 
 
 class Supervisor:
@@ -115,7 +141,10 @@ class Supervisor:
         adopt_orphans()
 
     def run(self) -> int:
-        """Supervise until SIGTERM; return the exit code. Raises `ActorReplacedError`."""
+        """Supervise until SIGTERM; return the exit code. Raises `ActorReplacedError`.
+
+        On several hosts it ends with the run, with 1: the others start anew with it.
+        """
         pause = FIRST_PAUSE
         while (record := self._begin()) is not None:
             if record.exhausted or record.ended:
@@ -134,6 +163,9 @@ class Supervisor:
             sys.stderr.write(f"fray: the actor has ended: {error.type}: {error.message}\n")
             failures = record.failures + 1 if error.constructing else 0
             self._tell(ready=False, idle=False, error=error, failures=failures)
+            if self._pod.hosts > 1:
+                self._wait(min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(failures, 10)))
+                return EXIT_FAILURE
             if time.monotonic() - began > LONGEST_PAUSE:
                 pause = FIRST_PAUSE
             self._wait(pause)

@@ -58,6 +58,8 @@ class MemberRecord:
     """Whether nobody has called it for as long as its FrayActor says."""
     ended: str = ""
     """Why it has ended for good, by its own will; empty while it hasn't."""
+    pod: str = ""
+    """Name of the pod; empty: that of the member."""
 
     @property
     def at_rest(self) -> bool:
@@ -82,6 +84,7 @@ class MemberRecord:
             "failures": str(self.failures),
             "idle": str(self.idle).lower(),
             "ended": self.ended,
+            "pod": self.pod,
         }
 
     @classmethod
@@ -100,6 +103,7 @@ class MemberRecord:
                 int(data.get("failures") or 0),
                 data.get("idle") == "true",
                 data.get("ended") or "",
+                data.get("pod") or "",
             )
         except (KeyError, TypeError, ValueError):
             return None
@@ -150,7 +154,7 @@ class RecordWriter:
     def __init__(self, api: RecordApi, pod: ActorPod, address: Address) -> None:
         self._api = api
         self._pod = pod
-        self._last = MemberRecord(pod.pod_uid, 0, str(address))
+        self._last = MemberRecord(pod.pod_uid, 0, str(address), pod=pod.name)
         self._begun: MemberRecord | None = None
         """The start that was counted, unless an answer says so."""
 

@@ -22,7 +22,7 @@ from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
 from fray.vocabulary import EXIT_FAILURE, POOL_READY_PORT
 
-__all__ = ["DRAIN_SECONDS", "HEAD_SECONDS", "PATIENCE", "build_resources", "main"]
+__all__ = ["DRAIN_SECONDS", "HEAD_SECONDS", "PATIENCE", "build_resources", "join_pool", "main"]
 
 LONGEST_PAUSE = 0.5
 """Seconds between two tries to reach a head that is there and doesn't listen yet."""
@@ -43,29 +43,37 @@ def main(environ: Mapping[str, str] | None = None, *, ready_port: int = POOL_REA
     environ = os.environ if environ is None else environ  # noqa: TID251 - the entry of the process
     try:
         pool = PodPool.from_env(environ)
-        resources = build_resources(dict(read_offer(environ)))
-        offer = HostOffer(
-            key=TransportKey.load(pool.key),
-            objects=pool.objects,
-            name=socket.gethostname(),
-            resources=tuple(sorted(resources.items())),
-            workers=max(1, int(resources["CPU"])),
-            store_limit=int(resources["memory"] * MEMORY_SHARE),
-            drain_seconds=DRAIN_SECONDS,
-        )
-        readiness = ReadinessServer(Address(host=pool.objects.host, port=ready_port))
-        host = WorkerHost(
-            offer,
-            lambda known: _find(pool, known),
-            patience=PATIENCE,
-            longest_pause=LONGEST_PAUSE,
-            readiness=readiness,
-            one_pool=True,
-        )
-        return host.run()
+        return join_pool(pool, dict(read_offer(environ)), patience=PATIENCE, ready_port=ready_port)
     except FrayError as error:
         sys.stderr.write(f"fray: {error}\n")
         return EXIT_FAILURE
+
+
+def join_pool(pool: PodPool, asked: Mapping[str, float], *, patience: float, ready_port: int) -> int:
+    """Be a host of a pool, as `main` is; it gives up after so many seconds of `patience`.
+
+    `asked` is what it offers besides what its container has. Raises `FrayError`.
+    """
+    resources = build_resources(asked)
+    offer = HostOffer(
+        key=TransportKey.load(pool.key),
+        objects=pool.objects,
+        name=socket.gethostname(),
+        resources=tuple(sorted(resources.items())),
+        workers=max(1, int(resources["CPU"])),
+        store_limit=int(resources["memory"] * MEMORY_SHARE),
+        drain_seconds=DRAIN_SECONDS,
+    )
+    readiness = ReadinessServer(Address(host=pool.objects.host, port=ready_port))
+    host = WorkerHost(
+        offer,
+        lambda known: _find(pool, known),
+        patience=patience,
+        longest_pause=LONGEST_PAUSE,
+        readiness=readiness,
+        one_pool=True,
+    )
+    return host.run()
 
 
 def build_resources(asked: Mapping[str, float]) -> dict[str, float]:
