@@ -14,7 +14,16 @@ from typing import Any, Final, NoReturn
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import AlreadyExistsError, ForbiddenError, NotFoundError
 from fray.kube.errors import RefusedError as ServerRefusedError
-from fray.kube.resources import CONFIG_MAPS, FRAYJOBS, NETWORK_POLICIES, PODS, STATEFUL_SETS, Resource
+from fray.kube.resources import (
+    CONFIG_MAPS,
+    FRAYJOBS,
+    JOBS,
+    JOBSETS,
+    NETWORK_POLICIES,
+    PODS,
+    STATEFUL_SETS,
+    Resource,
+)
 from fray.plan.actor_lifecycle import (
     ActorDecision,
     ActorObservation,
@@ -26,7 +35,8 @@ from fray.plan.actor_lifecycle import (
     decide_actor,
     read_root,
 )
-from fray.plan.actor_set import build_actor_labels, build_actor_set
+from fray.plan.actor_set import build_actor_labels, build_actor_set, build_actor_slice
+from fray.plan.actor_slices import EndSlice, StartSlice
 from fray.plan.network_policy import build_actor_network_policy
 from fray.plan.node_faults import find_release
 from fray.plan.observation import Waiting
@@ -38,7 +48,14 @@ from fray.vocabulary import LABEL_ACTOR, LABEL_ACTOR_UID, Reason
 from fray.wire.frayactor import FRAYACTOR as CUSTOM
 from fray.wire.frayactor import FrayActor
 from fray_operator.cleanup import Expiry
-from fray_operator.informer import Informer, trim_actor_pod, trim_actor_report, trim_stateful_set
+from fray_operator.informer import (
+    Informer,
+    trim_actor_pod,
+    trim_actor_report,
+    trim_job,
+    trim_jobset,
+    trim_stateful_set,
+)
 from fray_operator.kinds import Controller, Kind, RefusedError, Services
 from fray_operator.list_watch import Place, find_controller, is_controlled_by
 from fray_operator.shared_answers import SharedEvents
@@ -53,7 +70,13 @@ ROOT_SECONDS = 10.0
 """How often an actor's root job, or the pod that hosts it, is looked at: no event of it tells of those."""
 CHANGING_SECONDS = 20.0
 """How often an actor is looked at while pods start or end: of volumes and dead nodes no event tells."""
-TRIMS: Final = {STATEFUL_SETS: trim_stateful_set, PODS: trim_actor_pod, CONFIG_MAPS: trim_actor_report}
+TRIMS: Final = {
+    JOBSETS: trim_jobset,
+    JOBS: trim_job,
+    STATEFUL_SETS: trim_stateful_set,
+    PODS: trim_actor_pod,
+    CONFIG_MAPS: trim_actor_report,
+}
 """What is watched for actors, owners first, and what is kept of each."""
 
 
@@ -73,6 +96,7 @@ def _control(kind: Kind[FrayActor], services: Services) -> Controller:
                 namespace=each,
                 on_change=due,
                 trim=trim,
+                metadata_only=resource is JOBS,
                 outlives=tells_of_end,
             )
             for each in settings.namespaces or (None,)
@@ -130,7 +154,9 @@ class _Reconciler:
         self._cache(PODS, place[0]).forget_gone(place, [pod["metadata"]["uid"] for pod in observed.gone])
         match decision.action:
             case CreateMembers(replicas):
-                await self._create(place, actor, replicas)
+                plan = self._services.settings.plan
+                members = build_actor_set(actor, replicas=replicas, settings=plan)
+                await self._create(place, actor, STATEFUL_SETS, members)
             case RebuildMembers(replicas) if observed.members is not None:
                 renewed = actor.model_copy(update={"status": decision.status})
                 members = build_actor_set(renewed, replicas=replicas, settings=self._services.settings.plan)
@@ -138,15 +164,30 @@ class _Reconciler:
             case ScaleMembers(replicas) if observed.members is not None:
                 await self._scale(observed.members, replicas)
             case RemoveMembers() if observed.members is not None:
-                await self._remove(observed.members)
+                await self._remove(STATEFUL_SETS, observed.members)
             case _:
                 pass
+        for step in decision.slices:
+            await self._step(place, actor, decision, step)
         if root is not None or actor.spec.entrypoint.hosted is not None:
             return ROOT_SECONDS
         if any(_is_starting(pod) or is_ending(pod) for pod in observed.pods):
             return CHANGING_SECONDS
         release = find_release(decision.status.avoided_nodes)
         return None if release is None else max((release - now).total_seconds(), 1.0)
+
+    async def _step(
+        self, place: Place, actor: FrayActor, decision: ActorDecision, step: StartSlice | EndSlice
+    ) -> None:
+        """Create or delete the JobSet of a member; raises `RefusedError`."""
+        match step:
+            case StartSlice(index, attempt):
+                renewed = actor.model_copy(update={"status": decision.status})
+                plan = self._services.settings.plan
+                made = build_actor_slice(renewed, index=index, attempt=attempt, settings=plan)
+                await self._create(place, actor, JOBSETS, made)
+            case EndSlice(jobset):
+                await self._remove(JOBSETS, jobset)
 
     def _decide(self, actor: FrayActor, observed: ActorObservation, *, now: datetime) -> ActorDecision:
         return decide_actor(actor, observed, now=now, avoid_seconds=self._services.settings.avoid_seconds)
@@ -209,10 +250,21 @@ class _Reconciler:
             (each for each in self._list(STATEFUL_SETS, place) if is_controlled_by(each, actor.metadata.uid)),
             None,
         )
-        uid = None if members is None else members["metadata"]["uid"]
+        jobsets = [
+            each for each in self._list(JOBSETS, place) if is_controlled_by(each, actor.metadata.uid)
+        ]
+        of_slices = {each["metadata"]["uid"] for each in jobsets}
+        controllers = {
+            job["metadata"]["uid"]
+            for job in self._list(JOBS, place)
+            if (owner := find_controller(job)) is not None and owner["uid"] in of_slices
+        }
+        if members is not None:
+            controllers.add(members["metadata"]["uid"])
 
         def select_own(pods: Sequence[Manifest]) -> list[Manifest]:
-            return [pod for pod in pods if uid is not None and is_controlled_by(pod, uid)]
+            found = [(pod, find_controller(pod)) for pod in pods]
+            return [pod for pod, owner in found if owner is not None and owner["uid"] in controllers]
 
         pods = self._list(PODS, place)
         own = select_own(pods)
@@ -232,6 +284,7 @@ class _Reconciler:
             root=root,
             refusal=self._refusals.get(place),
             host=host,
+            jobsets=jobsets,
         )
 
     def _list(self, resource: Resource, place: Place) -> Sequence[Manifest]:
@@ -242,20 +295,21 @@ class _Reconciler:
 
     # --- steps ------------------------------------------------------------------------------------------
 
-    async def _create(self, place: Place, actor: FrayActor, replicas: int) -> None:
-        """Create what guards the members, and the StatefulSet, or adopt them; raises `RefusedError`."""
+    async def _create(
+        self, place: Place, actor: FrayActor, resource: Resource, members: Manifest
+    ) -> None:
+        """Create what guards the members, and what makes them, or adopt it; raises `RefusedError`."""
         meant = {"name": place[1], "namespace": place[0], "uid": actor.metadata.uid}
         current = await self._fetch(self._kind.resource, meant)
         if current is None or is_ending(current):
             return  # it was deleted, and the watch has yet to tell: its pods would come and go for ever
         policy = build_actor_network_policy(actor, labels=build_actor_labels(actor))
-        members = build_actor_set(actor, replicas=replicas, settings=self._services.settings.plan)
         # Before any pod that listens.
         await self._create_child(place, current, NETWORK_POLICIES, policy)
-        made = await self._create_child(place, current, STATEFUL_SETS, members)
+        made = await self._create_child(place, current, resource, members)
         if self._refusals.pop(place, None) is not None:
             self._services.queue.add(self._kind.key(place))
-        self._cache(STATEFUL_SETS, place[0]).remember(made)
+        self._cache(resource, place[0]).remember(made)
 
     async def _create_child(
         self, place: Place, actor: Manifest, resource: Resource, child: Manifest
@@ -310,12 +364,12 @@ class _Reconciler:
         written = await self._api.replace(STATEFUL_SETS, members)
         self._cache(STATEFUL_SETS, written["metadata"]["namespace"]).remember(written)
 
-    async def _remove(self, members: Mapping[str, Any]) -> None:
-        """Delete the StatefulSet; it is gone when the last of its pods is."""
+    async def _remove(self, resource: Resource, members: Mapping[str, Any]) -> None:
+        """Delete the StatefulSet, or a JobSet; it is gone when the last of its pods is."""
         metadata = members["metadata"]
         self._services.lease.require()
         await self._api.delete(
-            STATEFUL_SETS,
+            resource,
             metadata["name"],
             namespace=metadata["namespace"],
             uid=metadata["uid"],

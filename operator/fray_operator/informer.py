@@ -93,6 +93,7 @@ LABELS = frozenset(
         LABEL_KUEUE_PRIORITY,
         LABEL_KUEUE_QUEUE,
         LABEL_MANAGED_BY,
+        LABEL_POD_INDEX,
         LABEL_REPLICATED_JOB,
         LABEL_ROLE,
     }
@@ -365,8 +366,6 @@ def trim_actor_pod(manifest: Manifest) -> Manifest:
     """Return what a member's status needs of its pod: also where it is, and whether it takes calls."""
     status = manifest.get("status", {})
     kept = trim_pod(manifest)
-    labels = manifest["metadata"].get("labels", {})
-    kept["metadata"]["labels"] |= _select(labels, (LABEL_POD_INDEX,))
     kept["status"] |= _select(status, ("podIP",))
     kept["status"]["conditions"] += [
         condition for condition in status.get("conditions", []) if condition["type"] == "Ready"

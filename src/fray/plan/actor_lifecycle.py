@@ -1,7 +1,8 @@
 """One step of a FrayActor: what there is of it, what to tell about it, and what to do next.
 
 `decide_actor` is pure. The status is derived anew from the StatefulSet, its pods, and what the members report
-in ConfigMaps of their own; of a member without a pod it keeps what was known last.
+in ConfigMaps of their own; of a member without a pod it keeps what was known last. Members that are TPU slices
+of several hosts have JobSets in place of the StatefulSet (`actor_slices`), and all else is the same.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Final
 
 from fray.actor_reasons import get_actor_row
 from fray.plan.actor_nodes import derive_node_history
-from fray.plan.actor_set import build_actor_labels, name_avoided
+from fray.plan.actor_set import build_actor_labels, derive_member, name_avoided
+from fray.plan.actor_slices import EndSlice, SlicePlan, StartSlice, plan_slice, read_index
 from fray.plan.manifests import Manifest, find_condition, is_root
 from fray.plan.node_evidence import TAINT_OUT_OF_SERVICE
 from fray.plan.observation import Waiting
@@ -27,7 +29,14 @@ from fray.plan.texts import clean_text, flatten
 from fray.plan.timestamps import format_time
 from fray.plan.volume_waiting import VolumeComplaint, derive_volume_waiting, find_held, is_volume_missing
 from fray.plan.worker_observation import find_crash
-from fray.vocabulary import ANNOTATION_AVOIDED, LABEL_POD_INDEX, ActorReason, ConditionType, Reason
+from fray.vocabulary import (
+    ANNOTATION_AVOIDED,
+    LABEL_COMPLETION_INDEX,
+    LABEL_JOBSET_UID,
+    ActorReason,
+    ConditionType,
+    Reason,
+)
 from fray.wire.frayactor import (
     ActorError,
     FrayActor,
@@ -68,11 +77,12 @@ class RootState:
 class ActorObservation:
     """What there is of an actor at one moment.
 
-    `members` is its StatefulSet, `gone` are pods of it that aren't there any more, as they were last.
+    `members` is its StatefulSet, `jobsets` are what it has instead where its members are on several hosts;
+    `gone` are pods of them that aren't there any more, as they were last.
     `reports` are the members' ConfigMaps, `complaints` are about volumes of the pods, `refusal` says why the
     StatefulSet can't be made that was tried last. `root` is None where the actor is detached. `host` is the
     pod of the process that hosts the actor, if it is there. `strangers` are pods with the actor's labels that
-    its StatefulSet doesn't control: they call themselves members all the same.
+    neither controls: they call themselves members all the same.
     """
 
     members: Manifest | None = None
@@ -84,6 +94,7 @@ class ActorObservation:
     gone: Sequence[Manifest] = ()
     host: Manifest | None = None
     strangers: Sequence[Manifest] = ()
+    jobsets: Sequence[Manifest] = ()
 
 
 @dataclass(frozen=True)
@@ -114,10 +125,11 @@ class RemoveMembers:
 
 @dataclass(frozen=True)
 class ActorDecision:
-    """What to write, and then what to do."""
+    """What to write, and then what to do: with the StatefulSet, or with JobSets."""
 
     status: FrayActorStatus
     action: CreateMembers | ScaleMembers | RebuildMembers | RemoveMembers | None = None
+    slices: Sequence[StartSlice | EndSlice] = ()
 
 
 @dataclass(frozen=True)
@@ -147,8 +159,15 @@ def decide_actor(
     suspended = actor.spec.suspend or (observed.root is not None and observed.root.suspended)
     hosted = actor.spec.entrypoint.hosted
     wanted = 0 if ending or suspended or hosted else actor.spec.replicas
-    members = [_derive_hosted(actor, observed)] if hosted else _derive_members(actor, observed, now)
-    finished = ending is not None and observed.members is None and not observed.pods
+    plans: dict[int, SlicePlan] | None = None
+    if hosted:
+        members = [_derive_hosted(actor, observed)]
+    elif (shape := derive_member(actor)).multi_host_slices:
+        plans = _plan_slices(actor, observed, wanted)
+        members = _derive_slices(actor, observed, plans, shape.hosts, now)
+    else:
+        members = _derive_members(actor, observed, now)
+    finished = ending is not None and not (observed.members or observed.jobsets or observed.pods)
     claims = [
         *_accept(observed.refusal),
         _derive_ready(members, suspended=suspended, ending=ending),
@@ -169,7 +188,7 @@ def decide_actor(
     status = FrayActorStatus(
         observed_generation=generation,
         ready=f"{sum(member.ready for member in members)}/{len(members)}",
-        replicas=len(observed.pods),
+        replicas=len({read_index(pod) for pod in observed.pods}),
         restarts=sum(member.restarts for member in members),
         selector=",".join(f"{label}={value}" for label, value in build_actor_labels(actor).items()),
         completion_time=format_time(now) if finished else None,
@@ -178,6 +197,8 @@ def decide_actor(
         node_faults=list(nodes.faults),
         avoided_nodes=list(nodes.avoided),
     )
+    if plans is not None:
+        return ActorDecision(status, slices=[step for plan in plans.values() for step in plan.steps])
     action = _derive_action(
         observed.members, wanted=wanted, over=ending is not None, avoided=name_avoided(status)
     )
@@ -217,15 +238,17 @@ def _recall_end(before: FrayActorStatus) -> _Ending | None:
 
 def _derive_rest(actor: FrayActor, observed: ActorObservation) -> _Ending | None:
     """Return why an actor is to end that nobody needs: each member is idle, has ended itself or failed."""
-    pods = {
-        each["metadata"]["name"]: each["metadata"]["uid"] for each in observed.pods if not is_ending(each)
-    }
+    living = {pod["metadata"]["uid"] for pod in observed.pods if not is_ending(pod)}
     reports = {
         each["metadata"]["name"]: data
         for each in observed.reports
-        if (data := each.get("data") or {}).get("podUid") == pods.get(each["metadata"]["name"], "")
+        if (data := each.get("data") or {}).get("podUid") in living
     }
-    of_members = [reports.get(f"{actor.metadata.name}-{index}", {}) for index in range(actor.spec.replicas)]
+    failed = {member.index for member in actor.status.members if member.failed}
+    of_members = [
+        {"exhausted": "true"} if index in failed else reports.get(f"{actor.metadata.name}-{index}", {})
+        for index in range(actor.spec.replicas)
+    ]
     seconds = actor.spec.idle_timeout_seconds
     idle = seconds is not None and any(data.get("idle") == "true" for data in of_members)
     ended = any(data.get("ended") for data in of_members)
@@ -311,18 +334,19 @@ def _suspend(actor: FrayActor, *, suspended: bool) -> Iterable[Claim]:
 
 def _tell_multiple(before: FrayActorStatus, observed: ActorObservation) -> Iterable[Claim]:
     """Yield the condition from the first time on that some member has more than one pod that lives."""
-    members: dict[str, dict[str, str]] = {}
+    members: dict[tuple[str, str], dict[str, str]] = {}
     for pod in (*observed.pods, *observed.strangers):
-        index = (pod["metadata"].get("labels") or {}).get(LABEL_POD_INDEX)
+        index, host = read_index(pod), _read_host(pod)
         # One that is being deleted lives until it is gone.
-        if index is not None and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+        if index is not None and _lives(pod):
             node = (pod.get("spec") or {}).get("nodeName")
             where = f"{pod['metadata']['name']} on node {node}" if node else pod["metadata"]["name"]
-            members.setdefault(index, {})[pod["metadata"]["uid"]] = where
-    several = {index: sorted(pods.values()) for index, pods in members.items() if len(pods) > 1}
+            members.setdefault((index, host), {})[pod["metadata"]["uid"]] = where
+    several = {place: sorted(pods.values()) for place, pods in members.items() if len(pods) > 1}
     if several:
-        index = min(several, key=lambda each: (len(each), each))
-        text = f"member {index} has {len(several[index])} pods: {', '.join(several[index])}"
+        place = min(several, key=lambda each: (len(each[0]), *each))
+        whose = f"host {place[1]} of member {place[0]}" if place[1] else f"member {place[0]}"
+        text = f"{whose} has {len(several[place])} pods: {', '.join(several[place])}"
         more = f", and {len(several) - 1} more members have several" if len(several) > 1 else ""
         message = flatten(f"{text}{more}; delete all of a member's pods but one", most=512)
         yield Claim(ConditionType.MULTIPLE_PODS, True, ActorReason.MORE_THAN_ONE_POD, message)
@@ -335,16 +359,86 @@ def _tell_multiple(before: FrayActorStatus, observed: ActorObservation) -> Itera
 
 
 def _derive_members(actor: FrayActor, observed: ActorObservation, now: datetime) -> list[MemberStatus]:
-    pods = {(pod["metadata"].get("labels") or {}).get(LABEL_POD_INDEX): pod for pod in observed.pods}
+    pods = {read_index(pod): pod for pod in observed.pods}
+    waiting = {index: _derive_waiting([pod], observed, now) for index, pod in pods.items()}
+    return _derive_each(actor, observed, pods, waiting)
+
+
+def _plan_slices(actor: FrayActor, observed: ActorObservation, wanted: int) -> dict[int, SlicePlan]:
+    """Return what becomes of each member that is a slice, also of those that are too many by now."""
+    jobsets: dict[int, list[Manifest]] = {index: [] for index in range(actor.spec.replicas)}
+    for jobset in observed.jobsets:
+        index = read_index(jobset) or ""
+        jobsets.setdefault(_read_number(index), []).append(jobset)
+    taken = {read_index(pod) for pod in (*observed.pods, *filter(_lives, observed.strangers))}
+    attempts = {member.index: member.attempt for member in actor.status.members}
+    limit = actor.spec.max_restarts
+    return {
+        index: plan_slice(
+            index,
+            wanted=index < wanted,
+            attempt=attempts.get(index, 0),
+            restarts=None if limit is None or limit < 0 else limit,
+            jobsets=own,
+            occupied=str(index) in taken,
+        )
+        for index, own in jobsets.items()
+    }
+
+
+def _derive_slices(
+    actor: FrayActor,
+    observed: ActorObservation,
+    plans: Mapping[int, SlicePlan],
+    hosts: int,
+    now: datetime,
+) -> list[MemberStatus]:
+    """Return how the members fare that are slices: each is where its first host is, and ready on all."""
+    first: dict[str | None, Manifest] = {}
+    waiting: dict[str | None, Waiting | None] = {}
+    whole = set[int]()
+    for index in range(actor.spec.replicas):
+        current = plans[index].current
+        uid = None if current is None else current["metadata"]["uid"]
+        every = [pod for pod in observed.pods if read_index(pod) == str(index)]
+        own = {_read_host(pod): pod for pod in every if _read_jobset(pod) == uid and not is_ending(pod)}
+        waiting[str(index)] = _derive_waiting(every, observed, now)
+        if uid is not None and "0" in own:
+            first[str(index)] = own["0"]
+        if len(own) == hosts and all(map(_lives, own.values())):
+            whole.add(index)
+    return [
+        member.model_copy(
+            update={
+                "attempt": (plan := plans[member.index]).attempt,
+                "failed": plan.failed,
+                "ready": member.ready and member.index in whole,
+                "restarts": max(member.restarts, plan.begun - 1),
+            }
+        )
+        for member in _derive_each(actor, observed, first, waiting)
+    ]
+
+
+def _derive_waiting(pods: Sequence[Manifest], observed: ActorObservation, now: datetime) -> Waiting | None:
+    """Return why a member doesn't run, of which these are the pods; None where nothing is known."""
+    for pod in pods:
+        if is_ending(pod) and (overdue := _derive_overdue(pod, now)):
+            return overdue
+    staying = [pod for pod in pods if not is_ending(pod)]
+    return derive_waiting(staying) or derive_volume_waiting(
+        find_held(staying, now=now), observed.complaints, now=now
+    )
+
+
+def _derive_each(
+    actor: FrayActor,
+    observed: ActorObservation,
+    pods: Mapping[str | None, Manifest],
+    waiting: Mapping[str | None, Waiting | None],
+) -> list[MemberStatus]:
     reports = {report["metadata"]["name"]: report for report in observed.reports}
     before = {member.index: member for member in actor.status.members}
-    waiting = {
-        index: _derive_overdue(pod, now)
-        if is_ending(pod)
-        else derive_waiting([pod])
-        or derive_volume_waiting(find_held([pod], now=now), observed.complaints, now=now)
-        for index, pod in pods.items()
-    }
     return [
         _derive_member(
             index,
@@ -355,6 +449,22 @@ def _derive_members(actor: FrayActor, observed: ActorObservation, now: datetime)
         )
         for index in range(actor.spec.replicas)
     ]
+
+
+def _read_host(pod: Manifest) -> str:
+    """Return which host of its member a pod is; empty where that has one."""
+    host: str = (pod["metadata"].get("labels") or {}).get(LABEL_COMPLETION_INDEX, "")
+    return host
+
+
+def _read_jobset(pod: Manifest) -> str | None:
+    uid: str | None = (pod["metadata"].get("labels") or {}).get(LABEL_JOBSET_UID)
+    return uid
+
+
+def _lives(pod: Manifest) -> bool:
+    """Return whether processes of a pod may run; those of one that is being deleted do."""
+    return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
 
 
 def _derive_hosted(actor: FrayActor, observed: ActorObservation) -> MemberStatus:

@@ -2,18 +2,24 @@
 
 A StatefulSet makes no second pod of an index before the first one is gone, and replaces a lost one without
 the back-off of a Job. Its pods are those of a job's workers, but for what they run and when they are ready.
+A member that is a TPU slice of several hosts has a JobSet of its own instead: a node pool of its own needs
+one, and all of its hosts begin and end together. When there is one is `actor_slices`' to say.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from fray.plan.command import KEYS_MOUNT, PAYLOAD_MOUNT
-from fray.plan.environment import EnvEntry, build_accelerator_environment
+from fray.plan.environment import EnvEntry, build_accelerator_environment, build_host_environment
 from fray.plan.gang import Gang, derive_gang
+from fray.plan.gang_placement import NOTHING_READ, build_gang_placement
 from fray.plan.injection import build_module_command, choose_injector
+from fray.plan.jobset import build_jobset
 from fray.plan.manifests import build_controller
-from fray.plan.placement import build_placement
+from fray.plan.names import build_cluster_addresses, build_jobset_name
+from fray.plan.placement import NodePlacement, build_placement
 from fray.plan.pod import build_pod_template
 from fray.plan.pool import build_ready_probe
 from fray.plan.settings import PlanSettings
@@ -32,11 +38,14 @@ from fray.vocabulary import (
     ENV_ACTOR_PAYLOAD_SHA256,
     ENV_ACTOR_POD_UID,
     ENV_ACTOR_UID,
+    ENV_ATTEMPT,
     ENV_POD_IP,
+    ENV_POD_NAME,
     ENV_POOL_KEY,
     ENV_ROOT_JOB,
     LABEL_ACTOR,
     LABEL_ACTOR_UID,
+    LABEL_ATTEMPT,
     LABEL_MANAGED_BY,
     LABEL_POD_INDEX,
     MANAGED_BY,
@@ -45,7 +54,13 @@ from fray.vocabulary import (
 from fray.wire.frayactor import ActorEntrypoint, FrayActor, FrayActorStatus
 from fray.wire.frayjob import Entrypoint, FrayJob, FrayJobSpec, Workers
 
-__all__ = ["build_actor_labels", "build_actor_set", "name_avoided"]
+__all__ = [
+    "build_actor_labels",
+    "build_actor_set",
+    "build_actor_slice",
+    "derive_member",
+    "name_avoided",
+]
 
 MODULE: Final = "fray.runtime.actors.pod"
 
@@ -67,29 +82,23 @@ def name_avoided(status: FrayActorStatus) -> str:
     return ",".join(sorted(entry.node for entry in status.avoided_nodes))
 
 
+def derive_member(actor: FrayActor) -> Gang:
+    """Return the shape of one member; for errors see `derive_gang`. Of several hosts it is a TPU slice."""
+    return derive_gang(_build_spec(actor))
+
+
 def build_actor_set(actor: FrayActor, *, replicas: int, settings: PlanSettings) -> dict[str, Any]:
     """Return the StatefulSet of an actor's members, which keep off the nodes that its status says to avoid.
 
     Raises `UnknownAcceleratorError` or `AcceleratorShapeError` for hardware that doesn't exist; a spec that
     the API server accepted never does.
     """
-    job = _build_job(actor, settings)
-    shape = derive_gang(job.spec)
     labels = build_actor_labels(actor)
-    template = build_pod_template(
-        job,
-        shape,
-        environment=_build_environment(actor, shape, settings),
-        placement=build_placement(job.spec.placement, shape, avoided=actor.status.avoided_nodes),
-        labels=labels,
-        settings=settings,
-        role=Role.WORKER,
-    ).manifest
-    pod = template["spec"]
-    pod["restartPolicy"] = "Always"  # a StatefulSet takes no other
-    container = pod["containers"][0]
-    container["readinessProbe"] = build_ready_probe(ACTOR_READY_PORT)
-    container["ports"] = [{"name": "actor", "containerPort": ACTOR_PORT, "protocol": "TCP"}]
+    shape = derive_member(actor)
+    entries = build_accelerator_environment(shape, metadata_server=settings.metadata_server)
+    placement = build_placement(actor.spec.placement, shape, avoided=actor.status.avoided_nodes)
+    template = _build_template(actor, shape, entries, placement, labels=labels, settings=settings)
+    template["spec"]["restartPolicy"] = "Always"  # a StatefulSet takes no other
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -111,11 +120,66 @@ def build_actor_set(actor: FrayActor, *, replicas: int, settings: PlanSettings) 
     }
 
 
-def _build_job(actor: FrayActor, settings: PlanSettings) -> FrayJob:
-    """Return the job whose one worker has the pod of a member."""
+def build_actor_slice(
+    actor: FrayActor, *, index: int, attempt: int, settings: PlanSettings
+) -> dict[str, Any]:
+    """Return the JobSet of a member that is a TPU slice of several hosts: number `attempt`, from 1.
+
+    Its pods keep off the nodes that the actor's status says to avoid. Raises what `build_actor_set` raises.
+    """
+    gang = derive_member(actor)
+    name = build_jobset_name(f"{actor.metadata.name}-{index}", attempt=attempt, gang=gang)
+    labels = {**build_actor_labels(actor), LABEL_POD_INDEX: str(index), LABEL_ATTEMPT: str(attempt)}
+    placement = build_placement(actor.spec.placement, gang, avoided=actor.status.avoided_nodes)
+    together = build_gang_placement(gang, NOTHING_READ, queue=None, selector=placement.selector)
+    entries = [
+        EnvEntry(ENV_ATTEMPT, "counts the JobSets of this member from 1", str(attempt)),
+        EnvEntry(ENV_POD_NAME, "callers from outside reach it by its pod's name", path="metadata.name"),
+        *build_host_environment(
+            gang, build_cluster_addresses(name), metadata_server=settings.metadata_server
+        ),
+    ]
+    template = _build_template(actor, gang, entries, placement, labels=labels, settings=settings)
+    metadata = {
+        "name": name,
+        "namespace": actor.metadata.namespace,
+        "labels": labels,
+        "annotations": together.jobset_annotations,
+        "ownerReferences": [build_controller(actor.api_version, actor.kind, actor.metadata)],
+    }
+    return build_jobset(metadata, gang, template, labels=labels)
+
+
+def _build_template(
+    actor: FrayActor,
+    shape: Gang,
+    entries: Sequence[EnvEntry],
+    placement: NodePlacement,
+    *,
+    labels: dict[str, str],
+    settings: PlanSettings,
+) -> dict[str, Any]:
+    """Return the template of an actor's pods, with these variables besides those of all actors."""
+    template = build_pod_template(
+        _build_job(actor, settings),
+        shape,
+        environment=[*_build_environment(actor, shape), *entries],
+        placement=placement,
+        labels=labels,
+        settings=settings,
+        role=Role.WORKER,
+    ).manifest
+    container = template["spec"]["containers"][0]
+    container["readinessProbe"] = build_ready_probe(ACTOR_READY_PORT)
+    container["ports"] = [{"name": "actor", "containerPort": ACTOR_PORT, "protocol": "TCP"}]
+    return template
+
+
+def _build_spec(actor: FrayActor) -> FrayJobSpec:
+    """Return the spec of the job whose one worker has the pod of a member."""
     spec = actor.spec
     # Its payload is mounted as that of a job's callable, and the command reads it.
-    own = FrayJobSpec(
+    return FrayJobSpec(
         entrypoint=Entrypoint(callable=spec.entrypoint.callable),
         resources=spec.resources,
         placement=spec.placement,
@@ -123,12 +187,16 @@ def _build_job(actor: FrayActor, settings: PlanSettings) -> FrayJob:
         service_account_name=spec.service_account_name,
         workers=Workers(),
     )
+
+
+def _build_job(actor: FrayActor, settings: PlanSettings) -> FrayJob:
+    own = _build_spec(actor)
     command = build_module_command(MODULE, injected=choose_injector(own, settings) is not None)
     entrypoint = own.entrypoint.model_copy(update={"command": command})
     return FrayJob(metadata=actor.metadata, spec=own.model_copy(update={"entrypoint": entrypoint}))
 
 
-def _build_environment(actor: FrayActor, shape: Gang, settings: PlanSettings) -> list[EnvEntry]:
+def _build_environment(actor: FrayActor, shape: Gang) -> list[EnvEntry]:
     spec = actor.spec
     entries = [
         EnvEntry(ENV_ACTOR_NAME, "names the FrayActor", actor.metadata.name),
@@ -139,8 +207,10 @@ def _build_environment(actor: FrayActor, shape: Gang, settings: PlanSettings) ->
         EnvEntry(ENV_POOL_KEY, "it and its callers know each other by these keys", KEYS_MOUNT),
         *_build_payload(spec.entrypoint),
     ]
-    limits = {ENV_ACTOR_MAX_CONCURRENCY: spec.max_concurrency, ENV_ACTOR_MAX_RESTARTS: spec.max_restarts}
+    limits = {ENV_ACTOR_MAX_CONCURRENCY: spec.max_concurrency}
     limits[ENV_ACTOR_IDLE_TIMEOUT] = spec.idle_timeout_seconds
+    if not shape.multi_host_slices:  # the operator counts JobSets, so that no slice starts for nothing
+        limits[ENV_ACTOR_MAX_RESTARTS] = spec.max_restarts
     entries += [
         EnvEntry(name, "the spec says so", str(limit))
         for name, limit in limits.items()
@@ -148,7 +218,7 @@ def _build_environment(actor: FrayActor, shape: Gang, settings: PlanSettings) ->
     ]
     if spec.root_job is not None:
         entries.append(EnvEntry(ENV_ROOT_JOB, "names of other actors are scoped by it", spec.root_job))
-    return [*entries, *build_accelerator_environment(shape, metadata_server=settings.metadata_server)]
+    return entries
 
 
 def _build_payload(entrypoint: ActorEntrypoint) -> list[EnvEntry]:

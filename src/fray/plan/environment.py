@@ -100,6 +100,7 @@ __all__ = [
     "build_bounds",
     "build_dask_tls",
     "build_environment",
+    "build_host_environment",
     "build_offer",
     "build_worker_environment",
     "port_variable",
@@ -174,6 +175,15 @@ def build_environment(
     else:
         entries += [*_jax(gang, addresses), *_torch(gang, addresses)]
     return entries
+
+
+def build_host_environment(gang: Gang, addresses: Addresses, *, metadata_server: bool) -> list[EnvEntry]:
+    """Return the variables that tell a host of a TPU gang its place in it, whatever the gang runs."""
+    return [
+        *_place(gang, addresses),
+        *_controllers(gang),
+        *_tpu(gang, addresses, metadata_server=metadata_server),
+    ]
 
 
 def build_worker_environment(
@@ -290,12 +300,11 @@ def _dask_client(addresses: Addresses) -> list[EnvEntry]:
     ]
 
 
-def _identity(job: FrayJob, gang: Gang, addresses: Addresses, attempt: int) -> list[EnvEntry]:
+def _place(gang: Gang, addresses: Addresses) -> list[EnvEntry]:
+    """Return where a host is in its gang, and where rank 0 is."""
     coordinator = f"{addresses.host(slice_index=0, host=0)}:{addresses.ports.coordinator}"
     one_slice = "GPU and CPU gangs are one slice"
-    entries = [
-        *_job(job),
-        _attempt(job, attempt),
+    return [
         EnvEntry(ENV_SLICE, "index of this host's slice", label=LABEL_JOB_INDEX, source=JOBSET_LABELS)
         if gang.kind is GangKind.TPU
         else EnvEntry(ENV_SLICE, one_slice, "0"),
@@ -307,6 +316,10 @@ def _identity(job: FrayJob, gang: Gang, addresses: Addresses, attempt: int) -> l
         *_rank(gang),
         EnvEntry(ENV_COORDINATOR_ADDRESS, "rank 0 may offer a rendezvous here", coordinator),
     ]
+
+
+def _identity(job: FrayJob, gang: Gang, addresses: Addresses, attempt: int) -> list[EnvEntry]:
+    entries = [*_job(job), _attempt(job, attempt), *_place(gang, addresses)]
     pooled = has_workers(job.spec)
     if job.spec.entrypoint.callable is not None or pooled:
         why = FINDS_HEAD if pooled else "the FrayJob owns what the callable leaves behind"

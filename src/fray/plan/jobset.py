@@ -42,7 +42,7 @@ from fray.vocabulary import (
 from fray.wire.frayjob import FrayJob
 from fray.wire.status import AvoidedNode
 
-__all__ = ["AttemptPlan", "build_attempt"]
+__all__ = ["AttemptPlan", "build_attempt", "build_jobset"]
 
 NOBODY_ASKS = "placement.flexStart is Queued, but only Kueue asks for such nodes: name a queue of it"
 FAIL_DISRUPTED = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
@@ -119,26 +119,7 @@ def build_attempt(
         settings=settings,
     )
     metadata, facts = _metadata(job, together, name, labels)
-    jobset = {
-        "apiVersion": JOBSET_API_VERSION,
-        "kind": "JobSet",
-        "metadata": metadata,
-        "spec": {
-            # Defaults of JobSet's webhook are written out: the manifest means the same without it.
-            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": name},
-            "successPolicy": {"operator": "All", "targetReplicatedJobs": []},
-            "startupPolicy": {"startupPolicyOrder": "AnyOrder"},
-            "failurePolicy": {"maxRestarts": 0},
-            "suspend": False,
-            "replicatedJobs": [
-                {
-                    "name": REPLICATED_JOB,
-                    "replicas": gang.slices,
-                    "template": {"metadata": {"labels": labels}, "spec": _job_spec(job, gang, pod.manifest)},
-                }
-            ],
-        },
-    }
+    jobset = build_jobset(metadata, gang, pod.manifest, labels=labels, queued=_is_queued(job))
     demand = replace(derive_demand(job), dynamic=dynamic)
     facts = [
         *_shape_facts(job, gang),
@@ -152,7 +133,51 @@ def build_attempt(
     ]
     unasked = [NOBODY_ASKS] if job.spec.placement.flex_start == "Queued" and not _is_queued(job) else []
     notices = (*together.notices, *placement.notices, *pod.notices, *unasked)
-    return AttemptPlan(gang, demand, _unshared(jobset), tuple(facts), notices)
+    return AttemptPlan(gang, demand, jobset, tuple(facts), notices)
+
+
+def build_jobset(
+    metadata: Mapping[str, Any],
+    gang: Gang,
+    template: Mapping[str, Any],
+    *,
+    labels: Mapping[str, str],
+    queued: bool = False,
+) -> dict[str, Any]:
+    """Return the JobSet of a gang whose pods have this template; its Jobs get the `labels`.
+
+    No part of it is shared with what was given. `queued` says that Kueue admits it.
+    """
+    made: dict[str, Any] = _unshared(
+        {
+            "apiVersion": JOBSET_API_VERSION,
+            "kind": "JobSet",
+            "metadata": metadata,
+            "spec": {
+                # Defaults of JobSet's webhook are written out: the manifest means the same without it.
+                "network": {
+                    "enableDNSHostnames": True,
+                    "publishNotReadyAddresses": True,
+                    "subdomain": metadata["name"],
+                },
+                "successPolicy": {"operator": "All", "targetReplicatedJobs": []},
+                "startupPolicy": {"startupPolicyOrder": "AnyOrder"},
+                "failurePolicy": {"maxRestarts": 0},
+                "suspend": False,
+                "replicatedJobs": [
+                    {
+                        "name": REPLICATED_JOB,
+                        "replicas": gang.slices,
+                        "template": {
+                            "metadata": {"labels": labels},
+                            "spec": _job_spec(gang, template, queued=queued),
+                        },
+                    }
+                ],
+            },
+        }
+    )
+    return made
 
 
 def _find_avoided(job: FrayJob) -> list[AvoidedNode]:
@@ -171,7 +196,7 @@ def _environment_facts(environment: Sequence[EnvEntry], template: dict[str, Any]
 
 def _unshared(value: Any) -> Any:
     """Return a copy without an object that occurs twice or belongs to the job: callers may change it."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: _unshared(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_unshared(item) for item in value]
@@ -182,14 +207,14 @@ def _is_queued(job: FrayJob) -> bool:
     return derive_queue(job).name is not None
 
 
-def _job_spec(job: FrayJob, gang: Gang, template: dict[str, Any]) -> dict[str, Any]:
+def _job_spec(gang: Gang, template: Mapping[str, Any], *, queued: bool) -> dict[str, Any]:
     return {
         "completionMode": "Indexed",
         "parallelism": gang.hosts_per_slice,
         "completions": gang.hosts_per_slice,
         "backoffLimit": 0,
         "podReplacementPolicy": "Failed",
-        "podFailurePolicy": {"rules": [FAIL_DISRUPTED] if _is_queued(job) else [FAIL_DISRUPTED, FAIL_KILLED]},
+        "podFailurePolicy": {"rules": [FAIL_DISRUPTED] if queued else [FAIL_DISRUPTED, FAIL_KILLED]},
         "template": template,
     }
 

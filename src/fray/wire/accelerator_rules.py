@@ -31,8 +31,8 @@ __all__ = [
     "GPU_COUNT",
     "GPU_TYPE",
     "MULTISLICE",
+    "ONE_CALL_AT_A_TIME",
     "SINGLE_HOST",
-    "SINGLE_HOST_MEMBER",
     "TPU_CHIPS_PER_HOST",
     "TPU_NAMED_TOPOLOGY",
     "TPU_SIZE_TOPOLOGY",
@@ -325,7 +325,7 @@ def _is_one_host(asked: Workers | FrayActorSpec) -> bool:
     return not divided or tpu.chips_per_host in (None, _legal_chips_per_host(tpu.type)[0])
 
 
-SINGLE_HOST: Final = Rule[Workers | FrayActorSpec](
+SINGLE_HOST: Final = Rule[Workers](
     cel="!has(self.resources) || !has(self.resources.tpu)"
     f" || (self.resources.tpu.type.matches('{_ONE_HOST}')"
     f" && (!self.resources.tpu.type.matches('{_ONE_HOST_OF_SEVERAL}')"
@@ -336,12 +336,12 @@ SINGLE_HOST: Final = Rule[Workers | FrayActorSpec](
     field="resources.tpu",
 )
 
-SINGLE_HOST_MEMBER: Final = replace(
-    SINGLE_HOST,
-    message="must be a slice of one host: for a slice of several, launch a job with it, whose rank 0 serves "
-    "the actor by host_actor",
+ONE_CALL_AT_A_TIME: Final = Rule[FrayActorSpec](
+    cel=f"!has(self.maxConcurrency) || self.maxConcurrency == 1 || {SINGLE_HOST.cel}",
+    holds=lambda spec: spec.max_concurrency in (None, 1) or _is_one_host(spec),
+    message="must be 1 where a member is a TPU slice of several hosts: all of them run each call together",
+    field="maxConcurrency",
 )
-"""Of a FrayActor's member."""
 
 
 # --- GPU ------------------------------------------------------------------------------------------------

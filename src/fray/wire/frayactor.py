@@ -70,7 +70,7 @@ class FrayActorSpec(WireModel):
     root_job: ObjectName | None = None
     """The job at the top of the tree that made it; needed where lifetime is job, and only there."""
     max_concurrency: Annotated[int | None, Field(ge=1, le=100000)] = None
-    """Calls that a member runs at once; the class decides when unset."""
+    """Calls that a member runs at once; the class decides when unset, and one on several hosts runs 1."""
     max_restarts: Annotated[int | None, Field(ge=-1, le=1000000)] = None
     """How often a member is started again, in its pod or another one; 0 never, -1 or unset without limit."""
     max_task_retries: Annotated[int | None, Field(ge=-1, le=1000000)] = None
@@ -81,7 +81,7 @@ class FrayActorSpec(WireModel):
     idle_timeout_seconds: Annotated[int | None, Field(ge=1, le=31536000)] = None
     """Seconds without a call after which it ends for good: once all members are idle; never when unset."""
     resources: Resources = Resources()
-    """Resources of one member."""
+    """Resources of one member. A TPU slice of several hosts is one member, with a pod on each host."""
     placement: Placement = Placement()
     """Where the members' pods may run."""
     environment: Environment = Environment()
@@ -113,7 +113,7 @@ class MemberStatus(WireModel):
     index: Count
     """Index of the member."""
     pod: str | None = None
-    """Its pod."""
+    """Its pod; of a TPU slice of several hosts that of the first one, which takes the calls."""
     pod_uid: str | None = None
     """uid of that pod. With startNumber it names the incarnation."""
     node: str | None = None
@@ -124,6 +124,8 @@ class MemberStatus(WireModel):
     """Which process of the actor in that pod it is, from 1; 0 before the first."""
     ready: bool = False
     """Whether its constructor has returned and it takes calls."""
+    attempt: Count = 0
+    """Number of the JobSet that it has, or has next, where it is a TPU slice of several hosts; else 0."""
     failed: bool = False
     """Whether maxRestarts are used up: it isn't started again."""
     restarts: Count = 0

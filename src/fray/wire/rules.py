@@ -22,8 +22,8 @@ from fray.wire.accelerator_rules import (
     GPU_COUNT,
     GPU_TYPE,
     MULTISLICE,
+    ONE_CALL_AT_A_TIME,
     SINGLE_HOST,
-    SINGLE_HOST_MEMBER,
     TPU_CHIPS_PER_HOST,
     TPU_NAMED_TOPOLOGY,
     TPU_SIZE_TOPOLOGY,
@@ -273,7 +273,7 @@ RULES: Final[Mapping[Target, tuple[Rule[Any], ...]]] = MappingProxyType(
         # Its StatefulSet has its name, and a label of the pods 11 characters more.
         (FrayActor, ""): (_named(52),),
         (FrayActorSpec, ""): (
-            SINGLE_HOST_MEMBER,
+            ONE_CALL_AT_A_TIME,
             Rule[FrayActorSpec](
                 cel="(self.lifetime == 'job') == has(self.rootJob)",
                 holds=lambda spec: (spec.lifetime == "job") == (spec.root_job is not None),

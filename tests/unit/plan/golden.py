@@ -3,7 +3,8 @@
 `tests/golden/<shape>/job.yaml` is written by hand, and where they matter `cluster.yaml`, what the cluster
 has, and `settings.yaml`, what its administrator decided. `jobset.yaml` beside them is the first attempt's
 JobSet, preceded by the plan's notices as comments, and `worker-job.yaml` the Job of its workers, where it
-wants some. `regenerate_golden` writes these.
+wants some. `actor.yaml` is a FrayActor, written by hand too, and `jobset.yaml` beside it that of its first
+member. `regenerate_golden` writes the others.
 """
 
 from __future__ import annotations
@@ -17,21 +18,25 @@ import yaml
 
 from fray.kube.resources import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, NODES, TOPOLOGIES
 from fray.kube.topology import read_topology
+from fray.plan.actor_set import build_actor_slice
 from fray.plan.gang_placement import NOTHING_READ, ClusterTopology
 from fray.plan.jobset import AttemptPlan, build_attempt
 from fray.plan.settings import PlanSettings
 from fray.plan.worker_job import build_worker_job
 from fray.plan.workers import derive_wanted
+from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob
 from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 
 __all__ = [
     "BY_HAND",
     "GOLDEN",
+    "actor_shapes",
     "build_golden",
     "build_golden_workers",
     "read_job",
     "render",
+    "render_actor",
     "render_all",
     "shapes",
 ]
@@ -71,6 +76,18 @@ _Dumper.add_representer(str, _represent_text)
 def shapes() -> list[str]:
     """Return the names of all golden shapes."""
     return sorted(path.parent.name for path in GOLDEN.glob("*/job.yaml"))
+
+
+def actor_shapes() -> list[str]:
+    """Return the names of the golden shapes of FrayActors."""
+    return sorted(path.parent.name for path in GOLDEN.glob("*/actor.yaml"))
+
+
+def render_actor(shape: str) -> dict[str, str]:
+    """Return the files that are written for the shape of a FrayActor: names and texts."""
+    text = (GOLDEN / shape / "actor.yaml").read_text(encoding="utf-8")
+    actor = FrayActor.from_manifest(yaml.safe_load(text))
+    return {"jobset.yaml": _dump(build_actor_slice(actor, index=0, attempt=1, settings=PlanSettings()))}
 
 
 def read_job(shape: str) -> FrayJob:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import sys
 
-from tests.unit.plan.golden import GOLDEN, render_all, shapes
+from tests.unit.plan.golden import GOLDEN, actor_shapes, render_actor, render_all, shapes
 
 
 def main() -> None:
     """Write the files and print the names of those that changed."""
-    for shape in shapes():
-        for name, text in render_all(shape).items():
+    made = {shape: render_all(shape) for shape in shapes()}
+    made |= {shape: render_actor(shape) for shape in actor_shapes()}
+    for shape, files in made.items():
+        for name, text in files.items():
             path = GOLDEN / shape / name
             if not path.exists() or path.read_text(encoding="utf-8") != text:
                 path.write_text(text, encoding="utf-8")

@@ -10,7 +10,16 @@ import yaml
 from fray.accelerators import TPU_RESOURCE
 from fray.wire.status import FrayJobStatus
 from fray.wire.validation import validate_manifest
-from tests.unit.plan.golden import BY_HAND, GOLDEN, build_golden, read_job, render_all, shapes
+from tests.unit.plan.golden import (
+    BY_HAND,
+    GOLDEN,
+    actor_shapes,
+    build_golden,
+    read_job,
+    render_actor,
+    render_all,
+    shapes,
+)
 from tests.unit.plan.jobset_rules import find_violations, main_container, pod_template
 
 
@@ -20,6 +29,16 @@ def test_a_shape_becomes_the_manifests_beside_it(shape: str) -> None:
     assert render_all(shape) == {path.name: path.read_text(encoding="utf-8") for path in files}, (
         "if this change is meant: python -m tests.unit.plan.regenerate_golden, and read the difference"
     )
+
+
+@pytest.mark.parametrize("shape", actor_shapes())
+def test_a_member_on_several_hosts_becomes_the_jobset_beside_it(shape: str) -> None:
+    files = [path for path in (GOLDEN / shape).iterdir() if path.name != "actor.yaml"]
+    made = render_actor(shape)
+    assert made == {path.name: path.read_text(encoding="utf-8") for path in files}, (
+        "if this change is meant: python -m tests.unit.plan.regenerate_golden, and read the difference"
+    )
+    assert find_violations(yaml.safe_load(made["jobset.yaml"])) == []
 
 
 @pytest.mark.parametrize("shape", shapes())
@@ -62,7 +81,7 @@ def _printed(entry: dict[str, Any]) -> str:
 
 
 def test_no_golden_file_is_left_over() -> None:
-    assert sorted(path.name for path in GOLDEN.iterdir()) == shapes()
+    assert sorted(path.name for path in GOLDEN.iterdir()) == sorted([*shapes(), *actor_shapes()])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,207 @@
+"""Members that are TPU slices of several hosts: which JobSets they have, and how they fare."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from fray.plan.actor_lifecycle import ActorDecision, ActorObservation, decide_actor
+from fray.plan.actor_set import build_actor_set, build_actor_slice
+from fray.plan.actor_slices import EndSlice, StartSlice
+from fray.plan.settings import PlanSettings
+from fray.vocabulary import (
+    LABEL_ATTEMPT,
+    LABEL_COMPLETION_INDEX,
+    LABEL_JOBSET_UID,
+    LABEL_POD_INDEX,
+)
+from fray.wire.frayactor import FrayActor, FrayActorStatus
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+GONE = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+def actor(status: FrayActorStatus | None = None, **spec: Any) -> FrayActor:
+    found = FrayActor.from_manifest(
+        {
+            "metadata": {"name": "scorer", "namespace": "team", "uid": "u1", "generation": 1},
+            "spec": {
+                "name": "scorer",
+                "entrypoint": {"class": "app:Scorer"},
+                "resources": {"tpu": {"type": "v5p-16"}},
+                **spec,
+            },
+        }
+    )
+    return found.model_copy(update={"status": status or FrayActorStatus()})
+
+
+def jobset(index: int, attempt: int, *, end: str = "", **metadata: Any) -> dict[str, Any]:
+    labels = {LABEL_POD_INDEX: str(index), LABEL_ATTEMPT: str(attempt)}
+    name = f"scorer-{index}-a{attempt}"
+    ended = [{"type": end, "status": "True"}] if end else []
+    return {
+        "metadata": {"name": name, "uid": f"{name}-uid", "labels": labels, **metadata},
+        "status": {"conditions": ended},
+    }
+
+
+def pods(index: int, attempt: int, *, ready: bool = True, **metadata: Any) -> list[dict[str, Any]]:
+    name = f"scorer-{index}-a{attempt}"
+    return [
+        {
+            "metadata": {
+                "name": f"{name}-slice-0-{host}-abcde",
+                "uid": f"{name}-{host}",
+                "labels": {
+                    LABEL_POD_INDEX: str(index),
+                    LABEL_COMPLETION_INDEX: str(host),
+                    LABEL_JOBSET_UID: f"{name}-uid",
+                },
+                **metadata,
+            },
+            "status": {
+                "phase": "Running",
+                "podIP": f"10.0.{index}.{host}",
+                "conditions": [{"type": "Ready", "status": str(ready)}],
+            },
+        }
+        for host in range(2)
+    ]
+
+
+def report(index: int, **data: str) -> dict[str, Any]:
+    return {"metadata": {"name": f"scorer-{index}"}, "data": data}
+
+
+def decide(found: FrayActor, **observed: Any) -> ActorDecision:
+    return decide_actor(found, ActorObservation(**observed), now=NOW)
+
+
+def go_on(found: FrayActor, decision: ActorDecision, **observed: Any) -> ActorDecision:
+    return decide(found.model_copy(update={"status": decision.status}), **observed)
+
+
+def test_each_member_gets_a_jobset_of_its_own() -> None:
+    decision = decide(actor(replicas=2))
+    assert (decision.action, decision.slices) == (None, [StartSlice(0, 1), StartSlice(1, 1)])
+    assert [member.attempt for member in decision.status.members] == [1, 1], "written before it is made"
+    assert decide(actor(replicas=0)).slices == []
+    assert decide(actor(suspend=True)).slices == []
+    there = decide(actor(replicas=2), jobsets=[jobset(0, 1)])
+    assert there.slices == [StartSlice(1, 1)]
+
+
+def test_a_member_on_one_host_has_none() -> None:
+    found = actor(resources={"tpu": {"type": "v6e-4"}})
+    decision = decide(found)
+    assert decision.action is not None
+    assert decision.slices == ()
+
+
+def test_a_member_is_where_its_first_host_is_and_ready_on_all() -> None:
+    own = pods(0, 1)
+    told = report(0, podUid=own[0]["metadata"]["uid"], startNumber="1", restarts="0")
+    found = decide(actor(), jobsets=[jobset(0, 1)], pods=own, reports=[told]).status
+    (member,) = found.members
+    assert (member.pod, member.address) == ("scorer-0-a1-slice-0-0-abcde", "10.0.0.0")
+    assert (member.pod_uid, member.start_number) == ("scorer-0-a1-0", 1)
+    assert (member.ready, found.ready, found.replicas, member.restarts) == (True, "1/1", 1, 0)
+    alone = decide(actor(), jobsets=[jobset(0, 1)], pods=own[:1], reports=[told]).status
+    assert not alone.members[0].ready
+    assert not any(condition.type == "MultiplePods" for condition in found.conditions)
+
+
+def test_a_slice_that_failed_is_followed_by_another_once_nothing_of_it_is_left() -> None:
+    found = actor()
+    failed = jobset(0, 1, end="Failed")
+    ending = decide(found, jobsets=[failed], pods=pods(0, 1))
+    assert ending.slices == [EndSlice(failed)]
+    assert ending.status.members[0].attempt == 2
+    assert not ending.status.members[0].ready
+    going = go_on(found, ending, jobsets=[{**failed, "metadata": failed["metadata"] | GONE}])
+    assert going.slices == []
+    for left in ({"pods": pods(0, 1, **GONE)}, {"strangers": pods(0, 1)}):
+        assert go_on(found, going, **left).slices == []
+    gone = go_on(found, going)
+    assert gone.slices == [StartSlice(0, 2)]
+    again = go_on(found, gone, jobsets=[jobset(0, 2)])
+    assert (again.slices, again.status.members[0].restarts) == ([], 1)
+
+
+@pytest.mark.parametrize("metadata", [GONE, {}])
+def test_a_jobset_that_somebody_deletes_or_that_completes_is_replaced(metadata: dict[str, str]) -> None:
+    left = jobset(0, 3, end="" if metadata else "Completed", **metadata)
+    assert decide(actor(), jobsets=[left]).status.members[0].attempt == 4
+
+
+def test_a_member_that_may_not_start_again_is_given_up() -> None:
+    found = actor(maxRestarts=1)
+    first = decide(found, jobsets=[jobset(0, 1, end="Failed")])
+    assert not first.status.members[0].failed
+    failed = jobset(0, 2, end="Failed")
+    second = go_on(found, first, jobsets=[failed])
+    assert (second.status.members[0].failed, second.slices) == (True, [EndSlice(failed)])
+    last = go_on(found, second)
+    assert (last.status.members[0].failed, last.slices) == (True, [])
+    assert last.status.members[0].restarts == 1
+    assert decide(actor(maxRestarts=-1), jobsets=[failed]).status.members[0].failed is False
+
+
+def test_suspended_stopped_and_smaller_actors_end_their_slices() -> None:
+    both = [jobset(0, 1), jobset(1, 1)]
+    assert decide(actor(replicas=1), jobsets=both).slices == [EndSlice(both[1])]
+    suspended = actor(replicas=2, suspend=True)
+    decision = decide(suspended, jobsets=both)
+    assert decision.slices == [EndSlice(each) for each in both]
+    resumed = actor(replicas=2)
+    assert go_on(resumed, decision).slices == [StartSlice(0, 2), StartSlice(1, 2)]
+    stopped = actor(replicas=2, stopped=True)
+    ending = decide(stopped, jobsets=both)
+    assert ending.slices == [EndSlice(each) for each in both]
+    assert ending.status.completion_time is None
+    assert go_on(stopped, ending, pods=pods(0, 1, **GONE)).status.completion_time is None
+    assert go_on(stopped, ending).status.completion_time is not None
+
+
+def test_two_pods_of_one_host_are_told() -> None:
+    told = decide(actor(), jobsets=[jobset(0, 2)], pods=pods(0, 2), strangers=pods(0, 1)[:1]).status
+    (found,) = [each for each in told.conditions if each.type == "MultiplePods"]
+    assert "host 0 of member 0 has 2 pods" in found.message
+
+
+def test_a_group_of_slices_ends_once_all_are_idle() -> None:
+    found = actor(idleTimeoutSeconds=60)
+    own = pods(0, 1)
+    idle = report(0, podUid=own[0]["metadata"]["uid"], idle="true")
+    decision = decide(found, jobsets=[jobset(0, 1)], pods=own, reports=[idle])
+    assert decision.slices == [EndSlice(jobset(0, 1))]
+
+
+def test_what_is_counted_by_the_operator_is_not_counted_in_the_pods() -> None:
+    found = actor(maxRestarts=1)
+    template = build_actor_slice(found, index=1, attempt=2, settings=PlanSettings())
+    (job,) = template["spec"]["replicatedJobs"]
+    (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
+    names = {entry["name"] for entry in container["env"]}
+    assert "FRAY_ACTOR_MAX_RESTARTS" not in names
+    assert "FRAY_JOB_NAME" not in names
+    one = build_actor_set(
+        actor(maxRestarts=1, resources={"tpu": {"type": "v6e-4"}}), replicas=1, settings=PlanSettings()
+    )
+    variables = one["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert "FRAY_ACTOR_MAX_RESTARTS" in {entry["name"] for entry in variables}
+
+
+def test_a_slice_keeps_off_the_nodes_that_are_avoided() -> None:
+    avoided = [{"node": "node-1", "until": "2026-01-03T00:00:00Z", "reason": "it is broken"}]
+    status = FrayActorStatus.model_validate({"avoidedNodes": avoided})
+    manifest = build_actor_slice(actor(status), index=0, attempt=1, settings=PlanSettings())
+    (job,) = manifest["spec"]["replicatedJobs"]
+    affinity = job["template"]["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["node-1"]} in term[
+        "matchExpressions"
+    ]
