@@ -189,6 +189,80 @@ def test_a_group_is_ready_when_all_its_constructors_have_returned(actors: Actors
     actors.await_status("buffer", lambda told: told["ready"] == "2/3")
 
 
+def make_slice(actors: Actors, name: str) -> tuple[Manifest, list[Manifest]]:
+    """Make the pods of a member's JobSet, ready on both hosts."""
+    jobset = actors.hands.await_jobset(name)
+    pods = actors.hands.create_pods(jobset)
+    for host, pod in enumerate(pods):
+        actors.hands.bind(pod)
+        actors.set_ready(pod, ready=True, ip=f"10.0.0.{host + 1}")
+    return jobset, actors.hands.pods_of(jobset)
+
+
+def await_deletion(actors: Actors, jobset: Manifest) -> Manifest:
+    path = f"{actors.hands.jobsets}/{jobset['metadata']['name']}"
+
+    def find() -> Manifest | None:
+        found = actors.api.get(path).body
+        return found if "deletionTimestamp" in found["metadata"] else None
+
+    going: Manifest = eventually(find, told=lambda: actors.api.get(path).body)
+    return going
+
+
+def test_a_member_on_several_hosts_has_a_jobset_and_another_only_when_its_pods_are_gone(
+    actors: Actors,
+) -> None:
+    actors.submit("scorer", resources={"tpu": {"type": "v5p-16"}}, maxRestarts=1)
+    jobset, pods = make_slice(actors, "scorer-0-a1")
+    assert len(pods) == 2
+    assert jobset["metadata"]["ownerReferences"][0]["uid"] == actors.get("scorer")["metadata"]["uid"]
+    status = actors.await_condition("scorer", "Ready", "True", "AllMembersReady")
+    (member,) = status["members"]
+    assert (member["pod"], member["address"]) == (pods[0]["metadata"]["name"], "10.0.0.1")
+    assert (status["ready"], status["replicas"], status["restarts"]) == ("1/1", 1, 0)
+    assert actors.api.get(actors.sets).body["items"] == []
+    # The second host is lost: the first one's program ends, and so the Job and the JobSet.
+    actors.hands.fail(jobset, pods[1:])
+    going = await_deletion(actors, jobset)
+    assert actors.await_status("scorer", lambda told: told["members"][0]["attempt"] == 2)
+    actors.hands.finish_deletion(going, [])
+    # One that has outlived its JobSet, as where that was deleted in the background.
+    actors.await_status("scorer", lambda told: told["ready"] == "0/1")
+    assert len(actors.hands.list(actors.hands.jobsets)) == 0
+    actors.hands.delete_pod(pods[0])
+    second, pods = make_slice(actors, "scorer-0-a2")
+    status = actors.await_condition("scorer", "Ready", "True", "AllMembersReady")
+    assert (status["restarts"], len(pods)) == (1, 2)
+    actors.hands.fail(second)
+    actors.hands.finish_deletion(await_deletion(actors, second))
+    status = actors.await_condition("scorer", "Ready", "False", "MemberFailed")
+    assert status["members"][0]["failed"]
+    eventually(lambda: actors.hands.list(actors.hands.jobsets) == [])
+
+
+def test_a_suspended_actor_on_several_hosts_has_no_jobset_and_a_stopped_one_ends_without(
+    actors: Actors,
+) -> None:
+    actors.submit("scorer", resources={"tpu": {"type": "v5p-16"}}, replicas=2)
+    for index in range(2):
+        make_slice(actors, f"scorer-{index}-a1")
+    actors.await_condition("scorer", "Ready", "True", "AllMembersReady")
+    assert actors.api.merge(f"{actors.path}/scorer/scale", {"spec": {"replicas": 1}}).ok
+    actors.hands.finish_deletion(await_deletion(actors, actors.hands.await_jobset("scorer-1-a1")))
+    actors.await_status("scorer", lambda told: told["ready"] == "1/1")
+    actors.edit("scorer", suspend=True)
+    actors.hands.finish_deletion(await_deletion(actors, actors.hands.await_jobset("scorer-0-a1")))
+    actors.await_condition("scorer", "Suspended", "True", "Suspended")
+    actors.edit("scorer", suspend=False)
+    jobset, _ = make_slice(actors, "scorer-0-a2")
+    actors.edit("scorer", stopped=True)
+    going = await_deletion(actors, jobset)
+    assert condition(actors.get("scorer"), "Finished")["status"] == "False"
+    actors.hands.finish_deletion(going)
+    actors.await_condition("scorer", "Finished", "True", "StopRequested")
+
+
 def test_what_a_process_hosts_has_no_pods_and_ends_with_the_pod_of_that_process(actors: Actors) -> None:
     host = actors.make_pod("coordinator-0")
     hosted = {"pod": "coordinator-0", "podUid": host["metadata"]["uid"], "server": "0123456789abcdef"}

@@ -17,6 +17,7 @@ from fray.types import JobId
 from fray.vocabulary import (
     LABEL_ACTOR,
     LABEL_ACTOR_UID,
+    LABEL_COMPLETION_INDEX,
     LABEL_POD_INDEX,
     ConditionType,
 )
@@ -75,11 +76,12 @@ class ActorReading(Reading):
         return read_container(pod)
 
     def _open_log(self, pod: Manifest) -> PodLog | None:
-        index = pod["metadata"]["labels"].get(LABEL_POD_INDEX, "")
+        labels = pod["metadata"]["labels"]
+        index, host = labels.get(LABEL_POD_INDEX, ""), labels.get(LABEL_COMPLETION_INDEX, "0")
         container = read_container(pod)
-        if not container or not index.isdecimal():
+        if not container or not index.isdecimal() or not host.isdecimal():
             return None
-        place = (int(index), int(index), 0)
+        place = (int(index), int(index), int(host))
         job_id = JobId(self._actor.metadata.name)
         return PodLog(pod["metadata"]["name"], job_id, 1, place, self._news.set, container=container)
 

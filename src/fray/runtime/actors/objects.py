@@ -346,10 +346,18 @@ def member_of(actor: Manifest, label: str) -> Member:
 
 
 def check_lives(api: ObjectApi, member: Member) -> None:
-    """Raise `ActorDiedError` if a member's FrayActor is gone or has ended, and `ApiError`."""
+    """Raise `ActorDiedError` if a member's FrayActor is gone or has ended, and `ApiError`.
+
+    Also if it was given up: of one on several hosts the operator says so, which would make its next pods.
+    """
     found = _find_actor(api, member.name) or {"metadata": {}}
     metadata = found["metadata"]
     if metadata.get("uid") != member.uid or metadata.get("deletionTimestamp"):
         raise ActorDiedError(member.label, "it was deleted")
     if (end := find_end(found)) is not None:
         raise ActorDiedError(member.label, f"it has ended: {end}")
+    for each in (found.get("status") or {}).get("members") or ():
+        if each.get("index") == member.index and each.get("attempt") and each.get("failed"):
+            error = each.get("lastError")
+            story = (f"{error['type']}: {error.get('message', '')}",) if error else ()
+            raise ActorDiedError(member.label, "it was started as often as it may be", story)
