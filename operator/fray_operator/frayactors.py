@@ -250,9 +250,7 @@ class _Reconciler:
             (each for each in self._list(STATEFUL_SETS, place) if is_controlled_by(each, actor.metadata.uid)),
             None,
         )
-        jobsets = [
-            each for each in self._list(JOBSETS, place) if is_controlled_by(each, actor.metadata.uid)
-        ]
+        jobsets = [each for each in self._list(JOBSETS, place) if is_controlled_by(each, actor.metadata.uid)]
         of_slices = {each["metadata"]["uid"] for each in jobsets}
         controllers = {
             job["metadata"]["uid"]
@@ -295,9 +293,7 @@ class _Reconciler:
 
     # --- steps ------------------------------------------------------------------------------------------
 
-    async def _create(
-        self, place: Place, actor: FrayActor, resource: Resource, members: Manifest
-    ) -> None:
+    async def _create(self, place: Place, actor: FrayActor, resource: Resource, members: Manifest) -> None:
         """Create what guards the members, and what makes them, or adopt it; raises `RefusedError`."""
         meant = {"name": place[1], "namespace": place[0], "uid": actor.metadata.uid}
         current = await self._fetch(self._kind.resource, meant)

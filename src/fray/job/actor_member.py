@@ -218,7 +218,7 @@ def _ask_to_end(actors: Sequence[ActorHandle[Any]]) -> None:
     """Ask the actor to end, on all of its hosts, which ends this process in turn."""
     with contextlib.suppress(TaskError):
         asked = [_call(actor, SHUT_DOWN) for actor in actors]
-        if not any([ref.result() for ref in asked]):
+        if not any(ref.result() for ref in asked):
             os._exit(EXIT_FAILURE)
 
 

@@ -1,8 +1,8 @@
 """One step of a FrayActor: what there is of it, what to tell about it, and what to do next.
 
 `decide_actor` is pure. The status is derived anew from the StatefulSet, its pods, and what the members report
-in ConfigMaps of their own; of a member without a pod it keeps what was known last. Members that are TPU slices
-of several hosts have JobSets in place of the StatefulSet (`actor_slices`), and all else is the same.
+in ConfigMaps of their own; of a member without a pod it keeps what was known last. Members that are TPU
+slices of several hosts have JobSets in place of the StatefulSet (`actor_slices`); all else is the same.
 """
 
 from __future__ import annotations

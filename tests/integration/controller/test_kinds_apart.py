@@ -61,7 +61,6 @@ def count_answers(operator: OperatorThread, resource: str, status: int) -> int:
             serve_job,
             serve_actor,
         ),
-        ("jobsets", 404, NO_JOBSETS, serve_actor, serve_job),
     ],
 )
 def test_a_kind_that_cant_be_served_leaves_the_other_alone_and_is_served_once_it_can_be(
