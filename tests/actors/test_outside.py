@@ -7,6 +7,7 @@ import io
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -163,14 +164,17 @@ def test_what_a_process_of_a_pod_hosts_is_called_by_a_port_forward_to_that_pod(
     assert "by create_actor(...)" in str(refused.value)
 
 
-def test_a_slice_of_several_hosts_is_refused_with_what_to_do_instead(
-    laptop: KubernetesCluster, cluster: Cluster
+def test_a_slice_of_several_hosts_is_called_by_a_port_forward_to_its_first_pod(
+    laptop: KubernetesCluster, api: tuple[ForwardingApi, str], cluster: Cluster
 ) -> None:
-    with pytest.raises(InvalidJobError, match="a job with it, whose rank 0 serves the actor by host_actor"):
-        laptop.create_actor(
-            programs.Counter,
-            name="counter",
-            environment=create_environment(docker_image="train:1"),
-            resources=ResourceConfig.with_tpu("v5p-16"),
-        )
+    wanted: dict[str, Any] = {
+        "environment": create_environment(docker_image="train:1"),
+        "resources": ResourceConfig.with_tpu("v5p-16"),
+    }
+    with pytest.raises(InvalidJobError, match="must be 1 where a member is a TPU slice of several hosts"):
+        laptop.create_actor(programs.Shard, name="shard", options=ActorOptions(max_concurrency=2), **wanted)
     assert not any(each["kind"] == "FrayActor" for each in cluster.api.objects.values())
+    shard = laptop.create_actor(programs.Shard, name="shard", **wanted)
+    cluster.start_slice("shard")
+    assert shard.place.remote().result(PATIENCE)[0] == 0
+    assert set(api[0].forwarded) == {"member-0-0"}

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from fray.errors import ActorExistsError
+from fray.errors import ActorDiedError, ActorExistsError
 from fray.kube.resources import Resource
 from fray.payload.callables import encode_callable
 from fray.runtime.actors.identity import Member
-from fray.runtime.actors.objects import ActorObjects, NewActor, build_limits
+from fray.runtime.actors.objects import ActorObjects, NewActor, build_limits, check_lives
 from fray.runtime.actors.record import LastError, MemberRecord
 from fray.runtime.api.client import ApiAccess, ApiClient
 from fray.wire.frayactor import FRAYACTOR, FrayActor
@@ -67,6 +67,25 @@ def test_each_field_of_a_created_actor_is_one_of_the_resource(*, detached: bool)
     assert actor.spec.entrypoint.callable is not None
     assert actor.spec.entrypoint.callable.secret_name == secret["metadata"]["name"]
     assert FRAYACTOR.kind == body["kind"]
+
+
+class Given:
+    """Has an actor of two members on several hosts, of which the second was given up."""
+
+    namespace = "default"
+
+    def get(self, *_: object, **__: object) -> dict[str, Any]:
+        error = {"type": "ValueError", "message": "host 1: no such table"}
+        members = [{"index": 0, "attempt": 1}, {"index": 1, "attempt": 3, "failed": True, "lastError": error}]
+        metadata = {"name": "scorer", "uid": "uid-3"}
+        return {"metadata": metadata, "spec": {"name": "scorer"}, "status": {"members": members}}
+
+
+def test_a_member_that_the_operator_has_given_up_is_not_waited_for() -> None:
+    api: Any = Given()
+    check_lives(api, Member("scorer", "scorer", "uid-3", 0))
+    with pytest.raises(ActorDiedError, match="ValueError: host 1: no such table"):
+        check_lives(api, Member("scorer", "scorer", "uid-3", 1))
 
 
 class Namespace:

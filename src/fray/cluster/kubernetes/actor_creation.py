@@ -30,7 +30,7 @@ def create_actors(
 ) -> Sequence[ActorHandle[Any]]:
     """Create an actor with the class, environment and hosts of a launch; see `Cluster.create_actor`.
 
-    Raises `InvalidJobError` for what the API server would refuse, such as a slice of several hosts.
+    Raises `InvalidJobError` for what the API server would refuse.
     """
     label = options.name or launch.name
     built = launch.build(build_actor_name(DETACHED, label))
