@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from e2e.cluster.command import await_condition
+from e2e.cluster.command import await_condition, run
 from e2e.job_namespace import JobNamespace
 from fray.vocabulary import API_VERSION, FRAYACTOR_KIND, LABEL_ACTOR
 
@@ -40,6 +40,26 @@ def await_member(jobs: JobNamespace, name: str, what: str, **fields: Any) -> dic
     return get_member(jobs, name)
 
 
+def list_pods(jobs: JobNamespace, name: str) -> list[dict[str, Any]]:
+    """The pods of an actor."""
+    return jobs.kubectl.items("pods", f"--selector={LABEL_ACTOR}={name}")
+
+
+def call(jobs: JobNamespace, name: str, method: str, arguments: str) -> str:
+    """Call an actor from this machine, as JSON."""
+    words, environ = jobs.fray("actors", "call", name, method, arguments)
+    return run(words, environment=environ).strip()
+
+
+def await_gone(jobs: JobNamespace, name: str, *kinds: str) -> None:
+    """Wait until none of these objects of an actor is left."""
+    await_condition(
+        f"nothing is left of {name}",
+        lambda: not any(jobs.kubectl.items(kind, f"--selector={LABEL_ACTOR}={name}") for kind in kinds),
+        timeout=ACTOR_SECONDS,
+    )
+
+
 def test_a_class_of_the_image_is_served_restarted_replaced_and_removed(jobs: JobNamespace) -> None:
     jobs.submit(build_actor("counter", "collections:Counter"))
     jobs.kubectl.wait("frayactor/counter", "condition=Ready", seconds=ACTOR_SECONDS)
@@ -58,12 +78,7 @@ def test_a_class_of_the_image_is_served_restarted_replaced_and_removed(jobs: Job
     third = await_member(jobs, "counter", "has another pod", startNumber=1, ready=True, restarts=2)
     assert third["podUid"] != first["podUid"]
     jobs.kubectl("delete", "frayactor", "counter")
-    left = f"--selector={LABEL_ACTOR}=counter"
-    await_condition(
-        "nothing is left of it",
-        lambda: not any(jobs.kubectl.items(kind, left) for kind in ("pods", "statefulsets", "configmaps")),
-        timeout=ACTOR_SECONDS,
-    )
+    await_gone(jobs, "counter", "pods", "statefulsets", "configmaps")
 
 
 def test_a_constructor_that_fails_is_told(jobs: JobNamespace) -> None:
@@ -73,3 +88,20 @@ def test_a_constructor_that_fails_is_told(jobs: JobNamespace) -> None:
     member = await_member(jobs, "missing", "is given up", failed=True)
     assert not member["ready"]
     assert "NoSuchClass" in member["lastError"]["message"]
+
+
+def test_a_slice_of_several_hosts_is_one_member_that_starts_anew_on_all_of_them(jobs: JobNamespace) -> None:
+    jobs.submit(build_actor("sliced", "collections:Counter", resources={"tpu": {"type": "v5p-16"}}))
+    jobs.kubectl.wait("frayactor/sliced", "condition=Ready", seconds=ACTOR_SECONDS)
+    first, pods = get_member(jobs, "sliced"), list_pods(jobs, "sliced")
+    assert len(pods) == len({pod["spec"]["nodeName"] for pod in pods}) == 2
+    assert call(jobs, "sliced", "update", '["aab"]') == "null"
+    assert call(jobs, "sliced", "total", "[]") == "3"
+    # The host is lost that no caller reaches.
+    other = next(pod for pod in pods if pod["metadata"]["uid"] != first["podUid"])
+    jobs.kubectl("delete", "pod", other["metadata"]["name"], "--wait=false")
+    second = await_member(jobs, "sliced", "runs again", attempt=2, ready=True, restarts=1)
+    assert second["podUid"] not in {pod["metadata"]["uid"] for pod in pods}
+    assert call(jobs, "sliced", "total", "[]") == "0"
+    jobs.kubectl("delete", "frayactor", "sliced")
+    await_gone(jobs, "sliced", "pods", "jobsets", "configmaps")
