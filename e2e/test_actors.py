@@ -91,7 +91,9 @@ def test_a_constructor_that_fails_is_told(jobs: JobNamespace) -> None:
 
 
 def test_a_slice_of_several_hosts_is_one_member_that_starts_anew_on_all_of_them(jobs: JobNamespace) -> None:
-    jobs.submit(build_actor("sliced", "collections:Counter", resources={"tpu": {"type": "v5p-16"}}))
+    image = {"image": "fray-digits:0.1.0"}  # which TPU hosts have
+    tpu = {"tpu": {"type": "v5p-16"}}
+    jobs.submit(build_actor("sliced", "collections:Counter", resources=tpu, environment=image))
     jobs.kubectl.wait("frayactor/sliced", "condition=Ready", seconds=ACTOR_SECONDS)
     first, pods = get_member(jobs, "sliced"), list_pods(jobs, "sliced")
     assert len(pods) == len({pod["spec"]["nodeName"] for pod in pods}) == 2

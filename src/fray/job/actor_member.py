@@ -227,5 +227,7 @@ def _describe(error: BaseException, progress: _Progress) -> LastError:
         error = error.__cause__  # what the actor says that it has failed with
     cause = error.__cause__
     shown = cause.traceback if isinstance(cause, RemoteTracebackError) else traceback_of(error)
-    message = progress.where + cut(text_of(error), TEXT_LIMIT)
+    # Of one that was lost, why: what callers may do about it is no matter of the status.
+    text = error.reason if isinstance(error, ActorDiedError) else text_of(error)
+    message = progress.where + cut(text, TEXT_LIMIT)
     return LastError(type_name(error), message, shown[-TRACEBACK_LIMIT:], progress.constructing)
