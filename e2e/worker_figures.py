@@ -34,8 +34,8 @@ TITLES = {"fray": "Fray", "ray": "Ray", "dask": "Dask"}
 IMAGE = f"fray-ray:{project_version()}"
 """For all of them, as it has them all."""
 WORKERS = 3
-WORKER = {"cpu": "200m", "memory": "1536Mi"}
-RANK_0 = {"cpu": "500m", "memory": "2Gi"}
+WORKER = {"cpu": "50m", "memory": "1536Mi"}
+RANK_0 = {"cpu": "100m", "memory": "2Gi"}
 START_SECONDS = 600.0
 ROUND_SECONDS = 600.0
 
