@@ -64,8 +64,10 @@ class PortForward:
             finally:
                 for way in ways:
                     way.cancel()
-                await asyncio.wait(ways)
-                writer.transport.abort()
+                try:
+                    await asyncio.wait(ways)
+                finally:  # a second cancellation may cut the wait short
+                    writer.transport.abort()
             for way in done:
                 way.result()
 
