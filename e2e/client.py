@@ -15,16 +15,14 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import KUBECONFIG
-from e2e.installation import install_release
+from e2e.installation import install_release, print_measured, say
 from e2e.job_namespace import open_job_namespace
 from e2e.log_reader import CountedCluster
 from fray.cluster import Entrypoint, JobId, JobRequest, ResourceConfig, create_environment
@@ -104,23 +102,16 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=PODS, help="that are read (default: %(default)s)")
     parser.add_argument("--lines", type=int, default=LINES, help="of each pod (default: %(default)s)")
     options = parser.parse_args()
-    try:
-        with tempfile.TemporaryDirectory(prefix="fray-client-") as folder:
-            report = _run(options, Path(folder))
-    except ClusterError as error:
-        _say(f"{type(error).__name__}: {error}")
-        return 1
-    print(json.dumps(report, indent=2))
-    return 0
+    return print_measured(lambda folder: json.dumps(_run(options, folder), indent=2))
 
 
 def _run(options: argparse.Namespace, folder: Path) -> Mapping[str, Any]:
-    release = install_release(folder, _say)
+    release = install_release(folder, say)
     with open_job_namespace(release.kubectl, release) as space:
         with CountedCluster(KUBECONFIG, space.name) as cluster:
-            _say(f"following {options.pods} pods")
+            say(f"following {options.pods} pods")
             logs = measure_logs(cluster, KUBECONFIG, options.pods, options.lines)
-        _say(f"launching {options.launches} jobs")
+        say(f"launching {options.launches} jobs")
         with CountedCluster(KUBECONFIG, space.name) as cluster:
             launched = measure_launches(cluster, options.launches, min(WAITED, options.launches), folder)
     return {"goals": GOALS, "processors": os.cpu_count(), **launched, "logs": logs}
@@ -135,10 +126,6 @@ def _leads_to_socket(path: Path) -> bool:
         return str(path.readlink()).startswith("socket:")
     except OSError:
         return False  # that of the listing itself
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

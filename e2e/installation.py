@@ -5,11 +5,14 @@ Tests and measurements start from here. Nothing is removed: the cluster stays fo
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from e2e.cluster import provider
 from e2e.cluster.build import build
+from e2e.cluster.errors import ClusterError
 from e2e.cluster.layout import Layout
 from e2e.cluster.paths import KUBECONFIG
 from e2e.images import build_images
@@ -18,9 +21,37 @@ from e2e.node_images import NodeImages, image_id
 from e2e.release import Helm, Release
 from tools.images import IMAGES, Image
 
-__all__ = ["build_kubectl", "build_release", "install_release", "load_images", "open_cluster"]
+__all__ = [
+    "build_kubectl",
+    "build_release",
+    "install_release",
+    "load_images",
+    "open_cluster",
+    "print_measured",
+    "say",
+]
 
 Progress = Callable[[str], None]
+
+
+def say(line: str) -> None:
+    """Print how far a measurement is, beside its result."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def print_measured(measure: Callable[[Path], str]) -> int:
+    """Print what is measured; returns the exit code. Faults of the cluster are printed, without a traceback.
+
+    `measure` gets a folder of its own, which is removed.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="fray-measured-") as folder:
+            report = measure(Path(folder))
+    except ClusterError as error:
+        say(f"{type(error).__name__}: {error}")
+        return 1
+    print(report)
+    return 0
 
 
 def open_cluster(progress: Progress) -> Layout:

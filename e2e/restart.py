@@ -12,14 +12,12 @@ import argparse
 import json
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from e2e.cluster.command import await_condition
-from e2e.cluster.errors import ClusterError
-from e2e.installation import install_release
+from e2e.installation import install_release, print_measured, say
 from e2e.job_namespace import JobNamespace, build_shell, open_job_namespace, until_told
 
 __all__ = ["main"]
@@ -35,24 +33,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m e2e.restart", description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=RUNS, help="evictions (default: %(default)s)")
     options = parser.parse_args()
-    try:
-        with tempfile.TemporaryDirectory(prefix="fray-restart-") as folder:
-            seconds = _run(options.runs, Path(folder))
-    except ClusterError as error:
-        _say(f"{type(error).__name__}: {error}")
-        return 1
-    print(json.dumps(_summarize(seconds), indent=2))
-    return 0
+    return print_measured(lambda folder: json.dumps(_summarize(_run(options.runs, folder)), indent=2))
 
 
 def _run(runs: int, folder: Path) -> list[float]:
     """Return the seconds of each run. Raises ClusterError."""
-    release = install_release(folder, _say)
+    release = install_release(folder, say)
     seconds = []
     for number in range(1, runs + 1):
         with open_job_namespace(release.kubectl, release) as space:
             seconds.append(_measure(space, f"gang-{number}"))
-            _say(f"run {number}: {seconds[-1]:.1f} s")
+            say(f"run {number}: {seconds[-1]:.1f} s")
     return seconds
 
 
@@ -79,10 +70,6 @@ def _summarize(seconds: list[float]) -> dict[str, Any]:
         "longest": round(max(seconds), 2),
         "goal": GOAL_SECONDS,
     }
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

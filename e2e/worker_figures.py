@@ -12,16 +12,14 @@ import json
 import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.cluster.command import await_condition
-from e2e.cluster.errors import ClusterError
 from e2e.images import TEST_IMAGES
-from e2e.installation import build_kubectl, build_release, load_images, open_cluster
+from e2e.installation import build_kubectl, build_release, load_images, open_cluster, print_measured, say
 from e2e.job_namespace import JobNamespace, build_job, open_job_namespace, until_told
 from fray.vocabulary import CONTAINER
 from tools.images import project_version
@@ -153,14 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--engines", default=",".join(ENGINES), type=_read_engines, help="(default: %(default)s)"
     )
     options = parser.parse_args(arguments)
-    try:
-        with tempfile.TemporaryDirectory(prefix="fray-figures-") as folder:
-            rounds = _run(options, Path(folder))
-    except ClusterError as error:
-        _say(f"{type(error).__name__}: {error}")
-        return 1
-    print(build_markdown(rounds, options.engines))
-    return 0
+    return print_measured(lambda folder: build_markdown(_run(options, folder), options.engines))
 
 
 def _read_engines(text: str) -> list[str]:
@@ -171,9 +162,9 @@ def _read_engines(text: str) -> list[str]:
 
 
 def _run(options: argparse.Namespace, folder: Path) -> list[Round]:
-    layout = open_cluster(_say)
+    layout = open_cluster(say)
     kubectl = build_kubectl(folder)
-    release = build_release(kubectl, load_images(layout, _say, TEST_IMAGES), folder)
+    release = build_release(kubectl, load_images(layout, say, TEST_IMAGES), folder)
     release.install()
     rounds = list[Round]()
     with open_job_namespace(kubectl, release) as space:
@@ -182,22 +173,18 @@ def _run(options: argparse.Namespace, folder: Path) -> list[Round]:
             start(space, engine)
         for engine in options.engines:
             await_workers(space, engine)
-            _say(f"{time.monotonic() - begun:.0f} s: the workers of {engine} are ready")
+            say(f"{time.monotonic() - begun:.0f} s: the workers of {engine} are ready")
         for number in range(options.rounds):
             figures = {}
             for engine in order_engines(options.engines, number):
                 figures[engine] = measure(space, engine, options.shuffle)
                 when = f"{time.monotonic() - begun:.0f} s, load {os.getloadavg()[0]:.1f}"
-                _say(f"{when}: {engine} {json.dumps(figures[engine])}")
+                say(f"{when}: {engine} {json.dumps(figures[engine])}")
             rounds.append(figures)
         for engine in options.engines:
             space.tell(engine)
             space.await_end(engine)
     return rounds
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

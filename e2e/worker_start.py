@@ -15,7 +15,6 @@ import json
 import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,10 +22,9 @@ from typing import Any
 
 from e2e.cluster import provider
 from e2e.cluster.command import await_condition
-from e2e.cluster.errors import ClusterError
 from e2e.cluster.kubelets import kill_in_pod
 from e2e.cluster.layout import Layout
-from e2e.installation import install_release
+from e2e.installation import install_release, print_measured, say
 from e2e.job_namespace import JobNamespace, build_job, open_job_namespace
 
 __all__ = ["main", "measure_bare", "measure_job", "measure_lost_head"]
@@ -142,24 +140,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--rounds", type=int, default=5, help="(default: %(default)s)")
     options = parser.parse_args(arguments)
-    try:
-        with tempfile.TemporaryDirectory(prefix="fray-start-") as folder:
-            report = _run(options.rounds, Path(folder))
-    except ClusterError as error:
-        _say(f"{type(error).__name__}: {error}")
-        return 1
-    print(json.dumps(report, indent=2))
-    return 0
+    return print_measured(lambda folder: json.dumps(_run(options.rounds, folder), indent=2))
 
 
 def _run(rounds: int, folder: Path) -> Mapping[str, Any]:
-    release = install_release(folder, _say)
+    release = install_release(folder, say)
     jobs, bare, containers, lost = list[float](), list[float](), list[float](), list[float]()
     with open_job_namespace(release.kubectl, release) as space:
         measure_job(space, "first")  # nodes have the images now, and the namespace its keys
         image = _find_image(space, "first")
         for number in range(rounds):
-            _say(f"round {number + 1} of {rounds}")
+            say(f"round {number + 1} of {rounds}")
             seconds, each = measure_job(space, f"job-{number}")
             jobs.append(seconds)
             containers += each
@@ -177,10 +168,6 @@ def _run(rounds: int, folder: Path) -> Mapping[str, Any]:
         "container_p50_seconds": round(statistics.median(containers), 2),
         "container_p95_seconds": round(p95, 2),
     }
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import socket
 import statistics
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import getitem
 from typing import Any
@@ -97,38 +98,36 @@ class Station:
         return function(*arguments)
 
 
-class Peer:
+class Peer(ABC):
     """What is measured of an engine, in its own words."""
 
-    has_named_actors = True
-
+    @abstractmethod
     def run(self, function: Callable[..., Any], items: Iterable[Any]) -> list[Any]:
         """Begin a task for each item."""
-        raise NotImplementedError
 
+    @abstractmethod
     def get(self, refs: Sequence[Any]) -> list[Any]:
         """Return the results of tasks, or of calls."""
-        raise NotImplementedError
 
+    @abstractmethod
     def settle(self, ref: Any) -> None:
         """Wait for a result without fetching it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def put(self, value: Any) -> Any:
         """Give a value to the engine."""
-        raise NotImplementedError
 
+    @abstractmethod
     def create(self, cls: type[Any]) -> Any:
         """Create an actor that takes the slot of a worker."""
-        raise NotImplementedError
 
+    @abstractmethod
     def create_named(self, cls: type[Any]) -> Any:
-        """Create an actor that other jobs find, and that is restarted."""
-        raise NotImplementedError
+        """Create an actor that other jobs find, and that is restarted; None where the engine has none."""
 
+    @abstractmethod
     def end(self, actor: Any) -> None:
         """End an actor."""
-        raise NotImplementedError
 
     def hold_workers(self) -> None:
         """Let `call_on` know the workers: one actor on each."""
@@ -138,9 +137,9 @@ class Peer:
         """Begin a call of a function on one of the workers."""
         return self.stations[number].do(function, *arguments)
 
+    @abstractmethod
     def shuffle(self, parts: int) -> list[int]:
         """As many map tasks as parts of each, and a reduce task for each part; return their results."""
-        raise NotImplementedError
 
 
 class FrayPeer(Peer):
@@ -247,8 +246,6 @@ class RayPeer(Peer):
 class DaskPeer(Peer):
     """Dask: `map` for all tasks in one message, and `workers=` to choose where they run."""
 
-    has_named_actors = False
-
     def __init__(self) -> None:
         from distributed import BaseActorFuture, Client, wait  # noqa: PLC0415
 
@@ -275,6 +272,9 @@ class DaskPeer(Peer):
     def create(self, cls: type[Any]) -> Any:
         """An actor in one of the workers."""
         return self.client.submit(cls, actor=True, pure=False).result()
+
+    def create_named(self, _cls: type[Any]) -> None:
+        """Actors of Dask end with their worker."""
 
     def end(self, actor: Any) -> None:
         """Nothing: an actor ends once nobody holds it."""
@@ -390,8 +390,8 @@ def measure(peer: Peer, shuffled: int) -> dict[str, float]:
     """Return all figures of an engine."""
     figures = measure_tasks(peer)
     figures |= measure_calls(peer, peer.create(Tally), "calls")
-    if peer.has_named_actors:
-        figures |= measure_calls(peer, peer.create_named(Tally), "named_calls")
+    if (named := peer.create_named(Tally)) is not None:
+        figures |= measure_calls(peer, named, "named_calls")
     seconds = clock(lambda: peer.shuffle(shuffled), [part * VALUES * shuffled for part in range(shuffled)])
     return figures | {"shuffle_seconds": seconds} | measure_data(peer)
 

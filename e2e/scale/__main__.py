@@ -13,15 +13,14 @@ import argparse
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from e2e.cluster import provider
-from e2e.cluster.errors import ClusterError, MachineError
+from e2e.cluster.errors import MachineError
 from e2e.cluster.fake_nodes import build_fake_pools
-from e2e.installation import install_release
+from e2e.installation import install_release, print_measured, say
 from e2e.scale.cluster import Cluster
 from e2e.scale.gangs import GANGS, measure_gangs
 from e2e.scale.restart import measure_restart
@@ -33,10 +32,6 @@ __all__ = ["main"]
 PARTS = ("throughput", "gangs", "workers", "restart", "finished")
 PODS_PER_NODE = 100
 ROUNDS = 2
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,14 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = sorted(set(options.parts) - set(PARTS))
     if unknown:
         parser.error(f"no part {', '.join(unknown)}; there are: {', '.join(PARTS)}")
-    try:
-        with tempfile.TemporaryDirectory(prefix="fray-scale-") as folder:
-            report = run(options, Path(folder))
-    except ClusterError as error:
-        _say(f"{type(error).__name__}: {error}")
-        return 1
-    print(json.dumps(report, indent=2))
-    return 0
+    return print_measured(lambda folder: json.dumps(run(options, folder), indent=2))
 
 
 def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -71,13 +59,13 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     lacking = {"fake-nodes", "kill-program"} - provider.supported_faults()
     if lacking:
         raise MachineError("this cluster can't imitate nodes", f"run it with {provider.SETTING}=local")
-    release = install_release(folder, _say)
+    release = install_release(folder, say)
     most = max(options.jobs, options.live, options.workers, *(count * hosts for count, hosts in GANGS))
     nodes = -(-most // PODS_PER_NODE) + 1
     hosts = build_fake_pools(tpu_pools=0, cpu_nodes=nodes)
     try:
-        provider.set_fake_nodes(tpu_pools=0, cpu_nodes=nodes, progress=_say)
-        cluster = Cluster(release, provider.connect(), tuple(host.name for host in hosts), _say)
+        provider.set_fake_nodes(tpu_pools=0, cpu_nodes=nodes, progress=say)
+        cluster = Cluster(release, provider.connect(), tuple(host.name for host in hosts), say)
         parts: Mapping[str, Callable[[], Any]] = {
             "throughput": lambda: measure_throughput(cluster, options.jobs, options.rounds),
             "gangs": lambda: measure_gangs(cluster),
@@ -90,10 +78,10 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         for part in wanted:
             report[part] = parts[part]()
             # What was measured is told even if a later part can't be.
-            _say(json.dumps({part: report[part]}))
+            say(json.dumps({part: report[part]}))
         return {"fake_nodes": len(hosts), "processors": os.cpu_count(), **report}
     finally:
-        provider.set_fake_nodes(tpu_pools=0, cpu_nodes=0, progress=_say)
+        provider.set_fake_nodes(tpu_pools=0, cpu_nodes=0, progress=say)
 
 
 if __name__ == "__main__":

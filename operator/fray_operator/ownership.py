@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fray.kube.api import Manifest
-from fray.plan.manifests import read_attempt_label
+from fray.plan.manifests import has_ended, read_attempt_label
 from fray.plan.names import read_attempt
 from fray.plan.node_evidence import Nodes, is_late
 from fray.plan.observation import Waiting
@@ -134,7 +134,7 @@ def find_leftovers(
     other by names, and would find those. What stands on a node that can't end it isn't waited for, nor is
     a JobSet that is deleted and held by nothing else.
     """
-    running = [pod for pod in pods if _is_made_for_some(pod) and _runs(pod)]
+    running = [pod for pod in pods if _is_made_for_some(pod) and not has_ended(pod)]
     living = [pod for pod in running if not _cannot_end(pod, nodes, now)]
     held = {_jobset_uid(pod) for pod in running} - {_jobset_uid(pod) for pod in living}
     going = tuple(
@@ -243,11 +243,7 @@ def _describe(manifest: Manifest, job: FrayJob) -> str:
 
 def is_overdue(pod: Manifest, *, now: datetime) -> bool:
     """Return whether a pod still runs, as far as one can see, some time after it was asked to end."""
-    return _runs(pod) and is_late(read_deletion(pod["metadata"]), now=now)
-
-
-def _runs(pod: Manifest) -> bool:
-    return pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+    return not has_ended(pod) and is_late(read_deletion(pod["metadata"]), now=now)
 
 
 def _cannot_end(pod: Manifest, nodes: Nodes, now: datetime) -> bool:

@@ -329,7 +329,11 @@ def _find_place(cluster: str | None, gke: str | None, shell: PoolShell) -> tuple
 
 def _look(cluster: str | None, gke: str | None, shell: PoolShell) -> _Seen:
     """Ask GKE for the cluster and its pools, and the cluster what uses them."""
-    spec, place = _find_place(cluster, gke, shell)
+    return _look_there(*_find_place(cluster, gke, shell), shell, named=gke is not None)
+
+
+def _look_there(spec: KubernetesSpec, place: GkeCluster, shell: PoolShell, *, named: bool) -> _Seen:
+    """Look at a cluster, of which GKE's part was `named` apart from the kubeconfig's."""
     found = Gke(place, shell.open_client())
     facts, pools = found.read_cluster(), found.list_pools()
     try:
@@ -341,7 +345,7 @@ def _look(cluster: str | None, gke: str | None, shell: PoolShell) -> _Seen:
             way = tell_way_in(place, facts)
             shell.notes.write(f"The control plane of {place.name} has no public address. {way}\n")
         return _Seen(found, facts, pools, None)
-    if gke is not None and not any(endpoint in objects.server for endpoint in facts.endpoints):
+    if named and not any(endpoint in objects.server for endpoint in facts.endpoints):
         shell.notes.write(
             f"What uses the pools isn't known: {objects.server} isn't the API server of {place.name}\n"
         )
@@ -368,8 +372,8 @@ def _look_if_possible(
     """Look where GKE can be asked, else say what is done `instead`; return which cluster is meant, too."""
     place = NOWHERE if options.gke is None else GkeCluster.parse(options.gke)
     try:
-        place = _find_place(options.cluster, options.gke, shell)[1]
-        return place, _look(options.cluster, options.gke, shell)
+        spec, place = _find_place(options.cluster, options.gke, shell)
+        return place, _look_there(spec, place, shell, named=options.gke is not None)
     except NO_ACCESS as error:
         if isinstance(error, NodePoolError) and error.reason == "NotFound":
             raise

@@ -17,7 +17,7 @@ from fray.actor_reasons import get_actor_row
 from fray.plan.actor_nodes import derive_node_history
 from fray.plan.actor_set import build_actor_labels, derive_member, name_avoided
 from fray.plan.actor_slices import EndSlice, SlicePlan, StartSlice, plan_slice, read_index
-from fray.plan.manifests import Manifest, find_condition, is_root
+from fray.plan.manifests import Manifest, find_condition, has_ended, is_root, read_label
 from fray.plan.node_evidence import TAINT_OUT_OF_SERVICE
 from fray.plan.observation import Waiting
 from fray.plan.pod import PAYLOAD_VOLUME
@@ -223,7 +223,7 @@ def _find_host_end(hosted: HostedEntrypoint, host: Manifest | None) -> str | Non
     """Return why the process has ended that hosts an actor, as its pod tells; None while it may live."""
     if host is None or host["metadata"]["uid"] != hosted.pod_uid:
         return f"pod {hosted.pod}, a process of which hosted it, is gone"
-    if (host.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+    if has_ended(host):
         return f"pod {hosted.pod}, a process of which hosted it, has ended"
     return None
 
@@ -338,7 +338,7 @@ def _tell_multiple(before: FrayActorStatus, observed: ActorObservation) -> Itera
     for pod in (*observed.pods, *observed.strangers):
         index, host = read_index(pod), _read_host(pod)
         # One that is being deleted lives until it is gone.
-        if index is not None and _lives(pod):
+        if index is not None and not has_ended(pod):
             node = (pod.get("spec") or {}).get("nodeName")
             where = f"{pod['metadata']['name']} on node {node}" if node else pod["metadata"]["name"]
             members.setdefault((index, host), {})[pod["metadata"]["uid"]] = where
@@ -370,7 +370,8 @@ def _plan_slices(actor: FrayActor, observed: ActorObservation, wanted: int) -> d
     for jobset in observed.jobsets:
         index = read_index(jobset) or ""
         jobsets.setdefault(_read_number(index), []).append(jobset)
-    taken = {read_index(pod) for pod in (*observed.pods, *filter(_lives, observed.strangers))}
+    living = [pod for pod in observed.strangers if not has_ended(pod)]
+    taken = {read_index(pod) for pod in (*observed.pods, *living)}
     attempts = {member.index: member.attempt for member in actor.status.members}
     limit = actor.spec.max_restarts
     return {
@@ -401,11 +402,15 @@ def _derive_slices(
         current = plans[index].current
         uid = None if current is None else current["metadata"]["uid"]
         every = [pod for pod in observed.pods if read_index(pod) == str(index)]
-        own = {_read_host(pod): pod for pod in every if _read_jobset(pod) == uid and not is_ending(pod)}
+        own = {
+            _read_host(pod): pod
+            for pod in every
+            if read_label(pod, LABEL_JOBSET_UID) == uid and not is_ending(pod)
+        }
         waiting[str(index)] = _derive_waiting(every, observed, now)
         if uid is not None and "0" in own:
             first[str(index)] = own["0"]
-        if len(own) == hosts and all(map(_lives, own.values())):
+        if len(own) == hosts and not any(map(has_ended, own.values())):
             whole.add(index)
     return [
         member.model_copy(
@@ -453,18 +458,7 @@ def _derive_each(
 
 def _read_host(pod: Manifest) -> str:
     """Return which host of its member a pod is; empty where that has one."""
-    host: str = (pod["metadata"].get("labels") or {}).get(LABEL_COMPLETION_INDEX, "")
-    return host
-
-
-def _read_jobset(pod: Manifest) -> str | None:
-    uid: str | None = (pod["metadata"].get("labels") or {}).get(LABEL_JOBSET_UID)
-    return uid
-
-
-def _lives(pod: Manifest) -> bool:
-    """Return whether processes of a pod may run; those of one that is being deleted do."""
-    return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    return read_label(pod, LABEL_COMPLETION_INDEX) or ""
 
 
 def _derive_hosted(actor: FrayActor, observed: ActorObservation) -> MemberStatus:

@@ -1,15 +1,15 @@
 """Which JobSets an actor has whose members are TPU slices of several hosts: one for each, or none.
 
 A JobSet is made once and never changed. A member that starts again gets another one, of a higher number, and
-only when nothing is left of the one before: no JobSet of the index, and no pod, whoever controls that.
+only when nothing is left of the one before: no JobSet of the index, and no pod, whatever controls it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fray.plan.manifests import Manifest, read_attempt_label
+from fray.plan.manifests import Manifest, read_attempt_label, read_label
 from fray.plan.pod_observation import is_ending, is_jobset_finished
 from fray.vocabulary import LABEL_POD_INDEX
 
@@ -46,12 +46,9 @@ class SlicePlan:
     steps: Sequence[StartSlice | EndSlice] = ()
 
 
-def read_index(manifest: Mapping[str, object]) -> str | None:
+def read_index(manifest: Manifest) -> str | None:
     """Return the index of the member that an object says it is of."""
-    metadata = manifest["metadata"]
-    assert isinstance(metadata, Mapping)
-    index: str | None = (metadata.get("labels") or {}).get(LABEL_POD_INDEX)
-    return index
+    return read_label(manifest, LABEL_POD_INDEX)
 
 
 def plan_slice(

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from fray.plan.gang_placement import NOTHING_READ, ClusterTopology
 from fray.plan.jobset import build_attempt
 from fray.plan.kueue import derive_queue
-from fray.plan.manifests import Manifest
+from fray.plan.manifests import Manifest, read_label
 from fray.plan.network_policy import build_network_policy
 from fray.plan.observation import GangObservation
 from fray.plan.pod_observation import is_jobset_finished
@@ -111,7 +111,7 @@ def build_workers(job: FrayJob, step: StartWorkers, *, attempt: int, settings: P
 
 def read_role(manifest: Manifest) -> Role:
     """Return an object's role; one that doesn't say belongs to the gang, as all once did."""
-    role = (manifest["metadata"].get("labels") or {}).get(LABEL_ROLE)
+    role = read_label(manifest, LABEL_ROLE)
     return Role(role) if role in list(Role) else Role.HOST
 
 

@@ -31,9 +31,11 @@ __all__ = [
     "build_labels",
     "build_owner_references",
     "find_condition",
+    "has_ended",
     "is_root",
     "list_containers",
     "read_attempt_label",
+    "read_label",
 ]
 
 Manifest = Mapping[str, Any]
@@ -47,6 +49,17 @@ def find_condition(manifest: Manifest, *types: str, status: str | None = None) -
             found: Manifest = condition
             return found
     return {}
+
+
+def read_label(manifest: Manifest, label: str) -> str | None:
+    """Return what a label of an object says; None where it has none of that name."""
+    found: str | None = (manifest["metadata"].get("labels") or {}).get(label)
+    return found
+
+
+def has_ended(pod: Manifest) -> bool:
+    """Return whether all processes of a pod have ended; those of one that is being deleted may run."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def list_containers(pod: Manifest) -> list[Manifest]:
@@ -68,7 +81,7 @@ def build_labels(job: FrayJob, *, role: str, attempt: int | None = None) -> dict
 
 def read_attempt_label(manifest: Manifest) -> int:
     """Return the number of the attempt that an object says it is of, 0 when it says none."""
-    label = (manifest["metadata"].get("labels") or {}).get(LABEL_ATTEMPT, "")
+    label = read_label(manifest, LABEL_ATTEMPT) or ""
     return int(label) if label.isascii() and label.isdecimal() else 0
 
 

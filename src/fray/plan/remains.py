@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fray.plan.manifests import Manifest, list_containers
+from fray.plan.manifests import Manifest, has_ended, list_containers
 from fray.plan.observation import (
     Evidence,
     EvidenceKind,
@@ -26,7 +26,7 @@ __all__ = ["note_disruption", "recall_disruption", "tells_of_end"]
 
 def tells_of_end(pod: Manifest) -> bool:
     """Return whether the last state of a pod that is gone tells how it ended, or that it was taken away."""
-    if pod.get("status", {}).get("phase") in ("Succeeded", "Failed") or find_mark(pod):
+    if has_ended(pod) or find_mark(pod):
         return True
     return any("terminated" in container.get("state", {}) for container in list_containers(pod))
 

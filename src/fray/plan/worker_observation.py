@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from fray.plan.manifests import Manifest, find_condition, list_containers, read_attempt_label
+from fray.plan.manifests import (
+    Manifest,
+    find_condition,
+    has_ended,
+    list_containers,
+    read_attempt_label,
+    read_label,
+)
 from fray.plan.names import read_generation
 from fray.plan.node_evidence import Nodes, is_late
 from fray.plan.observation import Deletion, Waiting
@@ -215,14 +222,14 @@ def _read_indexes(text: str) -> frozenset[int]:
 
 def _list_ready(pods: Iterable[Manifest]) -> Iterator[int]:
     for pod in pods:
-        index = (pod["metadata"].get("labels") or {}).get(LABEL_COMPLETION_INDEX, "")
+        index = read_label(pod, LABEL_COMPLETION_INDEX) or ""
         if index.isdecimal() and find_condition(pod, "Ready", status="True"):
             yield int(index)
 
 
 def _list_running(pods: Iterable[Manifest]) -> Iterator[RunningWorker]:
     for pod in pods:
-        if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+        if not has_ended(pod):
             yield RunningWorker((pod.get("spec") or {}).get("nodeName"), read_deletion(pod["metadata"]))
 
 
