@@ -30,6 +30,8 @@ class _Names(NamedTuple):
     private: str
     usage: str
     limit: str
+    swap: str
+    """Where 0 keeps the group from making room below its limit by moving memory to a swap device."""
     kills: tuple[str, str]
     full: tuple[str, str]
     cpu: tuple[str, ...]
@@ -41,6 +43,7 @@ _NAMES = {
         private="total_rss",
         usage="memory.usage_in_bytes",
         limit="memory.limit_in_bytes",
+        swap="memory.swappiness",
         kills=("memory.oom_control", "oom_kill"),
         full=("memory.failcnt", ""),
         cpu=("cpu.cfs_quota_us", "cpu.cfs_period_us"),
@@ -49,6 +52,7 @@ _NAMES = {
         private="anon",
         usage="memory.current",
         limit="memory.max",
+        swap="memory.swap.max",
         kills=("memory.events", "oom_kill"),
         full=("memory.events", "oom"),
         cpu=("cpu.max",),
@@ -69,7 +73,8 @@ class MemoryGroup:
     def private_bytes(self) -> int:
         """Return the memory that its processes have for themselves; what several of them share counts once.
 
-        Neither files in shared memory, as the store's, nor the cache of files on disk are part of it.
+        Neither files in shared memory, as the store's, nor the cache of files on disk are part of it; nor is
+        what lies on a swap device, since the kernel doesn't tell there whose it is.
         """
         return _read_value(self.folder / "memory.stat", self._names.private)
 
@@ -83,6 +88,8 @@ class MemoryGroup:
 
     def allow(self, more: int) -> None:
         """Let its processes have so many bytes more than now: beyond, the kernel ends one of them."""
+        with suppress(OSError):  # the kernel has no swap, and so no such file
+            (self.folder / self._names.swap).write_text("0", encoding="ascii")
         now = _read_value(self.folder / self._names.usage, "")
         (self.folder / self._names.limit).write_text(str(now + more), encoding="ascii")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import signal
 import subprocess
@@ -18,11 +19,13 @@ from fray.errors import ActorDiedError, WorkerDiedError
 from fray.job import ActorOptions, JobContext, TaskOptions, get_job_context
 from fray.runtime.control_groups import MemoryGroup, find_parent, own_group
 from fray.runtime.pool.host.processes import descendants
-from fray.runtime.pool.worker.memory_limit import LOOK_SECONDS, MemoryLimit, resident_bytes
+from fray.runtime.pool.worker.memory_limit import LOOK_SECONDS, MemoryLimit, private_bytes
 from tests.behaviour.gates import Gate, Signal
 from tests.pool.chaos.inspection import nanny_of, pool_of, settles
 
 MB = 1_000_000
+PAGE_OUT = 21
+"""`MADV_PAGEOUT` of madvise(2), which Python's `mmap` has no name for."""
 LIMIT = {"CPU": 1.0, "memory": 100.0 * MB}
 
 
@@ -141,12 +144,23 @@ def test_a_limit_without_a_group_counts_the_process_itself() -> None:
 
 
 def test_memory_is_what_a_process_has_for_itself() -> None:
-    before = resident_bytes(os.getpid())
+    before = private_bytes(os.getpid())
     taken = bytearray(b"x") * (64 * MB)
-    after = resident_bytes(os.getpid())
+    after = private_bytes(os.getpid())
     assert before is not None
     assert after is not None
     assert after - before > 60 * MB, len(taken)
+
+
+def test_memory_on_a_swap_device_is_still_taken() -> None:
+    before = private_bytes(os.getpid())
+    with mmap.mmap(-1, 64 * MB, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as taken:
+        taken.write(b"x" * len(taken))
+        taken.madvise(PAGE_OUT)  # without a swap device, it stays
+        after = private_bytes(os.getpid())
+    assert before is not None
+    assert after is not None
+    assert after - before > 60 * MB
 
 
 # --- where control groups can be had -----------------------------------------------------------------------

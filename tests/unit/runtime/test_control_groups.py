@@ -218,12 +218,16 @@ def test_the_limit_that_was_met_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "usage", "limit"),
-    [(1, "memory.usage_in_bytes", "memory.limit_in_bytes"), (2, "memory.current", "memory.max")],
+    ("version", "usage", "limit", "swap"),
+    [
+        (1, "memory.usage_in_bytes", "memory.limit_in_bytes", "memory.swappiness"),
+        (2, "memory.current", "memory.max", "memory.swap.max"),
+    ],
 )
-def test_what_is_allowed_comes_on_top_of_what_there_is(
-    tmp_path: Path, version: int, usage: str, limit: str
+def test_what_is_allowed_comes_on_top_of_what_there_is_and_not_on_a_swap_device(
+    tmp_path: Path, version: int, usage: str, limit: str, swap: str
 ) -> None:
     (tmp_path / usage).write_text("1000\n")
     MemoryGroup(tmp_path, version).allow(234)
     assert (tmp_path / limit).read_text() == "1234"
+    assert (tmp_path / swap).read_text() == "0"

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from fray.runtime.control_groups import MemoryGroup
 
-__all__ = ["LOOK_SECONDS", "Exceeded", "MemoryLimit", "resident_bytes"]
+__all__ = ["LOOK_SECONDS", "Exceeded", "MemoryLimit", "private_bytes"]
 
 LOOK_SECONDS = 0.05
 """Between two looks, while something that runs has a limit. A look takes about 50 microseconds."""
@@ -41,17 +41,18 @@ class Exceeded(NamedTuple):
         )
 
 
-def resident_bytes(pid: int) -> int | None:
-    """Return the private resident memory of a process; None where the system doesn't show it.
+def private_bytes(pid: int) -> int | None:
+    """Return the private memory of a process; None where the system doesn't show it.
 
-    `RssAnon` of proc(5), Linux 4.5 and later. Objects in shared memory aren't part of it: the store counts
-    those.
+    `RssAnon` and `VmSwap` of proc(5), Linux 4.5 and later: what the kernel has moved to a swap device is
+    still taken. Objects in shared memory aren't part of either: the store counts those.
     """
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
         return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:")), None)
+    kilobytes = [int(line.split()[1]) for line in lines if line.startswith(("RssAnon:", "VmSwap:"))]
+    return sum(kilobytes) * 1024 if kilobytes else None
 
 
 class MemoryLimit:
@@ -152,7 +153,7 @@ class MemoryLimit:
 
     def _taken(self, pid: int) -> int | None:
         if (group := self._entered) is None:
-            return resident_bytes(pid)
+            return private_bytes(pid)
         try:
             return group.private_bytes()
         except OSError:  # somebody else has removed it
