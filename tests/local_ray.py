@@ -9,7 +9,6 @@ import re
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import pytest
+
+from tests.free_ports import free_port
 
 __all__ = ["RunningRay", "running_ray"]
 
@@ -85,7 +86,7 @@ def _start_ray(
 ) -> Iterator[RunningRay | None]:
     """Start a Ray, and end it with the block; None where it gave up."""
     place = tempfile.mkdtemp(prefix="ray-")  # short: sockets are in it
-    head, board, *agents = _free_ports(2 + len(PORTS))
+    head, board, *agents = (free_port() for _ in range(2 + len(PORTS)))
     command = [
         *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"),
         *(f"--num-cpus={cpus}", f"--object-store-memory={OBJECT_BYTES}", f"--temp-dir={place}"),
@@ -109,11 +110,3 @@ def _start_ray(
             os.killpg(started.pid, signal.SIGKILL)
         started.wait()
         shutil.rmtree(place, ignore_errors=True)
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]

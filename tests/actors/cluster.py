@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import base64
 import os
-import socket
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ import pytest
 from fray.job import member_engine, named_actors
 from fray.runtime.api.client import ApiAccess
 from tests.actors.objects_api import ObjectsApi, serving
+from tests.free_ports import free_port
 from tests.pool.hosts.pools import PATIENCE, ROOT, wait_until
 
 __all__ = ["Cluster", "Pod", "hosting", "running_cluster"]
@@ -138,7 +138,7 @@ class Cluster:
         for name in (given["secretName"], *given.get("moreSecrets", ())):
             for key, value in self.api.objects[f"/api/v1/namespaces/ml/secrets/{name}"]["data"].items():
                 (payload / key).write_bytes(base64.b64decode(value))
-        port, ready_port = _free_port(), _free_port()
+        port, ready_port = free_port(), free_port()
         variables = {
             "FRAY_ACTOR_NAME": actor["metadata"]["name"],
             "FRAY_ACTOR_UID": actor["metadata"]["uid"],
@@ -161,7 +161,7 @@ class Cluster:
 
     def start_slice(self, label: str, *, hosts: int = 2) -> list[Pod]:
         """Start the pods of an actor whose member is on several hosts, as the operator's JobSet does."""
-        port = _free_port()
+        port = free_port()
         shared = {
             "FRAY_HOSTS_PER_SLICE": str(hosts),
             "FRAY_COORDINATOR_ADDRESS": "127.0.0.1:8482",
@@ -225,9 +225,3 @@ def running_cluster(key: Path, folder: Path) -> Iterator[Cluster]:
                 engine.client.close()
             member_engine._engines.clear()
             named_actors.find_pod_reach.cache_clear()
-
-
-def _free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as found:
-        port: int = found.getsockname()[1]
-        return port

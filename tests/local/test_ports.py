@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import random
 import socket
 
-from fray.cluster.local.ports import read_ephemeral_range
+from tests.free_ports import free_port
 from tests.local.harness import Fray, job_manifest, lines_of, running_job
 
 PRINT_PORTS = 'echo "$FRAY_COORDINATOR_ADDRESS $FRAY_PORT_HTTP"'
@@ -14,16 +12,6 @@ PRINT_PORTS = 'echo "$FRAY_COORDINATOR_ADDRESS $FRAY_PORT_HTTP"'
 
 def ports_job(port: int, *, replicas: int = 1, name: str = "job") -> dict[str, object]:
     return job_manifest(PRINT_PORTS, name=name, replicas=replicas, ports=[{"name": "http", "port": port}])
-
-
-def free_port() -> int:
-    """Return a port that is free, and stays so: the kernel gives others to connections."""
-    given = read_ephemeral_range()
-    for port in random.sample([port for port in range(10000, 20000) if port not in given], 100):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no port is free")
 
 
 def test_a_gang_of_one_gets_its_declared_port(fray: Fray) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -24,6 +23,7 @@ from fray.runtime.pool.messages.greetings import ClientHello
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.blocking import BlockingConnection
 from fray.runtime.pool.transport.keys import TransportKey
+from tests.free_ports import free_port
 from tests.pool.clients import programs
 from tests.pool.clients.pods import Pods, running_pods
 from tests.pool.driver.processes import await_end, descendants
@@ -199,9 +199,7 @@ def test_a_head_has_room_for_more_peers_than_processes_may_open_files_at_first(k
 
 
 def test_a_client_waits_for_a_head_that_comes_last(key: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     joined: list[JoinedPool] = []
 
     def join() -> None:
