@@ -102,13 +102,14 @@ def _start_engine() -> None:
     config = _HOME / "daemon.json"
     config.write_text(json.dumps(settings))
     with (_HOME / "log").open("wb") as log:
-        subprocess.Popen(
-            ["dockerd", "--config-file", str(config)],
+        # `--fork`: it outlives this process, so it is no child of it either.
+        subprocess.run(
+            ["setsid", "--fork", "dockerd", "--config-file", str(config)],
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            check=True,
         )
 
 
