@@ -93,7 +93,7 @@ class Operation:
     """Something that GKE does, which takes minutes; `pool` is None where it concerns the whole cluster.
 
     `kind` is GKE's word, such as `CREATE_NODE_POOL`; `error` is what it says where the operation failed, and
-    `ended` when, in seconds since 1970.
+    `ended` when, in seconds since 1970, None where it doesn't say so.
     """
 
     name: str
@@ -176,8 +176,15 @@ def read_operation(body: Mapping[str, Any]) -> Operation:
         is_done=body.get("status") == "DONE",
         # The older of the two fields is also set only where an error has occurred.
         error=str(error.get("message") or body.get("statusMessage") or (f"code {code}" if code else "")),
-        ended=parse_time(body["endTime"]).timestamp() if body.get("endTime") else None,
+        ended=_read_time(body.get("endTime")),
     )
+
+
+def _read_time(text: object) -> float | None:
+    try:
+        return parse_time(str(text)).timestamp()
+    except ValueError:
+        return None
 
 
 def read_pool(body: Mapping[str, Any]) -> Pool:

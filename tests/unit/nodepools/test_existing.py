@@ -101,6 +101,13 @@ def test_an_operation_failed_if_any_field_says_so(more: dict[str, Any], error: s
     assert read_operation(body | {"targetLink": target.rpartition("/nodePools/")[0]}).pool is None
 
 
+@pytest.mark.parametrize("time", ["soon", "", "2026-11-23T16:00:00", 17, None])
+def test_an_operation_whose_end_is_no_time_has_ended_nobody_knows_when(time: object) -> None:
+    operation = read_operation({"name": "o", "status": "DONE", "endTime": time})
+    assert operation.is_done
+    assert operation.ended is None
+
+
 def test_provisioning_by_gke_is_told_with_what_it_lacks() -> None:
     body = {
         "locations": ["us-east5-a"],
