@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fray.errors import ObjectLostError
+from fray.errors import ObjectLostError, ObjectUnreachableError
+from fray.runtime.pool.machine import copies
 from fray.runtime.pool.transport.addresses import Address
 from tests.pool.hosts.pools import PATIENCE, Hosts, on, several_hosts, store, wait_until
 from tests.pool.hosts.test_lost_hosts import linger_first, put, runs
@@ -67,6 +68,10 @@ class Cable:
         for namespace, end, other in ends:
             command = ["ip", "-n", namespace, "neighbour", action, other, *what, "dev", end]
             subprocess.run(command, check=True, timeout=PATIENCE)
+
+
+OUT_OF_REACH = "10.213.77.3"
+"""A further address of the second machine, which the first one's packets don't get to."""
 
 
 @pytest.fixture
@@ -160,3 +165,24 @@ def test_a_host_behind_a_cut_cable_is_lost_and_comes_back(far: Hosts, cable: Cab
     assert far.get(lingering) == 2
     assert far.get(result) == total(make(1, size))
     assert np.array_equal(far.get(behind), make(2))
+
+
+def test_a_reader_of_what_nobody_can_reach_is_told_of_and_ends(
+    made: Namespaces, key: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # One round will do: each takes two attempts of TCP.
+    monkeypatch.setattr(copies, "ROUNDS", 1)
+    monkeypatch.setattr(copies, "ROUNDS_SECONDS", 0.0)
+    for command in (
+        ["-n", made.second, "address", "add", f"{OUT_OF_REACH}/24", "dev", "cable1"],
+        # A hardware address that nobody has.
+        ["-n", made.first, "neighbour", "replace", OUT_OF_REACH,
+         "lladdr", "02:00:00:00:00:01", "nud", "permanent", "dev", "cable0"],
+    ):  # fmt: skip
+        subprocess.run(["ip", *command], check=True, timeout=PATIENCE)
+    with entered(made.first), several_hosts(key, listen=Address(host=FIRST)) as hosts:
+        hosts.add("b", objects=f"tcp:{OUT_OF_REACH}:0", within=made.within(made.second))
+        with pytest.raises(ObjectUnreachableError, match="on host b and can't be read from here"):
+            hosts.get(hosts.context.run(make, 1, options=on("b")))
+    assert "the driver waits for make: object" in caplog.text
+    assert "on host b, and can't read it" in caplog.text

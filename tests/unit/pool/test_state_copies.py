@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fray.runtime.pool.machine.copies import PAUSE_SECONDS, ROUNDS
+from fray.runtime.pool.machine.copies import FORGET_SECONDS, PAUSE_SECONDS, ROUNDS, ROUNDS_SECONDS
 from fray.runtime.pool.messages.commands import (
     CheckObject,
     CopyObject,
@@ -25,6 +25,7 @@ from fray.runtime.pool.messages.events import (
     TimerFired,
 )
 from fray.runtime.pool.messages.specs import DRIVER, Failed, Stored
+from fray.runtime.pool.state import UNREADABLE_SECONDS
 from tests.unit.pool.state_script import Script
 
 
@@ -43,15 +44,55 @@ def test_a_readers_trouble_makes_no_task_run_again() -> None:
     assert script.tell(DRIVER, RefsReleased((1,))) == [FreeObject(1, 1), FreeObject(2, 1)]
 
 
-def test_a_reader_that_finds_no_way_fails_alone() -> None:
+def fail_round(script: Script, seconds: float = 0.0) -> None:
+    """Let a reader fail at an object that is there, and be sent there again; the attempt takes `seconds`."""
+    assert script.tell(2, FetchFailed(1, 1, "no route")) == [CheckObject(1, 1)]
+    assert script.tell(DRIVER, ObjectChecked(1, 1, there=True)) == [CopyObject(1, 1)]
+    assert script.tell(DRIVER, ObjectRelayed(1, 2, 0)) == [SetTimer(PAUSE_SECONDS, ("refetch", 1))]
+    script.now += PAUSE_SECONDS
+    assert script.tell(DRIVER, TimerFired(("refetch", 1))) == [Deliver(2, 1, Stored(1, 40))]
+    script.now += seconds
+
+
+def test_a_reader_of_a_slow_host_is_sent_there_several_times() -> None:
     script = Script(1, 1)
     script.tell(DRIVER, ObjectPut(1, Stored(1, 40)))
     for _ in range(ROUNDS - 1):
-        assert script.tell(2, FetchFailed(1, 1, "no route")) == [CheckObject(1, 1)]
-        assert script.tell(DRIVER, ObjectChecked(1, 1, there=True)) == [CopyObject(1, 1)]
-        assert script.tell(DRIVER, ObjectRelayed(1, 2, 0)) == [SetTimer(PAUSE_SECONDS, ("refetch", 1))]
-        script.now += PAUSE_SECONDS
-        assert script.tell(DRIVER, TimerFired(("refetch", 1))) == [Deliver(2, 1, Stored(1, 40))]
+        fail_round(script, ROUNDS_SECONDS)
+    script.tell(2, FetchFailed(1, 1, "no route"))
+    script.tell(DRIVER, ObjectChecked(1, 1, there=True))
+    [told] = script.tell(DRIVER, ObjectRelayed(1, 2, 0))
+    assert isinstance(told, Deliver)
+
+
+def test_what_readers_failed_at_long_ago_does_not_count() -> None:
+    script = Script(1, 1)
+    script.tell(DRIVER, ObjectPut(1, Stored(1, 40)))
+    for _ in range(2 * ROUNDS):
+        fail_round(script, FORGET_SECONDS)
+
+
+def test_who_can_not_read_an_object_is_told_once() -> None:
+    script = Script(1, 1)
+    script.submit(1)
+    script.tell(1, TaskDone(1, Stored(1, 40)))
+    fail_round(script)
+    script.tell(DRIVER, FetchFailed(1, 1, "nobody answers"))
+    assert script.state.find_unreadable(script.now) == ()
+    script.now += UNREADABLE_SECONDS
+    line = "the driver waits for task 1: object 1 on host host-1, and can't read it: nobody answers"
+    assert script.state.find_unreadable(script.now) == script.state.stats().waits == (line,)
+    assert script.state.find_unreadable(script.now) == ()
+    script.tell(DRIVER, ObjectChecked(1, 1, there=True))
+    script.tell(DRIVER, ObjectRelayed(1, 2, 40))
+    assert script.state.stats().waits == ()
+
+
+def test_a_reader_that_finds_no_way_fails_alone() -> None:
+    script = Script(1, 1)
+    script.tell(DRIVER, ObjectPut(1, Stored(1, 40)))
+    for _ in range(int(ROUNDS_SECONDS / PAUSE_SECONDS)):
+        fail_round(script)
     script.tell(2, FetchFailed(1, 1, "no route"))
     script.tell(DRIVER, ObjectChecked(1, 1, there=True))
     details = (("host", "host-1"), ("reason", "no route"))

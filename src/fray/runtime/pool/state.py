@@ -31,7 +31,7 @@ from fray.runtime.pool.machine.scheduling import schedule
 from fray.runtime.pool.machine.snapshot import PoolStats, count_running, list_finished, take_snapshot
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.transitions import ACTOR_TRANSITIONS, TASK_TRANSITIONS, Cause, StateName
-from fray.runtime.pool.machine.waits import describe_waits, is_at_work
+from fray.runtime.pool.machine.waits import describe_doubt, describe_waits, is_at_work
 from fray.runtime.pool.messages.commands import Command
 from fray.runtime.pool.messages.events import (
     ActorEnded,
@@ -75,6 +75,8 @@ __all__ = ["PoolState"]
 
 STALL_SECONDS = 10.0
 """Without any event, and without anything that runs, until there is a warning."""
+UNREADABLE_SECONDS = 3.0
+"""From the first reader that couldn't read an object where it is, until there is a warning."""
 
 
 class PoolState:
@@ -149,6 +151,15 @@ class PoolState:
             return ()
         self._warned_at = tables.now
         return () if is_at_work(tables) else describe_waits(tables)
+
+    def find_unreadable(self, now: float) -> tuple[str, ...]:
+        """Return who has waited 3 s and more for what can't be read from there; once for each object."""
+        found = []
+        for key, doubt in self._tables.doubts.items():
+            if doubt.clients and not doubt.told and now >= doubt.since + UNREADABLE_SECONDS:
+                doubt.told = True
+                found.append(describe_doubt(self._tables, key, doubt))
+        return tuple(found)
 
     def ended(self, client: ClientId) -> tuple[int, int]:
         """Return how many tasks and calls of a client have ended, and the bytes of their arguments."""

@@ -240,6 +240,8 @@ class Head:
             self._pages.note()
         if waits := self._dispatcher.state.find_stall(time.monotonic()):
             _log.warning("nothing has run in the pool for a while:\n  %s", "\n  ".join(waits))
+        if unreadable := self._dispatcher.state.find_unreadable(time.monotonic()):
+            _log.warning("values can't be read, which is tried again:\n  %s", "\n  ".join(unreadable))
         self.on_tick()
         self._loop.call_later(FLUSH_SECONDS, self._tick)
 

@@ -144,6 +144,8 @@ class _HeadProgram:
         self._pages.note()
         if waits := self._dispatcher.state.find_stall(time.monotonic()):
             _log.warning("nothing has run in the pool for a while:\n  %s", "\n  ".join(waits))
+        if unreadable := self._dispatcher.state.find_unreadable(time.monotonic()):
+            _log.warning("values can't be read, which is tried again:\n  %s", "\n  ".join(unreadable))
         self._loop.call_later(LOOK_SECONDS, self._look)
 
 

@@ -17,10 +17,16 @@ from fray.runtime.pool.messages.specs import DRIVER, ClientId, Failed, ObjectId,
 
 __all__ = ["note_checked", "note_copied", "note_relayed", "refetch", "try_again"]
 
-ROUNDS = 10
-"""How often readers are sent to an object that they can't read and that is there."""
+ROUNDS = 3
+"""How often, at least, readers are sent to an object that they can't read and that is there."""
+ROUNDS_SECONDS = 20.0
+"""For how long they are, at least. A way to a host that is refused at once may be back soon; a round of one
+that nobody answers takes 9 s, and one of a server that is too busy for a handshake 21 s.
+"""
 PAUSE_SECONDS = 1.0
 """Between two rounds."""
+FORGET_SECONDS = 60.0
+"""Readers that had no trouble for that long can read: trouble after it is another."""
 
 
 def note_copied(tables: Tables, source: ClientId, event: ObjectCopied) -> None:
@@ -53,8 +59,8 @@ def refetch(tables: Tables, source: ClientId, event: FetchFailed) -> None:
         deliver(tables, source, event.id)
     else:
         doubt = tables.doubts.get(event.id)
-        if doubt is None:
-            doubt = tables.doubts[event.id] = Doubt()
+        if doubt is None or (not doubt.pending and tables.now >= doubt.answered + FORGET_SECONDS):
+            doubt = tables.doubts[event.id] = Doubt(tables.now)
         doubt.clients[source] = event.reason
         if not doubt.pending:
             doubt.pending = True
@@ -91,7 +97,7 @@ def note_relayed(tables: Tables, _source: ClientId, event: ObjectRelayed) -> Non
         _answer(tables, event.id, doubt)
         return
     doubt.rounds += 1
-    if doubt.rounds < ROUNDS:
+    if doubt.rounds < ROUNDS or tables.now < doubt.since + ROUNDS_SECONDS:
         tables.commands.append(SetTimer(PAUSE_SECONDS, ("refetch", event.id)))
         return
     del tables.doubts[event.id]
@@ -112,7 +118,7 @@ def try_again(tables: Tables, object_id: ObjectId) -> None:
 
 def _answer(tables: Tables, object_id: ObjectId, doubt: Doubt) -> None:
     clients, doubt.clients = doubt.clients, {}
-    doubt.pending = False
+    doubt.pending, doubt.answered = False, tables.now
     if object_id not in tables.objects:
         del tables.doubts[object_id]
     for client in clients:

@@ -172,14 +172,18 @@ class Doubt:
     """Readers that couldn't read a stored object where it is said to be, and why.
 
     `pending`: an answer about it is on its way. `rounds`: how often they were sent there without success.
+    `since`: when the first one said so. `answered`: when they were last sent somewhere. `told`: people were.
     """
 
-    __slots__ = ("clients", "pending", "rounds")
+    __slots__ = ("answered", "clients", "pending", "rounds", "since", "told")
 
-    def __init__(self) -> None:
+    def __init__(self, now: float) -> None:
         self.clients: dict[ClientId, str] = {}
         self.pending = False
         self.rounds = 0
+        self.since = now
+        self.answered = now
+        self.told = False
 
 
 class ActorRecord:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 
-from fray.runtime.pool.machine.records import ActorRecord, Needs, ObjectRecord, TaskRecord
+from fray.runtime.pool.machine.records import ActorRecord, Doubt, Needs, ObjectRecord, TaskRecord
 from fray.runtime.pool.machine.resources import describe_needs, fits, has_host
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.transitions import ALIVE, BLOCKED, DEAD, READY, RUNNING, SENT, WAITING
-from fray.runtime.pool.messages.specs import DRIVER, ClientId
+from fray.runtime.pool.messages.specs import DRIVER, ClientId, ObjectId, Stored
 
-__all__ = ["describe_waits", "is_at_work"]
+__all__ = ["describe_doubt", "describe_waits", "is_at_work"]
 
 MOST_LINES = 10
 
@@ -42,8 +43,12 @@ def _awaits_reader(task: TaskRecord) -> bool:
 
 
 def describe_waits(tables: Tables) -> tuple[str, ...]:
-    """Return a line for each object that is waited for and isn't there, the first ones only."""
-    lines: list[str] = []
+    """Return a line for each object that is waited for and can't be had, the first ones only."""
+    lines = [
+        describe_doubt(tables, key, doubt)
+        for key, doubt in islice(tables.doubts.items(), MOST_LINES)
+        if doubt.clients
+    ]
     for record in tables.objects.values():
         task = record.maker
         if record.outcome is not None or type(task) is not TaskRecord:
@@ -53,6 +58,17 @@ def describe_waits(tables: Tables) -> tuple[str, ...]:
         waiting = ", ".join(_describe_client(tables, client) for client in _wanted(record))
         lines.append(f"{waiting or 'nobody'} waits for {_describe(tables, task)}")
     return tuple(lines)
+
+
+def describe_doubt(tables: Tables, object_id: ObjectId, doubt: Doubt) -> str:
+    """Return who can't read a stored object, where it is, and why."""
+    record = tables.objects[object_id]
+    readers = ", ".join(_describe_client(tables, client) for client in doubt.clients)
+    maker = f"{record.maker.spec.name}: " if type(record.maker) is TaskRecord else ""
+    host = tables.hosts.get(record.outcome.host) if type(record.outcome) is Stored else None
+    where = f" on host {host.name}" if host is not None else ""
+    reason = next(reversed(doubt.clients.values()))
+    return f"{readers} waits for {maker}object {object_id:x}{where}, and can't read it: {reason}"
 
 
 def _wanted(record: ObjectRecord) -> tuple[ClientId, ...]:
@@ -66,8 +82,10 @@ def _describe_client(tables: Tables, client: ClientId) -> str:
     if client == DRIVER:
         return "the driver"
     worker = tables.workers.get(client)
-    names = [task.spec.name for task in worker.blocked.values()] if worker is not None else []
+    names: list[str] = []
     if worker is not None:
+        # Those that run may be reading their arguments.
+        names += [task.spec.name for task in (worker.blocked or worker.running).values()]
         for actor in worker.actors.values():
             names += [actor.sent[key].spec.name for key in actor.waiting]
             names += [actor.spec.name or actor.spec.class_name] * actor.blocked

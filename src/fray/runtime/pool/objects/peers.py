@@ -41,6 +41,10 @@ from fray.runtime.pool.transport.settings import DEFAULT_SETTINGS, TransportSett
 
 __all__ = ["PeerFetch", "fetch", "run_object_server", "serve_objects"]
 
+SETTINGS = replace(DEFAULT_SETTINGS, dial_seconds=4.0)
+"""Kernels answer for processes that are busy. One that hasn't within the time of three attempts of TCP is cut
+off, and the reader is to learn so while there is another way.
+"""
 CHUNK = 512 * 1024
 """Bytes of one chunk: few system calls, and little memory for many transfers at once."""
 TRIES = 3
@@ -187,7 +191,7 @@ def fetch(
     into: HostStore,
     *,
     home: str = "",
-    settings: TransportSettings = DEFAULT_SETTINGS,
+    settings: TransportSettings = SETTINGS,
 ) -> memoryview:
     """Return an object of the host whose server is at `address`, from a copy in this host's store.
 

@@ -176,7 +176,7 @@ def _dial(address: Address, deadline: float, settings: TransportSettings) -> soc
         left = _left(deadline)
         if address.is_unix:
             return _dial_unix(address.path, left)
-        return _dial_tcp(address, left, settings.silence_seconds)
+        return _dial_tcp(address, min(left, settings.dial_seconds), settings.silence_seconds)
     except OSError as error:
         raise PeerUnreachableError(str(address), error.strerror or str(error)) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 
 from fray.runtime.pool.transport.frames import FrameLimits
 
@@ -17,6 +18,8 @@ class TransportSettings:
     """What one frame may measure."""
     handshake_seconds: float = 10.0
     """From the connection's start until the peer has proved itself; a silent one is cut then."""
+    dial_seconds: float = inf
+    """Of these, until the peer's kernel has answered over a network."""
     silence_seconds: int = 9
     """How long the peer's kernel may answer nothing before the connection is taken for lost. Those who use a
     pool are to know within 10 s that its head is gone, also where its machine says nothing any more."""
