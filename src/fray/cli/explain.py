@@ -26,7 +26,7 @@ from fray.cli.streams import OutputStream
 from fray.cluster.base import Cluster
 from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec
 from fray.errors import InvalidRequestError
-from fray.plan.gang import Gang
+from fray.plan.gang import Gang, derive_gang
 from fray.plan.gang_placement import NOTHING_READ, ClusterTopology
 from fray.plan.jobset import build_attempt
 from fray.plan.manifests import Fact
@@ -41,6 +41,13 @@ from fray.wire.frayjob import FrayJob
 __all__ = ["ExplainCommand", "ExplainFormat", "Explained", "explain_job", "find_explained", "format_manifest"]
 
 WIDTH = 100
+NOT_ASKED = ClusterTopology(
+    unread=(
+        "no cluster was asked whether its queues have topologies or its nodes form slices, which may change "
+        "what keeps the hosts of a slice together: `fray explain NAME` asks, for a job that is there",
+    )
+)
+"""Of a job with slices of several hosts that is only written down."""
 
 
 class ExplainFormat(StrEnum):
@@ -56,17 +63,20 @@ def explain_job(
     form: ExplainFormat,
     *,
     secrets: Sequence[str] = (),
-    topology: ClusterTopology = NOTHING_READ,
+    topology: ClusterTopology | None = NOTHING_READ,
 ) -> str:
     """Return a job, and what its last attempt has become on a cluster, or the first one will.
 
     One document for each object, or as JSON a List of them. `secrets` names the Secrets that would be made
-    beside the job; `topology` is what its cluster has that keeps gangs together.
+    beside the job; `topology` is what its cluster has that keeps gangs together, None
+    where no cluster was asked.
 
     Raises:
         RequestError: the job asks for hardware that doesn't exist.
     """
     attempt = job.status.attempt or 1
+    if topology is None:
+        topology = NOT_ASKED if derive_gang(job.spec).multi_host_slices else NOTHING_READ
     objects = _list_objects(job, attempt, topology)
     frayjob = as_sent(job.to_manifest())
     if form is ExplainFormat.JSON:
@@ -118,7 +128,7 @@ def format_manifest(manifest: Any, form: str) -> str:
 def _format_reasons(each: _Object) -> str:
     lines = [each.title, ""]
     if each.notices:
-        lines += ["Not done as asked:", *(f"  {notice}" for notice in each.notices), ""]
+        lines += ["Not done as asked, or not known:", *(f"  {notice}" for notice in each.notices), ""]
     if each.needs:
         needs = (line for need in each.needs for line in (f"  {need.what}", f"      <{need.source}>"))
         lines += ["Needed beside it, to be prepared by people:", *needs, ""]
@@ -159,11 +169,11 @@ class ExplainCommand:
 
 @dataclass(frozen=True)
 class Explained:
-    """A job, the names of the Secrets that launching it would make beside it, and what its cluster has."""
+    """A job, the Secrets that launching it would make beside it, and what its cluster has if it was asked."""
 
     job: FrayJob
     secrets: tuple[str, ...] = ()
-    topology: ClusterTopology = NOTHING_READ
+    topology: ClusterTopology | None = None
 
 
 def find_explained(

@@ -109,12 +109,13 @@ def _reserve_pools(topology: ClusterTopology, queue: str | None, levels: tuple[s
             f"the topology of queue {queue} has no level {LABEL_NODE_POOL}, so Kueue may choose hosts of "
             "several node pools for one slice, which never start together: add that level to the Topology",
         )
+    known = "no topology of a queue is known that" if topology.unread else "no topology of a queue"
     subject = f"annotation {ANNOTATION_EXCLUSIVE_TOPOLOGY}"
     why = "a multi-host slice is one node pool: each slice gets one of its own"
     return GangPlacement(
         {ANNOTATION_EXCLUSIVE_TOPOLOGY: LABEL_NODE_POOL},
         facts=(
-            _name_placer("JobSet", "no topology of a queue keeps slices together", EXCLUSIVE_DOCS),
+            _name_placer("JobSet", f"{known} keeps slices together", EXCLUSIVE_DOCS),
             Fact(subject, LABEL_NODE_POOL, why, EXCLUSIVE_DOCS),
         ),
         notices=notices,

@@ -54,7 +54,9 @@ def test_every_selector_and_variable_has_its_reason() -> None:
 
 def test_what_is_not_done_as_asked_is_said() -> None:
     job = frayjob(resources={"tpu": {"type": "v5p-8"}, "cpu": "10000"})
-    assert "# Not done as asked:\n#   cpu 10000 is more than" in explain_job(job, ExplainFormat.TEXT)
+    assert "# Not done as asked, or not known:\n#   cpu 10000 is more than" in explain_job(
+        job, ExplainFormat.TEXT
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,6 +74,13 @@ def test_who_keeps_a_gang_together_is_told_and_why(topology: ClusterTopology, wh
     job = frayjob(tpu="v5p-16", queue={"name": "team"})
     text = explain_job(job, ExplainFormat.TEXT, topology=topology)
     assert f"#   gang kept together by = {who}\n#       {why}" in text
+
+
+def test_without_a_cluster_it_says_what_was_not_asked_where_that_matters() -> None:
+    text = explain_job(frayjob(tpu="v5p-16", queue={"name": "team"}), ExplainFormat.TEXT, topology=None)
+    assert "#   no cluster was asked whether its queues have topologies" in text
+    assert "#       no topology of a queue is known that keeps slices together" in text
+    assert "no cluster was asked" not in explain_job(frayjob(tpu="v5p-8"), ExplainFormat.TEXT, topology=None)
 
 
 def test_slices_formed_on_demand_are_told() -> None:
