@@ -6,6 +6,8 @@ import base64
 import io
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -178,3 +180,24 @@ def test_a_slice_of_several_hosts_is_called_by_a_port_forward_to_its_first_pod(
     cluster.start_slice("shard")
     assert shard.place.remote().result(PATIENCE)[0] == 0
     assert set(api[0].forwarded) == {"member-0-0"}
+
+
+def test_port_forwards_are_open_until_a_program_that_ends_has_left_its_pools() -> None:
+    program = """
+from types import SimpleNamespace
+from fray.cluster.kubernetes.actor_reach import ClusterReach
+from fray.runtime.pool.local_pool import end_with_process
+
+reach = ClusterReach(None, None)
+forward = SimpleNamespace(close=lambda: print("closed"))
+reach._forwards["pod", 1] = forward
+
+class Pool:
+    def stop(self):
+        print("left")
+
+pool = Pool()
+end_with_process(pool)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.split()[:1] == ["left"]

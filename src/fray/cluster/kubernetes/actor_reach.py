@@ -101,7 +101,8 @@ class ClusterReach:
         self.api = SessionApi(session)
         self._forwards: dict[tuple[str, int], PortForward] = {}
         self._lock = threading.Lock()
-        weakref.finalize(self, _close_all, self._forwards)
+        # Not when the process ends: its pools, which are stopped then, go on by these until they are.
+        weakref.finalize(self, _close_all, self._forwards).atexit = False
 
     def start(self) -> None:
         """Do nothing: the operator does it."""
