@@ -74,10 +74,12 @@ integration: setup ## a real API server: what it refuses, and the operator, kill
 	$(BIN)/python -m e2e.cluster build apiserver etcd scheduler kwok helm kind
 	$(PYTEST) $(PARALLEL) tests/integration
 
-skew: setup ## the integration tests against the lowest, the pinned and the newest API server; not a part of test
-	@failed=; for skew in lowest '' newest; do \
+skew: setup ## integration tests with three API servers, the example on three JobSets; not a part of test
+	@failed=; for skew in lowest,jobset-lowest '' newest; do \
 		FRAY_SKEW=$$skew $(BIN)/python -m e2e.cluster build apiserver etcd scheduler kwok helm kind && \
 		FRAY_SKEW=$$skew $(PYTEST) $(PARALLEL) tests/integration || failed="$$failed $${skew:-pinned}"; \
+	done; for skew in jobset-lowest jobset-older ''; do \
+		FRAY_SKEW=$$skew $(PYTEST) e2e/test_digits.py || failed="$$failed digits-$${skew:-pinned}"; \
 	done; test -z "$$failed" || { echo "failed with:$$failed"; exit 1; }
 
 local: setup

@@ -14,6 +14,7 @@ from typing import Self
 
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.layout import Layout, build_layout
+from e2e.cluster.versions import load_parts
 
 __all__ = ["Options", "Record", "derive_fingerprint", "describe_reuse", "find_fault"]
 
@@ -90,4 +91,7 @@ def derive_fingerprint() -> str:
     for path in sorted(path for path in here.rglob("*") if path.suffix in {".py", ".toml", ".yaml", ".sum"}):
         digest.update(path.relative_to(here).as_posix().encode())
         digest.update(path.read_bytes())
+    # Which of the pinned versions count is said by FRAY_SKEW, in no file.
+    for part in load_parts().values():
+        digest.update(f"{part.name} {part.version}\n".encode())
     return digest.hexdigest()

@@ -62,21 +62,22 @@ def _table() -> dict[str, Any]:
 
 
 def load_parts(environ: Mapping[str, str] = os.environ) -> Mapping[str, Part]:
-    """All pinned parts by name, in file order.
+    """All pinned parts by name, in file order; one that replaces another has the other's name here.
 
-    Those of a skew are there only where FRAY_SKEW names it.
+    Those of a skew are there only where FRAY_SKEW names it, words with commas between them.
     """
     return _parts_of(environ.get("FRAY_SKEW", ""))
 
 
 @cache
-def _parts_of(skew: str) -> Mapping[str, Part]:
+def _parts_of(skews: str) -> Mapping[str, Part]:
     entries: dict[str, dict[str, Any]] = _table()["parts"]
     known = {entry["skew"] for entry in entries.values() if "skew" in entry}
-    if skew and skew not in known:
-        raise UnknownProgramError(skew, tuple(sorted(known)))
+    asked = set(filter(None, skews.split(",")))
+    if unknown := asked - known:
+        raise UnknownProgramError(min(unknown), tuple(sorted(known)))
     return {
-        name: Part(
+        entry.get("replaces", name): Part(
             name=name,
             module=entry["module"],
             version=entry["version"],
@@ -89,7 +90,7 @@ def _parts_of(skew: str) -> Mapping[str, Part]:
             on_demand=entry.get("on_demand", False),
         )
         for name, entry in entries.items()
-        if entry.get("skew", skew) == skew
+        if "skew" not in entry or entry["skew"] in asked
     }
 
 

@@ -14,7 +14,7 @@ from e2e.cluster import kind, local
 from e2e.cluster.__main__ import main
 from e2e.cluster.api import Response
 from e2e.cluster.errors import MachineError
-from e2e.cluster.options import Options, Record, describe_reuse, find_fault
+from e2e.cluster.options import Options, Record, derive_fingerprint, describe_reuse, find_fault
 from e2e.installation import open_cluster
 
 MADE = Record(Options(cpu_hosts=1, gpu_hosts=2), "these files")
@@ -61,6 +61,15 @@ def test_a_cluster_that_lacks_hosts_is_made_anew_and_they_are_named(
 def test_other_versions_make_it_anew() -> None:
     fault = find_fault(MADE, replace(MADE, fingerprint="other files"), never_asked)
     assert fault == "other versions of its parts or of these files made it"
+
+
+def test_a_cluster_of_another_skew_is_another_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    skews = ("", "jobset-older", "jobset-lowest", "lowest,jobset-lowest")
+    fingerprints = set()
+    for skew in skews:
+        monkeypatch.setenv("FRAY_SKEW", skew)
+        fingerprints.add(derive_fingerprint())
+    assert len(fingerprints) == len(skews)
 
 
 def test_what_is_broken_is_named() -> None:

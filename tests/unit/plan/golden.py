@@ -33,6 +33,7 @@ __all__ = [
     "GOLDEN",
     "actor_shapes",
     "build_golden",
+    "build_golden_actor",
     "build_golden_workers",
     "read_job",
     "render",
@@ -85,9 +86,14 @@ def actor_shapes() -> list[str]:
 
 def render_actor(shape: str) -> dict[str, str]:
     """Return the files that are written for the shape of a FrayActor: names and texts."""
+    return {"jobset.yaml": _dump(build_golden_actor(shape))}
+
+
+def build_golden_actor(shape: str) -> dict[str, Any]:
+    """Return the JobSet of the first member of a FrayActor's shape."""
     text = (GOLDEN / shape / "actor.yaml").read_text(encoding="utf-8")
     actor = FrayActor.from_manifest(yaml.safe_load(text))
-    return {"jobset.yaml": _dump(build_actor_slice(actor, index=0, attempt=1, settings=PlanSettings()))}
+    return build_actor_slice(actor, index=0, attempt=1, settings=PlanSettings())
 
 
 def read_job(shape: str) -> FrayJob:
