@@ -84,7 +84,8 @@ class WorkerPod:
         lost_since = time.monotonic()
         while not self.leaving.is_set():
             try:
-                if not join(self, self.find_head()):
+                # As in `fray.runtime.pool.worker_pod`: a SIGTERM that came before the handler got lost.
+                if self.pool.is_to_go() or not join(self, self.find_head()):
                     return 0
                 lost_since = time.monotonic()
             except AttemptOverError as error:

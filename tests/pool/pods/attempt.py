@@ -97,6 +97,8 @@ class Api:
 
     def __init__(self) -> None:
         self.pods: dict[str, dict[str, Any]] = {}
+        self.workers: dict[str, dict[str, Any]] = {}
+        """Their pods by name; none is listed, since it lacks the labels of rank 0."""
         self.scale = 0
         """`spec.replicas` of the job."""
         self.scales: list[int] = []
@@ -113,6 +115,11 @@ class Api:
                 "status": {"phase": "Running", "podIP": address, **status},
             }
             self._note()
+
+    def show_worker(self, name: str, **metadata: str) -> None:
+        """Let the pod of a worker be there, or change it."""
+        with self._changed:
+            self.workers[name] = {"kind": "Pod", "metadata": {"name": name, **metadata}}
 
     def remove(self, uid: str) -> None:
         """Let a pod be gone."""
@@ -160,8 +167,12 @@ def serving(api: Api) -> Iterator[str]:
                 self._answer(b"")  # the watch is over: who waits lists again
             elif parts.path.endswith("/scale"):
                 self._answer(json.dumps(_scale(api)).encode())
-            else:
+            elif parts.path.endswith("/pods"):
                 self._answer(json.dumps(api.list_pods()).encode())
+            elif (pod := api.workers.get(parts.path.rpartition("/")[2])) is not None:
+                self._answer(json.dumps(pod).encode())
+            else:
+                self.send_error(404)
 
         def do_PATCH(self) -> None:
             changes = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -6,6 +6,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from fray.job import TaskOptions
 from tests.pool.hosts.pools import PATIENCE, wait_until
 from tests.pool.pods.attempt import Attempt
@@ -57,3 +59,23 @@ def test_a_task_that_takes_too_long_runs_again_elsewhere(attempt: Attempt, tmp_p
     go_on.write_text("went on")
     attempt.start_worker(2)
     assert context.get(result, timeout=PATIENCE) == "went on"
+
+
+@pytest.mark.parametrize("marked", [{"deletionTimestamp": "2026-01-01T00:00:00Z"}, {"uid": "of-the-next"}])
+def test_a_worker_whose_sigterm_came_before_its_handler_takes_no_task(
+    attempt: Attempt, marked: dict[str, str]
+) -> None:
+    """The kernel drops the signal for the first process of a container, and its kubelet sends no other."""
+    attempt.show_rank_0()
+    attempt.start_head()
+    attempt.api.show_worker("train-1", **{"uid": "1", **marked})
+    leaving = attempt.start_worker(1, FRAY_POD_NAME="train-1", FRAY_POD_UID="1")
+    assert leaving.wait(PATIENCE) == 0
+
+
+def test_a_worker_whose_pod_is_to_stay_joins(attempt: Attempt) -> None:
+    attempt.show_rank_0()
+    attempt.start_head()
+    attempt.api.show_worker("train-1", uid="1")
+    attempt.start_worker(1, FRAY_POD_NAME="train-1", FRAY_POD_UID="1")
+    assert attempt.join().run(pow, 12, 2).result(PATIENCE) == 144

@@ -13,6 +13,8 @@ from socket import gethostbyname, gethostname
 from typing import Final
 
 from fray.errors import AddressError, AttemptOverError, HeadUnknownError, SettingError
+from fray.kube.errors import NotFoundError
+from fray.kube.resources import PODS
 from fray.runtime.api.client import ApiAccess, ApiClient
 from fray.runtime.api.head_address import await_head, has_ended
 from fray.runtime.container import spell_resources
@@ -22,6 +24,8 @@ from fray.runtime.pool.transport.addresses import Address
 from fray.vocabulary import (
     ENV_ATTEMPT,
     ENV_JOB_UID,
+    ENV_POD_NAME,
+    ENV_POD_UID,
     ENV_POOL_HEAD,
     ENV_POOL_KEY,
     ENV_POOL_OBJECTS,
@@ -108,6 +112,21 @@ class PodPool:
             raise AttemptOverError("the pod of rank 0, in which its pool's head was, has ended")
         pod = await_head(client, job_uid=job_uid, attempt=attempt, seconds=seconds)
         return HeadPlace(Address(host=pod.address, port=self.port), pod.uid)
+
+    def is_to_go(self) -> bool:
+        """Return whether this pod is being deleted, or is gone; False where nothing says which one it is.
+
+        Raises `fray.kube.errors.ApiError` where the API server doesn't tell.
+        """
+        name = self.environ.get(ENV_POD_NAME)
+        if self.access is None or not name:
+            return False
+        try:
+            pod = ApiClient(self.access).get(PODS, name, namespace=self.access.namespace)
+        except NotFoundError:
+            return True
+        metadata = pod["metadata"]
+        return metadata.get("uid") != self.environ.get(ENV_POD_UID) or "deletionTimestamp" in metadata
 
 
 def read_objects_address(environ: Mapping[str, str]) -> Address:

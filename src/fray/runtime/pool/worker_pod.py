@@ -91,7 +91,11 @@ def build_resources(asked: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def _find(pool: PodPool, known: str) -> HeadPlace:
+def _find(pool: PodPool, known: str) -> HeadPlace | None:
+    # By now SIGTERM has a handler. One that came before got lost: the kernel drops a signal without a handler
+    # that is for the first process of a container. A pod is marked before its kubelet sends it.
+    if pool.is_to_go():
+        return None
     return pool.find_head(known=known, seconds=HEAD_SECONDS)
 
 

@@ -43,7 +43,7 @@ LONGEST_PAUSE = 5.0
 """Seconds between two tries to join, doubling."""
 DRAIN_SECONDS = 12.0
 """How long it stays after SIGTERM: GKE gives pods on spot nodes 15 s, and its processes need some to end."""
-FindHead: TypeAlias = Callable[[str], HeadPlace]
+FindHead: TypeAlias = Callable[[str], HeadPlace | None]
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class WorkerHost:
     """Joins a pool again and again, from a process of which this is the only thread.
 
     Parameters: the `offer`; `find`, called in a fork before each try with the pod that the head was in before
-    (empty: none is known), returns where it is; `patience`: how many seconds of failing it takes to give up;
+    (empty: none is known), returns where it is, or None if this host is to go; `patience`: how many seconds of failing it takes to give up;
     `longest_pause`, in seconds, between two tries; `readiness`, which notes whether it has joined;
     `one_pool`: it ends with the first pool that it has joined, and takes no other head for that one's.
     """
@@ -128,7 +128,7 @@ class WorkerHost:
     def run(self) -> int:
         """Be a host of the pool until it has drained after SIGTERM, or until there is no pool any more.
 
-        A second SIGTERM ends the drain. The exit code is 0 after SIGTERM or when the head let it go, 1 when
+        A second SIGTERM ends the drain. The exit code is 0 after SIGTERM, when the head let it go or `find` says that it is to go, 1 when
         the pool can't be joined, 88 when it has other versions, 89 when the attempt of its job is over.
         """
         pause, failing_since = FIRST_PAUSE, 0.0
@@ -217,9 +217,12 @@ class WorkerHost:
 
     def _join(self, store: HostStore, telling: int) -> int:
         place = self._find(self._joined.pod)
+        if place is None:
+            return EXIT_WORKER_ENDED
+        pod = place.pod
 
         def tell(token: str) -> None:
-            os.write(telling, f"{token} {place.pod}\n".encode())
+            os.write(telling, f"{token} {pod}\n".encode())
             os.close(telling)
 
         token = self._joined.token if self._one_pool else ""
