@@ -6,6 +6,7 @@ its own; schemas and rules are the released ones.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ CRD = "charts/jobset/crds/jobset.x-k8s.io_jobsets.yaml"
 def collection(request: pytest.FixtureRequest, api: Api) -> str:
     """Where JobSets of one version are created."""
     skew: str = request.param
+    if not skew and "jobset-lowest" in os.environ.get("FRAY_SKEW", ""):
+        pytest.skip("the lowest API server refuses a rule of the pinned CRD")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FRAY_SKEW", skew)
         crd = yaml.safe_load((module_source("jobset") / CRD).read_text(encoding="utf-8"))

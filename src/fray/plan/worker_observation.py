@@ -78,15 +78,14 @@ class RunningWorker:
 class WorkerJob:
     """A Job of workers, as it is.
 
-    `attempt` is the number that its label gives, None where it has no such label. `succeeded` counts the
-    indexes that are `complete`, and `active` the pods that run, or wait to. `ready` are the indexes whose
-    pods take tasks, and `running` the pods that haven't ended; None where no pods were looked at.
+    `attempt` is the number that its label gives, None where it has no such label. `complete` are the indexes
+    that ended well, and `active` counts the pods that run, or wait to. `ready` are the indexes whose pods
+    take tasks, and `running` the pods that haven't ended; None where no pods were looked at.
     """
 
     name: str
     completions: int
     attempt: int | None = None
-    succeeded: int = 0
     active: int = 0
     ready_count: int = 0
     terminating: int = 0
@@ -103,6 +102,15 @@ class WorkerJob:
     created_at: datetime | None = None
     elastic: bool = False
     """Whether Kueue lets it change its size, where it is in a queue."""
+
+    @property
+    def succeeded(self) -> int:
+        """How many of its indexes are complete.
+
+        Not the count in its status: until the Job's controller has looked again after `completions` was
+        lowered, that has indexes that are none any more.
+        """
+        return sum(index < self.completions for index in self.complete)
 
     @property
     def generation(self) -> int:
@@ -150,7 +158,6 @@ def read_worker_job(manifest: Manifest, pods: Sequence[Manifest] | None = None) 
         metadata["name"],
         spec.get("completions") or 0,
         attempt=read_attempt_label(manifest) if labelled else None,
-        succeeded=status.get("succeeded") or 0,
         active=status.get("active") or 0,
         ready_count=status.get("ready") or 0,
         terminating=status.get("terminating") or 0,

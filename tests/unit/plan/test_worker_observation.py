@@ -62,7 +62,6 @@ def test_a_job_of_workers_is_read_with_its_pods() -> None:
         "train-a1-w12",
         7,
         attempt=1,
-        succeeded=4,
         active=2,
         ready_count=1,
         terminating=1,
@@ -73,6 +72,7 @@ def test_a_job_of_workers_is_read_with_its_pods() -> None:
         created_at=datetime(2026, 1, 31, 12, tzinfo=UTC),
         elastic=True,
     )
+    assert found.succeeded == 4
     assert found.generation == 12
     assert (read_worker_job(manifest).ready, read_worker_job(manifest).running) == (None, None)
 
@@ -101,7 +101,7 @@ def test_a_job_of_workers_says_of_which_attempt_it_is(label: str | None, attempt
     ("job", "looked"),
     [
         (WorkerJob("w", 2, ready_count=2), False),
-        (WorkerJob("w", 3, succeeded=1, ready_count=2), False),
+        (WorkerJob("w", 3, complete=frozenset({2}), ready_count=2), False),
         (WorkerJob("w", 2, ready_count=1), True),  # why isn't the other one ready?
         (WorkerJob("w", 3, ready_count=3), True),  # which are too many?
         (WorkerJob("w", 2, ended=True), False),

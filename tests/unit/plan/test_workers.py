@@ -21,9 +21,7 @@ from fray.testing import build_frayjob
 def job(completions: int, *, generation: int = 1, **status: Any) -> WorkerJob:
     """Return a Job of workers; those that are complete have succeeded."""
     complete = frozenset(status.pop("complete", ()))
-    return WorkerJob(
-        f"train-a1-w{generation}", completions, succeeded=len(complete), complete=complete, **status
-    )
+    return WorkerJob(f"train-a1-w{generation}", completions, complete=complete, **status)
 
 
 def ready(*indexes: int) -> frozenset[int]:
@@ -46,6 +44,9 @@ COMPLETE = {"completed": True, "ended": True}
         # preempted, and handed over: its index is complete, and another one takes its place at once
         (3, [job(4, complete=[1, 3])], ResizeWorkers("train-a1-w1", 5)),
         (3, [job(5, complete=[1, 3])], None),
+        # an index beyond those that there are now, which its controller hasn't forgotten yet
+        (2, [job(2, complete=[3])], None),
+        (3, [job(2, complete=[3])], ResizeWorkers("train-a1-w1", 3)),
         # crashed: its index comes back by itself
         (3, [job(3, failed=7)], None),
         # shrink: the head ends idle ones, and then nothing is left to do

@@ -97,9 +97,10 @@ class WorkerHost:
     """Joins a pool again and again, from a process of which this is the only thread.
 
     Parameters: the `offer`; `find`, called in a fork before each try with the pod that the head was in before
-    (empty: none is known), returns where it is, or None if this host is to go; `patience`: how many seconds of failing it takes to give up;
-    `longest_pause`, in seconds, between two tries; `readiness`, which notes whether it has joined;
-    `one_pool`: it ends with the first pool that it has joined, and takes no other head for that one's.
+    (empty: none is known), returns where it is, or None if this host is to go; `patience`: how many seconds
+    of failing it takes to give up; `longest_pause`, in seconds, between two tries; `readiness`, which notes
+    whether it has joined; `one_pool`: it ends with the first pool that it has joined, and takes no other head
+    for that one's.
     """
 
     def __init__(
@@ -128,8 +129,9 @@ class WorkerHost:
     def run(self) -> int:
         """Be a host of the pool until it has drained after SIGTERM, or until there is no pool any more.
 
-        A second SIGTERM ends the drain. The exit code is 0 after SIGTERM, when the head let it go or `find` says that it is to go, 1 when
-        the pool can't be joined, 88 when it has other versions, 89 when the attempt of its job is over.
+        A second SIGTERM ends the drain. The exit code is 0 after SIGTERM, when the head let it go, or when
+        `find` says that it is to go; 1 when the pool can't be joined, 88 when it has other versions, 89 when
+        the attempt of its job is over.
         """
         pause, failing_since = FIRST_PAUSE, 0.0
         while True:
