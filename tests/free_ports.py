@@ -13,8 +13,9 @@ from fray.cluster.local.ports import read_ephemeral_range
 
 __all__ = ["free_port"]
 
-_RANGE = range(10000, 20000)
-"""Below those that Fray's local cluster leases for jobs."""
+_RANGE = range(4000, 10000)
+"""Below those of Ray's workers, https://docs.ray.io/en/latest/ray-core/configure.html#all-nodes, and
+those that Fray's local cluster leases for jobs."""
 
 
 def free_port() -> int:
