@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -276,6 +278,31 @@ def test_kubectl_scales_the_workers_of_a_gang_whose_ranks_all_submit(jobs: JobNa
     let_go(jobs, "gang")
     assert jobs.await_end("gang")["phase"] == "Succeeded"
     assert [answer["wrong"] for answer in answers(jobs, "gang")] == [0, 0]
+
+
+@pytest.mark.timeout(1800, func_only=True)
+def test_a_hundred_steps_up_and_down_lose_no_task_and_end_no_busy_worker(jobs: JobNamespace) -> None:
+    """Where users ask for fewer, the highest indexes go: each ends its tasks before it goes."""
+    chance, count = random.Random(16), 2
+    jobs.submit(build_counting("steps", 0.05, {"replicas": count}))
+    await_ready(jobs, "steps", count)
+    for step in range(1, 101):
+        count = chance.choice([other for other in range(5) if other != count])
+        jobs.kubectl("scale", "frayjob/steps", f"--replicas={count}")
+        time.sleep(chance.uniform(0.2, 1.5))  # some steps are done by then, others overtaken by the next
+        if step % 10 == 0:
+            await_pods(jobs, "steps", count)
+            await_ready(jobs, "steps", count)
+    jobs.kubectl("scale", "frayjob/steps", "--replicas=2")
+    await_ready(jobs, "steps", 2)
+    counters = read_view(jobs, "steps").counters
+    assert (counters["retried"], counters["preempted"]) == (0, 0), counters
+    let_go(jobs, "steps")
+    status = jobs.await_end("steps")
+    assert (status["phase"], len(status["attempts"])) == ("Succeeded", 1), status
+    assert status["retries"] == {"failuresUsed": 0, "preemptionsUsed": 0}
+    (answer,) = answers(jobs, "steps")
+    assert (answer["wrong"], answer["rounds"] > 10) == (0, True)
 
 
 def test_an_autoscaler_reads_and_writes_the_scale_of_workers(jobs: JobNamespace) -> None:
