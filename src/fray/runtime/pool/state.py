@@ -6,7 +6,7 @@ commands, so that any story can be played again in a test.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -160,6 +160,13 @@ class PoolState:
                 doubt.told = True
                 found.append(describe_doubt(self._tables, key, doubt))
         return tuple(found)
+
+    def find_warnings(self, now: float) -> Iterator[str]:
+        """Give what people are to be told by now: what waits while nothing runs, and what can't be read."""
+        if waits := self.find_stall(now):
+            yield "\n  ".join(["nothing has run in the pool for a while:", *waits])
+        if unreadable := self.find_unreadable(now):
+            yield "\n  ".join(["values can't be read, which is tried again:", *unreadable])
 
     def ended(self, client: ClientId) -> tuple[int, int]:
         """Return how many tasks and calls of a client have ended, and the bytes of their arguments."""

@@ -142,10 +142,8 @@ class _HeadProgram:
         if self._dispatcher.stopped:
             return
         self._pages.note()
-        if waits := self._dispatcher.state.find_stall(time.monotonic()):
-            _log.warning("nothing has run in the pool for a while:\n  %s", "\n  ".join(waits))
-        if unreadable := self._dispatcher.state.find_unreadable(time.monotonic()):
-            _log.warning("values can't be read, which is tried again:\n  %s", "\n  ".join(unreadable))
+        for warning in self._dispatcher.state.find_warnings(time.monotonic()):
+            _log.warning("%s", warning)
         self._loop.call_later(LOOK_SECONDS, self._look)
 
 
