@@ -26,7 +26,7 @@ from tests.actors.objects_api import ObjectsApi, serving
 from tests.free_ports import free_port
 from tests.pool.hosts.pools import PATIENCE, ROOT, wait_until
 
-__all__ = ["Cluster", "Pod", "hosting", "running_cluster"]
+__all__ = ["Cluster", "Pod", "await_no_connection", "hosting", "running_cluster"]
 
 _IN_POD = """
 import os, sys
@@ -201,6 +201,14 @@ def hosting(cluster: Cluster, uid: str = "pod-2", **more: str) -> Iterator[subpr
             yield process
         finally:
             process.kill()
+
+
+def await_no_connection() -> None:
+    """Return once this process is connected to no member of an actor.
+
+    A server ends a moment after the actor's process, and what has ended is learnt of a call's ref until then.
+    """
+    wait_until(lambda: all(engine.closed for engine in member_engine._engines.values()))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from fray.errors import ActorDiedError, ActorUnavailableError, TaskError
 from fray.job import JobContext
 from fray.runtime.pool.host.processes import children
 from tests.actors import programs
-from tests.actors.cluster import Cluster
+from tests.actors.cluster import Cluster, await_no_connection
 from tests.pool.driver.processes import descendants
 from tests.pool.hosts.pools import PATIENCE, wait_until
 
@@ -35,6 +35,7 @@ def test_a_restart_is_fresh_and_no_call_of_the_old_handle_reaches_it(
 
     wait_until(lambda: cluster.record("counter")["startNumber"] == "2")
     pod.await_ready()
+    await_no_connection()
     with pytest.raises(ActorDiedError, match="started anew"):
         context.get(counter.add.remote(), timeout=PATIENCE)
     fresh = context.get_actor("counter")
@@ -101,6 +102,7 @@ def test_a_pod_that_vanishes_is_told_and_its_successor_is_another_incarnation(
         context.get(blocked, timeout=PATIENCE)
 
     cluster.start_pod("counter").await_ready()
+    await_no_connection()
     with pytest.raises(ActorDiedError, match="started anew"):
         counter.add.remote()
     assert context.get(context.get_actor("counter").add.remote(), timeout=PATIENCE) == 1
@@ -140,6 +142,7 @@ def test_a_killed_actor_is_gone_and_its_name_is_free(cluster: Cluster, context: 
     with pytest.raises(ActorDiedError, match="deleted"):
         context.get(running, timeout=PATIENCE)
     assert pod.process.wait(PATIENCE) == 0
+    await_no_connection()
     with pytest.raises(ActorDiedError, match="deleted"):
         counter.add.remote()
     again = context.create_actor(programs.Counter, 1, name="counter")

@@ -25,7 +25,7 @@ from fray.errors import (
 from fray.job import ActorHandle, ActorOptions, JobContext, current_actor, host_actor, hosted_actors
 from fray.runtime.actors.identity import build_actor_name
 from tests.actors import programs
-from tests.actors.cluster import Cluster, hosting
+from tests.actors.cluster import Cluster, await_no_connection, hosting
 from tests.pool.hosts.pools import PATIENCE, wait_until
 
 
@@ -71,6 +71,7 @@ def test_an_object_of_this_process_is_called_by_its_name(cluster: Cluster, conte
     hosted.shutdown()
     with pytest.raises(ActorDiedError, match="deleted"):
         context.get(running, timeout=PATIENCE)
+    await_no_connection()
     with pytest.raises(ActorDiedError, match="deleted"):
         found.add.remote()
     with pytest.raises(ActorNotFoundError):
@@ -171,6 +172,7 @@ def test_a_host_that_is_killed_is_told_to_callers_and_nobody_waits_for_another(
         with pytest.raises((ActorDiedError, ActorUnavailableError)):
             context.get(running, timeout=PATIENCE)
         process.wait(PATIENCE)
+        await_no_connection()
         with pytest.raises((ActorDiedError, ActorUnavailableError)):
             context.get(context.get_actor("counter").add.remote(), timeout=PATIENCE)
         # As the operator tells it, once the pod has ended.
@@ -192,6 +194,7 @@ def test_a_host_that_exits_takes_its_actor_along(cluster: Cluster, context: JobC
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(PATIENCE) == 0
+    await_no_connection()
     with pytest.raises(ActorDiedError, match="deleted"):
         handle.add.remote()
     with pytest.raises(ActorNotFoundError):

@@ -27,12 +27,12 @@ from fray.errors import (
     InvalidRequestError,
     UnsupportedFeatureError,
 )
-from fray.job import ActorOptions, JobContext, member_engine, named_actors
+from fray.job import ActorOptions, JobContext, named_actors
 from fray.kube.client import KubernetesApi
 from fray.kube.configuration import Configuration
 from fray.types import ResourceConfig, create_environment
 from tests.actors import programs
-from tests.actors.cluster import Cluster, hosting
+from tests.actors.cluster import Cluster, await_no_connection, hosting
 from tests.actors.forwarding_api import ForwardingApi
 from tests.pool.hosts.pools import PATIENCE, wait_until
 
@@ -86,7 +86,7 @@ def test_an_actor_that_is_created_from_outside_is_called_and_its_end_is_told(
     # A connection that breaks is made anew, to the same incarnation.
     first = context.get(counter.pid.remote(), timeout=PATIENCE)
     api[0].cut()
-    wait_until(lambda: all(engine.closed for engine in member_engine._engines.values()))
+    await_no_connection()
     assert context.get(counter.add.remote(1), timeout=PATIENCE) == 43
 
     os.kill(first, signal.SIGKILL)
@@ -94,6 +94,7 @@ def test_an_actor_that_is_created_from_outside_is_called_and_its_end_is_told(
         context.get(counter.block.remote(), timeout=PATIENCE)
     wait_until(lambda: cluster.record("lab/counter")["startNumber"] == "2")
     pod.await_ready()
+    await_no_connection()
     with pytest.raises(ActorDiedError, match="started anew"):
         counter.add.remote(1)
     shared = laptop.create_actor(

@@ -16,6 +16,7 @@ from fray.errors import ActorDiedError, ActorExistsError, ActorNotFoundError, Ac
 from fray.job import get_default_job_ctx
 from fray.kube.resources import FRAYACTORS
 from tests.actors import programs
+from tests.actors.cluster import await_no_connection
 from tests.pool.hosts.pools import PATIENCE
 
 _HOST = """
@@ -98,6 +99,7 @@ def test_a_program_calls_what_another_one_hosts_as_long_as_that_lives(cluster: L
         host.kill()
         with pytest.raises((ActorDiedError, ActorUnavailableError)):
             running.result(timeout=PATIENCE)
+    await_no_connection()
     with pytest.raises(ActorDiedError, match="deleted"):
         handle.add.remote()
     with pytest.raises(ActorNotFoundError):
