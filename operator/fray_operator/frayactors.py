@@ -38,7 +38,6 @@ from fray.plan.actor_lifecycle import (
 from fray.plan.actor_set import build_actor_labels, build_actor_set, build_actor_slice
 from fray.plan.actor_slices import EndSlice, StartSlice
 from fray.plan.network_policy import build_actor_network_policy
-from fray.plan.node_faults import find_release
 from fray.plan.observation import Waiting
 from fray.plan.pod_observation import is_ending
 from fray.plan.remains import tells_of_end
@@ -169,12 +168,15 @@ class _Reconciler:
                 pass
         for step in decision.slices:
             await self._step(place, actor, decision, step)
+        looks = list[float]()
         if root is not None or actor.spec.entrypoint.hosted is not None:
-            return ROOT_SECONDS
+            looks.append(ROOT_SECONDS)
         if any(_is_starting(pod) or is_ending(pod) for pod in observed.pods):
-            return CHANGING_SECONDS
-        release = find_release(decision.status.avoided_nodes)
-        return None if release is None else max((release - now).total_seconds(), 1.0)
+            looks.append(CHANGING_SECONDS)
+        if decision.wake_at is not None:
+            # A moment later: a timer may fire a little early, and the pass would find nothing due.
+            looks.append((decision.wake_at - now).total_seconds() + 0.02)
+        return min(looks, default=None)
 
     async def _step(
         self, place: Place, actor: FrayActor, decision: ActorDecision, step: StartSlice | EndSlice
@@ -190,7 +192,7 @@ class _Reconciler:
                 await self._remove(JOBSETS, jobset)
 
     def _decide(self, actor: FrayActor, observed: ActorObservation, *, now: datetime) -> ActorDecision:
-        return decide_actor(actor, observed, now=now, avoid_seconds=self._services.settings.avoid_seconds)
+        return decide_actor(actor, observed, now=now, policy=self._services.settings.policy)
 
     async def _read(self, place: Place) -> Manifest | None:
         """Return an unfinished actor's manifest, which the server is asked for where it is large."""

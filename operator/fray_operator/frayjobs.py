@@ -9,7 +9,6 @@ from typing import Final
 from fray.kube.api import Manifest
 from fray.kube.resources import JOBS, JOBSETS
 from fray.plan.remains import tells_of_end
-from fray.plan.settings import RetryPolicy
 from fray.vocabulary import LABEL_JOB, Role
 from fray.wire.frayjob import FrayJob
 from fray.wire.schema import FRAYJOB as CUSTOM
@@ -90,20 +89,13 @@ def _control(kind: Kind[FrayJob], services: Services) -> Controller:
         if role in children:
             child_of(role, child["metadata"]["namespace"]).remember(child)
 
-    policy = RetryPolicy(
-        settings.backoff_seconds,
-        settings.backoff_cap_seconds,
-        settings.avoid_seconds,
-        settle_seconds=settings.settle_seconds,
-        unreachable_seconds=settings.unreachable_seconds,
-    )
     node_pools = NodePools.of(services, store, on_change=lambda key: queue.add(kind.key(key)))
     observer = Observer(
         api,
         children={role: functools.partial(child_of, role) for role in children},
         pods=pods_of,
         nodes=services.nodes,
-        policy=policy,
+        policy=settings.policy,
         node_pools=node_pools,
     )
     actor = Actor(api, services.lease, settings=settings.plan, remember=remember)
@@ -114,7 +106,7 @@ def _control(kind: Kind[FrayJob], services: Services) -> Controller:
         actor,
         Writer(api, services.lease, kind, identity=services.identity),
         services.metrics,
-        policy=policy,
+        policy=settings.policy,
         clock=services.clock,
     )
     owners = [children[Role.HOST], jobs, children[Role.WORKER]]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from fray.plan.settings import PlanSettings
+from fray.plan.settings import PlanSettings, RetryPolicy
 
 __all__ = ["OperatorSettings", "SettingsError"]
 
@@ -50,9 +50,9 @@ class OperatorSettings:
     http_port: int = 8080
     """Port of /healthz, /readyz and /metrics (FRAY_HTTP_PORT)."""
     backoff_seconds: float = 10.0
-    """Pause before the first retry of a job (FRAY_BACKOFF_SECONDS)."""
+    """Pause before the first retry of a job, or of an actor's slice (FRAY_BACKOFF_SECONDS)."""
     backoff_cap_seconds: float = 360.0
-    """Longest pause before a retry of a job (FRAY_BACKOFF_CAP_SECONDS)."""
+    """Longest pause before a retry (FRAY_BACKOFF_CAP_SECONDS)."""
     avoid_seconds: float = 3600.0
     """For how long a job keeps off a node that is broken; 0 for not at all (FRAY_AVOID_SECONDS)."""
     settle_seconds: float = 5.0
@@ -93,6 +93,17 @@ class OperatorSettings:
             service_account=self.service_account,
             metadata_server=self.metadata_server,
             kueue_elastic_jobs=self.kueue_elastic_jobs,
+        )
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """When jobs and actors start again."""
+        return RetryPolicy(
+            self.backoff_seconds,
+            self.backoff_cap_seconds,
+            self.avoid_seconds,
+            settle_seconds=self.settle_seconds,
+            unreachable_seconds=self.unreachable_seconds,
         )
 
     @classmethod

@@ -19,11 +19,13 @@ from fray.plan.actor_set import build_actor_labels, derive_member, name_avoided
 from fray.plan.actor_slices import EndSlice, SlicePlan, StartSlice, plan_slice, read_index
 from fray.plan.manifests import Manifest, find_condition, has_ended, is_root, read_label
 from fray.plan.node_evidence import TAINT_OUT_OF_SERVICE
+from fray.plan.node_faults import find_release
 from fray.plan.observation import Waiting
 from fray.plan.pod import PAYLOAD_VOLUME
 from fray.plan.pod_disruption import read_deletion
 from fray.plan.pod_observation import is_ending
 from fray.plan.scheduling import derive_waiting
+from fray.plan.settings import RetryPolicy
 from fray.plan.status import Claim, build_conditions
 from fray.plan.texts import clean_text, flatten
 from fray.plan.timestamps import format_time
@@ -125,11 +127,15 @@ class RemoveMembers:
 
 @dataclass(frozen=True)
 class ActorDecision:
-    """What to write, and then what to do: with the StatefulSet, or with JobSets."""
+    """What to write, and then what to do: with the StatefulSet, or with JobSets.
+
+    `wake_at` is when to look again although nothing has changed, None for never.
+    """
 
     status: FrayActorStatus
     action: CreateMembers | ScaleMembers | RebuildMembers | RemoveMembers | None = None
     slices: Sequence[StartSlice | EndSlice] = ()
+    wake_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -149,12 +155,9 @@ def read_root(actor: FrayActor, root: Manifest | None) -> RootState:
 
 
 def decide_actor(
-    actor: FrayActor, observed: ActorObservation, *, now: datetime, avoid_seconds: float = 0.0
+    actor: FrayActor, observed: ActorObservation, *, now: datetime, policy: RetryPolicy
 ) -> ActorDecision:
-    """Return the status of an actor that hasn't finished, and the next step towards what is asked for.
-
-    A broken node is avoided for `avoid_seconds`; 0: not at all.
-    """
+    """Return the status of an actor that hasn't finished, and the next step towards what is asked for."""
     ending = _derive_ending(actor, observed, now)
     suspended = actor.spec.suspend or (observed.root is not None and observed.root.suspended)
     hosted = actor.spec.entrypoint.hosted
@@ -163,7 +166,7 @@ def decide_actor(
     if hosted:
         members = [_derive_hosted(actor, observed)]
     elif (shape := derive_member(actor)).multi_host_slices:
-        plans = _plan_slices(actor, observed, wanted)
+        plans = _plan_slices(actor, observed, wanted, policy, now)
         members = _derive_slices(actor, observed, plans, shape.hosts, now)
     else:
         members = _derive_members(actor, observed, now)
@@ -182,7 +185,7 @@ def decide_actor(
         previous,
         [*observed.gone, *observed.pods],
         spot=actor.spec.placement.spot == "Required",
-        seconds=avoid_seconds,
+        seconds=policy.avoid_seconds,
         now=now,
     )
     status = FrayActorStatus(
@@ -198,11 +201,16 @@ def decide_actor(
         avoided_nodes=list(nodes.avoided),
     )
     if plans is not None:
-        return ActorDecision(status, slices=[step for plan in plans.values() for step in plan.steps])
+        moments = [find_release(nodes.avoided), *(plan.start_after for plan in plans.values())]
+        return ActorDecision(
+            status,
+            slices=[step for plan in plans.values() for step in plan.steps],
+            wake_at=min((at for at in moments if at is not None), default=None),
+        )
     action = _derive_action(
         observed.members, wanted=wanted, over=ending is not None, avoided=name_avoided(status)
     )
-    return ActorDecision(status, action)
+    return ActorDecision(status, action, wake_at=find_release(nodes.avoided))
 
 
 def _derive_ending(actor: FrayActor, observed: ActorObservation, now: datetime) -> _Ending | None:
@@ -313,15 +321,14 @@ def _derive_ready(members: Sequence[MemberStatus], *, suspended: bool, ending: _
     reason = ActorReason.MEMBERS_STARTING
     first = next(member for member in members if not member.ready)
     for member in members:
-        if member.failed or (member.last_error is not None and not member.ready):
+        if member.failed or member.start_after or (member.last_error is not None and not member.ready):
             reason, first = ActorReason.MEMBER_FAILED, member
             break
-    cause = first.message
-    if cause is None and first.last_error is not None:
-        cause = f"{first.last_error.type}: {first.last_error.message}"
-    return Claim(
-        ConditionType.READY, False, reason, message + (f"; member {first.index}: {cause}" if cause else "")
-    )
+    error = first.last_error and f"{first.last_error.type}: {first.last_error.message}"
+    causes = [text for text in (error, first.message) if text]
+    if causes:
+        message += f"; member {first.index}: {'; '.join(causes)}"
+    return Claim(ConditionType.READY, False, reason, message)
 
 
 def _suspend(actor: FrayActor, *, suspended: bool) -> Iterable[Claim]:
@@ -364,7 +371,9 @@ def _derive_members(actor: FrayActor, observed: ActorObservation, now: datetime)
     return _derive_each(actor, observed, pods, waiting)
 
 
-def _plan_slices(actor: FrayActor, observed: ActorObservation, wanted: int) -> dict[int, SlicePlan]:
+def _plan_slices(
+    actor: FrayActor, observed: ActorObservation, wanted: int, policy: RetryPolicy, now: datetime
+) -> dict[int, SlicePlan]:
     """Return what becomes of each member that is a slice, also of those that are too many by now."""
     jobsets: dict[int, list[Manifest]] = {index: [] for index in range(actor.spec.replicas)}
     for jobset in observed.jobsets:
@@ -372,16 +381,17 @@ def _plan_slices(actor: FrayActor, observed: ActorObservation, wanted: int) -> d
         jobsets.setdefault(_read_number(index), []).append(jobset)
     living = [pod for pod in observed.strangers if not has_ended(pod)]
     taken = {read_index(pod) for pod in (*observed.pods, *living)}
-    attempts = {member.index: member.attempt for member in actor.status.members}
+    before = {member.index: member for member in actor.status.members}
     limit = actor.spec.max_restarts
     return {
         index: plan_slice(
-            index,
+            before.get(index) or MemberStatus(index=index),
             wanted=index < wanted,
-            attempt=attempts.get(index, 0),
             restarts=None if limit is None or limit < 0 else limit,
             jobsets=own,
             occupied=str(index) in taken,
+            policy=policy,
+            now=now,
         )
         for index, own in jobsets.items()
     }
@@ -416,13 +426,24 @@ def _derive_slices(
         member.model_copy(
             update={
                 "attempt": (plan := plans[member.index]).attempt,
+                "ends_in_a_row": plan.ends,
+                "start_after": plan.start_after and format_time(plan.start_after),
                 "failed": plan.failed,
                 "ready": member.ready and member.index in whole,
                 "restarts": max(member.restarts, plan.begun - 1),
+                "message": member.message or _describe_pause(plan),
             }
         )
         for member in _derive_each(actor, observed, first, waiting)
     ]
+
+
+def _describe_pause(plan: SlicePlan) -> str | None:
+    """Return when a member gets its next JobSet and why it waits, None where it doesn't."""
+    if plan.start_after is None:
+        return None
+    ended = "its JobSet ended" if plan.ends == 1 else f"its last {plan.ends} JobSets ended"
+    return f"{ended}; attempt {plan.attempt} starts at {format_time(plan.start_after)}"
 
 
 def _derive_waiting(pods: Sequence[Manifest], observed: ActorObservation, now: datetime) -> Waiting | None:

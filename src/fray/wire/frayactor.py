@@ -126,6 +126,10 @@ class MemberStatus(WireModel):
     """Whether its constructor has returned and it takes calls."""
     attempt: Count = 0
     """Number of the JobSet that it has, or has next, where it is a TPU slice of several hosts; else 0."""
+    ends_in_a_row: Count = 0
+    """How many of its JobSets ended in a row, each soon after it was made; the pauses grow with it."""
+    start_after: str | None = None
+    """When its next JobSet may start, while there is a pause before it."""
     failed: bool = False
     """Whether maxRestarts are used up: it isn't started again."""
     restarts: Count = 0

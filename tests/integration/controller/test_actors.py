@@ -241,6 +241,32 @@ def test_a_member_on_several_hosts_has_a_jobset_and_another_only_when_its_pods_a
     eventually(lambda: actors.hands.list(actors.hands.jobsets) == [])
 
 
+def test_a_slice_that_ended_starts_again_after_a_pause_or_when_its_actor_is_resumed(
+    kubeconfig: Path, hands: Hands, settings_for: SettingsFor
+) -> None:
+    actors = Actors(hands)
+    settings = settings_for(hands.namespace, backoff_seconds=3000.0, backoff_cap_seconds=3000.0)
+    with run_operator(kubeconfig, settings):
+        actors.submit("scorer", resources={"tpu": {"type": "v5p-16"}})
+        jobset, pods = make_slice(actors, "scorer-0-a1")
+        actors.await_condition("scorer", "Ready", "True", "AllMembersReady")
+        hands.fail(jobset, pods)
+        hands.finish_deletion(await_deletion(actors, jobset))
+        # Nothing is left of it, and still it waits.
+        status = actors.await_status("scorer", lambda told: told["replicas"] == 0)
+        (member,) = status["members"]
+        assert (member["attempt"], member["endsInARow"]) == (2, 1)
+        assert f"attempt 2 starts at {member['startAfter']}" in member["message"]
+        assert member["message"] in condition({"status": status}, "Ready")["message"]
+        assert hands.list(hands.jobsets) == []
+        actors.edit("scorer", suspend=True)
+        actors.await_condition("scorer", "Suspended", "True", "Suspended")
+        actors.edit("scorer", suspend=False)
+        make_slice(actors, "scorer-0-a2")
+        (member,) = actors.await_condition("scorer", "Ready", "True", "AllMembersReady")["members"]
+        assert "startAfter" not in member
+
+
 def test_a_suspended_actor_on_several_hosts_has_no_jobset_and_a_stopped_one_ends_without(
     actors: Actors,
 ) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,16 +11,19 @@ import pytest
 from fray.plan.actor_lifecycle import ActorDecision, ActorObservation, decide_actor
 from fray.plan.actor_set import build_actor_set, build_actor_slice
 from fray.plan.actor_slices import EndSlice, StartSlice
-from fray.plan.settings import PlanSettings
+from fray.plan.settings import PlanSettings, RetryPolicy
+from fray.plan.timestamps import format_time
 from fray.vocabulary import (
     LABEL_ATTEMPT,
     LABEL_COMPLETION_INDEX,
     LABEL_JOBSET_UID,
     LABEL_POD_INDEX,
 )
-from fray.wire.frayactor import FrayActor, FrayActorStatus
+from fray.wire.frayactor import FrayActor, FrayActorStatus, MemberStatus
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
+PAUSE = timedelta(seconds=10)
+POLICY = RetryPolicy(PAUSE.total_seconds(), 60.0, avoid_seconds=0.0)
 GONE = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
@@ -42,6 +46,7 @@ def jobset(index: int, attempt: int, *, end: str = "", **metadata: Any) -> dict[
     labels = {LABEL_POD_INDEX: str(index), LABEL_ATTEMPT: str(attempt)}
     name = f"scorer-{index}-a{attempt}"
     ended = [{"type": end, "status": "True"}] if end else []
+    metadata = {"creationTimestamp": format_time(NOW)} | metadata
     return {
         "metadata": {"name": name, "uid": f"{name}-uid", "labels": labels, **metadata},
         "status": {"conditions": ended},
@@ -76,12 +81,14 @@ def report(index: int, **data: str) -> dict[str, Any]:
     return {"metadata": {"name": f"scorer-{index}"}, "data": data}
 
 
-def decide(found: FrayActor, **observed: Any) -> ActorDecision:
-    return decide_actor(found, ActorObservation(**observed), now=NOW)
+def decide(found: FrayActor, *, now: datetime = NOW, **observed: Any) -> ActorDecision:
+    return decide_actor(found, ActorObservation(**observed), now=now, policy=POLICY)
 
 
-def go_on(found: FrayActor, decision: ActorDecision, **observed: Any) -> ActorDecision:
-    return decide(found.model_copy(update={"status": decision.status}), **observed)
+def go_on(
+    found: FrayActor, decision: ActorDecision, *, now: datetime = NOW, **observed: Any
+) -> ActorDecision:
+    return decide(found.model_copy(update={"status": decision.status}), now=now, **observed)
 
 
 def test_each_member_gets_a_jobset_of_its_own() -> None:
@@ -124,11 +131,83 @@ def test_a_slice_that_failed_is_followed_by_another_once_nothing_of_it_is_left()
     going = go_on(found, ending, jobsets=[{**failed, "metadata": failed["metadata"] | GONE}])
     assert going.slices == []
     for left in ({"pods": pods(0, 1, **GONE)}, {"strangers": pods(0, 1)}):
-        assert go_on(found, going, **left).slices == []
-    gone = go_on(found, going)
+        assert go_on(found, going, now=NOW + PAUSE, **left).slices == []
+    gone = go_on(found, going, now=NOW + PAUSE)
     assert gone.slices == [StartSlice(0, 2)]
     again = go_on(found, gone, jobsets=[jobset(0, 2)])
     assert (again.slices, again.status.members[0].restarts) == ([], 1)
+
+
+def test_the_more_slices_end_in_a_row_the_longer_the_next_one_waits() -> None:
+    found, decision, now = actor(), decide(actor()), NOW
+    for ends, seconds in enumerate((10, 20, 40, 60, 60), start=1):
+        left = jobset(0, ends, end="Failed", creationTimestamp=format_time(now))
+        ending = go_on(found, decision, now=now, jobsets=[left])
+        start = now + timedelta(seconds=seconds)
+        assert ending.slices == [EndSlice(left)]
+        (member,) = ending.status.members
+        assert (member.attempt, member.ends_in_a_row) == (ends + 1, ends)
+        assert (member.start_after, ending.wake_at) == (format_time(start), start)
+        # It is counted once, however often the same JobSet is looked at.
+        waiting = go_on(found, ending, now=start - timedelta(milliseconds=1), jobsets=[left])
+        waiting = go_on(found, waiting, now=start - timedelta(milliseconds=1))
+        assert (waiting.slices, waiting.status.members, waiting.wake_at) == ([], [member], start)
+        decision = go_on(found, waiting, now=start)
+        assert decision.slices == [StartSlice(0, ends + 1)]
+        assert (decision.status.members[0].start_after, decision.wake_at) == (None, None)
+        now = start
+
+
+def test_a_slice_that_was_there_longer_than_the_longest_pause_is_the_first_in_the_row() -> None:
+    found = actor(FrayActorStatus(members=[MemberStatus(index=0, attempt=5, ends_in_a_row=4)]))
+    made = {"creationTimestamp": format_time(NOW)}
+    lived = timedelta(seconds=POLICY.cap_seconds)
+    short = decide(found, now=NOW + lived, jobsets=[jobset(0, 5, end="Failed", **made)])
+    assert short.status.members[0].ends_in_a_row == 5
+    long = decide(found, now=NOW + lived + PAUSE, jobsets=[jobset(0, 5, end="Failed", **made)])
+    assert long.status.members[0].ends_in_a_row == 1
+    assert long.wake_at == NOW + lived + PAUSE + PAUSE
+
+
+def test_only_a_slice_that_ended_while_it_was_wanted_makes_the_next_one_wait() -> None:
+    found = actor()
+    deleted = decide(found, jobsets=[jobset(0, 1, **GONE)])
+    assert (deleted.status.members[0].ends_in_a_row, deleted.wake_at) == (0, None)
+    assert go_on(found, deleted).slices == [StartSlice(0, 2)]
+    failed = jobset(0, 1, end="Failed")
+    ending = decide(found, jobsets=[failed])
+    suspended = go_on(actor(suspend=True), ending, jobsets=[failed])
+    assert (suspended.status.members[0].ends_in_a_row, suspended.wake_at) == (0, None)
+    assert go_on(found, suspended).slices == [StartSlice(0, 2)]
+    assert decide(actor(suspend=True), jobsets=[failed]).wake_at is None
+    given_up = decide(actor(maxRestarts=0), jobsets=[failed])
+    assert (given_up.status.members[0].start_after, given_up.wake_at) == (None, None)
+
+
+def test_the_status_tells_when_a_slice_starts_again_and_why_it_waits() -> None:
+    found = actor(replicas=2)
+    error = json.dumps({"type": "ValueError", "message": "no such table"})
+    both = [jobset(0, 1), jobset(1, 1, end="Failed")]
+    first = decide(found, jobsets=both, reports=[report(1, lastError=error)]).status
+    start = format_time(NOW + PAUSE)
+    assert [member.message for member in first.members] == [
+        None,
+        f"its JobSet ended; attempt 2 starts at {start}",
+    ]
+    (ready,) = [each for each in first.conditions if each.type == "Ready"]
+    assert (ready.status, ready.reason) == ("False", "MemberFailed")
+    assert ready.message == (
+        "0 of 2 members take calls; member 1: ValueError: no such table; its JobSet ended; "
+        f"attempt 2 starts at {start}"
+    )
+    # Also where nothing reported an error, as on a node that was lost.
+    silent = decide(found, jobsets=both).status
+    assert [each.reason for each in silent.conditions if each.type == "Ready"] == ["MemberFailed"]
+    before = FrayActorStatus(members=[MemberStatus(index=0, attempt=2, ends_in_a_row=2)])
+    third = decide(actor(before), jobsets=[jobset(0, 2, end="Failed")]).status
+    assert third.members[0].message == (
+        f"its last 3 JobSets ended; attempt 3 starts at {format_time(NOW + 4 * PAUSE)}"
+    )
 
 
 @pytest.mark.parametrize("metadata", [GONE, {}])
@@ -144,7 +223,7 @@ def test_a_member_that_may_not_start_again_is_given_up() -> None:
     failed = jobset(0, 2, end="Failed")
     second = go_on(found, first, jobsets=[failed])
     assert (second.status.members[0].failed, second.slices) == (True, [EndSlice(failed)])
-    last = go_on(found, second)
+    last = go_on(found, second, now=NOW + timedelta(hours=1))
     assert (last.status.members[0].failed, last.slices) == (True, [])
     assert last.status.members[0].restarts == 1
     assert decide(actor(maxRestarts=-1), jobsets=[failed]).status.members[0].failed is False

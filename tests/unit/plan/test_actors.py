@@ -20,13 +20,14 @@ from fray.plan.actor_lifecycle import (
     read_root,
 )
 from fray.plan.actor_set import build_actor_set, name_avoided
-from fray.plan.settings import PlanSettings
+from fray.plan.settings import PlanSettings, RetryPolicy
 from fray.plan.timestamps import format_time
 from fray.plan.volume_waiting import VolumeComplaint
 from fray.vocabulary import ANNOTATION_AVOIDED, LABEL_POD_INDEX
 from fray.wire.frayactor import FrayActor, FrayActorStatus
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
+POLICY = RetryPolicy(avoid_seconds=0.0)
 SHA = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 CALLABLE = {"secretName": "payload", "sha256": SHA, "python": "3.11"}
 
@@ -39,6 +40,16 @@ def actor(status: FrayActorStatus | None = None, **spec: Any) -> FrayActor:
         }
     )
     return found.model_copy(update={"status": status or FrayActorStatus()})
+
+
+def decide(
+    found: FrayActor,
+    observed: ActorObservation,
+    *,
+    now: datetime = NOW,
+    policy: RetryPolicy = POLICY,
+) -> ActorDecision:
+    return decide_actor(found, observed, now=now, policy=policy)
 
 
 def members(replicas: int) -> dict[str, Any]:
@@ -122,19 +133,19 @@ def test_its_pods_are_no_pods_of_a_job() -> None:
     ],
 )
 def test_the_next_step(spec: dict[str, Any], observed: ActorObservation, action: object) -> None:
-    assert decide_actor(actor(**spec), observed, now=NOW).action == action
+    assert decide(actor(**spec), observed).action == action
 
 
 def test_nothing_is_done_while_the_set_is_being_deleted() -> None:
     going = members(1)
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert decide_actor(actor(), ActorObservation(members=going), now=NOW).action is None
+    assert decide(actor(), ActorObservation(members=going)).action is None
 
 
 def test_it_has_not_finished_while_a_pod_is_left() -> None:
     left = ActorObservation(pods=[pod(0, "p1", deletionTimestamp="2026-01-01T00:00:00Z")])
-    assert decide_actor(actor(stopped=True), left, now=NOW).status.completion_time is None
-    ended = decide_actor(actor(stopped=True), ActorObservation(), now=NOW).status
+    assert decide(actor(stopped=True), left).status.completion_time is None
+    ended = decide(actor(stopped=True), ActorObservation()).status
     assert ended.completion_time == "2026-01-02T00:00:00.000Z"
 
 
@@ -159,21 +170,21 @@ def test_restarts_are_those_that_the_present_pod_reports_and_never_fewer_than_be
             pods=[each for each in found if "status" in each],
             reports=[each for each in found if "data" in each],
         )
-        status = decide_actor(actor(status), observed, now=NOW).status
+        status = decide(actor(status), observed).status
         assert status.restarts == restarts, found
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"type": 3}', "[" * 100_000, "null"])
 def test_an_error_that_can_not_be_read_is_none(text: str) -> None:
     observed = ActorObservation(members(1), [pod(0, "p1")], [report(0, podUid="p1", lastError=text)])
-    assert decide_actor(actor(), observed, now=NOW).status.members[0].last_error is None
+    assert decide(actor(), observed).status.members[0].last_error is None
 
 
 def test_the_largest_group_with_the_longest_errors_fits_into_an_object() -> None:
     error = json.dumps({"type": "E" * 9999, "message": "m" * 9999, "traceback": "\u00e9" * 99999})
     pods = [pod(index, f"p{index}") for index in range(256)]
     reports = [report(index, podUid=f"p{index}", startNumber="2", lastError=error) for index in range(256)]
-    found = decide_actor(actor(replicas=256), ActorObservation(members(256), pods, reports), now=NOW).status
+    found = decide(actor(replicas=256), ActorObservation(members(256), pods, reports)).status
     assert len(json.dumps(found.to_manifest(), ensure_ascii=False).encode()) < 1_200_000
 
 
@@ -202,18 +213,16 @@ def held(uid: str) -> dict[str, Any]:
 def test_an_actor_ends_whose_payload_never_comes(told: VolumeComplaint, *, ends: bool) -> None:
     observed = ActorObservation(members(1), [held("p1")], complaints=[told])
     found = actor(entrypoint={"callable": CALLABLE})
-    decision = decide_actor(found, observed, now=NOW)
+    decision = decide(found, observed)
     assert isinstance(decision.action, RemoveMembers) is ends
     if not ends:
         return
     assert decision.status.members[0].message is not None
     assert 'secret "payload" not found' in decision.status.members[0].message
     # It stays so once the pod is gone, with what complained of it.
-    over = decide_actor(
-        found.model_copy(update={"status": decision.status}), ActorObservation(members(1)), now=NOW
-    )
+    over = decide(found.model_copy(update={"status": decision.status}), ActorObservation(members(1)))
     assert over.action == RemoveMembers()
-    over = decide_actor(found.model_copy(update={"status": over.status}), ActorObservation(), now=NOW)
+    over = decide(found.model_copy(update={"status": over.status}), ActorObservation())
     finished = next(each for each in over.status.conditions if each.type == "Finished")
     assert (finished.status, finished.reason) == ("True", "PayloadMissing")
     assert over.action is None
@@ -243,7 +252,7 @@ def test_an_actor_ends_that_nobody_needs(
     pods = [pod(index, f"p{index + 1}", ready=True) for index in range(len(told))]
     reports = [report(index, **{"podUid": f"p{index + 1}", **data}) for index, data in enumerate(told)]
     found = actor(**{"replicas": len(told), **spec})
-    decision = decide_actor(found, ActorObservation(members(len(told)), pods, reports), now=NOW)
+    decision = decide(found, ActorObservation(members(len(told)), pods, reports))
     if reason is None:
         assert decision.action is None
         return
@@ -252,7 +261,7 @@ def test_an_actor_ends_that_nobody_needs(
     woken = [report(index, podUid=f"p{index + 1}", idle="false") for index in range(len(told))]
     for observed in (ActorObservation(members(len(told)), pods, woken), ActorObservation()):
         before = decision.status
-        decision = decide_actor(found.model_copy(update={"status": before}), observed, now=NOW)
+        decision = decide(found.model_copy(update={"status": before}), observed)
         assert decision.action == (RemoveMembers() if observed.pods else None)
     ends = {each.type: each for each in decision.status.conditions}
     assert (ends["Finished"].status, ends["Finished"].reason) == ("True", reason)
@@ -263,14 +272,14 @@ def test_an_actor_that_has_started_once_waits_for_its_payload() -> None:
     observed = ActorObservation(members(1), [held("p2")], complaints=[complaint("p2", 300)])
     before = FrayActorStatus.model_validate({"members": [{"index": 0, "startNumber": 1}]})
     found = actor(before, entrypoint={"callable": CALLABLE})
-    assert decide_actor(found, observed, now=NOW).action is None
+    assert decide(found, observed).action is None
 
 
 def test_a_member_says_that_its_last_pod_stands_on_a_node_that_does_not_answer() -> None:
     for seconds, told in [(30, False), (61, True)]:
         due = format_time(NOW - timedelta(seconds=seconds))
         left = pod(0, "p1", ready=True, deletionTimestamp=due) | {"spec": {"nodeName": "n1"}}
-        decision = decide_actor(actor(), ActorObservation(members(1), [left]), now=NOW)
+        decision = decide(actor(), ActorObservation(members(1), [left]))
         (member,) = decision.status.members
         # Whatever it says, nothing makes a second pod of the index.
         assert (decision.action, member.ready, member.pod) == (None, False, None)
@@ -301,7 +310,7 @@ def test_a_second_pod_of_a_member_is_told(
     pods: list[dict[str, Any]], strangers: list[dict[str, Any]], told: str | None
 ) -> None:
     observed = ActorObservation(members(1), pods, strangers=strangers)
-    found = decide_actor(actor(), observed, now=NOW)
+    found = decide(actor(), observed)
     (condition,) = [each for each in found.status.conditions if each.type == "MultiplePods"] or [None]
     assert found.action is None
     if told is None:
@@ -312,7 +321,7 @@ def test_a_second_pod_of_a_member_is_told(
     assert told in condition.message
     # It is said, too, that it is over.
     later = NOW + timedelta(minutes=1)
-    over = decide_actor(actor(found.status), ActorObservation(members(1), pods), now=later).status
+    over = decide(actor(found.status), ActorObservation(members(1), pods), now=later).status
     (condition,) = [each for each in over.conditions if each.type == "MultiplePods"]
     assert (condition.status, condition.reason) == ("False", "OnePodEach")
     assert condition.last_transition_time == format_time(later)
@@ -320,7 +329,7 @@ def test_a_second_pod_of_a_member_is_told(
 
 def test_the_node_of_a_second_pod_is_named() -> None:
     second = pod(0, "p0") | {"spec": {"nodeName": "lost"}}
-    found = decide_actor(actor(), ActorObservation(members(1), [pod(0, "p1")], strangers=[second]), now=NOW)
+    found = decide(actor(), ActorObservation(members(1), [pod(0, "p1")], strangers=[second]))
     messages = [each.message for each in found.status.conditions if each.type == "MultiplePods"]
     assert messages == [
         "member 0 has 2 pods: counter-0, counter-0 on node lost; delete all of a member's pods but one"
@@ -341,7 +350,7 @@ def test_a_node_on_which_two_pods_failed_because_it_is_broken_is_avoided() -> No
         built = members(1)
         built["metadata"]["annotations"] = {ANNOTATION_AVOIDED: name_avoided(found.status)}
         seen = ActorObservation(members=built, **observed)
-        return decide_actor(found, seen, now=now, avoid_seconds=3600.0)
+        return decide(found, seen, now=now, policy=RetryPolicy())
 
     one = look(actor(), pods=[refused("p1")])
     assert [(fault.node, fault.pod_uid) for fault in one.status.node_faults] == [("sick", "p1")]
@@ -368,9 +377,9 @@ def test_a_node_on_which_two_pods_failed_because_it_is_broken_is_avoided() -> No
 
 def test_the_set_is_built_anew_when_no_node_is_avoided_any_more_and_not_for_want_of_a_note() -> None:
     built = members(1)
-    assert decide_actor(actor(), ActorObservation(members=built), now=NOW).action is None
+    assert decide(actor(), ActorObservation(members=built)).action is None
     built["metadata"]["annotations"] = {ANNOTATION_AVOIDED: "sick"}
-    assert decide_actor(actor(), ActorObservation(members=built), now=NOW).action == RebuildMembers(1)
+    assert decide(actor(), ActorObservation(members=built)).action == RebuildMembers(1)
 
 
 def test_a_root_job_is_told_from_another_one_of_its_name() -> None:
@@ -408,7 +417,7 @@ def test_a_hosted_actor_has_no_pods_and_is_as_its_process_tells(
     seen: dict[str, Any], told: dict[str, str], ready: str
 ) -> None:
     observed = ActorObservation(reports=[report(0, **told)], host=seen)
-    decision = decide_actor(actor(entrypoint=HOSTED), observed, now=NOW)
+    decision = decide(actor(entrypoint=HOSTED), observed)
     assert decision.action is None
     conditions = {each.type: each.status for each in decision.status.conditions}
     assert (conditions["Ready"], conditions["Finished"]) == (ready, "False")
@@ -428,7 +437,7 @@ def test_a_hosted_actor_has_no_pods_and_is_as_its_process_tells(
 )
 def test_a_hosted_actor_ends_with_its_pod(seen: dict[str, Any] | None) -> None:
     observed = ActorObservation(reports=[report(0, podUid="p1", ready="true")], host=seen)
-    decision = decide_actor(actor(entrypoint=HOSTED), observed, now=NOW)
+    decision = decide(actor(entrypoint=HOSTED), observed)
     assert decision.action is None
     ends = {each.type: each for each in decision.status.conditions}
     assert (ends["Finished"].status, ends["Finished"].reason) == ("True", "HostEnded")
