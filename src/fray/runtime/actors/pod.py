@@ -143,7 +143,7 @@ class Supervisor:
     def run(self) -> int:
         """Supervise until SIGTERM; return the exit code. Raises `ActorReplacedError`.
 
-        On several hosts it ends with the run, with 1: the others start anew with it.
+        On several hosts it ends with the run, with 1: the operator starts all of them anew, after a pause.
         """
         pause = FIRST_PAUSE
         while (record := self._begin()) is not None:
@@ -164,7 +164,6 @@ class Supervisor:
             failures = record.failures + 1 if error.constructing else 0
             self._tell(ready=False, idle=False, error=error, failures=failures)
             if self._pod.hosts > 1:
-                self._wait(min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(failures, 10)))
                 return EXIT_FAILURE
             if time.monotonic() - began > LONGEST_PAUSE:
                 pause = FIRST_PAUSE
