@@ -281,6 +281,18 @@ def test_an_actor_that_no_host_can_take_is_refused() -> None:
     assert script.state.stats().objects == 0
 
 
+def test_the_drivers_host_binds_only_where_the_pool_has_one() -> None:
+    spec = make_actor(A, shape=(("head_node", 0.0001),))
+    without = Script(1)
+    assert StartWorker in map(type, without.tell(DRIVER, ActorSubmitted(spec, b"blob")))
+    both = Script(1)
+    both.join_host(2, 1, head_node=1.0)
+    hosts = [
+        each.host for each in both.tell(DRIVER, ActorSubmitted(spec, b"blob")) if type(each) is StartWorker
+    ]
+    assert hosts == [2]
+
+
 def test_actors_of_a_class_share_processes_once_there_are_as_many_as_workers() -> None:
     script = Script(2)
     begun = [

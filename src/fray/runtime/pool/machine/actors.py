@@ -24,6 +24,7 @@ from fray.runtime.pool.machine.records import (
     WorkerRecord,
 )
 from fray.runtime.pool.machine.resources import (
+    build_needs,
     build_unschedulable,
     fits,
     is_possible,
@@ -100,7 +101,7 @@ def create(tables: Tables, client: ClientId, event: ActorSubmitted) -> None:
         absent = Failed(b"", "ActorNotFoundError", spec.name, known)
         tables.commands.append(AnswerActor(client, spec.id, spec.id, absent))
         return
-    needs = tables.needs_of(spec.shape)
+    needs = build_needs(tables, spec.shape)
     failure: Failed | None = None
     if not use_function(tables, spec.function, event.blob):
         failure = build_lost(spec.id, "its class was never sent to the head")

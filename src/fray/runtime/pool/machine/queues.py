@@ -15,6 +15,7 @@ from fray.runtime.pool.machine.records import (
     TaskRecord,
     with_threads,
 )
+from fray.runtime.pool.machine.resources import build_needs
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.transitions import (
     READY,
@@ -31,7 +32,7 @@ def demand_of(tables: Tables, profile: Profile, shape: tuple[tuple[str, float], 
     demand = tables.demands.get(key)
     if demand is None:
         plain = profile == PLAIN and shape == DEFAULT_SHAPE
-        needs = tables.needs_of(shape)
+        needs = build_needs(tables, shape)
         devices = split_needs(needs)[0]
         profile = with_threads(profile, shape)._replace(limited="memory" in dict(needs))
         if devices:

@@ -13,6 +13,7 @@ from fray.runtime.pool.messages.specs import Failed, Shape
 __all__ = [
     "HOMELESS_SECONDS",
     "UNBOUNDED",
+    "build_needs",
     "build_unschedulable",
     "describe_needs",
     "fits",
@@ -29,6 +30,20 @@ UNBOUNDED = 1 << 60
 """As much of a resource as a host may have where nobody knows how much it has at most."""
 HOMELESS_SECONDS = 600.0
 """How long a host may be missing that alone has what somebody needs. A new node takes minutes to come."""
+
+DRIVER_HOST = "head_node"
+"""What older APIs call the host of the driver."""
+
+
+def build_needs(tables: Tables, shape: Shape) -> Needs:
+    """Return what a host must have for a shape, without "head_node" where no host of the pool has that.
+
+    In pods, drivers bring hosts that run nothing: the older name for "here" means no place there.
+    """
+    needs = tables.needs_of(shape)
+    if DRIVER_HOST not in dict(needs) or any(DRIVER_HOST in host.total for host in tables.hosts.values()):
+        return needs
+    return tuple((name, amount) for name, amount in needs if name != DRIVER_HOST)
 
 
 def fits(host: HostRecord, needs: Needs) -> bool:
