@@ -14,10 +14,14 @@ from fray.job import JobContext, clear_job_context, create_job_ctx
 from fray.job.traits import CONTEXTS, Traits
 from tests.behaviour.dask_clusters import start_dask_cluster
 from tests.behaviour.gates import Gate, Signal
+from tests.behaviour.pools_of_hosts import join_pool_of_hosts, start_pool_of_hosts
 from tests.local_ray import running_ray
 
+KINDS = {**CONTEXTS, "hosts": CONTEXTS["pool"]}
+"""Kind of context -> its traits; "hosts" is a pool on several hosts, which this process has joined."""
 
-@pytest.fixture(params=list(CONTEXTS))
+
+@pytest.fixture(params=list(KINDS))
 def kind(request: pytest.FixtureRequest) -> str:
     """The kind of context; a test marked `traits(...)` gets only those that have these traits."""
     kind: str = request.param
@@ -43,7 +47,7 @@ def _kind_of(item: pytest.Item) -> object:
 def _wanted(item: pytest.Item) -> bool:
     if not isinstance(item, pytest.Function) or (kind := _kind_of(item)) is None:
         return True
-    traits = CONTEXTS[str(kind)]
+    traits = KINDS[str(kind)]
     wanted = ((name, value) for mark in item.iter_markers("traits") for name, value in mark.kwargs.items())
     needed = (feature for mark in item.iter_markers("needs") for feature in mark.args)
     return all(getattr(traits, name) == value for name, value in wanted) and not any(
@@ -58,14 +62,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def traits(kind: str) -> Traits:
-    return CONTEXTS[kind]
+    return KINDS[kind]
 
 
 @pytest.fixture(scope="session")
-def addresses() -> Iterator[dict[str, Callable[[int], str]]]:
-    """The kinds whose contexts join a cluster of the session, and what gives the address of theirs."""
+def join() -> Iterator[dict[str, Callable[[int], JobContext]]]:
+    """The kinds whose contexts join what runs for the whole session, and what joins it by its workers."""
     with contextlib.ExitStack() as stack:
-        yield {"dask": functools.cache(functools.partial(start_dask_cluster, stack))}
+        dask = functools.cache(functools.partial(start_dask_cluster, stack))
+        pool = functools.cache(functools.partial(start_pool_of_hosts, stack))
+        yield {
+            "dask": lambda workers: create_job_ctx("dask", max_workers=workers, address=dask(workers)),
+            "hosts": lambda workers: join_pool_of_hosts(pool(workers)),
+        }
 
 
 @pytest.fixture(scope="session")
@@ -80,17 +89,18 @@ def made_ray() -> Iterator[str]:
 
 @pytest.fixture
 def make_ctx(
-    kind: str, addresses: dict[str, Callable[[int], str]], request: pytest.FixtureRequest
+    kind: str, join: dict[str, Callable[[int], JobContext]], request: pytest.FixtureRequest
 ) -> Iterator[Callable[..., JobContext]]:
     made: list[JobContext] = []
     if kind == "ray":
         request.getfixturevalue("made_ray")
 
     def make(max_workers: int = 2) -> JobContext:
-        options = {"address": addresses[kind](max_workers)} if kind in addresses else {}
-        if kind == "pool":
-            options["head"] = os.environ.get("POOL_HEAD", "thread")
-        made.append(create_job_ctx(kind, max_workers=max_workers, **options))
+        if kind in join:
+            made.append(join[kind](max_workers))
+        else:
+            options = {"head": os.environ.get("POOL_HEAD", "thread")} if kind == "pool" else {}
+            made.append(create_job_ctx(kind, max_workers=max_workers, **options))
         return made[-1]
 
     yield make

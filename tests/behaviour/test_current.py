@@ -83,7 +83,7 @@ def test_set_and_clear(ctx: JobContext) -> None:
 
 
 def test_a_default_for_a_block_ends_with_it(make_ctx: Callable[..., JobContext]) -> None:
-    before, outer, inner = get_job_context(), make_ctx(), make_ctx()
+    before, outer, inner = get_job_context(), make_ctx(), make_ctx(1)  # two pools: one is joined once
     with fray_default_job_ctx(outer) as given:
         assert given is outer
         with pytest.raises(KeyError, match="True"), fray_default_job_ctx(inner):

@@ -239,13 +239,14 @@ def test_a_running_task_is_cancelled(
     make_ctx: Callable[..., JobContext], traits: Traits, gate: Gate, signal: Signal, force: bool
 ) -> None:
     ctx = make_ctx(1)
+    before = 0 if Feature.STATS in traits.refuses else ctx.stats().cancelled
     ref = ctx.run(block, gate, signal)
     signal.wait()
     ctx.cancel(ref, force=force)
     with pytest.raises(TaskCancelledError, match="block"):
         ctx.get(ref)
     assert ctx.get(ctx.run(identity, 1)) == 1  # its slot is free, though the gate is still shut
-    assert Feature.STATS in traits.refuses or ctx.stats().cancelled == 1
+    assert Feature.STATS in traits.refuses or ctx.stats().cancelled == before + 1
 
 
 @pytest.mark.traits(concurrent=True)
@@ -295,12 +296,13 @@ def test_a_task_that_takes_too_long_is_given_up(
     make_ctx: Callable[..., JobContext], traits: Traits, gate: Gate
 ) -> None:
     ctx = make_ctx(1)
+    before = 0 if Feature.STATS in traits.refuses else ctx.stats().failed
     ref = ctx.run(gate.pass_through, options=TaskOptions(timeout=0.05, name="slow"))
     with pytest.raises(TaskTimeoutError, match=r"'slow' ran longer than its limit of 0\.05 s") as caught:
         ctx.get(ref)
     assert isinstance(caught.value, TimeoutError)
     assert ctx.get(ctx.run(identity, 1)) == 1
-    assert Feature.STATS in traits.refuses or ctx.stats().failed == 1
+    assert Feature.STATS in traits.refuses or ctx.stats().failed == before + 1
 
 
 def test_a_task_that_took_too_long_has_no_result(ctx: JobContext, tmp_path: Path) -> None:
@@ -363,7 +365,8 @@ def test_a_task_that_was_ended_is_not_run_again(ctx: JobContext, tmp_path: Path)
 
 
 @pytest.mark.needs(Feature.STATS)
-def test_stats_count_every_end(ctx: JobContext, traits: Traits) -> None:
+def test_stats_count_every_end(ctx: JobContext, traits: Traits, kind: str) -> None:
+    before = ctx.stats()  # of a pool that runs for all tests, also what they did
     actor = ctx.create_actor(Greeter)
     ctx.get([ctx.run(identity, n) for n in range(5)])
     ctx.wait([ctx.run(fail, 1)])
@@ -372,7 +375,8 @@ def test_stats_count_every_end(ctx: JobContext, traits: Traits) -> None:
     workers = (2 if traits.concurrent else 1) + traits.own_processes
     while (stats := ctx.stats()).workers < workers:
         time.sleep(0.001)  # one process of a pool did all before the other was there
-    assert stats.workers == workers
+    # There, processes for tasks with an environment of their own stay for a minute.
+    assert stats.workers == workers or kind == "hosts"
     assert stats.actors == 1
-    assert (stats.failed, stats.cancelled) == (1, 0)
-    assert (stats.succeeded, stats.waiting, stats.running) == (6, 0, 0)
+    assert (stats.failed - before.failed, stats.cancelled - before.cancelled) == (1, 0)
+    assert (stats.succeeded - before.succeeded, stats.waiting, stats.running) == (6, 0, 0)
