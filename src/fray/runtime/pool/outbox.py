@@ -6,7 +6,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from itertools import groupby
 from typing import Any, Protocol
 
 from fray.errors import ConnectionLostError, FrameTooLargeError
@@ -127,21 +126,21 @@ class Outbox:
 
 def _joined(batch: list[Any]) -> list[Any]:
     """Return the messages, with those as one that follow each other and are about more of the same."""
-    joined: list[Any] = []
-    for _, run in groupby(batch, _sameness):
-        parts = list(run)
-        first = parts[0]
-        if len(parts) == 1:
-            joined.append(first)
-        elif type(first) is RefsAdded:
-            joined.append(RefsAdded(tuple(object_id for part in parts for object_id in part.ids)))
+    runs: list[list[Any]] = []
+    last: object = None
+    for message in batch:
+        kind = type(message)
+        about = message.task if kind is ItemsProduced else kind if kind is RefsAdded else None
+        if about is not None and about == last:
+            runs[-1].append(message)
         else:
-            joined.append(first._replace(items=tuple(item for part in parts for item in part.items)))
-    return joined
+            runs.append([message])
+            last = about
+    return [run[0] if len(run) == 1 else _join(run) for run in runs]
 
 
-def _sameness(message: Any) -> object:
-    kind = type(message)
-    if kind is RefsAdded:
-        return kind
-    return (kind, message.task) if kind is ItemsProduced else id(message)
+def _join(run: list[Any]) -> Any:
+    first = run[0]
+    if type(first) is RefsAdded:
+        return RefsAdded(tuple([object_id for message in run for object_id in message.ids]))
+    return ItemsProduced(first.task, first.position, tuple([item for message in run for item in message.items]))

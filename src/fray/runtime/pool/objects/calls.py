@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from fray.errors import SerializationError
 from fray.payload.values.references import SCALARS, Reference
 from fray.runtime.pool.messages.specs import ObjectId
-from fray.runtime.pool.objects.flat_format import HEADER, MAGIC, BytesLike, Encoded
+from fray.runtime.pool.objects.flat_format import BytesLike, Encoded, pack
 from fray.runtime.pool.objects.values import INLINE_LIMIT, decode, encode
 
 __all__ = ["EncodedCall", "decode_call", "encode_call"]
@@ -45,7 +45,7 @@ def encode_call(
     if SCALARS.issuperset(map(type, args)) and SCALARS.issuperset(map(type, kwargs.values())):
         body = pickle.dumps((args, kwargs, ()), protocol=5)
         if len(body) < limit or put is None:
-            return EncodedCall(HEADER.pack(MAGIC, 0, len(body)) + body, (), ())
+            return EncodedCall(pack(body), (), ())
     values: dict[int | str, Any] = dict(enumerate(args))
     values.update(kwargs)
     refs = {place: part.object_id for place, part in values.items() if isinstance(part, Reference)}

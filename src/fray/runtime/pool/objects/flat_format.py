@@ -15,7 +15,7 @@ from typing import NamedTuple
 from fray.errors import MalformedPayloadError
 from fray.runtime.pool.messages.specs import ObjectId
 
-__all__ = ["ALIGNMENT", "HEADER", "MAGIC", "BytesLike", "Encoded", "split"]
+__all__ = ["ALIGNMENT", "HEADER", "MAGIC", "BytesLike", "Encoded", "pack", "split"]
 
 BytesLike = bytes | bytearray | memoryview
 
@@ -64,8 +64,13 @@ class Encoded(NamedTuple):
     def to_bytes(self) -> bytes:
         """Return the flat format as one, for `Inline.data`."""
         if not self.buffers:
-            return HEADER.pack(MAGIC, 0, len(self.body)) + self.body
+            return pack(self.body)
         return b"".join(self.parts())
+
+
+def pack(body: bytes) -> bytes:
+    """Return the flat format of a pickle that has no buffers beside it."""
+    return HEADER.pack(MAGIC, 0, len(body)) + body
 
 
 def split(data: BytesLike) -> tuple[bytes | memoryview, list[memoryview]]:

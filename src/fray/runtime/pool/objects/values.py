@@ -20,7 +20,7 @@ from fray.payload.values.references import SCALARS
 from fray.payload.values.unpicklable import find_unpicklable_part
 from fray.runtime.pool.objects.flat_format import HEADER, BytesLike, Encoded, split
 
-__all__ = ["INLINE_LIMIT", "decode", "encode"]
+__all__ = ["INLINE_LIMIT", "decode", "encode", "pickle_plain"]
 
 INLINE_LIMIT = 64 * 1024
 """Bytes up to which an encoded value travels with messages."""
@@ -36,9 +36,9 @@ def encode(
 
     Raises `SerializationError`, with the path to the part that can't be pickled where that is cheap.
     """
-    if _plain(value):
-        body = pickle.dumps(value, protocol=5)
-        return Encoded(body, [], (), HEADER.size + len(body) <= inline_limit)
+    plain = pickle_plain(value)
+    if plain is not None:
+        return Encoded(plain, [], (), HEADER.size + len(plain) <= inline_limit)
     buffers = list[memoryview]()
     try:
         body, found = pickle_value(value, buffers)
@@ -71,10 +71,13 @@ def decode(data: BytesLike, *, what: str = "the value") -> Any:
         raise CodeNotFoundError(what, str(error)) from error
 
 
-def _plain(value: object) -> bool:
-    """Whether it needs nothing but the fastest way: a scalar, or a short row of them."""
+def pickle_plain(value: object) -> bytes | None:
+    """Return the pickle of a scalar, or of a short row of them, which runs no code; None: it's another."""
     kind = type(value)
-    if kind is tuple or kind is list:
+    if kind not in SCALARS:
+        if kind is not tuple and kind is not list:
+            return None
         row = cast("Sequence[object]", value)
-        return len(row) <= 64 and SCALARS.issuperset(map(type, row))
-    return kind in SCALARS
+        if len(row) > 64 or not SCALARS.issuperset(map(type, row)):
+            return None
+    return pickle.dumps(value, 5)

@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 
 from fray.payload.values.exceptions import encode_error
 from fray.runtime.pool.client.client import PoolClient
-from fray.runtime.pool.current import RunningTask, TaskInterrupt, set_current_task
+from fray.runtime.pool.current import RunningTask, TaskInterrupt, set_current_task, shielded
 from fray.runtime.pool.messages.commands import CreateActor, RunTask
 from fray.runtime.pool.messages.events import TaskDone
 from fray.runtime.pool.messages.specs import Failed, Inline, ObjectId, Outcome, Stored, TaskSpec
 from fray.runtime.pool.objects.calls import decode_call
+from fray.runtime.pool.objects.flat_format import HEADER, Encoded, pack
 from fray.runtime.pool.objects.reader import ObjectReader
-from fray.runtime.pool.objects.values import decode, encode
+from fray.runtime.pool.objects.values import decode, encode, pickle_plain
 from fray.runtime.pool.worker.coroutines import CoroutineLoop
 from fray.runtime.pool.worker.failures import build_failure
 from fray.runtime.pool.worker.forks import ForkGuard
@@ -157,10 +158,18 @@ class Execution:
         Raises `SerializationError` or `StoreFullError`.
         """
         limit = self._session.client.inline_limit if limit is None else limit
-        encoded = encode(value, inline_limit=limit, what="the result")
-        if encoded.inline:
-            return Inline(encoded.to_bytes(), encoded.contained)
-        return self._session.objects.write(id, encoded)
+        plain = pickle_plain(value)
+        if plain is not None and HEADER.size + len(plain) <= limit:
+            return Inline(pack(plain))
+        # A generator's task may be interrupted between two items, but not within this.
+        with shielded():
+            if plain is not None:
+                encoded = Encoded(plain, [], (), inline=False)
+            else:
+                encoded = encode(value, inline_limit=limit, what="the result")
+            if encoded.inline:
+                return Inline(encoded.to_bytes(), encoded.contained)
+            return self._session.objects.write(id, encoded)
 
     def cancelled(self, name: str) -> Failed:
         """Return the outcome of a task called `name` that was asked to end."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from fray.errors import TransportError
 from fray.runtime.pool.client.client import PoolClient
-from fray.runtime.pool.current import RunningTask, current_task, shielded
+from fray.runtime.pool.current import RunningTask, current_task
 from fray.runtime.pool.message_codec import decode_messages
 from fray.runtime.pool.messages.commands import (
     AnswerActor,
@@ -285,8 +285,7 @@ class Worker(ABC):
 
     def keep(self, id: ObjectId, value: Any, limit: int) -> Inline | Stored:  # noqa: A002
         """Return an item as it is sent."""
-        with shielded():
-            return self._execution.keep(id, value, limit)
+        return self._execution.keep(id, value, limit)
 
     def tell(self, item: ItemsProduced) -> None:
         """Tell the head of an item, with those that follow closely."""
