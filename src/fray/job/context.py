@@ -119,11 +119,12 @@ class JobContext:
             return ref
         with watching("get", self._survey, ref):
             deadline = deadline_after(timeout)
-            own = [check_owned(part, engine) for part in refs]
             pending = [
                 one._entry
-                for one in own
-                if type(one) is ObjectRef and not one._entry.ready and reader_of(one, engine) is engine
+                for one in refs
+                if type(check_owned(one, engine)) is ObjectRef
+                and not one._entry.ready
+                and reader_of(one, engine) is engine
             ]
             if pending:
                 engine.prefetch(pending, deadline)

@@ -148,7 +148,10 @@ class Engine(Protocol):
         """Return the value of a ref that is no generator, or `LATE`; raise the failure of its task."""
 
     def next_item(self, ref: Ref, deadline: float | None) -> Any:
-        """Return the next item of a generator, `END` after the last, or `LATE`; raise its failure."""
+        """Return the next item of a generator, `END` after the last, or `LATE`; raise its failure.
+
+        Called within `shielded`.
+        """
 
     def prefetch(self, entries: Sequence[Entry], deadline: float | None) -> None:
         """Wait for values that are taken next, where all at once costs less than one after the other."""

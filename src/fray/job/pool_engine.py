@@ -123,7 +123,6 @@ class PoolEngine:
             else:
                 return decode(data)
 
-    @uninterrupted
     def next_item(self, ref: Any, deadline: float | None) -> Any:
         """Return the entry of a generator's next item; see `Engine`."""
         stream: StreamEntry = ref._entry

@@ -59,6 +59,8 @@ class Awaited(Generic[T]):
         self._listener: Callable[[Entry], None] = self._news.put
 
     def __del__(self) -> None:
+        if not self._places:
+            return
         for engine, entries in self._by_reader(self._places.items()).items():
             engine.unsubscribe(entries, self._listener)
 

@@ -206,28 +206,29 @@ def current_task() -> RunningTask | None:
 class _Shield:
     """See `RunningTask.shielded`. A generator would take three times as long, for each item of a stream."""
 
-    __slots__ = ("_task",)
+    __slots__ = ("_left", "_task")
 
-    def __init__(self, task: RunningTask | None) -> None:
+    def __init__(self, task: RunningTask) -> None:
         self._task = task
+        self._left = False
 
     def __enter__(self) -> None:
-        task = self._task
-        if task is None:
-            return
-        if task.runs_here():
-            task.leave()
-        else:
-            self._task = None
+        if self._task.runs_here():
+            self._task.leave()
+            self._left = True
 
     def __exit__(self, *_: object) -> None:
-        if self._task is not None:
+        if self._left:
             self._task.enter()
+
+
+_NOTHING = contextlib.nullcontext()
 
 
 def shielded() -> AbstractContextManager[None]:
     """Keep interrupts from this thread within a block, whichever task it runs."""
-    return _Shield(_current.get())
+    task = _current.get()
+    return _NOTHING if task is None else _Shield(task)
 
 
 def uninterrupted(function: Callable[P, R]) -> Callable[P, R]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import copyreg
 import pickle
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
 from fray.runtime.pool.messages.commands import Deliver, DeliverItems, RunTask
 from fray.runtime.pool.messages.events import ItemsProduced, TaskDone, TaskSubmitted
-from fray.runtime.pool.messages.specs import PLAIN, Inline, TaskSpec
+from fray.runtime.pool.messages.specs import PLAIN, Inline, Stored, TaskSpec
 
 __all__ = ["MESSAGES", "OVER", "REFUSAL", "STAMP", "decode_messages", "encode_messages"]
 
@@ -37,6 +38,7 @@ _DELIVER = 4
 _ITEMS_PRODUCED = 5
 _DELIVER_ITEMS = 6
 _PROFILE = TaskSpec._fields.index("profile")
+_DEPS = RunTask._fields.index("deps")
 
 
 def encode_messages(messages: list[Any]) -> bytes:
@@ -64,7 +66,15 @@ def _flatten(message: Any) -> Any:
     elif kind is RunTask:
         spec = message.spec
         if spec.profile == PLAIN:
-            return (_RUN_TASK, message[0], (*spec[:_PROFILE], None, *spec[_PROFILE + 1 :]), *message[2:])
+            deps = _flatten_values(message.deps)
+            return (
+                _RUN_TASK,
+                message.worker,
+                (*spec[:_PROFILE], None, *spec[_PROFILE + 1 :]),
+                message.blob,
+                message.deps if deps is None else deps,
+                *message[_DEPS + 1 :],
+            )
     elif kind is TaskSubmitted:
         spec = message.spec
         if spec.profile == PLAIN:
@@ -78,12 +88,25 @@ def _flatten(message: Any) -> Any:
 
 def _flatten_items(number: int, message: ItemsProduced | DeliverItems) -> Any:
     """Return identities and bytes as a row each, where all items are small: there are many in a message."""
-    rows: list[bytes] = []
-    for _, outcome in message.items:
-        if type(outcome) is not Inline or outcome.contained:
-            return message
-        rows.append(outcome.data)
+    rows = _flatten_values([outcome for _, outcome in message.items])
+    if rows is None:
+        return message
     return (number, *message[:-1], [identity for identity, _ in message.items], rows)
+
+
+def _flatten_values(values: Sequence[Inline | Stored]) -> list[bytes] | None:
+    """Return the bytes of values that are small and hold no references; None: not all are."""
+    rows: list[bytes] = []
+    for value in values:
+        if type(value) is not Inline or value.contained:
+            return None
+        rows.append(value.data)
+    return rows
+
+
+def _restore_values(rows: list[bytes]) -> list[Inline]:
+    new = tuple.__new__
+    return [new(Inline, (data, ())) for data in rows]
 
 
 def _restore(item: tuple[Any, ...]) -> Any:
@@ -99,11 +122,11 @@ def _restore(item: tuple[Any, ...]) -> Any:
         return new(TaskSubmitted, (_plain(spec), *rest))
     if item[0] == _ITEMS_PRODUCED or item[0] == _DELIVER_ITEMS:
         *fields, identities, rows = item[1:]
-        outcomes = [new(Inline, (data, ())) for data in rows]
         kind = ItemsProduced if item[0] == _ITEMS_PRODUCED else DeliverItems
-        return new(kind, (*fields, tuple(zip(identities, outcomes, strict=True))))
-    _, worker, spec, *rest = item
-    return new(RunTask, (worker, _plain(spec), *rest))
+        return new(kind, (*fields, tuple(zip(identities, _restore_values(rows), strict=True))))
+    _, worker, spec, blob, deps, *rest = item
+    values = tuple(_restore_values(deps)) if type(deps) is list else deps
+    return new(RunTask, (worker, _plain(spec), blob, values, *rest))
 
 
 def _plain(spec: tuple[Any, ...]) -> Any:
