@@ -34,7 +34,7 @@ from fray.runtime.pool.message_codec import MESSAGES, STAMP, decode_messages, en
 from fray.runtime.pool.messages.commands import ReclaimTasks, RunTask, StartWorker
 from fray.runtime.pool.messages.events import TaskBegun, TaskDone, TasksReturned
 from fray.runtime.pool.messages.greetings import NannyHello, WorkerHello
-from fray.runtime.pool.messages.specs import Inline, ObjectId
+from fray.runtime.pool.messages.specs import ObjectId
 from fray.runtime.pool.objects.values import encode
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.endpoints import Connection, connect
@@ -44,7 +44,7 @@ from tests.pool.transport.certificates import write_key
 
 ROOT = Path(__file__).parents[1]
 TASK_SECONDS = 0.1
-RESULT = Inline(encode(None).to_bytes())
+RESULT = encode(None).to_bytes()
 AT_ONCE = 16
 """Connections that are made at a time: the head cuts off a source that opens too many."""
 START_SECONDS = 600.0

@@ -29,12 +29,12 @@ from fray.runtime.pool.messages.events import (
     TaskSubmitted,
     WorkerJoined,
 )
-from fray.runtime.pool.messages.specs import DRIVER, Inline, TaskSpec
+from fray.runtime.pool.messages.specs import DRIVER, TaskSpec
 from fray.runtime.pool.state import PoolState
 
 WORKERS = 2
 TASK_SECONDS = 20e-6
-RESULT = Inline(b"\x80\x05N.")
+RESULT = b"\x80\x05N."
 
 
 class Story:

@@ -98,7 +98,7 @@ class PoolEngine:
     def _keep(self, encoded: Encoded) -> Entry:
         object_id = self.client.new_id()
         if encoded.size <= self.client.inline_limit:
-            return self.client.put(object_id, Inline(encoded.to_bytes(), encoded.contained))
+            return self.client.put(object_id, encoded.to_value())
         return self.client.put(object_id, self._objects.write(object_id, encoded))
 
     @uninterrupted
@@ -112,10 +112,12 @@ class PoolEngine:
                     outcome = self.client.await_outcome(entry, time_left(deadline), "")
                 except GetTimeoutError:
                     return LATE
-            if type(outcome) is Inline:
-                return decode(outcome.data)
+            if type(outcome) is bytes:
+                return decode(outcome)
             if type(outcome) is Failed:
                 raise self._failure(ref, outcome)
+            if type(outcome) is Inline:
+                return decode(outcome.data)
             stored = cast("Stored", outcome)
             data = self._objects.read(entry.id, stored.host)
             if isinstance(data, str):

@@ -54,9 +54,9 @@ MESSAGES: Mapping[str, Callable[[int], Any]] = {
     "no outcome": lambda task: TaskDone(task, None),  # type: ignore[arg-type]
     "an outcome without a size": lambda task: TaskDone(task, Stored(1, "3")),  # type: ignore[arg-type]
     "an outcome that contains text": lambda task: TaskDone(task, Inline(b"", ("x", []))),  # type: ignore[arg-type]
-    "no time": lambda task: TaskDone(task, Inline(b""), seconds="1"),  # type: ignore[arg-type]
-    "a following task that is none": lambda task: TaskDone(task, Inline(b""), started=[]),  # type: ignore[arg-type]
-    "an end that is too short": lambda task: tuple.__new__(TaskDone, (task, Inline(b""))),
+    "no time": lambda task: TaskDone(task, b"", seconds="1"),  # type: ignore[arg-type]
+    "a following task that is none": lambda task: TaskDone(task, b"", started=[]),  # type: ignore[arg-type]
+    "an end that is too short": lambda task: tuple.__new__(TaskDone, (task, b"")),
     "a spec of another version": lambda task: TaskSubmitted(_spec(task, retries="3"), b"f"),
     "a spec without a shape": lambda task: TaskSubmitted(_spec(task, shape=None), b"f"),
     "a task that needs what it doesn't hold": lambda task: TaskSubmitted(_spec(task, deps=(1 << 39,)), b"f"),

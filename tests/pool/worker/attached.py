@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from fray.runtime.pool.client.client import PoolClient
-from fray.runtime.pool.messages.specs import Failed, Inline
+from fray.runtime.pool.messages.specs import Failed
 from fray.runtime.pool.objects.reader import ObjectReader
 from fray.runtime.pool.objects.values import decode
 from fray.runtime.pool.worker.failures import build_failure
@@ -37,4 +37,4 @@ def get(object_id: int) -> Any:
         here[1].drop(entry)
     if isinstance(outcome, Failed):
         raise build_failure(outcome)
-    return decode(outcome.data if isinstance(outcome, Inline) else here[2].read(object_id, outcome.host))
+    return decode(outcome if isinstance(outcome, bytes) else here[2].read(object_id, outcome.host))

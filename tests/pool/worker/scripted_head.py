@@ -21,7 +21,7 @@ from fray.runtime.pool.message_codec import MESSAGES, decode_messages, encode_me
 from fray.runtime.pool.messages.commands import CreateActor, RunTask, StartWorker
 from fray.runtime.pool.messages.events import TaskDone
 from fray.runtime.pool.messages.greetings import NannyHello, WorkerHello
-from fray.runtime.pool.messages.specs import ActorSpec, Failed, Inline, Outcome, Profile, TaskSpec
+from fray.runtime.pool.messages.specs import ActorSpec, Failed, Outcome, Profile, TaskSpec
 from fray.runtime.pool.objects.calls import encode_call
 from fray.runtime.pool.objects.functions import encode_function
 from fray.runtime.pool.objects.store import HostStore
@@ -198,7 +198,7 @@ class Pool:
     def value(self, identity: int, outcome: Outcome) -> Any:
         if isinstance(outcome, Failed):
             raise build_failure(outcome)
-        return decode(outcome.data if isinstance(outcome, Inline) else self.store.open(identity))
+        return decode(outcome if isinstance(outcome, bytes) else self.store.open(identity))
 
     def actor(self, worker: int, kind: type, *args: Any, incarnation: int = 1, **options: Any) -> CreateActor:
         """Return the command to construct an actor."""

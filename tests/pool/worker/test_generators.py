@@ -11,7 +11,7 @@ import pytest
 from fray.errors import TaskCancelledError
 from fray.runtime.pool.messages.commands import CancelTask, ResumeGenerator
 from fray.runtime.pool.messages.events import ItemsProduced, TaskBlocked, TaskDone, TaskUnblocked
-from fray.runtime.pool.messages.specs import Inline, Stored
+from fray.runtime.pool.messages.specs import Stored
 from tests.pool.worker.scripted_head import Pool
 
 
@@ -96,7 +96,7 @@ def test_small_items_go_in_messages_and_others_to_the_store(pool: Pool) -> None:
     kinds: list[type] = []
     while len(kinds) < 2:
         kinds += [type(outcome) for _, outcome in pool.head.take(ItemsProduced).items]
-    assert kinds == [Inline, Stored]
+    assert kinds == [bytes, Stored]
 
 
 def test_an_exception_comes_after_the_items_before_it(pool: Pool) -> None:

@@ -14,7 +14,7 @@ from fray.errors import ObjectLostError
 from fray.runtime.pool.messages.commands import Deliver, RunTask
 from fray.runtime.pool.messages.events import FetchFailed, ObjectsWanted, TaskBlocked
 from fray.runtime.pool.messages.greetings import HostAddresses
-from fray.runtime.pool.messages.specs import Failed, Inline, Stored
+from fray.runtime.pool.messages.specs import Failed, Stored
 from fray.runtime.pool.objects.values import encode
 from tests.pool.worker.scripted_head import HOST, PATIENCE, Pool, make_pool
 
@@ -59,7 +59,7 @@ def test_an_argument_that_is_not_there_is_asked_for_anew(pool: Pool) -> None:
     assert pool.head.take(TaskBlocked).id == command.spec.id
     pool.tell(worker, Deliver(worker, 77, Stored(OTHER, 100)))
     assert pool.head.take(FetchFailed)[:2] == (77, OTHER)
-    pool.tell(worker, Deliver(worker, 77, Inline(encode("abc").to_bytes())))
+    pool.tell(worker, Deliver(worker, 77, encode("abc").to_bytes()))
     assert pool.value_of(command) == 3
 
 

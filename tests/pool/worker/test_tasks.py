@@ -17,7 +17,7 @@ from fray.errors import (
 )
 from fray.runtime.pool.messages.commands import ForgetFunctions
 from fray.runtime.pool.messages.events import TaskDone
-from fray.runtime.pool.messages.specs import Inline, Stored
+from fray.runtime.pool.messages.specs import Stored
 from fray.runtime.pool.objects.values import encode
 from tests.pool.worker.scripted_head import HOST, Pool
 
@@ -51,7 +51,7 @@ def test_arguments_come_inline_and_from_the_store(pool: Pool) -> None:
     size = pool.store.write(large, encode(b"x" * 100_000)).size
     command = pool.task(worker, lambda number, text: (number, len(text)), deps=())
     args = encode_two_places()
-    deps = (Inline(encode(7).to_bytes()), Stored(HOST, size))
+    deps = (encode(7).to_bytes(), Stored(HOST, size))
     spec = command.spec._replace(args=args, deps=(pool.new_id(), large))
     pool.tell(worker, command._replace(spec=spec, deps=deps))
     assert pool.value_of(command) == (7, 100_000)

@@ -18,7 +18,6 @@ from fray.runtime.pool.messages.events import (
     TasksReturned,
     TaskUnblocked,
 )
-from fray.runtime.pool.messages.specs import Inline
 from fray.runtime.pool.objects.values import encode
 from tests.pool.worker.attached import ATTACH, get, read_and_change
 from tests.pool.worker.gates import Gate, arrive
@@ -112,7 +111,7 @@ def test_a_blocked_task_lends_its_lane(pool: Pool) -> None:
     assert pool.head.take(TaskDone) == pool_done(waiting.spec.id)
     # Nothing runs now, so one that waits begins at once.
     assert pool.run(worker, abs, -2, waits=True) == 2
-    pool.tell(worker, Deliver(worker, wanted, Inline(encode("there").to_bytes())))
+    pool.tell(worker, Deliver(worker, wanted, encode("there").to_bytes()))
     assert pool.head.take(TaskUnblocked).id == asking.spec.id
     assert pool.value_of(asking) == "there"
 
@@ -135,7 +134,7 @@ def test_references_are_told_before_the_end_of_the_task_and_dropped_after_it(poo
     asking = pool.task(worker, get, wanted)
     pool.tell(worker, asking)
     pool.head.take(ObjectsWanted)
-    pool.tell(worker, Deliver(worker, wanted, Inline(encode(1).to_bytes())))
+    pool.tell(worker, Deliver(worker, wanted, encode(1).to_bytes()))
     pool.head.take(RefsReleased, ids=(wanted,))
     kinds = [type(message) for message in pool.head.seen()]
     assert kinds.index(RefsAdded) < kinds.index(TaskDone)

@@ -34,7 +34,15 @@ from fray.runtime.pool.messages.events import (
     TaskUnblocked,
     WorkerJoined,
 )
-from fray.runtime.pool.messages.specs import CLIENT_BITS, DRIVER, Failed, Inline, Profile, Stored, TaskSpec
+from fray.runtime.pool.messages.specs import (
+    CLIENT_BITS,
+    DRIVER,
+    Failed,
+    Profile,
+    Stored,
+    TaskSpec,
+    Value,
+)
 
 RAISED = Failed(b"raised")
 FUNCTIONS = (b"fast", b"slow", b"other")
@@ -248,8 +256,8 @@ class WorkerSide:
         done = TaskDone(spec.id, outcome, started, 0.0, SECONDS[spec.function], retry=raised and roll > 0.97)
         process.outbox.append(done)
 
-    def make(self, process: Process, object_id: int) -> Inline | Stored:
+    def make(self, process: Process, object_id: int) -> Value:
         if self.rng.random() < 0.6:
-            return Inline(b"value")
+            return b"value"
         self.files[process.host].add(object_id)
         return Stored(process.host, self.rng.choice((10, 60)))

@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 
 from fray.runtime.pool.messages.commands import Command, CreateActor, RunTask, StartWorker
 from fray.runtime.pool.messages.events import HostJoined, TaskSubmitted, WorkerJoined
-from fray.runtime.pool.messages.specs import DRIVER, ActorSpec, Inline, Profile, TaskSpec
+from fray.runtime.pool.messages.specs import DRIVER, ActorSpec, Profile, TaskSpec
 from fray.runtime.pool.state import PoolState
 
 AnyCommand = TypeVar("AnyCommand", RunTask, CreateActor)
-ONE = Inline(b"1")
+ONE = b"1"
 FAST = 20e-6
 """Seconds of a task: many of its kind may be sent ahead."""
 

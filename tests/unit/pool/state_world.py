@@ -51,7 +51,7 @@ from fray.runtime.pool.messages.events import (
     TimerFired,
     WorkerLost,
 )
-from fray.runtime.pool.messages.specs import DRIVER, ActorSpec, Inline, Profile, Stored, TaskSpec
+from fray.runtime.pool.messages.specs import DRIVER, ActorSpec, Inline, Profile, Stored, TaskSpec, Value
 from fray.runtime.pool.state import PoolState
 from tests.unit.pool.state_processes import (
     FUNCTIONS,
@@ -334,7 +334,7 @@ class World(WorkerSide):
         object_id = self.new_id()
         host = self.rng.choice(list(self.files))
         contained = self.choose_deps()
-        outcome: Inline | Stored = Inline(b"put", contained)
+        outcome: Value = Inline(b"put", contained) if contained else b"put"
         if self.rng.random() < 0.5:
             self.files[host].add(object_id)
             outcome = Stored(host, 40, contained)

@@ -23,9 +23,9 @@ from fray.runtime.pool.messages.events import (
     RefsReleased,
     TaskSubmitted,
 )
-from fray.runtime.pool.messages.specs import ActorSpec, Failed, Inline, Stored, TaskSpec
+from fray.runtime.pool.messages.specs import ActorSpec, Failed, Stored, TaskSpec
 
-VALUE = Inline(b"value")
+VALUE = b"value"
 
 
 class World:
@@ -108,7 +108,7 @@ def test_the_same_object_twice_counts_once(world: World) -> None:
 def test_what_is_told_first_stays(world: World) -> None:
     entry = world.submit()
     world.deliver(entry)
-    world.deliver(entry, outcome=Inline(b"another"))
+    world.deliver(entry, outcome=b"another")
     assert entry.outcome is VALUE
 
 

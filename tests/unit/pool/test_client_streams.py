@@ -13,9 +13,9 @@ from fray.runtime.pool.client.client import ACKNOWLEDGED_TOGETHER, PoolClient
 from fray.runtime.pool.client.waiting import StreamEntry
 from fray.runtime.pool.messages.commands import Deliver, DeliverItems
 from fray.runtime.pool.messages.events import Event, ItemsConsumed, RefsReleased, TaskCancelled, TaskSubmitted
-from fray.runtime.pool.messages.specs import Failed, Inline, Stored, TaskSpec
+from fray.runtime.pool.messages.specs import Failed, Outcome, Stored, TaskSpec
 
-VALUE = Inline(b"value")
+VALUE = b"value"
 
 
 class Stream:
@@ -34,7 +34,7 @@ class Stream:
         items = tuple((1000 + index, VALUE) for index in indexes)
         self.client.deliver([DeliverItems(0, self.entry.id, indexes[0], items)])
 
-    def end(self, outcome: Inline | Failed = VALUE) -> None:
+    def end(self, outcome: Outcome = VALUE) -> None:
         self.client.deliver([Deliver(0, self.entry.id, outcome)])
 
     def next(self) -> int | None:

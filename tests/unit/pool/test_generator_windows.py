@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fray.runtime.pool.messages.events import ItemsProduced
-from fray.runtime.pool.messages.specs import Inline, Stored, TaskSpec
+from fray.runtime.pool.messages.specs import Stored, TaskSpec, Value
 from fray.runtime.pool.worker.generators import RESUME_SHARE, SMALL_BYTES, SMALL_ITEMS, Window, stream
 
 SPEC = TaskSpec(1, b"", b"", "numbers", streaming=True)
@@ -25,8 +25,8 @@ class Sink:
     def new_id(self) -> int:
         return 100 + len(self.items)
 
-    def keep(self, _id: int, value: Any, _limit: int) -> Inline | Stored:
-        return Inline(str(value).encode()) if self.small else Stored(1, value)
+    def keep(self, _id: int, value: Any, _limit: int) -> Value:
+        return str(value).encode() if self.small else Stored(1, value)
 
     def tell(self, item: ItemsProduced) -> None:
         self.items.append(item)

@@ -12,7 +12,6 @@ import pytest
 from fray.errors import ConnectionLostError, FrameTooLargeError
 from fray.runtime.pool.message_codec import decode_messages
 from fray.runtime.pool.messages.events import ItemsProduced, RefsAdded
-from fray.runtime.pool.messages.specs import Inline
 from fray.runtime.pool.outbox import BATCH, Outbox
 
 PATIENCE = 60
@@ -102,7 +101,7 @@ def test_items_of_a_generator_and_references_that_follow_each_other_are_one_mess
     connection: Connection,
 ) -> None:
     outbox = Outbox(connection, never)
-    item, other = Inline(b"1"), Inline(b"2")
+    item, other = b"1", b"2"
     outbox.defer(RefsAdded((1,)))
     outbox.defer(RefsAdded((2, 3)))
     outbox.defer(ItemsProduced(7, 0, ((70, item),)))

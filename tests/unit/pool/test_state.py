@@ -48,7 +48,7 @@ from fray.runtime.pool.messages.events import (
     WorkerJoined,
     WorkerLost,
 )
-from fray.runtime.pool.messages.specs import DRIVER, Failed, Inline, Profile, Stored
+from fray.runtime.pool.messages.specs import DRIVER, Failed, Inline, Outcome, Profile, Stored
 from tests.unit.pool.state_script import FAST, ONE, Script, make_task
 
 LATE = Failed(b"", "TaskTimeoutError", "task 1", (), (("seconds", 2.0),))
@@ -351,9 +351,9 @@ def test_a_task_that_runs_too_long_times_out() -> None:
     assert ended == [DropTimer(("timeout", 1)), Deliver(DRIVER, 1, LATE)]
 
 
-@pytest.mark.parametrize(("seconds", "outcome"), [(2.5, LATE), (1.5, Inline(b"value"))])
+@pytest.mark.parametrize(("seconds", "outcome"), [(2.5, LATE), (1.5, b"value")])
 def test_whether_a_task_was_late_is_its_workers_word_and_not_who_is_heard_first(
-    seconds: float, outcome: Inline | Failed
+    seconds: float, outcome: Outcome
 ) -> None:
     for timer_first in (True, False):
         script = Script(1)
@@ -362,7 +362,7 @@ def test_whether_a_task_was_late_is_its_workers_word_and_not_who_is_heard_first(
         script.now += 60
         if timer_first:
             script.tell(DRIVER, TimerFired(("timeout", 1)))
-        done = TaskDone(1, Inline(b"value"), seconds=seconds)
+        done = TaskDone(1, b"value", seconds=seconds)
         assert script.tell(1, done)[1] == Deliver(DRIVER, 1, outcome)
 
 

@@ -18,10 +18,10 @@ from fray.runtime.pool.messages.events import (
     WorkerJoined,
     WorkerLost,
 )
-from fray.runtime.pool.messages.specs import DRIVER, Inline, Profile
+from fray.runtime.pool.messages.specs import DRIVER, Profile
 from tests.unit.pool.state_script import Script, make_actor
 
-ONE = Inline(b"1")
+ONE = b"1"
 GPU = (("CPU", 1.0), ("GPU", 1.0))
 
 

@@ -143,4 +143,5 @@ def _join(run: list[Any]) -> Any:
     first = run[0]
     if type(first) is RefsAdded:
         return RefsAdded(tuple([object_id for message in run for object_id in message.ids]))
-    return ItemsProduced(first.task, first.position, tuple([item for message in run for item in message.items]))
+    items = tuple([item for message in run for item in message.items])
+    return ItemsProduced(first.task, first.position, items)

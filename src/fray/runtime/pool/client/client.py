@@ -37,11 +37,11 @@ from fray.runtime.pool.messages.specs import (
     ActorSpec,
     ClientId,
     Failed,
-    Inline,
     ObjectId,
     Outcome,
     Stored,
     TaskSpec,
+    Value,
 )
 from fray.runtime.pool.objects.values import INLINE_LIMIT
 
@@ -200,7 +200,7 @@ class PoolClient:
         """Return the entry of a result that there won't be, since the pool has ended."""
         return Entry(object_id, self._end)
 
-    def put(self, object_id: ObjectId, outcome: Inline | Stored) -> Entry:
+    def put(self, object_id: ObjectId, outcome: Value) -> Entry:
         """Tell of a value that was kept; return its entry."""
         self._check_open()
         entry = self._entries[object_id] = Entry(object_id, outcome)
@@ -367,7 +367,7 @@ class PoolClient:
                     stream.ready = bool(stream.items) or stream.outcome is not None
                     # Small ones are reported several at once, and before anybody waits for more.
                     several = stream.consumed - stream.acknowledged >= ACKNOWLEDGED_TOGETHER
-                    if several or not stream.items or type(item.outcome) is not Inline:
+                    if several or not stream.items or type(item.outcome) is Stored:
                         stream.acknowledged = stream.consumed
                         self._post(ItemsConsumed(stream.id, stream.consumed))
                     return item

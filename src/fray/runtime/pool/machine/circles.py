@@ -14,7 +14,7 @@ from fray.runtime.pool.machine.records import ActorRecord, ObjectRecord
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.machine.transitions import ALIVE
 from fray.runtime.pool.messages.commands import SetTimer
-from fray.runtime.pool.messages.specs import DRIVER, ClientId, Failed, ObjectId
+from fray.runtime.pool.messages.specs import DRIVER, ClientId, Inline, ObjectId, Stored
 
 __all__ = ["doubt", "find_circle", "find_circles", "is_at_rest", "search_later"]
 
@@ -119,14 +119,14 @@ def _count_holds(tables: Tables, circle: dict[ObjectId, ActorRecord]) -> tuple[C
         record = pending.pop()
         looked += 1
         outcome = record.outcome
-        if outcome is None or type(outcome) is Failed or not outcome.contained:  # type: ignore[union-attr]
+        if not isinstance(outcome, Inline | Stored) or not outcome.contained:
             continue
         # One that other values hold too is looked at again after each of them.
         alone = record.holds == held[record.id] and processes.issuperset(_holders(record))
         if alone and record.id not in seen:
             seen.add(record.id)
-            held.update(outcome.contained)  # type: ignore[union-attr]
-            pending += [tables.objects[key] for key in outcome.contained]  # type: ignore[union-attr]
+            held.update(outcome.contained)
+            pending += [tables.objects[key] for key in outcome.contained]
     return held, looked
 
 

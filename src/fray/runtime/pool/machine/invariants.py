@@ -131,7 +131,8 @@ def _check_tasks(tables: Tables) -> None:
             _expect(len(waits) == task.missing > 0, "waits for nothing", spec.id, waits, task.missing)
     inline = sum(len(task.spec.args) for task in _tasks(tables) if task.state is not KEPT)
     for record in tables.objects.values():
-        inline += len(record.outcome.data) if type(record.outcome) is Inline else 0
+        if isinstance(record.outcome, bytes | Inline):
+            inline += len(record.outcome if isinstance(record.outcome, bytes) else record.outcome.data)
     _expect(tables.inline_bytes == inline, "bytes in messages", tables.inline_bytes, inline)
     _expect(ahead == tables.sent_ahead, "tasks sent ahead", ahead, tables.sent_ahead)
     _expect(tables.lineage_bytes >= cost, "bytes of lineage", tables.lineage_bytes, cost)

@@ -150,11 +150,13 @@ def _remove(tables: Tables, record: ObjectRecord) -> list[ObjectRecord]:
     outcome = record.outcome
     freed: list[ObjectRecord] = []
     if outcome is not None and type(outcome) is not Failed:
-        if type(outcome) is Stored:
-            _free_file(tables, record.id, outcome.host)
+        if type(outcome) is bytes:
+            tables.inline_bytes -= len(outcome)
         else:
-            tables.inline_bytes -= len(outcome.data)  # type: ignore[union-attr]
-        if outcome.contained:  # type: ignore[union-attr]
+            if type(outcome) is Stored:
+                _free_file(tables, record.id, outcome.host)
+            else:
+                tables.inline_bytes -= len(outcome.data)  # type: ignore[union-attr]
             freed = _unhold(tables, outcome.contained)  # type: ignore[union-attr]
     if tables.doubts:
         tables.doubts.pop(record.id, None)
@@ -217,6 +219,9 @@ def lineage_cost(task: TaskRecord) -> int:
 def place(tables: Tables, record: ObjectRecord, outcome: Outcome) -> None:
     """Note what an object is and where."""
     record.outcome = outcome
+    if type(outcome) is bytes:
+        tables.inline_bytes += len(outcome)
+        return
     if type(outcome) is Failed:
         return
     if outcome.contained:  # type: ignore[union-attr]

@@ -21,7 +21,7 @@ from fray.runtime.pool.machine.transitions import (
     READY,
     UNREADY,
 )
-from fray.runtime.pool.messages.specs import DEFAULT_SHAPE, PLAIN, Inline, Profile, Stored
+from fray.runtime.pool.messages.specs import DEFAULT_SHAPE, PLAIN, Failed, Profile, Value
 
 __all__ = ["demand_of", "enqueue", "front", "gather", "pop", "touch_all", "values_of", "withdraw"]
 
@@ -129,18 +129,18 @@ def touch_all(tables: Tables) -> None:
             tables.touched.update(team.workers)
 
 
-def gather(tables: Tables, deps: Iterable[int]) -> tuple[Inline | Stored, ...] | None:
+def gather(tables: Tables, deps: Iterable[int]) -> tuple[Value, ...] | None:
     """Return the values of all dependencies, or None when one isn't there (or has failed) by now."""
-    found: list[Inline | Stored] = []
+    found: list[Value] = []
     for object_id in deps:
         outcome = readable(tables, tables.objects[object_id])
-        if type(outcome) is not Inline and type(outcome) is not Stored:
+        if outcome is None or isinstance(outcome, Failed):
             return None
         found.append(outcome)
     return tuple(found)
 
 
-def values_of(tables: Tables, task: TaskRecord) -> tuple[Inline | Stored, ...] | None:
+def values_of(tables: Tables, task: TaskRecord) -> tuple[Value, ...] | None:
     """Return the values that the front task needs; if one was lost since, the task waits again."""
     values = gather(tables, task.spec.deps)
     if values is None:

@@ -21,7 +21,7 @@ from fray.runtime.pool.machine.transitions import (
     STARTED,
 )
 from fray.runtime.pool.messages.commands import ResumeGenerator, RunTask, SetTimer, StopWorker
-from fray.runtime.pool.messages.specs import PLAIN, ClientId, Inline, ObjectId, Stored
+from fray.runtime.pool.messages.specs import PLAIN, ClientId, ObjectId, Value
 
 __all__ = [
     "IDLE_SECONDS",
@@ -161,9 +161,7 @@ def begin(tables: Tables, worker: WorkerRecord, task: TaskRecord) -> None:
     take(tables, worker.host, task.demand.taken)  # type: ignore[union-attr]
 
 
-def start(
-    tables: Tables, task: TaskRecord, worker: WorkerRecord, values: tuple[Inline | Stored, ...]
-) -> None:
+def start(tables: Tables, task: TaskRecord, worker: WorkerRecord, values: tuple[Value, ...]) -> None:
     """Let a task that has left the queue begin at a worker."""
     spec = task.spec
     tables.move(task, STARTED)
@@ -193,9 +191,7 @@ def limit_time(tables: Tables, task: TaskRecord) -> None:
         tables.commands.append(SetTimer(limit, ("timeout", task.spec.id)))
 
 
-def send_ahead(
-    tables: Tables, task: TaskRecord, worker: WorkerRecord, values: tuple[Inline | Stored, ...]
-) -> None:
+def send_ahead(tables: Tables, task: TaskRecord, worker: WorkerRecord, values: tuple[Value, ...]) -> None:
     """Send a task that has left the queue to a busy worker, where it waits."""
     spec = task.spec
     tables.move(task, SENT_AHEAD)

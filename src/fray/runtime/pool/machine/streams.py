@@ -8,7 +8,7 @@ from fray.runtime.pool.machine.records import ObjectRecord, StreamProgress, Task
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.messages.commands import DeliverItems, ResumeGenerator
 from fray.runtime.pool.messages.events import ItemsConsumed, ItemsProduced
-from fray.runtime.pool.messages.specs import DRIVER, ClientId, Inline
+from fray.runtime.pool.messages.specs import DRIVER, ClientId
 
 __all__ = ["consume", "discard_items", "produce", "run_on"]
 
@@ -32,11 +32,7 @@ def produce(tables: Tables, source: ClientId, event: ItemsProduced) -> None:
     lost = client and client not in tables.clients
     for object_id, outcome in event.items:
         item = known[object_id] = ObjectRecord(object_id, None)
-        if type(outcome) is Inline and not outcome.contained:
-            item.outcome = outcome
-            tables.inline_bytes += len(outcome.data)
-        else:
-            place(tables, item, outcome)
+        place(tables, item, outcome)
         if lost:
             collect(tables, item)
         elif client == DRIVER:
@@ -54,10 +50,9 @@ def _is_plain(event: ItemsProduced) -> bool:
     if type(event.task) is not int or type(event.position) is not int or type(event.items) is not tuple:
         return False
     for item in event.items:
-        if type(item) is not tuple or len(item) != _PAIR or type(item[0]) is not int:
+        if type(item) is not tuple or len(item) != _PAIR:
             return False
-        outcome = item[1]
-        if type(outcome) is not Inline or type(outcome.data) is not bytes or outcome.contained != ():
+        if type(item[0]) is not int or type(item[1]) is not bytes:
             return False
     return True
 

@@ -63,7 +63,7 @@ from fray.runtime.pool.messages.events import (
     TaskSubmitted,
     TaskUnblocked,
 )
-from fray.runtime.pool.messages.specs import DRIVER, ClientId, Failed, Inline, Stored
+from fray.runtime.pool.messages.specs import DRIVER, ClientId, Failed, Outcome, Stored
 
 __all__ = [
     "MOST_PREEMPTIONS",
@@ -229,7 +229,7 @@ def complete(tables: Tables, source: ClientId, event: TaskDone) -> None:
     spec = task.spec
     # Read as a whole before anything is changed: it may be malformed. Nobody else has looked at it.
     _, outcome, started, began, seconds, retry = event
-    if type(outcome) is not Inline or outcome.contained or type(started) is not int:
+    if type(outcome) is not bytes or type(started) is not int:
         check_message(event)
     if seconds > spec.timeout > 0 and type(outcome) is not Failed:
         # Its worker's word counts, not whether the timer or the result was taken first.
@@ -281,7 +281,7 @@ def complete(tables: Tables, source: ClientId, event: TaskDone) -> None:
         _end_worker(tables, worker, outcome)
 
 
-def _end_worker(tables: Tables, worker: WorkerRecord, last: Inline | Stored | Failed) -> None:
+def _end_worker(tables: Tables, worker: WorkerRecord, last: Outcome) -> None:
     """Have a worker end whose last task, for now, has ended, if it is to run no other."""
     if worker.closing:
         retire(tables, worker, "it has done its number of tasks")

@@ -14,12 +14,11 @@ from fray.runtime.pool.messages.specs import (
     Failed,
     FunctionId,
     HostId,
-    Inline,
     ObjectId,
     Outcome,
     Profile,
-    Stored,
     TaskSpec,
+    Value,
     WorkerId,
 )
 
@@ -60,7 +59,7 @@ class RunTask(NamedTuple):
     spec: TaskSpec
     blob: bytes
     """The function, when the worker hasn't got it; else empty."""
-    deps: tuple[Inline | Stored, ...]
+    deps: tuple[Value, ...]
     waits: bool
     attempt: int
     skip: int
@@ -75,7 +74,7 @@ class CreateActor(NamedTuple):
     worker: WorkerId
     spec: ActorSpec
     blob: bytes
-    deps: tuple[Inline | Stored, ...]
+    deps: tuple[Value, ...]
     incarnation: int
 
 
@@ -131,7 +130,7 @@ class DeliverItems(NamedTuple):
     client: ClientId
     task: ObjectId
     position: int
-    items: tuple[tuple[ObjectId, Inline | Stored], ...]
+    items: tuple[tuple[ObjectId, Value], ...]
 
 
 class LimitInline(NamedTuple):

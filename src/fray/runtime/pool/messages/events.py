@@ -15,12 +15,11 @@ from fray.runtime.pool.messages.specs import (
     ClientId,
     Failed,
     HostId,
-    Inline,
     ObjectId,
     Outcome,
     Shape,
-    Stored,
     TaskSpec,
+    Value,
     WorkerId,
 )
 
@@ -88,7 +87,7 @@ class ObjectPut(NamedTuple):
     """A client has put a value, and holds one reference to it."""
 
     id: ObjectId
-    outcome: Inline | Stored
+    outcome: Value
 
 
 class ObjectsWanted(NamedTuple):
@@ -199,7 +198,7 @@ class ItemsProduced(NamedTuple):
 
     task: ObjectId
     position: int
-    items: tuple[tuple[ObjectId, Inline | Stored], ...]
+    items: tuple[tuple[ObjectId, Value], ...]
 
 
 class ActorReady(NamedTuple):

@@ -28,6 +28,7 @@ __all__ = [
     "Shape",
     "Stored",
     "TaskSpec",
+    "Value",
     "WorkerId",
 ]
 
@@ -53,11 +54,15 @@ Shape: TypeAlias = tuple[tuple[str, float], ...]
 
 
 class Inline(NamedTuple):
-    """A value small enough to travel with messages and to be kept by the head."""
+    """A value with references inside, small enough to travel with messages and to be kept by the head.
+
+    One without any is its bytes alone: those are many, and a tuple around each would have to be made and be
+    looked at by the garbage collector.
+    """
 
     data: bytes
     """As `objects.values` encodes it; opaque to the head."""
-    contained: tuple[ObjectId, ...] = ()
+    contained: tuple[ObjectId, ...]
     """References inside the value, which must live as long as it does."""
 
 
@@ -89,7 +94,10 @@ class Failed(NamedTuple):
     """Other fields of that class, by their names: `(("worker", "worker 3"), ("attempts", 4))`."""
 
 
-Outcome: TypeAlias = Inline | Stored | Failed
+Value: TypeAlias = bytes | Inline | Stored
+"""Bytes: as `Inline.data`, without references."""
+
+Outcome: TypeAlias = Value | Failed
 
 
 # --- what is asked for -----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import struct
 from typing import NamedTuple
 
 from fray.errors import MalformedPayloadError
-from fray.runtime.pool.messages.specs import ObjectId
+from fray.runtime.pool.messages.specs import Inline, ObjectId
 
 __all__ = ["ALIGNMENT", "HEADER", "MAGIC", "BytesLike", "Encoded", "pack", "split"]
 
@@ -61,8 +61,13 @@ class Encoded(NamedTuple):
             size += padding + len(buffer)
         return parts
 
+    def to_value(self) -> bytes | Inline:
+        """Return the value as it travels with messages."""
+        data = self.to_bytes()
+        return Inline(data, self.contained) if self.contained else data
+
     def to_bytes(self) -> bytes:
-        """Return the flat format as one, for `Inline.data`."""
+        """Return the flat format as one."""
         if not self.buffers:
             return pack(self.body)
         return b"".join(self.parts())

@@ -18,7 +18,7 @@ from fray.runtime.pool.client.client import PoolClient
 from fray.runtime.pool.current import RunningTask, TaskInterrupt, set_current_task, shielded
 from fray.runtime.pool.messages.commands import CreateActor, RunTask
 from fray.runtime.pool.messages.events import TaskDone
-from fray.runtime.pool.messages.specs import Failed, Inline, ObjectId, Outcome, Stored, TaskSpec
+from fray.runtime.pool.messages.specs import Failed, Inline, ObjectId, Outcome, Stored, TaskSpec, Value
 from fray.runtime.pool.objects.calls import decode_call
 from fray.runtime.pool.objects.flat_format import HEADER, Encoded, pack
 from fray.runtime.pool.objects.reader import ObjectReader
@@ -150,7 +150,7 @@ class Execution:
 
         return self._session.context.copy().run(build)
 
-    def keep(self, id: ObjectId, value: Any, limit: int | None = None) -> Inline | Stored:  # noqa: A002
+    def keep(self, id: ObjectId, value: Any, limit: int | None = None) -> Value:  # noqa: A002
         """Return a value as it is sent: in the message up to `limit` bytes, else from this host's store.
 
         Without a limit, the client's counts.
@@ -160,7 +160,7 @@ class Execution:
         limit = self._session.client.inline_limit if limit is None else limit
         plain = pickle_plain(value)
         if plain is not None and HEADER.size + len(plain) <= limit:
-            return Inline(pack(plain))
+            return pack(plain)
         # A generator's task may be interrupted between two items, but not within this.
         with shielded():
             if plain is not None:
@@ -168,7 +168,7 @@ class Execution:
             else:
                 encoded = encode(value, inline_limit=limit, what="the result")
             if encoded.inline:
-                return Inline(encoded.to_bytes(), encoded.contained)
+                return encoded.to_value()
             return self._session.objects.write(id, encoded)
 
     def cancelled(self, name: str) -> Failed:
@@ -196,7 +196,7 @@ class Execution:
         """Return what a task or actor called `name` raised, as an outcome."""
         return Failed(encode_error(error, task=name, worker=self._session.worker), name=name)
 
-    def _run(self, call: Call) -> Inline | Stored:
+    def _run(self, call: Call) -> Value:
         set_current_task(call.running)
         function = call.resolve()
         args, kwargs = self._arguments(call.command)
@@ -219,8 +219,10 @@ class Execution:
         values = [self._read(each, kept) for each, kept in zip(spec.deps, command.deps, strict=True)]
         return decode_call(spec.args, values)
 
-    def _read(self, id: ObjectId, kept: Inline | Stored) -> Any:  # noqa: A002
-        if type(kept) is Inline:
+    def _read(self, id: ObjectId, kept: Value) -> Any:  # noqa: A002
+        if type(kept) is bytes:
+            return decode(kept)
+        if isinstance(kept, Inline):
             return decode(kept.data)
         data = self._session.objects.read(id, kept.host)  # type: ignore[union-attr]
         return self._read_elsewhere(id) if isinstance(data, str) else decode(data)
@@ -234,8 +236,8 @@ class Execution:
                 outcome = client.await_outcome(entry, None, f"object {id:x}")
                 if isinstance(outcome, Failed):
                     raise build_failure(outcome)
-                if isinstance(outcome, Inline):
-                    return decode(outcome.data)
+                if not isinstance(outcome, Stored):
+                    return self._read(id, outcome)
                 data = objects.read(id, outcome.host)
                 if not isinstance(data, str):
                     return decode(data)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from fray.runtime.pool.messages.events import ItemsProduced
-from fray.runtime.pool.messages.specs import Inline, ObjectId, Stored, TaskSpec
+from fray.runtime.pool.messages.specs import Inline, ObjectId, TaskSpec, Value
 
 __all__ = ["ITEM_INLINE_LIMIT", "ItemSink", "Window", "stream"]
 
@@ -91,7 +91,7 @@ class ItemSink(Protocol):
     def new_id(self) -> ObjectId:
         """Return an identity for an item."""
 
-    def keep(self, id: ObjectId, value: Any, limit: int, /) -> Inline | Stored:  # noqa: A002
+    def keep(self, id: ObjectId, value: Any, limit: int, /) -> Value:  # noqa: A002
         """Return an item as it is sent."""
 
     def tell(self, item: ItemsProduced) -> None:
@@ -121,10 +121,16 @@ def stream(
         if index >= skip:
             identity = sink.new_id()
             kept = sink.keep(identity, item, ITEM_INLINE_LIMIT)
-            window.note(len(kept.data) if type(kept) is Inline else SMALL_BYTES)
+            window.note(_size(kept))
             sink.tell(ItemsProduced(spec.id, index, ((identity, kept),)))
         del item
         index += 1
+
+
+def _size(kept: Value) -> int:
+    if type(kept) is bytes:
+        return len(kept)
+    return len(kept.data) if type(kept) is Inline else SMALL_BYTES
 
 
 def _flushing(sink: ItemSink, waiting: Waiting) -> Waiting:

@@ -41,7 +41,7 @@ from fray.runtime.pool.messages.events import (
     TaskUnblocked,
 )
 from fray.runtime.pool.messages.greetings import HostAddresses, WorkerHello
-from fray.runtime.pool.messages.specs import HostId, Inline, ObjectId, Shape, Stored, WorkerId
+from fray.runtime.pool.messages.specs import HostId, ObjectId, Shape, Value, WorkerId
 from fray.runtime.pool.objects.peers import PeerFetch
 from fray.runtime.pool.objects.reader import ObjectReader
 from fray.runtime.pool.objects.store import HostStore
@@ -283,7 +283,7 @@ class Worker(ABC):
         """Return an identity for an item of a generator."""
         return self.client.new_id()
 
-    def keep(self, id: ObjectId, value: Any, limit: int) -> Inline | Stored:  # noqa: A002
+    def keep(self, id: ObjectId, value: Any, limit: int) -> Value:  # noqa: A002
         """Return an item as it is sent."""
         return self._execution.keep(id, value, limit)
 
