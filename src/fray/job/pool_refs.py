@@ -98,11 +98,11 @@ class only_of:  # noqa: N801 - used as a function; a generator would cost three 
         _receiver.engine = self._outer
 
 
-def check_receiver(engine: Engine, identity: str) -> None:
+def check_receiver(engine: Engine, identity: object) -> None:
     """Raise `ObjectLostError` if another engine encodes what is being pickled in this thread."""
     receiver = _receiver.engine
     if receiver is not None and receiver is not engine:
-        raise ObjectLostError(identity, "it belongs to another context")
+        raise ObjectLostError(str(identity), "it belongs to another context")
 
 
 def number_of(engine: Engine, entry: Any) -> int:
@@ -110,5 +110,5 @@ def number_of(engine: Engine, entry: Any) -> int:
 
     Raises `ObjectLostError` if another engine encodes them.
     """
-    check_receiver(engine, str(entry.id))
+    check_receiver(engine, entry.id)
     return int(entry.id)
