@@ -29,7 +29,7 @@ def wants(host: Host, image: str) -> bool:
         case "fray-operator":
             return True  # pods of callables take Fray's runtime from it
         case "fray-digits":
-            return _TPU in host.chips
+            return _TPU in host.chips or not host.taints
         case "fray-ray":
             return not host.taints
         case _:
