@@ -94,7 +94,7 @@ conformance-ray: setup ## what of the same suite goes through Ray's job API; RAY
 conformance-kubernetes: setup ## the same suite on the cluster of `make e2e`, which it starts if need be
 	CONFORMANCE=kubernetes $(PYTEST) tests/conformance -k kubernetes
 
-e2e: setup ## scenarios on a real cluster of this machine, which it starts (root; about 15 minutes)
+e2e: setup ## scenarios on a real cluster of this machine, which it starts (root; about 25 minutes)
 	$(PYTEST) e2e --ignore=$(RAY_SCENARIO)
 
 e2e-ray: setup ## engine ray on that cluster: its image, and one job with three workers (10 minutes); not a part of test

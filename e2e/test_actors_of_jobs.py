@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
+import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ from fray.job import get_default_job_ctx
 ACTOR_SECONDS = 240.0
 WORKERS = {"minReplicas": 0, "maxReplicas": 1}
 """So that the pods of a job have the keys to call actors with."""
+RACERS = 20
 SMALL = ResourceConfig(cpu=0.05, ram="256Mi", disk="100Mi")
 _PRELUDE = """
 from fray.errors import ActorDiedError, ActorExistsError, ActorUnavailableError
@@ -116,6 +121,44 @@ def test_jobs_share_an_actor_and_learn_of_its_end(jobs: JobNamespace, tmp_path: 
     said = [line for line in logs(jobs, "holder").splitlines() if line.startswith(WORDS)]
     assert [line.partition("Actor")[0] for line in said] == ["value 41", "lost ", "fresh 40", "pinned"]
     await_condition("it was deleted", lambda: actors(jobs) == [], timeout=ACTOR_SECONDS)
+
+
+def test_of_twenty_pods_that_create_an_actor_at_once_one_does(jobs: JobNamespace, tmp_path: Path) -> None:
+    class Single:  # pickled by value, as what a test defines within itself is
+        def __init__(self) -> None:
+            self.life = uuid.uuid4().hex
+
+        def tell(self) -> str:
+            return self.life
+
+    def race() -> None:
+        host, _, port = os.environ["FRAY_COORDINATOR_ADDRESS"].rpartition(":")
+        if os.environ["FRAY_RANK"] == "0":
+            with socket.create_server(("", int(port)), backlog=RACERS) as server:
+                others = [server.accept()[0] for _ in range(RACERS - 1)]
+            for other in others:
+                other.close()
+        else:
+            # Until all are there. The name is not known before rank 0 is.
+            connect_again(host, int(port)).recv(1)
+        ctx = get_default_job_ctx()
+        handle = ctx.create_actor(Single, name="lab/single", get_if_exists=True, num_cpus=0.05)
+        print("life", ctx.get(handle.tell.remote()), flush=True)
+
+    def connect_again(host: str, port: int) -> socket.socket:
+        while True:
+            with contextlib.suppress(OSError):
+                return socket.create_connection((host, port))
+            time.sleep(0.1)
+
+    hosts = ResourceConfig(cpu=0.02, ram="128Mi", disk="100Mi", replicas=RACERS)
+    with connect(jobs) as cluster:
+        entrypoint = Entrypoint.from_callable(race)
+        job = cluster.launch(JobRequest("race", entrypoint, hosts, create_environment(tmp_path)))
+        cluster.wait(job, raise_on_failure=True)
+    said = [line for text in jobs.logs("race") for line in text.splitlines() if line.startswith("life ")]
+    assert len(said) == RACERS
+    assert len(set(said)) == 1
 
 
 def test_a_program_outside_of_the_cluster_creates_and_calls_an_actor(
