@@ -84,13 +84,17 @@ def test_jobs_of_a_root_share_an_actor_and_a_detached_one_is_found_by_other_prog
 
     kept = cluster.get_actor("lab/kept")
     assert kept.add.remote(1).result(PATIENCE) == 7
+    spilled = tmp_path / "spilled"
+    spilled.mkdir()
     called = subprocess.run(
         [sys.executable, "-m", "fray.cli", "actors", "call", "lab/kept", "add", "[2]"],
+        env={**os.environ, "FRAY_SPILL_DIR": str(spilled)},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert called.stdout == "9\n"
+    assert (called.stdout, called.stderr) == ("9\n", "")
+    assert list(spilled.glob("*/*")) == []
 
     kept.say.remote("before").result(PATIENCE)
     followed = cluster.actor_logs(cluster.find_actor("lab/kept"), follow=True)

@@ -72,6 +72,8 @@ def call_actor(
         InvalidRequestError: They aren't that, or the actor has no such method.
         ActorCallFailedError: The method has raised.
     """
+    from fray.runtime.pool.local_pool import stop_pools  # noqa: PLC0415 - which listing doesn't need
+
     args, kwargs = _read_arguments(arguments)
     handle = cluster.get_actor(name)
     try:
@@ -88,6 +90,9 @@ def call_actor(
         cause = error.__cause__
         story = cause.traceback.splitlines() if isinstance(cause, RemoteTracebackError) else ()
         raise ActorCallFailedError(name, method, type(error).__name__, str(error), tuple(story)) from error
+    finally:
+        # The command ends without atexit, and its nanny would outlive it, with what lies in the store.
+        stop_pools()
 
 
 def _read_arguments(text: str | None) -> tuple[list[Any], dict[str, Any]]:

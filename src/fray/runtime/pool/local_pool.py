@@ -48,6 +48,7 @@ __all__ = [
     "offered_resources",
     "start_nanny",
     "start_process",
+    "stop_pools",
 ]
 
 SPILL_DIR = "FRAY_SPILL_DIR"
@@ -240,7 +241,8 @@ def end_with_process(pool: _Pool) -> None:
     _pools.add(pool)
 
 
-def _stop_all() -> None:
+def stop_pools() -> None:
+    """Stop all pools of this process now, for one that ends by `os._exit`."""
     for pool in list(_pools):
         pool.stop()
 
@@ -250,7 +252,7 @@ def _forget_all() -> None:
         pool.forget()
 
 
-atexit.register(_stop_all)
+atexit.register(stop_pools)
 os.register_at_fork(after_in_child=_forget_all)
 
 
