@@ -30,6 +30,7 @@ _TEST_VALUES = (
     "--set=backoff.seconds=1",
     "--set=settleSeconds=2",
     "--set=unreachableSeconds=10",
+    "--set=kueue.elasticJobs=true",
 )
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from e2e.cluster import provider
 from e2e.cluster.command import await_condition
-from e2e.job_namespace import JobNamespace, build_shell, until_told
+from e2e.job_namespace import JobNamespace, build_job, build_shell, until_told
 from e2e.queues import QueueMaker, open_queue_maker
+from fray.vocabulary import LABEL_ROLE, Role
 
 V5P_SLICE = {"tpu": {"type": "v5p-16"}}
 QUEUE = {"name": "team"}
@@ -66,6 +67,23 @@ def await_words(jobs: JobNamespace, name: str, words: str, *, reason: str = "Wai
 def edit(jobs: JobNamespace, name: str, field: str, *, value: bool) -> None:
     patch = f'{{"spec": {{"{field}": {str(value).lower()}}}}}'
     jobs.kubectl("patch", f"fj/{name}", "--type=merge", f"--patch={patch}")
+
+
+def scale(jobs: JobNamespace, count: int) -> None:
+    jobs.kubectl("scale", "frayjob/elastic", f"--replicas={count}")
+
+
+def await_workers(jobs: JobNamespace, count: int) -> set[str]:
+    """Wait until so many workers of the job take tasks; returns the uids of their pods."""
+    await_condition(
+        f"{count} workers take tasks",
+        lambda: (jobs.job("elastic").get("status", {}).get("workers") or {}).get("ready") == count,
+        timeout=180,
+        details=jobs.describe,
+    )
+    selector = f"--selector={LABEL_ROLE}={Role.WORKER}"
+    pods = jobs.kubectl.items("pods", selector, "--field-selector=status.phase=Running")
+    return {pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
 
 
 def verdicts(status: dict[str, Any]) -> list[str]:
@@ -204,3 +222,35 @@ def test_a_queue_s_topology_keeps_slices_together_in_place_of_jobset(
     assert all(pod["spec"]["nodeSelector"][HOST] == pod["spec"]["nodeName"] for pod in pods)
     jobs.tell("slices")
     assert verdicts(jobs.await_end("slices")) == ["Success"]
+
+
+def test_workers_in_a_queue_change_in_number_within_the_quota_while_others_run(
+    jobs: JobNamespace, queues: QueueMaker
+) -> None:
+    queues.make("team", {"pods": 4, "cpu": 100, "memory": 10**12})
+    small = {"cpu": "50m", "memory": "128Mi"}
+    workers = {"replicas": 1, "resources": small}
+    command = ["sh", "-c", until_told()]
+    jobs.submit(build_job("elastic", command, queue=QUEUE, resources=small, workers=workers))
+    (first,) = await_workers(jobs, 1)
+    scale(jobs, 3)
+    three = await_workers(jobs, 3)
+    assert first in three
+    # One more than there is quota for: it waits, and nobody is evicted for it.
+    scale(jobs, 4)
+    await_condition(
+        "Kueue says that there is no quota for four",
+        lambda: "insufficient unused quota for pods" in str(jobs.kubectl.items("workloads.kueue.x-k8s.io")),
+        timeout=180,
+    )
+    assert await_workers(jobs, 3) == three
+    # Quota of fewer is free for others at once.
+    scale(jobs, 1)
+    assert await_workers(jobs, 1) <= three
+    submit(jobs, "other", replicas=2)
+    jobs.await_job("other", "condition=Running")
+    for name in ("elastic", "other"):
+        jobs.tell(name)
+        status = jobs.await_end(name)
+        assert verdicts(status) == ["Success"], status
+    await_condition("quota is free", lambda: not queues.admitted(), timeout=180)

@@ -81,11 +81,14 @@ def _build_values() -> dict[str, Any]:
         "webhook": {"port": 9443},
         "leaderElection": {"leaderElect": False},
         "managedJobsNamespaceSelector": {"matchLabels": {NAMESPACE_LABEL: "true"}},
-        "integrations": {"frameworks": ["jobset.x-k8s.io/jobset"]},
+        "integrations": {"frameworks": ["jobset.x-k8s.io/jobset", "batch/job"]},
     }
     return {
         "controllerManager": {
-            "featureGates": [{"name": "VisibilityOnDemand", "enabled": False}],
+            "featureGates": [
+                {"name": "VisibilityOnDemand", "enabled": False},
+                {"name": "ElasticJobsViaWorkloadSlices", "enabled": True},
+            ],
             "manager": {
                 "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
                 "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": None},
