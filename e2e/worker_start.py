@@ -27,7 +27,7 @@ from e2e.cluster.layout import Layout
 from e2e.installation import install_release, print_measured, say
 from e2e.job_namespace import JobNamespace, build_job, open_job_namespace
 
-__all__ = ["main", "measure_bare", "measure_job", "measure_lost_head"]
+__all__ = ["find_image", "main", "measure_bare", "measure_job", "measure_lost_head"]
 
 WORKERS = 3
 SMALL = {"cpu": "100m", "memory": "128Mi"}
@@ -77,9 +77,9 @@ def measure_job(space: JobNamespace, name: str) -> tuple[float, list[float]]:
     return max(now for now, _ in first) - created, [now - begun for now, begun in first]
 
 
-def measure_bare(space: JobNamespace, name: str, image: str) -> float:
-    """Return the seconds until the last of the bare pods has run."""
-    names = [f"{name}-{number}" for number in range(WORKERS)]
+def measure_bare(space: JobNamespace, name: str, image: str, count: int = WORKERS) -> float:
+    """Return the seconds until the last of so many bare pods has run."""
+    names = [f"{name}-{number}" for number in range(count)]
     pods = [_build_pod(each, image) for each in names]
     created = time.time()
     space.kubectl.apply(*pods)
@@ -126,7 +126,7 @@ def _build_pod(name: str, image: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
-def _find_image(space: JobNamespace, job: str) -> str:
+def find_image(space: JobNamespace, job: str) -> str:
     """Return the image that a job ran in."""
     (pod,) = space.pods(job)
     image: str = pod["spec"]["containers"][0]["image"]
@@ -148,7 +148,7 @@ def _run(rounds: int, folder: Path) -> Mapping[str, Any]:
     jobs, bare, containers, lost = list[float](), list[float](), list[float](), list[float]()
     with open_job_namespace(release.kubectl, release) as space:
         measure_job(space, "first")  # nodes have the images now, and the namespace its keys
-        image = _find_image(space, "first")
+        image = find_image(space, "first")
         for number in range(rounds):
             say(f"round {number + 1} of {rounds}")
             seconds, each = measure_job(space, f"job-{number}")
