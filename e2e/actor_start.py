@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from e2e.installation import install_release, print_measured, say
-from e2e.job_namespace import JobNamespace, build_job, open_job_namespace
-from e2e.worker_start import SECONDS, SMALL, WORKERS, find_image, measure_bare
+from e2e.job_namespace import JobNamespace, open_job_namespace
+from e2e.worker_start import WORKERS, find_image, measure_bare, run_program
 
 __all__ = ["main", "measure_named", "measure_unnamed"]
 
 GOALS = {"named_more_than_bare_seconds": 1.5, "known_seconds": 5.0, "unnamed_seconds": 5.0}
-NAMED = """
-import json, os, signal, threading, time
+_PRELUDE = """
+import json, os, signal, socket, threading, time
 from fray.errors import ActorDiedError, ActorUnavailableError
 from fray.job import ActorOptions, get_default_job_ctx
 
@@ -45,7 +45,10 @@ class Counter:
         threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
         return at
 
-ctx, options = get_default_job_ctx(), ActorOptions(max_concurrency=2)
+ctx = get_default_job_ctx()
+"""
+NAMED = f"""{_PRELUDE}
+options = ActorOptions(max_concurrency=2)
 created = time.time()
 counter = ctx.create_actor(Counter, name="counter", num_cpus=0.1, options=options)
 assert ctx.get(counter.add.remote()) == 1
@@ -62,25 +65,13 @@ while True:
         break
     except (ActorDiedError, ActorUnavailableError):
         pass
-print(json.dumps({"named": first - created, "known": known - ended, "again": time.time() - known}))
+print(json.dumps({{"named": first - created, "known": known - ended, "again": time.time() - known}}))
 """
-UNNAMED = f"""
-import json, time
-from fray.job import get_default_job_ctx
-
-class Counter:
-    def __init__(self):
-        self.value = 0
-    def add(self):
-        self.value += 1
-        return self.value
-
+UNNAMED = f"""{_PRELUDE}
 def place():
     time.sleep(0.05)
-    import socket
     return socket.gethostname()
 
-ctx = get_default_job_ctx()
 while len(set(ctx.get([ctx.run(place) for _ in range(2 * {WORKERS})]))) < {WORKERS}:
     pass
 created = time.time()
@@ -93,22 +84,14 @@ print(json.dumps(time.time() - created))
 def measure_named(space: JobNamespace, name: str) -> Mapping[str, float]:
     """Return the seconds of one named actor: `named`, `known` and `again`."""
     # Workers, so that its pod has the keys.
-    found: Mapping[str, float] = _run_program(space, name, NAMED, {"maxReplicas": 1})
+    found: Mapping[str, float] = run_program(space, name, NAMED, maxReplicas=1)
     return found
 
 
 def measure_unnamed(space: JobNamespace, name: str) -> float:
     """Return the seconds of 1,000 actors in a job's workers."""
-    found: float = _run_program(space, name, UNNAMED, {"replicas": WORKERS})
+    found: float = run_program(space, name, UNNAMED, replicas=WORKERS)
     return found
-
-
-def _run_program(space: JobNamespace, name: str, program: str, workers: Mapping[str, Any]) -> Any:
-    command = ["python3", "-c", program]
-    space.run(
-        build_job(name, command, resources=SMALL, workers={**workers, "resources": SMALL}), seconds=SECONDS
-    )
-    return json.loads(space.logs(name)[0].splitlines()[-1])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

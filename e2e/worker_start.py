@@ -27,7 +27,7 @@ from e2e.cluster.layout import Layout
 from e2e.installation import install_release, print_measured, say
 from e2e.job_namespace import JobNamespace, build_job, open_job_namespace
 
-__all__ = ["find_image", "main", "measure_bare", "measure_job", "measure_lost_head"]
+__all__ = ["find_image", "main", "measure_bare", "measure_job", "measure_lost_head", "run_program"]
 
 WORKERS = 3
 SMALL = {"cpu": "100m", "memory": "128Mi"}
@@ -69,12 +69,17 @@ except PoolClosedError:
 
 def measure_job(space: JobNamespace, name: str) -> tuple[float, list[float]]:
     """Return the seconds to the last worker's first result, and of each since its container's start."""
-    workers = {"replicas": WORKERS, "resources": SMALL}
-    job = build_job(name, ["python3", "-c", FIRST_RESULTS], resources=SMALL, workers=workers)
     created = time.time()
-    space.run(job, seconds=SECONDS)
-    first = json.loads(space.logs(name)[0].splitlines()[-1])
+    first = run_program(space, name, FIRST_RESULTS, replicas=WORKERS)
     return max(now for now, _ in first) - created, [now - begun for now, begun in first]
+
+
+def run_program(space: JobNamespace, name: str, program: str, **workers: Any) -> Any:
+    """Run a program as a job with small workers; return what its last line says, which is JSON."""
+    command = ["python3", "-c", program]
+    job = build_job(name, command, resources=SMALL, workers={**workers, "resources": SMALL})
+    space.run(job, seconds=SECONDS)
+    return json.loads(space.logs(name)[0].splitlines()[-1])
 
 
 def measure_bare(space: JobNamespace, name: str, image: str, count: int = WORKERS) -> float:
