@@ -21,7 +21,7 @@ from e2e.cluster import cgroups, provider
 from e2e.cluster.command import await_condition, run
 from e2e.cluster.layout import BRIDGE_ADDRESS, Host, Layout
 from e2e.job_namespace import JobNamespace, build_job
-from e2e.release import OPERATOR, Release
+from e2e.release import HELM_SECONDS, OPERATOR, Release
 from e2e.test_actors import await_member, get_member, list_pods
 from e2e.test_actors_of_jobs import ACTOR_SECONDS, SMALL, WORKERS, connect
 from e2e.test_sick_nodes import SILENT_SECONDS, stopped_kubelet
@@ -260,7 +260,13 @@ def test_members_live_and_are_called_on_while_the_operator_is_upgraded(
             operators = list_uids(system.items("pods", f"--selector={OPERATOR}"))
             answered = [len(each) for each in answers]
             release.install("--set-string=podAnnotations.upgraded=yes")
-            assert not operators & list_uids(system.items("pods", f"--selector={OPERATOR}"))
+            # Helm waits for the new pods only.
+            await_condition(
+                "the operator's old pods are gone",
+                lambda: not operators & list_uids(system.items("pods", f"--selector={OPERATOR}")),
+                timeout=HELM_SECONDS,
+                details=jobs.describe,
+            )
             # The new one has looked at the actor when it does this.
             jobs.kubectl("scale", f"frayactor/{actor}", "--replicas=3")
             await_condition(
