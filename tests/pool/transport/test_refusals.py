@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import gc
 import os
 import pickle
 import select
@@ -13,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -414,6 +417,30 @@ def test_the_secret_counts_behind_the_right_certificate(tls_head: Head, pool_key
 def test_tcp_needs_a_certificate(unix_address: Address) -> None:
     with pytest.raises(TransportKeyError):
         BlockingConnection.connect(Address(host="127.0.0.1", port=1), TransportKey.generate())
+
+
+def test_who_stops_dialling_before_the_proof_leaves_no_error_to_nobody(
+    tls_head: Head, pool_key: TransportKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complaints: list[dict[str, Any]] = []
+    begin = Connection.connection_made
+
+    async def dial() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        dialling = asyncio.create_task(connect(tls_head.address, pool_key, _not_called))
+
+        def begin_and_stop(connection: Connection, transport: asyncio.BaseTransport) -> None:
+            begin(connection, transport)
+            if connection.peer == str(tls_head.address):
+                dialling.cancel()
+
+        monkeypatch.setattr(Connection, "connection_made", begin_and_stop)
+        with pytest.raises(asyncio.CancelledError):
+            await dialling
+
+    asyncio.run(dial())
+    gc.collect()
+    assert complaints == []
 
 
 def _not_called(connection: Connection) -> None:

@@ -145,6 +145,13 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = True
         self._flush()
 
+    def give_up(self) -> None:
+        """Wait no longer for the peer to prove itself: end the connection unless it has."""
+        if not self.began:
+            # Nobody awaits it any more, so nobody would take the reason of an end that comes later.
+            self.authenticated.cancel()
+            self.abort()
+
     def abort(self) -> None:
         """End the connection at once; what is queued is dropped."""
         self._closing = True

@@ -184,8 +184,7 @@ class Server:
         except OSError as error:
             self._refuse(connection, HandshakeError(tls_refusal(error), str(error) or "no proof in time"))
         finally:
-            if not connection.began:
-                connection.abort()
+            connection.give_up()
 
     def _refuse(self, connection: Connection, error: HandshakeError) -> None:
         # The deadline can fall into the turn of the loop in which the peer was accepted.
@@ -284,8 +283,7 @@ async def connect(
     except OSError as error:
         raise PeerUnreachableError(str(address), error.strerror or str(error)) from error
     finally:
-        if not connection.began:
-            connection.abort()
+        connection.give_up()
     return connection
 
 
