@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster import cgroups, provider
+from e2e.cluster import cgroups, kubelets, node_status, provider
+from e2e.cluster.api import Api
 from e2e.cluster.command import await_condition, run
 from e2e.cluster.layout import BRIDGE_ADDRESS, Host, Layout
 from e2e.job_namespace import JobNamespace, build_job
@@ -32,8 +33,14 @@ from fray.plan.node_evidence import TAINT_OUT_OF_SERVICE
 LOST = (ActorDiedError, ActorUnavailableError)
 ERROR_SECONDS = 10
 """After which callers of a lost member know of it, at the latest."""
+GPUS = ResourceConfig.with_gpu("H100", 8, cpu=0.05, ram="256Mi", disk="100Mi")
+"""What two nodes have."""
 CALLS = 20
 """By how many calls it shows who answers."""
+needs_faults = pytest.mark.skipif(
+    "kill-program" not in provider.supported_faults(),
+    reason="neither kubelets nor pods of this cluster's provider can be stopped",
+)
 _CALLER = f"""
 import time
 from fray.errors import ActorDiedError, ActorUnavailableError
@@ -115,6 +122,18 @@ def out_of_service(jobs: JobNamespace, node: str) -> Iterator[None]:
         jobs.kubectl("taint", "node", node, f"{taint}-")
 
 
+@contextlib.contextmanager
+def deleted_node(jobs: JobNamespace, api: Api, host: Host) -> Iterator[None]:
+    """A node that is taken out of the cluster with its kubelet, for the length of a `with` block."""
+    kubelets.kill_kubelet(host)
+    try:
+        jobs.kubectl("delete", "node", host.name)
+        yield
+    finally:
+        kubelets.start_kubelet(host)
+        node_status.await_ready(host, api, details=jobs.describe)
+
+
 def read_lines(jobs: JobNamespace, job: str) -> list[list[str]]:
     """The words of each line that the only host of a job has printed, but for what Fray says itself."""
     (text,) = jobs.logs(job)
@@ -122,12 +141,10 @@ def read_lines(jobs: JobNamespace, job: str) -> list[list[str]]:
     return [each for each in words if each[:1] in (["first"], ["lost"], ["second"], ["answered"])]
 
 
+@needs_faults
 def test_a_member_has_one_life_at_a_time_although_its_node_stops_and_comes_back(
     jobs: JobNamespace, layout: Layout, tmp_path: Path
 ) -> None:
-    if "kill-program" not in provider.supported_faults():
-        pytest.skip("neither kubelets nor pods of this cluster's provider can be stopped")
-
     class Watched:  # pickled by value, as what a test defines within itself is
         def __init__(self, url: str) -> None:
             self.life = uuid.uuid4().hex
@@ -144,9 +161,8 @@ def test_a_member_has_one_life_at_a_time_although_its_node_stops_and_comes_back(
             return self.life
 
     with recorder() as (url, lives), connect(jobs) as cluster, contextlib.ExitStack() as stack:
-        gpus = ResourceConfig.with_gpu("H100", 8, cpu=0.05, ram="256Mi", disk="100Mi")
         watched = cluster.create_actor(
-            Watched, url, name="lab/watched", resources=gpus, environment=create_environment(tmp_path)
+            Watched, url, name="lab/watched", resources=GPUS, environment=create_environment(tmp_path)
         )
         jobs.submit(build_job("caller", ["python3", "-c", _CALLER], workers=WORKERS))
         old = watched.tell.remote().result(ACTOR_SECONDS)
@@ -216,6 +232,42 @@ def test_a_member_has_one_life_at_a_time_although_its_node_stops_and_comes_back(
         assert {tuple(words) for words in read_lines(jobs, "caller")[3:]} == {("answered", new)}
         conditions = jobs.kubectl.get("frayactor", actor)["status"]["conditions"]
         assert "MultiplePods" not in {condition["type"] for condition in conditions}
+
+
+@needs_faults
+def test_another_member_lives_elsewhere_once_its_node_is_deleted(
+    jobs: JobNamespace, layout: Layout, api: Api, tmp_path: Path
+) -> None:
+    class Named:  # pickled by value, as above
+        def __init__(self) -> None:
+            self.life = uuid.uuid4().hex
+
+        def tell(self) -> str:
+            return self.life
+
+    with connect(jobs) as cluster:
+        named = cluster.create_actor(
+            Named, name="lab/named", resources=GPUS, environment=create_environment(tmp_path)
+        )
+        old = named.tell.remote().result(ACTOR_SECONDS)
+        actor = cluster.find_actor("lab/named").metadata.name
+        before = get_member(jobs, actor)
+        host = layout.host_named(before["node"])
+        with deleted_node(jobs, api, host), stopped_pod(host, before["podUid"]):
+            with pytest.raises(LOST):
+                named.tell.remote().result(ERROR_SECONDS)
+            after = await_member(jobs, actor, "lives elsewhere", ready=True, restarts=1)
+            assert after["node"] != before["node"]
+            new = cluster.get_actor("lab/named").tell.remote().result(ACTOR_SECONDS)
+            assert new not in {old, ""}
+        await_condition(
+            "the kubelet that came back has ended the pod that nobody knows any more",
+            lambda: not cgroups.pids_in_pod(host.name, before["podUid"]),
+            timeout=ACTOR_SECONDS,
+        )
+        assert cluster.get_actor("lab/named").tell.remote().result(ERROR_SECONDS) == new
+        with pytest.raises(ActorDiedError):
+            named.tell.remote().result(ERROR_SECONDS)
 
 
 def read_members(jobs: JobNamespace, actor: str) -> list[dict[str, Any]]:
