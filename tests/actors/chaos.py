@@ -78,6 +78,9 @@ class _Campaign:
                 for number in range(kills):
                     pod.await_ready()
                     pid = self._context.get(self._context.get_actor(NAME).pid.remote(), timeout=PATIENCE)
+                    # The number may have been another process's, some thousands earlier.
+                    self._killed.pop(pid, None)
+                    self._answered.discard(pid)
                     if number % 8 < 4:  # the others are ended while callers still join
                         wait_until(functools.partial(self._answered.__contains__, pid))
                     time.sleep(chance.random() * LONGEST_LIFE)
