@@ -12,7 +12,6 @@ import os
 import resource
 import signal
 import time
-from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,10 +37,6 @@ _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 """How often it looks whether the pool stands still."""
-TLS_BUFFER_BYTES = 32 * 1024
-"""What asyncio keeps for each TLS connection to read into. Its own 256 KiB are too much for thousands:
-https://github.com/python/cpython/blob/v3.11.7/Lib/asyncio/sslproto.py#L258
-"""
 
 
 @dataclass(frozen=True)
@@ -174,10 +169,9 @@ async def run_head(config: HeadConfig, ready: Callable[[list[Address]], None]) -
 
 
 def _make_room_for_peers() -> None:
-    """Let this process have as many connections as it may, and each take little memory.
+    """Let this process have as many connections as it may.
 
     Where containers begin with 1,024 open files, the pool would end at some 200 hosts.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    SSLProtocol.max_size = TLS_BUFFER_BYTES

@@ -16,6 +16,7 @@ from fray.runtime.pool.transport.frames import BytesLike, Frame, FrameDecoder, e
 from fray.runtime.pool.transport.handshake import Handshake, refusal
 from fray.runtime.pool.transport.settings import TransportSettings
 from fray.runtime.pool.transport.sockets import tls_refusal
+from fray.runtime.pool.transport.tls import TlsLayer
 
 __all__ = ["Connection", "ConnectionOwner"]
 
@@ -70,7 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         self._filling = False
         self.connected = False
         """Whether there has been a connection, authenticated or not."""
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport | TlsLayer | None = None
         self._failure: TransportError | None = None
         self._closing = False
         self._gone = asyncio.Event()
@@ -169,9 +170,9 @@ class Connection(asyncio.BufferedProtocol):
         # Not close(): with TLS that would wait for the peer's consent.
         self.abort()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the handshake (called by the event loop)."""
-        assert isinstance(transport, asyncio.Transport)
+    def connection_made(self, transport: asyncio.BaseTransport | TlsLayer) -> None:
+        """Begin the handshake (called by the event loop, or by what does TLS for it)."""
+        assert isinstance(transport, asyncio.Transport | TlsLayer)
         self._transport = transport
         self.connected = True
         transport.set_write_buffer_limits(high=_WRITE_SIZE)

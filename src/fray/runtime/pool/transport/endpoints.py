@@ -32,6 +32,7 @@ from fray.runtime.pool.transport.sockets import (
     tune,
     unlink_socket,
 )
+from fray.runtime.pool.transport.tls import TlsLayer
 
 __all__ = ["Connection", "OnConnection", "Server", "connect", "serve"]
 
@@ -65,6 +66,7 @@ class Server:
         self._on_connection = on_connection
         self._settings = settings
         self._read_buffer = memoryview(bytearray(settings.read_size))
+        self._tls_buffer = memoryview(bytearray(0 if self._tls is None else settings.read_size))
         self._strangers = asyncio.Semaphore(settings.max_handshakes)
         self._handshakes: Counter[str] = Counter()
         """How many of them each network address has."""
@@ -177,7 +179,7 @@ class Server:
         try:
             async with asyncio.timeout(self._settings.handshake_seconds):
                 context = None if self._tls is None else self._tls.context()
-                await _adopt(connection, accepted, context, self._settings)
+                await _adopt(connection, accepted, context, self._settings, self._tls_buffer)
                 await connection.authenticated
         except HandshakeError as error:
             self._refuse(connection, error)
@@ -200,19 +202,16 @@ async def _adopt(
     connected: socket.socket,
     context: ssl.SSLContext | None,
     settings: TransportSettings,
+    read_buffer: memoryview,
 ) -> None:
     loop = asyncio.get_running_loop()
     if context is None:
         await loop.connect_accepted_socket(lambda: connection, connected)
         return
-    await loop.connect_accepted_socket(
-        lambda: connection,
-        connected,
-        ssl=context,
-        # Ours ends first, and covers the handshake inside as well.
-        ssl_handshake_timeout=2 * settings.handshake_seconds,
-        ssl_shutdown_timeout=settings.handshake_seconds,
-    )
+    seconds = settings.handshake_seconds
+    layer = TlsLayer(context, connection, server_side=True, read_buffer=read_buffer, close_seconds=seconds)
+    await loop.connect_accepted_socket(lambda: layer, connected)
+    await layer.begin()
 
 
 async def serve(
@@ -292,15 +291,11 @@ async def _dial(
 ) -> None:
     loop = asyncio.get_running_loop()
     if context is not None:
-        stream, _ = await loop.create_connection(
-            lambda: connection,
-            address.host,
-            address.port,
-            ssl=context,
-            ssl_handshake_timeout=2 * settings.handshake_seconds,
-            ssl_shutdown_timeout=settings.handshake_seconds,
-        )
+        buffer, seconds = memoryview(bytearray(settings.read_size)), settings.handshake_seconds
+        layer = TlsLayer(context, connection, server_side=False, read_buffer=buffer, close_seconds=seconds)
+        stream, _ = await loop.create_connection(lambda: layer, address.host, address.port)
         tune(stream.get_extra_info("socket"), settings.silence_seconds)
+        await layer.begin()
         return
     dialled = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
