@@ -202,12 +202,18 @@ class HeadLink:
                 return
             self.sending = False
             if own in ready:
-                with contextlib.suppress(TimeoutError):
-                    while True:
-                        for frame in self._connection.receive_all(0):
-                            if frame.kind == OVER:
-                                raise AttemptOverError(bytes(frame.body).decode())
-                            self._hear(decode_messages(frame.body))
+                self._receive()
+
+    def _receive(self) -> None:
+        """Hear what has come. To look for more would hold up the threads that this has woken."""
+        with contextlib.suppress(TimeoutError):  # a part of a frame
+            while True:
+                for frame in self._connection.receive_all(0):
+                    if frame.kind == OVER:
+                        raise AttemptOverError(bytes(frame.body).decode())
+                    self._hear(decode_messages(frame.body))
+                if not self._connection.pending:
+                    return
 
     def _send(self) -> bool:
         """Send what is pending; return whether it goes on after that."""

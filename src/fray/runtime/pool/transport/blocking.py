@@ -128,11 +128,16 @@ class BlockingConnection:
             self._frames.clear()
             return frames
 
+    @property
+    def pending(self) -> bool:
+        """Whether there is more to receive although the descriptor needn't be readable."""
+        return bool(self._frames) or self._stream.pending
+
     def fileno(self) -> int:
         """Return the socket's descriptor, for selectors.
 
-        Readable doesn't mean that a whole frame has come; and frames that came with an earlier one don't make
-        it readable: before waiting on it, call `receive` with timeout 0 until that raises `TimeoutError`.
+        Readable doesn't mean that a whole frame has come; and what came with an earlier frame doesn't make it
+        readable: wait on it only while nothing is `pending`.
         """
         return self._stream.fileno()
 

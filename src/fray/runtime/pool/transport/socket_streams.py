@@ -27,6 +27,11 @@ _TLS_WRITE_SIZE = 256 * 1024
 class SocketStream(Protocol):
     """A connected socket; errors are those of the system (`OSError`)."""
 
+    @property
+    def pending(self) -> bool:
+        """Whether bytes are here that were read from the network with others."""
+        ...
+
     def receive_into(self, target: memoryview, timeout: float | None) -> int | None:
         """Wait for bytes and put them into `target`; return how many: 0 at the end, None after `timeout`."""
 
@@ -65,6 +70,11 @@ class PlainStream:
     def __init__(self, connected: socket.socket) -> None:
         connected.setblocking(True)
         self._socket = connected
+
+    @property
+    def pending(self) -> bool:
+        """There are none: all is read from the kernel."""
+        return False
 
     def receive_into(self, target: memoryview, timeout: float | None) -> int | None:
         """Wait for bytes and put them into `target`."""
@@ -112,8 +122,17 @@ class TlsStream:
         self._socket = connected
         self._lock = threading.RLock()
 
+    @property
+    def pending(self) -> bool:
+        """Whether a part of a record is here that no `target` had room for."""
+        with self._lock:
+            return self._socket.pending() > 0
+
     def receive_into(self, target: memoryview, timeout: float | None) -> int | None:
         """Wait for bytes and put them into `target`."""
+        if timeout is None and not self.pending:
+            # Mostly nothing has come yet, and to find that out by reading costs an exception.
+            _wait(self._socket.fileno(), select.POLLIN, None)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             try:
