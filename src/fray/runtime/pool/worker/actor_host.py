@@ -76,28 +76,35 @@ class _Actor:
         self.running: dict[ObjectId, Call] = {}
         self.loop = CoroutineLoop()
         self.life = life
-        self._inbox: Inbox | None = None
+        self._async: dict[str, bool] = {}
+        """Which methods that were called are coroutine functions."""
+        self.inbox: Inbox | None = None
+        """What its own thread is to do; None: it has none."""
         if spec.max_concurrency == 1:
             inbox: Inbox = queue.SimpleQueue()
-            self._inbox = inbox
+            self.inbox = inbox
             start_apart(lambda: threads.serve(inbox), f"fray-{spec.class_name}", daemon=threads.daemon)
 
     def run(self, work: Work) -> None:
         """Run work of this actor in its own thread, or in any."""
-        if self._inbox is not None:
-            self._inbox.put(work)
+        if self.inbox is not None:
+            self.inbox.put(work)
         else:
             self._threads.run(work)
 
     def close(self) -> None:
         """Let the actor's threads end after what they have been given."""
         self.loop.close(wait=False)
-        if self._inbox is not None:
-            self._inbox.put(None)
+        if self.inbox is not None:
+            self.inbox.put(None)
 
     def is_async(self, method: str) -> bool:
         """Whether a method is a coroutine function; seen in the class, so that no user code runs."""
-        return inspect.iscoroutinefunction(inspect.getattr_static(type(self.instance), method, None))
+        known = self._async.get(method)
+        if known is None:
+            found = inspect.getattr_static(type(self.instance), method, None)
+            known = self._async[method] = inspect.iscoroutinefunction(found)
+        return known
 
 
 class ActorHost:
@@ -140,6 +147,13 @@ class ActorHost:
         with self._lock:
             lone = next(iter(self._actors.values())) if len(self._actors) == 1 else None
         return None if lone is None else lone.constructing
+
+    def find_idle_inbox(self) -> Inbox | None:
+        """Return what the only actor's own thread is to do; None: it has none, or calls wait."""
+        actors = tuple(self._actors.values())
+        if len(actors) != 1 or actors[0].waiting:
+            return None
+        return actors[0].inbox
 
     def create(self, command: CreateActor, function: Function) -> None:
         """Begin to construct an actor; ActorReady or ActorEnded tell how that went."""

@@ -55,8 +55,9 @@ from fray.runtime.pool.worker.executor import Executor, QueuedTask
 from fray.runtime.pool.worker.failures import no_thread
 from fray.runtime.pool.worker.functions import Functions
 from fray.runtime.pool.worker.generators import Window, stream
+from fray.runtime.pool.worker.hearing import HearingTurn
 from fray.runtime.pool.worker.memory_limit import MemoryLimit
-from fray.runtime.pool.worker.threads import ElasticThreads
+from fray.runtime.pool.worker.threads import ElasticThreads, Inbox
 
 __all__ = ["Worker"]
 
@@ -88,6 +89,7 @@ class Worker(ABC):
         self._host = host
         self._connection = connection
         self._addresses: dict[HostId, str] = {}
+        self._hearing = HearingTurn()
         self._calls_left = max_calls
         self._forgot = False
         self._outbox = Outbox(connection, self.lose_head)
@@ -147,13 +149,44 @@ class Worker(ABC):
 
     def receive(self) -> None:
         """Do what the head says, until the connection has ended. Raises what must not happen."""
-        handlers = self._handlers
         try:
             while True:
-                for message in decode_messages(self._connection.receive().body):
-                    handlers[type(message)](message)
+                self._hearing.await_turn()
+                self._lend_turn(self._hear())
         except TransportError:
             self.lose_head()
+
+    def _hear(self) -> list[Any]:
+        """Do what the head says next, and return it."""
+        handlers = self._handlers
+        messages = decode_messages(self._connection.receive().body)
+        for message in messages:
+            handlers[type(message)](message)
+        return messages
+
+    def _lend_turn(self, heard: list[Any]) -> bool:
+        """Let the thread of a lone actor hear what comes next, if what came was a call and no more follow."""
+        if len(heard) != 1 or type(heard[0]) is not RunTask or heard[0].spec.streaming:
+            return False
+        inbox = self._actors.find_idle_inbox()
+        if inbox is None:
+            return False
+        loan = self._hearing.lend()
+        inbox.put(lambda: self._hear_in(inbox, loan))
+        return True
+
+    def _hear_in(self, inbox: Inbox, loan: int) -> None:
+        """Hear what comes in an actor's thread, until it has something else to do."""
+        if not self._hearing.take_up(loan):
+            return
+        try:
+            while inbox.empty() and self._actors.find_idle_inbox() is inbox:
+                if self._lend_turn(self._hear()):
+                    return
+        except BaseException as error:  # noqa: BLE001 - the reader raises it
+            self._hearing.give_back(error)
+        else:
+            self._hearing.give_back()
 
     # --- what the head says --------------------------------------------------------------------------------
 
@@ -235,10 +268,12 @@ class Worker(ABC):
         self._outbox.defer(ObjectCopied(object_id, self._host, size))
 
     def _waiting(self, wake: Callable[[], None]) -> AbstractContextManager[object]:
+        self._hearing.recall()
         task = self._waiting_task()
         return task.waiting(wake) if task is not None else nullcontext()
 
     def _lend(self) -> Callable[[], None]:
+        self._hearing.recall()
         task = self._waiting_task()
         return task.lend() if task is not None else lambda: None
 
