@@ -151,9 +151,11 @@ class ActorHost:
     def find_idle_inbox(self) -> Inbox | None:
         """Return what the only actor's own thread is to do; None: it has none, or calls wait."""
         actors = tuple(self._actors.values())
-        if len(actors) != 1 or actors[0].waiting:
+        if len(actors) != 1:
             return None
-        return actors[0].inbox
+        (actor,) = actors
+        with actor.lock:  # a call that another thread starts just now is in the inbox afterwards
+            return None if actor.waiting else actor.inbox
 
     def create(self, command: CreateActor, function: Function) -> None:
         """Begin to construct an actor; ActorReady or ActorEnded tell how that went."""

@@ -180,7 +180,8 @@ class Worker(ABC):
         if not self._hearing.take_up(loan):
             return
         try:
-            while inbox.empty() and self._actors.find_idle_inbox() is inbox:
+            # In this order: a call that waited and is started meanwhile is seen in the inbox.
+            while self._actors.find_idle_inbox() is inbox and inbox.empty():
                 if self._lend_turn(self._hear()):
                     return
         except BaseException as error:  # noqa: BLE001 - the reader raises it
