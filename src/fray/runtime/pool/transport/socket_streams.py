@@ -22,6 +22,10 @@ __all__ = ["PlainStream", "SocketStream", "TlsStream"]
 _PARTS_PER_CALL = 512
 """Below IOV_MAX (1024 on Linux and macOS), above which sendmsg refuses."""
 _TLS_WRITE_SIZE = 256 * 1024
+_TLS_READ_SIZE = 256 * 1024
+"""Bytes that are read at most before a thread that sends gets its turn."""
+_TLS_RECORD = 16 * 1024
+"""Bytes of a full record (RFC 8446, 5.1): OpenSSL reads no more than one in a call."""
 
 
 class SocketStream(Protocol):
@@ -137,7 +141,7 @@ class TlsStream:
         while True:
             try:
                 with self._lock:
-                    return self._socket.recv_into(target)
+                    return self._read_records(target)
             except ssl.SSLWantReadError:
                 events = select.POLLIN
             except ssl.SSLWantWriteError:
@@ -164,6 +168,18 @@ class TlsStream:
     def close(self) -> None:
         """Give the socket back."""
         self._socket.close()
+
+    def _read_records(self, target: memoryview) -> int:
+        """Read a record, and the next one as long as they are full: so seldom does a message end."""
+        target = target[:_TLS_READ_SIZE]
+        total = count = self._socket.recv_into(target)
+        while count == _TLS_RECORD and total < len(target):
+            try:
+                count = self._socket.recv_into(target[total:])
+            except OSError:  # nothing more has come, or the connection is lost: the next call tells
+                break
+            total += count
+        return total
 
     def _write(self, piece: BytesLike) -> None:
         while True:
