@@ -35,7 +35,7 @@ from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.blocking import BlockingConnection
 from fray.runtime.pool.transport.endpoints import Connection, Server, serve
-from fray.runtime.pool.transport.frames import Frame
+from fray.runtime.pool.transport.frames import Frame, allocate
 from fray.runtime.pool.transport.keys import TransportKey
 from fray.runtime.pool.transport.settings import DEFAULT_SETTINGS, TransportSettings
 
@@ -247,9 +247,12 @@ def _follow(
         kind = _FORWARDED if earlier else _WANTED
         try:
             source = Address.parse(earlier) if earlier else address
-            with closing(BlockingConnection.connect(source, key, settings=settings)) as connection:
+            chunks = _Chunks()
+            with closing(
+                BlockingConnection.connect(source, key, settings=settings, allocate=chunks.allocate)
+            ) as connection:
                 connection.send(kind, identity.to_bytes(_IDENTITY_BYTES) + reader.encode())
-                other = _receive(connection, identity, room)
+                other = _receive(connection, identity, room, chunks)
         except (ObjectLostError, TransportError):
             if not earlier:
                 raise
@@ -312,10 +315,29 @@ class PeerFetch:
             raise ObjectLostError(f"{identity:x}", error.message) from error
 
 
+class _Chunks:
+    """Memory for received chunks, used again: new memory is cleared by the kernel page for page."""
+
+    def __init__(self) -> None:
+        self._free: list[memoryview] = []
+
+    def allocate(self, size: int) -> memoryview:
+        """Return memory for a buffer, at most twice as much as that needs."""
+        if not CHUNK // 2 <= size <= CHUNK:
+            return allocate(size)
+        return (self._free.pop() if self._free else memoryview(bytearray(CHUNK)))[:size]
+
+    def release(self, buffer: memoryview) -> None:
+        """Take back what `allocate` gave, once nobody reads it any more."""
+        if len(whole := memoryview(buffer.obj)) == CHUNK:
+            self._free.append(whole)
+
+
 def _receive(
     connection: BlockingConnection,
     identity: ObjectId,
     room: _Room,
+    chunks: _Chunks,
 ) -> str:
     """Receive what was asked for; return the address of the reader to ask instead, or nothing."""
     give_up_at = time.monotonic() + COMING_SECONDS
@@ -340,6 +362,7 @@ def _receive(
                 )
             for buffer in frame.buffers:
                 write(buffer)
+                chunks.release(buffer)
             received += count
     return ""
 
