@@ -25,6 +25,7 @@ from fray.errors import (
 from fray.runtime.pool.objects import peers
 from fray.runtime.pool.objects.files import HELD
 from fray.runtime.pool.objects.peers import fetch, run_object_server, serve_objects
+from fray.runtime.pool.objects.readers import AT_ONCE
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.objects.values import decode, encode
 from fray.runtime.pool.transport.addresses import Address
@@ -419,12 +420,12 @@ def test_later_readers_of_a_large_object_are_sent_to_earlier_ones_in_turn(
 ) -> None:
     there.write(1, encode(np.zeros(LARGE, np.uint8)))
     there.write(2, encode("small" * 20_000))
-    with slow_readers(address, 1, ["unix:/a", "unix:/b"]):
-        sent = [ask(address, 1, f"unix:/{name}") for name in "cde"]
-        assert sent == [(peers._ELSEWHERE, f"unix:/{name}".encode()) for name in "aba"]
+    with slow_readers(address, 1, ["unix:/a", "unix:/b", "unix:/c"]):
+        sent = [ask(address, 1, f"unix:/{name}") for name in "defg"]
+        assert sent == [(peers._ELSEWHERE, f"unix:/{name}".encode()) for name in "abca"]
         assert ask(address, 1, "")[0] == peers._FOUND  # nobody could be sent there
-        assert ask(address, 2, "unix:/c")[0] == peers._FOUND
-    wait_until(lambda: ask(address, 1, "unix:/c")[0] == peers._FOUND)
+        assert ask(address, 2, "unix:/d")[0] == peers._FOUND
+    wait_until(lambda: ask(address, 1, "unix:/d")[0] == peers._FOUND)
 
 
 def test_a_reader_waits_at_an_earlier_one_until_that_has_the_object(
@@ -433,12 +434,12 @@ def test_a_reader_waits_at_an_earlier_one_until_that_has_the_object(
     value = encode(np.arange(LARGE // 8))
     there.write(1, value)
     between = make_store(place, "between")
-    with serving(place, "between", between) as relay, slow_readers(address, 1, [str(relay)] * 2):
+    with serving(place, "between", between) as relay, slow_readers(address, 1, [str(relay)] * AT_ONCE):
         assert ask(relay, 1, "", peers._FORWARDED)[0] == peers._MISSING
         with between.exclusive(1):
             assert ask(relay, 1, "")[0] == peers._MISSING  # it isn't said to be on its way there
             assert ask(relay, 1, "", peers._FORWARDED)[0] == peers._COMING
-            reader = threading.Thread(target=fetch, args=(address, KEY, 1, here), kwargs={"home": "unix:/c"})
+            reader = threading.Thread(target=fetch, args=(address, KEY, 1, here), kwargs={"home": "unix:/d"})
             reader.start()
             between.write(1, value)
         reader.join()
@@ -450,8 +451,8 @@ def test_a_reader_that_another_one_fails_turns_to_the_owner(
     address: Address, there: HostStore, here: HostStore, home: str
 ) -> None:
     there.write(1, encode(np.zeros(LARGE, np.uint8)))
-    with slow_readers(address, 1, [home] * 2):
-        assert len(fetch(address, KEY, 1, here, home="unix:/c")) > LARGE
+    with slow_readers(address, 1, [home] * AT_ONCE):
+        assert len(fetch(address, KEY, 1, here, home="unix:/d")) > LARGE
 
 
 def test_a_reader_does_not_wait_for_ever_for_an_earlier_one_that_stands_still(
@@ -459,10 +460,10 @@ def test_a_reader_does_not_wait_for_ever_for_an_earlier_one_that_stands_still(
 ) -> None:
     there.write(1, encode(np.zeros(LARGE, np.uint8)))
     between = make_store(place, "between")
-    with serving(place, "between", between) as relay, slow_readers(address, 1, [str(relay)] * 2):
+    with serving(place, "between", between) as relay, slow_readers(address, 1, [str(relay)] * AT_ONCE):
         monkeypatch.setattr(peers, "SILENCE_SECONDS", 1.0)
         with between.exclusive(1):
-            assert len(fetch(address, KEY, 1, here, home="unix:/c")) > LARGE
+            assert len(fetch(address, KEY, 1, here, home="unix:/d")) > LARGE
 
 
 def read_on(connection: BlockingConnection) -> None:

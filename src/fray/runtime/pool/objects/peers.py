@@ -57,7 +57,7 @@ SHARED_BYTES = 4 * 1024 * 1024
 COMING_SECONDS = 30.0
 """How long a reader waits until another one has received an object whole."""
 MAX_HOPS = 32
-"""Readers that a reader asks one after the other. As many as a broadcast to 2**32 hosts would need."""
+"""Readers that a reader asks one after the other. More than a broadcast to 2**32 hosts needs."""
 PAUSE_SECONDS = 0.02
 """Between two looks at whether an object has come that is on its way."""
 

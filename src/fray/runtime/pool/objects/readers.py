@@ -1,7 +1,7 @@
 """Which hosts a server of objects sends what to at present, so that later readers are sent to them. Pure.
 
 A host that sends an object to all its readers by itself is done when its link has carried it once for each.
-If it sends it to two, and each of these to two others, N readers take as long as log N.
+If it sends it to a few, and each of these to as many others, N readers take as long as log N.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ from collections.abc import Iterator
 
 from fray.runtime.pool.messages.specs import ObjectId
 
-__all__ = ["Readers"]
+__all__ = ["AT_ONCE", "Readers"]
 
-AT_ONCE = 2
-"""Readers that are sent one object at the same time."""
+AT_ONCE = 3
+"""Readers that are sent one object at the same time.
+
+With k of them, a broadcast to N takes k transfers for each of log N / log k levels: least with 3. Up to 3
+readers, none waits for another one.
+"""
 
 
 class Readers:
