@@ -42,7 +42,7 @@ ACTOR_REASONS: Final[Mapping[ActorReason, ActorReasonRow]] = {
         "the job that it belongs to (`rootJob`) has ended, or was deleted", _ENDS, ends=True
     ),
     ActorReason.IDLE: ActorReasonRow(
-        "no member was called for `idleTimeoutSeconds`", _ENDS, ends=True, by_members=True
+        "no member was called for `idleSeconds`", _ENDS, ends=True, by_members=True
     ),
     ActorReason.MEMBERS_ENDED: ActorReasonRow(
         "all members have ended themselves", _ENDS, ends=True, by_members=True

@@ -19,8 +19,8 @@ def test_a_member_is_idle_until_it_is_called_and_again_after_that(
 ) -> None:
     options = ActorOptions(max_concurrency=2)
     counter = context.create_actor(programs.Counter, name="counter", idle_timeout=0.7, options=options)
-    assert cluster.actor("counter")["spec"]["idleTimeoutSeconds"] == 1
-    cluster.start_pod("counter", FRAY_ACTOR_IDLE_TIMEOUT="1").await_ready()
+    assert cluster.actor("counter")["spec"]["idleSeconds"] == 1
+    cluster.start_pod("counter", FRAY_ACTOR_IDLE_SECONDS="1").await_ready()
     wait_until(lambda: cluster.record("counter").get("idle") == "true")
     blocked = counter.block.remote()
     # Asking whether it lives isn't using it; a call that takes its time is.

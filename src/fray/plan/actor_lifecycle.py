@@ -257,7 +257,7 @@ def _derive_rest(actor: FrayActor, observed: ActorObservation) -> _Ending | None
         {"exhausted": "true"} if index in failed else reports.get(f"{actor.metadata.name}-{index}", {})
         for index in range(actor.spec.replicas)
     ]
-    seconds = actor.spec.idle_timeout_seconds
+    seconds = actor.spec.idle_seconds
     idle = seconds is not None and any(data.get("idle") == "true" for data in of_members)
     ended = any(data.get("ended") for data in of_members)
     if not (idle or ended) or not all(_is_at_rest(data) for data in of_members):

@@ -78,7 +78,7 @@ class FrayActorSpec(WireModel):
 
     Only where a second run of any method does no harm. They also wait so often for a constructor that failed.
     """
-    idle_timeout_seconds: Annotated[int | None, Field(ge=1, le=31536000)] = None
+    idle_seconds: Annotated[int | None, Field(ge=1, le=31536000)] = None
     """Seconds without a call after which it ends for good: once all members are idle; never when unset."""
     resources: Resources = Resources()
     """Resources of one member. A TPU slice of several hosts is one member, with a pod on each host."""

@@ -398,7 +398,7 @@ def test_a_suspended_actor_has_no_pods_and_a_stopped_one_ends_when_they_are_gone
 
 
 def test_a_group_ends_with_a_reason_once_all_its_members_are_idle(actors: Actors) -> None:
-    actors.submit("buffer", replicas=2, idleTimeoutSeconds=60)
+    actors.submit("buffer", replicas=2, idleSeconds=60)
     members = actors.await_set("buffer", replicas=2)
     pods = [actors.start(members, index, ip=f"10.0.0.{index}") for index in range(2)]
     for index, pod in enumerate(pods):

@@ -252,7 +252,7 @@ def test_two_pods_of_one_host_are_told() -> None:
 
 
 def test_a_group_of_slices_ends_once_all_are_idle() -> None:
-    found = actor(idleTimeoutSeconds=60)
+    found = actor(idleSeconds=60)
     own = pods(0, 1)
     idle = report(0, podUid=own[0]["metadata"]["uid"], idle="true")
     decision = decide(found, jobsets=[jobset(0, 1)], pods=own, reports=[idle])

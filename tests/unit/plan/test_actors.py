@@ -88,8 +88,8 @@ def test_a_member_is_told_who_it_is_and_what_to_run() -> None:
     assert told["FRAY_ACTOR_MAX_RESTARTS"] == "3"
     assert told["FRAY_ROOT_JOB"] == "train"
     assert "FRAY_ACTOR_MAX_CONCURRENCY" not in told
-    assert "FRAY_ACTOR_IDLE_TIMEOUT" not in told
-    assert variables(actor(idleTimeoutSeconds=60))["FRAY_ACTOR_IDLE_TIMEOUT"] == "60"
+    assert "FRAY_ACTOR_IDLE_SECONDS" not in told
+    assert variables(actor(idleSeconds=60))["FRAY_ACTOR_IDLE_SECONDS"] == "60"
     assert "FRAY_JOB_NAME" not in told
 
 
@@ -231,19 +231,19 @@ def test_an_actor_ends_whose_payload_never_comes(told: VolumeComplaint, *, ends:
 @pytest.mark.parametrize(
     ("spec", "told", "reason"),
     [
-        ({"idleTimeoutSeconds": 9}, [{"idle": "true"}, {"idle": "true"}], "Idle"),
-        ({"idleTimeoutSeconds": 9}, [{"idle": "true"}, {"idle": "false"}], None),
-        ({"idleTimeoutSeconds": 9}, [{"idle": "true"}, {}], None),
+        ({"idleSeconds": 9}, [{"idle": "true"}, {"idle": "true"}], "Idle"),
+        ({"idleSeconds": 9}, [{"idle": "true"}, {"idle": "false"}], None),
+        ({"idleSeconds": 9}, [{"idle": "true"}, {}], None),
         # One that is never started again can't be called.
-        ({"idleTimeoutSeconds": 9}, [{"idle": "true"}, {"exhausted": "true"}], "Idle"),
-        ({"idleTimeoutSeconds": 9}, [{"exhausted": "true"}, {"exhausted": "true"}], None),
-        ({"idleTimeoutSeconds": 9}, [{"idle": "true"}, {"ended": "done"}], "Idle"),
+        ({"idleSeconds": 9}, [{"idle": "true"}, {"exhausted": "true"}], "Idle"),
+        ({"idleSeconds": 9}, [{"exhausted": "true"}, {"exhausted": "true"}], None),
+        ({"idleSeconds": 9}, [{"idle": "true"}, {"ended": "done"}], "Idle"),
         ({}, [{"idle": "true"}, {"idle": "true"}], None),
         ({}, [{"ended": "done"}, {"ended": "done"}], "MembersEnded"),
         ({}, [{"ended": "done"}, {}], None),
         # What is said of a pod that is gone counts for nothing.
-        ({"idleTimeoutSeconds": 9}, [{"idle": "true"}, {"idle": "true", "podUid": "p0"}], None),
-        ({"idleTimeoutSeconds": 9, "replicas": 0}, [], None),
+        ({"idleSeconds": 9}, [{"idle": "true"}, {"idle": "true", "podUid": "p0"}], None),
+        ({"idleSeconds": 9, "replicas": 0}, [], None),
     ],
 )
 def test_an_actor_ends_that_nobody_needs(

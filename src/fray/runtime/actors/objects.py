@@ -198,7 +198,7 @@ def build_limits(
         "maxConcurrency": max_concurrency,
         "maxRestarts": max_restarts,
         "maxTaskRetries": max_task_retries,
-        "idleTimeoutSeconds": None if idle_timeout is None else math.ceil(idle_timeout),
+        "idleSeconds": None if idle_timeout is None else math.ceil(idle_timeout),
     }
     return {field: limit for field, limit in limits.items() if limit is not None}
 
