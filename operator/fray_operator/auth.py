@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
 
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
-from fray.kube.resources import SECRETS, Resource
+from fray.kube.resources import SECRETS
 from fray.vocabulary import AUTH_SECRET
 from fray_operator.lease import Lease
 
-__all__ = ["AuthKeeper", "KeyUsers", "Objects", "wants_auth"]
+__all__ = ["AuthKeeper", "wants_auth"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,29 +39,6 @@ def wants_auth(job: Manifest) -> bool:
     return isinstance(workers, dict) and workers.get("maxReplicas") != 0
 
 
-class Objects(Protocol):
-    """The unfinished objects of a kind, as the operator knows them; of a large one the spec isn't kept."""
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Yield their namespaces and names."""
-
-    def get(self, key: tuple[str, str]) -> Manifest | None:
-        """Return an object, or what is kept of it."""
-
-    def is_cut(self, manifest: Manifest) -> bool:
-        """Return whether the spec of this one isn't kept."""
-
-
-@dataclass(frozen=True)
-class KeyUsers:
-    """A kind whose objects may need `fray-auth`, and those that there are."""
-
-    resource: Resource
-    objects: Objects
-    wants: Callable[[Manifest], bool]
-    """Returns whether the pods of an object mount it."""
-
-
 @dataclass
 class _Seen:
     """A namespace's Secret: its version, since when this process has seen that, and when it looks again."""
@@ -76,24 +52,22 @@ class AuthKeeper:
     """Makes and rotates the keys of all namespaces that need them.
 
     There is one in a process: two would disagree about how long a Secret has been as it is. Parameters: the
-    server, the lease that every write needs, and what may need keys.
+    server, the lease that every write needs, and what returns the namespaces that need keys.
     """
 
     def __init__(
         self,
         api: KubeApi,
         lease: Lease,
-        users: Iterable[KeyUsers],
+        find_namespaces: Callable[[], Iterable[str]],
         *,
         clock: Callable[[], float] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._api, self._lease, self._users = api, lease, tuple(users)
+        self._api, self._lease, self._find_namespaces = api, lease, find_namespaces
         self._clock = clock or asyncio.get_running_loop().time
         self._now = now
         self._seen: dict[str, _Seen] = {}
-        self._large: dict[tuple[str, str], bool] = {}
-        """Of each large object, by its uid and generation, whether it needs the Secret."""
 
     async def run(self) -> None:
         """Look at jobs and actors for ever."""
@@ -103,7 +77,7 @@ class AuthKeeper:
 
     async def look(self) -> None:
         """Look once at jobs and actors, and at each Secret whose time has come."""
-        for namespace in sorted(await self._find_namespaces()):
+        for namespace in sorted(self._find_namespaces()):
             seen = self._seen.setdefault(namespace, _Seen())
             if seen.next_look > self._clock():
                 continue
@@ -116,38 +90,6 @@ class AuthKeeper:
             except (ApiError, TimeoutError) as error:
                 logger.warning("Secret %s of namespace %s: %s", AUTH_SECRET, namespace, error)
                 seen.next_look = self._clock() + RETRY_SECONDS
-
-    async def _find_namespaces(self) -> set[str]:
-        """Return the namespaces that need `fray-auth`; a large object is read once for each generation."""
-        namespaces, large = set(), {}
-        for users in self._users:
-            for key in users.objects:
-                if (found := users.objects.get(key)) is None:
-                    continue
-                if users.objects.is_cut(found):
-                    metadata = found["metadata"]
-                    version = metadata["uid"], str(metadata.get("generation"))
-                    if (wanted := self._large.get(version)) is None:
-                        wanted = await self._ask(users, metadata)
-                    if wanted is not None:
-                        large[version] = wanted
-                else:
-                    wanted = users.wants(found)
-                if wanted:
-                    namespaces.add(key[0])
-        self._large = large
-        return namespaces
-
-    async def _ask(self, users: KeyUsers, metadata: Manifest) -> bool | None:
-        """Return whether an object needs the Secret that isn't kept whole; None: it couldn't be read."""
-        name, namespace = metadata["name"], metadata["namespace"]
-        try:
-            return users.wants(await self._api.get(users.resource, name, namespace=namespace))
-        except NotFoundError:
-            return None
-        except (ApiError, TimeoutError) as error:
-            logger.warning("%s %s/%s: %s", users.resource, namespace, name, error)
-            return None
 
     async def _keep(self, namespace: str, seen: _Seen) -> None:
         # The package behind it is loaded by the first job with workers only.

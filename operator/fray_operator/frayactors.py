@@ -102,7 +102,7 @@ def _control(kind: Kind[FrayActor], services: Services) -> Controller:
         }
         for resource, trim in TRIMS.items()
     }
-    store = Store(due)
+    store = Store(due, wants_keys=lambda _: True)
     reconciler = _Reconciler(kind, services, store, caches)
     return Controller(
         kind,
@@ -381,4 +381,4 @@ def _is_starting(pod: Mapping[str, Any]) -> bool:
     return status.get("phase") == "Pending" and "startTime" in status
 
 
-FRAYACTOR: Final = Kind(custom=CUSTOM, label=LABEL_ACTOR, control=_control, wants_keys=lambda _: True)
+FRAYACTOR: Final = Kind(custom=CUSTOM, label=LABEL_ACTOR, control=_control)

@@ -38,7 +38,7 @@ WATCHED: Final[Mapping[Role, tuple[Callable[[Manifest], Manifest], Role | None]]
 def _control(kind: Kind[FrayJob], services: Services) -> Controller:
     api, settings = services.api, services.settings
     queue = services.queue
-    store = Store(lambda key: queue.add(kind.key(key)))
+    store = Store(lambda key: queue.add(kind.key(key)), wants_keys=wants_auth)
 
     def tell(key: JobKey) -> None:
         if store.get(key) is not None:
@@ -115,8 +115,6 @@ def _control(kind: Kind[FrayJob], services: Services) -> Controller:
     return Controller(kind, store, reconciler.reconcile, watches, writers)
 
 
-FRAYJOB: Final = Kind(
-    custom=CUSTOM, label=LABEL_JOB, control=_control, requires=(JOBSETS,), wants_keys=wants_auth
-)
+FRAYJOB: Final = Kind(custom=CUSTOM, label=LABEL_JOB, control=_control, requires=(JOBSETS,))
 KINDS: Final = (FRAYJOB, FRAYACTOR)
 """All that an operator serves."""

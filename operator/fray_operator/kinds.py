@@ -94,8 +94,6 @@ class Kind(Generic[Model]):
     """Puts together what serves it in a process."""
     requires: tuple[Resource, ...] = ()
     """Kinds of others without which nothing can be done."""
-    wants_keys: Callable[[Manifest], bool] = lambda _: False
-    """Returns whether the pods of an object mount the Secret `fray-auth`."""
 
     @property
     def name(self) -> str:

@@ -21,7 +21,7 @@ from fray.kube.errors import ApiError, ForbiddenError, NotFoundError
 from fray.kube.resources import JOBSETS, NODES, Resource
 from fray.nodepools.provider import NodePoolProvider
 from fray.vocabulary import AUTH_SECRET
-from fray_operator.auth import AuthKeeper, KeyUsers
+from fray_operator.auth import AuthKeeper
 from fray_operator.frayjobs import KINDS
 from fray_operator.health import SILENCE_LIMIT_SECONDS, HealthServer
 from fray_operator.kinds import Controller, Key, Kind, Services
@@ -164,8 +164,12 @@ class OperatorProcess:
         for controller in served:
             for name, run in controller.writers.items():
                 parts.add_writer(run(), name=name)
-        users = [KeyUsers(each.kind.resource, each.store, each.kind.wants_keys) for each in served]
-        parts.add_writer(AuthKeeper(self._api, self._lease, users).run(), name=AUTH_SECRET)
+        keys = AuthKeeper(
+            self._api,
+            self._lease,
+            lambda: set().union(*(each.store.find_namespaces_with_keys() for each in served)),
+        )
+        parts.add_writer(keys.run(), name=AUTH_SECRET)
         self._source = self._build_source(served)
         parts.add_watcher(self._source.run(), name="watch of Fray's kinds")
         if len(served) < len(self._controllers):

@@ -44,13 +44,20 @@ class Store:
 
     `on_kin` is called with the place of one that must be looked at again because of what came of another one:
     its parent has ended or is being deleted, or the last of its children has ended, for which it waited.
+    `wants_keys` says of an object whether its pods mount the Secret `fray-auth`.
     """
 
-    def __init__(self, on_kin: Callable[[Place], None] = lambda _: None) -> None:
-        self._on_kin = on_kin
+    def __init__(
+        self,
+        on_kin: Callable[[Place], None] = lambda _: None,
+        *,
+        wants_keys: Callable[[Manifest], bool] = lambda _: False,
+    ) -> None:
+        self._on_kin, self._wants_keys = on_kin, wants_keys
         self._jobs: dict[Place, Manifest] = {}
         self._finished: dict[Place, Finished] = {}
         self._children: dict[Place, set[Place]] = {}
+        self._key_users: set[Place] = set()
         self._parents: dict[Place, SharedAnswer[ParentState | None]] = {}
         self._readers: list[set[str]] = []
         """The uids of jobs that have finished or are gone since, for each reading that goes on."""
@@ -70,6 +77,10 @@ class Store:
     def is_cut(self, manifest: Manifest) -> bool:
         """Return whether a manifest from here is so large that the server must be asked for all of it."""
         return CUT in manifest
+
+    def find_namespaces_with_keys(self) -> set[str]:
+        """Return where there are objects whose pods mount `fray-auth`."""
+        return {namespace for namespace, _ in self._key_users}
 
     def get_finished(self, key: Place) -> Finished | None:
         """Return what is known of a finished job that is to be deleted."""
@@ -108,6 +119,9 @@ class Store:
             self._drop(key)
         self._finished.pop(key, None)
         kept = {name: value for name, value in metadata.items() if name != "managedFields"}
+        self._key_users.discard(key)
+        if self._wants_keys(manifest):
+            self._key_users.add(key)
         self._jobs[key] = _cut({**manifest, "metadata": kept})
         parent = get_parent_name(manifest)
         if parent is not None:
@@ -221,6 +235,7 @@ class Store:
         manifest = self._jobs.pop(key, None)
         if manifest is None:
             return False
+        self._key_users.discard(key)
         name = get_parent_name(manifest)
         parent = key[0], name or ""
         children = self._children.get(parent)

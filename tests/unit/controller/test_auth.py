@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from fray.kube.api import Manifest
 from fray.kube.errors import ForbiddenError, ServerError
-from fray.kube.resources import FRAYACTORS, FRAYJOBS, SECRETS
-from fray_operator.auth import CHECK_SECONDS, AuthKeeper, KeyUsers, wants_auth
+from fray.kube.resources import SECRETS
+from fray_operator.auth import CHECK_SECONDS, AuthKeeper, wants_auth
 from fray_operator.auth_keys import (
     OVERLAP_SECONDS,
     ROTATION,
@@ -31,6 +31,7 @@ from fray_operator.auth_keys import (
     parse_keys,
 )
 from fray_operator.lease import Lease, LeaseLostError
+from fray_operator.store import Store
 from tests.unit.controller.memory_server import Call, MemoryApi, MemoryServer
 from tests.unit.controller.virtual_time import run
 
@@ -41,13 +42,18 @@ AGE = 3 * HOUR
 FOR_EVER = 10_000_000.0
 
 
-def job(name: str, namespace: str = "ml", *, workers: Manifest | None = None) -> Manifest:
+def job(
+    name: str, namespace: str = "ml", *, workers: Manifest | None = None, status: Manifest | None = None
+) -> Manifest:
     """A FrayJob as a watch reports it."""
     metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}/{name}", "resourceVersion": "1"}
     spec = {"entrypoint": {"command": ["train"]}, **({} if workers is None else {"workers": workers})}
-    return {"apiVersion": "fray.dev/v1alpha1", "kind": "FrayJob", "metadata": metadata, "spec": spec}
+    made = {"apiVersion": "fray.dev/v1alpha1", "kind": "FrayJob", "metadata": metadata, "spec": spec}
+    return made if status is None else {**made, "status": status}
 
 
+MUCH = {"metadata": {"annotations": {"much": "x" * 100_000}}}
+FINISHED = {"conditions": [{"type": "Finished", "status": "True"}]}
 WITH_WORKERS = job("pool", workers={"replicas": 2})
 
 
@@ -201,19 +207,6 @@ def short_lived(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fray_operator.auth.LOOK_SECONDS", CHECK_SECONDS)
 
 
-class Kept(dict[tuple[str, str], Manifest]):
-    """Objects as the operator keeps them: of one whose name says that it is large the spec is missing."""
-
-    def __init__(self, jobs: Iterable[Manifest]) -> None:
-        for each in jobs:
-            name = each["metadata"]["name"]
-            kept = {**each, "spec": {}} if name.startswith("large") else each
-            self[each["metadata"]["namespace"], name] = kept
-
-    def is_cut(self, manifest: Manifest) -> bool:
-        return not manifest["spec"]
-
-
 class Operator:
     """The keeper of one operator's process, with a clock of its own."""
 
@@ -221,13 +214,12 @@ class Operator:
         self, server: MemoryServer, *jobs: Manifest, api: MemoryApi | None = None, skew: float = 0.0
     ) -> None:
         self._server, self._api, self._skew = server, api or MemoryApi(server), skew
-        self._users = [
-            KeyUsers(resource, Kept(each for each in jobs if each["kind"] == kind), wants)
-            for resource, kind, wants in (
-                (FRAYJOBS, "FrayJob", wants_auth),
-                (FRAYACTORS, "FrayActor", lambda _: True),
-            )
-        ]
+        self._stores = {
+            "FrayJob": Store(wants_keys=wants_auth),
+            "FrayActor": Store(wants_keys=lambda _: True),
+        }
+        for each in jobs:
+            self._stores[each["kind"]].put(each)
         self.lease: Lease | None = None
 
     async def keep(self, seconds: float) -> None:
@@ -241,7 +233,11 @@ class Operator:
         keeper = AuthKeeper(
             self._api,
             self.lease,
-            self._users,
+            lambda: [
+                namespace
+                for store in self._stores.values()
+                for namespace in store.find_namespaces_with_keys()
+            ],
             now=lambda: NOW + timedelta(seconds=loop.time() + self._skew),
         )
         try:
@@ -292,16 +288,12 @@ def test_only_namespaces_that_have_a_job_with_workers_get_it() -> None:
         jobs = [
             WITH_WORKERS,
             job("plain", "web"),
-            job("large", "big", workers={"maxReplicas": 2}),
-            job("large-and-plain", "huge"),
+            job("large", "big", workers={"maxReplicas": 2, "podTemplate": MUCH}),
+            job("finished", "old", workers={}, status=FINISHED),
         ]
-        for each in jobs:
-            server.store(FRAYJOBS, each)
         await Operator(server, *jobs).keep(HOUR)
         made = [secret["metadata"]["namespace"] for secret in server.all(SECRETS)]
         assert sorted(made) == ["big", "ml"]
-        asked = [call.name for call in server.calls if call.resource == FRAYJOBS]
-        assert sorted(asked) == ["large", "large-and-plain"], "each once"
 
     play(story)
 
