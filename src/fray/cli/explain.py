@@ -33,7 +33,7 @@ from fray.plan.manifests import Fact
 from fray.plan.network_policy import build_network_policy
 from fray.plan.settings import PlanSettings
 from fray.plan.texts import format_count
-from fray.plan.worker_job import build_workers_plan
+from fray.plan.worker_job import build_worker_job
 from fray.plan.workers import derive_wanted, has_workers
 from fray.types import JobId
 from fray.wire.frayjob import FrayJob
@@ -111,7 +111,7 @@ def _list_objects(job: FrayJob, attempt: int, topology: ClusterTopology) -> list
     if not has_workers(job.spec):
         return objects
     if wanted := derive_wanted(job.spec):
-        workers = build_workers_plan(job, attempt=attempt, generation=1, count=wanted, settings=settings)
+        workers = build_worker_job(job, attempt=attempt, generation=1, count=wanted, settings=settings)
         title = f"{name}: {format_count(wanted, 'worker')}, which nothing waits for"
         objects.append(_Object(workers.manifest, title, workers.facts, workers.notices))
     why = "its pool's ports are open to its own pods alone, all others as without it"

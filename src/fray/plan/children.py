@@ -103,10 +103,10 @@ def build_children(
 
 def build_workers(job: FrayJob, step: StartWorkers, *, attempt: int, settings: PlanSettings) -> Child:
     """Return the Job of workers that is to be started."""
-    manifest = build_worker_job(
+    plan = build_worker_job(
         job, attempt=attempt, generation=step.generation, count=step.count, settings=settings
     )
-    return Child(Role.WORKER, manifest)
+    return Child(Role.WORKER, plan.manifest)
 
 
 def read_role(manifest: Manifest) -> Role:

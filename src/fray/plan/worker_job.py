@@ -30,7 +30,7 @@ from fray.vocabulary import (
 )
 from fray.wire.frayjob import Entrypoint, Environment, FrayJob, FrayJobSpec, Placement
 
-__all__ = ["WorkersPlan", "build_worker_job", "build_workers_plan"]
+__all__ = ["WorkersPlan", "build_worker_job"]
 
 NO_LIMIT: Final = 2**31 - 1
 MODULES: Final = {
@@ -61,19 +61,8 @@ class WorkersPlan:
 
 def build_worker_job(
     job: FrayJob, *, attempt: int, generation: int, count: int, settings: PlanSettings
-) -> dict[str, Any]:
-    """Return the Job of an attempt's workers; each after one that is complete is of the next generation.
-
-    Raises what `build_attempt` raises.
-    """
-    plan = build_workers_plan(job, attempt=attempt, generation=generation, count=count, settings=settings)
-    return plan.manifest
-
-
-def build_workers_plan(
-    job: FrayJob, *, attempt: int, generation: int, count: int, settings: PlanSettings
 ) -> WorkersPlan:
-    """Return the Job of an attempt's workers with what there is to explain of it.
+    """Return the Job of an attempt's workers; each after one that is complete is of the next generation.
 
     Raises what `build_attempt` raises.
     """

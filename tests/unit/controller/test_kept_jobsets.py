@@ -95,7 +95,7 @@ def test_workers_go_with_the_jobset_of_their_attempt() -> None:
     def workers_of(number: int, generation: int) -> Manifest:
         body = build_worker_job(
             job_of(), attempt=number, generation=generation, count=2, settings=PlanSettings()
-        )
+        ).manifest
         body["metadata"] |= {"uid": f"w{number}"}
         return body
 

@@ -106,7 +106,7 @@ def come_late_as_workers(life: WatchedLife, attempt: int) -> None:
     """Have the request to create an attempt's Job of workers be carried out now."""
     job = FrayJob.from_manifest(life.require("train"))
     made = build_worker_job(job, attempt=attempt, generation=1, count=2, settings=PlanSettings())
-    life.server.create(JOBS, made, "default")
+    life.server.create(JOBS, made.manifest, "default")
 
 
 def is_going(life: WatchedLife, name: str, *, resource: Resource = JOBSETS) -> bool | None:

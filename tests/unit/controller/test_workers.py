@@ -34,10 +34,10 @@ def store_workers(server: MemoryServer, completions: int, status: Manifest | Non
     """Keep the first Job of workers of the job's first attempt, as it may be."""
     body = server.find(FRAYJOBS, "train")
     assert body is not None
-    manifest = build_worker_job(
+    plan = build_worker_job(
         FrayJob.from_manifest(body), attempt=1, generation=1, count=completions, settings=PlanSettings()
     )
-    return server.store(JOBS, {**manifest, "status": status or {}})
+    return server.store(JOBS, {**plan.manifest, "status": status or {}})
 
 
 def store_pod(

@@ -130,7 +130,8 @@ def build_golden_workers(shape: str) -> dict[str, Any] | None:
     wanted = derive_wanted(job.spec)
     if not wanted:
         return None
-    return build_worker_job(job, attempt=1, generation=1, count=wanted, settings=_read_settings(shape))
+    settings = _read_settings(shape)
+    return build_worker_job(job, attempt=1, generation=1, count=wanted, settings=settings).manifest
 
 
 def render_all(shape: str) -> dict[str, str]:

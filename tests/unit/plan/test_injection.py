@@ -108,7 +108,7 @@ def test_workers_of_another_image_are_brought_it_though_hosts_are_not() -> None:
     asked = {"entrypoint": {"command": ["train"]}, "workers": {"replicas": 1, "environment": MINE}}
     job = FrayJob.from_manifest({"metadata": {"name": "train"}, "spec": asked})
     worker = build_worker_job(job, attempt=1, generation=1, count=1, settings=SETTINGS)
-    spec = worker["spec"]["template"]["spec"]
+    spec = worker.manifest["spec"]["template"]["spec"]
     assert [each["name"] for each in spec["initContainers"]] == [INJECTOR]
     assert spec["containers"][0]["command"][1] == f"{RUNTIME_MOUNT}/fray/runtime/start.py"
     assert injectors(build_attempt(job, attempt=1, settings=SETTINGS).jobset) == []

@@ -44,7 +44,7 @@ def hosts(settings: PlanSettings = SETTINGS, **spec: Any) -> dict[str, Any]:
 
 def workers(settings: PlanSettings = SETTINGS, **spec: Any) -> dict[str, Any]:
     made = build_worker_job(build_frayjob(**spec), attempt=1, generation=1, count=1, settings=settings)
-    pod: dict[str, Any] = made["spec"]["template"]["spec"]
+    pod: dict[str, Any] = made.manifest["spec"]["template"]["spec"]
     return pod
 
 
