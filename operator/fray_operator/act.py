@@ -12,29 +12,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from fray.kube.api import KubeApi, Manifest
-from fray.kube.errors import (
-    AlreadyExistsError,
-    ForbiddenError,
-    NotFoundError,
-    RefusedError,
-    ServerError,
-)
+from fray.kube.errors import NotFoundError
 from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, NETWORK_POLICIES, Resource
 from fray.kube.topology import read_topology
 from fray.plan.children import Child, build_children, build_workers, read_role
 from fray.plan.kueue import build_renumbered
 from fray.plan.observation import Waiting
-from fray.plan.scheduling import derive_refusal
+from fray.plan.pod_observation import is_ending
 from fray.plan.settings import PlanSettings
 from fray.plan.worker_observation import read_worker_job
 from fray.plan.workers import RemoveWorkers, StartWorkers, WorkerStep
-from fray.vocabulary import (
-    ANNOTATION_STOPPED_BECAUSE,
-    Role,
-)
+from fray.vocabulary import ANNOTATION_STOPPED_BECAUSE, Role
 from fray.wire.frayjob import FrayJob
 from fray_operator.lease import Lease
 from fray_operator.ownership import describe_foreign, is_owned
+from fray_operator.writer import create_child, delete_child, fetch
 
 __all__ = ["RESOURCES", "Actor"]
 
@@ -46,8 +38,6 @@ RESOURCES: Final[Mapping[Role, Resource]] = {
     Role.NETWORK: NETWORK_POLICIES,
 }
 """Where the children of each role live."""
-WEBHOOK_FAILED = "failed calling webhook"
-"""In the API server's message when a webhook it must ask gives no answer; it says 500 then."""
 
 
 class Actor:
@@ -114,19 +104,17 @@ class Actor:
 
     async def _create_child(self, job: FrayJob, child: Child) -> Waiting | None:
         """Create a child, or adopt it if it is this job's; return why it was refused."""
+
+        def find_stranger(found: Manifest) -> Waiting | None:
+            return None if is_owned(found, job) else describe_foreign(found, job, kind=child.row.kind)
+
         resource = RESOURCES[child.role]
-        self._lease.require()
-        try:
-            created = await self._api.create(resource, child.manifest)
-        except AlreadyExistsError:
-            created = await self._api.get(resource, child.name, namespace=job.metadata.namespace)
-            if not is_owned(created, job):
-                return describe_foreign(created, job, kind=child.row.kind)
-        except (ForbiddenError, RefusedError, ServerError) as refused:
-            if isinstance(refused, ServerError) and WEBHOOK_FAILED not in refused.detail:
-                raise
-            return derive_refusal(refused.reason or str(refused.status), refused.detail)
-        self._remember(child.role, created)
+        made = await create_child(
+            self._api, self._lease, resource, child.manifest, find_stranger=find_stranger
+        )
+        if isinstance(made, Waiting):
+            return made
+        self._remember(child.role, made)
         return None
 
     async def renumber(self, jobset: Manifest, number: int) -> None:
@@ -143,28 +131,14 @@ class Actor:
         self._lease.require()
         self._remember(Role.HOST, await self._api.replace(JOBSETS, renumbered))
 
-    async def fetch(self, job: FrayJob) -> Manifest | None:
-        """Return this very job as it is on the server, None when it exists no more."""
-        try:
-            found = await self._api.get(FRAYJOBS, job.metadata.name, namespace=job.metadata.namespace)
-        except NotFoundError:
-            return None
-        return found if found["metadata"]["uid"] == job.metadata.uid else None
+    async def fetch(self, body: Manifest) -> Manifest | None:
+        """Return the job in `body` as it is on the server, None when it exists no more."""
+        return await fetch(self._api, FRAYJOBS, body["metadata"])
 
     async def delete_child(self, child: Manifest) -> None:
-        """Delete a child; one that has pods disappears when the last of them has ended."""
-        metadata = child["metadata"]
-        if "deletionTimestamp" in metadata:
-            return
-        self._lease.require()
-        await self._api.delete(
-            RESOURCES[read_role(child)],
-            metadata["name"],
-            namespace=metadata["namespace"],
-            uid=metadata["uid"],
-            # Its name must stay taken until the pods are gone: gone means that the chips are free.
-            propagation="Foreground",
-        )
+        """Delete a child, unless it is being deleted."""
+        if not is_ending(child):
+            await delete_child(self._api, self._lease, RESOURCES[read_role(child)], child)
 
     async def stop(self, body: Manifest, *, because: str) -> Manifest:
         """Set `spec.stopped` of the job in `body`; return it as it is now.

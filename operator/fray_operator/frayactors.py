@@ -12,8 +12,7 @@ from datetime import datetime
 from typing import Any, Final, NoReturn
 
 from fray.kube.api import KubeApi, Manifest
-from fray.kube.errors import AlreadyExistsError, ForbiddenError, NotFoundError
-from fray.kube.errors import RefusedError as ServerRefusedError
+from fray.kube.errors import NotFoundError
 from fray.kube.resources import (
     CONFIG_MAPS,
     FRAYJOBS,
@@ -41,7 +40,6 @@ from fray.plan.network_policy import build_actor_network_policy
 from fray.plan.observation import Waiting
 from fray.plan.pod_observation import is_ending
 from fray.plan.remains import tells_of_end
-from fray.plan.scheduling import derive_refusal
 from fray.plan.volume_waiting import VOLUME_FAILURES, VolumeComplaint, build_volume_complaint, find_held
 from fray.vocabulary import LABEL_ACTOR, LABEL_ACTOR_UID, Reason
 from fray.wire.frayactor import FRAYACTOR as CUSTOM
@@ -59,7 +57,7 @@ from fray_operator.kinds import Controller, Kind, RefusedError, Services
 from fray_operator.list_watch import Place, find_controller, is_controlled_by
 from fray_operator.shared_answers import SharedEvents
 from fray_operator.store import Store
-from fray_operator.writer import Writer
+from fray_operator.writer import Writer, create_child, delete_child, fetch
 
 __all__ = ["FRAYACTOR"]
 
@@ -134,7 +132,7 @@ class _Reconciler:
 
         Raises `RefusedError` when its pods can't be made, `UnreadableError`, and `ApiError`.
         """
-        body = await self._read(place)
+        body = await self._writer.read_whole(self._store, place)
         if body is None:
             self._refusals.pop(place, None)
             self._cache(PODS, place[0]).forget_gone(place)
@@ -163,7 +161,7 @@ class _Reconciler:
             case ScaleMembers(replicas) if observed.members is not None:
                 await self._scale(observed.members, replicas)
             case RemoveMembers() if observed.members is not None:
-                await self._remove(STATEFUL_SETS, observed.members)
+                await delete_child(self._api, self._services.lease, STATEFUL_SETS, observed.members)
             case _:
                 pass
         for step in decision.slices:
@@ -189,28 +187,10 @@ class _Reconciler:
                 made = build_actor_slice(renewed, index=index, attempt=attempt, settings=plan)
                 await self._create(place, actor, JOBSETS, made)
             case EndSlice(jobset):
-                await self._remove(JOBSETS, jobset)
+                await delete_child(self._api, self._services.lease, JOBSETS, jobset)
 
     def _decide(self, actor: FrayActor, observed: ActorObservation, *, now: datetime) -> ActorDecision:
         return decide_actor(actor, observed, now=now, policy=self._services.settings.policy)
-
-    async def _read(self, place: Place) -> Manifest | None:
-        """Return an unfinished actor's manifest, which the server is asked for where it is large."""
-        known = self._store.get(place)
-        if known is None or not self._store.is_cut(known):
-            return known
-        found = await self._fetch(self._kind.resource, known["metadata"])
-        if found is None:
-            self._store.discard(place, uid=known["metadata"]["uid"])
-        return found
-
-    async def _fetch(self, resource: Resource, metadata: Mapping[str, Any]) -> Manifest | None:
-        """Return this very object as the server has it, None when it exists no more."""
-        try:
-            found = await self._api.get(resource, metadata["name"], namespace=metadata["namespace"])
-        except NotFoundError:
-            return None
-        return found if found["metadata"]["uid"] == metadata["uid"] else None
 
     async def _look_at_root(self, actor: FrayActor) -> RootState | None:
         name = actor.spec.root_job
@@ -298,7 +278,7 @@ class _Reconciler:
     async def _create(self, place: Place, actor: FrayActor, resource: Resource, members: Manifest) -> None:
         """Create what guards the members, and what makes them, or adopt it; raises `RefusedError`."""
         meant = {"name": place[1], "namespace": place[0], "uid": actor.metadata.uid}
-        current = await self._fetch(self._kind.resource, meant)
+        current = await fetch(self._api, self._kind.resource, meant)
         if current is None or is_ending(current):
             return  # it was deleted, and the watch has yet to tell: its pods would come and go for ever
         policy = build_actor_network_policy(actor, labels=build_actor_labels(actor))
@@ -314,21 +294,21 @@ class _Reconciler:
     ) -> Manifest:
         """Create an object of an actor, or find it where it is this actor's; raises `RefusedError`."""
         name = child["metadata"]["name"]
-        self._services.lease.require()
-        try:
-            return await self._api.create(resource, child)
-        except AlreadyExistsError:
-            found = await self._api.get(resource, name, namespace=place[0])
+
+        def find_stranger(found: Manifest) -> Waiting | None:
             if is_controlled_by(found, actor["metadata"]["uid"]):
-                return found
+                return None
             owner = find_controller(found) or {}
             text = f"{child['kind']} {name} isn't this actor's: delete it, or use another name"
             if (owner.get("kind"), owner.get("name")) == (self._kind.name, place[1]):
                 text = f"{child['kind']} {name} is an earlier actor's of this name, and about to be deleted"
-            await self._refuse(place, actor, Waiting(Reason.NAME_TAKEN, text))
-        except (ForbiddenError, ServerRefusedError) as refused:
-            why = derive_refusal(refused.reason or str(refused.status), refused.detail)
-            await self._refuse(place, actor, why)
+            return Waiting(Reason.NAME_TAKEN, text)
+
+        lease = self._services.lease
+        made = await create_child(self._api, lease, resource, child, find_stranger=find_stranger)
+        if isinstance(made, Waiting):
+            await self._refuse(place, actor, made)
+        return made
 
     async def _refuse(self, place: Place, current: Manifest, refusal: Waiting) -> NoReturn:
         """Tell why there are no pods, and raise `RefusedError`, by which it is tried again."""
@@ -343,13 +323,13 @@ class _Reconciler:
 
     async def _scale(self, members: Mapping[str, Any], replicas: int) -> None:
         """Give the StatefulSet another number of pods; raises `ConflictError` if another write came first."""
-        found = await self._fetch(STATEFUL_SETS, members["metadata"])
+        found = await fetch(self._api, STATEFUL_SETS, members["metadata"])
         if found is not None:
             await self._write(found | {"spec": {**found["spec"], "replicas": replicas}})
 
     async def _replace(self, members: Mapping[str, Any], meant: Manifest) -> None:
         """Give the StatefulSet another template; raises `ConflictError` if another write came first."""
-        found = await self._fetch(STATEFUL_SETS, members["metadata"])
+        found = await fetch(self._api, STATEFUL_SETS, members["metadata"])
         if found is None:
             return
         parts = {part: meant["spec"][part] for part in ("replicas", "template")}
@@ -361,18 +341,6 @@ class _Reconciler:
         self._services.lease.require()
         written = await self._api.replace(STATEFUL_SETS, members)
         self._cache(STATEFUL_SETS, written["metadata"]["namespace"]).remember(written)
-
-    async def _remove(self, resource: Resource, members: Mapping[str, Any]) -> None:
-        """Delete the StatefulSet, or a JobSet; it is gone when the last of its pods is."""
-        metadata = members["metadata"]
-        self._services.lease.require()
-        await self._api.delete(
-            resource,
-            metadata["name"],
-            namespace=metadata["namespace"],
-            uid=metadata["uid"],
-            propagation="Foreground",
-        )
 
 
 def _is_starting(pod: Mapping[str, Any]) -> bool:

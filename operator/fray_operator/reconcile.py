@@ -79,7 +79,7 @@ class Reconciler:
         trying again won't help, and `ApiError`.
         """
         await self._remove_orphans(key)
-        body = await self._read(key)
+        body = await self._writer.read_whole(self._jobs, key)
         if body is None:
             self._starting.pop(key, None)
             self._writes.pop(key, None)
@@ -117,18 +117,6 @@ class Reconciler:
         # Last: a server that takes no events must hold up nothing else.
         await self._send_events(key)
         return self._next_look(decision, observed, now, written=written, write_at=write_at)
-
-    async def _read(self, key: JobKey) -> Manifest | None:
-        """Return a job's manifest, which the server is asked for where it is large."""
-        known = self._jobs.get(key)
-        if known is None or not self._jobs.is_cut(known):
-            return known
-        found = await self._observer.find_job(key)
-        if found is None or found["metadata"]["uid"] != known["metadata"]["uid"]:
-            self._jobs.discard(key, uid=known["metadata"]["uid"])
-            return None
-        self._jobs.update(found)
-        return found if self._jobs.get(key) is not None else None
 
     def _decide(
         self, job: FrayJob, observed: Observed, now: datetime, *, refusal: Waiting | None = None
@@ -226,25 +214,25 @@ class Reconciler:
 
     async def _read_current(self, key: JobKey, *, written: bool) -> Manifest | None:
         """Return a job's manifest if its attempt may begin now: it is there, and is what was decided on."""
-        body = await self._read(key)
+        body = await self._writer.read_whole(self._jobs, key)
         if body is None or is_ending(body):
             return None  # it was deleted while its status was written
-        return body if written or await self._is_current(key, FrayJob.from_manifest(body), body) else None
+        return body if written or await self._is_current(key, body) else None
 
-    async def _is_current(self, key: JobKey, job: FrayJob, body: Manifest) -> bool:
+    async def _is_current(self, key: JobKey, body: Manifest) -> bool:
         """Return whether the job exists; raises `ConflictError` when it has changed since `body` was seen.
 
         A written status proves both. Without one the job may be gone, unnoticed while the watch was
         interrupted, and its JobSets would be collected and created again for ever; or its attempt may have
         ended since, as an earlier leader wrote, and would run a second time.
         """
-        found = await self._actor.fetch(job)
+        found = await self._actor.fetch(body)
         if found is None:
             self._jobs.discard(key, uid=body["metadata"]["uid"])
             return False
         if found["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
             self._jobs.update(found)
-            request = f"GET {FRAYJOBS} {job.metadata.name}"
+            request = f"GET {FRAYJOBS} {key[1]}"
             raise ConflictError(request, 0, "Behind", "what was known of the job is old")
         return True
 
