@@ -36,11 +36,11 @@ from fray.plan.actor_lifecycle import (
 )
 from fray.plan.actor_set import build_actor_labels, build_actor_set, build_actor_slice
 from fray.plan.actor_slices import EndSlice, StartSlice
+from fray.plan.complaints import VOLUME_FAILURES, Complaint, find_held
 from fray.plan.network_policy import build_actor_network_policy
 from fray.plan.observation import Waiting
 from fray.plan.pod_observation import is_ending
 from fray.plan.remains import tells_of_end
-from fray.plan.volume_waiting import VOLUME_FAILURES, VolumeComplaint, build_volume_complaint, find_held
 from fray.vocabulary import LABEL_ACTOR, LABEL_ACTOR_UID, Reason
 from fray.wire.frayactor import FRAYACTOR as CUSTOM
 from fray.wire.frayactor import FrayActor
@@ -55,7 +55,7 @@ from fray_operator.informer import (
 )
 from fray_operator.kinds import Controller, Kind, RefusedError, Services
 from fray_operator.list_watch import Place, find_controller, is_controlled_by
-from fray_operator.shared_answers import SharedEvents
+from fray_operator.shared_answers import share_complaints
 from fray_operator.store import Store
 from fray_operator.writer import Writer, create_child, delete_child, fetch
 
@@ -125,7 +125,7 @@ class _Reconciler:
         self._writer = Writer(services.api, services.lease, kind, identity=services.identity)
         self._expiry = Expiry(store, self._writer)
         self._refusals: dict[Place, Waiting] = {}
-        self._volume_failures = SharedEvents(services.api, VOLUME_FAILURES, read=build_volume_complaint)
+        self._volume_failures = share_complaints(services.api, VOLUME_FAILURES)
 
     async def reconcile(self, place: Place) -> float | None:
         """Bring one actor a step further; return seconds after which to look again, None when events will do.
@@ -214,7 +214,7 @@ class _Reconciler:
         found = [pod async for page in pages for pod in page.items]
         return found[0] if found else None
 
-    async def _read_complaints(self, place: Place, now: datetime) -> Sequence[VolumeComplaint]:
+    async def _read_complaints(self, place: Place, now: datetime) -> Sequence[Complaint]:
         """Return what is said of pods' volumes, which is asked for where a pod has been starting for long."""
         if not find_held(self._list(PODS, place), now=now):
             return ()
@@ -225,7 +225,7 @@ class _Reconciler:
         place: Place,
         actor: FrayActor,
         root: RootState | None,
-        complaints: Sequence[VolumeComplaint] = (),
+        complaints: Sequence[Complaint] = (),
         host: Manifest | None = None,
     ) -> ActorObservation:
         members = next(

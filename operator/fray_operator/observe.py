@@ -11,12 +11,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from fray.accelerators import LABEL_NODE_POOL
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import ApiError, ForbiddenError, NotFoundError
 from fray.kube.resources import FRAYJOBS, JOBS
+from fray.plan.complaints import (
+    CREATE_FAILURES,
+    VOLUME_FAILURES,
+    derive_volume_waiting,
+    find_held,
+    list_create_failures,
+)
 from fray.plan.gang import derive_gang
 from fray.plan.job_evidence import is_unexplained, with_job_evidence
 from fray.plan.kueue import (
@@ -37,17 +44,10 @@ from fray.plan.scheduling import derive_waiting
 from fray.plan.settings import RetryPolicy
 from fray.plan.timestamps import parse_time
 from fray.plan.verdict import derive_cause
-from fray.plan.volume_waiting import (
-    VOLUME_FAILURES,
-    build_volume_complaint,
-    derive_volume_waiting,
-    find_held,
-)
 from fray.plan.workers import has_workers
 from fray.vocabulary import (
     LABEL_JOB,
     LABEL_JOBSET_UID,
-    REPLICATED_JOB,
     Reason,
     Role,
 )
@@ -73,7 +73,7 @@ from fray_operator.ownership import (
     is_owned,
 )
 from fray_operator.pods import PodInformer
-from fray_operator.shared_answers import WORKLOADS_SECONDS, SharedEvents, Workloads
+from fray_operator.shared_answers import WORKLOADS_SECONDS, Workloads, share_complaints
 from fray_operator.worker_jobs import ObservedWorkers, WorkerJobs
 
 __all__ = ["Observed", "Observer"]
@@ -81,8 +81,6 @@ __all__ = ["Observed", "Observer"]
 logger = logging.getLogger(__name__)
 
 DEFAULT_POLICY = RetryPolicy()
-CREATE_FAILURES = (("Job", "FailedCreate"), ("JobSet", "JobCreationFailed"))
-"""Kinds, and reasons of the events by which a controller says that it could not create their parts."""
 PATIENCE_SECONDS = 5.0
 """How long a JobSet may take to get its pods before the server is asked why; it is asked ever more rarely."""
 PATIENCE_CAP_SECONDS = 60.0
@@ -129,12 +127,12 @@ class Observer:
         self._api, self._children, self._pods = api, children, pods
         self._jobsets = children[Role.HOST]
         self._nodes, self._policy, self._node_pools = nodes, policy, node_pools
-        self._create_failures = SharedEvents(api, CREATE_FAILURES, read=_read_create_failure)
+        self._create_failures = share_complaints(api, CREATE_FAILURES)
         self._workloads = Workloads(api)
         self._workers = WorkerJobs(
             api, children[Role.WORKER], view_nodes=lambda: self._view_nodes(judging=True)
         )
-        self._volume_failures = SharedEvents(api, VOLUME_FAILURES, read=build_volume_complaint)
+        self._volume_failures = share_complaints(api, VOLUME_FAILURES)
 
     def find_unrecorded(self, job: FrayJob) -> AttemptStatus | None:
         """Return the attempt whose hosts there are although the job's status doesn't tell of it."""
@@ -408,7 +406,9 @@ class Observer:
                 waiting = self._node_pools.explain(job, waiting)
             return waiting
         if waiting is None and ask:
-            waiting = derive_waiting(pods, create_failures=await self._list_create_failures(jobset))
+            complaints = await self._create_failures.get(jobset["metadata"]["namespace"])
+            failures = list_create_failures(jobset, complaints)
+            waiting = derive_waiting(pods, create_failures=failures)
         if waiting is None and (held := find_held(pods, now=now)):
             complaints = await self._volume_failures.get(jobset["metadata"]["namespace"])
             waiting = derive_volume_waiting(held, complaints, now=now)
@@ -421,42 +421,6 @@ class Observer:
         nodes = await self._nodes.get()
         listed = nodes if isinstance(nodes, Sequence) else ()
         return with_node_pools(gang, {node.name: node.labels.get(LABEL_NODE_POOL) for node in listed})
-
-    async def _list_create_failures(self, jobset: Manifest) -> list[str]:
-        """Return what was said about pods and Jobs of a JobSet that could not be created, newest first."""
-        metadata = jobset["metadata"]
-        # Events outlive what they are about: those of an earlier JobSet of this name are older.
-        since = parse_time(metadata["creationTimestamp"])
-        found = [
-            failure
-            for failure in await self._create_failures.get(metadata["namespace"])
-            if failure.is_about(metadata["name"]) and failure.at >= since
-        ]
-        found.sort(key=lambda failure: failure.at, reverse=True)
-        return [failure.message for failure in found]
-
-
-@dataclass(frozen=True)
-class _CreateFailure:
-    """What was said last about a part of a Job or JobSet that could not be created."""
-
-    kind: str
-    name: str
-    at: datetime
-    message: str
-
-    def is_about(self, jobset: str) -> bool:
-        """Return whether it is about the JobSet of this name, or one of its Jobs."""
-        if self.kind == "JobSet":
-            return self.name == jobset
-        return self.name.removeprefix(f"{jobset}-{REPLICATED_JOB}-").isdigit()
-
-
-def _read_create_failure(event: Manifest) -> _CreateFailure:
-    about = event["involvedObject"]
-    text = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
-    at = parse_time(text) if text else datetime.min.replace(tzinfo=UTC)
-    return _CreateFailure(about.get("kind", ""), about.get("name", ""), at, str(event.get("message", "")))
 
 
 def _select_pods(pods: Sequence[Manifest], jobset: Manifest) -> list[Manifest]:

@@ -15,22 +15,20 @@ from typing import Generic, TypeVar
 from fray.kube.api import KubeApi, Manifest
 from fray.kube.errors import ApiError, ForbiddenError, NotFoundError
 from fray.kube.resources import EVENTS, WORKLOADS
+from fray.plan.complaints import Complaint, build_complaint
 from fray.plan.kueue import WorkloadSummary, build_workload_summary
 from fray.vocabulary import LABEL_KUEUE_JOB_UID
 
-__all__ = ["SharedAnswer", "SharedEvents", "Workloads"]
+__all__ = ["SharedAnswer", "SharedByNamespace", "Workloads", "share_complaints"]
 
 logger = logging.getLogger(__name__)
 
 EVENTS_SECONDS = 5.0
 """How long a list of events is good enough."""
-LONGEST_MESSAGE = 4096
-"""Characters of an event's message that are kept."""
 WORKLOADS_SECONDS = 10.0
 """How long a list of a namespace's Workloads is good enough to explain with."""
 
 Answer = TypeVar("Answer")
-Read = TypeVar("Read")
 Summaries = Mapping[str, WorkloadSummary]
 """By the uid of the JobSet."""
 
@@ -57,42 +55,43 @@ class SharedAnswer(Generic[Answer]):
             return self._kept[1]
 
 
-class SharedEvents(Generic[Read]):
-    """What the events of these kinds and reasons say, each read by `read`; empty where they can't be read.
+class SharedByNamespace(Generic[Answer]):
+    """The answer of `ask` for each namespace that somebody wants to know about."""
 
-    The server looks at every event of the namespace to answer, so it is asked only where nothing else tells
+    def __init__(self, ask: Callable[[str], Awaitable[Answer]], *, seconds: float) -> None:
+        self._ask, self._seconds = ask, seconds
+        self._answers: dict[str, SharedAnswer[Answer]] = {}
+
+    async def get(self, namespace: str) -> Answer:
+        """Return the answer for a namespace."""
+        if namespace not in self._answers:
+            ask = functools.partial(self._ask, namespace)
+            self._answers[namespace] = SharedAnswer(ask, seconds=self._seconds)
+        return await self._answers[namespace].get()
+
+
+def share_complaints(
+    api: KubeApi, wanted: Sequence[tuple[str, str]]
+) -> SharedByNamespace[Sequence[Complaint]]:
+    """Return what tells of the Events of these kinds and reasons, in no order; none where they can't be read.
+
+    The server looks at every Event of the namespace to answer, so it is asked only where nothing else tells
     why a job waits.
     """
 
-    def __init__(
-        self, api: KubeApi, wanted: Sequence[tuple[str, str]], *, read: Callable[[Manifest], Read]
-    ) -> None:
-        self._api, self._wanted, self._read = api, wanted, read
-        self._answers: dict[str, SharedAnswer[list[Read]]] = {}
-
-    async def get(self, namespace: str) -> list[Read]:
-        """Return the Events of a namespace, in no order."""
-        if namespace not in self._answers:
-            ask = functools.partial(self._list, namespace)
-            self._answers[namespace] = SharedAnswer(ask, seconds=EVENTS_SECONDS)
-        return await self._answers[namespace].get()
-
-    async def _list(self, namespace: str) -> list[Read]:
-        events = []
+    async def ask(namespace: str) -> Sequence[Complaint]:
+        complaints = []
         try:
-            for kind, reason in self._wanted:
+            for kind, reason in wanted:
                 fields = f"involvedObject.kind={kind},reason={reason}"
-                async for page in self._api.list_pages(EVENTS, namespace=namespace, fields=fields):
-                    events += [self._read(_shorten(event)) for event in page.items]
+                async for page in api.list_pages(EVENTS, namespace=namespace, fields=fields):
+                    complaints += [build_complaint(event) for event in page.items]
         except ApiError as error:
             logger.warning("events can't be read; explanations will be less precise: %s", error)
             return []
-        return events
+        return complaints
 
-
-def _shorten(event: Manifest) -> Manifest:
-    """Return an event with no longer a message than its components write: the API sets no limit for all."""
-    return {**event, "message": str(event.get("message", ""))[:LONGEST_MESSAGE]}
+    return SharedByNamespace(ask, seconds=EVENTS_SECONDS)
 
 
 class Workloads:
@@ -104,14 +103,11 @@ class Workloads:
 
     def __init__(self, api: KubeApi) -> None:
         self._api = api
-        self._answers: dict[str, SharedAnswer[Summaries | None]] = {}
+        self._shared = SharedByNamespace(self._list, seconds=WORKLOADS_SECONDS)
 
     async def get(self, namespace: str) -> Summaries | None:
         """Return those of a namespace, as of some seconds ago: thousands of jobs may wait in one."""
-        if namespace not in self._answers:
-            ask = functools.partial(self._list, namespace)
-            self._answers[namespace] = SharedAnswer(ask, seconds=WORKLOADS_SECONDS)
-        return await self._answers[namespace].get()
+        return await self._shared.get(namespace)
 
     async def fetch(self, jobset: Manifest) -> WorkloadSummary | None:
         """Return that of a JobSet as it is now."""

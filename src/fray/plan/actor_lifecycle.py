@@ -17,6 +17,7 @@ from fray.actor_reasons import get_actor_row
 from fray.plan.actor_nodes import derive_node_history
 from fray.plan.actor_set import build_actor_labels, derive_member, name_avoided
 from fray.plan.actor_slices import EndSlice, SlicePlan, StartSlice, plan_slice, read_index
+from fray.plan.complaints import Complaint, derive_volume_waiting, find_held, is_volume_missing
 from fray.plan.manifests import Manifest, find_condition, has_ended, is_root, read_label
 from fray.plan.node_evidence import TAINT_OUT_OF_SERVICE
 from fray.plan.node_faults import find_release
@@ -29,7 +30,6 @@ from fray.plan.settings import RetryPolicy
 from fray.plan.status import Claim, build_conditions
 from fray.plan.texts import clean_text, flatten
 from fray.plan.timestamps import format_time
-from fray.plan.volume_waiting import VolumeComplaint, derive_volume_waiting, find_held, is_volume_missing
 from fray.plan.worker_observation import find_crash
 from fray.vocabulary import (
     ANNOTATION_AVOIDED,
@@ -90,7 +90,7 @@ class ActorObservation:
     members: Manifest | None = None
     pods: Sequence[Manifest] = ()
     reports: Sequence[Manifest] = ()
-    complaints: Sequence[VolumeComplaint] = ()
+    complaints: Sequence[Complaint] = ()
     root: RootState | None = None
     refusal: Waiting | None = None
     gone: Sequence[Manifest] = ()

@@ -20,9 +20,9 @@ from fray.plan.actor_lifecycle import (
     read_root,
 )
 from fray.plan.actor_set import build_actor_set, name_avoided
+from fray.plan.complaints import Complaint
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray.plan.timestamps import format_time
-from fray.plan.volume_waiting import VolumeComplaint
 from fray.vocabulary import ANNOTATION_AVOIDED, LABEL_POD_INDEX
 from fray.wire.frayactor import FrayActor, FrayActorStatus
 
@@ -188,10 +188,10 @@ def test_the_largest_group_with_the_longest_errors_fits_into_an_object() -> None
     assert len(json.dumps(found.to_manifest(), ensure_ascii=False).encode()) < 1_200_000
 
 
-def complaint(uid: str, first: float, what: str = 'secret "payload" not found') -> VolumeComplaint:
+def complaint(uid: str, first: float, what: str = 'secret "payload" not found') -> Complaint:
     """Return what the kubelet says since so many seconds ago, and said last just now."""
     message = f'MountVolume.SetUp failed for volume "payload" : {what}'
-    return VolumeComplaint(uid, message, NOW - timedelta(seconds=first), NOW)
+    return Complaint("Pod", "", uid, message, NOW - timedelta(seconds=first), NOW)
 
 
 def held(uid: str) -> dict[str, Any]:
@@ -210,7 +210,7 @@ def held(uid: str) -> dict[str, Any]:
         (complaint("p1", 61, "timed out waiting for the condition"), False),
     ],
 )
-def test_an_actor_ends_whose_payload_never_comes(told: VolumeComplaint, *, ends: bool) -> None:
+def test_an_actor_ends_whose_payload_never_comes(told: Complaint, *, ends: bool) -> None:
     observed = ActorObservation(members(1), [held("p1")], complaints=[told])
     found = actor(entrypoint={"callable": CALLABLE})
     decision = decide(found, observed)

@@ -1,7 +1,8 @@
-"""Why pods that have a node start nothing: a volume of theirs can't be mounted, and only Events tell it.
+"""What controllers and kubelets complain of in Events: nothing else tells it.
 
-While a Secret, ConfigMap or claim is missing, a pod's containers say `ContainerCreating` and its conditions
-nothing at all. Fetching Events is the caller's, and only worth it for pods that `find_held` returns.
+Of pods that can't be created only those who try can tell. While a Secret, ConfigMap or claim is missing, a
+pod's containers say `ContainerCreating` and its conditions nothing at all. Fetching Events is the caller's,
+and of volumes only worth it for pods that `find_held` returns.
 """
 
 from __future__ import annotations
@@ -15,21 +16,27 @@ from fray.plan.manifests import Manifest, list_containers
 from fray.plan.observation import Waiting
 from fray.plan.texts import flatten
 from fray.plan.timestamps import parse_time
-from fray.vocabulary import Reason
+from fray.vocabulary import REPLICATED_JOB, Reason
 
 __all__ = [
+    "CREATE_FAILURES",
     "VOLUME_FAILURES",
-    "VolumeComplaint",
-    "build_volume_complaint",
+    "Complaint",
+    "build_complaint",
     "derive_volume_waiting",
     "find_held",
     "is_volume_missing",
+    "list_create_failures",
 ]
 
+CREATE_FAILURES = (("Job", "FailedCreate"), ("JobSet", "JobCreationFailed"))
+"""Kinds, and reasons of the events by which a controller says that it could not create their parts."""
 VOLUME_FAILURES = (("Pod", "FailedMount"), ("Pod", "FailedAttachVolume"))
-"""Kind and reasons of the events that are about a pod's volumes:
+"""Likewise of the events that are about a pod's volumes:
 https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/events/event.go
 """
+LONGEST_MESSAGE = 4096
+"""Characters of an event's message that are kept: the API sets no limit for all."""
 PATIENCE = timedelta(seconds=20)
 """How long a pod on a node may take to start something before Events are read: longer than most take, also
 with an image to pull; and by then the kubelet has tried a volume that it can't mount six times."""
@@ -48,10 +55,12 @@ MESSAGE_LENGTH = 400
 
 
 @dataclass(frozen=True)
-class VolumeComplaint:
-    """What was said of the volumes of a pod, by its uid; `first` and `last` are when."""
+class Complaint:
+    """What an Event said of the object of this uid; `first` and `last` are when."""
 
-    pod: str
+    kind: str
+    name: str
+    uid: str
     message: str
     first: datetime
     last: datetime
@@ -61,13 +70,33 @@ class VolumeComplaint:
         return now - self.last <= min(MEMORY, self.last - self.first + SLACK)
 
 
-def build_volume_complaint(event: Manifest) -> VolumeComplaint:
-    """Return what an Event about a pod's volumes says."""
-    created = event["metadata"]["creationTimestamp"]
-    last = parse_time(event.get("lastTimestamp") or event.get("eventTime") or created)
-    first = parse_time(event.get("firstTimestamp") or created)
-    pod = event["involvedObject"].get("uid", "")
-    return VolumeComplaint(pod, str(event.get("message", "")), first, last)
+def build_complaint(event: Manifest) -> Complaint:
+    """Return what an Event says."""
+    created, about = event["metadata"]["creationTimestamp"], event["involvedObject"]
+    return Complaint(
+        about.get("kind", ""),
+        about.get("name", ""),
+        about.get("uid", ""),
+        str(event.get("message", ""))[:LONGEST_MESSAGE],
+        parse_time(event.get("firstTimestamp") or created),
+        parse_time(event.get("lastTimestamp") or event.get("eventTime") or created),
+    )
+
+
+def list_create_failures(jobset: Manifest, complaints: Iterable[Complaint]) -> list[str]:
+    """Return what was said about pods and Jobs of a JobSet that could not be created, newest first."""
+    metadata = jobset["metadata"]
+    # Events outlive what they are about: those of an earlier JobSet of this name are older.
+    since = parse_time(metadata["creationTimestamp"])
+    found = [each for each in complaints if _is_part(each, metadata["name"]) and each.last >= since]
+    return [each.message for each in sorted(found, key=lambda each: each.last, reverse=True)]
+
+
+def _is_part(complaint: Complaint, jobset: str) -> bool:
+    """Return whether a complaint is about the JobSet of this name, or one of its Jobs."""
+    if complaint.kind == "JobSet":
+        return complaint.name == jobset
+    return complaint.name.removeprefix(f"{jobset}-{REPLICATED_JOB}-").isdigit()
 
 
 def find_held(pods: Iterable[Manifest], *, now: datetime) -> list[Manifest]:
@@ -76,11 +105,11 @@ def find_held(pods: Iterable[Manifest], *, now: datetime) -> list[Manifest]:
 
 
 def derive_volume_waiting(
-    held: Sequence[Manifest], complaints: Iterable[VolumeComplaint], *, now: datetime
+    held: Sequence[Manifest], complaints: Iterable[Complaint], *, now: datetime
 ) -> Waiting | None:
     """Return which volume of these pods can't be mounted, as far as it was complained about; else None."""
     uids = {pod["metadata"]["uid"] for pod in held}
-    messages = {each.message for each in complaints if each.pod in uids and each.holds(now)}
+    messages = {each.message for each in complaints if each.uid in uids and each.holds(now)}
     if not messages:
         return None
     # What is said of one volume says why. Of several the first by name: the message must not alternate.
@@ -97,7 +126,7 @@ def derive_volume_waiting(
 def is_volume_missing(
     volume: str,
     held: Sequence[Manifest],
-    complaints: Iterable[VolumeComplaint],
+    complaints: Iterable[Complaint],
     *,
     seconds: float,
     now: datetime,
@@ -108,7 +137,7 @@ def is_volume_missing(
         (named := ONE_VOLUME.match(each.message)) is not None
         and named["volume"] == volume
         and NOT_FOUND in each.message
-        and each.pod in uids
+        and each.uid in uids
         and each.holds(now)
         and now - each.first >= timedelta(seconds=seconds)
         for each in complaints

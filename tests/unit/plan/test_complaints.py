@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from fray.plan.complaints import build_complaint, derive_volume_waiting, find_held
 from fray.plan.lifecycle import decide
 from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
 from fray.plan.settings import RetryPolicy
 from fray.plan.status import find_condition
 from fray.plan.timestamps import format_time
-from fray.plan.volume_waiting import build_volume_complaint, derive_volume_waiting, find_held
 from fray.testing import build_frayjob, build_pod, waiting
 from fray.vocabulary import ConditionType, Reason
 from fray.wire.status import AttemptStatus, FrayJobStatus
@@ -55,7 +55,7 @@ def event(message: str, first: float, last: float, *, uid: str = "1") -> dict[st
 
 def explain(*events: dict[str, Any], at: float = 20.0, pods: tuple[Any, ...] = ()) -> Waiting | None:
     held = find_held(pods or (pod(),), now=after(at))
-    return derive_volume_waiting(held, map(build_volume_complaint, events), now=after(at))
+    return derive_volume_waiting(held, map(build_complaint, events), now=after(at))
 
 
 @pytest.mark.parametrize(
