@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,11 +29,11 @@ _TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 
 @dataclass(frozen=True)
 class Original:
-    """A FrayJob of one pod, its JobSet and its pod, as the server has them."""
+    """A FrayJob, its JobSet and its pods, as the server has them."""
 
     job: Mapping[str, Any]
     jobset: Mapping[str, Any]
-    pod: Mapping[str, Any]
+    pods: Sequence[Mapping[str, Any]]
 
 
 def build_job(original: Original, name: str) -> Manifest:
@@ -61,13 +61,16 @@ class Copy:
         copy["spec"]["managedBy"] = NOBODY
         return copy
 
-    def build_pod(self, jobset: Mapping[str, Any], *, node: str) -> Manifest:
-        """The pod of the JobSet, as the server has that, on `node`; with the status that it is to get."""
+    def build_pods(self, jobset: Mapping[str, Any], *, node: str) -> list[Manifest]:
+        """The pods of the JobSet, as the server has that, on `node`; with their statuses."""
         uids = {_uid(self.original.jobset): _uid(jobset)}
-        copy = self._rename({"apiVersion": "v1", "kind": "Pod", **self.original.pod}, uids)
-        copy["metadata"]["ownerReferences"] = [_build_owner(jobset, JOBSET_API_VERSION, "JobSet")]
-        copy["spec"]["nodeName"] = node
-        return copy
+        copies = []
+        for pod in self.original.pods:
+            copy = self._rename({"apiVersion": "v1", "kind": "Pod", **pod}, uids)
+            copy["metadata"]["ownerReferences"] = [_build_owner(jobset, JOBSET_API_VERSION, "JobSet")]
+            copy["spec"]["nodeName"] = node
+            copies.append(copy)
+        return copies
 
     def _rename(self, manifest: Mapping[str, Any], uids: Mapping[str, str]) -> Manifest:
         later = _read_creation(self.job) - _read_creation(self.original.job)

@@ -77,8 +77,9 @@ def _write(api: Api, original: Original, name: str, *, node: str) -> None:
     jobsets = f"/apis/{JOBSET_API_VERSION}/namespaces/{namespace}/jobsets"
     copy = Copy(original, _require(api.post(jobs, build_job(original, name))).body)
     jobset = _create(api, jobsets, copy.build_jobset())
-    _create(api, f"/api/v1/namespaces/{namespace}/pods", copy.build_pod(jobset, node=node))
-    # Last: an attempt runs only once its pod is there.
+    for pod in copy.build_pods(jobset, node=node):
+        _create(api, f"/api/v1/namespaces/{namespace}/pods", pod)
+    # Last: an attempt runs only once its pods are there.
     _require(api.merge(f"{jobs}/{name}/status", {"status": copy.build_status()}))
 
 

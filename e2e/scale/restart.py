@@ -80,8 +80,7 @@ def _make_original(space: JobNamespace, *, finished: bool) -> Original:
     space.await_job(ORIGINAL, "condition=Succeeded" if finished else "condition=Running")
     space.await_job(LAST, "condition=Running")
     (jobset,) = space.kubectl.items("jobsets", f"--field-selector=metadata.name={ORIGINAL}-a1")
-    (pod,) = space.pods(ORIGINAL)
-    return Original(space.job(ORIGINAL), jobset, pod)
+    return Original(space.job(ORIGINAL), jobset, space.pods(ORIGINAL))
 
 
 @contextmanager

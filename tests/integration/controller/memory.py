@@ -2,8 +2,8 @@
 
 A real API server is filled, then the operator is started as the process that it is in a pod. Its peak
 resident memory is printed, once every object is known and no pass is due. `pods` are 100 of 1.3 MB with a
-FrayJob's label in somebody else's namespace, `frayjobs` 100 FrayJobs of 1.3 MB, and `gang` the 2,304 pods of
-one job.
+FrayJob's label in somebody else's namespace, `frayjobs` 100 FrayJobs of 1.3 MB, `gang` the 2,304 pods of
+one job, and `live 10000` so many jobs of ten pods each, copies of one that run when the operator starts.
 """
 
 from __future__ import annotations
@@ -11,14 +11,19 @@ from __future__ import annotations
 import secrets
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
 
 from e2e.cluster.build import CONTROL_PLANE, build, module_source
 from e2e.cluster.controlplane import ControlPlane
+from e2e.scale.copies import Original
+from e2e.scale.counters import Progress, parse_progress
+from e2e.scale.population import populate
 from fray.vocabulary import LABEL_JOB
 from tests.integration.controller.hands import Hands, eventually
 from tests.integration.controller.operator_subprocess import OperatorSubprocess, reserved_port
@@ -26,6 +31,7 @@ from tests.integration.frayjobs import CRD_COLLECTION, await_served
 
 CRDS = Path(__file__).parents[3] / "crds"
 COUNT, SIZE = 100, 1_300_000
+PODS = 10
 GANG = "tpu7x-16x16x36"
 IDLE = 'fray_queued_objects{kind="FrayJob"} 0.0'
 """A line of /metrics."""
@@ -34,7 +40,6 @@ OURS, OTHERS = "ours", "others"
 
 def main() -> None:
     """Print the peak resident memory of an operator in MiB, in the situation that was asked for."""
-    fill = {"pods": fill_with_pods, "frayjobs": fill_with_frayjobs, "gang": fill_with_a_gang}[sys.argv[1]]
     with ControlPlane(build(CONTROL_PLANE)) as plane, tempfile.TemporaryDirectory() as folder:
         api = plane.api()
         jobset = module_source("jobset") / "charts/jobset/crds/jobset.x-k8s.io_jobsets.yaml"
@@ -44,29 +49,69 @@ def main() -> None:
             await_served(api, f"{CRD_COLLECTION}/{crd['metadata']['name']}")
         for namespace in (OURS, OTHERS):
             assert api.post("/api/v1/namespaces", {"metadata": {"name": namespace}}).ok
-        peaks = []
-        for run in ("first", "again"):
-            with (
-                reserved_port() as port,
-                OperatorSubprocess(
-                    plane.kubeconfig, Path(folder), name=run, port=port, FRAY_LEASE_NAMESPACE=OURS
-                ) as operator,
-            ):
-                if run == "first":
-                    fill(Hands(api, OURS), Hands(api, OTHERS))
-                # The last in every list: all others are known when its pass comes.
-                Hands(api, OURS).submit(f"last-{run}")
-                Hands(api, OURS).await_jobset(f"last-{run}-a1")
-                eventually(lambda: IDLE in operator.fetch("/metrics")[1], told=lambda: operator.log)
-                peaks.append(read_peak(operator.process.pid))
-                assert operator.process.poll() is None, operator.log
-    print(f"{sys.argv[1]}: peak {peaks[0]:.0f} MiB while they came, {peaks[1]:.0f} MiB after a restart")
+        if sys.argv[1] == "live":
+            measure_live(plane, Path(folder), int(sys.argv[2]))
+        else:
+            measure_restart(plane, Path(folder), sys.argv[1])
 
 
-def read_peak(pid: int) -> float:
-    """Return the peak resident memory of a process in MiB."""
+@contextmanager
+def run_operator(plane: ControlPlane, folder: Path, name: str) -> Iterator[OperatorSubprocess]:
+    """Run an operator as the process that it is in a pod."""
+    with (
+        reserved_port() as port,
+        OperatorSubprocess(
+            plane.kubeconfig, folder, name=name, port=port, FRAY_LEASE_NAMESPACE=OURS
+        ) as operator,
+    ):
+        yield operator
+        assert operator.process.poll() is None, operator.log
+
+
+def measure_restart(plane: ControlPlane, folder: Path, what: str) -> None:
+    """Print what an operator takes while objects come, and another one that finds them there."""
+    fill = {"pods": fill_with_pods, "frayjobs": fill_with_frayjobs, "gang": fill_with_a_gang}[what]
+    ours, others = Hands(plane.api(), OURS), Hands(plane.api(), OTHERS)
+    peaks = []
+    for run in ("first", "again"):
+        with run_operator(plane, folder, run) as operator:
+            if run == "first":
+                fill(ours, others)
+            # The last in every list: all others are known when its pass comes.
+            ours.submit(f"last-{run}")
+            ours.await_jobset(f"last-{run}-a1")
+            eventually(lambda: IDLE in operator.fetch("/metrics")[1], told=lambda: operator.log)
+            peaks.append(read_memory(operator.process.pid, "VmHWM"))
+    print(f"{what}: peak {peaks[0]:.0f} MiB while they came, {peaks[1]:.0f} MiB after a restart")
+
+
+def measure_live(plane: ControlPlane, folder: Path, count: int) -> None:
+    """Print what an operator takes that starts over so many jobs of ten pods each."""
+    ours = Hands(plane.api(), OURS)
+    with run_operator(plane, folder, "first"):
+        ours.submit("original", replicas=PODS)
+        ours.run_all(ours.await_jobset("original-a1"))
+        ours.await_phase("original", "Running")
+    jobset = ours.await_jobset("original-a1")
+    original = Original(ours.job("original"), jobset, ours.pods_of(jobset))
+    names = [f"copy-{number:05}" for number in range(count - 1)]
+    populate(ours.api, original, names, nodes=[f"node-{number}" for number in range(1000)])
+    with run_operator(plane, folder, "again") as operator:
+        begun, progress = time.monotonic(), list[Progress]()
+        while not (progress and progress[-1].has_seen_all(count)):
+            assert operator.process.poll() is None, operator.log
+            time.sleep(1.0)
+            progress.append(parse_progress(operator.fetch("/metrics")[1]))
+        seconds = time.monotonic() - begun
+        peak, now = (read_memory(operator.process.pid, kind) for kind in ("VmHWM", "VmRSS"))
+    pods = f"{count:,} live jobs with {count * PODS:,} pods"
+    print(f"{pods}: all seen after {seconds:.0f} s, peak {peak:.0f} MiB, then {now:.0f} MiB")
+
+
+def read_memory(pid: int, kind: str) -> float:
+    """Return the resident memory of a process in MiB: its peak (VmHWM), or that of now (VmRSS)."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+    (line,) = (line for line in status.splitlines() if line.startswith(f"{kind}:"))
     return int(line.split()[1]) / 1024
 
 

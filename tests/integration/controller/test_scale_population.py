@@ -16,12 +16,13 @@ NAMES = [f"copy-{number}" for number in range(6)]
 
 
 def run_original(hands: Hands, *, finished: bool) -> None:
-    hands.submit("original")
+    hands.submit("original", replicas=2)
     jobset = hands.await_jobset("original-a1")
-    (pod,) = hands.run_all(jobset)
+    pods = hands.run_all(jobset)
     hands.await_phase("original", "Running")
     if finished:
-        hands.exit(pod, 0)
+        for pod in pods:
+            hands.exit(pod, 0)
         hands.complete(jobset)
         hands.await_phase("original", "Succeeded")
 
@@ -33,8 +34,8 @@ def test_an_operator_that_starts_over_copies_writes_nothing(
     with run_operator(kubeconfig, settings_for(hands.namespace)):
         run_original(hands, finished=finished)
     jobset = hands.await_jobset("original-a1")
-    (pod,) = hands.pods_of(jobset)
-    populate(hands.api, Original(hands.job("original"), jobset, pod), NAMES, nodes=["fake-0", "fake-1"])
+    original = Original(hands.job("original"), jobset, hands.pods_of(jobset))
+    populate(hands.api, original, NAMES, nodes=["fake-0", "fake-1"])
     before = hands.list(hands.jobs)
     assert {job["status"]["phase"] for job in before} == {"Succeeded" if finished else "Running"}
     assert len(before) == len(hands.list(hands.jobsets)) == len(NAMES) + 1
