@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
@@ -32,11 +34,11 @@ class ConnectionPool:
     ) -> None:
         self._host, self._on_answer = configuration.host, on_answer
         # What a kubeconfig says of the way: a proxy, and the name in the server's certificate.
-        known = {"proxy": configuration.proxy, "server_hostname": configuration.tls_server_name}
+        known = {"proxy": _find_proxy(configuration), "server_hostname": configuration.tls_server_name}
         self._route: dict[str, Any] = {name: value for name, value in known.items() if value}
         tls = True if configuration.tls is None else configuration.tls
         connector = aiohttp.TCPConnector(limit=limit, ssl=tls)
-        self._session = aiohttp.ClientSession(connector=connector, trust_env=True)
+        self._session = aiohttp.ClientSession(connector=connector)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -131,3 +133,15 @@ def _end(response: aiohttp.ClientResponse) -> None:
     if response.connection is not None and response.connection.transport is not None:
         response.connection.transport.abort()
     response.close()
+
+
+def _find_proxy(configuration: Configuration) -> str | None:
+    """Return the proxy of a kubeconfig, or else that of the environment.
+
+    It is found once: aiohttp would look for it in another thread at each request, and for a netrc too, whose
+    password it can't send beside a token.
+    """
+    server = urlsplit(configuration.host)
+    if configuration.proxy is not None or proxy_bypass(server.hostname or ""):
+        return configuration.proxy
+    return getproxies().get(server.scheme)

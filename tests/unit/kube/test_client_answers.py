@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ pytestmark = pytest.mark.usefixtures("brief")
 
 LEASE: Manifest = {"kind": "Lease", "metadata": {"name": "a", "namespace": "default", "uid": "1"}}
 PATH = "/apis/coordination.k8s.io/v1/namespaces/default/leases/a"
+DEAD_END = "http://127.0.0.1:1"
 PAGE = "<html><body>Please log in.</body></html>"
 
 
@@ -219,6 +221,28 @@ def test_a_proxy_is_asked(brief: bool, variable: bool, monkeypatch: pytest.Monke
             async with KubernetesApi(configuration, brief=brief) as api:
                 found = await api.get(LEASES, "a", namespace="default")
         assert found["asked"] == "server.invalid"
+
+    asyncio.run(main())
+
+
+def test_no_proxy_and_no_netrc_come_between_a_client_and_its_server(
+    brief: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login me password secret\n", encoding="utf-8")
+    netrc.chmod(0o600)
+
+    async def handle(request: web.Request) -> web.Response:
+        return web.json_response({**LEASE, "as": request.headers["Authorization"]})
+
+    async def main() -> None:
+        async with serve(handle) as url:
+            for name, value in {"http_proxy": DEAD_END, "no_proxy": "127.0.0.1", "NETRC": str(netrc)}.items():
+                monkeypatch.setenv(name, value)
+            configuration = Configuration(host=url, api_key={"BearerToken": "Bearer token"})
+            async with KubernetesApi(configuration, brief=brief) as api:
+                found = await api.get(LEASES, "a", namespace="default")
+        assert found["as"] == "Bearer token"
 
     asyncio.run(main())
 
