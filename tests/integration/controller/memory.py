@@ -40,7 +40,17 @@ OURS, OTHERS = "ours", "others"
 
 def main() -> None:
     """Print the peak resident memory of an operator in MiB, in the situation that was asked for."""
-    with ControlPlane(build(CONTROL_PLANE)) as plane, tempfile.TemporaryDirectory() as folder:
+    with start_server() as plane, tempfile.TemporaryDirectory() as folder:
+        if sys.argv[1] == "live":
+            measure_live(plane, Path(folder), int(sys.argv[2]))
+        else:
+            measure_restart(plane, Path(folder), sys.argv[1])
+
+
+@contextmanager
+def start_server() -> Iterator[ControlPlane]:
+    """Run an API server that has the CRDs of Fray and JobSet, and two namespaces."""
+    with ControlPlane(build(CONTROL_PLANE)) as plane:
         api = plane.api()
         jobset = module_source("jobset") / "charts/jobset/crds/jobset.x-k8s.io_jobsets.yaml"
         for path in (*sorted(CRDS.glob("*.yaml")), jobset):
@@ -49,10 +59,7 @@ def main() -> None:
             await_served(api, f"{CRD_COLLECTION}/{crd['metadata']['name']}")
         for namespace in (OURS, OTHERS):
             assert api.post("/api/v1/namespaces", {"metadata": {"name": namespace}}).ok
-        if sys.argv[1] == "live":
-            measure_live(plane, Path(folder), int(sys.argv[2]))
-        else:
-            measure_restart(plane, Path(folder), sys.argv[1])
+        yield plane
 
 
 @contextmanager
