@@ -23,6 +23,7 @@ from fray.plan.observation import (
 )
 from fray.plan.reasons import REASONS, find_unrun, get_row
 from fray.plan.remains import recall_disruption
+from fray.plan.texts import flatten
 from fray.plan.timestamps import CLOCK_SKEW
 from fray.vocabulary import (
     EXIT_SIGNAL_BASE,
@@ -155,7 +156,7 @@ def _describe(host: HostObservation) -> tuple[Reason, str]:
     if host.reason == START_FAILED:
         return Reason.START_FAILED, f"{who} could not start: {_describe_start_error(host.message)}"
     if host.reason == EVICTED_FOR_USE:
-        return Reason.EVICTED, f"{who} was evicted for what it used itself: {_flat(host.message)}"
+        return Reason.EVICTED, f"{who} was evicted for what it used itself: {_line(host.message)}"
     if host.reason == DEADLINE_EXCEEDED:
         what = "ran longer than activeDeadlineSeconds of its podTemplate allows, and was ended"
         return Reason.DEADLINE_EXCEEDED, f"{who} {what}"
@@ -170,7 +171,7 @@ def _describe(host: HostObservation) -> tuple[Reason, str]:
         return Reason.NON_ZERO_EXIT, f"{who} failed: its pod is gone, and nothing tells how it ended"
     if not code:
         # A pod can fail although its container exited with 0, as one that is evicted at that moment.
-        why = _flat(host.message) or host.reason or f"it left {'no' if code is None else 'a zero'} exit code"
+        why = _line(host.message) or host.reason or f"it left {'no' if code is None else 'a zero'} exit code"
         return Reason.NON_ZERO_EXIT, f"{who} failed: {why}"
     return Reason.NON_ZERO_EXIT, f"{who} exited with code {code}"
 
@@ -180,7 +181,7 @@ def _who(host: HostObservation) -> str:
 
 
 def _disrupted(host: HostObservation) -> str:
-    return f"{_who(host)} was taken away ({_flat(host.disruption.text if host.disruption else None)})"
+    return f"{_who(host)} was taken away ({_line(host.disruption.text if host.disruption else None)})"
 
 
 def _is_taken(failed: Sequence[HostObservation]) -> bool:
@@ -209,15 +210,13 @@ def _misplaced(host: HostObservation) -> Cause:
     return Cause(Reason.EXCLUSIVE_PLACEMENT_VIOLATION, message, host.ended_at or NEVER, host)
 
 
-def _flat(message: str | None) -> str:
-    """Return a message as one line: a sentence holds it, and a termination message may be a whole log."""
-    text = " ".join((message or "").split())
-    return text if len(text) <= MESSAGE_LENGTH else text[: MESSAGE_LENGTH - 3] + "..."
+def _line(text: str | None) -> str:
+    return flatten(text or "", most=MESSAGE_LENGTH)
 
 
 def _describe_start_error(message: str | None) -> str:
     """Return why a host could not start, and what to do where a runtime's words leave that to be guessed."""
-    text = _flat(message) or "no reason was given"
+    text = _line(message) or "no reason was given"
     return f"{text}; {NO_PYTHON_REMEDY}" if NO_PYTHON in (message or "") else text
 
 
