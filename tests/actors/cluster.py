@@ -21,8 +21,10 @@ from typing import Any
 import pytest
 
 from fray.job import member_engine, named_actors
+from fray.kube.resources import CONFIG_MAPS, FRAYACTORS, FRAYJOBS, SECRETS
 from fray.runtime.api.client import ApiAccess
-from tests.actors.objects_api import ObjectsApi, serving
+from tests.actors.forwarding_cluster import ForwardingCluster
+from tests.fake_pods import access_of_pod
 from tests.free_ports import free_port
 from tests.pool.hosts.pools import PATIENCE, ROOT, wait_until
 
@@ -91,8 +93,7 @@ class Pod:
 class Cluster:
     """A namespace `ml` with the job `train`, whose process the test is."""
 
-    api: ObjectsApi
-    url: str
+    api: ForwardingCluster
     key: Path
     folder: Path
     pods: list[Pod] = field(default_factory=list)
@@ -111,22 +112,20 @@ class Cluster:
     @property
     def root_uid(self) -> str:
         """The uid of the job."""
-        job = self.api.objects["/apis/fray.dev/v1alpha1/namespaces/ml/frayjobs/train"]
+        job = self.api.find(FRAYJOBS, "train")
+        assert job is not None
         return str(job["metadata"]["uid"])
 
     def actor(self, label: str) -> dict[str, Any]:
         """Return the FrayActor that users call so."""
-        (found,) = [
-            each
-            for each in self.api.objects.values()
-            if each["kind"] == "FrayActor" and each["spec"]["name"] == label
-        ]
+        (found,) = [each for each in self.api.all(FRAYACTORS) if each["spec"]["name"] == label]
         return found
 
     def record(self, label: str) -> dict[str, str]:
         """Return what the member of an actor tells."""
-        name = f"{self.actor(label)['metadata']['name']}-0"
-        data: dict[str, str] = self.api.objects[f"/api/v1/namespaces/ml/configmaps/{name}"]["data"]
+        record = self.api.find(CONFIG_MAPS, f"{self.actor(label)['metadata']['name']}-0")
+        assert record is not None
+        data: dict[str, str] = record["data"]
         return data
 
     def start_pod(self, label: str, **more: str) -> Pod:
@@ -136,7 +135,9 @@ class Cluster:
         payload = self.folder / uuid.uuid4().hex
         payload.mkdir()
         for name in (given["secretName"], *given.get("moreSecrets", ())):
-            for key, value in self.api.objects[f"/api/v1/namespaces/ml/secrets/{name}"]["data"].items():
+            secret = self.api.find(SECRETS, name)
+            assert secret is not None
+            for key, value in secret["data"].items():
                 (payload / key).write_bytes(base64.b64decode(value))
         port, ready_port = free_port(), free_port()
         variables = {
@@ -177,7 +178,8 @@ class Cluster:
     ) -> subprocess.Popen[bytes]:
         """Start a program as in a pod: it has the API server, and of Fray's variables only these."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("FRAY_")}
-        access = {"TEST_API": self.url, "TEST_TOKEN": str(self.folder / "token")}
+        known = access_of_pod(self.api)
+        access = {"TEST_API": known.url, "TEST_TOKEN": str(known.token_file)}
         command = [sys.executable, "-c", _IN_POD + code]
         return subprocess.Popen(command, cwd=ROOT, env={**kept, **access, **variables}, **options)
 
@@ -214,15 +216,13 @@ def await_no_connection() -> None:
 @contextmanager
 def running_cluster(key: Path, folder: Path) -> Iterator[Cluster]:
     """Let this process be that of the job `train` in a cluster; `key` is the namespace's."""
-    api = ObjectsApi()
     job = {"kind": "FrayJob", "metadata": {"name": "train"}, "spec": {"environment": {"image": "train:1"}}}
-    api.answer("POST", "/apis/fray.dev/v1alpha1/namespaces/ml/frayjobs", job)
-    (folder / "token").write_text("token")
-    with serving(api) as url, pytest.MonkeyPatch.context() as patch:
-        access = ApiAccess(url, "ml", folder / "token")
+    with ForwardingCluster(namespace="ml") as api, pytest.MonkeyPatch.context() as patch:
+        api.store(FRAYJOBS, job)
+        access = access_of_pod(api)
         patch.setattr(ApiAccess, "in_pod", lambda _: access)
         named_actors.find_pod_reach.cache_clear()
-        made = Cluster(api, url, key, folder)
+        made = Cluster(api, key, folder)
         for name, value in made.environ().items():
             patch.setenv(name, value)
         try:

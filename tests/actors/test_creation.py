@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from fray.job import JobContext
+from fray.kube.resources import FRAYACTORS, SECRETS
 from tests.actors import programs
 from tests.actors.cluster import Cluster
 from tests.pool.hosts.pools import PATIENCE, wait_until
@@ -49,7 +50,7 @@ def test_of_racing_creators_one_creates_and_all_call_its_one_instance(
                 assert each.stdin is not None
                 each.stdin.write(b"go\n")
                 each.stdin.flush()
-            wait_until(lambda: any(made["kind"] == "Secret" for made in cluster.api.objects.values()))
+            wait_until(lambda: cluster.api.all(SECRETS))
             cluster.start_pod("counter")
             told = [each.communicate(timeout=PATIENCE)[0] for each in others]
             seen = [count.result(PATIENCE) for count in counts] + [int(count) for count in told]
@@ -59,5 +60,4 @@ def test_of_racing_creators_one_creates_and_all_call_its_one_instance(
             each.communicate()
     # Each number once: they were counted by one instance.
     assert sorted(seen) == list(range(1, THREADS + PROCESSES + 1))
-    kinds = [made["kind"] for made in list(cluster.api.objects.values())]
-    assert (kinds.count("FrayActor"), kinds.count("Secret")) == (1, 1)
+    assert (len(cluster.api.all(FRAYACTORS)), len(cluster.api.all(SECRETS))) == (1, 1)

@@ -8,8 +8,6 @@ from fray.errors import EndpointNotFoundError
 from fray.job import Endpoint, lookup_endpoint, register_endpoint
 from tests.actors.cluster import Cluster
 
-JOB = "/apis/fray.dev/v1alpha1/namespaces/ml/frayjobs/train"
-
 
 def test_an_endpoint_is_found_until_its_job_has_ended(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
@@ -20,7 +18,7 @@ def test_an_endpoint_is_found_until_its_job_has_ended(
     register_endpoint("metrics", "10.0.0.8:9000", {"version": "3"})
     assert lookup_endpoint("metrics") == Endpoint("metrics", "10.0.0.8:9000", {"version": "3"})
 
-    cluster.api.objects[JOB]["status"] = {"conditions": [{"type": "Finished", "status": "True"}]}
+    cluster.api.set_status("train", conditions=[{"type": "Finished", "status": "True"}])
     with pytest.raises(EndpointNotFoundError, match="'train', which registered it, has ended"):
         lookup_endpoint("metrics")
     monkeypatch.delenv("FRAY_ROOT_JOB")

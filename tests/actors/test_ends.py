@@ -11,6 +11,7 @@ import pytest
 
 from fray.errors import ActorDiedError, ActorUnavailableError, TaskError
 from fray.job import JobContext
+from fray.kube.errors import ServerError
 from fray.runtime.pool.host.processes import children
 from tests.actors import programs
 from tests.actors.cluster import Cluster, await_no_connection
@@ -154,13 +155,13 @@ def test_an_outage_of_the_api_server_stops_no_calls(cluster: Cluster, context: J
     counter = context.create_actor(programs.Counter, name="counter")
     cluster.start_pod("counter")
     assert context.get(counter.add.remote(), timeout=PATIENCE) == 1
-    cluster.api.down = True
+    cluster.api.fault = lambda _: ServerError("any", 503, "ServiceUnavailable", "it is down")
     assert context.get(counter.add.remote(), timeout=PATIENCE) == 2
     pid = context.get(counter.pid.remote(), timeout=PATIENCE)
     ref = counter.block.remote()
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(TaskError):
         context.get(ref, timeout=PATIENCE)
-    cluster.api.down = False
+    cluster.api.fault = lambda _: None
     wait_until(lambda: cluster.record("counter")["startNumber"] == "2")
     assert context.get(context.get_actor("counter").add.remote(), timeout=PATIENCE) == 1

@@ -23,7 +23,9 @@ from fray.errors import (
     UnsupportedFeatureError,
 )
 from fray.job import ActorHandle, ActorOptions, JobContext, current_actor, host_actor, hosted_actors
+from fray.kube.resources import CONFIG_MAPS, FRAYACTORS
 from fray.runtime.actors.identity import build_actor_name
+from fray.testing import Call
 from tests.actors import programs
 from tests.actors.cluster import Cluster, await_no_connection, hosting
 from tests.pool.hosts.pools import PATIENCE, wait_until
@@ -106,7 +108,7 @@ def test_an_actor_that_ends_itself_is_gone_with_its_name(
             context.get(ref, timeout=PATIENCE)
     else:
         assert context.get(ref, timeout=PATIENCE) == "bye"
-    wait_until(lambda: not any(each["kind"] == "FrayActor" for each in cluster.api.objects.values()))
+    wait_until(lambda: not cluster.api.all(FRAYACTORS))
     with pytest.raises(ActorDiedError):
         context.get(scribe.place.remote(), timeout=PATIENCE)
     host_actor(Scribe, 2, name="scribe").shutdown()
@@ -115,7 +117,7 @@ def test_an_actor_that_ends_itself_is_gone_with_its_name(
 def test_a_constructor_that_fails_leaves_the_name_free(cluster: Cluster) -> None:
     with pytest.raises(ValueError, match="no such table"):
         host_actor(programs.Broken, name="table")
-    assert not any(each["kind"] == "FrayActor" for each in cluster.api.objects.values())
+    assert cluster.api.all(FRAYACTORS) == []
     host_actor(programs.Counter, name="table").shutdown()
 
 
@@ -131,7 +133,7 @@ def test_a_name_is_one_actors_whoever_has_it(cluster: Cluster, context: JobConte
     context.create_actor(programs.Counter, name="counter")
     with pytest.raises(ActorExistsError):
         host_actor(programs.Counter, name="counter")
-    assert len([each for each in cluster.api.objects.values() if each["kind"] == "FrayActor"]) == 1
+    assert len(cluster.api.all(FRAYACTORS)) == 1
 
 
 def test_calls_run_one_at_a_time_or_as_many_as_its_options_say(cluster: Cluster, context: JobContext) -> None:
@@ -177,7 +179,8 @@ def test_a_host_that_is_killed_is_told_to_callers_and_nobody_waits_for_another(
             context.get(context.get_actor("counter").add.remote(), timeout=PATIENCE)
         # As the operator tells it, once the pod has ended.
         end = {"type": "Finished", "status": "True", "reason": "HostEnded", "message": "its pod has ended"}
-        cluster.actor("counter")["status"] = {"conditions": [end]}
+        name = cluster.actor("counter")["metadata"]["name"]
+        cluster.api.set_status(name, resource=FRAYACTORS, conditions=[end])
         with pytest.raises(ActorDiedError, match="its pod has ended"):
             context.get_actor("counter").add.remote()
     with hosting(cluster, "pod-3"):
@@ -237,23 +240,19 @@ def test_it_waits_for_what_an_earlier_actor_of_its_name_has_left(
 ) -> None:
     host_actor(programs.Counter, name="counter").shutdown()
     name = f"{build_actor_name(cluster.root_uid, 'counter')}-0"
-    path, owner = "/api/v1/namespaces/ml/configmaps", {"uid": "an-earlier-one"}
-    left = {"kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": [owner]}, "data": {}}
-    cluster.api.answer("POST", path, left)
-    refused: list[str] = []
-    original = cluster.api.answer
+    left = {"kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": [{"uid": "an-earlier-one"}]}}
+    cluster.api.store(CONFIG_MAPS, {**left, "data": {}})
+    tries: list[Call] = []
 
-    def answer(method: str, place: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        status, told = original(method, place, body)
-        if status == 409 and place == path:
-            refused.append(place)
-            if len(refused) == 11:  # more than are tried at once
-                del cluster.api.objects[f"{path}/{name}"]
-        return status, told
+    def collect_at_last(call: Call) -> None:
+        if (call.method, call.resource) == ("POST", CONFIG_MAPS):
+            tries.append(call)
+            if len(tries) == 12:  # more than are tried at once
+                cluster.api.remove(CONFIG_MAPS, name)
 
-    monkeypatch.setattr(cluster.api, "answer", answer)
+    monkeypatch.setattr(cluster.api, "fault", collect_at_last)
     hosted = host_actor(programs.Counter, 3, name="counter")
-    assert len(refused) == 11
+    assert len(tries) == 12
     assert context.get(context.get_actor("counter").add.remote(), timeout=PATIENCE) == 4
     hosted.shutdown()
 

@@ -30,33 +30,32 @@ from fray.errors import (
 from fray.job import ActorOptions, JobContext, named_actors
 from fray.kube.client import KubernetesApi
 from fray.kube.configuration import Configuration
+from fray.kube.resources import FRAYACTORS, SECRETS
 from fray.types import ResourceConfig, create_environment
 from tests.actors import programs
 from tests.actors.cluster import Cluster, await_no_connection, hosting
-from tests.actors.forwarding_api import ForwardingApi
+from tests.actors.forwarding_cluster import ForwardingCluster
 from tests.pool.hosts.pools import PATIENCE, wait_until
 
 
 @pytest.fixture
-def api(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ForwardingApi, str]]:
+def api(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> ForwardingCluster:
     keys = {path.name: base64.b64encode(path.read_bytes()).decode() for path in cluster.key.iterdir()}
     secret = {"kind": "Secret", "metadata": {"name": "fray-auth"}, "data": keys}
-    cluster.api.answer("POST", "/api/v1/namespaces/ml/secrets", secret)
+    cluster.api.store(SECRETS, secret)
     for name in cluster.environ():
         monkeypatch.delenv(name)
     named_actors.find_pod_reach.cache_clear()
-    made = ForwardingApi(cluster.api)
-    with made.serve() as url:
-        yield made, url
+    return cluster.api
 
 
 @pytest.fixture
-def laptop(api: tuple[ForwardingApi, str]) -> Iterator[KubernetesCluster]:
+def laptop(api: ForwardingCluster) -> Iterator[KubernetesCluster]:
     """A client of the namespace in a process that is no pod."""
 
     async def open_access() -> Access:
-        kube = KubernetesApi(Configuration(host=api[1]))
-        return Access(kube, api[1], "ml", kube.close)
+        kube = KubernetesApi(Configuration(host=api.url))
+        return Access(kube, api.url, "ml", kube.close)
 
     made = KubernetesCluster(KubernetesSpec(namespace="ml"), open_access=open_access)
     yield made
@@ -64,7 +63,7 @@ def laptop(api: tuple[ForwardingApi, str]) -> Iterator[KubernetesCluster]:
 
 
 def test_an_actor_that_is_created_from_outside_is_called_and_its_end_is_told(
-    laptop: KubernetesCluster, api: tuple[ForwardingApi, str], cluster: Cluster, context: JobContext
+    laptop: KubernetesCluster, api: ForwardingCluster, cluster: Cluster, context: JobContext
 ) -> None:
     image = create_environment(docker_image="train:1")
     counter = laptop.create_actor(programs.Counter, 40, name="lab/counter", environment=image)
@@ -73,7 +72,7 @@ def test_an_actor_that_is_created_from_outside_is_called_and_its_end_is_told(
         laptop.create_actor(programs.Counter, name="lab/counter", environment=image)
     pod = cluster.start_pod("lab/counter")
     assert context.get(counter.add.remote(2), timeout=PATIENCE) == 42
-    assert set(api[0].forwarded) == {f"{name}-0"}
+    assert set(api.forwarded) == {f"{name}-0"}
 
     # By way of the connection, since nobody there can reach this process; and back by another port-forward.
     large = bytes(3_000_000)
@@ -85,7 +84,7 @@ def test_an_actor_that_is_created_from_outside_is_called_and_its_end_is_told(
 
     # A connection that breaks is made anew, to the same incarnation.
     first = context.get(counter.pid.remote(), timeout=PATIENCE)
-    api[0].cut()
+    api.cut()
     await_no_connection()
     assert context.get(counter.add.remote(1), timeout=PATIENCE) == 43
 
@@ -132,7 +131,7 @@ def test_the_command_line_calls_methods(laptop: KubernetesCluster, cluster: Clus
 
 
 def test_who_lacks_a_right_is_told_which(
-    laptop: KubernetesCluster, api: tuple[ForwardingApi, str], cluster: Cluster
+    laptop: KubernetesCluster, api: ForwardingCluster, cluster: Cluster
 ) -> None:
     with pytest.raises(ActorNotFoundError):
         laptop.get_actor("crew-0")
@@ -142,10 +141,10 @@ def test_who_lacks_a_right_is_told_which(
     cluster.start_pod("crew").await_ready()
     member = laptop.get_actor("crew-0")
     for resource in ("secrets", "pods/portforward"):
-        api[0].denied = resource
+        api.denied = resource
         with pytest.raises(AccessDeniedError, match=f"may not create {resource}"):
             member.where.remote()
-    api[0].denied = ""
+    api.denied = ""
     assert group.wait_ready(timeout=PATIENCE) == [member]
     assert member.where.remote().result(PATIENCE) == "crew/0"
     group.shutdown()
@@ -154,13 +153,13 @@ def test_who_lacks_a_right_is_told_which(
 
 
 def test_what_a_process_of_a_pod_hosts_is_called_by_a_port_forward_to_that_pod(
-    laptop: KubernetesCluster, api: tuple[ForwardingApi, str], cluster: Cluster, context: JobContext
+    laptop: KubernetesCluster, api: ForwardingCluster, cluster: Cluster, context: JobContext
 ) -> None:
     with hosting(cluster) as host:
         counter = laptop.get_actor("counter")
         assert context.get(counter.add.remote(2), timeout=PATIENCE) == 7
         assert context.get(counter.pid.remote(), timeout=PATIENCE) == host.pid
-        assert set(api[0].forwarded) == {"train-pod-2"}
+        assert set(api.forwarded) == {"train-pod-2"}
     with pytest.raises(UnsupportedFeatureError) as refused:
         laptop.host_actor(programs.Counter, name="counter")
     assert "in no pod of a job" in str(refused.value)
@@ -168,7 +167,7 @@ def test_what_a_process_of_a_pod_hosts_is_called_by_a_port_forward_to_that_pod(
 
 
 def test_a_slice_of_several_hosts_is_called_by_a_port_forward_to_its_first_pod(
-    laptop: KubernetesCluster, api: tuple[ForwardingApi, str], cluster: Cluster
+    laptop: KubernetesCluster, api: ForwardingCluster, cluster: Cluster
 ) -> None:
     wanted: dict[str, Any] = {
         "environment": create_environment(docker_image="train:1"),
@@ -176,11 +175,11 @@ def test_a_slice_of_several_hosts_is_called_by_a_port_forward_to_its_first_pod(
     }
     with pytest.raises(InvalidJobError, match="must be 1 where a member is a TPU slice of several hosts"):
         laptop.create_actor(programs.Shard, name="shard", options=ActorOptions(max_concurrency=2), **wanted)
-    assert not any(each["kind"] == "FrayActor" for each in cluster.api.objects.values())
+    assert cluster.api.all(FRAYACTORS) == []
     shard = laptop.create_actor(programs.Shard, name="shard", **wanted)
     cluster.start_slice("shard")
     assert shard.place.remote().result(PATIENCE)[0] == 0
-    assert set(api[0].forwarded) == {"member-0-0"}
+    assert set(api.forwarded) == {"member-0-0"}
 
 
 def test_port_forwards_are_open_until_a_program_that_ends_has_left_its_pools() -> None:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Literal
 
 from fray.kube.resources import JOBSETS, LEASES, Resource
-from tests.unit.controller.memory_server import Call
+from fray.testing.memory import Call
 
 __all__ = ["Chaos", "Harm", "Intensity", "Moment", "WatchHarm"]
 

@@ -19,8 +19,8 @@ from fray import vocabulary as words
 from fray.kube.api import Manifest
 from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, NODES, PODS, Resource
 from fray.plan.observation import KILL_CODES
+from fray.testing.memory import MemoryServer
 from tests.child_objects import build_job, build_pod
-from tests.unit.controller.memory_server import MemoryServer
 
 __all__ = ["Controllers", "now", "place_of"]
 

@@ -17,8 +17,8 @@ from fray.kube.api import Manifest, Page, Propagation, WatchEvent
 from fray.kube.client import REQUEST_SECONDS, WATCH_SECONDS, WATCH_SILENCE_SECONDS
 from fray.kube.errors import ApiError, UnreachableError, build_api_error
 from fray.kube.resources import Resource
+from fray.testing.memory import Call, MemoryServer, Selection, Watch
 from tests.faults.chaos import Chaos, Harm, WatchHarm
-from tests.unit.controller.memory_server import Call, MemoryServer, Selection, Watch
 
 __all__ = ["FaultyApi"]
 

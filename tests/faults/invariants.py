@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 from fray.kube.api import Manifest
 from fray.kube.resources import EVENTS, FRAYJOBS, JOBSETS, LEASES, PODS, Resource
+from fray.testing.memory import Call, MemoryServer
 from fray.vocabulary import LABEL_ATTEMPT, LABEL_JOB_UID, LABEL_JOBSET_UID
-from tests.unit.controller.memory_server import Call, MemoryServer
 
 __all__ = ["EVENTS_OF_AN_ATTEMPT", "Invariants", "is_current", "is_finished"]
 

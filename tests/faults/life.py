@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from fray.kube.api import Manifest
 from fray.kube.resources import EVENTS, FRAYJOBS, JOBS, JOBSETS, LEASES, PODS
+from fray.testing.memory import MemoryServer
 from fray_operator.settings import OperatorSettings
 from tests.faults.chaos import Chaos, Intensity
 from tests.faults.controllers import Controllers, now
@@ -21,7 +22,6 @@ from tests.faults.prediction import DELETED, End, Ended, predict
 from tests.faults.replicas import Replica
 from tests.faults.scenario import Plan, draw_plans
 from tests.faults.world import World
-from tests.unit.controller.memory_server import MemoryServer
 from tests.unit.controller.virtual_time import run
 
 __all__ = ["Outcome", "command", "live"]

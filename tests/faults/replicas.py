@@ -24,6 +24,7 @@ from fray.kube.errors import (
     ThrottledError,
     UnreachableError,
 )
+from fray.testing.memory import Call, MemoryServer
 from fray_operator.kinds import Controller, Key
 from fray_operator.lease import LeaseLostError
 from fray_operator.metrics import Metrics
@@ -34,7 +35,6 @@ from fray_operator.source import Source, WatchedKind
 from tests.faults.chaos import Chaos
 from tests.faults.faulty_api import FaultyApi
 from tests.faults.invariants import Invariants
-from tests.unit.controller.memory_server import Call, MemoryServer
 
 __all__ = ["Replica", "WatchGaveUpError"]
 

@@ -1,7 +1,7 @@
 """What Fray does with an API server, as a Protocol: the seam between decisions' shells and HTTP.
 
-The official client stands behind it in production, an in-memory server in unit tests; both are held to
-the same contract tests. Objects are plain manifests.
+The official client stands behind it in production, the in-memory server of `fray.testing` in unit tests;
+both are held to the same contract tests. Objects are plain manifests.
 """
 
 from __future__ import annotations

@@ -7,13 +7,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from fray.testing import build_end
 from fray.types import Entrypoint, JobRequest
 from tests.integration.controller.hands import now
 from tests.integration.frayjobs import FrayJobs
 
 __all__ = ["Background", "command", "decoded", "finish", "secrets_of", "set_status"]
-
-ENDINGS = {"Succeeded": "Completed", "Failed": "NonZeroExit", "Stopped": "StopRequested"}
 
 
 def command(name: str = "train", **parts: Any) -> JobRequest:
@@ -29,12 +28,8 @@ def set_status(frayjobs: FrayJobs, name: str, status: dict[str, Any]) -> None:
 
 def finish(frayjobs: FrayJobs, name: str, ending: str = "Succeeded", **attempt: Any) -> None:
     """Tell that a job has ended; `attempt` is what its last attempt says."""
-    reason = attempt.get("reason", ENDINGS[ending])
-    told = {"status": "True", "reason": reason, "message": f"{name} told so", "lastTransitionTime": now()}
-    conditions = [{"type": kind, **told} for kind in (ending, "Finished")]
-    status: dict[str, Any] = {"conditions": conditions, "completionTime": now()}
-    if attempt:
-        status["attempts"] = [{"number": 1, **attempt}]
+    reason = attempt.get("reason", "")
+    status = build_end(ending, f"{name} told so", reason=reason, at=now(), attempt=attempt)
     set_status(frayjobs, name, status)
 
 

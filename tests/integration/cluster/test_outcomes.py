@@ -24,11 +24,12 @@ from fray.payload.staging import STAGING_LIMIT, FsspecStorage, staged_outcome_ur
 from fray.runtime.api.client import ApiAccess, ApiClient
 from fray.runtime.outcome_upload import OutcomePlace, upload_outcome
 from fray.termination import Ending, TerminationMessage
+from fray.testing import build_end
 from fray.types import Entrypoint, JobId, JobRequest
 from fray.vocabulary import LABEL_ATTEMPT, LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX, LABEL_JOB_UID
 from fray.wire.frayjob import FrayJob
 from tests.integration.cluster.conftest import NewCluster
-from tests.integration.cluster.jobs import Background, command, finish
+from tests.integration.cluster.jobs import Background, command, finish, set_status
 from tests.integration.controller.hands import Hands, eventually
 from tests.integration.frayjobs import FrayJobs
 
@@ -161,14 +162,7 @@ def test_a_job_has_none_that_kept_none_or_was_ended_by_others(
     late = JobId(cluster.launch(JobRequest(name="late", entrypoint=Entrypoint.from_callable(print))))
     finish(frayjobs, late, "Failed", outcome="0" * 64, **{**FAILED, "reason": "Disrupted"})
     # Its last attempt was disrupted; then the time for the whole job was over.
-    told = {
-        "status": "True",
-        "reason": "TotalTimeout",
-        "message": "late",
-        "lastTransitionTime": "2026-01-31T12:00:00Z",
-    }
-    ended = {"conditions": [{"type": kind, **told} for kind in ("Failed", "Finished")]}
-    assert frayjobs.api.merge(frayjobs.path(late, "status"), {"status": ended}).ok
+    set_status(frayjobs, late, build_end("Failed", "late", reason="TotalTimeout"))
     assert cluster.outcome(late) is None
 
 

@@ -20,7 +20,8 @@ from fray.kube.api import KubeApi, Manifest, Page, WatchEvent
 from fray.kube.client import KubernetesApi
 from fray.kube.configuration import load_configuration
 from fray.runtime.api.client import ApiAccess, ApiClient
-from tests.unit.controller.memory_server import MemoryApi, MemoryServer
+from fray.testing import FakeCluster
+from fray.testing.memory import MemoryApi, MemoryServer
 
 __all__ = ["Contender", "StandardLibrary", "as_pod"]
 
@@ -64,6 +65,34 @@ class Memory:
 
     def end_watches(self) -> None:
         self.server.end_watches()
+
+
+@dataclass(frozen=True)
+class Fake:
+    """A client by HTTP before the cluster that users' tests have: the official one, or that of pods."""
+
+    cluster: FakeCluster
+    token_file: Path | None = None
+
+    def run(self, test: Callable[[KubeApi], Awaitable[None]]) -> None:
+        async def main() -> None:
+            async with connect(self.cluster.kubeconfig) as connected:
+                await test(connected)
+
+        if self.token_file is None:
+            run_in_loop(main())
+        else:
+            access = ApiAccess(self.cluster.url, "default", self.token_file)
+            run_in_loop(test(cast("KubeApi", InThreads(ApiClient(access)))))
+
+    def new_namespace(self) -> str:
+        return f"fake-{next(_numbers)}"
+
+    def age(self) -> None:
+        self.cluster.forget_changes()
+
+    def end_watches(self) -> None:
+        self.cluster.end_watches()
 
 
 @dataclass(frozen=True)
@@ -168,13 +197,27 @@ def as_pod(
     return StandardLibrary(api, control_plane.kubeconfig, access)
 
 
-@pytest.fixture(params=["memory", "kubernetes", "standard_library"])
+@pytest.fixture
+def fake() -> Iterator[Fake]:
+    """The cluster of users' tests."""
+    with FakeCluster() as cluster:
+        yield Fake(cluster)
+
+
+@pytest.fixture
+def fake_standard_library(fake: Fake, tmp_path: Path) -> Fake:
+    """The same, asked as from a pod."""
+    (tmp_path / "token").write_text("fake")
+    return Fake(fake.cluster, tmp_path / "token")
+
+
+@pytest.fixture(params=["memory", "fake", "fake_standard_library", "kubernetes", "standard_library"])
 def contender(request: pytest.FixtureRequest) -> Contender:
     """Each implementation in turn."""
     if request.param == "memory":
         return Memory(MemoryServer())
-    real: Kubernetes = request.getfixturevalue(request.param)
-    return real
+    other: Contender = request.getfixturevalue(request.param)
+    return other
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def test_a_list_holds_what_its_labels_select(contender: Contender, namespace: st
     contender.run(main)
 
 
-@pytest.mark.parametrize("contender", ["memory", "kubernetes"], indirect=True)
+@pytest.mark.parametrize("contender", ["memory", "fake", "kubernetes"], indirect=True)
 def test_of_what_is_asked_for_by_its_metadata_nothing_else_is_told(
     contender: Contender, namespace: str
 ) -> None:

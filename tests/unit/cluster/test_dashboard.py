@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from aiohttp import web
 
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.running_hosts import DASHBOARD_PORTS, find_dashboard
 from fray.errors import PoolNotShownError
-from fray.kube.resources import FRAYJOBS
+from fray.kube.resources import FRAYJOBS, PODS
 from fray.testing import build_frayjob, build_pod
+from fray.testing.memory import MemoryApi, MemoryServer
 from fray.types import JobId
 from fray.vocabulary import POOL_PORTS
-from tests.unit.kube.scripted_server import connect
 
 
 def find(workers: dict[str, Any]) -> tuple[str, str]:
     """Find the dashboard of a job with one host and such workers."""
     status = {"attempts": [{"number": 1}]}
     job = build_frayjob(metadata={"namespace": "ml", "uid": "u-1"}, status=status, workers=workers)
-    pod = build_pod(0, "Running", {"running": {}}, name="pod-0", hosts=1, attempt=1)
 
-    async def handle(request: web.Request) -> web.StreamResponse:
-        if request.path == FRAYJOBS.path(namespace="ml", name="train"):
-            return web.json_response(job.to_manifest())
-        return web.json_response({"kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": [pod]})
+    server = MemoryServer()
+    uid = server.store(FRAYJOBS, job.to_manifest())["metadata"]["uid"]
+    pod = build_pod(0, "Running", {"running": {}}, name="pod-0", hosts=1, attempt=1, job_uid=uid)
+    server.store(PODS, {**pod, "metadata": {**pod["metadata"], "namespace": "ml"}})
 
-    async def main() -> tuple[str, str]:
-        async with connect(handle) as api:
-            return await find_dashboard(Access(api, "https://server", "ml", api.close), JobId("train"))
+    async def close() -> None: ...
 
-    return asyncio.run(main())
+    access = Access(cast("Any", MemoryApi(server)), "https://server", "ml", close)
+    return asyncio.run(find_dashboard(access, JobId("train")))
 
 
 @pytest.mark.parametrize("engine", ["dask", "ray"])

@@ -7,38 +7,29 @@ from typing import Any, cast
 
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.changes import stop_job
-from fray.kube.errors import ConflictError
+from fray.kube.resources import FRAYJOBS
+from fray.testing import build_frayjob
+from fray.testing.memory import Call, MemoryApi, MemoryServer
 from fray.types import JobId
-from tests.unit.cluster.local_jobs import frayjob
-
-
-class Api:
-    """A server on which others write a job, this many times just before it is replaced."""
-
-    def __init__(self, conflicts: int) -> None:
-        self.left = conflicts
-        self.stored = frayjob().to_manifest()
-
-    async def get(self, *_: object, **__: object) -> dict[str, Any]:
-        return self.stored
-
-    async def replace(self, _: object, manifest: dict[str, Any]) -> None:
-        self.left -= 1
-        if self.left >= 0:
-            raise ConflictError("PUT /frayjobs/job", 409, "Conflict", "it was changed")
-        self.stored = manifest
 
 
 def test_each_conflict_is_followed_by_a_longer_pause() -> None:
-    api, pauses = Api(conflicts=8), list[float]()
+    server, pauses = MemoryServer(), list[float]()
+    job = server.store(FRAYJOBS, build_frayjob("job", metadata={"namespace": "ml"}).to_manifest())
+
+    async def let_others_write(call: Call) -> None:
+        if call.method == "PUT" and len(pauses) < 8:
+            server.store(FRAYJOBS, job)
 
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
     async def close() -> None: ...
 
+    api = MemoryApi(server, before=let_others_write)
     asyncio.run(stop_job(Access(cast("Any", api), "https://server", "ml", close), JobId("job"), sleep=sleep))
-    assert api.stored["spec"]["stopped"] is True
+    (stopped,) = server.all(FRAYJOBS)
+    assert stopped["spec"]["stopped"] is True
     assert len(pauses) == 8
     assert pauses == sorted(pauses)
     assert 0 < pauses[0] < pauses[-1]

@@ -13,6 +13,7 @@ from typing import Any
 from fray.kube.api import Manifest
 from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, PODS
 from fray.plan.settings import PlanSettings, RetryPolicy
+from fray.testing.memory import MemoryApi, MemoryServer
 from fray.vocabulary import Role
 from fray_operator.act import Actor
 from fray_operator.frayjobs import FRAYJOB
@@ -28,7 +29,6 @@ from fray_operator.reconcile import Reconciler
 from fray_operator.store import Store
 from fray_operator.worker import work
 from fray_operator.writer import Writer
-from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 from tests.unit.controller.virtual_time import run
 from tests.unit.controller.watched_life import LabelledPods, remember_in
 

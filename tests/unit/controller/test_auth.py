@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from fray.kube.api import Manifest
 from fray.kube.errors import ForbiddenError, ServerError
 from fray.kube.resources import SECRETS
+from fray.testing.memory import Call, MemoryApi, MemoryServer
 from fray_operator.auth import CHECK_SECONDS, AuthKeeper, wants_auth
 from fray_operator.auth_keys import (
     OVERLAP_SECONDS,
@@ -32,7 +33,6 @@ from fray_operator.auth_keys import (
 )
 from fray_operator.lease import Lease, LeaseLostError
 from fray_operator.store import Store
-from tests.unit.controller.memory_server import Call, MemoryApi, MemoryServer
 from tests.unit.controller.virtual_time import run
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

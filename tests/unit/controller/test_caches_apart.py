@@ -10,6 +10,7 @@ from fray.kube.api import Manifest
 from fray.kube.resources import FRAYJOBS, JOBSETS, PODS
 from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
+from fray.testing.memory import MemoryServer
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX, LABEL_JOBSET_UID
 from fray.wire.frayjob import FrayJob
 from fray_operator.informer import Informer
@@ -17,7 +18,6 @@ from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, passes, reconcile_for_an_hour
-from tests.unit.controller.memory_server import MemoryServer
 
 ENDED = {"conditions": [{"type": "Failed", "status": "True", "lastTransitionTime": LONG_AGO}]}
 PENDING = {"phase": "Pending"}

@@ -9,7 +9,7 @@ import pytest
 from fray.kube.api import Manifest
 from fray.kube.errors import ForbiddenError, RefusedError, ServerError
 from fray.kube.resources import EVENTS, FRAYJOBS, JOBSETS, Resource
-from tests.unit.controller.memory_server import Call
+from fray.testing.memory import Call
 from tests.unit.controller.watched_life import WatchedLife, live
 
 CHILD = {"parent": {"name": "train", "root": "train"}}

@@ -11,11 +11,11 @@ from fray.kube.resources import JOBSETS
 from fray.plan.children import Child, build_children
 from fray.plan.gang_placement import ClusterTopology
 from fray.plan.settings import PlanSettings
+from fray.testing.memory import MemoryApi, MemoryServer
 from fray.vocabulary import Role
 from fray.wire.frayjob import FrayJob
 from fray_operator.act import Actor
 from fray_operator.lease import Lease
-from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 
 JOB = FrayJob.from_manifest(
     {

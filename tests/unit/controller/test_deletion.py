@@ -12,6 +12,7 @@ from fray.kube.api import Manifest
 from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS
 from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
+from fray.testing.memory import MemoryServer
 from fray.vocabulary import (
     LABEL_COMPLETION_INDEX,
     LABEL_JOB,
@@ -26,7 +27,6 @@ from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, passes, reconcile_for_an_hour
-from tests.unit.controller.memory_server import MemoryServer
 
 
 def calls(server: MemoryServer) -> Counter[tuple[str, str]]:

@@ -15,6 +15,7 @@ from fray.plan.jobset import build_attempt
 from fray.plan.observation import HostPhase
 from fray.plan.pod_observation import derive_gang_observation
 from fray.plan.settings import PlanSettings
+from fray.testing.memory import MemoryServer
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOB_INDEX, LABEL_JOBSET_UID
 from fray.wire.frayjob import FrayJob
 from fray_operator.informer import Informer, trim_pod
@@ -22,7 +23,6 @@ from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, passes, reconcile_for_an_hour
-from tests.unit.controller.memory_server import MemoryServer
 
 EVICTED = (
     "Pod default/train-a1-slice-0-0-x7x2p has condition DisruptionTarget matching FailJob rule at index 0"

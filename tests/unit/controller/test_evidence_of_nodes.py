@@ -15,6 +15,7 @@ from fray.kube.resources import FRAYJOBS, JOBSETS, NODES
 from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings, RetryPolicy
 from fray.plan.timestamps import format_time
+from fray.testing.memory import MemoryServer
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOBSET_UID
 from fray.wire.frayjob import FrayJob
 from fray_operator.informer import Informer
@@ -22,7 +23,6 @@ from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, Check, frayjob, passes, reconcile_for_an_hour
-from tests.unit.controller.memory_server import MemoryServer
 
 POLICY = RetryPolicy(30, 360, settle_seconds=5, unreachable_seconds=60)
 Step = Callable[["Cluster"], None]

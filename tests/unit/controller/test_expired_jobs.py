@@ -10,7 +10,7 @@ import pytest
 
 from fray.kube.errors import ForbiddenError, ThrottledError
 from fray.kube.resources import EVENTS, FRAYJOBS
-from tests.unit.controller.memory_server import Call
+from fray.testing.memory import Call
 from tests.unit.controller.test_log_levels import refuse
 from tests.unit.controller.watched_life import WatchedLife, live
 

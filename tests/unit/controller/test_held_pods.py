@@ -9,13 +9,13 @@ from typing import Any
 
 from fray.kube.resources import EVENTS, FRAYJOBS, JOBSETS
 from fray.plan.timestamps import format_time
+from fray.testing.memory import MemoryServer
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOBSET_UID
 from fray_operator.informer import Informer
 from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import frayjob, passes, reconcile_for_an_hour
-from tests.unit.controller.memory_server import MemoryServer
 
 MISSING = 'MountVolume.SetUp failed for volume "config" : configmap "absent" not found'
 TOLD = "volume 'config' can't be mounted: configmap \"absent\" not found"

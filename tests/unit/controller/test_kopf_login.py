@@ -8,10 +8,10 @@ from typing import Any
 import kopf
 import pytest
 
+from fray.testing.memory import MemoryApi, MemoryServer
 from fray_operator.queue import WorkQueue
 from fray_operator.settings import OperatorSettings
 from fray_operator.source import Source
-from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 
 BY_NAME = kopf.ConnectionInfo(server="https://kubernetes.default.svc", ca_path="/ca", token="token")
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fray.kube.errors import ApiError, ConflictError, ServerError, ThrottledError, UnreachableError
 from fray.kube.resources import LEASES
+from fray.testing.memory import Call, MemoryApi, MemoryServer
 from fray_operator.lease import Lease, LeaseLostError
-from tests.unit.controller.memory_server import Call, MemoryApi, MemoryServer
 from tests.unit.controller.virtual_time import run
 
 SECONDS = 6.0

@@ -16,6 +16,7 @@ from fray.plan.node_evidence import Nodes
 from fray.plan.scheduling import build_node_summary
 from fray.plan.settings import PlanSettings
 from fray.testing import build_jobset, build_pod
+from fray.testing.memory import MemoryApi, MemoryServer
 from fray.vocabulary import (
     LABEL_ATTEMPT,
     LABEL_COMPLETION_INDEX,
@@ -31,7 +32,6 @@ from fray_operator.metrics import Metrics
 from fray_operator.ownership import find_leftovers
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, passes, reconcile_for_an_hour
-from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 JOB = FrayJob.from_manifest(

@@ -19,9 +19,9 @@ from fray.kube.errors import (
     UnreachableError,
 )
 from fray.kube.resources import EVENTS, FRAYJOBS, JOBSETS, Resource
+from fray.testing.memory import MemoryApi, MemoryServer
 from fray_operator.lease import Lease
 from tests.unit.controller.an_hour import frayjob, reconcile_for_an_hour
-from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 from tests.unit.controller.test_informer import Script, follow
 from tests.unit.controller.test_story_in_logs import logged
 from tests.unit.controller.virtual_time import run

@@ -10,6 +10,7 @@ from fray.kube.api import Manifest
 from fray.kube.resources import FRAYJOBS, JOBSETS
 from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
+from fray.testing.memory import MemoryServer
 from fray.vocabulary import LABEL_JOB
 from fray.wire.frayjob import FrayJob
 from fray_operator.informer import Informer
@@ -17,7 +18,6 @@ from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, passes, reconcile_for_an_hour
-from tests.unit.controller.memory_server import MemoryServer
 
 MOST_PASSES = 1000
 """More than one every 5 seconds, which is how often a JobSet without pods is looked at first."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fray.kube.resources import FRAYJOBS, JOBSETS
 from fray.plan.gang import derive_gang
 from fray.plan.names import build_jobset_name
+from fray.testing.memory import MemoryServer
 from fray.wire.frayjob import FrayJob
 from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import frayjob, passes, reconcile_for_an_hour
-from tests.unit.controller.memory_server import MemoryServer
 
 LONG = "x" * 63
 """Its JobSets' names are cut and hashed."""

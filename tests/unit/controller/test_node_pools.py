@@ -21,6 +21,7 @@ from fray.nodepools.requests import PoolChoices
 from fray.nodepools.usage import ClusterObjects
 from fray.plan.observation import Waiting
 from fray.plan.scheduling import NodeSummary
+from fray.testing.memory import MemoryApi, MemoryServer
 from fray.vocabulary import Reason
 from fray.wire.frayjob import FrayJob
 from fray_operator import node_pools
@@ -29,7 +30,6 @@ from fray_operator.node_pools import RETRY_SECONDS, NodePools, build_provider, f
 from fray_operator.nodes import NodeInformer
 from fray_operator.settings import OperatorSettings, SettingsError
 from fray_operator.store import LARGE, Store
-from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 
 NOW = 1_800_000_000.0
 TPU = {"tpu": {"type": "v5p-16"}}

@@ -10,8 +10,8 @@ import pytest
 
 from fray.kube.errors import ApiError, ForbiddenError, UnreachableError
 from fray.kube.resources import NODES
+from fray.testing.memory import Call, MemoryApi, MemoryServer
 from fray_operator.nodes import NodeInformer
-from tests.unit.controller.memory_server import Call, MemoryApi, MemoryServer
 from tests.unit.controller.virtual_time import run
 
 

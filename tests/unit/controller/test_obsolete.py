@@ -12,12 +12,12 @@ from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, Resource
 from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
 from fray.plan.worker_job import build_worker_job
+from fray.testing.memory import Call, MemoryServer
 from fray.vocabulary import LABEL_ATTEMPT, LABEL_JOB, LABEL_JOB_UID, LABEL_JOBSET_UID
 from fray.wire.frayjob import FrayJob
 from fray_operator.informer import Informer
 from fray_operator.ownership import find_obsolete, may_be_obsolete
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, reconcile_for_an_hour
-from tests.unit.controller.memory_server import Call, MemoryServer
 from tests.unit.controller.watched_life import WatchedLife, live
 
 ENDED = {"verdict": "Stopped", "reason": "StopRequested", "endTime": LONG_AGO}

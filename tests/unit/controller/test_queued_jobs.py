@@ -14,15 +14,15 @@ from fray.kube.resources import FRAYJOBS, JOBSETS, WORKLOADS
 from fray.plan.jobset import build_attempt
 from fray.plan.kueue import is_misnumbered
 from fray.plan.settings import PlanSettings
+from fray.testing import memory
+from fray.testing.memory import MemoryServer
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOBSET_UID
 from fray.wire.frayjob import FrayJob
 from fray_operator.informer import Informer
 from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
-from tests.unit.controller import memory_server
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, passes, reconcile_for_an_hour
-from tests.unit.controller.memory_server import MemoryServer
 
 NEW, OLD = WORKLOADS
 QUEUED = {"queue": {"name": "team"}}
@@ -34,7 +34,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Has the server know Workloads in these versions, too."""
 
     def make(*versions: Any) -> None:
-        monkeypatch.setattr(memory_server, "SERVED", memory_server.SERVED | set(versions))
+        monkeypatch.setattr(memory, "SERVED", memory.SERVED | set(versions))
 
     return make
 

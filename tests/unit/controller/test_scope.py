@@ -9,9 +9,9 @@ import pytest
 
 from fray.kube.errors import ForbiddenError, ServerError
 from fray.kube.resources import LEASES
+from fray.testing.memory import Call, MemoryApi, MemoryServer
 from fray_operator.lease import LeaseLostError
 from fray_operator.scope import Scope
-from tests.unit.controller.memory_server import Call, MemoryApi, MemoryServer
 from tests.unit.controller.virtual_time import run
 
 SECONDS = 60.0

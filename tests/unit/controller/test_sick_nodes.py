@@ -9,6 +9,7 @@ from fray.kube.api import Manifest
 from fray.kube.resources import FRAYJOBS, JOBSETS, NODES
 from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
+from fray.testing.memory import MemoryServer
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOBSET_UID
 from fray.wire.frayjob import FrayJob
 from fray_operator.informer import Informer
@@ -16,7 +17,6 @@ from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, passes, reconcile_for_an_hour
-from tests.unit.controller.memory_server import MemoryServer
 
 UNHEALTHY = "Pod was rejected: Allocate failed due to no healthy devices present, which is unexpected"
 TOLD = f"hosts failed there in attempts 1 and 2: UnexpectedAdmissionError: {UNHEALTHY}"

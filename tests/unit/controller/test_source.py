@@ -14,6 +14,7 @@ from aiohttp import web
 
 from fray.kube.errors import UnreachableError
 from fray.kube.resources import FRAYJOBS, JOBSETS
+from fray.testing.memory import Call, MemoryApi, MemoryServer
 from fray_operator.frayjobs import FRAYJOB
 from fray_operator.kinds import Controller, Key
 from fray_operator.list_watch import Place
@@ -21,7 +22,6 @@ from fray_operator.queue import WorkQueue
 from fray_operator.settings import OperatorSettings
 from fray_operator.source import Source, UnwatchedKindError
 from fray_operator.store import Store
-from tests.unit.controller.memory_server import Call, MemoryApi, MemoryServer
 from tests.unit.controller.virtual_time import run
 
 ALL, OURS, OTHERS = FRAYJOBS.path(), FRAYJOBS.path(namespace="ours"), FRAYJOBS.path(namespace="others")

@@ -12,6 +12,7 @@ from typing import Any
 
 from fray.kube.api import Manifest
 from fray.kube.resources import FRAYJOBS, JOBSETS
+from fray.testing.memory import MemoryServer
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_JOBSET_UID
 from fray_operator.informer import Informer
 from fray_operator.kinds import Key
@@ -19,7 +20,6 @@ from fray_operator.logs import configure_logging
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, passes, reconcile_for_an_hour
-from tests.unit.controller.memory_server import MemoryServer
 
 Lines = Callable[[], list[dict[str, Any]]]
 LOGGERS = ("", "fray", "fray_operator")

@@ -11,6 +11,7 @@ from fray.kube.api import Manifest
 from fray.kube.resources import FRAYJOBS, JOBSETS
 from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
+from fray.testing.memory import MemoryServer
 from fray.vocabulary import LABEL_ATTEMPT, LABEL_COMPLETION_INDEX, LABEL_JOB_UID, LABEL_JOBSET_UID
 from fray.wire.frayjob import FrayJob
 from fray_operator.informer import Informer
@@ -19,7 +20,6 @@ from fray_operator.metrics import Metrics
 from fray_operator.ownership import find_unrecorded
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, passes, reconcile_for_an_hour
-from tests.unit.controller.memory_server import MemoryServer
 
 FIRST = {
     "number": 1,

@@ -8,13 +8,13 @@ from fray.kube.api import Manifest
 from fray.kube.resources import EVENTS, FRAYJOBS, JOBSETS
 from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
+from fray.testing.memory import Call, MemoryServer
 from fray.wire.frayjob import FrayJob
 from fray_operator.informer import Informer
 from fray_operator.kinds import Key
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, passes, reconcile_for_an_hour
-from tests.unit.controller.memory_server import Call, MemoryServer
 
 
 @pytest.mark.parametrize(

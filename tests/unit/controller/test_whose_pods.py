@@ -11,6 +11,7 @@ import pytest
 from fray.kube.api import Manifest
 from fray.kube.errors import UnreachableError
 from fray.kube.resources import JOBS, JOBSETS, PODS
+from fray.testing.memory import Call, MemoryApi, MemoryServer
 from fray.vocabulary import (
     LABEL_COMPLETION_INDEX,
     LABEL_JOB,
@@ -21,7 +22,6 @@ from fray.vocabulary import (
 from fray_operator.frayjobs import FRAYJOB
 from fray_operator.informer import Informer, JobKey, trim_job, trim_jobset
 from fray_operator.pods import PodInformer
-from tests.unit.controller.memory_server import Call, MemoryApi, MemoryServer
 from tests.unit.controller.virtual_time import run
 
 TRAIN = ("default", "train")

@@ -12,6 +12,7 @@ from fray.kube.resources import EVENTS, FRAYJOBS, JOBS, JOBSETS, NETWORK_POLICIE
 from fray.plan.settings import PlanSettings
 from fray.plan.worker_job import build_worker_job
 from fray.plan.workers import ResizeWorkers
+from fray.testing.memory import MemoryApi, MemoryServer
 from fray.vocabulary import LABEL_COMPLETION_INDEX, LABEL_CONTROLLER_UID, Role
 from fray.wire.frayjob import FrayJob
 from fray_operator.act import Actor
@@ -20,7 +21,6 @@ from fray_operator.lease import Lease
 from fray_operator.metrics import Metrics
 from fray_operator.queue import WorkQueue
 from tests.unit.controller.an_hour import LONG_AGO, frayjob, passes, reconcile_for_an_hour
-from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 
 NAME = "train-a1-w1"
 

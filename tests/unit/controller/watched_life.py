@@ -18,6 +18,7 @@ from fray.kube.errors import ExpiredError
 from fray.kube.resources import FRAYJOBS, JOBS, JOBSETS, LEASES, PODS
 from fray.plan.remains import tells_of_end
 from fray.plan.settings import PlanSettings, RetryPolicy
+from fray.testing.memory import MemoryApi, MemoryServer
 from fray.vocabulary import Role
 from fray_operator.act import Actor
 from fray_operator.frayjobs import FRAYJOB
@@ -32,7 +33,6 @@ from fray_operator.source import WatchedKind
 from fray_operator.store import Store
 from fray_operator.worker import work
 from fray_operator.writer import Writer
-from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 from tests.unit.controller.virtual_time import run
 
 __all__ = ["LabelledPods", "WatchedLife", "live", "remember_in"]

@@ -20,10 +20,10 @@ from fray.kube.configuration import Configuration
 from fray.kube.errors import ForbiddenError, RefusedError, UnauthorizedError
 from fray.kube.resources import LEASES, Resource
 from fray.plan.settings import PlanSettings
+from fray.testing.memory import MemoryApi, MemoryServer
 from fray.wire.frayjob import FrayJob
 from fray_operator.act import Actor
 from fray_operator.lease import Lease
-from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 from tests.unit.kube import scripted_server
 from tests.unit.kube.scripted_server import answer, connect, serve, status_of
 

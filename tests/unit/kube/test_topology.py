@@ -14,8 +14,8 @@ from fray.kube.errors import ForbiddenError, ServerError
 from fray.kube.resources import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, NODES, TOPOLOGIES
 from fray.kube.topology import read_topology
 from fray.plan.gang_placement import NOTHING_READ, ClusterTopology, QueueFlavor
+from fray.testing.memory import Call, MemoryApi, MemoryServer
 from fray.wire.frayjob import FrayJob
-from tests.unit.controller.memory_server import Call, MemoryApi, MemoryServer
 
 OLDER = 1
 

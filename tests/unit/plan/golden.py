@@ -24,9 +24,9 @@ from fray.plan.jobset import AttemptPlan, build_attempt
 from fray.plan.settings import PlanSettings
 from fray.plan.worker_job import build_worker_job
 from fray.plan.workers import derive_wanted
+from fray.testing.memory import MemoryApi, MemoryServer
 from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob
-from tests.unit.controller.memory_server import MemoryApi, MemoryServer
 
 __all__ = [
     "BY_HAND",

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fray.errors import ActorDiedError, ActorExistsError
-from fray.kube.resources import Resource
+from fray.kube.resources import CONFIG_MAPS, FRAYACTORS, FRAYJOBS, SECRETS
 from fray.payload.callables import encode_callable
 from fray.runtime.actors.identity import Member
 from fray.runtime.actors.objects import ActorObjects, NewActor, build_limits, check_lives
 from fray.runtime.actors.record import LastError, MemberRecord
-from fray.runtime.api.client import ApiAccess, ApiClient
+from fray.testing import FakeCluster
 from fray.wire.frayactor import FRAYACTOR, FrayActor
-from tests.actors.objects_api import ObjectsApi, serving
+from tests.fake_pods import client_of_pod
 
 JOB = {"metadata": {"name": "train", "uid": "uid-1"}, "spec": {"environment": {"image": "example.org/a:1"}}}
-
-
-class Server:
-    """Has the job, and keeps what is created."""
-
-    namespace = "default"
-
-    def __init__(self) -> None:
-        self.made: list[dict[str, Any]] = []
-
-    def get(self, *_: object, **__: object) -> dict[str, Any]:
-        return JOB
-
-    def create(self, _: Resource, body: dict[str, Any], **__: object) -> dict[str, Any]:
-        self.made.append(body)
-        return {**body, "metadata": {**body["metadata"], "uid": "uid-2"}}
 
 
 @pytest.mark.parametrize("limit", [None, 0, -1, 2])
@@ -44,58 +26,13 @@ def test_a_limit_of_restarts_is_passed_on_as_it_was_given(limit: int | None) -> 
     assert limits == ({} if limit is None else {"maxRestarts": limit})
 
 
-@pytest.mark.parametrize("detached", [True, False])
-def test_each_field_of_a_created_actor_is_one_of_the_resource(*, detached: bool) -> None:
-    server = Server()
-    new = NewActor(
-        "lab/counter",
-        encode_callable(dict, (), {}),
-        detached=detached,
-        max_concurrency=2,
-        max_restarts=3,
-        max_task_retries=2,
-        resources={"cpu": "1"},
-        preemptible=False,
-        idle_timeout=59.5,
-    )
-    objects: Any = ActorObjects(server, job="train", root="train")  # type: ignore[arg-type]
-    member, own = objects.create(new, get_if_exists=True)
-    body, secret = server.made
-    assert (own, member.name) == (True, body["metadata"]["name"])
-    actor = FrayActor.from_manifest(body)
-    assert set(_paths(body["spec"])) <= set(_paths(actor.to_manifest()["spec"]))
-    assert actor.spec.entrypoint.callable is not None
-    assert actor.spec.entrypoint.callable.secret_name == secret["metadata"]["name"]
-    assert FRAYACTOR.kind == body["kind"]
-
-
-class Given:
-    """Has an actor of two members on several hosts, of which the second was given up."""
-
-    namespace = "default"
-
-    def get(self, *_: object, **__: object) -> dict[str, Any]:
-        error = {"type": "ValueError", "message": "host 1: no such table"}
-        members = [{"index": 0, "attempt": 1}, {"index": 1, "attempt": 3, "failed": True, "lastError": error}]
-        metadata = {"name": "scorer", "uid": "uid-3"}
-        return {"metadata": metadata, "spec": {"name": "scorer"}, "status": {"members": members}}
-
-
-def test_a_member_that_the_operator_has_given_up_is_not_waited_for() -> None:
-    api: Any = Given()
-    check_lives(api, Member("scorer", "scorer", "uid-3", 0))
-    with pytest.raises(ActorDiedError, match="ValueError: host 1: no such table"):
-        check_lives(api, Member("scorer", "scorer", "uid-3", 1))
-
-
 class Namespace:
     """A namespace with the jobs `train` and `eval`."""
 
-    def __init__(self, api: ObjectsApi, client: ApiClient) -> None:
-        self.api, self.client = api, client
+    def __init__(self, api: FakeCluster) -> None:
+        self.api, self.client = api, client_of_pod(api)
         for name in ("train", "eval"):
-            job = {"kind": "FrayJob", "metadata": {"name": name}, "spec": JOB["spec"]}
-            api.answer("POST", "/apis/fray.dev/v1alpha1/namespaces/ml/frayjobs", job)
+            api.store(FRAYJOBS, {"metadata": {"name": name}, "spec": JOB["spec"]})
 
     def create(
         self, *, attempt: int = 1, job: str = "train", get_if_exists: bool = False, replicas: int = 1
@@ -108,13 +45,15 @@ class Namespace:
 
     def pause(self, _: float) -> None:
         """Let what is being deleted be gone, while a creator waits."""
-        for path, each in list(self.api.objects.items()):
+        for each in self.api.all(FRAYACTORS):
             if "deletionTimestamp" in each["metadata"]:
-                del self.api.objects[path]
+                self.api.remove(FRAYACTORS, each["metadata"]["name"])
 
     def actor(self, member: Member) -> dict[str, Any]:
         """Return the FrayActor of a member."""
-        return self.api.objects[f"/apis/fray.dev/v1alpha1/namespaces/ml/frayactors/{member.name}"]
+        found = self.api.find(FRAYACTORS, member.name)
+        assert found is not None
+        return found
 
     def record(self, member: Member, index: int, *, ready: bool, constructing: bool) -> None:
         """Let the pod of a member say how it fares."""
@@ -123,25 +62,59 @@ class Namespace:
             "p1", 1, "tcp:10.0.0.1:7000", ready=ready, error=error, failures=int(constructing and not ready)
         )
         metadata = {"name": f"{member.name}-{index}", "ownerReferences": [{"uid": member.uid}]}
-        body = {"kind": "ConfigMap", "metadata": metadata, "data": told.to_data()}
-        self.api.objects[f"/api/v1/namespaces/ml/configmaps/{metadata['name']}"] = body
+        self.api.store(CONFIG_MAPS, {"metadata": metadata, "data": told.to_data()})
 
 
 @pytest.fixture
-def namespace(tmp_path: Path) -> Iterator[Namespace]:
-    (tmp_path / "token").write_text("token")
-    api = ObjectsApi()
-    with serving(api) as url:
-        yield Namespace(api, ApiClient(ApiAccess(url, "ml", tmp_path / "token")))
+def namespace() -> Iterator[Namespace]:
+    with FakeCluster() as api:
+        yield Namespace(api)
+
+
+@pytest.mark.parametrize("detached", [True, False])
+def test_each_field_of_a_created_actor_is_one_of_the_resource(
+    namespace: Namespace, *, detached: bool
+) -> None:
+    new = NewActor(
+        "lab/counter",
+        encode_callable(dict, (), {}),
+        detached=detached,
+        max_concurrency=2,
+        max_restarts=3,
+        max_task_retries=2,
+        resources={"cpu": "1"},
+        preemptible=False,
+        idle_timeout=59.5,
+    )
+    member, own = ActorObjects(namespace.client, job="train", root="train").create(new, get_if_exists=True)
+    (body,), (secret,) = namespace.api.all(FRAYACTORS), namespace.api.all(SECRETS)
+    assert (own, member.name) == (True, body["metadata"]["name"])
+    actor = FrayActor.from_manifest(body)
+    assert set(_paths(body["spec"])) <= set(_paths(actor.to_manifest()["spec"]))
+    assert actor.spec.entrypoint.callable is not None
+    assert actor.spec.entrypoint.callable.secret_name == secret["metadata"]["name"]
+    assert FRAYACTOR.kind == body["kind"]
+
+
+def test_a_member_that_the_operator_has_given_up_is_not_waited_for(namespace: Namespace) -> None:
+    error = {"type": "ValueError", "message": "host 1: no such table"}
+    members = [{"index": 0, "attempt": 1}, {"index": 1, "attempt": 3, "failed": True, "lastError": error}]
+    actor = {"metadata": {"name": "scorer"}, "spec": {"name": "scorer"}, "status": {"members": members}}
+    uid = namespace.api.store(FRAYACTORS, actor)["metadata"]["uid"]
+    check_lives(namespace.client, Member("scorer", "scorer", uid, 0))
+    with pytest.raises(ActorDiedError, match="ValueError: host 1: no such table"):
+        check_lives(namespace.client, Member("scorer", "scorer", uid, 1))
 
 
 @pytest.mark.parametrize("get_if_exists", [True, False])
 def test_the_name_of_an_actor_that_has_ended_is_free(namespace: Namespace, *, get_if_exists: bool) -> None:
     first = namespace.create()
     finished = {"type": "Finished", "status": "True", "message": "its creator died"}
-    namespace.actor(first)["status"] = {"conditions": [finished]}
+    namespace.api.set_status(first.name, resource=FRAYACTORS, conditions=[finished])
     second = namespace.create(job="eval", get_if_exists=get_if_exists)
-    namespace.actor(second)["spec"]["stopped"] = True
+    actor = namespace.actor(second)
+    actor["spec"]["stopped"] = True
+    namespace.api.store(FRAYACTORS, actor)
     third = namespace.create(get_if_exists=get_if_exists)
     assert len({first.uid, second.uid, third.uid}) == 3
     assert namespace.actor(third)["metadata"]["uid"] == third.uid
@@ -169,12 +142,14 @@ def test_a_later_attempt_of_its_creator_replaces_an_actor(namespace: Namespace) 
     for attempt in (9, 0):
         with pytest.raises(ActorExistsError):
             namespace.create(attempt=attempt)
-    assert json.dumps(sorted(namespace.api.objects)).count("/secrets/") == 1
+    assert len(namespace.api.all(SECRETS)) == 1
 
 
 def test_a_creator_waits_until_the_one_before_is_gone(namespace: Namespace) -> None:
     first = namespace.create()
-    namespace.actor(first)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    actor = namespace.actor(first)
+    actor["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    namespace.api.store(FRAYACTORS, actor)
     second = namespace.create(get_if_exists=True)
     assert second.uid != first.uid
     assert namespace.actor(second)["metadata"]["uid"] == second.uid

@@ -12,9 +12,10 @@ from fray.errors import ActorReplacedError
 from fray.kube.errors import UnreachableError
 from fray.runtime.actors.identity import ActorPod, Member
 from fray.runtime.actors.record import MemberRecord, RecordWriter, derive_start
-from fray.runtime.api.client import ApiAccess, ApiClient
+from fray.runtime.api.client import ApiClient
 from fray.runtime.pool.transport.addresses import Address
-from tests.actors.objects_api import ObjectsApi, serving
+from fray.testing import FakeCluster
+from tests.fake_pods import access_of_pod
 
 MEMBER = Member("counter", "counter", "u1")
 ADDRESS = Address(host="10.0.0.1", port=7000)
@@ -78,10 +79,9 @@ class LosesAnswers(ApiClient):
         return made
 
 
-def test_starts_are_counted_once_and_an_earlier_pod_takes_no_place_back(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("token")
-    with serving(ObjectsApi()) as url:
-        api = LosesAnswers(ApiAccess(url, "ml", tmp_path / "token"))
+def test_starts_are_counted_once_and_an_earlier_pod_takes_no_place_back() -> None:
+    with FakeCluster() as cluster:
+        api = LosesAnswers(access_of_pod(cluster))
         first, second = (
             RecordWriter(api, ActorPod(MEMBER, pod, "10.0.0.1", Path(), max_restarts=1), ADDRESS)
             for pod in ("p1", "p2")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fray.kube.errors import ConflictError, NotFoundError
-from fray.kube.objects import Manifest
+from fray.kube.resources import FRAYJOBS
 from fray.runtime.api import scale as module
-from fray.runtime.api.client import ApiClient
 from fray.runtime.api.scale import Demand, set_replicas
+from fray.testing import Call, FakeCluster
+from tests.fake_pods import client_of_pod
 
 IDLE = 60.0
 
@@ -70,58 +71,57 @@ def test_it_is_the_highest_number_of_the_last_while_and_little_is_kept(
         assert len(demand.numbers) <= 9, "one entry for each number at most"
 
 
-class Server:
-    """A job's scale, which `others` change before each of the next patches."""
-
-    namespace = "ml"
-
-    def __init__(self, uid: str = "u", others: int = 0) -> None:
-        self.uid, self.others, self.version, self.replicas = uid, others, 1, 0
-        self.patches: list[Manifest] = []
-
-    def get(self, _: Any, name: str, *, namespace: str, subresource: str) -> Manifest:
-        assert (name, namespace, subresource) == ("train", "ml", "scale")
-        metadata = {"name": name, "uid": self.uid, "resourceVersion": str(self.version)}
-        return {
-            "kind": "Scale",
-            "metadata": metadata,
-            "spec": {"replicas": self.replicas} if self.replicas else {},
-        }
-
-    def patch(self, _: Any, name: str, changes: Manifest, *, namespace: str, subresource: str) -> Manifest:
-        assert (name, namespace, subresource) == ("train", "ml", "scale")
-        self.patches.append(changes)
-        if self.others:
-            self.others, self.version = self.others - 1, self.version + 1
-        if changes["metadata"]["resourceVersion"] != str(self.version):
-            raise ConflictError("PATCH", 409, "Conflict", "the object has been modified")
-        self.replicas = changes["spec"]["replicas"]
-        return {}
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster() as made:
+        yield made
 
 
-def change(server: Server, replicas: int) -> bool:
-    return set_replicas(cast("ApiClient", server), "train", "u", replicas)
+def add_job(cluster: FakeCluster) -> str:
+    job = cluster.store(FRAYJOBS, {"metadata": {"name": "train"}, "spec": {"workers": {}}})
+    return str(job["metadata"]["uid"])
 
 
-def test_what_is_so_already_is_not_written() -> None:
-    server = Server()
-    assert change(server, 3)
-    assert not change(server, 3)
-    assert len(server.patches) == 1
+def let_others_write(cluster: FakeCluster, times: int) -> None:
+    """Have somebody change the job before each of the next patches."""
+    left = iter(range(times))
+
+    def write(call: Call) -> None:
+        if call.method == "PATCH" and next(left, None) is not None:
+            cluster.set_status("train", phase="Running")
+
+    cluster.fault = write
 
 
-def test_others_who_write_the_job_are_no_obstacle() -> None:
-    server = Server(others=2)
-    assert change(server, 3)
-    assert (server.replicas, len(server.patches)) == (3, 3)
-    hopeless = Server(others=100)
+def patches(cluster: FakeCluster) -> int:
+    return sum(call.method == "PATCH" for call in cluster.calls)
+
+
+def replicas(cluster: FakeCluster) -> int:
+    (job,) = cluster.all()
+    return int(job["spec"]["workers"]["replicas"])
+
+
+def test_what_is_so_already_is_not_written(cluster: FakeCluster) -> None:
+    client, uid = client_of_pod(cluster), add_job(cluster)
+    assert set_replicas(client, "train", uid, 3)
+    assert not set_replicas(client, "train", uid, 3)
+    assert patches(cluster) == 1
+
+
+def test_others_who_write_the_job_are_no_obstacle(cluster: FakeCluster) -> None:
+    client, uid = client_of_pod(cluster), add_job(cluster)
+    let_others_write(cluster, 2)
+    assert set_replicas(client, "train", uid, 3)
+    assert (replicas(cluster), patches(cluster)) == (3, 3)
+    let_others_write(cluster, 100)
     with pytest.raises(ConflictError):
-        change(hopeless, 3)
-    assert len(hopeless.patches) == module.TRIES
+        set_replicas(client, "train", uid, 4)
+    assert patches(cluster) == 3 + module.TRIES
 
 
-def test_another_job_of_that_name_is_left_alone() -> None:
-    server = Server(uid="another")
+def test_another_job_of_that_name_is_left_alone(cluster: FakeCluster) -> None:
+    add_job(cluster)
     with pytest.raises(NotFoundError, match="another one now"):
-        change(server, 3)
-    assert server.patches == []
+        set_replicas(client_of_pod(cluster), "train", "another", 3)
+    assert patches(cluster) == 0

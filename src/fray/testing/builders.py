@@ -1,8 +1,4 @@
-"""Builders of FrayJobs, pods and JobSets, for tests of programs that read what Kubernetes returns.
-
-They are what Fray's own tests are written with: fields, words and conditions are those of Kubernetes 1.34 and
-JobSet 0.12. Moments are texts, as Kubernetes writes them.
-"""
+"""Builders of FrayJobs, pods and JobSets, for tests of programs that read what Kubernetes returns."""
 
 from __future__ import annotations
 
@@ -25,6 +21,7 @@ from fray.wire.frayjob import FrayJob
 __all__ = [
     "MOMENT",
     "build_disruption_mark",
+    "build_end",
     "build_frayjob",
     "build_jobset",
     "build_pod",
@@ -35,6 +32,7 @@ __all__ = [
 
 Manifest = dict[str, Any]
 
+REASONS: Final = {"Succeeded": "Completed", "Failed": "NonZeroExit", "Stopped": "StopRequested"}
 MOMENT: Final = "2026-01-31T12:00:00Z"
 """When things happen, unless another moment is given."""
 
@@ -55,6 +53,25 @@ def build_frayjob(
         "spec": {"entrypoint": {"command": ["python", "-m", "train"]}, **spec},
     }
     return FrayJob.from_manifest(manifest if status is None else manifest | {"status": status})
+
+
+def build_end(
+    how: str = "Succeeded",
+    message: str = "",
+    *,
+    reason: str = "",
+    at: str = MOMENT,
+    attempt: Mapping[str, Any] | None = None,
+) -> Manifest:
+    """Return the status of a FrayJob that has ended.
+
+    Parameters: `how`: Succeeded, Failed or Stopped; the `message` and `reason` of its end; when it ended;
+    what it says of its last `attempt`.
+    """
+    told = {"status": "True", "reason": reason or REASONS[how], "message": message, "lastTransitionTime": at}
+    conditions = [{"type": kind, **told} for kind in (how, "Finished")]
+    attempts = {"attempts": [{"number": 1, **attempt}]} if attempt else {}
+    return {"phase": how, "conditions": conditions, "completionTime": at, **attempts}
 
 
 def running(since: str = MOMENT) -> Manifest:

@@ -1,0 +1,22 @@
+"""Pods of a cluster that keeps objects only: how programs of this machine reach it as they would in a pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fray.runtime.api.client import ApiAccess, ApiClient
+from fray.testing import FakeCluster
+
+__all__ = ["access_of_pod", "client_of_pod"]
+
+
+def access_of_pod(cluster: FakeCluster) -> ApiAccess:
+    """Return what a pod knows of its API server."""
+    token = cluster.kubeconfig.with_name("token")
+    token.write_text("fake")
+    return ApiAccess(cluster.url, cluster.namespace, token)
+
+
+def client_of_pod(cluster: FakeCluster, **options: Any) -> ApiClient:
+    """Return the client that programs in pods use."""
+    return ApiClient(access_of_pod(cluster), **options)
