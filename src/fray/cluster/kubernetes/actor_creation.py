@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from fray.cluster.kubernetes.actor_reach import ClusterReach
 from fray.cluster.kubernetes.launching import Launch
@@ -11,18 +12,15 @@ from fray.job.actors import ActorHandle
 from fray.job.calls import Call
 from fray.job.named_actors import build_handles
 from fray.job.options import ActorOptions
-from fray.kube.api import Manifest
 from fray.runtime.actors.identity import DETACHED, build_actor_name
-from fray.runtime.actors.objects import build_limits, claim_actor
-from fray.vocabulary import API_VERSION, FRAYACTOR_KIND, LABEL_MANAGED_BY, MANAGED_BY
-from fray.wire.frayactor import FRAYACTOR
-from fray.wire.frayjob import FrayJob
+from fray.runtime.actors.objects import claim_actor
+from fray.vocabulary import LABEL_MANAGED_BY, MANAGED_BY
+from fray.wire.frayactor import FRAYACTOR, ActorEntrypoint, FrayActor, FrayActorSpec
+from fray.wire.frayjob import FrayJob, ObjectMeta
+from fray.wire.model import build_unjudged
 from fray.wire.validation import validate_object
 
 __all__ = ["create_actors"]
-
-TAKEN: Final = ("entrypoint", "environment", "placement", "resources", "serviceAccountName")
-"""Fields that a FrayActor and a FrayJob have in common."""
 
 
 def create_actors(
@@ -34,7 +32,7 @@ def create_actors(
     """
     label = options.name or launch.name
     built = launch.build(build_actor_name(DETACHED, label))
-    body = build_actor(label, built.job, options, count)
+    body = build_actor(label, built.job, options, count).to_manifest()
     validate_object(body, FRAYACTOR)
     member, own = claim_actor(
         reach.api,
@@ -47,26 +45,28 @@ def create_actors(
     return build_handles(member, count, call, reach)
 
 
-def build_actor(label: str, job: FrayJob, options: ActorOptions, count: int) -> Manifest:
+def build_actor(label: str, job: FrayJob, options: ActorOptions, count: int) -> FrayActor:
     """Return the FrayActor that users call `label`: it has the class, the environment and the hosts of a job.
 
-    It belongs to no job, and lives until it is deleted.
+    It belongs to no job, and lives until it is deleted. Nothing of it is judged.
     """
-    spec = job.to_manifest()["spec"]
-    return {
-        "apiVersion": API_VERSION,
-        "kind": FRAYACTOR_KIND,
-        "metadata": {"name": job.metadata.name, "labels": {LABEL_MANAGED_BY: MANAGED_BY}},
-        "spec": {
-            "name": label,
-            "lifetime": "detached",
-            "replicas": count,
-            **{field: spec[field] for field in TAKEN if field in spec},
-            **build_limits(
-                options.max_concurrency,
-                options.max_restarts,
-                options.max_task_retries or None,
-                options.idle_timeout,
-            ),
-        },
-    }
+    idle = options.idle_timeout
+    spec = build_unjudged(
+        FrayActorSpec,
+        name=label,
+        lifetime="detached",
+        replicas=count,
+        entrypoint=build_unjudged(ActorEntrypoint, callable=job.spec.entrypoint.callable),
+        environment=job.spec.environment,
+        placement=job.spec.placement,
+        resources=job.spec.resources,
+        service_account_name=job.spec.service_account_name,
+        max_concurrency=options.max_concurrency,
+        max_restarts=options.max_restarts,
+        max_task_retries=options.max_task_retries or None,
+        idle_timeout_seconds=None if idle is None else math.ceil(idle),
+    )
+    metadata = build_unjudged(ObjectMeta, name=job.metadata.name, labels={LABEL_MANAGED_BY: MANAGED_BY})
+    return build_unjudged(
+        FrayActor, api_version="fray.dev/v1alpha1", kind="FrayActor", metadata=metadata, spec=spec
+    )
