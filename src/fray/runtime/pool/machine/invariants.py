@@ -20,7 +20,7 @@ from fray.runtime.pool.machine.transitions import (
     STARTING,
     WAITING,
 )
-from fray.runtime.pool.messages.specs import PLAIN, Inline, ObjectId, Stored
+from fray.runtime.pool.messages.specs import PLAIN, Inline, ObjectId, Stored, inline_size
 
 __all__ = ["check_tables"]
 
@@ -132,7 +132,7 @@ def _check_tasks(tables: Tables) -> None:
     inline = sum(len(task.spec.args) for task in _tasks(tables) if task.state is not KEPT)
     for record in tables.objects.values():
         if isinstance(record.outcome, bytes | Inline):
-            inline += len(record.outcome if isinstance(record.outcome, bytes) else record.outcome.data)
+            inline += inline_size(record.outcome)
     _expect(tables.inline_bytes == inline, "bytes in messages", tables.inline_bytes, inline)
     _expect(ahead == tables.sent_ahead, "tasks sent ahead", ahead, tables.sent_ahead)
     _expect(tables.lineage_bytes >= cost, "bytes of lineage", tables.lineage_bytes, cost)

@@ -19,10 +19,10 @@ from fray.runtime.pool.messages.specs import (
     ClientId,
     Failed,
     HostId,
-    Inline,
     ObjectId,
     Outcome,
     Stored,
+    inline_size,
 )
 
 __all__ = [
@@ -150,13 +150,11 @@ def _remove(tables: Tables, record: ObjectRecord) -> list[ObjectRecord]:
     outcome = record.outcome
     freed: list[ObjectRecord] = []
     if outcome is not None and type(outcome) is not Failed:
-        if type(outcome) is bytes:
-            tables.inline_bytes -= len(outcome)
+        if type(outcome) is Stored:
+            _free_file(tables, record.id, outcome.host)
         else:
-            if type(outcome) is Stored:
-                _free_file(tables, record.id, outcome.host)
-            else:
-                tables.inline_bytes -= len(outcome.data)  # type: ignore[union-attr]
+            tables.inline_bytes -= inline_size(outcome)  # type: ignore[arg-type]
+        if type(outcome) is not bytes:
             freed = _unhold(tables, outcome.contained)  # type: ignore[union-attr]
     if tables.doubts:
         tables.doubts.pop(record.id, None)
@@ -219,24 +217,21 @@ def lineage_cost(task: TaskRecord) -> int:
 def place(tables: Tables, record: ObjectRecord, outcome: Outcome) -> None:
     """Note what an object is and where."""
     record.outcome = outcome
-    if type(outcome) is bytes:
-        tables.inline_bytes += len(outcome)
-        return
     if type(outcome) is Failed:
         return
-    if outcome.contained:  # type: ignore[union-attr]
+    if type(outcome) is not bytes and outcome.contained:  # type: ignore[union-attr]
         hold(tables, outcome.contained)  # type: ignore[union-attr]
-    if type(outcome) is Inline:
-        tables.inline_bytes += len(outcome.data)
+    if type(outcome) is not Stored:
+        tables.inline_bytes += inline_size(outcome)  # type: ignore[arg-type]
     else:
-        host = tables.hosts.get(outcome.host)  # type: ignore[union-attr]
+        host = tables.hosts.get(outcome.host)
         if host is None:
             lose(tables, record, "its host was lost before it was reported")
             return
-        if outcome.on_disk:  # type: ignore[union-attr]
-            host.spilling[record.id] = outcome.size  # type: ignore[union-attr]
+        if outcome.on_disk:
+            host.spilling[record.id] = outcome.size
         else:
-            _keep_on(tables, host, record.id, outcome.size)  # type: ignore[union-attr]
+            _keep_on(tables, host, record.id, outcome.size)
 
 
 def readable(tables: Tables, record: ObjectRecord) -> Outcome | None:

@@ -30,6 +30,7 @@ __all__ = [
     "TaskSpec",
     "Value",
     "WorkerId",
+    "inline_size",
 ]
 
 ClientId: TypeAlias = int
@@ -98,6 +99,11 @@ Value: TypeAlias = bytes | Inline | Stored
 """Bytes: as `Inline.data`, without references."""
 
 Outcome: TypeAlias = Value | Failed
+
+
+def inline_size(value: bytes | Inline) -> int:
+    """Return how many bytes of a value travel with messages."""
+    return len(value if type(value) is bytes else value.data)  # type: ignore[union-attr]
 
 
 # --- what is asked for -----------------------------------------------------------------------------------

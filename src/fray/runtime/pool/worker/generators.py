@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from fray.runtime.pool.messages.events import ItemsProduced
-from fray.runtime.pool.messages.specs import Inline, ObjectId, TaskSpec, Value
+from fray.runtime.pool.messages.specs import ObjectId, Stored, TaskSpec, Value, inline_size
 
 __all__ = ["ITEM_INLINE_LIMIT", "ItemSink", "Window", "stream"]
 
@@ -121,16 +121,10 @@ def stream(
         if index >= skip:
             identity = sink.new_id()
             kept = sink.keep(identity, item, ITEM_INLINE_LIMIT)
-            window.note(_size(kept))
+            window.note(SMALL_BYTES if isinstance(kept, Stored) else inline_size(kept))
             sink.tell(ItemsProduced(spec.id, index, ((identity, kept),)))
         del item
         index += 1
-
-
-def _size(kept: Value) -> int:
-    if type(kept) is bytes:
-        return len(kept)
-    return len(kept.data) if type(kept) is Inline else SMALL_BYTES
 
 
 def _flushing(sink: ItemSink, waiting: Waiting) -> Waiting:
