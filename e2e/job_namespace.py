@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +49,7 @@ __all__ = [
 NAMESPACE_LABEL = "fray.test/e2e=true"
 """On every namespace made by tests: by it, those of a run that was killed are found."""
 FINISH_SECONDS = 180.0
+WORKERS_SECONDS = 240.0
 MADE_BY_CONTROLLERS = ("serviceaccount/default", "configmap/kube-root-ca.crt")
 """What every namespace gets a moment after it was created."""
 
@@ -156,6 +157,27 @@ class JobNamespace:
         what = f"{job} is described with {', '.join(words)}"
         await_condition(what, says_all, timeout=FINISH_SECONDS, details=lambda: told)
         return told
+
+    def workers(self, job: str) -> dict[str, Any]:
+        """What the status of a job says of its workers."""
+        told: dict[str, Any] = self.job(job).get("status", {}).get("workers") or {}
+        return told
+
+    def await_workers(
+        self,
+        job: str,
+        what: str,
+        test: Callable[[dict[str, Any]], bool],
+        *,
+        seconds: float = WORKERS_SECONDS,
+    ) -> None:
+        """Wait until the status of a job says this of its workers."""
+        await_condition(
+            f"workers of {job}: {what}",
+            lambda: test(self.workers(job)),
+            timeout=seconds,
+            details=lambda: f"{self.workers(job)}\n{self.describe()}",
+        )
 
     def await_events(self, job: str, reasons: set[str]) -> None:
         """Wait until the events about a job have exactly these reasons, each of them once."""

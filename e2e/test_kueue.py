@@ -75,12 +75,7 @@ def scale(jobs: JobNamespace, count: int) -> None:
 
 def await_workers(jobs: JobNamespace, count: int) -> set[str]:
     """Wait until so many workers of the job take tasks; returns the uids of their pods."""
-    await_condition(
-        f"{count} workers take tasks",
-        lambda: (jobs.job("elastic").get("status", {}).get("workers") or {}).get("ready") == count,
-        timeout=180,
-        details=jobs.describe,
-    )
+    jobs.await_workers("elastic", f"{count} take tasks", lambda told: told.get("ready") == count)
     selector = f"--selector={LABEL_ROLE}={Role.WORKER}"
     pods = jobs.kubectl.items("pods", selector, "--field-selector=status.phase=Running")
     return {pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
-import sys
 from pathlib import Path
 
 from e2e.cluster.command import await_condition
 from e2e.job_namespace import JobNamespace
+from e2e.rl_example import FOLDER, build_command, check_learning
 from e2e.test_actors import list_pods
 from e2e.test_actors_of_jobs import connect
 from tools.images import project_version
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "rl"
-ROUNDS = 6
 LEARN_SECONDS = 300.0
 
 
@@ -25,10 +22,11 @@ def test_all_episodes_are_counted_although_a_rollout_and_the_curriculum_are_lost
     _, environ = jobs.fray()
     # With NumPy.
     environ["FRAY_CLUSTER_SPEC"] += f"&image=fray-digits:{project_version()}"
-    command = [sys.executable, "rl.py", "--rounds", str(ROUNDS), "--curve", str(curve)]
     with (
         connect(jobs) as cluster,
-        subprocess.Popen(command, cwd=EXAMPLE, env=environ, stdout=subprocess.PIPE, text=True) as program,
+        subprocess.Popen(
+            build_command(curve), cwd=FOLDER, env=environ, stdout=subprocess.PIPE, text=True
+        ) as program,
     ):
         try:
             jobs.await_job("rl", "create")
@@ -47,10 +45,6 @@ def test_all_episodes_are_counted_although_a_rollout_and_the_curriculum_are_lost
         finally:
             program.kill()
         assert program.returncode == 0
-        found = re.search(r"(\d+) episodes, mean reward (\S+) -> (\S+)", output)
-        assert found is not None
-        assert int(found[1]) == ROUNDS * 24
-        assert float(found[3]) > float(found[2])
-        assert "polyline" in curve.read_text(encoding="utf-8")
+        check_learning(output, curve)
         attempts = jobs.job("rollout-1")["status"]["attempts"]
         assert [attempt["verdict"] for attempt in attempts] == ["Preemption", "Success"]

@@ -7,7 +7,6 @@ import random
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -84,32 +83,15 @@ def pods_of(jobs: JobNamespace, job: str, role: Role) -> list[dict[str, Any]]:
     return [pod for pod in pods if pod["status"].get("phase") not in ("Succeeded", "Failed")]
 
 
-def workers_of(jobs: JobNamespace, job: str) -> dict[str, Any]:
-    """What the status of a job says of its workers."""
-    told: dict[str, Any] = jobs.job(job).get("status", {}).get("workers") or {}
-    return told
-
-
-def await_workers(jobs: JobNamespace, job: str, what: str, test: Callable[[dict[str, Any]], bool]) -> None:
-    """Wait until the status of a job says this of its workers."""
-    await_condition(
-        f"workers of {job}: {what}",
-        lambda: test(workers_of(jobs, job)),
-        timeout=PATIENCE,
-        details=lambda: f"{workers_of(jobs, job)}\n{jobs.describe()}",
-    )
-
-
 def await_pods(jobs: JobNamespace, job: str, count: int) -> None:
     """Wait until so many workers are wanted and there, ready or not."""
-    await_workers(
-        jobs, job, f"{count} are there", lambda told: told.get("desired") == told.get("replicas") == count
+    jobs.await_workers(
+        job, f"{count} are there", lambda told: told.get("desired") == told.get("replicas") == count
     )
 
 
 def await_ready(jobs: JobNamespace, job: str, count: int) -> None:
-    await_workers(
-        jobs,
+    jobs.await_workers(
         job,
         f"{count} are ready, no other is there",
         lambda told: told.get("ready") == count and len(pods_of(jobs, job, Role.WORKER)) == count,
@@ -208,7 +190,7 @@ def test_the_answer_is_the_same_while_workers_are_evicted_and_killed(
     await_condition(
         "the two that were lost are replaced",
         lambda: (
-            workers_of(jobs, job).get("ready") == 3
+            jobs.workers(job).get("ready") == 3
             and not {evicted["metadata"]["uid"], killed["metadata"]["uid"]}
             & {pod["metadata"]["uid"] for pod in pods_of(jobs, job, Role.WORKER)}
         ),
@@ -262,7 +244,7 @@ def test_workers_come_and_go_with_the_work(jobs: JobNamespace) -> None:
     command = ["python3", "-c", script]
     job = build_job("waves", command, resources=SMALL, workers={"resources": SMALL, **elastic})
     jobs.submit(job)
-    await_workers(jobs, "waves", "as many as may be", lambda told: told.get("ready") == 4)
+    jobs.await_workers("waves", "as many as may be", lambda told: told.get("ready") == 4)
     await_ready(jobs, "waves", 0)
     let_go(jobs, "waves")
     assert jobs.await_end("waves")["phase"] == "Succeeded"

@@ -26,10 +26,8 @@ from e2e.test_workers import (
     OFFLINE,
     WORD_COUNT,
     await_ready,
-    await_workers,
     let_go,
     pods_of,
-    workers_of,
 )
 from fray.plan.environment import RAY_TOKEN_FILE
 from fray.vocabulary import CONTAINER, POOL_DEMAND_CONTAINER, POOL_PORTS, Role
@@ -148,7 +146,7 @@ def test_the_example_counts_on_ray_as_without_it_while_workers_come_and_go(
     )
     alone, on_ray = read_tables(read_log(jobs))
     assert alone == on_ray != ""
-    await_workers(jobs, JOB, "3 are ready", lambda told: told.get("ready") == 3)
+    jobs.await_workers(JOB, "3 are ready", lambda told: told.get("ready") == 3)
 
     (rank_0,) = pods_of(jobs, JOB, Role.HOST)
     host = layout.host_named(rank_0["spec"]["nodeName"])
@@ -168,7 +166,7 @@ def test_the_example_counts_on_ray_as_without_it_while_workers_come_and_go(
 
     def is_as_before() -> bool:
         workers = {pod["metadata"]["uid"] for pod in pods_of(jobs, JOB, Role.WORKER)}
-        replaced = workers_of(jobs, JOB).get("ready") == 3 and lost["metadata"]["uid"] not in workers
+        replaced = jobs.workers(JOB).get("ready") == 3 and lost["metadata"]["uid"] not in workers
         return replaced and restarts_of(jobs, POOL_DEMAND_CONTAINER) == 1
 
     await_condition(

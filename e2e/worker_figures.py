@@ -17,7 +17,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.cluster.command import await_condition
 from e2e.images import TEST_IMAGES
 from e2e.installation import build_kubectl, build_release, load_images, open_cluster, print_measured, say
 from e2e.job_namespace import JobNamespace, build_job, open_job_namespace, until_told
@@ -120,16 +119,6 @@ def start(space: JobNamespace, engine: str) -> None:
     space.submit(build_job(engine, command, resources=RANK_0, environment=environment, workers=workers))
 
 
-def await_workers(space: JobNamespace, engine: str) -> None:
-    """Wait until all workers of an engine take tasks."""
-    await_condition(
-        f"the workers of {engine} are ready",
-        lambda: (space.job(engine).get("status", {}).get("workers") or {}).get("ready") == WORKERS,
-        timeout=START_SECONDS,
-        details=space.describe,
-    )
-
-
 def measure(space: JobNamespace, engine: str, shuffled: int) -> dict[str, float]:
     """Return the figures of an engine, whose workers are ready."""
     (rank_0,) = space.pods(engine)
@@ -172,7 +161,9 @@ def _run(options: argparse.Namespace, folder: Path) -> list[Round]:
         for engine in options.engines:
             start(space, engine)
         for engine in options.engines:
-            await_workers(space, engine)
+            space.await_workers(
+                engine, "all are ready", lambda told: told.get("ready") == WORKERS, seconds=START_SECONDS
+            )
             say(f"{time.monotonic() - begun:.0f} s: the workers of {engine} are ready")
         for number in range(options.rounds):
             figures = {}

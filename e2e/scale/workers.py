@@ -38,7 +38,7 @@ def measure_workers(cluster: Cluster, count: int) -> dict[str, Any]:
         told: dict[str, Any] = {}
 
         def is_told() -> bool:
-            told.update(space.job(NAME).get("status", {}).get("workers") or {})
+            told.update(space.workers(NAME))
             return told.get("desired") == count
 
         await_condition("the status tells of them", is_told, timeout=LIMIT_SECONDS, details=lambda: str(told))
