@@ -17,7 +17,7 @@ from e2e.cluster.paths import KUBECONFIG
 from e2e.installation import install_release
 from e2e.job_namespace import JobNamespace, open_job_namespace
 from fray.cluster import JobId, JobRequest, JobStatus, ResourceConfig
-from fray.cluster.base import WhenTaken
+from fray.cluster.arguments import WhenTaken
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes import KubernetesCluster
 from fray.cluster.kubernetes.access import Access

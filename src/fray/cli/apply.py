@@ -12,7 +12,8 @@ from fray.cli.clusters import open_cluster, patience
 from fray.cli.requested_job import load_jobs
 from fray.cli.run import place_in_namespace
 from fray.cli.streams import OutputStream
-from fray.cluster.base import Applied, Cluster
+from fray.cluster.answers import Applied
+from fray.cluster.base import Cluster
 from fray.cluster.cluster_spec import ClusterSpec
 from fray.types import JobId
 

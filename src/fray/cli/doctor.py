@@ -10,7 +10,7 @@ from fray.cli.explain import format_manifest
 from fray.cli.listing import DataFormat, print_lines
 from fray.cli.story import Line, Tone
 from fray.cli.streams import OutputStream
-from fray.cluster.base import CheckResult, Mark
+from fray.cluster.answers import CheckResult, Mark
 from fray.cluster.cluster_spec import ClusterSpec, KubernetesSpec
 from fray.errors import FrayError
 from fray.nodepools.examination import examine_gke

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fray.client.errors import JobAlreadyExists
 from fray.client.handle import JobHandle
-from fray.cluster.base import Cluster, WhenTaken
+from fray.cluster.arguments import WhenTaken
+from fray.cluster.base import Cluster
 from fray.cluster.current import check_cluster, find_cluster
 from fray.errors import JobExistsError
 from fray.types import JobId, JobRequest

@@ -11,33 +11,22 @@ import abc
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from enum import StrEnum
+from dataclasses import fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
 
+from fray.cluster.answers import Applied, CheckResult, Dashboard, Preview
 from fray.cluster.arguments import LogChoice, WhenTaken, check_job_ids, check_seconds, check_whole_number
 from fray.cluster.cluster_spec import ClusterSpec
 from fray.cluster.command_streams import CommandStreams
+from fray.cluster.failures import raise_failures, raise_first_failure
 from fray.cluster.progress import describe_frayjob
-from fray.errors import (
-    ActorNotFoundError,
-    JobError,
-    JobFailedError,
-    JobNotFoundError,
-    JobsFailedError,
-    JobStoppedError,
-    OutcomeUnreadableError,
-    SurroundingsError,
-    UnsupportedFeatureError,
-    WaitTimeoutError,
-)
+from fray.errors import ActorNotFoundError, UnsupportedFeatureError, WaitTimeoutError
 from fray.offered_names import find_offered
 from fray.payload.outcome import Outcome
 from fray.plan.gang_placement import NOTHING_READ, ClusterTopology
 from fray.types import Entrypoint, JobId, JobInfo, JobRequest, JobStatus, LogLine, MonitoredJob
-from fray.vocabulary import EXIT_FAILURE, Reason
 from fray.wire.frayactor import FrayActor
 from fray.wire.frayjob import FrayJob
 
@@ -57,69 +46,13 @@ else:  # else mypy would find no misspelt name
         return find_offered(__name__, name, ("fray.legacy.tpu_topology", "fray.types"))
 
 
-__all__ = [
-    "MONITORED_LINES",
-    "Applied",
-    "CheckResult",
-    "Cluster",
-    "Dashboard",
-    "Mark",
-    "Preview",
-    "WhenTaken",
-]
+__all__ = ["MONITORED_LINES", "Cluster"]
 
 logger = logging.getLogger(__name__)
 A = TypeVar("A")
 
 MONITORED_LINES: Final = 100_000
 """Lines that `monitor` keeps for its caller, the last ones."""
-
-
-class Applied(StrEnum):
-    """What applying a job did, in kubectl's words."""
-
-    CREATED = "created"
-    CONFIGURED = "configured"
-    UNCHANGED = "unchanged"
-
-
-class Mark(StrEnum):
-    """How a check went; `UNKNOWN` where this account can't see it."""
-
-    OK = "ok"
-    WRONG = "wrong"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """One line of `Cluster.examine`: what was checked, what was seen, and what to do if it isn't right."""
-
-    subject: str
-    mark: Mark
-    seen: str
-    next_step: str = ""
-
-
-@dataclass(frozen=True)
-class Preview:
-    """The FrayJob that would be made, and the names of the Secrets that would be made beside it."""
-
-    job: FrayJob
-    secrets: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Dashboard:
-    """The dashboard of a job's engine, at a `url` of this machine until it's closed by `close`.
-
-    `hint` says what it asks for, and `find_problem` why the last connection to it couldn't be made, or ended.
-    """
-
-    url: str
-    hint: str
-    find_problem: Callable[[], Exception | None]
-    close: Callable[[], None]
 
 
 class Cluster(abc.ABC):
@@ -626,13 +559,13 @@ class Cluster(abc.ABC):
         jobs = self.wait_finished(ids, timeout, fail_fast=fail_fast) if ids else []
         infos = [describe_frayjob(job) for job in jobs]
         if fail_fast:
-            self._raise_first_failure(infos)
+            raise_first_failure(infos, self.outcome)
         unfinished = tuple(info.job_id for info in infos if not JobStatus.finished(info.status))
         if unfinished:
             assert timeout is not None
             raise WaitTimeoutError(unfinished, timeout)
         if raise_on_failure:
-            self._raise_failures(infos)
+            raise_failures(infos, self.outcome)
         return infos[0] if isinstance(job_ids, str) else infos
 
     def monitor(self, job_id: JobId) -> MonitoredJob:
@@ -660,35 +593,6 @@ class Cluster(abc.ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _raise_first_failure(self, infos: Sequence[JobInfo]) -> None:
-        bad = (info for info in infos if info.status in (JobStatus.FAILED, JobStatus.STOPPED))
-        if (first := next(bad, None)) is not None:
-            raise _failure(first) from self._cause(first.job_id)
-
-    def _raise_failures(self, infos: Sequence[JobInfo]) -> None:
-        bad = {info.job_id: info for info in infos if info.status is not JobStatus.SUCCEEDED}
-        failures = tuple(_failure(info) for info in bad.values())
-        if not failures:
-            return
-        cause = next(filter(None, map(self._cause, bad)), None)
-        if len(failures) == 1:
-            raise failures[0] from cause
-        raise JobsFailedError(tuple((each.name, each.explanation) for each in failures)) from cause
-
-    def _cause(self, job_id: JobId) -> BaseException | None:
-        try:
-            outcome = self.outcome(job_id)
-        except (JobNotFoundError, OutcomeUnreadableError, SurroundingsError) as error:
-            return error  # that a job has failed is known all the same
-        return None if outcome is None else outcome.error
-
-
-def _failure(info: JobInfo) -> JobError:
-    kind = JobStoppedError if info.status is JobStatus.STOPPED else JobFailedError
-    reason = info.reason or (Reason.STOP_REQUESTED if kind is JobStoppedError else Reason.NON_ZERO_EXIT)
-    explanation = info.error_message or "nothing tells why"
-    return kind(info.job_id, reason, explanation, info.exit_code or EXIT_FAILURE)
 
 
 def _build_request(

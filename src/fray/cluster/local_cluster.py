@@ -21,8 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from fray.cluster.arguments import LogChoice, check_job_id, check_launch, check_whole_number
-from fray.cluster.base import CheckResult, Cluster, Mark, WhenTaken
+from fray.cluster.answers import CheckResult, Mark
+from fray.cluster.arguments import LogChoice, WhenTaken, check_job_id, check_launch, check_whole_number
+from fray.cluster.base import Cluster
 from fray.cluster.cluster_spec import LocalSpec
 from fray.cluster.current import set_current_cluster
 from fray.cluster.local.callables import read_outcome, read_outcomes, write_payload

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from fray.cluster.base import CheckResult, Mark
+from fray.cluster.answers import CheckResult, Mark
 from fray.errors import (
     ExtraMissingError,
     FrayError,

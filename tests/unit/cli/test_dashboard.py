@@ -10,7 +10,8 @@ import pytest
 
 from fray.cli.streams import OutputStream
 from fray.cli.top import show_dashboard
-from fray.cluster.base import Cluster, Dashboard
+from fray.cluster.answers import Dashboard
+from fray.cluster.base import Cluster
 from fray.types import JobId
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fray.cli.doctor import describe_check_results
-from fray.cluster.base import CheckResult, Mark
+from fray.cluster.answers import CheckResult, Mark
 from fray.cluster.kubernetes.check_results import (
     NEEDED,
     find_default_image,

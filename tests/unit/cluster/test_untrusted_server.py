@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from fray.cluster.base import CheckResult, Mark
+from fray.cluster.answers import CheckResult, Mark
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes.access import open_access
 from fray.cluster.kubernetes.examination import examine

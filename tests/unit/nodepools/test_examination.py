@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fray.cluster.base import CheckResult, Mark
+from fray.cluster.answers import CheckResult, Mark
 from fray.errors import ExtraMissingError
 from fray.nodepools.bodies import GkeCluster, build_body, build_policy
 from fray.nodepools.examination import examine_gke

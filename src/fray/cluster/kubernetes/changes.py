@@ -9,7 +9,7 @@ import asyncio
 from itertools import count
 from typing import Any
 
-from fray.cluster.base import Applied
+from fray.cluster.answers import Applied
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.api_errors import BUSY, Sleep, persistently

@@ -20,7 +20,7 @@ from fray.accelerators.node_labels import (
     LABEL_TPU_TOPOLOGY,
     TPU_RESOURCE,
 )
-from fray.cluster.base import CheckResult, Mark
+from fray.cluster.answers import CheckResult, Mark
 from fray.errors import AccessDeniedError
 from fray.kube.api import Manifest
 from fray.plan.texts import format_count

@@ -12,8 +12,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Self
 
-from fray.cluster.arguments import LogChoice, check_job_id, check_launch, check_whole_number
-from fray.cluster.base import Applied, CheckResult, Cluster, Dashboard, Preview, WhenTaken
+from fray.cluster.answers import Applied, CheckResult, Dashboard, Preview
+from fray.cluster.arguments import LogChoice, WhenTaken, check_job_id, check_launch, check_whole_number
+from fray.cluster.base import Cluster
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.command_streams import CommandStreams
 from fray.cluster.kubernetes.access import Access, OpenAccess, open_access

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from typing import Any, TypeVar
 
-from fray.cluster.base import CheckResult, Mark
+from fray.cluster.answers import CheckResult, Mark
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.api_errors import explain

@@ -9,8 +9,8 @@ from concurrent.futures import CancelledError
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from fray.cluster.answers import Dashboard
 from fray.cluster.arguments import LogChoice
-from fray.cluster.base import Dashboard
 from fray.cluster.command_streams import CommandStreams
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.api_errors import Sleep, persistently

@@ -20,8 +20,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from fray.cluster.arguments import LogChoice, check_job_id, check_launch
-from fray.cluster.base import Applied, CheckResult, Cluster, Mark, WhenTaken
+from fray.cluster.answers import Applied, CheckResult, Mark
+from fray.cluster.arguments import LogChoice, WhenTaken, check_job_id, check_launch
+from fray.cluster.base import Cluster
 from fray.cluster.cluster_spec import RaySpec, check_available
 from fray.cluster.command_streams import CommandStreams
 from fray.cluster.local.attempt import PLAN_SETTINGS
