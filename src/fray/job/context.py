@@ -16,7 +16,6 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Literal,
-    NamedTuple,
     ParamSpec,
     Protocol,
     Self,
@@ -32,17 +31,16 @@ from fray.job.calls import (
     Call,
     actor_options,
     check_shared,
-    is_generator_function,
     read_call,
     takes_keyword,
 )
 from fray.job.checks import check_count, check_name
 from fray.job.engine import ContextStats, Engine, deadline_after, time_left
-from fray.job.mapping import ChunkSize, MapCall, Results, check_chunksize, map_items
+from fray.job.mapping import ChunkSize, MapCall, start_map
 from fray.job.options import ActorOptions, Lifetime, TaskOptions
-from fray.job.progress import FutureState, MapWatch, total_of
-from fray.job.progress_display import watching, watching_map
-from fray.job.refs import GeneratorFuture, ObjectRef, check_owned, make_ref, read_ref, reader_of
+from fray.job.progress import FutureState, total_of
+from fray.job.progress_display import watching
+from fray.job.refs import GeneratorFuture, ObjectRef, check_owned, read_ref, reader_of, submit_call
 from fray.job.waiting import ReadyRefs, Rest, claim
 from fray.offered_names import find_offered
 from fray.settings import STATE_DIR
@@ -204,11 +202,6 @@ class JobContext:
         """
         self._engine.shutdown()
 
-    def _submit(self, call: Call, options: TaskOptions) -> ObjectRef[Any]:
-        streaming = is_generator_function(call.function)
-        entry = self._engine.submit(call, options, streaming=streaming)
-        return make_ref(self._engine, entry, options.name or call.name, "", streaming=streaming)
-
     # Type checkers take the first signature that fits. Python can't say "fn's parameters, or refs of them",
     # nor "and options besides": with either, arguments aren't checked. So each signature for those has a ref
     # or an option that must be given: else it would fit what the first ones refuse.
@@ -272,13 +265,15 @@ class JobContext:
         `name` is for people; it wins over the name in `options`.
         """
         chosen = options or _DEFAULT
-        return self._submit(Call(fn, args, kwargs), replace(chosen, name=name) if name else chosen)
+        return submit_call(
+            self._engine, Call(fn, args, kwargs), replace(chosen, name=name) if name else chosen
+        )
 
     def create_task(
         self, fn: Callable[..., T], /, *args: Any, options: TaskOptions | None = None, **kwargs: Any
     ) -> ObjectRef[T]:
         """Start a task, as `run` does; `args=` (a tuple) and `kwargs=` (a dict) are an older spelling."""
-        return self._submit(read_call(fn, args, kwargs), options or _DEFAULT)
+        return submit_call(self._engine, read_call(fn, args, kwargs), options or _DEFAULT)
 
     @overload
     def create_actor(self, cls: Callable[P, A], /, *args: P.args, **kwargs: P.kwargs) -> ActorHandle[A]: ...
@@ -523,8 +518,10 @@ class JobContext:
         """
         single = len(iterables) == 1
         items = iter(iterables[0]) if single else zip(*iterables, strict=False)
-        how = _Map(options, ahead, ordered, chunksize)
-        return self._map(fn, items, total_of(iterables), how, starred=not single)
+        call = MapCall(
+            fn, items, total_of(iterables), not single, options or _DEFAULT, ahead, ordered, chunksize
+        )
+        return start_map(self._engine, self._survey, call)
 
     def save_timeline(self, path: str | os.PathLike[str]) -> None:
         """Write what ran when and where as a Chrome trace, which ui.perfetto.dev and chrome://tracing show.
@@ -551,38 +548,9 @@ class JobContext:
         chunksize: ChunkSize = 1,
     ) -> Iterator[T]:
         """Yield `fn(*arguments)` for each tuple of arguments; otherwise as `map`."""
-        total = total_of([iterable])
-        return self._map(fn, iter(iterable), total, _Map(options, ahead, ordered, chunksize), starred=True)
-
-    def _map(
-        self, fn: Callable[..., Any], items: Iterator[Any], total: int | None, how: _Map, *, starred: bool
-    ) -> Iterator[Any]:
-        check_count("ahead", how.ahead, 1)
-        options = how.options or _DEFAULT
-        call = MapCall(
-            function=fn,
-            items=items,
-            starred=starred,
-            options=options if options.name else replace(options, name=Call(fn, (), {}).name),
-            ahead=how.ahead,
-            chunksize=check_chunksize(how.chunksize),
-            submit=self._submit_item,
-            read=self._read_item,
-        )
-        return self._watch_map(call, None if how.ordered else ReadyRefs(self._engine), total)
-
-    def _watch_map(self, call: MapCall, results: Results | None, total: int | None) -> Iterator[Any]:
-        watch = MapWatch(self._survey, total)
-        with watching_map(watch):
-            yield from map_items(call, results, watch)
-
-    def _submit_item(
-        self, fn: Callable[..., Any], args: Sequence[Any], options: TaskOptions
-    ) -> ObjectRef[Any]:
-        return self._submit(Call(fn, tuple(args), {}), options)
-
-    def _read_item(self, ref: ObjectRef[Any]) -> Any:
-        return read_ref(ref, None, None)
+        items, total = iter(iterable), total_of([iterable])
+        call = MapCall(fn, items, total, True, options or _DEFAULT, ahead, ordered, chunksize)
+        return start_map(self._engine, self._survey, call)
 
     def as_completed(
         self, refs: Iterable[ObjectRef[T]], *, timeout: float | None = None
@@ -644,15 +612,6 @@ class JobContext:
 
         state = "closed" if self.closed else "open"
         return f"<code>JobContext</code> {html.escape(repr(self._engine))}, {state}"
-
-
-class _Map(NamedTuple):
-    """How `map` was asked to do it."""
-
-    options: TaskOptions | None
-    ahead: int
-    ordered: bool
-    chunksize: ChunkSize
 
 
 def _outcome_of(ref: ObjectRef[Any]) -> Any:

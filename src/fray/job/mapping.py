@@ -1,26 +1,26 @@
-"""`map` over items: how many tasks are under way, how many items each has, and in which order they come.
-
-What runs a task and how its result is read is the context's business.
-"""
+"""`map` over items: how many tasks are under way, how many items each has, and in which order they come."""
 
 from __future__ import annotations
 
 import inspect
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal, Protocol, TypeAlias
 
 from fray.errors import InvalidOptionError
-from fray.job.calls import is_generator_function
+from fray.job.calls import Call, is_generator_function
 from fray.job.checks import check_count
+from fray.job.engine import Engine
 from fray.job.options import TaskOptions
-from fray.job.progress import MapWatch
-from fray.job.refs import ObjectRef
+from fray.job.progress import MapWatch, Surveyed
+from fray.job.progress_display import watching_map
+from fray.job.refs import ObjectRef, read_ref, submit_call
+from fray.job.waiting import ReadyRefs
 
-__all__ = ["ChunkSize", "MapCall", "Results", "check_chunksize", "map_items"]
+__all__ = ["ChunkSize", "MapCall", "start_map"]
 
 ChunkSize: TypeAlias = int | Literal["auto"]
 MOST_ITEMS = 16_384
@@ -65,16 +65,19 @@ class InOrder:
 
 @dataclass(frozen=True)
 class MapCall:
-    """What is mapped: `function` of each of the `items`, which are tuples of arguments if it's `starred`."""
+    """What is mapped, as it was asked for: see `JobContext.map`.
+
+    `items` are tuples of arguments where it's `starred`; `total` is their number, None where nobody knows it.
+    """
 
     function: Callable[..., Any]
     items: Iterator[Any]
+    total: int | None
     starred: bool
     options: TaskOptions
     ahead: int
+    ordered: bool
     chunksize: ChunkSize
-    submit: Callable[[Callable[..., Any], Sequence[Any], TaskOptions], ObjectRef[Any]] = field(repr=False)
-    read: Callable[[ObjectRef[Any]], Any] = field(repr=False)
 
     @property
     def packed(self) -> bool:
@@ -85,27 +88,46 @@ class MapCall:
         )
 
 
-def check_chunksize(value: object) -> ChunkSize:
-    """Return it. Raises `InvalidOptionError`."""
-    if value == "auto":
-        return "auto"
+def start_map(engine: Engine, survey: Surveyed, call: MapCall) -> Iterator[Any]:
+    """Return the results of all items, which begin to run with the first call of `next`.
+
+    Raises:
+        InvalidOptionError: `ahead` or `chunksize` is below 1.
+    """
+    check_count("ahead", call.ahead, 1)
+    _check_chunksize(call.chunksize)
+    if not call.options.name:
+        call = replace(call, options=replace(call.options, name=Call(call.function, (), {}).name))
+    return _watch_map(engine, survey, call)
+
+
+def _watch_map(engine: Engine, survey: Surveyed, call: MapCall) -> Iterator[Any]:
+    watch = MapWatch(survey, call.total)
+    with watching_map(watch):
+        yield from _map_items(engine, call, watch)
+
+
+def _check_chunksize(value: object) -> None:
     if isinstance(value, str):
-        raise InvalidOptionError("chunksize", repr(value), "'auto', or whole numbers of 1 or more")
-    return check_count("chunksize", value, 1)
+        if value != "auto":
+            raise InvalidOptionError("chunksize", repr(value), "'auto', or whole numbers of 1 or more")
+    else:
+        check_count("chunksize", value, 1)
 
 
-def map_items(call: MapCall, results: Results | None, watch: MapWatch) -> Iterator[Any]:
-    """Yield the result of each item, in the order of `results` (None: that of the items)."""
-    results = InOrder() if results is None else results
-    read, submit, options, items = call.read, call.submit, call.options, call.items
+def _map_items(engine: Engine, call: MapCall, watch: MapWatch) -> Iterator[Any]:
+    """Yield the result of each item, in their order or as they are ready."""
+    results: Results = InOrder() if call.ordered else ReadyRefs(engine)
+    options, items = call.options, call.items
     if not call.packed:
         for item in items:
-            results.add(submit(call.function, item if call.starred else (item,), options))
+            arguments = tuple(item) if call.starred else (item,)
+            results.add(submit_call(engine, Call(call.function, arguments, {}), options))
             if len(results) == call.ahead:
-                yield watch.hand_out(read(results.next()))
+                yield watch.hand_out(read_ref(results.next(), None, None))
                 watch.resume()
         while len(results):
-            yield watch.hand_out(read(results.next()))
+            yield watch.hand_out(read_ref(results.next(), None, None))
             watch.resume()
         return
     call_each, sizer = pack(call.function, starred=call.starred), ChunkSizer(call.chunksize)
@@ -116,9 +138,9 @@ def map_items(call: MapCall, results: Results | None, watch: MapWatch) -> Iterat
             chunk = list(islice(items, sizer.size))
             more = bool(chunk)
             if more:
-                results.add(submit(call_each, (chunk,), options))
+                results.add(submit_call(engine, Call(call_each, (chunk,), {}), options))
         if len(results):
-            seconds, values = read(results.next())
+            seconds, values = read_ref(results.next(), None, None)
             sizer.note(len(values), seconds)
             watch.hand_out_many(len(values))
             yield from values

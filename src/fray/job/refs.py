@@ -13,11 +13,13 @@ from functools import partial
 from typing import Any, Generic, TypeVar, final
 
 from fray.errors import GetTimeoutError, ObjectLostError
+from fray.job.calls import Call, is_generator_function
 from fray.job.engine import ANYWHERE, END, LATE, Engine, Entry, deadline_after
 from fray.job.futures import read_later
+from fray.job.options import TaskOptions
 from fray.payload.values.references import Reference
 
-__all__ = ["GeneratorFuture", "ObjectRef", "check_owned", "make_ref", "read_ref", "reader_of"]
+__all__ = ["GeneratorFuture", "ObjectRef", "check_owned", "make_ref", "read_ref", "reader_of", "submit_call"]
 
 
 T = TypeVar("T")
@@ -175,6 +177,13 @@ class GeneratorFuture(ObjectRef[list[T]], Iterator[ObjectRef[T] | T]):
 def make_ref(engine: Engine, entry: Entry, name: str, actor: str, *, streaming: bool) -> ObjectRef[Any]:
     """Return the ref of what a task makes."""
     return (GeneratorFuture if streaming else ObjectRef)(engine, entry, name, actor)
+
+
+def submit_call(engine: Engine, call: Call, options: TaskOptions) -> ObjectRef[Any]:
+    """Let a call run; return the ref of its result."""
+    streaming = is_generator_function(call.function)
+    entry = engine.submit(call, options, streaming=streaming)
+    return make_ref(engine, entry, options.name or call.name, "", streaming=streaming)
 
 
 def check_owned(ref: ObjectRef[T], engine: Engine) -> ObjectRef[T]:
