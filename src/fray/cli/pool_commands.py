@@ -234,7 +234,7 @@ def list_pools(cluster: str | None, gke: str | None, shell: PoolShell) -> None:
     shell.output.write("".join(f"{line}\n" for line in format_columns(rows, width=shell.output.width)))
     for pool in seen.pools:
         if pool.message:
-            shell.notes.write(f"{pool.name}: {pool.trouble}\n")
+            shell.notes.write(f"{pool.name}: {pool.problem}\n")
 
 
 def delete_unused(  # noqa: PLR0913 - one parameter for each option
@@ -459,7 +459,7 @@ def _print_policies(plan: _Plan, cluster: GkeCluster, stream: OutputStream) -> N
 def _tell_broken(plan: _Plan, shell: PoolShell) -> None:
     for pool in plan.broken:
         shell.notes.write(
-            f"{pool.name} is broken: {pool.trouble}. `fray pools delete {pool.name}` removes it.\n"
+            f"{pool.name} is broken: {pool.problem}. `fray pools delete {pool.name}` removes it.\n"
         )
 
 

@@ -171,7 +171,7 @@ def judge_pools(pools: Sequence[Pool], cluster: Cluster) -> CheckResult:
     subject = "node pools"
     broken = [pool for pool in pools if pool.status == "ERROR"]
     if broken:
-        seen = "; ".join(f"{pool.name} is broken: {pool.trouble}" for pool in broken)
+        seen = "; ".join(f"{pool.name} is broken: {pool.problem}" for pool in broken)
         names = " ".join(pool.name for pool in broken)
         return CheckResult(subject, Mark.WRONG, seen, f"Delete it: `fray pools delete {names}`.")
     kinds = Counter(_kind(pool) for pool in pools if pool.accelerator is not None)

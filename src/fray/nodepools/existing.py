@@ -82,7 +82,7 @@ class Pool:
         return self.status in GOOD
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """What is wrong with it, in one sentence with GKE's words; these alone where nobody knows them."""
         error = derive_error(self.name, self.message)
         return error.said if error.reason == "Refused" else error.sentence

@@ -17,7 +17,6 @@ from tests.integration.controller.operator_thread import OperatorThread
 from tests.integration.controller.test_actors import Actors
 
 NO_ACTORS = "FrayActor isn't served: the cluster has no frayactors.fray.dev: install the chart's CRDs first"
-NO_SETS = "FrayActor isn't served: statefulsets.apps can't be read"
 NO_JOBSETS = "FrayJob isn't served: the cluster has no jobsets.jobset.x-k8s.io: install JobSet first"
 
 Serve = Callable[[Hands], object]

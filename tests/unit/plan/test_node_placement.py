@@ -179,7 +179,6 @@ def test_the_two_machines_of_topology_2x4_are_told_apart(count: int) -> None:
     assert found.selector["cloud.google.com/gke-accelerator-count"] == str(count)
 
 
-RESERVED = {"reservation": "mine", "regions": ["us-east5"]}
 SLICES = {"replicas": 2, "resources": TPU}
 V5P_16 = NodeDemand(2, 2, own_pools=True, accelerator="tpu-v5p-slice", chips=4, topology="2x2x2")
 

@@ -164,10 +164,10 @@ async def read_logs(access: Access, reading: Reading) -> None:
 
 
 async def _read_once(access: Access, reading: Reading) -> None:
-    turn = asyncio.Semaphore(MOST_AT_ONCE)
+    slots = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def read(log: PodLog) -> None:
-        async with turn:
+        async with slots:
             await log.read(access, follow=False)
 
     async with asyncio.TaskGroup() as group:

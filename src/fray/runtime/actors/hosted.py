@@ -247,9 +247,9 @@ def _start_head(
     finally:
         os.close(telling)
     with os.fdopen(news, encoding="utf-8") as pipe:
-        told = pipe.readline().strip()
-    if not told:
+        address = pipe.readline().strip()
+    if not address:
         head.wait()
         owned.close()
         raise PeerUnreachableError(str(listen), "its server didn't start: it has said why")
-    return head, Address.parse(told)
+    return head, Address.parse(address)
