@@ -32,7 +32,6 @@ __all__ = [
 
 Manifest = dict[str, Any]
 
-REASONS: Final = {"Succeeded": "Completed", "Failed": "NonZeroExit", "Stopped": "StopRequested"}
 MOMENT: Final = "2026-01-31T12:00:00Z"
 """When things happen, unless another moment is given."""
 
@@ -57,18 +56,18 @@ def build_frayjob(
 
 def build_end(
     how: str = "Succeeded",
+    reason: str = "Completed",
     message: str = "",
     *,
-    reason: str = "",
     at: str = MOMENT,
     attempt: Mapping[str, Any] | None = None,
 ) -> Manifest:
     """Return the status of a FrayJob that has ended.
 
-    Parameters: `how`: Succeeded, Failed or Stopped; the `message` and `reason` of its end; when it ended;
-    what it says of its last `attempt`.
+    Parameters: `how`: Succeeded, Failed or Stopped; the `reason` of its end, as docs/failures.md has
+    it, and the `message`; when it ended (`at`); what it says of its last `attempt`.
     """
-    told = {"status": "True", "reason": reason or REASONS[how], "message": message, "lastTransitionTime": at}
+    told = {"status": "True", "reason": reason, "message": message, "lastTransitionTime": at}
     conditions = [{"type": kind, **told} for kind in (how, "Finished")]
     attempts = {"attempts": [{"number": 1, **attempt}]} if attempt else {}
     return {"phase": how, "conditions": conditions, "completionTime": at, **attempts}

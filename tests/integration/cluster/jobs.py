@@ -28,8 +28,8 @@ def set_status(frayjobs: FrayJobs, name: str, status: dict[str, Any]) -> None:
 
 def finish(frayjobs: FrayJobs, name: str, ending: str = "Succeeded", **attempt: Any) -> None:
     """Tell that a job has ended; `attempt` is what its last attempt says."""
-    reason = attempt.get("reason", "")
-    status = build_end(ending, f"{name} told so", reason=reason, at=now(), attempt=attempt)
+    reason = attempt.get("reason", "Completed")
+    status = build_end(ending, reason, f"{name} told so", at=now(), attempt=attempt)
     set_status(frayjobs, name, status)
 
 

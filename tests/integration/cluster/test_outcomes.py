@@ -162,7 +162,7 @@ def test_a_job_has_none_that_kept_none_or_was_ended_by_others(
     late = JobId(cluster.launch(JobRequest(name="late", entrypoint=Entrypoint.from_callable(print))))
     finish(frayjobs, late, "Failed", outcome="0" * 64, **{**FAILED, "reason": "Disrupted"})
     # Its last attempt was disrupted; then the time for the whole job was over.
-    set_status(frayjobs, late, build_end("Failed", "late", reason="TotalTimeout"))
+    set_status(frayjobs, late, build_end("Failed", "TotalTimeout", "late"))
     assert cluster.outcome(late) is None
 
 

@@ -58,25 +58,30 @@ ORIGINAL = Original(
         ),
         "spec": {"suspend": False},
     },
-    pod={
-        "metadata": {
-            **metadata(
-                "scale-original-a1-slice-0-0-abcde",
-                POD_UID,
-                "2026-01-01T00:00:02Z",
-                **{
-                    LABEL_JOB: "scale-original",
-                    LABEL_JOB_UID: JOB_UID,
-                    LABEL_JOBSET_UID: JOBSET_UID,
-                    LABEL_JOB_INDEX: "0",
-                    LABEL_COMPLETION_INDEX: "0",
-                },
-            ),
-            "ownerReferences": [{"kind": "Job", "name": "scale-original-a1-slice-0", "uid": "4"}],
-        },
-        "spec": {"nodeName": "node", "containers": [{"env": [{"name": "JOB", "value": "scale-original"}]}]},
-        "status": {"phase": "Running", "startTime": "2026-01-01T00:00:03Z"},
-    },
+    pods=[
+        {
+            "metadata": {
+                **metadata(
+                    "scale-original-a1-slice-0-0-abcde",
+                    POD_UID,
+                    "2026-01-01T00:00:02Z",
+                    **{
+                        LABEL_JOB: "scale-original",
+                        LABEL_JOB_UID: JOB_UID,
+                        LABEL_JOBSET_UID: JOBSET_UID,
+                        LABEL_JOB_INDEX: "0",
+                        LABEL_COMPLETION_INDEX: "0",
+                    },
+                ),
+                "ownerReferences": [{"kind": "Job", "name": "scale-original-a1-slice-0", "uid": "4"}],
+            },
+            "spec": {
+                "nodeName": "node",
+                "containers": [{"env": [{"name": "JOB", "value": "scale-original"}]}],
+            },
+            "status": {"phase": "Running", "startTime": "2026-01-01T00:00:03Z"},
+        }
+    ],
 )
 
 
@@ -89,7 +94,7 @@ def copied() -> tuple[Manifest, Manifest, Manifest]:
     job = {**made, "status": copy.build_status()}
     jobset = copy.build_jobset()
     jobset["metadata"] |= {"uid": "jobset", "creationTimestamp": "2026-01-02T00:00:02Z"}
-    pod = copy.build_pod(jobset, node="fake-1")
+    (pod,) = copy.build_pods(jobset, node="fake-1")
     pod["metadata"] |= {"uid": "pod", "creationTimestamp": "2026-01-02T00:00:03Z"}
     return job, jobset, pod
 

@@ -48,7 +48,7 @@ def test_a_program_launches_a_job_and_hears_how_it_ends(
     (secret,) = fake.all(SECRETS)
     assert secret["metadata"]["name"] == made["spec"]["entrypoint"]["callable"]["secretName"]
     assert cluster.poll(job).status is JobStatus.PENDING
-    fake.set_status(job, **build_end("Failed", "exit code 3 of host 1"))
+    fake.set_status(job, **build_end("Failed", "NonZeroExit", "exit code 3 of host 1"))
     ended = cluster.wait(job, raise_on_failure=False)
     assert (ended.status, ended.error_message) == (JobStatus.FAILED, "exit code 3 of host 1")
     cluster.terminate(job)
