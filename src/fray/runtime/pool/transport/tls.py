@@ -72,7 +72,8 @@ class TlsLayer(asyncio.BufferedProtocol):
             self._tls.unwrap()
         transport.write(self._outgoing.read())
         # Not closed at once: what the peer has sent meanwhile would make its kernel drop our last words.
-        transport.write_eof()
+        with contextlib.suppress(OSError):  # a peer of this machine that has gone lets it fail at once
+            transport.write_eof()
         self._deadline = self._loop.call_later(self._close_seconds, transport.abort)
 
     def abort(self) -> None:
@@ -123,7 +124,7 @@ class TlsLayer(asyncio.BufferedProtocol):
             while filled < len(target) and (incoming.pending or tls.pending()):
                 count: int = tls.read(len(target) - filled, target[filled:])  # type: ignore[assignment]
                 if not count:
-                    self.close()  # the peer has said that it was all
+                    self._end_with_peer()
                     break
                 filled += count
         except ssl.SSLWantReadError:
@@ -131,6 +132,12 @@ class TlsLayer(asyncio.BufferedProtocol):
         except ssl.SSLError as error:
             self._fail(error)
         return filled
+
+    def _end_with_peer(self) -> None:
+        """End the connection now that the peer has said that it was all, also if it holds its socket open."""
+        assert self._transport is not None
+        self.close()
+        self._transport.close()
 
     def eof_received(self) -> None:
         """Let the transport close: the peer sends nothing any more."""
@@ -151,7 +158,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         reason = self._failure or exc
         if self._began:
             self._application.connection_lost(reason)
-        elif not self._secured.done():
+        if not self._secured.done():
             self._secured.set_exception(reason or ConnectionResetError("the peer ended it"))
             self._secured.exception()  # seen: whoever was to wait for it may have given up
 
