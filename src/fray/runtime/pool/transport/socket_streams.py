@@ -119,12 +119,14 @@ class TlsStream:
     lock is held for each call, but not while waiting for the network.
     """
 
-    __slots__ = ("_lock", "_socket")
+    __slots__ = ("_failure", "_lock", "_socket")
 
     def __init__(self, connected: ssl.SSLSocket) -> None:
         connected.setblocking(False)
         self._socket = connected
         self._lock = threading.RLock()
+        self._failure: OSError | None = None
+        """What ended the connection after bytes that were given out first; the next read raises it."""
 
     @property
     def pending(self) -> bool:
@@ -161,9 +163,11 @@ class TlsStream:
 
     def shutdown(self) -> None:
         """End both directions, saying so to the peer if there is room for it."""
-        with contextlib.suppress(OSError, ValueError), self._lock:
-            self._socket.unwrap()
-        _shut_down(self._socket)
+        with self._lock:
+            with contextlib.suppress(OSError, ValueError):
+                self._socket.unwrap()
+            # Before a thread that sends has its turn: if the peer had ended TLS, it would send plain text.
+            _shut_down(self._socket)
 
     def close(self) -> None:
         """Give the socket back."""
@@ -171,12 +175,17 @@ class TlsStream:
 
     def _read_records(self, target: memoryview) -> int:
         """Read a record, and the next one as long as they are full: so seldom does a message end."""
+        if self._failure is not None:
+            raise self._failure
         target = target[:_TLS_READ_SIZE]
         total = count = self._socket.recv_into(target)
         while count == _TLS_RECORD and total < len(target):
             try:
                 count = self._socket.recv_into(target[total:])
-            except OSError:  # nothing more has come, or the connection is lost: the next call tells
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                break
+            except OSError as error:
+                self._failure = error  # OpenSSL would tell the next call of a plain end
                 break
             total += count
         return total
