@@ -25,7 +25,7 @@ def start_reader(turn: HearingTurn) -> threading.Thread:
 
 
 def test_the_reader_has_the_turn_at_first() -> None:
-    HearingTurn().await_turn()
+    assert HearingTurn().await_turn() == []
 
 
 def test_a_loan_is_taken_up_once_and_given_back() -> None:
@@ -33,8 +33,16 @@ def test_a_loan_is_taken_up_once_and_given_back() -> None:
     loan = turn.lend()
     assert turn.take_up(loan)
     assert not turn.take_up(loan)
-    turn.give_back()
-    turn.await_turn()
+    turn.give_back([])
+    assert turn.await_turn() == []
+
+
+def test_the_reader_gets_once_what_was_heard_and_not_done() -> None:
+    turn = HearingTurn()
+    assert turn.take_up(turn.lend())
+    turn.give_back(["a message"])
+    assert turn.await_turn() == ["a message"]
+    assert turn.await_turn() == []
 
 
 @pytest.mark.usefixtures("no_look")
@@ -79,6 +87,6 @@ def test_a_turn_that_is_used_is_left_to_its_holder() -> None:
     turn = HearingTurn()
     assert turn.take_up(turn.lend())
     turn.recall()
-    turn.give_back(ValueError("the connection has ended"))
+    turn.give_back([], ValueError("the connection has ended"))
     with pytest.raises(ValueError, match="the connection has ended"):
         turn.await_turn()

@@ -8,6 +8,7 @@ wait for the head's word: then the reader has the turn again.
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 __all__ = ["HearingTurn"]
 
@@ -27,6 +28,7 @@ class HearingTurn:
         self._loans = 0
         self._asleep = False
         """Whether the reader waits to be woken by a loan."""
+        self._left: list[Any] = []
         self._problem: BaseException | None = None
 
     def lend(self) -> int:
@@ -49,10 +51,14 @@ class HearingTurn:
             self._turn = _TAKEN
             return True
 
-    def give_back(self, problem: BaseException | None = None) -> None:
-        """Let the reader have the turn, which the caller has taken up; it raises the `problem`."""
+    def give_back(self, left: list[Any], problem: BaseException | None = None) -> None:
+        """Let the reader have the turn, which the caller has taken up.
+
+        It gets what the caller has heard and `left` undone, and raises the `problem`.
+        """
         with self._changed:
-            self._turn, self._problem = _READERS, problem
+            self._left, self._problem = left, problem
+            self._turn = _READERS  # last: `await_turn` looks without the lock
             self._changed.notify()
 
     def recall(self) -> None:
@@ -63,10 +69,10 @@ class HearingTurn:
                     self._turn = _READERS
                     self._changed.notify()
 
-    def await_turn(self) -> None:
-        """Return when it's the reader's turn; raises what another holder has met with."""
-        if self._turn == _READERS and self._problem is None:
-            return
+    def await_turn(self) -> list[Any]:
+        """Return when it's the reader's turn, with what was left to it; raises what a holder has met with."""
+        if self._turn == _READERS and self._problem is None and not self._left:
+            return []
         with self._changed:
             looked_at, loans = 0, -1
             while self._turn != _READERS:
@@ -81,3 +87,5 @@ class HearingTurn:
                     self._changed.wait(LOOK_SECONDS)
             if self._problem is not None:
                 raise self._problem
+            left, self._left = self._left, []
+            return left

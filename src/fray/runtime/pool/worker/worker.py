@@ -151,24 +151,25 @@ class Worker(ABC):
         """Do what the head says, until the connection has ended. Raises what must not happen."""
         try:
             while True:
-                self._hearing.await_turn()
-                self._lend_turn(self._hear())
+                self._lend_turn(self._do(self._hearing.await_turn() or self._hear()))
         except TransportError:
             self.lose_head()
 
     def _hear(self) -> list[Any]:
-        """Do what the head says next, and return it."""
+        """Return all that has come from the head, once something has."""
+        frames = self._connection.receive_all()
+        return [message for frame in frames for message in decode_messages(frame.body)]
+
+    def _do(self, heard: list[Any]) -> list[Any]:
+        """Do what the head says, and return it."""
         handlers = self._handlers
-        messages = decode_messages(self._connection.receive().body)
-        for message in messages:
+        for message in heard:
             handlers[type(message)](message)
-        return messages
+        return heard
 
     def _lend_turn(self, heard: list[Any]) -> bool:
         """Let the thread of a lone actor hear what comes next, if what came was a call and no more follow."""
-        if len(heard) != 1 or type(heard[0]) is not RunTask or heard[0].spec.streaming:
-            return False
-        inbox = self._actors.find_idle_inbox()
+        inbox = self._actors.find_idle_inbox() if _is_lone_call(heard) else None
         if inbox is None:
             return False
         loan = self._hearing.lend()
@@ -176,18 +177,26 @@ class Worker(ABC):
         return True
 
     def _hear_in(self, inbox: Inbox, loan: int) -> None:
-        """Hear what comes in an actor's thread, until it has something else to do."""
+        """Hear a call in an actor's thread, unless it has something else to do.
+
+        All else that comes is left to the reader: threads that start here would have what the actor's code
+        has made of this one, its priority, its processors and its mask of signals.
+        """
         if not self._hearing.take_up(loan):
             return
+        left: list[Any] = []
+        problem: BaseException | None = None
         try:
             # In this order: a call that waited and is started meanwhile is seen in the inbox.
-            while self._actors.find_idle_inbox() is inbox and inbox.empty():
-                if self._lend_turn(self._hear()):
-                    return
+            if self._actors.find_idle_inbox() is inbox and inbox.empty():
+                left = self._hear()
+                if _is_lone_call(left):
+                    if self._lend_turn(self._do(left)):
+                        return
+                    left = []
         except BaseException as error:  # noqa: BLE001 - the reader raises it
-            self._hearing.give_back(error)
-        else:
-            self._hearing.give_back()
+            problem = error
+        self._hearing.give_back(left, problem)
 
     # --- what the head says --------------------------------------------------------------------------------
 
@@ -330,6 +339,10 @@ class Worker(ABC):
     def flush(self) -> None:
         """Send what was deferred."""
         self._outbox.flush()
+
+
+def _is_lone_call(heard: list[Any]) -> bool:
+    return len(heard) == 1 and type(heard[0]) is RunTask and not heard[0].spec.streaming
 
 
 class _Calls:
