@@ -257,6 +257,11 @@ class PoolClient:
 
     # --- waiting -------------------------------------------------------------------------------------------
 
+    @property
+    def waits(self) -> bool:
+        """Whether a thread or a listener of this process waits for what the head says, just now."""
+        return bool(self._waiters or self._listeners or self._answers)
+
     def wait(self, entries: Iterable[Entry], needed: int, timeout: float | None = None) -> bool:
         """Block until `needed` of `entries` are ready; return whether it came to that.
 

@@ -168,8 +168,12 @@ class Worker(ABC):
         return heard
 
     def _lend_turn(self, heard: list[Any]) -> bool:
-        """Let the thread of a lone actor hear what comes next, if what came was a call and no more follow."""
-        inbox = self._actors.find_idle_inbox() if _is_lone_call(heard) else None
+        """Let the thread of a lone actor hear what comes next, if what came was a call and no more follow.
+
+        Not while another thread waits for what may come: the call may take long.
+        """
+        alone = _is_lone_call(heard) and not self.client.waits
+        inbox = self._actors.find_idle_inbox() if alone else None
         if inbox is None:
             return False
         loan = self._hearing.lend()
