@@ -189,6 +189,8 @@ class HeadLink:
         own = self._connection.fileno()
         poll.register(own, select.POLLIN)
         poll.register(self._bell_end, select.POLLIN)
+        if self._connection.pending:  # what came with the welcome must not wait for more
+            self._receive()
         while True:
             ready = dict(poll.poll(FLUSH_SECONDS * 1000))
             if not ready:
