@@ -13,6 +13,9 @@ from typing import Any
 
 __all__ = ["TlsLayer"]
 
+_PIECE = 64 * 1024
+"""Bytes given to OpenSSL at once: its memory for what comes in never shrinks, and a head has thousands."""
+
 
 class TlsLayer(asyncio.BufferedProtocol):
     """Hears the plain transport, and is the transport of `application` once both sides have agreed on TLS.
@@ -105,13 +108,15 @@ class TlsLayer(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take bytes, and give the application what they say."""
-        if self._closing:
-            return
-        self._incoming.write(self._read_buffer[:nbytes])
-        if not self._began and not self._shake_hands():
-            return
-        while filled := self._decrypt(memoryview(self._application.get_buffer(-1))):
-            self._application.buffer_updated(filled)
+        received = self._read_buffer[:nbytes]
+        for start in range(0, nbytes, _PIECE):
+            if self._closing:
+                return
+            self._incoming.write(received[start : start + _PIECE])
+            if not self._began and not self._shake_hands():
+                continue
+            while filled := self._decrypt(memoryview(self._application.get_buffer(-1))):
+                self._application.buffer_updated(filled)
 
     def _decrypt(self, target: memoryview) -> int:
         """Fill `target` with what has come; return how many bytes that were."""
