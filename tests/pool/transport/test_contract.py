@@ -232,16 +232,19 @@ def test_a_frame_above_the_limits_is_refused_to_its_sender_only(link: Link) -> N
         assert connection.receive(PATIENCE).kind == 2
 
 
-def test_an_error_in_a_callback_ends_the_connection_loudly(head: Head, worker: BlockingConnection) -> None:
+@pytest.mark.parametrize("kind", [LookupError, FileNotFoundError])
+def test_an_error_in_a_callback_ends_the_connection_loudly(
+    head: Head, worker: BlockingConnection, kind: type[Exception]
+) -> None:
     def fail(connection: Connection, frame: Frame) -> None:
-        raise LookupError("a bug")
+        raise kind("a bug")
 
     head.receive = fail
     worker.send(1, b"")
     with pytest.raises(ConnectionLostError):
         worker.receive(PATIENCE)
-    assert isinstance(head.errors.get(timeout=PATIENCE), LookupError)
-    assert isinstance(head.losses.get(timeout=PATIENCE).__cause__, LookupError)
+    assert isinstance(head.errors.get(timeout=PATIENCE), kind)
+    assert isinstance(head.losses.get(timeout=PATIENCE).__cause__, kind)
 
 
 def test_two_asyncio_programs_connect(head: Head, link: Link) -> None:

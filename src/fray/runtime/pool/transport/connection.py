@@ -258,7 +258,13 @@ class Connection(asyncio.BufferedProtocol):
         for frame in frames:
             if self._closing:
                 break
-            self.on_frame(frame)
+            try:
+                self.on_frame(frame)
+            except OSError as error:
+                # asyncio takes it for one of the socket, and reports it in its debug mode only.
+                context = {"message": f"a frame of {self.peer} was not dealt with", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
+                raise
 
     def _cut_off(self, error: FrameError) -> None:
         self._failure = error
