@@ -26,7 +26,7 @@ class Lone:
     """No reader of its process takes the turn to hear from its thread."""
 
     def __init__(self) -> None:
-        hearing.LOOK_SECONDS = PATIENCE
+        hearing.LOOK_SECONDS = 10 * PATIENCE
         self.blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
         self.got: list[int] = []
         here = contextvars.copy_context()
