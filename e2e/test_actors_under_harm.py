@@ -323,7 +323,7 @@ def test_members_live_and_are_called_on_while_the_operator_is_upgraded(
             jobs.kubectl("scale", f"frayactor/{actor}", "--replicas=3")
             await_condition(
                 "the new operator has made another member",
-                lambda: [member["ready"] for member in read_members(jobs, actor)] == [True] * 3,
+                lambda: [member.get("ready") for member in read_members(jobs, actor)] == [True] * 3,
                 timeout=ACTOR_SECONDS,
                 details=jobs.describe,
             )

@@ -7,6 +7,7 @@ import itertools
 import json
 import tempfile
 import threading
+import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -56,7 +57,8 @@ class FakeCluster:
         self.namespace = namespace
         self.fault: Callable[[Call], ApiError | None] = lambda _: None
         """Returns the error that a call is answered with; None: the call is carried out."""
-        self._server = MemoryServer()
+        # Programs keep what they know of an object by its uid, which no other cluster has given to one.
+        self._server = MemoryServer(make_uid=lambda: str(uuid.uuid4()))
         self._server.listeners.append(self._collect)
         app = web.Application(client_max_size=LARGEST_BODY)
         self.add_routes(app.router)

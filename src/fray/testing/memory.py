@@ -132,11 +132,19 @@ class Watch:
 class MemoryServer:
     """The objects, with uids and resource versions; `calls` are those that arrived.
 
-    `clock` returns the time that the server puts on objects.
+    `clock` returns the time that the server puts on objects, and `make_uid` the uid of a new one; else each
+    has the same uids in each server.
     """
 
-    def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self._version, self._uids, self._clock = 0, itertools.count(1), clock
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        make_uid: Callable[[], str] | None = None,
+    ) -> None:
+        numbers = itertools.count(1)
+        self._version, self._clock = 0, clock
+        self._make_uid = make_uid or (lambda: f"uid-{next(numbers)}")
         self._objects: dict[_Place, Manifest] = {}
         self._history: list[_Change] = []
         self._compacted = 0
@@ -180,7 +188,7 @@ class MemoryServer:
             metadata.setdefault("namespace", "default")
         place = _place(resource, metadata["name"], metadata.get("namespace"))
         known = self._objects.get(place)
-        metadata["uid"] = known["metadata"]["uid"] if known is not None else f"uid-{next(self._uids)}"
+        metadata["uid"] = known["metadata"]["uid"] if known is not None else self._make_uid()
         metadata.setdefault("creationTimestamp", self._now())
         return self._commit(place, body)
 

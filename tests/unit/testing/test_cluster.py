@@ -90,3 +90,11 @@ def test_the_example_of_the_guide(monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict[str, Any] = {}
     exec(example, names)
     names["test_why_a_job_failed_is_told"](monkeypatch)
+
+
+def test_no_uid_is_given_in_two_clusters() -> None:
+    uids = []
+    for _ in range(2):
+        with FakeCluster() as cluster:
+            uids.append(cluster.store(CONFIG_MAPS, {"metadata": {"name": "same"}})["metadata"]["uid"])
+    assert uids[0] != uids[1]
