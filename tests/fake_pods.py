@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from fray.runtime.api.client import ApiAccess, ApiClient
@@ -13,7 +14,10 @@ __all__ = ["access_of_pod", "client_of_pod"]
 def access_of_pod(cluster: FakeCluster) -> ApiAccess:
     """Return what a pod knows of its API server."""
     token = cluster.kubeconfig.with_name("token")
-    token.write_text("fake")
+    # Pods ask at the same time, and none may find it empty.
+    written = token.with_name(uuid.uuid4().hex)
+    written.write_text("fake")
+    written.replace(token)
     return ApiAccess(cluster.url, cluster.namespace, token)
 
 
