@@ -40,7 +40,7 @@ from fray.runtime.pool.worker.actor_host import ENDED_ITSELF, IDLE_SECONDS, SHUT
 from fray.runtime.pool.worker_pod import build_resources
 from fray.vocabulary import (
     ENV_ACTOR_CLASS,
-    ENV_ACTOR_IDLE_TIMEOUT,
+    ENV_ACTOR_IDLE_SECONDS,
     ENV_ACTOR_MAX_CONCURRENCY,
     ENV_ACTOR_PAYLOAD,
     ENV_ACTOR_PAYLOAD_PYTHON,
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             progress.constructing = False
             _await_signal(lambda: _ask_to_end(parts))
             news.tell(None)
-            if idle_after := environ.get(ENV_ACTOR_IDLE_TIMEOUT):
+            if idle_after := environ.get(ENV_ACTOR_IDLE_SECONDS):
                 _start_daemon(lambda: _watch_idle(actor, float(idle_after), news))
             while True:
                 time.sleep(LOOK_SECONDS)

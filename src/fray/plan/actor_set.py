@@ -28,7 +28,7 @@ from fray.vocabulary import (
     ACTOR_READY_PORT,
     ANNOTATION_AVOIDED,
     ENV_ACTOR_CLASS,
-    ENV_ACTOR_IDLE_TIMEOUT,
+    ENV_ACTOR_IDLE_SECONDS,
     ENV_ACTOR_INDEX,
     ENV_ACTOR_MAX_CONCURRENCY,
     ENV_ACTOR_MAX_RESTARTS,
@@ -208,7 +208,7 @@ def _build_environment(actor: FrayActor, shape: Gang) -> list[EnvEntry]:
         *_build_payload(spec.entrypoint),
     ]
     limits = {ENV_ACTOR_MAX_CONCURRENCY: spec.max_concurrency}
-    limits[ENV_ACTOR_IDLE_TIMEOUT] = spec.idle_seconds
+    limits[ENV_ACTOR_IDLE_SECONDS] = spec.idle_seconds
     if not shape.multi_host_slices:  # the operator counts JobSets, so that no slice starts for nothing
         limits[ENV_ACTOR_MAX_RESTARTS] = spec.max_restarts
     entries += [

@@ -64,7 +64,7 @@ def build_actor(label: str, job: FrayJob, options: ActorOptions, count: int) -> 
         max_concurrency=options.max_concurrency,
         max_restarts=options.max_restarts,
         max_task_retries=options.max_task_retries or None,
-        idle_timeout_seconds=None if idle is None else math.ceil(idle),
+        idle_seconds=None if idle is None else math.ceil(idle),
     )
     metadata = build_unjudged(ObjectMeta, name=job.metadata.name, labels={LABEL_MANAGED_BY: MANAGED_BY})
     return build_unjudged(

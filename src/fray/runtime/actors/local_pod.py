@@ -35,7 +35,7 @@ from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.keys import TransportKey
 from fray.settings import Settings
 from fray.vocabulary import (
-    ENV_ACTOR_IDLE_TIMEOUT,
+    ENV_ACTOR_IDLE_SECONDS,
     ENV_ACTOR_INDEX,
     ENV_ACTOR_MAX_CONCURRENCY,
     ENV_ACTOR_MAX_RESTARTS,
@@ -176,7 +176,7 @@ def _build_environment(
     limits = {
         ENV_ACTOR_MAX_CONCURRENCY: spec.get("maxConcurrency"),
         ENV_ACTOR_MAX_RESTARTS: spec.get("maxRestarts"),
-        ENV_ACTOR_IDLE_TIMEOUT: spec.get("idleSeconds"),
+        ENV_ACTOR_IDLE_SECONDS: spec.get("idleSeconds"),
     }
     found |= {name: str(limit) for name, limit in limits.items() if limit is not None and limit >= 0}
     return found | ({ENV_ROOT_JOB: spec["rootJob"]} if spec.get("rootJob") else {})
