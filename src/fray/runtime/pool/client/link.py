@@ -1,7 +1,7 @@
-"""A client's connection to the head, and the thread that has it.
+"""A client's connection to the head, and the thread that has it. Workers have ways of their own.
 
-What the client's threads tell goes into a queue: they never block, and no signal that comes to one of them
-(Ctrl-C) can leave a frame half sent. Workers have ways of their own.
+What the client's threads tell goes into a queue: they never block. Who makes a single call and waits for its
+result sends and hears in its own thread, while the other one sleeps: to wake it takes longer than the call.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import select
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -28,6 +28,9 @@ from fray.errors import (
 from fray.payload.stamp import Stamp
 from fray.runtime.pool.client.backpressure import SubmitLimit
 from fray.runtime.pool.client.client import PoolClient
+from fray.runtime.pool.client.ear import Ear
+from fray.runtime.pool.client.undisturbed import Undisturbed
+from fray.runtime.pool.client.waiting import Waiter
 from fray.runtime.pool.message_codec import (
     MESSAGES,
     OVER,
@@ -60,6 +63,9 @@ WELCOME_SECONDS = 30.0
 """How long it waits for the head's answer to its hello."""
 FRAME_MESSAGES = 256
 """Messages in one frame at most, so that the head begins while more are encoded."""
+FAILED = "the pool, whose connection has failed,"
+SENT_HERE = 16 * 1024
+"""Bytes of messages that a thread of the client sends itself at most."""
 _NEWS = frozenset((Deliver, DeliverItems, AnswerActor, LimitInline))
 
 
@@ -82,6 +88,11 @@ class HeadLink:
         self._numbers = itertools.count(1)
         self._pending: deque[Any] = deque()
         self._awake = False
+        self._ends = False
+        self._sending = threading.Lock()
+        self._hearing = threading.Lock()
+        self._heard = True
+        """Whether something has come since a thread of the client has sent."""
         self.sending = False
         """Whether messages are on their way, which may take as long as they are large."""
         try:
@@ -97,6 +108,11 @@ class HeadLink:
         limit.on_wait = lambda: self.post(TellEnded(True))
         self._bell, self._bell_end = socket.socketpair()
         self._bell.setblocking(False)
+        self._ear = Ear(connection.fileno(), self._bell_end.fileno())
+        if self._ear.lends:
+            self.client.hear = self._hear_until
+        self._end = "the pool, whose head has ended,"
+        """What has ended once nothing can be received any more, in words."""
         self._hear(early)
         self._thread = threading.Thread(target=self._run, name="fray-pool-link", daemon=True)
         limit.exempt = self._thread
@@ -120,10 +136,57 @@ class HeadLink:
     def post(self, message: Any) -> None:
         """Send to the head, after what was sent before. Never blocks, so that finalizers may call it."""
         self._pending.append(message)
-        if not self._awake:
-            self._awake = True
-            with contextlib.suppress(OSError):  # it rings already; or nobody listens any more
-                self._bell.send(b"\0")
+        if not self._awake and not (self._heard and self._send_here()):
+            self._wake()
+
+    def _wake(self) -> None:
+        """Let the other thread send what is pending."""
+        self._awake = True
+        with contextlib.suppress(OSError):  # it rings already; or nobody listens any more
+            self._bell.send(b"\0")
+
+    def _send_here(self) -> bool:
+        """Send what is pending in this thread; return whether that is done.
+
+        Only what comes first after something was heard, and is small: it doesn't have to wait for the head.
+        """
+        with Undisturbed():
+            # Not if this is a finalizer within the same.
+            if not self._sending.acquire(blocking=False):
+                return False
+            try:
+                self._heard = False
+                if len(self._pending) > FRAME_MESSAGES:
+                    return False
+                batch = [self._pending.popleft() for _ in range(len(self._pending))]
+                body = encode_messages(batch)
+                if len(body) <= SENT_HERE and self._ear.has_room():
+                    self._connection.send(MESSAGES, body)
+                    return True
+                self._pending.extendleft(reversed(batch))
+            except TransportError as error:
+                _log.debug("the head is gone: %s", error)  # the other thread hears of it, too
+                return True
+            finally:
+                self._sending.release()
+        return False
+
+    def _hear_until(self, waiter: Waiter, timeout: float | None) -> bool | None:
+        """Hear the head in this thread; see `PoolClient.hear`."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with Undisturbed() as here:
+            if not self._hearing.acquire(blocking=False):
+                return None
+            try:
+                self._ear.lend()
+                while (waits := waiter.missing > 0) and self._ear.await_frame(here, deadline):
+                    self._receive()
+            except TransportError:
+                return None  # the other thread meets it, too, and tells this one
+            finally:
+                self._ear.take_back()
+                self._hearing.release()
+        return not waits
 
     def ask(self, what: str, timeout: float | None = None) -> Any:
         """Return the head's answer.
@@ -155,7 +218,8 @@ class HeadLink:
         if self._thread is threading.current_thread():  # a finalizer
             self._connection.close()
             return
-        self.post(None)
+        self._ends = True
+        self._wake()
         self._thread.join()
 
     def forget(self) -> None:
@@ -166,70 +230,72 @@ class HeadLink:
     # --- the thread of its own -----------------------------------------------------------------------------
 
     def _run(self) -> None:
-        end = "the pool, whose head has ended,"
         try:
             self._serve()
-        except AttemptOverError as error:
-            end = f"the pool, whose attempt is over ({error.reason}),"
         except TransportError as error:
             _log.debug("the head is gone: %s", error)
         except BaseException:
-            # Nobody would hear any more: it would look alive, and hang.
-            end = "the pool, whose connection has failed,"
+            self._end = FAILED
             raise
         finally:
             self._connection.close()
-            self.client.close(end)
+            self.client.close(self._end)
             self._refuse_questions()
+            self._ear.close()
             self._bell.close()
             self._bell_end.close()
 
     def _serve(self) -> None:
-        poll = select.poll()
-        own = self._connection.fileno()
-        poll.register(own, select.POLLIN)
-        poll.register(self._bell_end, select.POLLIN)
-        if self._connection.pending:  # what came with the welcome must not wait for more
-            self._receive()
+        # What came with the welcome must not wait for more.
+        called = self._connection.pending
         while True:
-            ready = dict(poll.poll(FLUSH_SECONDS * 1000))
-            if not ready:
+            if called and self._hearing.acquire(blocking=False):
+                try:
+                    self._receive()
+                finally:
+                    self._hearing.release()
+            rung, called = self._ear.listen(FLUSH_SECONDS)
+            if not (rung or called):
                 self.client.flush()
-            if self._bell_end.fileno() in ready:
+            if rung:
                 self._bell_end.recv(4096)
             # First of all: what is posted from here on rings again.
             self._awake = False
             self.sending = True
-            if not self._send():
-                return
+            with self._sending:
+                self._send()
             self.sending = False
-            if own in ready:
-                self._receive()
+            if self._ends:
+                return
 
     def _receive(self) -> None:
         """Hear what has come. To look for more would hold up the threads that this has woken."""
-        with contextlib.suppress(TimeoutError):  # a part of a frame
+        connection = self._connection
+        try:
             while True:
-                for frame in self._connection.receive_all(0):
+                for frame in connection.receive_all(0):
                     if frame.kind == OVER:
-                        raise AttemptOverError(bytes(frame.body).decode())
+                        self._end = f"the pool, whose attempt is over ({bytes(frame.body).decode()}),"
+                        connection.close()
+                        return
                     self._hear(decode_messages(frame.body))
-                if not self._connection.pending:
+                if not connection.pending:
                     return
+        except TimeoutError:
+            pass  # it was a part of a frame
+        except TransportError:
+            raise
+        except BaseException:
+            # Nobody could hear any more: it would look alive, and hang.
+            self._end = FAILED
+            connection.close()
+            raise
 
-    def _send(self) -> bool:
-        """Send what is pending; return whether it goes on after that."""
+    def _send(self) -> None:
+        """Send what is pending."""
         pending = self._pending
         while pending:
-            batch: list[Any] = []
-            while pending and len(batch) < FRAME_MESSAGES:
-                message = pending.popleft()
-                if message is None:
-                    self._send_batch(batch)
-                    return False
-                batch.append(message)
-            self._send_batch(batch)
-        return True
+            self._send_batch([pending.popleft() for _ in range(min(len(pending), FRAME_MESSAGES))])
 
     def _send_batch(self, batch: list[Any]) -> None:
         try:
@@ -241,6 +307,7 @@ class HeadLink:
                 self._send_batch([message])
 
     def _hear(self, messages: list[Any]) -> None:
+        self._heard = True
         news: list[Deliver | DeliverItems | AnswerActor | LimitInline] = []
         for message in messages:
             kind = type(message)

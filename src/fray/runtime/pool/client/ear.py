@@ -1,0 +1,76 @@
+"""Who waits for what the head sends: the thread that has the connection, or one of the client that waits."""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+
+from fray.runtime.pool.client.undisturbed import Undisturbed
+
+__all__ = ["Ear"]
+
+LONGEST_SECONDS = 3600.0
+"""Of one wait of the system's: how much it can take depends on the platform."""
+
+
+class Ear:
+    """Waits for a connection and for a bell, both descriptors.
+
+    `lends` says whether another thread can wait for the connection meanwhile; that needs epoll.
+    """
+
+    def __init__(self, connection: int, bell: int) -> None:
+        self._connection = connection
+        self._bell = bell
+        self._frames = select.poll()
+        self._frames.register(connection, select.POLLIN)
+        self._room = select.poll()
+        self._room.register(connection, select.POLLOUT)
+        self.lends = sys.platform == "linux"
+        if sys.platform == "linux":
+            self._both = select.epoll()
+            self._both.register(connection, select.EPOLLIN)
+            self._both.register(bell, select.EPOLLIN)
+        else:
+            self._either = select.poll()
+            self._either.register(connection, select.POLLIN)
+            self._either.register(bell, select.POLLIN)
+
+    def listen(self, seconds: float) -> tuple[bool, bool]:
+        """Return whether the bell has rung and whether something has come, once or after some seconds."""
+        if sys.platform == "linux":
+            ready = [descriptor for descriptor, _ in self._both.poll(seconds)]
+        else:
+            ready = [descriptor for descriptor, _ in self._either.poll(seconds * 1000)]
+        return self._bell in ready, self._connection in ready
+
+    def lend(self) -> None:
+        """Let `listen` wait for the bell alone."""
+        self._watch(0)
+
+    def take_back(self) -> None:
+        """Let `listen` wait for both again."""
+        self._watch(select.POLLIN)
+
+    def _watch(self, events: int) -> None:
+        if sys.platform == "linux":
+            # From this thread, while another is in `listen`: it takes effect at once (epoll_wait(2)).
+            try:  # noqa: SIM105 - at each call, and `suppress` takes longer than the rest
+                self._both.modify(self._connection, events)
+            except (OSError, ValueError):
+                pass  # the connection was closed, or this was
+
+    def await_frame(self, here: Undisturbed, deadline: float | None) -> bool:
+        """Return once something may have come; False: the `deadline` has passed. For one thread at a time."""
+        left = LONGEST_SECONDS if deadline is None else max(0.0, deadline - time.monotonic())
+        return here.poll(self._frames, min(left, LONGEST_SECONDS) * 1000) or left >= LONGEST_SECONDS
+
+    def has_room(self) -> bool:
+        """Return whether the connection takes some bytes without a wait. For one thread at a time."""
+        return bool(self._room.poll(0))
+
+    def close(self) -> None:
+        """Wait no more."""
+        if sys.platform == "linux":
+            self._both.close()

@@ -1,0 +1,176 @@
+"""Signals whose handlers raise, at any moment of a main thread that sends to its pool and hears it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import pytest
+
+from fray.runtime.pool.client.undisturbed import Undisturbed
+from tests.pool.hosts.pools import PATIENCE, ROOT
+
+INTERRUPTS = 300
+
+CALLS = f"""
+import os, random, signal, sys, threading, time
+from fray.job import create_job_ctx
+from tests.pool.clients import programs
+
+working, interrupts = False, 0
+
+def interrupt(number, frame):
+    # What is raised within a finalizer goes no further: `working` says anew whether it is caught.
+    global working, interrupts
+    if working:
+        working, interrupts = False, interrupts + 1
+        raise InterruptedError(number)
+
+def send_signals():
+    chance = random.Random(int(sys.argv[1]))
+    while interrupts < {INTERRUPTS}:
+        time.sleep(chance.random() * 0.002)
+        os.kill(os.getpid(), chance.choice((signal.SIGINT, signal.SIGALRM)))
+
+signal.signal(signal.SIGINT, interrupt)
+signal.signal(signal.SIGALRM, interrupt)
+with create_job_ctx("pool", max_workers=1, head="process") as ctx:
+    counter = ctx.create_actor(programs.Counter)
+    before = ctx.get(counter.add.remote(1))
+    sender = threading.Thread(target=send_signals)
+    sender.start()
+    while sender.is_alive():
+        try:
+            while sender.is_alive():
+                working = True
+                now = ctx.get(counter.add.remote(1))
+                assert now > before, (now, before)
+                before = now
+            working = False
+        except InterruptedError:
+            pass
+    # Of calls that were interrupted some were made, though nobody has read their results.
+    assert before < ctx.get(counter.add.remote(1), timeout=60) <= before + 1 + {INTERRUPTS}
+    assert signal.getsignal(signal.SIGINT) is interrupt is signal.getsignal(signal.SIGALRM)
+    assert len(ctx.get([counter.add.remote(1) for _ in range(1000)], timeout=60)) == 1000
+print("in order")
+"""
+
+
+def test_calls_go_on_after_any_interrupt() -> None:
+    command = [sys.executable, "-c", CALLS, "20261127"]
+    ended = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=3 * PATIENCE, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (0, "in order\n"), ended.stderr
+
+
+class Handlers:
+    """Handlers of two signals that note and raise."""
+
+    def __init__(self) -> None:
+        self.ran: list[int] = []
+
+    def raise_interrupt(self, number: int, _frame: FrameType | None) -> None:
+        self.ran.append(number)
+        raise InterruptedError(number)
+
+    def note(self, number: int, _frame: FrameType | None) -> None:
+        self.ran.append(number)
+
+
+@pytest.fixture
+def handlers() -> Iterator[Handlers]:
+    made = Handlers()
+    before = {
+        signal.SIGUSR1: signal.signal(signal.SIGUSR1, made.raise_interrupt),
+        signal.SIGUSR2: signal.signal(signal.SIGUSR2, made.note),
+    }
+    yield made
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_handlers_wait_for_the_end_of_the_block(handlers: Handlers) -> None:
+    done = []
+
+    def work() -> None:
+        with Undisturbed():
+            signal.raise_signal(signal.SIGUSR1)
+            signal.raise_signal(signal.SIGUSR2)
+            done.append(list(handlers.ran))
+
+    with pytest.raises(InterruptedError):
+        work()
+    assert (done, handlers.ran) == ([[]], [signal.SIGUSR1, signal.SIGUSR2])
+    assert signal.getsignal(signal.SIGUSR1) == handlers.raise_interrupt
+    assert signal.getsignal(signal.SIGUSR2) == handlers.note
+
+
+def poll_of(ready: socket.socket) -> select.poll:
+    poll = select.poll()
+    poll.register(ready, select.POLLIN)
+    return poll
+
+
+def test_handlers_run_while_the_block_waits(handlers: Handlers) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, Undisturbed() as here:
+        threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGUSR2)).start()
+        threading.Timer(0.1, theirs.send, (b"\0",)).start()
+        assert here.poll(poll_of(ours), PATIENCE * 1000)
+        assert handlers.ran == [signal.SIGUSR2]
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_what_a_handler_raises_ends_the_wait(handlers: Handlers, when: str) -> None:
+    ours, theirs = socket.socketpair()
+
+    def work() -> None:
+        with ours, theirs, Undisturbed() as here:
+            if when == "before":
+                signal.raise_signal(signal.SIGUSR1)
+            else:
+                threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+            try:
+                here.poll(poll_of(ours), PATIENCE * 1000)
+            finally:
+                signal.raise_signal(signal.SIGUSR2)
+                assert handlers.ran == [signal.SIGUSR1]
+
+    with pytest.raises(InterruptedError):
+        work()
+    assert handlers.ran == [signal.SIGUSR1, signal.SIGUSR2]
+
+
+def test_blocks_within_blocks(handlers: Handlers) -> None:
+    def work() -> None:
+        with Undisturbed():
+            with Undisturbed():
+                signal.raise_signal(signal.SIGUSR1)
+            assert handlers.ran == []
+
+    with pytest.raises(InterruptedError):
+        work()
+    assert handlers.ran == [signal.SIGUSR1]
+    assert signal.getsignal(signal.SIGUSR1) == handlers.raise_interrupt
+
+
+def test_other_threads_hold_no_handlers(handlers: Handlers) -> None:
+    seen: list[Callable[..., object] | int | None] = []
+
+    def look() -> None:
+        with Undisturbed():
+            seen.append(signal.getsignal(signal.SIGUSR1))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert seen == [handlers.raise_interrupt]
