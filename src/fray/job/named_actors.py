@@ -76,6 +76,7 @@ class NamedActor:
         self.given = reach
         """How a process that is no pod reaches it."""
         self._methods = methods
+        self._engine: MemberEngine | None = None
         self._lock = threading.Lock()
 
     @property
@@ -124,8 +125,11 @@ class NamedActor:
 
     def connect(self) -> MemberEngine:
         """Return the connection to it. Raises `ActorDiedError` and `ActorUnavailableError`."""
+        engine = self._engine
+        if engine is not None and not engine.closed:
+            return engine
         with self._lock:
-            engine = connect(self.member, self.reach)
+            engine = self._engine = connect(self.member, self.reach)
             self.member = engine.member
             self._methods = engine.actor.methods
             return engine
@@ -160,8 +164,9 @@ class NamedActorHandle(ActorHandle[A]):
             asked = RetriedRequest(f"{label}.{method}", method, args, kwargs, options.timeout, retries)
             return calls_of(actor.member, actor.reach).submit(asked)
         engine = actor.connect()
-        args = tuple(value_of(part, engine) for part in args)
-        kwargs = {name: value_of(part, engine) for name, part in kwargs.items()}
+        if args or kwargs:
+            args = tuple(value_of(part, engine) for part in args)
+            kwargs = {name: value_of(part, engine) for name, part in kwargs.items()}
         entry = engine.call_actor(engine.actor, method, args, kwargs, streaming=streaming, options=options)
         return make_ref(engine, entry, f"{label}.{method}", label, streaming=streaming)
 
