@@ -1,15 +1,15 @@
-"""`python -m e2e.worker_figures`: engines fray, ray and dask on three worker pods each, side by side.
+"""`python -m e2e.worker_figures`: engines fray, ray and dask on three worker pods each, by turns.
 
-The jobs of all engines are there at the same time, and one at a time is measured, by turns: in its rank 0, by
-`programs/engine_figures.py`. Each round begins with another engine. Prints a Markdown table of medians, with
-the medians of the rounds' ratios. Brings up the cluster and installs the chart when they are not there.
+Each engine has the cluster to itself while it is measured, since others take processor time even when they
+are idle: in its rank 0, by `programs/engine_figures.py`. Each round begins with another engine. Prints a
+Markdown table of medians, with the medians of the rounds' ratios. Brings up the cluster and installs the
+chart when they are not there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import sys
 import time
@@ -35,6 +35,8 @@ WORKER = {"cpu": "50m", "memory": "1536Mi"}
 RANK_0 = {"cpu": "100m", "memory": "2Gi"}
 START_SECONDS = 600.0
 ROUND_SECONDS = 600.0
+SETTLE_SECONDS = 5.0
+"""From the moment all workers are ready until they are measured: some engines start processes ahead."""
 
 Round = Mapping[str, Mapping[str, float]]
 """Figures by name, by engine."""
@@ -111,20 +113,22 @@ def _judge(figure: Figure, ratio: float | None) -> str:
     return f"{'met' if ratio >= figure.least else 'not met'}: {figure.least:g} x"
 
 
-def start(space: JobNamespace, engine: str) -> None:
-    """Submit the job of an engine, which does nothing until it is told to end."""
+def measure(space: JobNamespace, engine: str, number: int, shuffled: int) -> dict[str, float]:
+    """Return the figures of an engine, of whose job nothing runs before and after."""
+    job = f"{engine}-{number}"
     workers = {"replicas": WORKERS, "engine": engine, "resources": WORKER}
-    environment = {"image": IMAGE}
     command = ["sh", "-c", until_told()]
-    space.submit(build_job(engine, command, resources=RANK_0, environment=environment, workers=workers))
-
-
-def measure(space: JobNamespace, engine: str, shuffled: int) -> dict[str, float]:
-    """Return the figures of an engine, whose workers are ready."""
-    (rank_0,) = space.pods(engine)
+    space.submit(build_job(job, command, resources=RANK_0, environment={"image": IMAGE}, workers=workers))
+    space.await_workers(
+        job, "all are ready", lambda told: told.get("ready") == WORKERS, seconds=START_SECONDS
+    )
+    time.sleep(SETTLE_SECONDS)
+    (rank_0,) = space.pods(job)
     program = ("python3", "-c", PROGRAM.read_text(encoding="utf-8"), engine, str(shuffled))
     words = (rank_0["metadata"]["name"], f"--container={CONTAINER}", "--", *program)
     told = space.kubectl("exec", *words, seconds=ROUND_SECONDS)
+    space.tell(job)
+    space.await_end(job)
     found: dict[str, float] = json.loads(told.splitlines()[-1])
     return found
 
@@ -158,23 +162,12 @@ def _run(options: argparse.Namespace, folder: Path) -> list[Round]:
     rounds = list[Round]()
     with open_job_namespace(kubectl, release) as space:
         begun = time.monotonic()
-        for engine in options.engines:
-            start(space, engine)
-        for engine in options.engines:
-            space.await_workers(
-                engine, "all are ready", lambda told: told.get("ready") == WORKERS, seconds=START_SECONDS
-            )
-            say(f"{time.monotonic() - begun:.0f} s: the workers of {engine} are ready")
         for number in range(options.rounds):
             figures = {}
             for engine in order_engines(options.engines, number):
-                figures[engine] = measure(space, engine, options.shuffle)
-                when = f"{time.monotonic() - begun:.0f} s, load {os.getloadavg()[0]:.1f}"
-                say(f"{when}: {engine} {json.dumps(figures[engine])}")
+                figures[engine] = measure(space, engine, number, options.shuffle)
+                say(f"{time.monotonic() - begun:.0f} s: {engine} {json.dumps(figures[engine])}")
             rounds.append(figures)
-        for engine in options.engines:
-            space.tell(engine)
-            space.await_end(engine)
     return rounds
 
 
