@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from fray.errors import FrayError
 
 __all__ = ["RefusedMessageError", "check_message"]
 
 _Check = Callable[[Any], bool]
+_NO_DEFAULT = object()
 
 
 class RefusedMessageError(FrayError):
@@ -35,16 +36,24 @@ class RefusedMessageError(FrayError):
         return "See that all hosts have the same version of Fray."
 
 
+class _Field(NamedTuple):
+    """What a field, or one place of a tuple, may be: of these types exactly, or its default, or by `check`."""
+
+    exact: frozenset[type]
+    default: Any
+    check: _Check
+
+
 def check_message(message: Any) -> None:
     """Raise `RefusedMessageError` unless each field of a message, or of a part of one, has its type."""
     kind: Any = type(message)
-    if _is_record(kind):
-        checks = _field_checks(kind)
-        for name, check, value in zip(kind._fields, checks, message, strict=False):
-            if not check(value):
-                raise RefusedMessageError(kind.__name__, f"has as its {name} {value!r:.200}")
-        if len(message) == len(checks):
+    fields = _fields_of(kind)
+    if fields is not None:
+        if _are_sound(fields, message):
             return
+        for name, field, value in zip(kind._fields, fields, message, strict=False):
+            if not _are_sound((field,), (value,)):
+                raise RefusedMessageError(kind.__name__, f"has as its {name} {value!r:.200}")
     raise RefusedMessageError(kind.__name__, "isn't a message of this version")
 
 
@@ -57,8 +66,32 @@ def _is_record(kind: type) -> bool:
 
 
 @cache
-def _field_checks(kind: type) -> tuple[_Check, ...]:
-    return tuple(_check_of(hint) for hint in get_type_hints(kind).values())
+def _fields_of(kind: Any) -> tuple[_Field, ...] | None:
+    """Return what the fields of a message may be; None: it's no kind of messages, nor of a part of one."""
+    if not _is_record(kind):
+        return None
+    defaults = kind._field_defaults
+    return tuple(
+        _Field(_exact_of(hint), defaults.get(name, _NO_DEFAULT), _check_of(hint))
+        for name, hint in get_type_hints(kind).items()
+    )
+
+
+def _are_sound(fields: tuple[_Field, ...], values: tuple[Any, ...]) -> bool:
+    if len(fields) != len(values):
+        return False
+    for (exact, default, check), value in zip(fields, values, strict=True):
+        # Few come to the call: it would cost more than all else that is done with a small message.
+        if not (type(value) in exact or value is default or check(value)):
+            return False
+    return True
+
+
+def _exact_of(hint: Any) -> frozenset[type]:
+    """Return types of which each value is sound, whatever it is."""
+    if get_origin(hint) in (Union, UnionType):
+        return frozenset().union(*map(_exact_of, get_args(hint)))
+    return frozenset() if get_origin(hint) is tuple or _is_record(hint) else frozenset((hint,))
 
 
 @cache
@@ -69,23 +102,18 @@ def _check_of(hint: Any) -> _Check:
         choices = tuple(_check_of(each) for each in args)
         return lambda value: any(check(value) for check in choices)
     if origin is tuple and args[-1] is Ellipsis:
-        item = _check_of(args[0])
-        return lambda value: type(value) is tuple and (not value or all(map(item, value)))
+        item, exact = _check_of(args[0]), _exact_of(args[0])
+        return lambda value: (
+            type(value) is tuple and (exact.issuperset(map(type, value)) or all(map(item, value)))
+        )
     if origin is tuple:
-        parts = tuple(_check_of(each) for each in args)
-        return lambda value: type(value) is tuple and _all_sound(parts, value)
-    if _is_record(hint):
-        fields = _field_checks(hint)
-        return lambda value: type(value) is hint and _all_sound(fields, value)
+        parts = tuple(_Field(_exact_of(each), _NO_DEFAULT, _check_of(each)) for each in args)
+        return lambda value: type(value) is tuple and _are_sound(parts, value)
+    if (fields := _fields_of(hint)) is not None:
+        return lambda value: type(value) is hint and _are_sound(fields, value)
     if hint in _NUMBERS:
         return _NUMBERS[hint]
     return lambda value: isinstance(value, hint)
-
-
-def _all_sound(checks: tuple[_Check, ...], values: tuple[Any, ...]) -> bool:
-    if len(checks) != len(values):
-        return False
-    return all(check(value) for check, value in zip(checks, values, strict=True))
 
 
 # Users' numbers arrive as they gave them: those of NumPy and the like count too.
