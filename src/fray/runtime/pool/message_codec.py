@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fray.runtime.pool.messages.commands import Deliver, DeliverItems, RunTask
-from fray.runtime.pool.messages.events import ItemsProduced, TaskDone, TaskSubmitted
+from fray.runtime.pool.messages.events import ItemsProduced, RefsReleased, TaskDone, TaskSubmitted
 from fray.runtime.pool.messages.specs import PLAIN, TaskSpec
 
 __all__ = ["MESSAGES", "OVER", "REFUSAL", "STAMP", "decode_messages", "encode_messages"]
@@ -31,10 +31,10 @@ over, and why, in words."""
 _FEW = 8
 """From so many messages on, pickle is as fast with classes, and they go as they stand."""
 _KINDS: dict[int, type] = dict(
-    enumerate((RunTask, TaskDone, TaskSubmitted, Deliver, ItemsProduced, DeliverItems), 1)
+    enumerate((RunTask, TaskDone, TaskSubmitted, Deliver, ItemsProduced, DeliverItems, RefsReleased), 1)
 )
 _NUMBERS = {kind: number for number, kind in _KINDS.items()}
-_WITH_SPEC = {kind: kind._fields.index("spec") for kind in (RunTask, TaskSubmitted)}
+_WITH_SPEC: dict[type, int] = {kind: kind._fields.index("spec") for kind in (RunTask, TaskSubmitted)}
 """Where the spec stands in those that have one."""
 _PROFILE = TaskSpec._fields.index("profile")
 
@@ -56,26 +56,30 @@ def _flatten(message: Any) -> Any:
     number = _NUMBERS.get(kind)
     if number is None:
         return message
-    if kind not in _WITH_SPEC:
+    place = _WITH_SPEC.get(kind)
+    if place is None:
         return (number, *message)
-    spec = message.spec
-    if spec.profile != PLAIN:
+    spec = message[place]
+    profile = spec[_PROFILE]
+    if profile is not PLAIN and profile != PLAIN:
         return message
-    place = _WITH_SPEC[kind]
-    flat = (*spec[:_PROFILE], None, *spec[_PROFILE + 1 :])
-    return (number, *message[:place], flat, *message[place + 1 :])
+    flat = list(spec)
+    flat[_PROFILE] = None
+    fields = [number, *message]
+    fields[place + 1] = tuple(flat)
+    return tuple(fields)
 
 
 def _restore(item: tuple[Any, ...]) -> Any:
-    number, *fields = item
-    kind = _KINDS[number]
-    if kind in _WITH_SPEC:
-        fields[_WITH_SPEC[kind]] = _plain(fields[_WITH_SPEC[kind]])
+    kind = _KINDS[item[0]]
+    place = _WITH_SPEC.get(kind)
+    if place is None:
+        return tuple.__new__(kind, item[1:])
+    fields = list(item[1:])
+    spec = list(fields[place])
+    spec[_PROFILE] = PLAIN
+    fields[place] = tuple.__new__(TaskSpec, spec)
     return tuple.__new__(kind, fields)
-
-
-def _plain(spec: tuple[Any, ...]) -> Any:
-    return tuple.__new__(TaskSpec, (*spec[:_PROFILE], PLAIN, *spec[_PROFILE + 1 :]))
 
 
 def _frozen(counts: dict[Any, Any]) -> Any:
