@@ -6,8 +6,9 @@ known here. Only processes that have proved themselves get here, so this is abou
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
+from itertools import chain, product
 from types import UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -36,12 +37,14 @@ class RefusedMessageError(FrayError):
         return "See that all hosts have the same version of Fray."
 
 
-class _Field(NamedTuple):
-    """What a field, or one place of a tuple, may be: of these types exactly, or its default, or by `check`."""
+class _Fields(NamedTuple):
+    """What the fields of a message, or the places of a tuple, may be."""
 
-    exact: frozenset[type]
-    default: Any
-    check: _Check
+    checks: tuple[_Check, ...]
+    usual: frozenset[tuple[type, ...]]
+    """Types with which all of them are sound but those in `deep`."""
+    deep: tuple[tuple[int, Any, _Check], ...]
+    """The places of those that have parts of their own, with their defaults, which are sound."""
 
 
 def check_message(message: Any) -> None:
@@ -51,8 +54,8 @@ def check_message(message: Any) -> None:
     if fields is not None:
         if _are_sound(fields, message):
             return
-        for name, field, value in zip(kind._fields, fields, message, strict=False):
-            if not _are_sound((field,), (value,)):
+        for name, check, value in zip(kind._fields, fields.checks, message, strict=False):
+            if not check(value):
                 raise RefusedMessageError(kind.__name__, f"has as its {name} {value!r:.200}")
     raise RefusedMessageError(kind.__name__, "isn't a message of this version")
 
@@ -66,32 +69,42 @@ def _is_record(kind: type) -> bool:
 
 
 @cache
-def _fields_of(kind: Any) -> tuple[_Field, ...] | None:
+def _fields_of(kind: Any) -> _Fields | None:
     """Return what the fields of a message may be; None: it's no kind of messages, nor of a part of one."""
     if not _is_record(kind):
         return None
-    defaults = kind._field_defaults
-    return tuple(
-        _Field(_exact_of(hint), defaults.get(name, _NO_DEFAULT), _check_of(hint))
-        for name, hint in get_type_hints(kind).items()
+    return _build_fields(get_type_hints(kind), kind._field_defaults)
+
+
+def _build_fields(hints: Mapping[Any, Any], defaults: Mapping[Any, Any]) -> _Fields:
+    types = [_types_of(hint) for hint in hints.values()]
+    checks = tuple(map(_check_of, hints.values()))
+    deep = tuple(
+        (place, defaults.get(name, _NO_DEFAULT), checks[place])
+        for place, name in enumerate(hints)
+        if any(issubclass(each, tuple) for each in types[place])
     )
+    return _Fields(checks, frozenset(product(*types)), deep)
 
 
-def _are_sound(fields: tuple[_Field, ...], values: tuple[Any, ...]) -> bool:
-    if len(fields) != len(values):
+def _are_sound(fields: _Fields, values: tuple[Any, ...]) -> bool:
+    if tuple(map(type, values)) in fields.usual:
+        # A call for each field would cost more than all else that is done with a small message.
+        for place, default, check in fields.deep:
+            value = values[place]
+            if value is not default and not check(value):
+                return False
+        return True
+    if len(fields.checks) != len(values):
         return False
-    for (exact, default, check), value in zip(fields, values, strict=True):
-        # Few come to the call: it would cost more than all else that is done with a small message.
-        if not (type(value) in exact or value is default or check(value)):
-            return False
-    return True
+    return all(check(value) for check, value in zip(fields.checks, values, strict=True))
 
 
-def _exact_of(hint: Any) -> frozenset[type]:
-    """Return types of which each value is sound, whatever it is."""
-    if get_origin(hint) in (Union, UnionType):
-        return frozenset().union(*map(_exact_of, get_args(hint)))
-    return frozenset() if get_origin(hint) is tuple or _is_record(hint) else frozenset((hint,))
+def _types_of(hint: Any) -> tuple[type, ...]:
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return tuple(chain.from_iterable(map(_types_of, args)))
+    return (origin or hint,)
 
 
 @cache
@@ -102,13 +115,14 @@ def _check_of(hint: Any) -> _Check:
         choices = tuple(_check_of(each) for each in args)
         return lambda value: any(check(value) for check in choices)
     if origin is tuple and args[-1] is Ellipsis:
-        item, exact = _check_of(args[0]), _exact_of(args[0])
+        item, types = _check_of(args[0]), _types_of(args[0])
+        plain = frozenset(() if any(issubclass(each, tuple) for each in types) else types)
         return lambda value: (
-            type(value) is tuple and (exact.issuperset(map(type, value)) or all(map(item, value)))
+            type(value) is tuple and (plain.issuperset(map(type, value)) or all(map(item, value)))
         )
     if origin is tuple:
-        parts = tuple(_Field(_exact_of(each), _NO_DEFAULT, _check_of(each)) for each in args)
-        return lambda value: type(value) is tuple and _are_sound(parts, value)
+        places = _build_fields(dict(enumerate(args)), {})
+        return lambda value: type(value) is tuple and _are_sound(places, value)
     if (fields := _fields_of(hint)) is not None:
         return lambda value: type(value) is hint and _are_sound(fields, value)
     if hint in _NUMBERS:
