@@ -463,6 +463,10 @@ def call(tables: Tables, client: ClientId, event: TaskSubmitted) -> None:
         finish(tables, task, failure or Failed(b"", "ActorDiedError", f"{spec.actor:x}", (), details))
         return
     key = (client, spec.parent)
+    if actor.state is ALIVE and key not in actor.callers and not spec.deps:
+        tables.move(task, READY)
+        _send(tables, actor, task, ())  # nothing holds it back
+        return
     actor.callers.setdefault(key, deque()).append(task)
     if wake(tables, task):
         _pump(tables, actor, key)

@@ -43,6 +43,7 @@ from fray.runtime.pool.machine.slots import (
 from fray.runtime.pool.machine.tables import STORY_LINES, Tables
 from fray.runtime.pool.machine.transitions import (
     BLOCKED,
+    DEAD,
     DONE,
     FAILED,
     KEPT,
@@ -213,7 +214,7 @@ def _leave_actor(tables: Tables, task: TaskRecord) -> None:
         record.holds -= 1
         if type(record.maker) is not ActorRecord:
             collect(tables, record)  # it never was
-        elif record.holders != DRIVER:
+        elif record.holders != DRIVER and (not record.maker.spec.name or record.maker.state is DEAD):
             tables.unreferenced.append(record.maker)
 
 
@@ -238,21 +239,17 @@ def complete(tables: Tables, source: ClientId, event: TaskDone) -> None:
     failed = type(outcome) is Failed
     measured = seconds >= 0 and not failed
     if task.demand is None:
-        task.worker = None
-        actor = tables.actors[spec.actor]
-        actor.sent.pop(spec.id, None)
-        if actor.waiting:
-            actor.waiting.discard(spec.id)
-            settle_actor(tables, actor)
+        _leave_sent(tables, task)
     else:
         leave_slot(tables, task)
         if measured:
             measure(tables, spec.function, seconds)
     if started:
         _note_started(tables, worker, started)
-    refresh(tables, worker)
-    tables.touched[worker.id] = worker
-    tables.dirty = True
+    if task.demand is not None or tables.leaving:  # else no others can begin now that a call has ended
+        refresh(tables, worker)
+        tables.touched[worker.id] = worker
+        tables.dirty = True
     note_run(tables, spec.name, seconds, failed=failed)
     # A plain tuple: making a `Run` costs several times as much, and few are ever looked at.
     tables.finished.append(
@@ -279,6 +276,16 @@ def complete(tables: Tables, source: ClientId, event: TaskDone) -> None:
         finish(tables, task, outcome)
     if (worker.closing or failed) and not (worker.running or worker.blocked or worker.end_reason):
         _end_worker(tables, worker, outcome)
+
+
+def _leave_sent(tables: Tables, call: TaskRecord) -> None:
+    """Take a call away from its actor's worker."""
+    call.worker = None
+    actor = tables.actors[call.spec.actor]
+    actor.sent.pop(call.spec.id, None)
+    if actor.waiting:
+        actor.waiting.discard(call.spec.id)
+        settle_actor(tables, actor)
 
 
 def _end_worker(tables: Tables, worker: WorkerRecord, last: Outcome) -> None:
