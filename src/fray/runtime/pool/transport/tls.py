@@ -115,23 +115,31 @@ class TlsLayer(asyncio.BufferedProtocol):
             self._incoming.write(received[start : start + _PIECE])
             if not self._began and not self._shake_hands():
                 continue
-            while filled := self._decrypt(memoryview(self._application.get_buffer(-1))):
-                self._application.buffer_updated(filled)
+            full = True
+            while full:
+                target = memoryview(self._application.get_buffer(-1))
+                filled = self._decrypt(target)
+                full = filled == len(target)
+                if filled:
+                    self._application.buffer_updated(filled)
 
     def _decrypt(self, target: memoryview) -> int:
-        """Fill `target` with what has come; return how many bytes that were."""
+        """Fill `target` with what has come; return how many bytes that were, as many as there are if less."""
         incoming, tls = self._incoming, self._tls
         filled = 0
         if self._closing:  # by what came before
             return filled
         try:
             # A read that finds nothing raises: without the look, that would be one for each message.
-            while filled < len(target) and (incoming.pending or tls.pending()):
+            more = incoming.pending or tls.pending()
+            while more:
                 count: int = tls.read(len(target) - filled, target[filled:])  # type: ignore[assignment]
                 if not count:
                     self._end_with_peer()
                     break
                 filled += count
+                # The rest of a record is only left where `target` is full.
+                more = incoming.pending and filled < len(target)
         except ssl.SSLWantReadError:
             pass  # the rest of a record is on its way
         except ssl.SSLError as error:
