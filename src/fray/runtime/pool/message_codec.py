@@ -42,13 +42,17 @@ _PROFILE = TaskSpec._fields.index("profile")
 def encode_messages(messages: list[Any]) -> bytes:
     """Return the messages as the body of a frame."""
     if len(messages) < _FEW:
-        return pickle.dumps([_flatten(message) for message in messages], 5)
+        return pickle.dumps(list(map(_flatten, messages)), 5)
     return pickle.dumps(messages, 5)
 
 
 def decode_messages(body: bytes) -> list[Any]:
     """Return what `encode_messages` was given."""
-    return [_restore(item) if type(item) is tuple else item for item in pickle.loads(body)]
+    messages: list[Any] = pickle.loads(body)
+    for place, item in enumerate(messages):
+        if type(item) is tuple:
+            messages[place] = _restore(item)
+    return messages
 
 
 def _flatten(message: Any) -> Any:

@@ -498,14 +498,16 @@ def _pump(tables: Tables, actor: ActorRecord, key: CallerKey) -> None:
 
 def _send(tables: Tables, actor: ActorRecord, task: TaskRecord, values: tuple[object, ...]) -> None:
     worker: WorkerRecord = actor.worker  # type: ignore[assignment]
+    spec = task.spec
     tables.move(task, STARTED)
     task.worker = worker
-    actor.sent[task.spec.id] = task
+    actor.sent[spec.id] = task
     stream = task.stream
     skip = stream.produced if stream is not None else 0
     task.sent = tables.now
-    run = RunTask(worker.id, task.spec, b"", values, False, task.attempt, skip, task.client)  # type: ignore[arg-type]
+    run = RunTask(worker.id, spec, b"", values, False, task.attempt, skip, task.client)  # type: ignore[arg-type]
     tables.commands.append(run)
     if stream is not None and stream.consumed:
-        tables.commands.append(ResumeGenerator(worker.id, task.spec.id, stream.consumed))
-    limit_time(tables, task)
+        tables.commands.append(ResumeGenerator(worker.id, spec.id, stream.consumed))
+    if spec.timeout > 0:
+        limit_time(tables, task)

@@ -149,13 +149,14 @@ def _remove(tables: Tables, record: ObjectRecord) -> list[ObjectRecord]:
     del tables.objects[record.id]
     outcome = record.outcome
     freed: list[ObjectRecord] = []
-    if outcome is not None and type(outcome) is not Failed:
+    if type(outcome) is bytes:
+        tables.inline_bytes -= len(outcome)
+    elif outcome is not None and type(outcome) is not Failed:
         if type(outcome) is Stored:
             _free_file(tables, record.id, outcome.host)
         else:
             tables.inline_bytes -= inline_size(outcome)  # type: ignore[arg-type]
-        if type(outcome) is not bytes:
-            freed = _unhold(tables, outcome.contained)  # type: ignore[union-attr]
+        freed = _unhold(tables, outcome.contained)  # type: ignore[union-attr]
     if tables.doubts:
         tables.doubts.pop(record.id, None)
     if tables.stale:
@@ -258,7 +259,11 @@ def drop_copy(tables: Tables, object_id: ObjectId, host: HostId) -> None:
 
 def settle(tables: Tables, record: ObjectRecord, outcome: Outcome) -> None:
     """Give an object its value: those who wait for it get it, tasks that need it wake."""
-    place(tables, record, outcome)
+    if type(outcome) is bytes:
+        record.outcome = outcome
+        tables.inline_bytes += len(outcome)
+    else:
+        place(tables, record, outcome)
     known = record.outcome
     if known is None:
         return

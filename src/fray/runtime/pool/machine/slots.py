@@ -179,16 +179,16 @@ def start(tables: Tables, task: TaskRecord, worker: WorkerRecord, values: tuple[
     tables.commands.append(RunTask(worker.id, spec, blob, values, False, task.attempt, skip, task.client))
     if stream is not None and stream.consumed:
         tables.commands.append(ResumeGenerator(worker.id, spec.id, stream.consumed))
-    limit_time(tables, task)
+    if spec.timeout > 0:
+        limit_time(tables, task)
     refresh(tables, worker)
 
 
 def limit_time(tables: Tables, task: TaskRecord) -> None:
-    """Let the time of a task that has just been sent begin, if it has a limit."""
+    """Let the time begin of a task that has just been sent and has a limit."""
     limit = task.spec.timeout
-    if limit > 0:
-        tables.tell(task, "").deadline = tables.now + limit
-        tables.commands.append(SetTimer(limit, ("timeout", task.spec.id)))
+    tables.tell(task, "").deadline = tables.now + limit
+    tables.commands.append(SetTimer(limit, ("timeout", task.spec.id)))
 
 
 def send_ahead(tables: Tables, task: TaskRecord, worker: WorkerRecord, values: tuple[Value, ...]) -> None:

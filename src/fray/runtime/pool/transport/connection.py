@@ -110,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
 
         Raises `FrameTooLargeError` (the connection goes on), or `ConnectionLostError`.
         """
-        if self._closing or self._gone.is_set():
+        if self._closing:
             raise ConnectionLostError(self.peer, "it is closed")
         parts = encode_frame(self._sequence, kind, body, buffers, flags=flags, limits=self._settings.limits)
         self._sequence = next_sequence(self._sequence)
@@ -217,6 +217,7 @@ class Connection(asyncio.BufferedProtocol):
             elif not self.authenticated.done():
                 self.authenticated.set_exception(_unproven(exc))
         finally:
+            self._closing = True
             self._queue.clear()
             self._queued = 0
             self._gone.set()
