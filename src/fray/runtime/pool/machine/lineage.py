@@ -57,7 +57,6 @@ def request(tables: Tables, record: ObjectRecord) -> None:
     task.attempt += 1
     tables.tell(task, f"its result was lost: run again (retry {task.charged} of {task.spec.retries})")
     tables.counters["rebuilt"] += 1
-    tables.inline_bytes += len(task.spec.args)
     tables.count_ended(task, -1)
     del tables.lineage[record.id]
     tables.lineage_bytes -= lineage_cost(task)

@@ -190,10 +190,15 @@ class Tables:
         self.ignored[what] = self.ignored.get(what, 0) + 1
 
     def count_ended(self, task: TaskRecord, number: int) -> None:
-        """Count a task that has ended (1), or hasn't after all (-1), for the client that may wait for it."""
+        """Count a task that has ended (1), or hasn't after all (-1), and its arguments.
+
+        Its client may wait for it.
+        """
+        size = number * len(task.spec.args)
+        self.inline_bytes -= size
         ended = self.ended.get(task.client)
         if ended is not None:
-            self.ended[task.client] = (ended[0] + number, ended[1] + number * len(task.spec.args))
+            self.ended[task.client] = (ended[0] + number, ended[1] + size)
 
     def move(self, task: TaskRecord, cause: Cause) -> None:
         """Take a task to its next state."""

@@ -193,19 +193,14 @@ def finish(tables: Tables, task: TaskRecord, outcome: Stored | Failed | object) 
             release_holds(tables, spec.holds)
     if spec.timeout > 0:
         tables.commands.append(DropTimer(("timeout", spec.id)))
-    _count_end(tables, task, outcome)
+    tables.count_ended(task, 1)
+    if kind is not Failed:
+        tables.counters["done"] += 1
+    else:
+        tables.counters["cancelled" if outcome.kind == "TaskCancelledError" else "failed"] += 1  # type: ignore[union-attr]
     settle(tables, record, outcome)  # type: ignore[arg-type]
     if record.holders is None and not record.holds:
         collect(tables, record)
-
-
-def _count_end(tables: Tables, task: TaskRecord, outcome: Stored | Failed | object) -> None:
-    tables.inline_bytes -= len(task.spec.args)
-    tables.count_ended(task, 1)
-    if type(outcome) is not Failed:
-        tables.counters["done"] += 1
-    else:
-        tables.counters["cancelled" if outcome.kind == "TaskCancelledError" else "failed"] += 1
 
 
 def _leave_actor(tables: Tables, task: TaskRecord) -> None:

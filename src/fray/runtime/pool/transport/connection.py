@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from fray.errors import ConnectionLostError, FrameError, HandshakeError, TransportError
-from fray.runtime.pool.transport.frames import BytesLike, Frame, FrameDecoder, encode_frame, next_sequence
+from fray.runtime.pool.transport.frames import BytesLike, Frame, FrameDecoder, encode_frame
 from fray.runtime.pool.transport.handshake import Handshake, refusal
 from fray.runtime.pool.transport.settings import TransportSettings
 from fray.runtime.pool.transport.sockets import tls_refusal
@@ -113,7 +113,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._closing:
             raise ConnectionLostError(self.peer, "it is closed")
         parts = encode_frame(self._sequence, kind, body, buffers, flags=flags, limits=self._settings.limits)
-        self._sequence = next_sequence(self._sequence)
+        self._sequence += 1
         transport = self._transport
         if at_once and len(parts) == 1 and transport and not (self._queue or self._transport_full):
             # May call pause_writing before it returns.

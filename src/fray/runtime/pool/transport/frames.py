@@ -98,12 +98,13 @@ def encode_frame(
 ) -> list[BytesLike]:
     """Return the parts of a frame, to be written one after the other; large ones aren't copied.
 
-    `kind` and `flags` are 0 to 65535. Each buffer is C-contiguous memory that must stay as it is until it is
-    sent.
+    `kind` and `flags` are 0 to 65535; of `sequence`, the lower 32 bits count. Each buffer is C-contiguous
+    memory that must stay as it is until it is sent.
 
     Raises `FrameTooLargeError` for a frame that a receiver with the same limits would refuse.
     """
     size = len(body)
+    sequence &= _SEQUENCE_MASK
     if not buffers and size <= _JOIN_LIMIT and size <= limits.max_body and size <= limits.max_total:
         return [_HEADER.pack(_MAGIC, kind, flags, sequence, 0, size) + body]
     views = [_flat(buffer) for buffer in buffers]
