@@ -71,11 +71,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             call, hosts = _load(environ), read_hosts(environ)
             progress.hosts = hosts
+            objects = read_objects_address(environ)
             # On several hosts two processes are here: the front, and a part.
             places = dict.fromkeys(build_place(0), 2.0) if hosts > 1 else {}
             offer = ClientHost(
                 open_store(None, environ),
-                read_objects_address(environ),
+                objects,
                 tuple(sorted({**build_resources({}), **places}.items())),
                 workers=min(hosts, 2),
             )
@@ -83,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             pool = JoinedPool(parsed.head, key, offer, environ=environ)
             engine = PoolEngine(PoolSession(pool.token, pool.client, pool.objects))
             # On the machine of a program the devices are not the actor's alone.
-            accelerators = {} if parsed.head.is_unix else available_accelerators()
+            accelerators = {} if objects.is_unix else available_accelerators()
             if hosts > 1:
                 parts = _create_parts(pool, engine, call, hosts, accelerators)
                 _probe(parts, progress)

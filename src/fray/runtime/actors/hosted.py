@@ -106,12 +106,12 @@ class HostedServer:
         self._stopped = False
         owned = open_store(None, environ)
         directory = owned.store.directory
-        listen = listening.head or Address(path=str(directory / "head"))
+        self._own = Address(path=str(directory / "head"))
+        """Where this process joins: TLS would make calls slower."""
+        listen = (self._own,) if listening.head is None else (listening.head, self._own)
         objects = listening.objects or Address(path=str(directory / "objects"))
         head, self.address = _start_head(owned, listen, listening.key, token)
-        """Where the head listens."""
-        loopback = "::1" if ":" in self.address.host else "127.0.0.1"
-        self._own = self.address if listen.is_unix else Address(host=loopback, port=self.address.port)
+        """Where the head listens for callers."""
         offer = ClientHost(owned, objects)
         self._pool = JoinedPool(self._own, self._key, offer, patience=0.0, own_head=head, environ=environ)
         self._store = owned.store
@@ -229,14 +229,18 @@ def _construct_here(place: str) -> Any:
 
 
 def _start_head(
-    owned: OwnedStore, listen: Address, key: Path, token: str
+    owned: OwnedStore, listen: tuple[Address, ...], key: Path, token: str
 ) -> tuple[subprocess.Popen[bytes], Address]:
-    """Start the pool's head; return it, and where it listens. Closes the store if it doesn't start."""
+    """Start the pool's head; return it, and the first address at which it listens.
+
+    Closes the store if it doesn't start.
+    """
     news, telling = os.pipe()
     try:
         head = start_process(
             RUN_HEAD,
-            *("--listen", str(listen), "--key", str(key), "--token", token, "--owner", str(os.getpid())),
+            *(f"--listen={address}" for address in listen),
+            *("--key", str(key), "--token", token, "--owner", str(os.getpid())),
             *("--announce", str(telling)),
             pass_fds=(telling,),
         )
@@ -251,5 +255,5 @@ def _start_head(
     if not address:
         head.wait()
         owned.close()
-        raise PeerUnreachableError(str(listen), "its server didn't start: it has said why")
+        raise PeerUnreachableError(str(listen[0]), "its server didn't start: it has said why")
     return head, Address.parse(address)

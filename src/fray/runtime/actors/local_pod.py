@@ -193,7 +193,7 @@ def main() -> int:
     record = RecordWriter(api, pod, listen)
     ready = ReadinessServer(Address(path=str(sockets / "ready")))
     try:
-        return Supervisor(pod, record, listen, ready, is_over=lambda: is_over(api, pod.member)).run()
+        return Supervisor(pod, record, (listen,), ready, is_over=lambda: is_over(api, pod.member)).run()
     finally:
         shutil.rmtree(sockets, ignore_errors=True)
 

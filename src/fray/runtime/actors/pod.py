@@ -18,6 +18,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -89,9 +90,10 @@ def main(
             raise SettingError("KUBERNETES_SERVICE_HOST", "isn't set, or there is no token")
         anywhere = "::" if ":" in pod.address else "0.0.0.0"
         readiness = ReadinessServer(Address(host=anywhere, port=ready_port))
-        listen = Address(host=anywhere, port=port)
         record = RecordWriter(ApiClient(access), pod, Address(host=pod.address, port=port))
-        return Supervisor(pod, record, listen, readiness).run()
+        with tempfile.TemporaryDirectory(prefix="fray-actor-") as sockets:
+            listen = Address(host=anywhere, port=port), Address(path=f"{sockets}/head")
+            return Supervisor(pod, record, listen, readiness).run()
     except FrayError as error:
         sys.stderr.write(f"fray: {error}\n")
         return EXIT_FAILURE
@@ -113,7 +115,8 @@ def _serve_first(host: int, environ: Mapping[str, str], *, port: int, ready_port
 class Supervisor:
     """Runs the actor again and again, from a process of which this is the only thread.
 
-    Parameters: the `pod`; the `record`, where it tells how the actor fares; where the head is to `listen`;
+    Parameters: the `pod`; the `record`, where it tells how the actor fares; where the head is to `listen`,
+    last of all at a unix socket: the actor's process joins there, since TLS would make calls slower;
     `readiness`, which is told whether the constructor has returned; `is_over` says whether it is to end,
     where nobody else tells it.
     """
@@ -122,7 +125,7 @@ class Supervisor:
         self,
         pod: ActorPod,
         record: RecordWriter,
-        listen: Address,
+        listen: tuple[Address, ...],
         readiness: ReadinessServer,
         *,
         is_over: Callable[[], bool] | None = None,
@@ -210,14 +213,11 @@ class Supervisor:
         news, telling = os.pipe()
         os.set_blocking(news, False)
         key = ("--key", str(self._pod.key))
-        if self._listen.is_unix:
-            for left in Path(self._listen.path).parent.glob("[ho]*"):  # sockets of the last run
-                left.unlink()
-        head = start_process(
-            RUN_HEAD, "--listen", str(self._listen), *key, "--token", token, "--owner", str(os.getpid())
-        )
-        loopback = "::1" if ":" in self._pod.address else "127.0.0.1"
-        own = self._listen if self._listen.is_unix else Address(host=loopback, port=self._listen.port)
+        own = self._listen[-1]
+        for left in Path(own.path).parent.glob("[ho]*"):  # sockets of the last run
+            left.unlink()
+        listen = [f"--listen={address}" for address in self._listen]
+        head = start_process(RUN_HEAD, *listen, *key, "--token", token, "--owner", str(os.getpid()))
         member = start_process(
             _RUN_MEMBER, "--head", str(own), *key, "--news", str(telling),
             pass_fds=(telling,),
