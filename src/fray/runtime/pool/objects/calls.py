@@ -18,6 +18,9 @@ from fray.runtime.pool.objects.values import INLINE_LIMIT, decode, encode
 __all__ = ["EncodedCall", "decode_call", "encode_call"]
 
 
+_NO_ARGUMENTS = pack(pickle.dumps(((), {}, ()), protocol=5))
+
+
 class EncodedCall(NamedTuple):
     """The arguments of a task or of a call of a method, as in `TaskSpec`."""
 
@@ -42,6 +45,8 @@ def encode_call(
 
     Raises `SerializationError`.
     """
+    if not args and not kwargs:
+        return EncodedCall(_NO_ARGUMENTS, (), ())
     if SCALARS.issuperset(map(type, args)) and SCALARS.issuperset(map(type, kwargs.values())):
         body = pickle.dumps((args, kwargs, ()), protocol=5)
         if len(body) < limit or put is None:
@@ -63,6 +68,8 @@ def decode_call(args: BytesLike, values: Sequence[Any]) -> tuple[tuple[Any, ...]
 
     Raises what `decode` raises.
     """
+    if args == _NO_ARGUMENTS:
+        return (), {}
     positional, named, places = decode(args, what="the arguments")
     if not places:
         return tuple(positional), named
