@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from fray.errors import ConnectionLostError, FrameTooLargeError
-from fray.runtime.pool.current import shielded
+from fray.runtime.pool.current import shielded, uninterrupted
 from fray.runtime.pool.message_codec import MESSAGES, encode_messages
 from fray.runtime.pool.messages.events import ItemsProduced, RefsAdded
 
@@ -74,10 +74,10 @@ class Outbox:
                     self._awake = False
                     self.flush()
 
+    @uninterrupted  # a frame that is sent in part ends the connection
     def flush(self) -> None:
         """Send what was deferred."""
-        # A frame that is sent in part ends the connection.
-        with shielded(), self._lock:
+        with self._lock:
             batch = []
             # Finalizers may append while this runs, even in this thread: they are taken or left for the next.
             while self._pending:
@@ -92,7 +92,7 @@ class Outbox:
 
     def _send_batch(self, batch: list[Any]) -> None:
         try:
-            self._connection.send(MESSAGES, encode_messages(_joined(batch)))
+            self._connection.send(MESSAGES, encode_messages(_joined(batch) if len(batch) > 1 else batch))
         except FrameTooLargeError:
             if len(batch) == 1:
                 raise

@@ -116,15 +116,14 @@ class BlockingConnection:
         Raises `TimeoutError` (nothing is lost), `ConnectionLostError` or a `FrameError`.
         """
         with self._receiving:
-            if not self._frames:
-                deadline = None if timeout is None else time.monotonic() + timeout
-                self._read(deadline)
+            self._await_frame(timeout)
             return self._frames.popleft()
 
     def receive_all(self, timeout: float | None = None) -> list[Frame]:
         """Return the frames that have come, at least one; `timeout` and errors as with `receive`."""
         with self._receiving:
-            frames = [self.receive(timeout), *self._frames]
+            self._await_frame(timeout)
+            frames = list(self._frames)
             self._frames.clear()
             return frames
 
@@ -151,8 +150,9 @@ class BlockingConnection:
         with self._sending, self._receiving:
             self._stream.close()
 
-    def _read(self, deadline: float | None) -> None:
+    def _await_frame(self, timeout: float | None) -> None:
         """Read until at least one frame is there."""
+        deadline = None if timeout is None else time.monotonic() + timeout
         while not self._frames:
             target = self._decoder.target()
             left = None if deadline is None else deadline - time.monotonic()

@@ -12,7 +12,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from fray.runtime.pool.transport.frames import BytesLike
@@ -204,8 +204,14 @@ class TlsStream:
                 return
 
 
-def _pieces(parts: Sequence[BytesLike]) -> Iterator[BytesLike]:
+def _pieces(parts: Sequence[BytesLike]) -> Iterable[BytesLike]:
     """Join small parts and cut large ones, so that each piece is worth one call."""
+    if len(parts) == 1 and len(parts[0]) <= _TLS_WRITE_SIZE:
+        return parts
+    return _cut(parts)
+
+
+def _cut(parts: Sequence[BytesLike]) -> Iterator[BytesLike]:
     small: list[BytesLike] = []
     size = 0
     for part in parts:
