@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol
 
 from fray.payload.values.texts import cut, text_of, type_name
@@ -22,7 +23,7 @@ from fray.runtime.pool.messages.commands import CreateActor, EndActor, RunTask
 from fray.runtime.pool.messages.events import ActorEnded, ActorReady, TaskDone
 from fray.runtime.pool.messages.specs import ActorId, Failed, ObjectId, TaskSpec
 from fray.runtime.pool.worker.coroutines import CoroutineLoop
-from fray.runtime.pool.worker.execution import Call, Ended, Execution
+from fray.runtime.pool.worker.execution import Call, Execution
 from fray.runtime.pool.worker.failures import no_thread
 from fray.runtime.pool.worker.functions import Function
 from fray.runtime.pool.worker.threads import ElasticThreads, Inbox, Work, start_apart, threads_of_tasks
@@ -338,15 +339,15 @@ class ActorHost:
                 if not spec.streaming and (actor.spec.on_loop or actor.is_async(spec.method)):
                     self._start_async(actor, call)
                 else:
-                    self._run_in_thread(actor, call)
+                    actor.run(partial(self._run, actor, call))
             except RuntimeError as error:  # no thread can be started for it: the others may have theirs
                 del actor.running[spec.id]
                 with self._lock:
                     self._callees.pop(spec.id, None)
                 self._tell(TaskDone(spec.id, no_thread(spec.name, error)))
 
-    def _run_in_thread(self, actor: _Actor, call: Call) -> None:
-        actor.run(lambda: self._finish(actor, call, self._execution.run(call)))
+    def _run(self, actor: _Actor, call: Call) -> None:
+        self._finish(actor, call, self._execution.run(call))
 
     def _start_async(self, actor: _Actor, call: Call) -> None:
         def end(error: Exception | None) -> None:
@@ -358,18 +359,18 @@ class ActorHost:
     async def _run_async(self, actor: _Actor, call: Call) -> None:
         self._finish(actor, call, await self._execution.run_async(call))
 
-    def _finish(self, actor: _Actor, call: Call, ended: Ended) -> None:
-        identity = call.running.id
+    def _finish(self, actor: _Actor, call: Call, done: TaskDone) -> None:
         with actor.lock:
             # An actor that has failed had told so: a word about the call would be one about its next try.
-            if actor.running.pop(identity, None) is not None:
+            if actor.running.pop(done.id, None) is not None:
                 actor.used = actor.used if call.command.spec.method == PROBE else time.monotonic()
-                self._tell(ended.as_message(identity, 0), soon=bool(actor.waiting))
-        with self._lock:
-            self._callees.pop(identity, None)
-        with actor.lock:
-            self._start_waiting(actor)
-        self._check_end(actor)
+                self._tell(done, soon=bool(actor.waiting))
+            with self._lock:
+                self._callees.pop(done.id, None)
+            if actor.waiting:
+                self._start_waiting(actor)
+        if actor.draining:
+            self._check_end(actor)
         self._on_idle()
 
     def _check_end(self, actor: _Actor) -> None:

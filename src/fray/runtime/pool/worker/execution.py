@@ -27,7 +27,7 @@ from fray.runtime.pool.worker.coroutines import CoroutineLoop
 from fray.runtime.pool.worker.failures import build_failure
 from fray.runtime.pool.worker.forks import ForkGuard
 
-__all__ = ["Call", "Ended", "Execution", "Invoke", "Session"]
+__all__ = ["Call", "Execution", "Invoke", "Session"]
 
 Invoke = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
@@ -57,19 +57,6 @@ class Call(NamedTuple):
     """The actor's event loop; None: a task has one to itself while it runs."""
 
 
-class Ended(NamedTuple):
-    """How a run ended."""
-
-    outcome: Outcome
-    began: float
-    seconds: float
-    retry: bool = False
-
-    def as_message(self, task: ObjectId, started: ObjectId) -> TaskDone:
-        """Return the message to the head; `started` is the task that takes its place."""
-        return TaskDone(task, self.outcome, started, self.began, self.seconds, self.retry)
-
-
 class Execution:
     """Runs tasks of one process. Parameters: the `session` that they share."""
 
@@ -77,8 +64,8 @@ class Execution:
         self._session = session
         self._forks = ForkGuard()
 
-    def run(self, call: Call) -> Ended:
-        """Run a task in this thread and return how it ended; never raises."""
+    def run(self, call: Call) -> TaskDone:
+        """Run a task in this thread and return how it ended, as if none took its place; never raises."""
         began, start = time.time(), time.perf_counter()
         retry = False
         outcome: Outcome
@@ -89,9 +76,9 @@ class Execution:
         except BaseException as error:  # noqa: BLE001 - also SystemExit ends the task, not the worker
             outcome, retry = self.failed(call.command.spec, error)
         call.running.ended = True
-        return Ended(outcome, began, time.perf_counter() - start, retry)
+        return TaskDone(call.running.id, outcome, 0, began, time.perf_counter() - start, retry)
 
-    async def run_async(self, call: Call) -> Ended:
+    async def run_async(self, call: Call) -> TaskDone:
         """Run a method on the running loop, to which it may be async, and return how it ended; never raises.
 
         The caller has made the asyncio task with a context of its own (`new_context`).
@@ -117,13 +104,13 @@ class Execution:
         except BaseException as error:  # noqa: BLE001 - as in `run`
             outcome, retry = self._failed_async(call, error)
         running.ended = True
-        return Ended(outcome, began, time.perf_counter() - start, retry)
+        return TaskDone(spec.id, outcome, 0, began, time.perf_counter() - start, retry)
 
-    def ended_unrun(self, call: Call) -> Ended:
+    def ended_unrun(self, call: Call) -> TaskDone:
         """Return how a method ended whose coroutine was cancelled before `run_async` began."""
         call.running.ended = True
         outcome, retry = self._failed_async(call, asyncio.CancelledError())
-        return Ended(outcome, time.time(), 0.0, retry)
+        return TaskDone(call.running.id, outcome, 0, time.time(), 0.0, retry)
 
     def new_context(self) -> contextvars.Context:
         """Return a context for code that isn't run by `run`."""

@@ -22,7 +22,8 @@ class HearingTurn:
     """Has one holder at each moment. Only `await_turn` is for the reader; it has the turn at first."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._turn = _READERS
         """Another number is that of a loan which hasn't been taken up."""
         self._loans = 0
@@ -36,7 +37,7 @@ class HearingTurn:
 
         Returns the loan's number, with which that thread takes it up.
         """
-        with self._changed:
+        with self._lock:
             self._loans += 1
             self._turn = self._loans
             if self._asleep:
@@ -45,7 +46,7 @@ class HearingTurn:
 
     def take_up(self, loan: int) -> bool:
         """Return whether the caller has the turn now; False: it was taken back."""
-        with self._changed:
+        with self._lock:
             if self._turn != loan:
                 return False
             self._turn = _TAKEN

@@ -11,6 +11,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from types import CoroutineType
 from typing import Any
 
@@ -151,33 +152,34 @@ class Worker(ABC):
         """Do what the head says, until the connection has ended. Raises what must not happen."""
         try:
             while True:
-                self._lend_turn(self._do(self._hearing.await_turn() or self._hear()))
+                self._do(self._hearing.await_turn() or self._hear())
         except TransportError:
             self.lose_head()
 
     def _hear(self) -> list[Any]:
         """Return all that has come from the head, once something has."""
-        frames = self._connection.receive_all()
-        return [message for frame in frames for message in decode_messages(frame.body)]
-
-    def _do(self, heard: list[Any]) -> list[Any]:
-        """Do what the head says, and return it."""
-        handlers = self._handlers
-        for message in heard:
-            handlers[type(message)](message)
+        heard: list[Any] = []
+        for frame in self._connection.receive_all():
+            heard += decode_messages(frame.body)
         return heard
 
-    def _lend_turn(self, heard: list[Any]) -> bool:
-        """Let the thread of a lone actor hear what comes next, if what came was a call and no more follow.
+    def _do(self, heard: list[Any]) -> None:
+        """Do what the head says; after a call that came alone, lend the turn."""
+        for message in heard:
+            self._handlers[type(message)](message)
+        if _is_lone_call(heard):
+            self._lend_turn()
+
+    def _lend_turn(self) -> bool:
+        """Let the thread of a lone actor hear what comes next, if no call waits.
 
         Not while another thread waits for what may come: the call may take long.
         """
-        alone = _is_lone_call(heard) and not self.client.waits
-        inbox = self._actors.find_idle_inbox() if alone else None
+        inbox = None if self.client.waits else self._actors.find_idle_inbox()
         if inbox is None:
             return False
         loan = self._hearing.lend()
-        inbox.put(lambda: self._hear_in(inbox, loan))
+        inbox.put(partial(self._hear_in, inbox, loan))
         return True
 
     def _hear_in(self, inbox: Inbox, loan: int) -> None:
@@ -195,9 +197,9 @@ class Worker(ABC):
             if self._actors.find_idle_inbox() is inbox and inbox.empty():
                 left = self._hear()
                 if _is_lone_call(left):
-                    if self._lend_turn(self._do(left)):
+                    self._run_task(left.pop())
+                    if self._lend_turn():
                         return
-                    left = []
         except BaseException as error:  # noqa: BLE001 - the reader raises it
             problem = error
         self._hearing.give_back(left, problem)
@@ -229,14 +231,15 @@ class Worker(ABC):
             self._executor.open(task)
 
     def _run(self, call: Call) -> Callable[[ObjectId], None]:
-        identity = call.running.id
         self._begin_limit(call.command.spec.shape)
-        ended = self._execution.run(call)
+        done = self._execution.run(call)
         if self._limit is not None:
             self._limit.end()
         if self._calls_left > 0:
             self._calls_left -= 1
-        return lambda started: self.tell_end(ended.as_message(identity, started), soon=started != 0)
+        return lambda started: self.tell_end(
+            done._replace(started=started) if started else done, soon=started != 0
+        )
 
     def _fail(self, call: Call, error: RuntimeError) -> None:
         """Tell the end of a task for which no thread can be started."""
