@@ -36,8 +36,8 @@ connection.send(2, b"large", [bytes(5_000_000)])
 small, large = connection.receive(60), connection.receive(60)
 print(json.dumps({
     "echoed": [len(small.body), len(large.buffers[0])],
-    "tls": connection._stream._socket.version(),
-    "peer": connection._stream._socket.getpeername()[0],
+    "tls": connection._stream._tls.version(),
+    "peer": connection._stream._stream._socket.getpeername()[0],
 }))
 connection.close()
 """

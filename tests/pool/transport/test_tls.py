@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import queue
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from fray.errors import ConnectionLostError
-from fray.runtime.pool.transport import socket_streams
 from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.blocking import BlockingConnection
+from fray.runtime.pool.transport.frames import BytesLike
 from fray.runtime.pool.transport.handshake import Role
 from fray.runtime.pool.transport.keys import TransportKey
-from fray.runtime.pool.transport.socket_streams import TlsStream
+from fray.runtime.pool.transport.socket_streams import PlainStream, TlsStream
 from fray.runtime.pool.transport.tls import TlsLayer
 from tests.pool.transport.heads import PATIENCE, Head, Link, running_head
 from tests.pool.transport.test_refusals import dialled, prove
@@ -32,7 +32,7 @@ def tls_head(pool_key: TransportKey) -> Iterator[Head]:
         yield running
 
 
-def secured_pair(key: TransportKey) -> tuple[ssl.SSLSocket, ssl.SSLSocket]:
+def secured_pair(key: TransportKey) -> tuple[ssl.SSLSocket, TlsStream]:
     """Return the two ends of a TLS connection, that of the listener first."""
     ends = socket.socketpair()
     accepted: list[ssl.SSLSocket] = []
@@ -41,7 +41,8 @@ def secured_pair(key: TransportKey) -> tuple[ssl.SSLSocket, ssl.SSLSocket]:
         target=lambda: accepted.append(listening.wrap_socket(ends[0], server_side=True))
     )
     accepting.start()
-    dialler = key.tls_context(Role.DIALLER).wrap_socket(ends[1])
+    dialler = TlsStream(ends[1], key.tls_context(Role.DIALLER))
+    dialler.agree(time.monotonic() + PATIENCE)
     accepting.join(PATIENCE)
     return accepted[0], dialler
 
@@ -127,58 +128,102 @@ def test_who_waits_for_tls_hears_of_an_application_that_cannot_begin(
 # The stream of threads.
 
 
-class Ending:
-    """A TLS socket that has one full record, and is lost after it; like OpenSSL, it tells so only once."""
-
-    def __init__(self, error: OSError) -> None:
-        self._reads: list[OSError | int] = [RECORD, error, 0]
-
-    def setblocking(self, blocking: bool) -> None:
-        """Whatever it is."""
-
-    def recv_into(self, _: memoryview) -> int:
-        result = self._reads.pop(0)
-        if isinstance(result, OSError):
-            raise result
-        return result
-
-
-@pytest.mark.parametrize("error", [ssl.SSLError(1, "bad record"), TimeoutError(errno.ETIMEDOUT, "silent")])
-def test_what_ends_a_connection_after_a_full_record_is_told(error: OSError) -> None:
-    stream = TlsStream(Ending(error))  # type: ignore[arg-type]
+def test_what_ends_a_connection_after_a_full_record_is_told(pool_key: TransportKey) -> None:
+    peer, stream = secured_pair(pool_key)
+    peer.send(b"x" * RECORD)
+    with socket.socket(fileno=peer.detach()) as raw:
+        raw.send(b"this is no record")
     target = memoryview(bytearray(2 * RECORD))
-    assert stream.receive_into(target, 0) == RECORD
-    with pytest.raises(type(error)):
-        stream.receive_into(target, 0)
+    assert stream.receive_into(target, PATIENCE) == RECORD
+    assert stream.pending
+    with pytest.raises(ssl.SSLError):
+        stream.receive_into(target, PATIENCE)
+    stream.close()
 
 
-def test_a_thread_that_sends_while_another_ends_the_connection_sends_no_plain_text(
-    pool_key: TransportKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    peer, ours = secured_pair(pool_key)
-    stream = TlsStream(ours)
+def test_a_target_that_is_smaller_than_what_has_come_is_filled_again(pool_key: TransportKey) -> None:
+    peer, stream = secured_pair(pool_key)
+    sent = bytes(range(256)) * 80
+    peer.send(sent)
+    peer.close()
+    received = b""
+    target = memoryview(bytearray(1000))
+    while count := stream.receive_into(target, PATIENCE):
+        received += target[:count]
+    assert received == sent
+    stream.close()
+
+
+def test_what_came_with_the_last_record_is_pending_until_it_is_read(pool_key: TransportKey) -> None:
+    peer, stream = secured_pair(pool_key)
+    target = memoryview(bytearray(4))
+    peer.send(b"abcdefgh")
+    assert stream.receive_into(target, PATIENCE) == 4
+    assert stream.pending
+    assert stream.receive_into(target, PATIENCE) == 4
+    assert target == b"efgh"
+    assert not stream.pending
+    assert stream.receive_into(target, 0) is None
+    peer.close()
+    stream.close()
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_peer_that_says_it_was_all_ends_what_is_received(pool_key: TransportKey, *, closes: bool) -> None:
+    peer, stream = secured_pair(pool_key)
+    peer.send(b"last words")
     peer.setblocking(False)
     with pytest.raises(ssl.SSLWantReadError):
         peer.unwrap()
-    shut_down = socket_streams._shut_down
-
-    def send_if_it_is_let() -> None:
-        if stream._lock.acquire(blocking=False):
-            stream.send([b"secret"])
-            stream._lock.release()
-
-    def shut_down_late(connected: socket.socket) -> None:
-        sending = threading.Thread(target=send_if_it_is_let)
-        sending.start()
-        sending.join(PATIENCE)
-        shut_down(connected)
-
-    monkeypatch.setattr(socket_streams, "_shut_down", shut_down_late)
-    stream.shutdown()
+    if closes:
+        peer.close()
+    target = memoryview(bytearray(RECORD))
+    assert stream.receive_into(target, PATIENCE) == len(b"last words")
+    assert stream.receive_into(target, PATIENCE) == 0
+    assert stream.receive_into(target, PATIENCE) == 0
     stream.close()
+    peer.close()
+
+
+def test_the_end_is_not_said_in_the_middle_of_what_a_thread_is_sending(
+    pool_key: TransportKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer, stream = secured_pair(pool_key)
+    send = PlainStream.send
+
+    def end_first(plain: PlainStream, parts: Sequence[BytesLike]) -> None:
+        stream.shutdown()
+        send(plain, parts)
+
+    monkeypatch.setattr(PlainStream, "send", end_first)
+    with pytest.raises(BrokenPipeError):
+        stream.send([b"words"])
+    stream.close()
+    assert peer.recv(RECORD) == b""  # a record out of turn would be an error
+    peer.close()
+
+
+def test_a_thread_that_sends_after_the_end_sends_nothing(pool_key: TransportKey) -> None:
+    peer, stream = secured_pair(pool_key)
+    peer.setblocking(False)
+    with pytest.raises(ssl.SSLWantReadError):
+        peer.unwrap()
+    stream.shutdown()
+    with pytest.raises(OSError):  # noqa: PT011 - whichever: of TLS or of the socket
+        stream.send([b"secret"])
     with socket.socket(fileno=peer.detach()) as raw:
         raw.settimeout(PATIENCE)
         received = b""
         while chunk := raw.recv(4096):
             received += chunk
     assert b"secret" not in received
+    stream.close()
+
+
+def test_a_dialler_does_not_wait_longer_than_it_may(pool_key: TransportKey) -> None:
+    ends = socket.socketpair()
+    stream = TlsStream(ends[1], pool_key.tls_context(Role.DIALLER))
+    with pytest.raises(TimeoutError):
+        stream.agree(time.monotonic())
+    stream.close()
+    ends[0].close()

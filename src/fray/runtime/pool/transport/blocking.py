@@ -79,11 +79,9 @@ class BlockingConnection:
         context = None if address.is_unix else key.tls_context(Role.DIALLER)
         connected = _dial(address, deadline, settings)
         try:
-            if context is not None:
-                connected = _secure(connected, context, deadline)
-            early = _authenticate(connected, key.handshake(Role.DIALLER), deadline)
+            stream = PlainStream(connected) if context is None else _secure(connected, context, deadline)
+            early = _authenticate(stream, key.handshake(Role.DIALLER), deadline)
             decoder = FrameDecoder(settings.limits, allocate=allocate)
-            stream = TlsStream(connected) if isinstance(connected, ssl.SSLSocket) else PlainStream(connected)
             return cls(stream, decoder, peer=str(address), settings=settings, early=early)
         except BaseException:
             connected.close()
@@ -204,13 +202,14 @@ def _dial_unix(path: str, timeout: float) -> socket.socket:
     return connected
 
 
-def _secure(connected: socket.socket, context: ssl.SSLContext, deadline: float) -> ssl.SSLSocket:
+def _secure(connected: socket.socket, context: ssl.SSLContext, deadline: float) -> TlsStream:
     """Agree on TLS before `deadline`."""
+    stream = TlsStream(connected, context)
     try:
-        connected.settimeout(_left(deadline))
-        return context.wrap_socket(connected)
+        stream.agree(deadline)
     except OSError as error:
         raise HandshakeError(tls_refusal(error), str(error)) from error
+    return stream
 
 
 def _left(deadline: float) -> float:
@@ -221,15 +220,17 @@ def _left(deadline: float) -> float:
     return left
 
 
-def _authenticate(connected: socket.socket, handshake: Handshake, deadline: float) -> bytes:
+def _authenticate(stream: SocketStream, handshake: Handshake, deadline: float) -> bytes:
     """Go through the handshake and return what came after it."""
+    buffer = memoryview(bytearray(MESSAGE_SIZE))
     try:
         while not handshake.done:
-            connected.settimeout(_left(deadline))
-            received = connected.recv(MESSAGE_SIZE)
-            if not received:
+            count = stream.receive_into(buffer, _left(deadline))
+            if count is None:
+                continue  # there is no time left
+            if not count:
                 handshake.close()
-            connected.sendall(handshake.feed(received))
+            stream.send([handshake.feed(buffer[:count])])
     except OSError as error:
         raise HandshakeError(tls_refusal(error), str(error)) from error
     return handshake.leftover()

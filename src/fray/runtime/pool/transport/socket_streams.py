@@ -23,9 +23,7 @@ _PARTS_PER_CALL = 512
 """Below IOV_MAX (1024 on Linux and macOS), above which sendmsg refuses."""
 _TLS_WRITE_SIZE = 256 * 1024
 _TLS_READ_SIZE = 256 * 1024
-"""Bytes that are read at most before a thread that sends gets its turn."""
-_TLS_RECORD = 16 * 1024
-"""Bytes of a full record (RFC 8446, 5.1): OpenSSL reads no more than one in a call."""
+"""Bytes that are decrypted at most before a thread that sends gets its turn."""
 
 
 class SocketStream(Protocol):
@@ -33,7 +31,7 @@ class SocketStream(Protocol):
 
     @property
     def pending(self) -> bool:
-        """Whether bytes are here that were read from the network with others."""
+        """Whether bytes are here that were read from the network with others, or the end."""
         ...
 
     def receive_into(self, target: memoryview, timeout: float | None) -> int | None:
@@ -58,12 +56,6 @@ def _wait(descriptor: int, events: int, timeout: float | None) -> bool:
     poll = select.poll()
     poll.register(descriptor, events)
     return bool(poll.poll(None if timeout is None else max(timeout, 0) * 1000))
-
-
-def _shut_down(connected: socket.socket) -> None:
-    # The base class's: SSLSocket's own forgets its TLS state, which another thread may be using.
-    with contextlib.suppress(OSError):  # the peer may have gone before
-        socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
 
 class PlainStream:
@@ -99,13 +91,19 @@ class PlainStream:
             if sent:
                 waiting[-1] = waiting[-1][sent:]
 
+    def send_at_once(self, data: bytes) -> None:
+        """Write what there is room for, and drop the rest."""
+        with contextlib.suppress(OSError):  # there is none, or the peer has gone
+            self._socket.send(data, socket.MSG_DONTWAIT)
+
     def fileno(self) -> int:
         """Return the socket's descriptor."""
         return self._socket.fileno()
 
     def shutdown(self) -> None:
         """End both directions."""
-        _shut_down(self._socket)
+        with contextlib.suppress(OSError):  # the peer may have gone before
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Give the socket back."""
@@ -113,95 +111,138 @@ class PlainStream:
 
 
 class TlsStream:
-    """A TLS socket.
+    """A socket with TLS, once `agree` has returned.
 
-    OpenSSL allows one call at a time for a connection, reading or writing. So the socket never blocks: a
-    lock is held for each call, but not while waiting for the network.
+    OpenSSL works in memory here, and the socket is read with few large calls. On a socket of its own, OpenSSL
+    takes two for each record of 16 KiB, and sender and reader of a large object wait for each other.
+
+    It allows one call at a time for a connection, reading or writing. So a lock is held for each call, but
+    not while waiting for the network.
     """
 
-    __slots__ = ("_failure", "_lock", "_socket")
+    __slots__ = (
+        "_encrypted", "_ended", "_failure", "_incoming", "_lock", "_more", "_outgoing", "_sending", "_stream",
+        "_tls",
+    )  # fmt: skip
 
-    def __init__(self, connected: ssl.SSLSocket) -> None:
-        connected.setblocking(False)
-        self._socket = connected
+    def __init__(self, connected: socket.socket, context: ssl.SSLContext) -> None:
+        self._stream = PlainStream(connected)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing)
+        self._encrypted = memoryview(bytearray(_TLS_READ_SIZE))
         self._lock = threading.RLock()
+        self._more = False
+        """Whether the last `target` wasn't all: there was no room in it, or the end comes after it."""
+        self._sending = False
+        """Whether there may be encrypted bytes that have still to be written."""
+        self._ended = False
+        """Whether the peer has said that it was all."""
         self._failure: OSError | None = None
         """What ended the connection after bytes that were given out first; the next read raises it."""
 
+    def agree(self, deadline: float) -> None:
+        """Agree on TLS with the peer, until `deadline` on the monotonic clock.
+
+        Raises `TimeoutError`, or another `OSError` if they can't agree.
+        """
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                done = False
+            except ssl.SSLError:
+                self._stream.send([self._outgoing.read()])  # it says why
+                raise
+            else:
+                done = True
+            self._stream.send([self._outgoing.read()])
+            if done:
+                return
+            received = self._receive(deadline)
+            if received is None:
+                raise TimeoutError("the peer was too slow")
+            if not received:
+                raise ConnectionResetError("the peer ended the connection")
+
     @property
     def pending(self) -> bool:
-        """Whether a part of a record is here that no `target` had room for."""
-        with self._lock:
-            return self._socket.pending() > 0
+        """Whether bytes are here that no `target` had room for, or the end of the connection."""
+        return self._more
 
     def receive_into(self, target: memoryview, timeout: float | None) -> int | None:
         """Wait for bytes and put them into `target`."""
-        if timeout is None and not self.pending:
-            # Mostly nothing has come yet, and to find that out by reading costs an exception.
-            _wait(self._socket.fileno(), select.POLLIN, None)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            try:
-                with self._lock:
-                    return self._read_records(target)
-            except ssl.SSLWantReadError:
-                events = select.POLLIN
-            except ssl.SSLWantWriteError:
-                events = select.POLLOUT
-            left = None if deadline is None else deadline - time.monotonic()
-            if not _wait(self._socket.fileno(), events, left):
-                return None
+            count = self._decrypt(target)
+            if count or self._ended:
+                return count
+            received = self._receive(deadline)
+            if not received:
+                return received
 
     def send(self, parts: Sequence[BytesLike]) -> None:
         """Write all parts, small ones joined: TLS has no sendmsg."""
         for piece in _pieces(parts):
-            self._write(piece)
+            with self._lock:
+                self._sending = True
+                self._tls.write(piece)
+                encrypted = self._outgoing.read()
+            self._stream.send([encrypted])
+            self._sending = False
 
     def fileno(self) -> int:
         """Return the socket's descriptor."""
-        return self._socket.fileno()
+        return self._stream.fileno()
 
     def shutdown(self) -> None:
         """End both directions, saying so to the peer if there is room for it."""
         with self._lock:
-            with contextlib.suppress(OSError, ValueError):
-                self._socket.unwrap()
-            # Before a thread that sends has its turn: if the peer had ended TLS, it would send plain text.
-            _shut_down(self._socket)
+            if not self._sending:  # else it would come in the middle of other words
+                with contextlib.suppress(OSError, ValueError):
+                    self._tls.unwrap()
+                self._stream.send_at_once(self._outgoing.read())
+            self._stream.shutdown()
 
     def close(self) -> None:
         """Give the socket back."""
-        self._socket.close()
+        self._stream.close()
 
-    def _read_records(self, target: memoryview) -> int:
-        """Read a record, and the next one as long as they are full: so seldom does a message end."""
-        if self._failure is not None:
-            raise self._failure
-        target = target[:_TLS_READ_SIZE]
-        total = count = self._socket.recv_into(target)
-        while count == _TLS_RECORD and total < len(target):
-            try:
-                count = self._socket.recv_into(target[total:])
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                break
-            except OSError as error:
-                self._failure = error  # OpenSSL would tell the next call of a plain end
-                break
-            total += count
+    def _receive(self, deadline: float | None) -> int | None:
+        """Wait for encrypted bytes; return how many have come: 0 at the end, None at the deadline."""
+        count = self._stream.receive_into(
+            self._encrypted, None if deadline is None else deadline - time.monotonic()
+        )
+        if count:
+            self._incoming.write(self._encrypted[:count])
+        return count
+
+    def _decrypt(self, target: memoryview) -> int:
+        """Fill `target` with what has come; return how many bytes that were."""
+        total = 0
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            self._more = False
+            # A read that finds nothing raises: without the look, that would be one for each message.
+            while self._incoming.pending or self._tls.pending():
+                if total == len(target):
+                    self._more = True
+                    break
+                try:
+                    count: int = self._tls.read(len(target) - total, target[total:])  # type: ignore[assignment]
+                except ssl.SSLWantReadError:  # the rest of a record is on its way
+                    break
+                except OSError as error:
+                    if not total:
+                        raise
+                    self._failure = error  # OpenSSL would tell the next call of a plain end
+                    self._more = True
+                    break
+                if not count:
+                    self._ended = self._more = True
+                    break
+                total += count
         return total
-
-    def _write(self, piece: BytesLike) -> None:
-        while True:
-            try:
-                with self._lock:
-                    # All or nothing: OpenSSL's partial writes are off, and a retry has to be the same.
-                    self._socket.send(piece)
-            except ssl.SSLWantWriteError:
-                _wait(self._socket.fileno(), select.POLLOUT, None)
-            except ssl.SSLWantReadError:
-                _wait(self._socket.fileno(), select.POLLIN, None)
-            else:
-                return
 
 
 def _pieces(parts: Sequence[BytesLike]) -> Iterable[BytesLike]:
