@@ -52,6 +52,15 @@ def test_the_driver_reads_what_lies_elsewhere_and_others_read_what_it_has_put(ho
     assert hosts.bytes_of_head() < SIZE / 50
 
 
+def test_the_pages_of_a_freed_object_are_given_back_after_a_while(hosts: Hosts) -> None:
+    made = hosts.context.run(make, 1, options=on("a"))
+    place = hosts.get(hosts.context.run(store, options=on("a")))
+    hosts.context.wait([made])
+    del made
+    wait_until((place / "spare").exists)
+    wait_until(lambda: not (place / "spare").exists())
+
+
 def sizes(place: Path) -> list[int]:
     """Return the sizes of the files of a store, which other processes may be removing."""
     found = []

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
+from fray.runtime.pool.objects import files as files_module
+from fray.runtime.pool.objects import store as store_module
 from fray.runtime.pool.objects.files import HELD
 from fray.runtime.pool.objects.flat_format import Encoded
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.objects.values import encode
+
+fork = multiprocessing.get_context("fork")
 
 
 def value(size: int) -> Encoded:
@@ -22,3 +31,34 @@ def files(directory: Path) -> set[str]:
 def real_memory(store: HostStore) -> int:
     found = [path.stat() for path in store.directory.iterdir() if path.name != "usage"]
     return sum({status.st_ino: status.st_size for status in found}.values())
+
+
+def killed_at(store: HostStore, work: Callable[[HostStore], object], step: int) -> bool:
+    """Run `work` in another process that is killed before its `step`-th line of the store; True if it was."""
+
+    def run() -> None:
+        left = step
+        # Its own: a thread of the parent may hold a lock of this one while the process is forked.
+        mine = HostStore(store.directory, store.spill_directory, store.limit)
+
+        def trace(frame: object, event: str, arg: object) -> object:
+            nonlocal left
+            if frame.f_code.co_filename not in {store_module.__file__, files_module.__file__}:  # type: ignore[attr-defined]
+                return None
+            if event == "line":
+                left -= 1
+                if left <= 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return trace
+
+        sys.settrace(trace)  # type: ignore[arg-type]
+        work(mine)
+        sys.settrace(None)
+        os._exit(0)
+
+    child = fork.Process(target=run)
+    child.start()
+    child.join()
+    assert child.exitcode in {0, -signal.SIGKILL}
+    store.discard_dead_parts()
+    return child.exitcode != 0

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable
 
 import pytest
 
 from fray.errors import ObjectLostError
-from fray.runtime.pool.objects import files as files_module
-from fray.runtime.pool.objects import store as store_module
 from fray.runtime.pool.objects.directories import OwnedStore
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.objects.values import decode
-from tests.pool.store.stored import files, real_memory, value
+from tests.pool.store.stored import files, fork, killed_at, real_memory, value
 
 # The code that is forked takes no lock that another thread of pytest could hold.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-fork = multiprocessing.get_context("fork")
 
 
 def churn(store: HostStore, first: int, rounds: int) -> None:
@@ -56,37 +51,6 @@ def test_the_count_is_right_after_many_processes_and_threads(owned: OwnedStore, 
     assert usage.memory == real_memory(owned.store) <= limit
     assert usage.disk > 0
     assert not any(name.endswith(".part") for name in files(owned.store.directory))
-
-
-def killed_at(store: HostStore, work: Callable[[HostStore], object], step: int) -> bool:
-    """Run `work` in another process that is killed before its `step`-th line of the store; True if it was."""
-
-    def run() -> None:
-        left = step
-        # Its own: a thread of the parent may hold a lock of this one while the process is forked.
-        mine = HostStore(store.directory, store.spill_directory, store.limit)
-
-        def trace(frame: object, event: str, arg: object) -> object:
-            nonlocal left
-            if frame.f_code.co_filename not in {store_module.__file__, files_module.__file__}:  # type: ignore[attr-defined]
-                return None
-            if event == "line":
-                left -= 1
-                if left <= 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-            return trace
-
-        sys.settrace(trace)  # type: ignore[arg-type]
-        work(mine)
-        sys.settrace(None)
-        os._exit(0)
-
-    child = fork.Process(target=run)
-    child.start()
-    child.join()
-    assert child.exitcode in {0, -signal.SIGKILL}
-    store.discard_dead_parts()
-    return child.exitcode != 0
 
 
 @pytest.mark.parametrize("what", ["write", "overwrite", "to disk", "spill", "free"])

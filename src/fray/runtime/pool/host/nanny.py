@@ -83,6 +83,8 @@ GRACE_SECONDS = 2.0
 """Between SIGTERM and SIGKILL when the pool ends; the workers themselves end at once."""
 CLEANUP_SECONDS = 10.0
 """Killed processes may be in an uninterruptible sleep; they aren't waited for longer."""
+SPARE_SECONDS = 3.0
+"""How long the pages of a freed object are kept for the next one."""
 _OUT_OF_MEMORY = "out of memory? The kernel ended a process of this container for that"
 
 _log = logging.getLogger(__name__)
@@ -121,6 +123,8 @@ class _Nanny:
         self._memory = MemoryLimits(math.inf if is_in_memory(Path(config.spill)) else config.store_limit)
         self._look_at = math.inf
         """When it looks at limits of memory next."""
+        self._discard_at = math.inf
+        """When it gives back the pages of the last large object that was freed."""
         self._signals, self._signals_end = watch_signals(signal.SIGTERM, signal.SIGCHLD)
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             # From the driver's terminal: the driver decides what they mean to the pool.
@@ -141,7 +145,7 @@ class _Nanny:
         self._handlers: dict[type, Callable[[Any], None]] = {
             StartWorker: self._start_worker,
             StopWorker: self._stop_worker,
-            FreeObject: lambda command: self._store.free(command.id),
+            FreeObject: self._free,
             SpillObject: self._spill,
             CheckObject: self._check_object,
             HostWelcome: self._take_welcome,
@@ -162,10 +166,11 @@ class _Nanny:
                 self._note_stopped()
                 self._reap()
                 if not self._ending:
-                    left = min(self._leave_at, self._look_at) - time.monotonic()
+                    left = min(self._leave_at, self._look_at, self._discard_at) - time.monotonic()
                     ready = selector.select(None if left == math.inf else max(left, 0.0))
                     self._note_signals()
                     self._note_memory()
+                    self._discard_spare()
                     self._ending |= time.monotonic() >= self._leave_at
                     # A process that the driver has forked may keep the connection open.
                     self._ending |= any(key.fd == self._driver_end for key, _ in ready)
@@ -274,6 +279,15 @@ class _Nanny:
         else:
             with contextlib.suppress(BrokenPipeError):  # it is ending already
                 os.write(child.leash, DRAIN)
+
+    def _free(self, command: FreeObject) -> None:
+        if self._store.free(command.id, spare=True):
+            self._discard_at = time.monotonic() + SPARE_SECONDS
+
+    def _discard_spare(self) -> None:
+        if time.monotonic() >= self._discard_at:
+            self._discard_at = math.inf
+            self._store.discard_spare()
 
     def _spill(self, command: SpillObject) -> None:
         try:

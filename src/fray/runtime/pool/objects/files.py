@@ -15,6 +15,7 @@ import math
 import mmap
 import os
 import shutil
+import signal
 import stat
 import time
 import weakref
@@ -29,6 +30,7 @@ __all__ = [
     "COPY_MODE",
     "HELD",
     "PART",
+    "SPARE",
     "STAYS",
     "USAGE",
     "check_directory",
@@ -38,6 +40,7 @@ __all__ = [
     "held",
     "is_dead",
     "is_open",
+    "is_unused",
     "list_names",
     "lock_file",
     "mapped",
@@ -53,6 +56,8 @@ __all__ = [
 PART = ".part"
 HELD = ".held"
 """A link to a file that a process has mapped: it keeps the file counted when its object was freed."""
+SPARE = "spare"
+"""A freed file, whose pages the next large object is written over."""
 USAGE = "usage"
 COPY_MODE = 0o400
 """Of the file of a copy: what lies on another host too, so that it may go when room is needed."""
@@ -76,10 +81,27 @@ def open_directory(path: Path) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
-def is_open(path: Path, file: int) -> bool:
+def is_open(path: Path | str, file: int) -> bool:
     """Whether a descriptor is that of what has this path now."""
     now = status_of(str(path))
     return now is not None and os.path.samestat(now, os.fstat(file))
+
+
+def is_unused(file: int) -> bool:
+    """Whether no other descriptor and no mapping of a file is left in any process; False: nobody can say.
+
+    For files in shared memory that are open for writing. Links don't tell: a forked child keeps the mapping
+    of a parent that has removed its link. The kernel gives a lease for writing only where nothing else has
+    the file open (fcntl(2)), and a mapping keeps it open; with overlayfs it keeps another file open instead.
+    """
+    try:
+        # Who opens the file at this moment makes the kernel send a signal; the default one ends the process.
+        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:
+        return False
+    return True
 
 
 def claim_directory(path: Path) -> int:
@@ -164,7 +186,7 @@ def evict(folder: str, gone: list[str], needed: int = 0) -> int:
         status = status_of(f"{folder}/{name}")
         if status is None or status.st_mode & 0o777 != COPY_MODE:
             continue
-        if status.st_nlink == 1 and not name.endswith((PART, HELD)):
+        if status.st_nlink == 1 and not name.endswith((PART, HELD, SPARE)):
             copies.append((status.st_mtime_ns, status.st_size, name))
     freed = 0
     if sum(size for _, size, _ in copies) < needed:
@@ -256,6 +278,8 @@ def opened(path: str) -> Iterator[int]:
     except OSError as error:
         if error.errno == errno.ENOENT:
             raise
+        if error.errno == errno.EWOULDBLOCK:  # `is_unused` has it: it was freed
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
         raise StoreDirectoryError(path, f"it can't be opened: {error}") from error
     try:
         status = os.fstat(file)
@@ -279,16 +303,23 @@ _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 def held(path: str) -> Iterator[tuple[int, str]]:
     """Give a descriptor of a file as `opened` does, and a further link to it, which the caller removes.
 
-    The link is empty where there can't be one.
+    The link is empty where there can't be one. Raises `FileNotFoundError`, and what `opened` raises.
     """
-    link = _link(path)
-    try:
-        with opened(link or path) as file:
-            yield file, link
-    except BaseException:
+    while True:
+        link = _link(path)
+        try:
+            with opened(link or path) as file:
+                # A file may have lost its name before it was open, and be written over. If it has it now,
+                # nobody does so until all of it is closed and unmapped.
+                if is_open(path, file):
+                    yield file, link
+                    return
+        except BaseException:
+            if link:
+                unlink(link)
+            raise
         if link:
             unlink(link)
-        raise
 
 
 def _link(path: str) -> str:

@@ -31,6 +31,7 @@ _File = tuple[int, int]
 @dataclass(slots=True)
 class _Kept:
     file: _File
+    path: str
     view: memoryview = field(repr=False)
     read: bool = True
     """Since the last sweep."""
@@ -71,7 +72,7 @@ class Mappings:
             status = os.fstat(file)
             view = mapped(path, file, status.st_size, link)
         if view.nbytes <= self._limit:
-            self._keep(identity, _Kept(_file_of(status), view))
+            self._keep(identity, _Kept(_file_of(status), path, view))
         return view
 
     def forget(self, identity: ObjectId) -> None:
@@ -82,6 +83,14 @@ class Mappings:
             with self._lock:
                 dropped = self._drop(identity)
             dropped.clear()
+
+    def forget_freed(self) -> None:
+        """Keep no mapping of a file that has lost its name, so that it can be written over."""
+        with self._lock:
+            names = ((identity, kept, status_of(kept.path)) for identity, kept in self._kept.items())
+            freed = [each for each, kept, now in names if now is None or _file_of(now) != kept.file]
+            dropped = self._drop(*freed)
+        dropped.clear()
 
     def sweep(self) -> None:
         """Drop what wasn't read since the last call; runs by itself while anything is kept."""

@@ -4,6 +4,16 @@ One directory a pool and host, in shared memory where there is enough of it, and
 doesn't fit. A file becomes visible whole, by a rename; what a killed writer leaves behind is a `.part`,
 which is counted until it is removed.
 
+New pages of memory cost a quarter of what it takes to receive a large object. So the file of a freed one may
+stay, as the `spare`, and the next one is written over it: at most one, of a part of the limit, counted as
+used, the first to go when room is needed. Wrong bytes are never read:
+
+- It becomes the spare by the rename that takes its name away, and a part by one more, of which one process
+  only has success. Who dies before or after one of these leaves an object, a spare or a part: each of them is
+  counted, and goes in its own way.
+- It is written over only if the kernel says that nobody has it open or mapped (`is_unused`).
+- Who opens it too late, by a name that it looked up before, sees that it hasn't got that name (`held`).
+
 Nothing may stand here about what the bytes mean, about other hosts, or who makes the directories.
 """
 
@@ -22,12 +32,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fray.errors import ObjectLostError, StoreDirectoryError, StoreFullError
+from fray.runtime.container import is_in_memory
 from fray.runtime.file_locks import is_locked, lock_within
 from fray.runtime.pool.messages.specs import ObjectId
 from fray.runtime.pool.objects.disk_warnings import share_warnings
 from fray.runtime.pool.objects.files import (
     COPY_MODE,
     PART,
+    SPARE,
     USAGE,
     check_directory,
     claim_directory,
@@ -35,6 +47,7 @@ from fray.runtime.pool.objects.files import (
     evict,
     is_dead,
     is_open,
+    is_unused,
     list_names,
     lock_file,
     no_store,
@@ -59,6 +72,10 @@ _FILES_A_WRITE = 32
 """That a write into full memory looks at on average. One looks at all; for the others the count decides."""
 _MAPPED_SHARE = 0.125
 """Of the limit, for objects that one process has mapped while it may not be using them."""
+_SPARE_LEAST = 4 * 1024**2
+"""Bytes of an object for which it is worth the calls."""
+_SPARE_SHARE = 0.125
+"""Of the limit, for the spare."""
 
 
 class Usage(NamedTuple):
@@ -98,6 +115,7 @@ class HostStore:
         self.limit = limit
         self._memory = str(directory)
         self._disk = str(spill_directory)
+        self._spare = f"{directory}/{SPARE}"
         share_warnings(self._disk, self._memory)
         self._mappings = Mappings(int(limit * _MAPPED_SHARE))
         self.on_evicted: Callable[[ObjectId], None] = lambda _: None
@@ -200,12 +218,23 @@ class HostStore:
         """Whether an object is here."""
         return any(os.path.lexists(f"{folder}/{identity:x}") for folder in (self._memory, self._disk) * 2)
 
-    def free(self, identity: ObjectId) -> None:
-        """Remove an object, if it is here; a process that has it mapped keeps it. Waits for nobody."""
+    def free(self, identity: ObjectId, *, spare: bool = False) -> bool:
+        """Remove an object, if it is here; a process that has it mapped keeps it. Waits for nobody.
+
+        With `spare` its file may become the spare, until `discard_spare`; returns whether it has.
+        """
         # Memory first, so that what is being spilled is noticed as freed.
         self._mappings.forget(identity)
-        unlink(f"{self._memory}/{identity:x}")
+        path = f"{self._memory}/{identity:x}"
+        kept = spare and self._keep_pages(path)
+        if not kept:
+            unlink(path)
         unlink(f"{self._disk}/{identity:x}")
+        return kept
+
+    def discard_spare(self) -> None:
+        """Give back the pages of the spare, if there is one."""
+        unlink(self._spare)
 
     def keep(self, identity: ObjectId) -> bool:
         """Let an object be no copy any more; return whether it is here. Waits for nobody."""
@@ -223,6 +252,8 @@ class HostStore:
         path = f"{self._memory}/{identity:x}"
         try:
             with self._held(_SPILLING, _LOCK_SECONDS), opened(path) as source:
+                if not is_open(path, source):  # see `held`
+                    return False
                 seen = os.fstat(source)
                 part = f"{self._disk}/{identity:x}.{os.getpid()}-{next(_counter)}{PART}"
                 return self._spill_to(part, identity, source, seen)
@@ -259,10 +290,11 @@ class HostStore:
         return tuple(int(name, 16) for name in names if _IDENTITY.fullmatch(name))
 
     def discard_dead_parts(self) -> None:
-        """Remove what processes that are dead by now left half-written. Waits for no writer.
+        """Remove the spare, and what processes that are dead by now left half-written. Waits for no writer.
 
         Raises `StoreDirectoryError` or `OSError` if the directory on disk is gone and can't be made again.
         """
+        self.discard_spare()
         scan(self._disk, dead=is_dead)
         scan(self._memory, dead=is_dead)
         # One of them may have made the directory on disk again, whose claim has ended with it.
@@ -320,6 +352,8 @@ class HostStore:
         if disk:
             self._claim_disk()
             return os.open(part, flags, 0o600)
+        if size >= _SPARE_LEAST:
+            self._mappings.forget_freed()
         gone: list[str] = []
         try:
             return self._make_room(part, size, gone, flags)
@@ -333,6 +367,7 @@ class HostStore:
                 if self._blind_writes:
                     self._blind_writes -= 1
                     raise StoreFullError(size, (self._memory,))
+                self.discard_spare()
                 used = scan(self._memory, dead=is_dead)
                 if used + size > self.limit:
                     used -= evict(self._memory, gone, used + size - self.limit)
@@ -341,7 +376,11 @@ class HostStore:
                 self._blind_writes = len(list_names(self._memory)) // _FILES_A_WRITE
                 raise StoreFullError(size, (self._memory,))
             self._set_used(used + size)
-            file = os.open(part, flags, 0o600)
+            file = self._take_spare(part) if size >= _SPARE_LEAST else -1
+            if file >= 0:
+                self._set_used(used + size - os.fstat(file).st_size)
+            else:
+                file = os.open(part, flags, 0o600)
             try:
                 # Within the lock, so that a process that counts anew counts it whole.
                 os.ftruncate(file, size)
@@ -350,6 +389,34 @@ class HostStore:
                 unlink(part)
                 raise
             return file
+
+    def _keep_pages(self, path: str) -> bool:
+        """Make a file the spare, in place of an earlier one; False if it isn't one for that."""
+        status = status_of(path)
+        if status is None or not _SPARE_LEAST <= status.st_size <= self.limit * _SPARE_SHARE:
+            return False
+        if not is_in_memory(self.directory):
+            return False
+        try:
+            os.rename(path, self._spare)  # noqa: PTH104 - no Path on the fast way
+        except OSError:
+            return False
+        return True
+
+    def _take_spare(self, part: str) -> int:
+        """Return a descriptor of the spare, which is the part of that name now; -1: there is none to use."""
+        try:
+            os.rename(self._spare, part)  # noqa: PTH104 - as above
+        except OSError:
+            return -1
+        with contextlib.suppress(OSError):
+            os.chmod(part, 0o600)  # noqa: PTH101 - as above
+            file = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            if is_unused(file):
+                return file
+            os.close(file)
+        unlink(part)
+        return -1
 
     def _tell_evicted(self, names: list[str]) -> None:
         for name in names:
