@@ -24,6 +24,7 @@ from fray.errors import (
 )
 from fray.runtime.pool.objects import peers
 from fray.runtime.pool.objects.files import HELD
+from fray.runtime.pool.objects.mappings import Mappings
 from fray.runtime.pool.objects.peers import fetch, run_object_server, serve_objects
 from fray.runtime.pool.objects.readers import AT_ONCE
 from fray.runtime.pool.objects.store import HostStore
@@ -129,6 +130,22 @@ def scripted(place: Path, answer: Answer) -> Iterator[tuple[Address, list[int]]]
 def left_behind(store: HostStore) -> set[str]:
     found = (*store.directory.iterdir(), *store.spill_directory.iterdir())
     return {path.name for path in found if path.suffix != HELD} - {"usage"}
+
+
+@pytest.fixture
+def keeping(there: HostStore) -> HostStore:
+    """The store of the host `there`, whose server keeps its mappings as long as it isn't told otherwise."""
+    there._mappings = Mappings(there.limit, seconds=3600.0)
+    return there
+
+
+def test_a_server_has_a_large_object_mapped_no_longer_than_it_sends_it(
+    keeping: HostStore, address: Address, here: HostStore
+) -> None:
+    keeping.write(1, encode(np.zeros(peers.SHARED_BYTES, dtype=np.uint8)))
+    fetch(address, KEY, 1, here)
+    [server] = multiprocessing.active_children()
+    wait_until(lambda: str(keeping.directory) not in Path(f"/proc/{server.pid}/maps").read_text())
 
 
 @pytest.mark.parametrize("count", [1, 60_000, 10_000_000])

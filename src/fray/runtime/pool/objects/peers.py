@@ -142,9 +142,9 @@ async def _answer(connection: Connection, store: HostStore, readers: Readers, fr
         return
     identity = int.from_bytes(frame.body[:_IDENTITY_BYTES])
     reader = frame.body[_IDENTITY_BYTES:].decode(errors="replace")
+    coming, data = _look(store, identity)
+    shared = data is None or len(data) >= SHARED_BYTES
     try:
-        coming, data = _look(store, identity)
-        shared = data is None or len(data) >= SHARED_BYTES
         if data is None and not (coming and frame.kind == _FORWARDED):
             connection.send(_MISSING, frame.body)
         elif reader and shared and (other := readers.choose_other(identity, reader)):
@@ -153,7 +153,10 @@ async def _answer(connection: Connection, store: HostStore, readers: Readers, fr
             with readers.receiving(identity, reader if shared else ""):
                 await _send(connection, store, identity, data)
     except ConnectionLostError:
-        return  # the reader has gone
+        pass  # the reader has gone
+    finally:
+        if shared:
+            store.unmap(identity)
 
 
 def _look(store: HostStore, identity: ObjectId) -> tuple[bool, memoryview | None]:

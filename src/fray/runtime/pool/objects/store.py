@@ -214,6 +214,13 @@ class HostStore:
                 return self._mappings.open(identity, f"{folder}/{identity:x}")
         raise ObjectLostError(f"{identity:x}", f"it is neither in {self._memory} nor in {self._disk}")
 
+    def unmap(self, identity: ObjectId) -> None:
+        """Keep no mapping of an object for later readers of this process: they are seldom, or far away.
+
+        To unmap a large one takes a while, and longer once it is freed. What somebody still reads stays.
+        """
+        self._mappings.forget(identity)
+
     def contains(self, identity: ObjectId) -> bool:
         """Whether an object is here."""
         return any(os.path.lexists(f"{folder}/{identity:x}") for folder in (self._memory, self._disk) * 2)
