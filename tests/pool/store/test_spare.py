@@ -193,7 +193,7 @@ def test_it_is_given_back(store: HostStore) -> None:
         assert store.usage() == (0, 0)
 
 
-@pytest.mark.parametrize("size", [999, LIMIT // 8 + 1])
+@pytest.mark.parametrize("size", [999, LIMIT // 4 + 1])
 def test_small_files_and_large_parts_of_the_memory_are_not_kept(store: HostStore, size: int) -> None:
     store.write(1, value(size))
     assert not store.free(1, spare=True)

@@ -74,7 +74,7 @@ _MAPPED_SHARE = 0.125
 """Of the limit, for objects that one process has mapped while it may not be using them."""
 _SPARE_LEAST = 4 * 1024**2
 """Bytes of an object for which it is worth the calls."""
-_SPARE_SHARE = 0.125
+_SPARE_SHARE = 0.25
 """Of the limit, for the spare."""
 
 
