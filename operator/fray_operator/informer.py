@@ -1,14 +1,12 @@
 """A cache of objects that belong to those of a kind, kept by list and watch: JobSets and pods of FrayJobs.
 
 kopf keeps something of every object that it sees, so it watches only Fray's own kinds. Objects are
-trimmed before they are kept, and kept as text: as Python objects they take four times as much memory, and
-those of finished jobs are there by the thousand without ever being asked for. Each change tells whose the
-object is; what the change means is nobody's business here.
+trimmed before they are kept, and kept packed: those of finished jobs are there by the thousand without ever
+being asked for. Each change tells whose the object is; what the change means is nobody's business here.
 """
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -40,6 +38,7 @@ from fray.vocabulary import (
 )
 from fray_operator.kinds import Kind
 from fray_operator.list_watch import PAGE, ListWatch, Place, place_of
+from fray_operator.packing import Packer
 
 __all__ = [
     "Informer",
@@ -125,29 +124,29 @@ class Informer(ListWatch):
         labels = kind.label if role is None else f"{kind.label},{LABEL_ROLE}={role}"
         super().__init__(api, resource, namespace=namespace, labels=labels, metadata_only=metadata_only)
         self._kind, self._on_change, self._trim, self._outlives = kind, on_change, trim, outlives
-        self._texts: dict[Place, bytes] = {}
+        self._packer = Packer()
+        self._packed: dict[Place, bytes] = {}
         self._by_owner: defaultdict[Place, set[Place]] = defaultdict(set)
-        self._by_uid: dict[str, Place] = {}
         self._gone: defaultdict[Place, dict[str, bytes]] = defaultdict(dict)
         """The last states of objects that are gone, by uid."""
 
     def get(self, namespace: str, name: str) -> Manifest | None:
         """Return an object, or None."""
-        text = self._texts.get((namespace, name))
-        return None if text is None else _unpack(text)
+        packed = self._packed.get((namespace, name))
+        return None if packed is None else self._packer.unpack(packed)
 
-    def find(self, uid: str, *, namespace: str) -> Manifest | None:
-        """Return the object of this uid, or None where it isn't in this namespace."""
-        place = self._by_uid.get(uid)
-        return None if place is None or place[0] != namespace else self.get(*place)
+    def find(self, reference: Manifest, *, namespace: str) -> Manifest | None:
+        """Return the object that one of this namespace refers to, as to its owner: by name and uid."""
+        found = self.get(namespace, reference["name"])
+        return found if found is not None and found["metadata"]["uid"] == reference["uid"] else None
 
     def of_job(self, key: Place) -> list[Manifest]:
         """Return all objects that belong to one, by name: what is shown must not depend on chance."""
-        return [_unpack(self._texts[place]) for place in sorted(self._by_owner.get(key, ()))]
+        return [self._packer.unpack(self._packed[place]) for place in sorted(self._by_owner.get(key, ()))]
 
     def gone_of_job(self, key: Place) -> list[Manifest]:
         """Return the last states of objects of one's that are gone and have outlived it."""
-        return [_unpack(text) for text in self._gone.get(key, {}).values()]
+        return [self._packer.unpack(packed) for packed in self._gone.get(key, {}).values()]
 
     def forget_gone(self, key: Place, uids: Iterable[str] | None = None) -> None:
         """Forget what was kept of objects of one's that are gone: of these, or of all."""
@@ -183,7 +182,7 @@ class Informer(ListWatch):
         return [kept async for page in pages for item in page.items if (kept := self._admit(item))]
 
     def _places(self) -> set[Place]:
-        return set(self._texts)
+        return set(self._packed)
 
     def _lose(self, place: Place) -> None:
         self._bury(self.get(*place))
@@ -216,31 +215,29 @@ class Informer(ListWatch):
 
     def _keep(self, kept: Manifest) -> None:
         place, owner, uid = place_of(kept), self._require_owner(kept), kept["metadata"]["uid"]
-        known, text = self._texts.get(place), _pack(kept)
-        if text == known:
+        known, packed = self._packed.get(place), self._packer.pack(kept)
+        if packed == known:
             return  # a pass that reads what it knows must not be the cause of the next one
         if known is not None:
-            before = _unpack(known)
+            before = self._packer.unpack(known)
             if self.owner_of(before) != owner or before["metadata"]["uid"] != uid:
                 self._forget(place)  # somebody gave it to another owner, or it is another object
-        self._texts[place] = text
+        self._packed[place] = packed
         self._by_owner[owner].add(place)
-        self._by_uid[uid] = place
         self._on_change(owner)
 
     def _bury(self, last: Manifest | None) -> None:
         """Keep the last state of an object that is gone, if it tells anything."""
         owner = None if last is None else self.owner_of(last)
         if last is not None and owner is not None and self._outlives(last):
-            self._gone[owner][last["metadata"]["uid"]] = _pack(last)
+            self._gone[owner][last["metadata"]["uid"]] = self._packer.pack(last)
 
     def _forget(self, place: Place, *, uid: str | None = None) -> None:
         """Drop the object of this place; with a uid only that one, for a newer one may be there already."""
         manifest = self.get(*place)
         if manifest is None or uid not in (None, manifest["metadata"]["uid"]):
             return
-        del self._texts[place]
-        self._by_uid.pop(manifest["metadata"]["uid"], None)
+        del self._packed[place]
         owner = self._require_owner(manifest)
         places = self._by_owner[owner]
         places.discard(place)
@@ -257,16 +254,6 @@ class Informer(ListWatch):
         owner = self.owner_of(manifest)
         assert owner is not None
         return owner
-
-
-def _pack(manifest: Manifest) -> bytes:
-    """Return an object as text, the same for the same object."""
-    return json.dumps(manifest, separators=(",", ":"), sort_keys=True).encode()
-
-
-def _unpack(text: bytes) -> Manifest:
-    manifest: Manifest = json.loads(text)
-    return manifest
 
 
 def _is_newer(manifest: Manifest, other: Manifest) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import sys
 from abc import ABC, abstractmethod
 
 from fray.backoff import Backoff
@@ -153,9 +154,9 @@ class ListWatch(ABC):
 
 
 def place_of(manifest: Manifest) -> Place:
-    """Return where an object is."""
+    """Return where an object is; thousands of places share a few namespaces."""
     metadata = manifest["metadata"]
-    return metadata.get("namespace", ""), metadata["name"]
+    return sys.intern(metadata.get("namespace", "")), metadata["name"]
 
 
 def find_controller(manifest: Manifest) -> Manifest | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -130,7 +131,7 @@ class PodInformer(Informer):
         controller = find_controller(manifest)
         if controller is None:
             return None
-        jobset = self._find_jobset(controller["uid"], metadata["namespace"])
+        jobset = self._find_jobset(controller, metadata["namespace"])
         return None if jobset is None else _relabel(self._trim(manifest), _labels_of(jobset))
 
     def _store(self, manifest: Manifest) -> bool:
@@ -159,11 +160,11 @@ class PodInformer(Informer):
             if not self._by_index[index]:
                 del self._by_index[index]
 
-    def _find_jobset(self, controller: str, namespace: str) -> Manifest | None:
-        """Return the JobSet of this uid, or of the Job of this uid, as far as it is known and is Fray's."""
+    def _find_jobset(self, controller: Manifest, namespace: str) -> Manifest | None:
+        """Return the JobSet that a pod's controller is, or that of that Job, if known and Fray's."""
         job = self._jobs.find(controller, namespace=namespace)
         above = find_controller(job) if job is not None else None
-        jobset = self._jobsets.find(controller if above is None else above["uid"], namespace=namespace)
+        jobset = self._jobsets.find(controller if above is None else above, namespace=namespace)
         return jobset if jobset is not None and _is_ours(jobset) else None
 
     # --- pods whose owners aren't known -----------------------------------------------------------------
@@ -173,7 +174,7 @@ class PodInformer(Informer):
         controller, namespace = find_controller(manifest), manifest["metadata"]["namespace"]
         if controller is None or controller["uid"] in self._foreign or not manifest["metadata"]["labels"]:
             return
-        job = self._jobs.find(controller["uid"], namespace=namespace)
+        job = self._jobs.find(controller, namespace=namespace)
         above = None if job is None else find_controller(job)
         if controller.get("kind") not in ("Job", "JobSet") or (
             # Workers are controlled by a Job of their FrayJob's: they are no hosts.
@@ -225,7 +226,7 @@ class PodInformer(Informer):
                 await self._holds.wait()
             await asyncio.sleep(LOOK_SECONDS)
             for uid, held in list(self._held.items()):
-                jobset = self._find_jobset(uid, held.namespace)
+                jobset = self._find_jobset(held.controller, held.namespace)
                 if jobset is not None:
                     self._adopt(uid, jobset)
             now = self._loop.time()
@@ -266,7 +267,7 @@ class PodInformer(Informer):
             above = find_controller(await self._get(JOBS, uid, held.controller["name"], held.namespace))
         if above is None or above.get("kind") != "JobSet":
             return None
-        jobset = self._jobsets.find(above["uid"], namespace=held.namespace)
+        jobset = self._jobsets.find(above, namespace=held.namespace)
         if jobset is None:
             jobset = await self._get(JOBSETS, above["uid"], above["name"], held.namespace)
             self._jobsets.remember(jobset)
@@ -309,4 +310,7 @@ def _relabel(pod: Manifest, proven: Manifest) -> Manifest:
 
 def _index_of(pod: Manifest) -> tuple[str, ...]:
     labels = pod["metadata"]["labels"]
-    return tuple(labels.get(key, "") for key in (LABEL_JOBSET_UID, LABEL_JOB_INDEX, LABEL_COMPLETION_INDEX))
+    # All pods of a JobSet share its uid.
+    return tuple(
+        sys.intern(labels.get(key, "")) for key in (LABEL_JOBSET_UID, LABEL_JOB_INDEX, LABEL_COMPLETION_INDEX)
+    )

@@ -308,8 +308,7 @@ def test_what_the_server_has_is_read_as_what_is_kept() -> None:
         uid = jobset["metadata"]["uid"]
         labels = {LABEL_JOB: "train", LABEL_JOBSET_UID: uid}
         await cluster.start()
-        cluster.jobs._texts.clear()  # its watch is behind
-        cluster.jobs._by_uid.clear()
+        cluster.jobs._packed.clear()  # its watch is behind
         cluster.jobs._told = "0"
         job = cluster.job(jobset, labels=labels)
         cluster.pod("real", own("Job", job), labels=labels)
