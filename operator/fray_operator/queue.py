@@ -41,6 +41,8 @@ class WorkQueue(Generic[Key]):
         self._wake: dict[Key, tuple[float, int, Key]] = {}
         self._order = itertools.count()
         self._changed = asyncio.Event()
+        self._turn = asyncio.Lock()
+        """Of the worker that waits: if all waited, each change would wake them all."""
 
     def __len__(self) -> int:
         return len(self._due) + len(self._active)
@@ -71,19 +73,20 @@ class WorkQueue(Generic[Key]):
 
     async def get(self) -> Key:
         """Wait for a key that is due and take it; `done` or `failed` must follow."""
-        while True:
-            pause = self._collect()
-            if self._due:
-                key = next(iter(self._due))
-                del self._due[key]
-                self._active.add(key)
-                return key
-            self._changed.clear()
-            try:
-                async with asyncio.timeout(pause):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+        async with self._turn:
+            while True:
+                pause = self._collect()
+                if self._due:
+                    key = next(iter(self._due))
+                    del self._due[key]
+                    self._active.add(key)
+                    return key
+                self._changed.clear()
+                try:
+                    async with asyncio.timeout(pause):
+                        await self._changed.wait()
+                except TimeoutError:
+                    continue
 
     def done(self, key: Key) -> None:
         """Say that a key was worked on well."""

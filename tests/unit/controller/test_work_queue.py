@@ -246,3 +246,32 @@ def test_no_key_is_ever_with_two_workers_and_none_is_lost(
         await asyncio.gather(*tasks, return_exceptions=True)
 
     run(main())
+
+
+class CountedQueue(WorkQueue[str]):
+    """Counts how often anybody looks what is due."""
+
+    looks = 0
+
+    def _collect(self) -> float | None:
+        self.looks += 1
+        return super()._collect()
+
+
+def test_a_key_wakes_one_of_those_that_wait_for_one() -> None:
+    async def main() -> int:
+        queue = CountedQueue()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(queue.get()) for _ in range(20)]
+            await asyncio.sleep(1.0)
+            before = queue.looks
+            queue.add("a")
+            await asyncio.sleep(1.0)
+            looks = queue.looks - before
+            assert [task.result() for task in tasks if task.done()] == ["a"]
+            for task in tasks:
+                task.cancel()
+        return looks
+
+    # The one that takes it, and the one that waits after it.
+    assert run(main()) == 2
