@@ -64,11 +64,9 @@ def open_session() -> Session:
 class Compute:
     """Compute Engine in the region of a GKE cluster."""
 
-    def __init__(
-        self, cluster: GkeCluster, session: Session, *, sleep: Callable[[float], None], address: str = ADDRESS
-    ) -> None:
+    def __init__(self, cluster: GkeCluster, session: Session, *, sleep: Callable[[float], None]) -> None:
         self._session, self._sleep = session, sleep
-        self._region = f"{address}/projects/{cluster.project}/regions/{cluster.region}"
+        self._region = f"{ADDRESS}/projects/{cluster.project}/regions/{cluster.region}"
 
     def ensure_policy(self, policy: WorkloadPolicy) -> bool:
         """Make a workload policy if there is none of its name; return whether that was done.

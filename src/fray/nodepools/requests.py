@@ -160,11 +160,10 @@ def derive_pool_demand(job: FrayJob, *, dynamic: bool) -> NodeDemand:
     return replace(demand, slices=demand.slices * tpu.cubes, hosts=hosts, topology=CUBE, dynamic=True)
 
 
-def build_pool(demand: NodeDemand, choices: PoolChoices, *, hosts: int | None = None) -> PoolRequest:
+def build_pool(demand: NodeDemand, choices: PoolChoices) -> PoolRequest:
     """Return the pool that serves one slice of a demand, or where nodes needn't belong together, all of it.
 
-    It has the number 0: `name_pool` gives it another. `hosts` asks for that many nodes instead of the
-    demand's, where some exist already.
+    It has the number 0: `name_pool` gives it another.
 
     Raises:
         InvalidRequestError: Something must be chosen first, or what was chosen contradicts the job.
@@ -188,11 +187,7 @@ def build_pool(demand: NodeDemand, choices: PoolChoices, *, hosts: int | None = 
         zones=zones,
         service_account=choices.service_account,
     )
-    pool = (
-        _build_tpu(demand, choices, common, hosts)
-        if demand.topology
-        else _build_gpu(demand, choices, common, hosts)
-    )
+    pool = (_build_tpu if demand.topology else _build_gpu)(demand, choices, common)
     if choices.policy is not None and pool.policy is None:
         problem = f"is for tpu7x slices of several hosts, not {pool.machine_type}"
         raise InvalidRequestError("--policy", problem, "Leave it out.")
@@ -261,9 +256,7 @@ def _reservation_name(path: str) -> str:
     return parts[parts.index("reservations") + 1] if "reservations" in parts[:-1] else parts[0]
 
 
-def _build_tpu(
-    demand: NodeDemand, choices: PoolChoices, common: PoolRequest, hosts: int | None
-) -> PoolRequest:
+def _build_tpu(demand: NodeDemand, choices: PoolChoices, common: PoolRequest) -> PoolRequest:
     assert demand.topology is not None
     generation, machine = _find_machine(demand)
     common = replace(
@@ -274,7 +267,7 @@ def _build_tpu(
         disk_type=POLICY_DISK if generation.name in POLICY_GENERATIONS else None,
     )
     if not demand.own_pools:
-        return replace(common, max_nodes=hosts or demand.slices * demand.hosts)
+        return replace(common, max_nodes=demand.slices * demand.hosts)
     if len(common.zones) != 1:
         problem = "must be one zone for a slice of several hosts"
         known = f": {', '.join(common.zones)}" if common.zones else ""
@@ -300,9 +293,7 @@ def _find_machine(demand: NodeDemand) -> tuple[TpuGeneration, TpuMachine]:
     )
 
 
-def _build_gpu(
-    demand: NodeDemand, choices: PoolChoices, common: PoolRequest, hosts: int | None
-) -> PoolRequest:
+def _build_gpu(demand: NodeDemand, choices: PoolChoices, common: PoolRequest) -> PoolRequest:
     assert demand.accelerator is not None
     legal = lookup_gpu(demand.accelerator, count=demand.chips).machine_types
     kind = f"{demand.accelerator.removeprefix('nvidia-').removeprefix('tesla-')}-{demand.chips}"
@@ -311,7 +302,7 @@ def _build_gpu(
         kind=kind,
         machine_type=_choose_machine(demand, choices, legal),
         gpu=True,
-        max_nodes=hosts or demand.slices * demand.hosts,
+        max_nodes=demand.slices * demand.hosts,
     )
 
 

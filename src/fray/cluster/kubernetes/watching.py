@@ -15,7 +15,7 @@ from typing import Protocol, cast
 
 from fray.backoff import Backoff
 from fray.cluster.kubernetes.access import Access
-from fray.cluster.kubernetes.api_errors import LONGEST_ASKED, Sleep
+from fray.cluster.kubernetes.api_errors import LONGEST_ASKED
 from fray.kube.api import Manifest, WatchEvent
 from fray.kube.errors import ExpiredError, ServerError, ThrottledError, UnreachableError
 from fray.kube.resources import Resource
@@ -73,9 +73,7 @@ async def list_subject(access: Access, subject: Subject, observer: Observer) -> 
     observer.take_list(objects, version)
 
 
-async def watch_until_complete(
-    access: Access, subject: Subject, observer: Observer, *, sleep: Sleep = asyncio.sleep
-) -> None:
+async def watch_until_complete(access: Access, subject: Subject, observer: Observer) -> None:
     """Tell an observer of changes until it is complete.
 
     Raises what the observer raises, and the `ApiError` of a missing right.
@@ -97,7 +95,7 @@ async def watch_until_complete(
         if time() - begun >= SUFFICIENT_SECONDS:
             rounds = 0
         rounds += 1
-        await sleep(BACKOFF.pause(rounds, asked))
+        await asyncio.sleep(BACKOFF.pause(rounds, asked))
 
 
 async def _watch(access: Access, subject: Subject, observer: Observer) -> None:

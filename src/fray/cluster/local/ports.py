@@ -49,9 +49,9 @@ def choose_candidates(ephemeral: range) -> Sequence[int]:
 class PortLeases:
     """The ports of one attempt. Processes that inherit `descriptors` keep them leased, too."""
 
-    def __init__(self, folder: Path, *, ephemeral: range | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._candidates = choose_candidates(ephemeral or read_ephemeral_range())
+        self._candidates = choose_candidates(read_ephemeral_range())
         self._leases: dict[int, int] = {}
         # Where to start is left to chance, so that jobs started together rarely try the same ports.
         self._next = random.randrange(len(self._candidates))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from fray.runtime.pool.head.metrics import CONTENT_TYPE, render_metrics
 from fray.runtime.pool.head.metrics_server import Page
@@ -21,19 +21,11 @@ class PoolPages:
     Parameters: its `state`; what it has `refused`; the name of its `job`, if it has one.
     """
 
-    def __init__(
-        self,
-        state: PoolState,
-        refused: RefusalCounts,
-        *,
-        job: str = "",
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, state: PoolState, refused: RefusalCounts, *, job: str) -> None:
         self._state = state
         self._refused = refused
         self._job = job
-        self._clock = clock
-        self._began = clock()
+        self._began = time.monotonic()
         self._meter = RateMeter(self._began)
         self.pages: Mapping[str, Page] = {
             POOL_METRICS_PATH: Page(CONTENT_TYPE, self._render_metrics),
@@ -43,12 +35,12 @@ class PoolPages:
 
     def note(self) -> None:
         """Take note of the counters, for rates; cheap, and to be called at least once a second."""
-        self._meter.note(self._state.counters, self._clock())
+        self._meter.note(self._state.counters, time.monotonic())
 
     def _render_metrics(self) -> str:
         return render_metrics(self._state.stats(), self._refused.snapshot())
 
     def _render_view(self) -> str:
-        stats, now = self._state.stats(), self._clock()
+        stats, now = self._state.stats(), time.monotonic()
         rates = self._meter.rates(stats.counters, now)
         return PoolView.build(stats, job=self._job, seconds=now - self._began, rates=rates).to_json()
