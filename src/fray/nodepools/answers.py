@@ -8,14 +8,14 @@ operation that ends with an error. So the text is looked at first, and the code 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from fray.errors import NodePoolError
 from fray.plan.texts import clean_text
 
-__all__ = ["ANSWERS", "IN_PROGRESS", "Answer", "AnswerRow", "Retry", "derive_error", "explain_answer"]
+__all__ = ["ANSWERS", "IN_PROGRESS", "Answer", "Retry", "derive_error", "explain_answer"]
 
 IN_PROGRESS: Final = "OperationInProgress"
 """Reason of the one answer that is no refusal: it is as if GKE were making the pools already."""
@@ -35,17 +35,6 @@ class Retry(StrEnum):
 
 
 @dataclass(frozen=True)
-class AnswerRow:
-    """One kind of answer. Names of groups of the pattern stand in the sentence and in the remedy."""
-
-    reason: str
-    pattern: str
-    retry: Retry
-    sentence: str
-    remedy: str
-
-
-@dataclass(frozen=True)
 class Answer:
     """What an answer means: one sentence, and the next step."""
 
@@ -61,187 +50,165 @@ QUOTA_STEP: Final = (
 )
 STOCKOUT_STEP: Final = "Try {zones}another zone, spot nodes, flex-start or a reservation."
 
-ANSWERS: Final = (
-    AnswerRow(
+ANSWERS: Final = {
+    r"regional quota.*resource \"(?P<metric>[^\"]+)\".*requires '(?P<wanted>[^']+)'"
+    r" and is short '(?P<short>[^']+)'": Answer(
         "QuotaExceeded",
-        r"regional quota.*resource \"(?P<metric>[^\"]+)\".*requires '(?P<wanted>[^']+)'"
-        r" and is short '(?P<short>[^']+)'",
         Retry.LATER,
         "the project's quota {metric} is short of {short}: {wanted} are needed",
         QUOTA_STEP,
     ),
-    AnswerRow(
+    r"quota '(?P<metric>[^']+)' exceeded"
+    r"(?:\.?\s+limit: (?P<limit>[\d.]+\d)(?: in region (?P<where>[-\w]+))?)?": Answer(
         "QuotaExceeded",
-        r"quota '(?P<metric>[^']+)' exceeded"
-        r"(?:\.?\s+limit: (?P<limit>[\d.]+\d)(?: in region (?P<where>[-\w]+))?)?",
         Retry.LATER,
         "the project's quota {metric} is used up{limit}{where}",
         QUOTA_STEP,
     ),
-    AnswerRow(
+    r"insufficient (?:regional )?quota|quota.{0,40}exceeded": Answer(
         "QuotaExceeded",
-        r"insufficient (?:regional )?quota|quota.{0,40}exceeded",
         Retry.LATER,
         "the project has no quota left for these nodes",
         QUOTA_STEP,
     ),
-    AnswerRow(
+    r"reservations?\b.*"
+    r"(?:do(?:es)? not have (?:enough|available|sufficient)|is too small|not enough)": Answer(
         "ReservationTooSmall",
-        r"reservations?\b.*(?:do(?:es)? not have (?:enough|available|sufficient)|is too small|not enough)",
         Retry.LATER,
         "the reservation has fewer free machines than the pool needs",
         "Look at it with `gcloud compute reservations describe`; enlarge it, or wait until others leave it.",
     ),
-    AnswerRow(
+    r"reservations?\b.*(?:not found|does not exist|could not be found)": Answer(
         "ReservationNotFound",
-        r"reservations?\b.*(?:not found|does not exist|could not be found)",
         Retry.NEVER,
         "there is no such reservation for this machine type in the zone",
         "Compare its name, project and zone with `gcloud compute reservations list`; is it shared with you?",
     ),
-    AnswerRow(
+    r"ZONE_RESOURCE_POOL_EXHAUSTED|GCE_STOCKOUT|does not have enough resources available"
+    r"|is currently unavailable in the": Answer(
         "StockOut",
-        r"ZONE_RESOURCE_POOL_EXHAUSTED|GCE_STOCKOUT|does not have enough resources available"
-        r"|is currently unavailable in the",
         Retry.LATER,
         "Google Cloud has no such machines free in the zone now",
         STOCKOUT_STEP,
     ),
-    AnswerRow(
+    r"running incompatible operation (?P<operation>[-\w]+)"
+    r"|operation (?P<other>operation-[-\w]+) is currently"
+    r"|currently being created, deleted, updated or repaired": Answer(
         IN_PROGRESS,
-        r"running incompatible operation (?P<operation>[-\w]+)"
-        r"|operation (?P<other>operation-[-\w]+) is currently"
-        r"|currently being created, deleted, updated or repaired",
         Retry.SOON,
         "another operation{operation}{other} runs on the cluster or the pool",
         "Wait for it; `gcloud container operations list` shows it.",
     ),
-    AnswerRow(
+    r"(?:(?P<api>[A-Z][\w. ]{0,60}API) has not been used in project"
+    r"|API.{0,80}\bis disabled|SERVICE_DISABLED)(?:.*apis/api/(?P<service>[\w.]+))?": Answer(
         "ApiDisabled",
-        r"(?:(?P<api>[A-Z][\w. ]{0,60}API) has not been used in project"
-        r"|API.{0,80}\bis disabled|SERVICE_DISABLED)(?:.*apis/api/(?P<service>[\w.]+))?",
         Retry.NEVER,
         "an API that is needed is off in the project{api}",
         "Enable it: `gcloud services enable {service}`.",
     ),
-    AnswerRow(
+    r"iam\.serviceAccounts\.actAs"
+    r"|does not have access to service account \"?(?P<account>[^\s\"]*[^\s\".])": Answer(
         "ServiceAccountDenied",
-        r"iam\.serviceAccounts\.actAs"
-        r"|does not have access to service account \"?(?P<account>[^\s\"]*[^\s\".])",
         Retry.NEVER,
         "the account may not use the nodes' service account{account}",
         "Grant it roles/iam.serviceAccountUser on that service account.",
     ),
-    AnswerRow(
+    r"required ['\"](?P<right>compute\.[\w.]+)['\"] permission": Answer(
         "PermissionDenied",
-        r"required ['\"](?P<right>compute\.[\w.]+)['\"] permission",
         Retry.NEVER,
         "the account lacks the permission {right}",
         "Grant it roles/compute.instanceAdmin.v1, or a role with that permission.",
     ),
-    AnswerRow(
+    r"required ['\"](?P<right>[\w.]+)['\"] permission|permission '(?P<other_right>[\w.]+)' denied": Answer(
         "PermissionDenied",
-        r"required ['\"](?P<right>[\w.]+)['\"] permission|permission '(?P<other_right>[\w.]+)' denied",
         Retry.NEVER,
         "the account lacks the permission {right}{other_right}",
         "Grant it roles/container.clusterAdmin, or a role with that permission.",
     ),
-    AnswerRow(
+    r"auto_?upgrade must be (?:true|enabled|set)": Answer(
         "AutoUpgradeRequired",
-        r"auto_?upgrade must be (?:true|enabled|set)",
         Retry.NEVER,
         "the cluster is in a release channel, which doesn't allow pools without auto-upgrade",
         "Leave auto-upgrade on; Fray's requests do.",
     ),
-    AnswerRow(
+    r"autopilot clusters? do(?:es)? not (?:support|allow)": Answer(
         "AutopilotCluster",
-        r"autopilot clusters? do(?:es)? not (?:support|allow)",
         Retry.NEVER,
         "the cluster is an Autopilot cluster, which makes its nodes itself",
         "Start the job; nothing needs to be created.",
     ),
-    AnswerRow(
+    r"(?:resource|workload|placement) policy.*(?:not found|does not exist|invalid)": Answer(
         "PolicyRefused",
-        r"(?:resource|workload|placement) policy.*(?:not found|does not exist|invalid)",
         Retry.NEVER,
         "the workload policy isn't there, or doesn't fit the machine type",
         "Make it with the command that `fray pools plan` prints, in the cluster's region, or name another.",
     ),
-    AnswerRow(
+    r"(?:tpu.?)?topology.*(?:invalid|not supported|not valid|unsupported|mutually exclusive)"
+    r"|(?:invalid|unsupported).*topology": Answer(
         "TopologyRefused",
-        r"(?:tpu.?)?topology.*(?:invalid|not supported|not valid|unsupported|mutually exclusive)"
-        r"|(?:invalid|unsupported).*topology",
         Retry.NEVER,
         "the machine type doesn't come in that topology and number of nodes",
         "Compare with `fray accelerators`; `fray pools plan` prints what belongs together.",
     ),
-    AnswerRow(
+    r"machine type.*(?:not (?:found|supported|available)|does not exist|unavailable|invalid)": Answer(
         "MachineTypeUnavailable",
-        r"machine type.*(?:not (?:found|supported|available)|does not exist|unavailable|invalid)",
         Retry.NEVER,
         "the zone has no such machine type",
         "Choose a zone that has it: `gcloud compute machine-types list --filter=name=MACHINE_TYPE`.",
     ),
-    AnswerRow(
+    r"already exists": Answer(
         "AlreadyExists",
-        r"already exists",
         Retry.NEVER,
         "there is a pool of this name already",
         "Use it: `fray pools list` shows it.",
     ),
-)
+}
+"""By patterns: the first that is found counts, and its groups stand in the sentence and in the remedy."""
 
 # What a code alone says, where no text is known.
 CODES: Final = {
-    "PERMISSION_DENIED": AnswerRow(
+    "PERMISSION_DENIED": Answer(
         "PermissionDenied",
-        "",
         Retry.NEVER,
         "the account may not do that",
         "Grant it roles/container.clusterAdmin on the project.",
     ),
-    "UNAUTHENTICATED": AnswerRow(
+    "UNAUTHENTICATED": Answer(
         "PermissionDenied",
-        "",
         Retry.NEVER,
         "Google Cloud doesn't accept the credentials",
         "Log in anew: `gcloud auth application-default login`.",
     ),
-    "NOT_FOUND": AnswerRow(
+    "NOT_FOUND": Answer(
         "NotFound",
-        "",
         Retry.NEVER,
         "GKE doesn't know it",
         "Check project, location and name: `gcloud container clusters list`.",
     ),
-    "RESOURCE_EXHAUSTED": AnswerRow(
+    "RESOURCE_EXHAUSTED": Answer(
         "TooManyRequests",
-        "",
         Retry.LATER,
         "GKE asks for fewer requests, or the quota is used up",
         "Wait; if it stays so, look at the project's quotas.",
     ),
-    "INVALID_ARGUMENT": AnswerRow(
+    "INVALID_ARGUMENT": Answer(
         "Refused",
-        "",
         Retry.NEVER,
         "GKE doesn't take the request",
         "Read GKE's words; `fray pools plan -f FILE` shows the request.",
     ),
     **dict.fromkeys(
         ("UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "INTERNAL", "CANCELLED", "UNKNOWN"),
-        AnswerRow(
+        Answer(
             "Unavailable",
-            "",
             Retry.SOON,
             "GKE gave no proper answer",
             "Try again; https://status.cloud.google.com shows incidents.",
         ),
     ),
 }
-OTHER: Final = AnswerRow(
+OTHER: Final = Answer(
     "Refused",
-    "",
     Retry.LATER,
     "GKE refused it",
     "Read GKE's words; `gcloud container operations list` shows more.",
@@ -266,8 +233,8 @@ _ALTERNATIVES: Final = re.compile(
 def explain_answer(said: str, *, code: str = "") -> Answer:
     """Return what GKE's words, or else its code (such as `PERMISSION_DENIED`), mean."""
     said = said[: 4 * MOST_SAID]
-    for row in ANSWERS:
-        found = re.search(row.pattern, said, re.IGNORECASE | re.DOTALL)
+    for pattern, row in ANSWERS.items():
+        found = re.search(pattern, said, re.IGNORECASE | re.DOTALL)
         if found is not None:
             words = {
                 key: _PHRASES.get(key, "{}").format(value) if value else _ABSENT.get(key, "")
@@ -275,9 +242,8 @@ def explain_answer(said: str, *, code: str = "") -> Answer:
             }
             zones = find_zones(said)
             words["zones"] = f"{' or '.join(zones)}, which GKE says has some, or " if zones else ""
-            return Answer(row.reason, row.retry, row.sentence.format(**words), row.remedy.format(**words))
-    row = CODES.get(code, OTHER)
-    return Answer(row.reason, row.retry, row.sentence, row.remedy)
+            return replace(row, sentence=row.sentence.format(**words), remedy=row.remedy.format(**words))
+    return CODES.get(code, OTHER)
 
 
 def find_zones(said: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ def test_each_text_has_its_reason_and_next_step(refusal: Refusal) -> None:
 
 
 def test_every_row_of_the_table_has_a_text() -> None:
-    assert {row.reason for row in ANSWERS} <= {refusal.reason for refusal in REFUSALS}
+    assert {row.reason for row in ANSWERS.values()} <= {refusal.reason for refusal in REFUSALS}
 
 
 def test_a_quota_that_comes_as_permission_denied_is_no_missing_right() -> None:

@@ -126,7 +126,7 @@ def test_what_doctor_and_plan_tell_to_do_is_the_guides_command(pattern: str, tol
 
 def test_the_page_names_every_reason_that_a_refusal_can_have() -> None:
     page = (DOCS / "node-pools.md").read_text(encoding="utf-8")
-    reasons = {row.reason for row in (*ANSWERS, *CODES.values())}
+    reasons = {row.reason for row in (*ANSWERS.values(), *CODES.values())}
     assert {reason for reason in reasons if f"`{reason}`" not in page} == {
         "AlreadyExists",
         "AutopilotCluster",
