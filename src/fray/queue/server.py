@@ -10,10 +10,8 @@ import ipaddress
 import logging
 import secrets
 import socket
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from http import HTTPStatus
 from types import TracebackType
@@ -37,6 +35,7 @@ from fray.queue.protocol import (
     signatures_match,
 )
 from fray.queue.service import QueueService, Reply, Request
+from fray.runtime.loop_thread import LoopThread
 
 __all__ = ["HttpQueueServer", "ServerLimits"]
 
@@ -93,20 +92,17 @@ class HttpQueueServer:
         self._limits = limits or ServerLimits()
         self._clock = clock
         self._service = QueueService(max_items=self._limits.max_items, max_bytes=self._limits.max_bytes)
-        self._thread: threading.Thread | None = None
-        self._stopping: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+        self._loop = LoopThread("fray-queue-server")
+        self._runner: web.ServerRunner | None = None
 
     def __enter__(self) -> Self:
-        listening: Future[int] = Future()
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._serve(listening)), name="fray-queue-server", daemon=True
-        )
-        self._thread.start()
         try:
-            self.port = listening.result()
-        except (OSError, OverflowError, ValueError) as error:
-            self._thread.join()
-            raise QueueServerError(f"{self.host}:{self.port}", str(error)) from error
+            self.port = self._loop.run(self._start())
+        except BaseException as error:
+            self._close()
+            if isinstance(error, OSError | OverflowError | ValueError):
+                raise QueueServerError(f"{self.host}:{self.port}", str(error)) from error
+            raise
         return self
 
     def __exit__(
@@ -115,11 +111,12 @@ class HttpQueueServer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._stopping is not None and self._thread is not None:
-            loop, stop = self._stopping
-            self._stopping = None
-            loop.call_soon_threadsafe(stop.set)
-            self._thread.join()
+        self._close()
+
+    def _close(self) -> None:
+        """End it; requests under way have a second to be answered."""
+        self._loop.run(self._stop())
+        self._loop.close()
 
     @property
     def token(self) -> str:
@@ -134,7 +131,7 @@ class HttpQueueServer:
             QueueServerError: the server doesn't run.
         """
         checked_name(name)
-        if self._stopping is None:
+        if self._runner is None:
             raise QueueServerError(f"{self.host}:{self.port}", "the server runs inside its `with` block only")
         self._service.add(name)
         return HttpQueue(
@@ -157,9 +154,9 @@ class HttpQueueServer:
                 return "127.0.0.1"
             return str(probe.getsockname()[0])
 
-    async def _serve(self, listening: Future[int]) -> None:
-        stop = asyncio.Event()
-        runner = web.ServerRunner(
+    async def _start(self) -> int:
+        """Listen, and return on which port."""
+        self._runner = runner = web.ServerRunner(
             _LimitedServer(
                 self._handle,
                 most=self._limits.max_connections,
@@ -171,14 +168,12 @@ class HttpQueueServer:
             shutdown_timeout=1.0,
         )
         await runner.setup()
-        try:
-            await web.TCPSite(runner, self.host or None, self.port).start()
-            self._stopping = (asyncio.get_running_loop(), stop)
-            listening.set_result(int(runner.addresses[0][1]))
-            await stop.wait()
-        except (OSError, OverflowError, ValueError) as error:
-            listening.set_exception(error)
-        finally:
+        await web.TCPSite(runner, self.host or None, self.port).start()
+        return int(runner.addresses[0][1])
+
+    async def _stop(self) -> None:
+        runner, self._runner = self._runner, None
+        if runner is not None:
             await runner.cleanup()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
