@@ -48,7 +48,15 @@ from fray.wire.frayjob import (
 from fray.wire.model import OBJECT_NAME_PATTERN, build_unjudged
 from fray.wire.pod import EnvFromSource, EnvVar, Gpu, LocalReference, Resources, Tpu
 
-__all__ = ["LAUNCH_DIGITS", "JobManifest", "Uploads", "build_manifest", "find_parent"]
+__all__ = [
+    "LAUNCH_DIGITS",
+    "JobManifest",
+    "Uploads",
+    "build_manifest",
+    "find_parent",
+    "mark_launch",
+    "rename_job",
+]
 
 LAUNCH_DIGITS: Final = 10
 """Of a launch's word, in names of Secrets."""
@@ -193,6 +201,21 @@ def build_manifest(
 
     check_job(job)
     return JobManifest(job=job, secret_name=secret_name, secret_variables=confidential)
+
+
+def rename_job(job: FrayJob, name: str) -> FrayJob:
+    """Return a job under the name that was found for it; an annotation keeps what its author calls it."""
+    if name == job.metadata.name:
+        return job
+    annotations = {ANNOTATION_ORIGINAL_NAME: job.metadata.name, **job.metadata.annotations}
+    metadata = job.metadata.model_copy(update={"name": name, "annotations": annotations})
+    return job.model_copy(update={"metadata": metadata})
+
+
+def mark_launch(job: FrayJob, word: str) -> FrayJob:
+    """Return a job with a word of this launch alone, by which what comes of it is known."""
+    annotations = {**job.metadata.annotations, ANNOTATION_LAUNCH: word}
+    return job.model_copy(update={"metadata": job.metadata.model_copy(update={"annotations": annotations})})
 
 
 def _check_whole(request: JobRequest, uploads: Uploads) -> None:

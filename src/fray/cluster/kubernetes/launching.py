@@ -19,7 +19,14 @@ from fray.cluster.arguments import WhenTaken
 from fray.cluster.cluster_spec import KubernetesSpec
 from fray.cluster.kubernetes.access import Access
 from fray.cluster.kubernetes.api_errors import persistently
-from fray.cluster.manifest import LAUNCH_DIGITS, JobManifest, Uploads, build_manifest
+from fray.cluster.manifest import (
+    LAUNCH_DIGITS,
+    JobManifest,
+    Uploads,
+    build_manifest,
+    mark_launch,
+    rename_job,
+)
 from fray.cluster.progress import is_resumable
 from fray.cluster.workspace import Archiver, WorkspaceLimits
 from fray.errors import FieldError, InvalidJobError, JobExistsError, JobLeftBehindError
@@ -42,7 +49,6 @@ from fray.types import JobId
 from fray.types.request import CompleteRequest
 from fray.vocabulary import (
     ANNOTATION_LAUNCH,
-    ANNOTATION_ORIGINAL_NAME,
     API_VERSION,
     FRAYJOB_KIND,
     LABEL_JOB,
@@ -159,13 +165,8 @@ class WrittenJob:
 
     def build(self, name: str) -> JobManifest:
         """Return it under a name; its own is legal, and stays as it is."""
-        metadata = self.job.metadata
-        annotations = {**metadata.annotations, ANNOTATION_LAUNCH: self.word}
         legal = name if name == self.name else build_object_name(name)
-        if legal != self.name:
-            annotations.setdefault(ANNOTATION_ORIGINAL_NAME, self.name)
-        named = metadata.model_copy(update={"name": legal, "annotations": annotations})
-        job = self.job.model_copy(update={"metadata": named})
+        job = rename_job(mark_launch(self.job, self.word), legal)
         return JobManifest(job=job, secret_name=f"{legal}-env", secret_variables={})
 
     def with_stored_workspace(self, stored: FrayJob) -> WrittenJob:

@@ -24,7 +24,7 @@ from fray.cluster.local.environment import IsolatedEnv, derive_base_environment,
 from fray.cluster.local.pods import LocalMachine, build_local_pods
 from fray.cluster.local.store import JobFolder
 from fray.cluster.local.support import build_notices, check_open_files, check_supported
-from fray.cluster.manifest import JobManifest, Uploads, build_manifest
+from fray.cluster.manifest import JobManifest, Uploads, build_manifest, rename_job
 from fray.errors import InvalidRequestError, UnsupportedFeatureError
 from fray.payload.callables import Payload, PayloadLimits, check_call, encode_callable
 from fray.payload.stamp import PYTHON
@@ -32,7 +32,6 @@ from fray.plan.gang import GangKind
 from fray.plan.jobset import AttemptPlan, build_attempt
 from fray.settings import Settings
 from fray.types import EnvironmentConfig, JobRequest
-from fray.vocabulary import ANNOTATION_ORIGINAL_NAME
 from fray.wire.frayjob import CallableEntrypoint, FrayJob, Parent
 
 __all__ = [
@@ -67,17 +66,13 @@ class LocalRequest:
 
     def under(self, job_id: str, folder: JobFolder) -> tuple[FrayJob, Workplace]:
         """Return job and workplace under the id that was found for the job, in its folder."""
-        metadata = self.job.metadata
-        if job_id != metadata.name:
-            annotations = {ANNOTATION_ORIGINAL_NAME: metadata.name, **metadata.annotations}
-            metadata = metadata.model_copy(update={"name": job_id, "annotations": annotations})
         payload = None if self.payload is None else folder.payload
         spec = self.job.spec
         if self.isolated_env is not None:
             commands = (*self.isolated_env.build_commands(folder.environments), *spec.environment.setup)
             environment = spec.environment.model_copy(update={"setup": list(commands)})
             spec = spec.model_copy(update={"environment": environment})
-        job = self.job.model_copy(update={"metadata": metadata, "spec": spec})
+        job = rename_job(self.job, job_id).model_copy(update={"spec": spec})
         return job, replace(self.workplace, payload=payload)
 
 

@@ -31,7 +31,7 @@ from fray.cluster.local.pods import LocalMachine, build_local_pods
 from fray.cluster.local.requests import describe_payload, without_secrets
 from fray.cluster.local.store import JobFolder
 from fray.cluster.local.support import build_notices, check_supported
-from fray.cluster.manifest import Uploads, build_manifest, find_parent
+from fray.cluster.manifest import Uploads, build_manifest, find_parent, mark_launch, rename_job
 from fray.cluster.progress import describe_frayjob, get_original_name, is_resumable
 from fray.cluster.ray.bundle import Bundle, decode_line
 from fray.cluster.ray.submission import (
@@ -62,7 +62,6 @@ from fray.plan.names import build_object_name
 from fray.plan.status import has_succeeded, is_finished
 from fray.runtime.loop_thread import LoopThread, iterate
 from fray.types import JobId, JobRequest, LogLine
-from fray.vocabulary import ANNOTATION_LAUNCH, ANNOTATION_ORIGINAL_NAME
 from fray.wire.frayjob import FrayJob, Parent
 
 if TYPE_CHECKING:
@@ -89,14 +88,6 @@ class _Launch:
     variables: Mapping[str, str] | None = None
     payload: Payload | None = None
     workspace: tuple[bytes, str] | None = field(default=None, repr=False)
-
-    def under(self, name: str) -> FrayJob:
-        metadata = self.job.metadata
-        annotations = dict(metadata.annotations)
-        if name != metadata.name:
-            annotations.setdefault(ANNOTATION_ORIGINAL_NAME, metadata.name)
-        named = metadata.model_copy(update={"name": name, "annotations": annotations})
-        return self.job.model_copy(update={"metadata": named})
 
 
 class RayCluster(Cluster):
@@ -168,7 +159,7 @@ class RayCluster(Cluster):
         `directory` means nothing here: what it needs is in `workspace`, or must be on Ray's nodes.
         """
         del directory
-        job = _marked(job)
+        job = mark_launch(job, secrets.token_hex(16))
         archive = None if workspace is None else self._archive(str(workspace))
         launch = _Launch(job, _judge(job), job.spec.parent, workspace=archive)
         return self._submit(launch, job.metadata.name, "refuse")
@@ -332,7 +323,7 @@ class RayCluster(Cluster):
         parent = find_parent(self._environ)
         uploads = Uploads(payload=None if call is None else describe_payload(payload))
         built = build_manifest(request, self._spec, parent=parent, uploads=uploads)
-        job = _marked(without_secrets(built))
+        job = mark_launch(without_secrets(built), secrets.token_hex(16))
         return _Launch(
             job,
             _judge(job, has_payload=True),
@@ -364,7 +355,7 @@ class RayCluster(Cluster):
 
     def _send(self, launch: _Launch, job_id: str) -> bool:
         """Submit a job; return whether its name was free."""
-        job = launch.under(job_id)
+        job = rename_job(launch.job, job_id)
         with tempfile.TemporaryDirectory(prefix="fray-") as folder:
             Bundle(Path(folder)).write(job, dict(launch.variables or {}), launch.payload, launch.workspace)
             arguments = build_submission(job, grace_seconds=launch.grace_seconds, bundle=folder)
@@ -457,12 +448,6 @@ class RayCluster(Cluster):
 
     def __repr__(self) -> str:
         return f"RayCluster({str(self._spec)!r})"
-
-
-def _marked(job: FrayJob) -> FrayJob:
-    """Return a job with a word of this launch alone, by which what it writes is known."""
-    annotations = {**job.metadata.annotations, ANNOTATION_LAUNCH: secrets.token_hex(16)}
-    return job.model_copy(update={"metadata": job.metadata.model_copy(update={"annotations": annotations})})
 
 
 def _judge(job: FrayJob, *, has_payload: bool = False) -> float:
