@@ -27,6 +27,8 @@ from fray.kube.objects import (
     Propagation,
     WatchEvent,
     build_delete_options,
+    build_query,
+    build_watch_query,
     parse_event,
     parse_object,
 )
@@ -134,19 +136,14 @@ class KubernetesApi:
         limit: int = 500,
         metadata_only: bool = False,
     ) -> AsyncIterator[Page]:
-        """Yield a collection in pages of at most `limit` objects; raises `ExpiredError` if too slow.
-
-        A page is cut short where its objects are large; the last one has the version to watch from. With
-        `metadata_only` nothing but their metadata is sent.
-        """
+        """Yield a collection in pages; see `KubeApi.list_pages`."""
         accept = METADATA_LIST if metadata_only else JSON
-        query = {"limit": str(limit), "labelSelector": labels, "fieldSelector": fields}
+        query = build_query(labels, fields, limit=str(limit))
         path = resource.path(namespace=namespace)
         while True:
-            asked = {key: value for key, value in query.items() if value}
             metadata: Manifest = {}
             # Not packed: a small piece may hold a hundred megabytes.
-            request = Request("GET", resource, path, asked, accept=accept, packed=False)
+            request = Request("GET", resource, path, dict(query), accept=accept, packed=False)
             async for items, envelope in self._read_list(request):
                 metadata = envelope.get("metadata") or {}
                 yield Page(items, metadata.get("resourceVersion", ""))
@@ -182,16 +179,7 @@ class KubernetesApi:
         metadata_only: bool = False,
     ) -> AsyncIterator[WatchEvent]:
         """Yield changes after a version until the server ends the stream; raises `ExpiredError`."""
-        query = {
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": resource_version,
-            "timeoutSeconds": str(WATCH_SECONDS),
-        }
-        if labels:
-            query["labelSelector"] = labels
-        if fields:
-            query["fieldSelector"] = fields
+        query = build_watch_query(labels, fields, resource_version=resource_version, seconds=WATCH_SECONDS)
         path = resource.path(namespace=namespace)
         request = Request("WATCH", resource, path, query, accept=METADATA_ONLY if metadata_only else JSON)
         seconds = WATCH_SECONDS + WATCH_GRACE_SECONDS
@@ -203,10 +191,7 @@ class KubernetesApi:
                 raise UnreachableError(str(request), 0, type(cut).__name__, str(cut)) from cut
 
     async def create(self, resource: Resource, body: Manifest, *, namespace: str | None = None) -> Manifest:
-        """Create an object, strictly checked; of several callers one succeeds.
-
-        Raises `AlreadyExistsError` for the others.
-        """
+        """Create an object, strictly checked; see `KubeApi.create`."""
         return await self._create(resource, body, namespace)
 
     async def store(self, resource: Resource, body: Manifest, *, namespace: str | None = None) -> None:
@@ -217,10 +202,7 @@ class KubernetesApi:
         await self._create(resource, body, namespace, accept=METADATA_ONLY)
 
     async def replace(self, resource: Resource, body: Manifest, *, subresource: str = "") -> Manifest:
-        """Replace an object of this resourceVersion; raises `ConflictError` if it has changed.
-
-        One that is gone is a `NotFoundError`, or a `ConflictError` where a PUT may create (Leases).
-        """
+        """Replace an object of this resourceVersion; see `KubeApi.replace`."""
         metadata = body["metadata"]
         path = resource.path(
             namespace=metadata.get("namespace"), name=metadata["name"], subresource=subresource
@@ -230,20 +212,14 @@ class KubernetesApi:
     async def apply(
         self, resource: Resource, body: Manifest, *, manager: str, namespace: str | None = None
     ) -> Manifest:
-        """Make an object be as `body` says, no matter who set its fields before; strictly checked.
-
-        It is a server-side apply of `manager`: what that has set before and `body` lacks is taken away.
-        """
+        """Make an object be as `body` says; see `UserApi.apply`."""
         metadata = body["metadata"]
         path = resource.path(namespace=namespace or metadata.get("namespace"), name=metadata["name"])
         query = {"fieldManager": manager, "force": "true", "fieldValidation": "Strict"}
         return await self._json("PATCH", resource, path, body=body, query=query)
 
     async def discover(self, group: str, version: str = "") -> Manifest:
-        """Return what a version of an API group serves, or which versions there are.
-
-        Raises `NotFoundError` where there is no such group or version.
-        """
+        """Return what a version of an API group serves; see `UserApi.discover`."""
         path = "/".join(quote(part, safe="") for part in ("apis", group, version) if part)
         return await self._json("GET", DISCOVERY, f"/{path}")
 
@@ -257,10 +233,7 @@ class KubernetesApi:
         resource_version: str | None = None,
         propagation: Propagation = "Background",
     ) -> None:
-        """Delete an object, only if it still has this uid; one that is gone already is fine.
-
-        With a version only if it still is of that one; raises `ConflictError` if it has changed.
-        """
+        """Delete an object; see `KubeApi.delete`."""
         body = build_delete_options(propagation, uid=uid, resource_version=resource_version)
         try:
             await self._json("DELETE", resource, resource.path(namespace=namespace, name=name), body=body)
@@ -286,10 +259,7 @@ class KubernetesApi:
         return b"".join(pieces).decode(errors="replace")
 
     async def read_page(self, pod: str, *, namespace: str, port: int, path: str) -> bytes:
-        """Return what a pod answers by HTTP, through the API server; needs the verb `get` on `pods/proxy`.
-
-        Raises `NotFoundError` where there is no such pod or page, `ServerError` where it can't be reached.
-        """
+        """Return what a pod answers by HTTP, through the API server; see `UserApi.read_page`."""
         path = PODS.path(namespace=namespace, name=f"{pod}:{port}", subresource="proxy") + path
         page = b""
         async with self._stream(Request("GET", PODS, path), seconds=self._seconds) as response:
@@ -310,11 +280,7 @@ class KubernetesApi:
         since: str | None = None,
         tail_lines: int | None = None,
     ) -> AsyncIterator[bytes]:
-        """Yield a container's log in pieces as it comes, each line with its time before it.
-
-        From a time (RFC 3339, whole seconds) on, or only its last lines; with `follow` until the container
-        has ended.
-        """
+        """Yield a container's log in pieces as it comes; see `KubeApi.stream_log`."""
         path = PODS.path(namespace=namespace, name=pod, subresource="log")
         query = {"container": container, "timestamps": "true", "follow": str(follow).lower()}
         if since is not None:
@@ -334,10 +300,7 @@ class KubernetesApi:
     async def run_command(
         self, pod: str, *, namespace: str, container: str, command: Sequence[str], tty: bool
     ) -> AsyncIterator[RemoteCommand]:
-        """Run a command in a container within the context; with `tty` on a terminal.
-
-        Raises `NotFoundError` where there is no such pod, and `RefusedError` where it can't be asked so.
-        """
+        """Run a command in a container within the context; see `UserApi.run_command`."""
         path = PODS.path(namespace=namespace, name=pod, subresource="exec")
         wanted = {"stdin": True, "stdout": True, "stderr": not tty, "tty": tty}
         query: dict[str, str | Sequence[str]] = {name: str(value).lower() for name, value in wanted.items()}
@@ -348,10 +311,7 @@ class KubernetesApi:
 
     @asynccontextmanager
     async def forward_port(self, pod: str, *, namespace: str, port: int) -> AsyncIterator[ForwardedPort]:
-        """Connect to a port of a pod within the context; needs `get` and `create` on `pods/portforward`.
-
-        Raises `NotFoundError` where there is no such pod, and `RefusedError` where it can't be reached so.
-        """
+        """Connect to a port of a pod within the context; see `UserApi.forward_port`."""
         path = PODS.path(namespace=namespace, name=pod, subresource="portforward")
         request = Request("GET", PODS, path, {"ports": str(port)})
         async with self._socket(request, FORWARD_PROTOCOL, heartbeat=FORWARD_HEARTBEAT_SECONDS) as socket:

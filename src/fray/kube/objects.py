@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -16,6 +17,8 @@ __all__ = [
     "Propagation",
     "WatchEvent",
     "build_delete_options",
+    "build_query",
+    "build_watch_query",
     "parse_event",
     "parse_object",
 ]
@@ -41,6 +44,18 @@ class WatchEvent:
 
     type: str
     object: Manifest
+
+
+def build_query(labels: str, fields: str, **others: str) -> dict[str, str]:
+    """Return the parameters of a request for a collection; those that are empty are left out."""
+    query = {**others, "labelSelector": labels, "fieldSelector": fields}
+    return {key: value for key, value in query.items() if value}
+
+
+def build_watch_query(labels: str, fields: str, *, resource_version: str, seconds: float) -> dict[str, str]:
+    """Return the parameters of a watch after a version, with bookmarks, that the server ends in time."""
+    options = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": resource_version}
+    return build_query(labels, fields, **options, timeoutSeconds=str(max(1, math.ceil(seconds))))
 
 
 def build_delete_options(

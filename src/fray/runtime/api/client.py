@@ -8,7 +8,6 @@ authority are read for each: the kubelet writes new ones while a pod runs.
 from __future__ import annotations
 
 import json
-import math
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -35,6 +34,8 @@ from fray.kube.objects import (
     Propagation,
     WatchEvent,
     build_delete_options,
+    build_query,
+    build_watch_query,
     parse_event,
     parse_object,
 )
@@ -157,11 +158,10 @@ class ApiClient:
 
         The last page has the version to watch from.
         """
-        query = {"limit": str(limit), "labelSelector": labels, "fieldSelector": fields}
+        query = build_query(labels, fields, limit=str(limit))
         path = resource.path(namespace=namespace)
         while True:
-            asked = {key: value for key, value in query.items() if value}
-            answer = self._ask("GET", path, query=asked, repeat=True)
+            answer = self._ask("GET", path, query=query, repeat=True)
             metadata = answer.get("metadata") or {}
             yield Page(answer.get("items") or [], metadata.get("resourceVersion", ""))
             query["continue"] = metadata.get("continue") or ""
@@ -182,19 +182,11 @@ class ApiClient:
 
         A server that is silent, or doesn't end the stream, ends it as an `UnreachableError`.
         """
-        query = {
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": resource_version,
-            "timeoutSeconds": str(max(1, math.ceil(seconds))),
-            "labelSelector": labels,
-            "fieldSelector": fields,
-        }
+        query = build_watch_query(labels, fields, resource_version=resource_version, seconds=seconds)
         path = resource.path(namespace=namespace)
         request, silence = f"WATCH {path}", min(WATCH_SILENCE_SECONDS, seconds + WATCH_GRACE_SECONDS)
         end = time.monotonic() + seconds + WATCH_GRACE_SECONDS
-        asked = {key: value for key, value in query.items() if value}
-        with self._open(request, path, query=asked, silence=silence) as response:
+        with self._open(request, path, query=query, silence=silence) as response:
             for line in iter(response.readline, b""):
                 try:
                     event = parse_event(request, line)
@@ -254,10 +246,7 @@ class ApiClient:
         resource_version: str | None = None,
         propagation: Propagation = "Background",
     ) -> None:
-        """Delete an object, only if it still has this uid; one that is gone already is fine.
-
-        With a version only if it still is of that one; raises `ConflictError` if it has changed.
-        """
+        """Delete an object; see `fray.kube.api.KubeApi.delete`."""
         body = build_delete_options(propagation, uid=uid, resource_version=resource_version)
         try:
             path = resource.path(namespace=namespace, name=name)
