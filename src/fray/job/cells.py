@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
-from fray.job.engine import LATE
+from fray.job.engine import LATE, EngineBase
 from fray.job.workers import blocking, lend
 
 __all__ = ["Cell", "Waitable", "WaitableEngine", "await_ready", "when_ready"]
@@ -58,7 +58,7 @@ class Waitable(ABC):
             listener(self)
 
 
-class WaitableEngine:
+class WaitableEngine(EngineBase):
     """The part of an engine whose entries are waitables of this process; see `Engine`."""
 
     def subscribe(self, entries: Sequence[Any], listener: Callable[[Any], None]) -> None:

@@ -40,7 +40,7 @@ from fray.job.options import TaskOptions
 from fray.job.pool_refs import only_of
 from fray.job.progress import FutureState
 from fray.job.timeline import TaskRun
-from fray.job.traits import Feature, refuse
+from fray.job.traits import Feature
 from fray.job.workers import blocking
 from fray.runtime.pool.objects.functions import encode_function
 from fray.runtime.pool.objects.values import INLINE_LIMIT, encode
@@ -221,15 +221,6 @@ class DaskEngine(DaskActors):
         return UnschedulableError(name, _shown(resources), _shown(most) or "none")
 
     # --- the engine itself ----------------------------------------------------------------------------------
-
-    def shielded(self) -> AbstractContextManager[None]:
-        """Do nothing: nobody interrupts the threads of tasks."""
-        return _NOTHING
-
-    @property
-    def metrics_address(self) -> str:
-        """Raise `UnsupportedFeatureError`: only a pool serves its counts."""
-        raise refuse("dask", Feature.METRICS)
 
     def stats(self) -> ContextStats:
         """Return what it has, and what became of what this process has submitted."""

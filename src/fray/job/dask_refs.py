@@ -60,13 +60,13 @@ class DaskRefs(WaitableEngine, DaskSide):
     Parameters: this process's `client`; the `token` of the context.
     """
 
+    kind = "dask"
     items_are_refs = False
 
     def __init__(self, client: Client, token: str) -> None:
         self.token = self.home = token
         self._client: Any = client
         self._lock = threading.RLock()
-        self._closed = False
         self._entries: weakref.WeakValueDictionary[int, DaskEntry] = weakref.WeakValueDictionary()
         self._unfinished: dict[int, AnyEntry] = {}
         self._ended: Counter[str] = Counter()
@@ -245,15 +245,6 @@ class DaskRefs(WaitableEngine, DaskSide):
 
     # --- what was submitted, and the scheduler --------------------------------------------------------------
 
-    @property
-    def closed(self) -> bool:
-        """Whether it was shut down."""
-        return self._closed
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise PoolClosedError(self.token)
-
     def _enter(self, entry: AnyEntry, needed: list[DaskEntry]) -> None:
         entry.holds = needed
         with self._lock:
@@ -284,9 +275,6 @@ class DaskRefs(WaitableEngine, DaskSide):
             await function(*args)
         except (OSError, asyncio.CancelledError):
             return  # the cluster has ended: futures tell their readers
-
-    def __repr__(self) -> str:
-        return self.token
 
 
 def _give(token: str, data: bytes, contained: tuple[int, ...], failed: bool) -> Outcome:  # noqa: FBT001

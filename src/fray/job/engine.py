@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from typing import Any, Final, Protocol
 
+from fray.errors import ObjectLostError, PoolClosedError
 from fray.job.calls import Call
 from fray.job.options import ActorOptions, CallOptions, TaskOptions
 from fray.job.progress import FutureState
 from fray.job.timeline import TaskRun
+from fray.job.traits import Feature, refuse
 
 __all__ = [
     "ANYWHERE",
@@ -24,6 +26,7 @@ __all__ = [
     "Actor",
     "ContextStats",
     "Engine",
+    "EngineBase",
     "Entry",
     "Ref",
     "deadline_after",
@@ -245,3 +248,37 @@ class Engine(Protocol):
 
     def shutdown(self) -> None:
         """End all tasks and actors. May be called twice."""
+
+
+class EngineBase:
+    """What engines answer alike that have no pool of Fray's behind them; see `Engine`."""
+
+    kind: str
+    """That of its contexts."""
+    token: str
+    _closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was shut down."""
+        return self._closed
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise PoolClosedError(self.token)
+
+    def wire_id(self, entry: Any) -> int:
+        """Raise `ObjectLostError`: its values have no number elsewhere."""
+        raise ObjectLostError(str(entry.id), "it belongs to another context")
+
+    def shielded(self) -> AbstractContextManager[None]:
+        """Do nothing: nobody interrupts its tasks, or somebody does wherever Python code runs."""
+        return nullcontext()
+
+    @property
+    def metrics_address(self) -> str:
+        """Raise `UnsupportedFeatureError`: only a pool serves its counts."""
+        raise refuse(self.kind, Feature.METRICS)
+
+    def __repr__(self) -> str:
+        return self.token

@@ -5,7 +5,6 @@ They differ in which thread runs a task, and when: that is left to them.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 import uuid
@@ -21,7 +20,6 @@ from fray.errors import (
     ActorNotFoundError,
     FrayError,
     ObjectLostError,
-    PoolClosedError,
     TaskCancelledError,
 )
 from fray.job.actors import ActorHandle
@@ -36,14 +34,12 @@ from fray.job.progress import FutureState
 from fray.job.streams import ItemStream
 from fray.job.tasks import Task, run_task
 from fray.job.timeline import TaskRun
-from fray.job.traits import Feature, refuse
 from fray.payload.values.exceptions import raisable
 from fray.runtime.actor_life import ActorLife, set_current_life
 
 __all__ = ["InProcessEngine"]
 
 ENDED_ITSELF: Final = "it has ended itself"
-_NOTHING: AbstractContextManager[None] = contextlib.nullcontext()
 _pickled: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 """Refs and handles that were pickled, for as long as somebody holds them."""
 
@@ -51,8 +47,6 @@ _pickled: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 class InProcessEngine(WaitableEngine, ABC):
     """An engine whose tasks and actors run in this process and share its memory; see `Engine`."""
 
-    kind: str
-    """What tokens begin with."""
     home = "this process"
     items_are_refs = False
 
@@ -124,8 +118,7 @@ class InProcessEngine(WaitableEngine, ABC):
 
     def create_actor(self, call: Call, options: ActorOptions) -> LocalActor:
         """Construct an actor here and now, or find it by its name; see `Engine`."""
-        if self.closed:
-            raise PoolClosedError(self.token)
+        self._check_open()
         if options.name is None:
             return self._construct(call, options)
         create = partial(self._construct, call, options)
@@ -133,8 +126,7 @@ class InProcessEngine(WaitableEngine, ABC):
 
     def find_actor(self, name: str) -> LocalActor:
         """Return the actor that has a name; see `Engine`."""
-        if self.closed:
-            raise PoolClosedError(self.token)
+        self._check_open()
         return self._names.find(name)
 
     def call_actor(
@@ -174,11 +166,7 @@ class InProcessEngine(WaitableEngine, ABC):
             if task.start_coroutine == actor.start_coroutine:
                 self._end(task, error)
 
-    # --- pickling, and interrupts --------------------------------------------------------------------------
-
-    def wire_id(self, entry: Any) -> int:
-        """Raise `ObjectLostError`: values of this process have no number elsewhere."""
-        raise ObjectLostError(entry.id, "it belongs to another context")
+    # --- pickling ------------------------------------------------------------------------------------------
 
     def reduce_ref(self, ref: Any) -> tuple[Any, ...]:
         """Let the ref come back as itself in this process; elsewhere there is no value to read."""
@@ -190,21 +178,12 @@ class InProcessEngine(WaitableEngine, ABC):
         _pickled[handle._actor.id] = handle
         return _revive_handle, (handle._actor.id,)
 
-    def shielded(self) -> AbstractContextManager[None]:
-        """Do nothing: nobody interrupts these threads."""
-        return _NOTHING
-
     # --- the engine itself ---------------------------------------------------------------------------------
 
     @property
     def closed(self) -> bool:
         """Whether it was shut down."""
         return self._ledger.closed
-
-    @property
-    def metrics_address(self) -> str:
-        """Raise `UnsupportedFeatureError`: only a pool serves its counts."""
-        raise refuse(self.kind, Feature.METRICS)
 
     def stats(self) -> ContextStats:
         """Return what it has and did."""
@@ -232,9 +211,6 @@ class InProcessEngine(WaitableEngine, ABC):
             ended = ActorDiedError(task.actor, "its context was shut down") if task.actor else None
             self._end(task, ended or TaskCancelledError(task.name))
         self._names.clear()
-
-    def __repr__(self) -> str:
-        return self.token
 
     def _new_id(self) -> str:
         return f"{self.token}-{next(self._numbers)}"

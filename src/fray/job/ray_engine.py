@@ -14,7 +14,6 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any
 
@@ -28,7 +27,6 @@ from fray.errors import (
     ActorExistsError,
     ActorNotFoundError,
     ObjectLostError,
-    PoolClosedError,
     SerializationError,
     TaskCancelledError,
     TaskTimeoutError,
@@ -38,7 +36,7 @@ from fray.job.actor_methods import ActorMethods
 from fray.job.actors import ActorHandle
 from fray.job.calls import Call
 from fray.job.context import JobContext
-from fray.job.engine import END, LATE, ContextStats, deadline_after, time_left
+from fray.job.engine import END, LATE, ContextStats, EngineBase, deadline_after, time_left
 from fray.job.options import ActorOptions, CallOptions, Lifetime, TaskOptions
 from fray.job.passing import list_items, refuse_generator
 from fray.job.progress import FutureState
@@ -70,13 +68,14 @@ LEAVE_SECONDS = 0.5
 """The same at the end of a context."""
 
 
-class RayEngine:
+class RayEngine(EngineBase):
     """Runs tasks and actors on Ray; see `Engine`.
 
     `stop` ends the Ray with the context, or leaves it; None: it goes on. In Ray's workers (`driver` is
     false) `shutdown` does nothing, since contexts are the driver's.
     """
 
+    kind = "ray"
     items_are_refs = True
 
     def __init__(
@@ -87,7 +86,6 @@ class RayEngine:
         self.home = f"ray at {session.cluster}"
         self._driver = driver
         self._stop = stop
-        self._closed = False
         self._tasks: weakref.WeakSet[RayEntry] = weakref.WeakSet()
         self._actors: weakref.WeakSet[Any] = weakref.WeakSet()
         self._named: dict[Any, Any] = {}
@@ -384,11 +382,7 @@ class RayEngine:
         self._killed.add(actor.id)
         self._free_name(actor.label, actor.handle)
 
-    # --- pickling, and interrupts --------------------------------------------------------------------------
-
-    def wire_id(self, entry: Any) -> int:
-        """Raise `ObjectLostError`: Ray's objects have no number in a pool."""
-        raise ObjectLostError(entry.id, "it belongs to another context")
+    # --- pickling ------------------------------------------------------------------------------------------
 
     def reduce_ref(self, ref: Any) -> tuple[Any, ...]:
         """Return what makes the ref again in any process of this Ray."""
@@ -406,21 +400,7 @@ class RayEngine:
     def __reduce__(self) -> tuple[Any, ...]:
         return _find_engine, (self.session, self.token, False)
 
-    def shielded(self) -> AbstractContextManager[None]:
-        """Do nothing: Ray raises its interrupts wherever Python code runs."""
-        return contextlib.nullcontext()
-
     # --- the engine itself ---------------------------------------------------------------------------------
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was shut down."""
-        return self._closed
-
-    @property
-    def metrics_address(self) -> str:
-        """Raise `UnsupportedFeatureError`: the counts are Ray's."""
-        raise refuse("ray", Feature.METRICS)
 
     def stats(self) -> ContextStats:
         """Raise `UnsupportedFeatureError`: the counts are Ray's."""
@@ -459,13 +439,6 @@ class RayEngine:
                 ray.cancel(ref, force=True)
         if self.session.cpus:
             remove_placement_group(get_placement_group(self.token))
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise PoolClosedError(self.token)
-
-    def __repr__(self) -> str:
-        return self.token
 
 
 # --- engines of this process, and what finds them ----------------------------------------------------------
