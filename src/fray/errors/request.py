@@ -221,6 +221,10 @@ class JobExistsError(RequestError):
     """A job was launched under a name that another one has, by a caller who wanted no other name."""
 
     message_template = "there is a job {name!r} already"
+    next_step_template = (
+        "Choose another name; `fray logs -f {name}` follows the one that is there, `fray stop {name}` ends "
+        'it, and in Python launch(..., when_taken="adopt") takes it.'
+    )
 
     name: str
 
@@ -228,12 +232,6 @@ class JobExistsError(RequestError):
     def job_name(self) -> str:
         """The same as `name`."""
         return self.name
-
-    @property
-    def next_step(self) -> str:
-        """How to get on, on a command line and in Python."""
-        there = f"`fray logs -f {self.name}` follows the one that is there, `fray stop {self.name}` ends it"
-        return f'Choose another name; {there}, and in Python launch(..., when_taken="adopt") takes it.'
 
 
 class JobRunningError(RequestError):

@@ -27,36 +27,22 @@ LEFT_ALONE = "the job is left alone, but for spec.stopped, spec.suspend and its 
 class UnknownWordError(SurroundingsError):
     """A status holds a word of another version; `field` is `reason` or `verdict`."""
 
+    message_template = "this version of Fray doesn't know the {field} {word!r} of attempt {attempt}"
+    next_step_template = f"Run the version that wrote this status, or a newer one; until then {LEFT_ALONE}."
+
     attempt: int
     field: str
     word: str
-
-    @property
-    def message(self) -> str:
-        """The attempt and the word."""
-        return f"this version of Fray doesn't know the {self.field} {self.word!r} of attempt {self.attempt}"
-
-    @property
-    def next_step(self) -> str:
-        """Points at the version that wrote it."""
-        return f"Run the version that wrote this status, or a newer one; until then {LEFT_ALONE}."
 
 
 class UnreadableTimeError(SurroundingsError):
     """A status holds a time that is none; `path` names its field, such as `status.startTime`."""
 
+    message_template = "{path} is {text!r}, which is no time such as 2026-01-31T12:00:00Z"
+    next_step_template = f"Correct it in the status; until then {LEFT_ALONE}."
+
     path: str
     text: str
-
-    @property
-    def message(self) -> str:
-        """The field and what stands there."""
-        return f"{self.path} is {self.text!r}, which is no time such as 2026-01-31T12:00:00Z"
-
-    @property
-    def next_step(self) -> str:
-        """Points at the field."""
-        return f"Correct it in the status; until then {LEFT_ALONE}."
 
 
 LAST_YEAR = 9000

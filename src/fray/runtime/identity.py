@@ -43,21 +43,14 @@ class IdentityError(SurroundingsError):
     `variable` is the one that is missing or wrong; `problem` says what is wrong with it.
     """
 
+    message_template = "environment variable {variable} {problem}"
+    next_step_template = (
+        "Fray sets it in every process of a job: start this one with `fray run`, and pass the whole "
+        f"environment on to its children. To run outside any job, unset {', '.join(_VARIABLES)}."
+    )
+
     variable: str
     problem: str
-
-    @property
-    def message(self) -> str:
-        """The variable and what is wrong with it."""
-        return f"environment variable {self.variable} {self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """How a process comes to a whole environment."""
-        return (
-            "Fray sets it in every process of a job: start this one with `fray run`, and pass the whole "
-            f"environment on to its children. To run outside any job, unset {', '.join(_VARIABLES)}."
-        )
 
 
 @dataclass(frozen=True)

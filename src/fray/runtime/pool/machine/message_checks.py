@@ -23,18 +23,11 @@ _NO_DEFAULT = object()
 class RefusedMessageError(FrayError):
     """A message that the head can't take from who sent it: it's of another version, or due to a defect."""
 
+    message_template = "{what} {problem}"
+    next_step_template = "See that all hosts have the same version of Fray."
+
     what: str
     problem: str
-
-    @property
-    def message(self) -> str:
-        """The message and what is wrong with it."""
-        return f"{self.what} {self.problem}"
-
-    @property
-    def next_step(self) -> str:
-        """What the usual cause is."""
-        return "See that all hosts have the same version of Fray."
 
 
 class _Fields(NamedTuple):

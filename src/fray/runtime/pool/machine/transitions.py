@@ -110,18 +110,10 @@ class InvalidTransition(FrayError):  # noqa: N818 - the name the field uses, as 
     `story` is what befell the task or actor before, as far as it's remembered, oldest first.
     """
 
+    message_template = "{what} is {state!r}, where {cause!r} is not legal{story:lines}"
+    next_step_template = "Report this to Fray's authors with the lines above: no use of it should lead here."
+
     what: str
     state: StateName
     cause: Cause
     story: tuple[str, ...] = ()
-
-    @property
-    def message(self) -> str:
-        """The transition and what came before it."""
-        story = "".join(f"\n  {line}" for line in self.story)
-        return f"{self.what} is {self.state!r}, where {self.cause!r} is not legal{story}"
-
-    @property
-    def next_step(self) -> str:
-        """Whom to tell."""
-        return "Report this to Fray's authors with the lines above: no use of it should lead here."
