@@ -29,7 +29,7 @@ from fray.runtime.pool.local_pool import (
     METRICS_SOCKET,
     SPILL_DIR,
     STARTS_SECONDS,
-    STOP_SECONDS,
+    await_end,
     end_with_process,
     offered_resources,
     start_nanny,
@@ -189,11 +189,7 @@ class JoinedPool:
         self._link.close()
         # The head has cut it off by now; if there is no head, this ends it.
         self._nanny.terminate()
-        try:
-            self._nanny.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._nanny.kill()
-            self._nanny.wait()
+        await_end(self._nanny)
         self._watch.join()
         self._end_head()
         self._owned.close()
@@ -201,11 +197,7 @@ class JoinedPool:
     def _end_head(self) -> None:
         if self._own_head is not None:
             self._own_head.terminate()
-            try:
-                self._own_head.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._own_head.kill()
-                self._own_head.wait()
+            await_end(self._own_head)
 
     def forget(self) -> None:
         """Leave everything to the parent: this process is a fork of it, and has none of its threads."""

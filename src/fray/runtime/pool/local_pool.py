@@ -44,6 +44,7 @@ __all__ = [
     "METRICS_SOCKET",
     "SPILL_DIR",
     "LocalPool",
+    "await_end",
     "end_with_process",
     "offered_resources",
     "start_nanny",
@@ -190,11 +191,7 @@ class LocalPool:
             self._nanny.kill()  # it has no workers yet, and would only complain that nobody listens
         self._head.stop()
         if self._nanny is not None:
-            try:
-                self._nanny.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._nanny.kill()
-                self._nanny.wait()
+            await_end(self._nanny)
         self._owned.close()
 
     def _start_nanny(self) -> None:
@@ -278,6 +275,15 @@ def start_process(
         # Ctrl-C in a terminal is for the driver; this one can't ignore it before Python has started.
         process_group=0,
     )
+
+
+def await_end(process: subprocess.Popen[bytes]) -> None:
+    """Return once a process that is ending has ended; one that takes too long is killed."""
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _inherited(descriptor: int) -> int | None:
