@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from fray.cli.actor_story import describe_actor, format_actor_table
-from fray.cli.lines import LineFormatter
+from fray.cli.lines import print_log
 from fray.cli.listing import DataFormat, print_lines, print_resources
 from fray.cli.streams import OutputStream
 from fray.cluster.base import Cluster
@@ -125,10 +125,5 @@ def print_actor_logs(
     if request.member is not None and request.member >= count:
         remedy = f"{actor.metadata.name} has {format_count(count, 'member')}, counted from 0."
         raise InvalidRequestError("--member", f"is {request.member}", remedy)
-    formatter = LineFormatter(
-        terminal=output.is_terminal, color=output.has_color, timestamps=request.timestamps
-    )
     lines = cluster.actor_logs(actor, follow=request.follow, member=request.member, tail=request.tail)
-    for line in lines:
-        output.write(formatter.format(line))
-    output.write(formatter.end())
+    print_log(lines, output, timestamps=request.timestamps)

@@ -6,12 +6,14 @@ Colours of the hosts' own stay.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import datetime
 
+from fray.cli.streams import OutputStream
 from fray.cluster.long_lines import last_state
 from fray.types import LogLine
 
-__all__ = ["LineFormatter", "clean_for_terminal"]
+__all__ = ["LineFormatter", "clean_for_terminal", "print_log"]
 
 COLORS = (36, 33, 35, 32, 34, 31)
 """Cyan, yellow, magenta, green, blue, red (SGR parameters)."""
@@ -93,6 +95,14 @@ class LineFormatter:
             label = f"\x1b[{COLORS[line.rank % len(COLORS)]}m{label}{RESET}"
         at = line.at if self._timestamps else None
         return f"{label} " if at is None else f"{_format_time(at)} {label} "
+
+
+def print_log(lines: Iterable[LogLine], output: OutputStream, *, timestamps: bool) -> None:
+    """Print lines of hosts as they come, each behind `[slice/host]`."""
+    formatter = LineFormatter(terminal=output.is_terminal, color=output.has_color, timestamps=timestamps)
+    for line in lines:
+        output.write(formatter.format(line))
+    output.write(formatter.end())
 
 
 def clean_for_terminal(line: str) -> str:

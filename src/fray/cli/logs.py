@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fray.cli.lines import LineFormatter
+from fray.cli.lines import print_log
 from fray.cli.streams import OutputStream
 from fray.cluster.base import Cluster
 from fray.errors import LogsNotFoundError
@@ -40,12 +40,7 @@ def show_logs(request: LogRequest, job: FrayJob, cluster: Cluster, output: Outpu
     Raises:
         LogsNotFoundError: the job has no such attempt or host.
     """
-    formatter = LineFormatter(
-        terminal=output.is_terminal, color=output.has_color, timestamps=request.timestamps
-    )
-    for line in _read(request, job, cluster):
-        output.write(formatter.format(line))
-    output.write(formatter.end())
+    print_log(_read(request, job, cluster), output, timestamps=request.timestamps)
 
 
 def _read(request: LogRequest, job: FrayJob, cluster: Cluster) -> Iterator[LogLine]:

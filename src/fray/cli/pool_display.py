@@ -137,8 +137,7 @@ class PoolDisplay:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._painter is not None:
-            self._painter.clear()
+        self._clear()
 
     def show(self, fates: Sequence[PoolFate]) -> None:
         """Show how the operations stand now."""

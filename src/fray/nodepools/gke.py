@@ -150,11 +150,8 @@ class Gke:
                 answer = self._client.create_node_pool(
                     parent=self.cluster.path, node_pool=pool, timeout=CALL_SECONDS
                 )
-            except AlreadyExists:
-                begun = self._find_operation(name, "CREATE_NODE_POOL")
-                if begun is None:
-                    raise
-                return begun
+            except AlreadyExists as error:
+                return self._find_begun(name, "CREATE_NODE_POOL", error)
         return read_operation(_to_body(answer))
 
     def delete(self, name: str) -> Operation | None:
@@ -168,16 +165,16 @@ class Gke:
                 )
             except NotFound:
                 return None
-            except FailedPrecondition:
-                begun = self._find_operation(name, "DELETE_NODE_POOL")
-                if begun is None:
-                    raise
-                return begun
+            except FailedPrecondition as error:
+                return self._find_begun(name, "DELETE_NODE_POOL", error)
         return read_operation(_to_body(answer))
 
-    def _find_operation(self, pool: str, kind: str) -> Operation | None:
-        running = (each for each in self.list_operations() if not each.is_done)
-        return next((each for each in running if (each.pool, each.kind) == (pool, kind)), None)
+    def _find_begun(self, pool: str, kind: str, refusal: Exception) -> Operation:
+        """Return the operation that runs on a pool already; raises the refusal where there is none."""
+        for each in self.list_operations():
+            if not each.is_done and (each.pool, each.kind) == (pool, kind):
+                return each
+        raise refusal
 
     @contextmanager
     def _explained(self, subject: str) -> Iterator[None]:
