@@ -27,7 +27,7 @@ from fray.errors import StateDirectoryError
 from fray.plan.observation import START_FAILED, HostObservation, HostPhase
 from fray.vocabulary import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_SIGNAL_BASE
 
-__all__ = ["HostEvents", "HostProcess", "HostTask", "describe_start_failure"]
+__all__ = ["SIGKILL", "HostEvents", "HostProcess", "HostTask", "LocalHost", "describe_start_failure"]
 
 SUPERVISOR = Path(supervisor.__file__)
 TAIL_LINES = 10
@@ -74,13 +74,50 @@ class HostEvents:
     """Output could not be written to disk."""
 
 
-class HostProcess:
+class LocalHost:
+    """What processes and threads that are hosts have in common: what is known of them, and their output."""
+
+    def __init__(self, pod: LocalPod, output: HostOutput, events: HostEvents) -> None:
+        self._pod = pod
+        self._output = output
+        self._events = events
+        self._facts: dict[str, Any] = {"phase": HostPhase.PENDING}
+        self._ended = asyncio.Event()
+
+    @property
+    def observation(self) -> HostObservation:
+        """What is known of the host now."""
+        return self._pod.observe(**self._facts)
+
+    def printed(self, data: bytes) -> None:
+        """Take in output, until the end."""
+        if not self._ended.is_set():
+            try:
+                self._output.write(data)
+            except StateDirectoryError as error:
+                self._events.failed(error)
+            self._events.printed()
+
+    def _end(self, *, exit_code: int, **facts: Any) -> None:
+        """Make the end known, once all output is on disk."""
+        phase = HostPhase.SUCCEEDED if exit_code == 0 else HostPhase.FAILED
+        tail: tuple[str, ...] = ()
+        try:
+            self._output.close()
+            tail = self._output.tail(TAIL_LINES) if exit_code else ()
+        except StateDirectoryError as error:
+            self._events.failed(error)
+        self._facts |= {"phase": phase, "exit_code": exit_code, **facts, "log_tail": tail}
+        self._ended.set()
+        self._events.changed()
+
+
+class HostProcess(LocalHost):
     """A host from its start to its end. Ended means: no process of it lives and all output is on disk."""
 
     def __init__(self, task: HostTask, output: HostOutput, events: HostEvents) -> None:
+        super().__init__(task.pod, output, events)
         self._task = task
-        self._output = output
-        self._events = events
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._unread = b""
@@ -88,14 +125,7 @@ class HostProcess:
         self._supervised = False
         self._streaming = False
         self._leader: int | None = None
-        self._facts: dict[str, Any] = {"phase": HostPhase.PENDING}
         self._verdict: dict[str, Any] | None = None
-        self._ended = asyncio.Event()
-
-    @property
-    def observation(self) -> HostObservation:
-        """What is known of the host now."""
-        return self._task.pod.observe(**self._facts)
 
     @property
     def living(self) -> bool:
@@ -111,12 +141,12 @@ class HostProcess:
             message = self._task.to_message()
             await self._spawn(inherited)
         except (OSError, ValueError) as error:
-            self._conclude(
-                exit_code=EXIT_NOT_EXECUTABLE,
-                reason=START_FAILED,
-                message=f"cannot start {self._task.pod.command[0]!r}: {error}",
-                ended_at=datetime.now(UTC),
-            )
+            self._verdict = {
+                "exit_code": EXIT_NOT_EXECUTABLE,
+                "reason": START_FAILED,
+                "message": f"cannot start {self._pod.command[0]!r}: {error}",
+                "ended_at": datetime.now(UTC),
+            }
             self._settle()
             return
         if self._control is not None:
@@ -156,7 +186,7 @@ class HostProcess:
                     "-S",
                     str(SUPERVISOR),
                     ",".join(map(str, descriptors)),
-                    self._task.pod.name,
+                    self._pod.name,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=write_end,
@@ -212,20 +242,15 @@ class HostProcess:
                 self._events.changed()
             case "start_failed":
                 code, message = describe_start_failure(event, self._task)
-                self._conclude(
-                    exit_code=code, reason=START_FAILED, message=message, ended_at=datetime.now(UTC)
-                )
+                self._verdict = {
+                    "exit_code": code,
+                    "reason": START_FAILED,
+                    "message": message,
+                    "ended_at": datetime.now(UTC),
+                }
             case "ended":
                 self._leader = None
-                self._conclude(exit_code=event["exit_code"], ended_at=_time(event["at"]))
-
-    def printed(self, data: bytes) -> None:
-        """Take in output of the process."""
-        try:
-            self._output.write(data)
-        except StateDirectoryError as error:
-            self._events.failed(error)
-        self._events.printed()
+                self._verdict = {"exit_code": event["exit_code"], "ended_at": _time(event["at"])}
 
     def _supervisor_gone(self) -> None:
         """Take note that the supervisor has ended; after it, nothing of the host lives."""
@@ -238,11 +263,11 @@ class HostProcess:
             self._process.kill()
         if self._verdict is None:
             self._kill_group()
-            self._conclude(
-                exit_code=EXIT_SIGNAL_BASE + SIGKILL,
-                message="its supervisor was killed",
-                ended_at=datetime.now(UTC),
-            )
+            self._verdict = {
+                "exit_code": EXIT_SIGNAL_BASE + SIGKILL,
+                "message": "its supervisor was killed",
+                "ended_at": datetime.now(UTC),
+            }
         if self._streaming and self._stream is not None:
             asyncio.get_running_loop().call_later(OUTPUT_SECONDS, self._stream.close)
         self._settle()
@@ -261,25 +286,11 @@ class HostProcess:
         except (ProcessLookupError, PermissionError):
             return
 
-    def _conclude(self, *, exit_code: int, **facts: Any) -> None:
-        phase = HostPhase.SUCCEEDED if exit_code == 0 else HostPhase.FAILED
-        started_at = self._facts.get("started_at")
-        self._verdict = {"phase": phase, "exit_code": exit_code, "started_at": started_at, **facts}
-
     def _settle(self) -> None:
         """Make the end known once nothing of the host is left and all of its output is on disk."""
         if self._verdict is None or self._supervised or self._streaming or self._ended.is_set():
             return
-        tail: tuple[str, ...] = ()
-        try:
-            self._output.close()
-            if self._verdict["phase"] is HostPhase.FAILED:
-                tail = self._output.tail(TAIL_LINES)
-        except StateDirectoryError as error:
-            self._events.failed(error)
-        self._facts = {**self._verdict, "log_tail": tail}
-        self._ended.set()
-        self._events.changed()
+        self._end(**self._verdict)
 
 
 class _Output(asyncio.Protocol):

@@ -18,14 +18,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from fray.cluster.local.host import HostEvents
+from fray.cluster.local.host import SIGKILL, HostEvents, LocalHost
 from fray.cluster.local.output import HostOutput
 from fray.cluster.local.pods import LocalPod
 from fray.cluster.local.shared_process import borrowed_variables, routed_output
-from fray.errors import StateDirectoryError
-from fray.plan.observation import HostObservation, HostPhase
+from fray.plan.observation import HostPhase
 from fray.runtime.identity import Identity, use_identity
 from fray.runtime.outcome_report import Reporter
 from fray.runtime.thread_interrupts import raise_in
@@ -36,10 +34,9 @@ __all__ = ["HostThread", "ThreadTask"]
 
 logger = logging.getLogger(__name__)
 
-TAIL_LINES = 10
 KILL_SECONDS = 5.0
 """How long a thread may take to hear of its end, once nobody waits for it any more."""
-SIGKILL, SIGTERM = 9, 15
+SIGTERM = 15
 
 
 class _Terminated(SystemExit):
@@ -61,25 +58,17 @@ class ThreadTask:
     enter: Callable[[], object]
 
 
-class HostThread:
+class HostThread(LocalHost):
     """A host from its start to its end. Ended means: its callable is over, or was given up."""
 
     def __init__(self, task: ThreadTask, output: HostOutput, events: HostEvents) -> None:
+        super().__init__(task.pod, output, events)
         self._task = task
-        self._output = output
-        self._events = events
-        self._facts: dict[str, Any] = {"phase": HostPhase.PENDING}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._ended = asyncio.Event()
         self._lock = threading.Lock()
         self._calling = False
         self._asked = False
-
-    @property
-    def observation(self) -> HostObservation:
-        """What is known of the host now."""
-        return self._task.pod.observe(**self._facts)
 
     @property
     def living(self) -> bool:
@@ -91,7 +80,7 @@ class HostThread:
         del inherited
         self._loop = asyncio.get_running_loop()
         self._facts = {"phase": HostPhase.RUNNING, "started_at": datetime.now(UTC)}
-        name = f"fray-{self._task.pod.name}"
+        name = f"fray-{self._pod.name}"
         # Not this thread's context: a job knows nothing of who launched it.
         context = contextvars.Context()
         self._thread = threading.Thread(target=context.run, args=(self._run,), name=name, daemon=True)
@@ -103,7 +92,7 @@ class HostThread:
         if self.living and not self._asked:
             self._interrupt()
             assert self._loop is not None
-            self._loop.call_later(self._task.pod.grace_seconds, self._give_up)
+            self._loop.call_later(self._pod.grace_seconds, self._give_up)
 
     def kill(self) -> None:
         """As `terminate`, with little patience."""
@@ -124,23 +113,21 @@ class HostThread:
 
     def _give_up(self) -> None:
         if self.living:
-            logger.warning(
-                "the thread of %s doesn't end and can't be killed: it runs on", self._task.pod.name
-            )
-            self._end(EXIT_SIGNAL_BASE + SIGKILL, "its thread doesn't end and can't be killed: it runs on")
+            logger.warning("the thread of %s doesn't end and can't be killed: it runs on", self._pod.name)
+            self._finish(EXIT_SIGNAL_BASE + SIGKILL, "its thread doesn't end and can't be killed: it runs on")
 
     def _run(self) -> None:
         """Run the callable as `fray.runtime.callable_runner` does; in the thread."""
         code = EXIT_FAILURE
         try:
             with routed_output(self._write), borrowed_variables(self._task.variables):
-                use_identity(Identity.from_env(self._task.pod.env))
+                use_identity(Identity.from_env(self._pod.env))
                 self._task.enter()
                 code = self._call(Reporter(self._task.outcome, self._task.ending))
         except Exception:
-            logger.exception("the thread of %s failed outside its callable", self._task.pod.name)
+            logger.exception("the thread of %s failed outside its callable", self._pod.name)
         finally:
-            self._hand_over(self._end, code, None)
+            self._hand_over(self._finish, code, None)
 
     def _call(self, reporter: Reporter) -> int:
         call = self._task.call
@@ -175,36 +162,17 @@ class HostThread:
                 raise_in(threading.get_ident(), None)
 
     def _write(self, text: str) -> None:
-        self._hand_over(self._printed, text.encode(errors="replace"))
+        self._hand_over(self.printed, text.encode(errors="replace"))
 
     def _hand_over(self, function: Callable[..., object], *args: object) -> None:
         assert self._loop is not None
         with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody listens any more
             self._loop.call_soon_threadsafe(function, *args)
 
-    def _printed(self, data: bytes) -> None:
-        if not self._ended.is_set():
-            try:
-                self._output.write(data)
-            except StateDirectoryError as error:
-                self._events.failed(error)
-            self._events.printed()
-
-    def _end(self, code: int, message: str | None) -> None:
+    def _finish(self, code: int, message: str | None) -> None:
         """Make the end known; in the event loop, after all that was printed."""
-        if self._ended.is_set():
-            return
-        phase = HostPhase.SUCCEEDED if code == 0 else HostPhase.FAILED
-        tail: tuple[str, ...] = ()
-        try:
-            self._output.close()
-            tail = self._output.tail(TAIL_LINES) if code else ()
-        except StateDirectoryError as error:
-            self._events.failed(error)
-        end = {"exit_code": code, "message": message, "ended_at": datetime.now(UTC), "log_tail": tail}
-        self._facts = {**self._facts, "phase": phase, **end}
-        self._ended.set()
-        self._events.changed()
+        if not self._ended.is_set():
+            self._end(exit_code=code, message=message, ended_at=datetime.now(UTC))
 
 
 def _exit_code(error: SystemExit) -> int:
