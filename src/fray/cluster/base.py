@@ -64,6 +64,16 @@ class Cluster(abc.ABC):
     As a context manager it calls `close` at the end.
     """
 
+    _no_apply = (
+        "a job on this machine lives no longer than the command that runs it",
+        "Use `fray run -f FILE`, or name a cluster: --cluster 'k8s?namespace=...'.",
+    )
+    """Why jobs can't be applied here, and what to do instead; so for commands in hosts."""
+    _no_command = (
+        "its hosts are processes of this machine, and no containers",
+        "Start the command in a shell of yours: it sees the same files.",
+    )
+
     @property
     @abc.abstractmethod
     def spec(self) -> ClusterSpec:
@@ -136,9 +146,7 @@ class Cluster(abc.ABC):
             UnsupportedFeatureError: Jobs live no longer than the process that runs them.
         """
         del workspace
-        reason = "a job on this machine lives no longer than the command that runs it"
-        alternative = "Use `fray run -f FILE`, or name a cluster: --cluster 'k8s?namespace=...'."
-        raise UnsupportedFeatureError(f"applying job {job.metadata.name!r} here", reason, alternative)
+        raise UnsupportedFeatureError(f"applying job {job.metadata.name!r} here", *self._no_apply)
 
     @abc.abstractmethod
     def get(self, job_id: JobId) -> FrayJob:
@@ -415,9 +423,7 @@ class Cluster(abc.ABC):
         """
         del command, rank, streams
         self.get(job_id)
-        reason = "its hosts are processes of this machine, and no containers"
-        alternative = "Start the command in a shell of yours: it sees the same files."
-        raise UnsupportedFeatureError(f"a command in a host of job {job_id!r}", reason, alternative)
+        raise UnsupportedFeatureError(f"a command in a host of job {job_id!r}", *self._no_command)
 
     def read_pool(self, job_id: JobId) -> PoolView:
         """Return what the pool of a running job has and does now.

@@ -258,12 +258,7 @@ class KubernetesCluster(Cluster):
         self._session.ask(delete)
 
     def terminate(self, job_id: JobId) -> None:
-        """Set `spec.stopped` of a job: the operator ends its hosts, and the job stays with its status.
-
-        Raises:
-            JobNotFoundError: There is no such job.
-            SurroundingsError: The cluster can't be asked.
-        """
+        """Set `spec.stopped` of a job: the operator ends its hosts, and the job stays with its status."""
 
         async def stop(access: Access) -> None:
             await read_job(access, job_id)

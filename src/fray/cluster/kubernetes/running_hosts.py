@@ -51,12 +51,7 @@ async def run_command(
 ) -> int:
     """Run a command in the running host of a rank, and return its exit code.
 
-    Raises:
-        JobNotFoundError: There is no such job.
-        LogsNotFoundError: It has no such rank.
-        HostNotRunningError: That host doesn't run.
-        CommandNotRunError: The container can't run the command.
-        ApiError: The cluster can't be asked, or the connection ended before the command.
+    Raises what `fray.cluster.base.Cluster.run_command` raises, and `ApiError`.
     """
     job = await read_job(access, job_id)
     LogChoice(rank=rank).find_ranks(job, ())
@@ -137,11 +132,7 @@ def _pump(
 async def read_pool(access: Access, job_id: JobId, *, sleep: Sleep = asyncio.sleep) -> PoolView:
     """Return what the pool of a job has and does now; needs the verb `get` on `pods/proxy`.
 
-    Raises:
-        JobNotFoundError: There is no such job.
-        HostNotRunningError: Its rank 0 doesn't run.
-        PoolNotShownError: It has no pool, or the head doesn't answer.
-        ApiError: The cluster can't be asked.
+    Raises what `fray.cluster.base.Cluster.read_pool` raises, and `ApiError`.
     """
     from fray.runtime.pool.view import PoolView  # noqa: PLC0415 - loads what few ask for
 

@@ -20,11 +20,10 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from fray.cluster.answers import Applied, CheckResult, Mark
+from fray.cluster.answers import CheckResult, Mark
 from fray.cluster.arguments import LogChoice, WhenTaken, check_job_id, check_launch
 from fray.cluster.base import Cluster
 from fray.cluster.cluster_spec import RaySpec, check_available
-from fray.cluster.command_streams import CommandStreams
 from fray.cluster.local.attempt import PLAN_SETTINGS
 from fray.cluster.local.callables import ending_file, outcome_file, read_outcome, read_outcomes
 from fray.cluster.local.pods import LocalMachine, build_local_pods
@@ -52,7 +51,6 @@ from fray.errors import (
     JobExistsError,
     JobNotFoundError,
     RayRefusedError,
-    UnsupportedFeatureError,
 )
 from fray.payload.callables import Payload, PayloadLimits, encode_callable
 from fray.payload.outcome import Outcome
@@ -124,6 +122,15 @@ class RayCluster(Cluster):
         self._known: set[str] = set()
         """What this object has launched or resumed."""
 
+    _no_apply = (
+        "a job on Ray can't change",
+        "Use `fray run -f FILE`, and `fray stop NAME` before another job of the name.",
+    )
+    _no_command = (
+        "its hosts are processes of a node of Ray, and no containers",
+        "Start the command in a shell of that node: `ray job list` names it.",
+    )
+
     @classmethod
     def from_spec(cls, spec: RaySpec) -> Self:
         """Return the cluster of a spec."""
@@ -163,24 +170,6 @@ class RayCluster(Cluster):
         archive = None if workspace is None else self._archive(str(workspace))
         launch = _Launch(job, _judge(job), job.spec.parent, workspace=archive)
         return self._submit(launch, job.metadata.name, "refuse")
-
-    def apply(self, job: FrayJob, *, workspace: Path | None = None) -> Applied:
-        """Refuse: what a Ray job is can't change."""
-        del workspace
-        alternative = "Use `fray run -f FILE`, and `fray stop NAME` before another job of the name."
-        raise UnsupportedFeatureError(
-            f"applying job {job.metadata.name!r}", "a job on Ray can't change", alternative
-        )
-
-    def run_command(
-        self, job_id: JobId, command: Sequence[str], *, rank: int = 0, streams: CommandStreams
-    ) -> int:
-        """Refuse: Ray's job API reaches no process of a job."""
-        del command, rank, streams
-        self.get(job_id)
-        reason = "its hosts are processes of a node of Ray, and no containers"
-        alternative = "Start the command in a shell of that node: `ray job list` names it."
-        raise UnsupportedFeatureError(f"a command in a host of job {job_id!r}", reason, alternative)
 
     def get_runtime_env(self, request: JobRequest) -> dict[str, Any]:
         """Return the environment that Ray makes for a request's job: an earlier API's name.
