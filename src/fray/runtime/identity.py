@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 
-from fray.errors import SurroundingsError
+from fray.errors import SettingError
 from fray.vocabulary import (
     ENV_ATTEMPT,
     ENV_COORDINATOR_ADDRESS,
@@ -37,20 +37,16 @@ _VARIABLES = (
 )
 
 
-class IdentityError(SurroundingsError):
+class IdentityError(SettingError):
     """The environment doesn't say which process of its job this one is.
 
     `variable` is the one that is missing or wrong; `problem` says what is wrong with it.
     """
 
-    message_template = "environment variable {variable} {problem}"
     next_step_template = (
         "Fray sets it in every process of a job: start this one with `fray run`, and pass the whole "
         f"environment on to its children. To run outside any job, unset {', '.join(_VARIABLES)}."
     )
-
-    variable: str
-    problem: str
 
 
 @dataclass(frozen=True)
