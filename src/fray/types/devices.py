@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from fray.accelerators import TpuSlice, lookup_gpu, lookup_tpu, resolve_gpu_type
 from fray.accelerators.peak_flops import lookup_peak_flops
@@ -27,6 +27,11 @@ class _Accelerator(abc.ABC):
     """How fast an accelerator is, and what programs on it find in their environment."""
 
     variant: str
+
+    @property
+    def type(self) -> str:
+        """The type as it was written; the same as `variant`."""
+        return self.variant
 
     @abc.abstractmethod
     def chip_count(self) -> int:
@@ -59,15 +64,8 @@ class _Accelerator(abc.ABC):
 class CpuConfig:
     """Hosts without an accelerator."""
 
-    @property
-    def kind(self) -> DeviceKind:
-        """`cpu`."""
-        return "cpu"
-
-    @property
-    def variant(self) -> str:
-        """`cpu`."""
-        return "cpu"
+    kind: ClassVar[DeviceKind] = "cpu"
+    variant: ClassVar[str] = "cpu"
 
     def chip_count(self) -> int:
         """Return 0."""
@@ -98,6 +96,7 @@ class GpuConfig(_Accelerator):
         InvalidRequestError: `type` is missing, or `count` is no number.
     """
 
+    kind: ClassVar[DeviceKind] = "gpu"
     variant: str
     count: int
 
@@ -116,16 +115,6 @@ class GpuConfig(_Accelerator):
             lookup_gpu(resolve_gpu_type(given), count=count)
         object.__setattr__(self, "variant", given)
         object.__setattr__(self, "count", count)
-
-    @property
-    def type(self) -> str:
-        """The type as it was written; the same as `variant`."""
-        return self.variant
-
-    @property
-    def kind(self) -> DeviceKind:
-        """`gpu`."""
-        return "gpu"
 
     @property
     def gke_type(self) -> str | None:
@@ -154,6 +143,7 @@ class TpuConfig(_Accelerator):
         InvalidRequestError: `type` is missing, or a number is none.
     """
 
+    kind: ClassVar[DeviceKind] = "tpu"
     variant: str
     count: int | None
     topology: str | None
@@ -193,16 +183,6 @@ class TpuConfig(_Accelerator):
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
-
-    @property
-    def type(self) -> str:
-        """The type as it was written; the same as `variant`."""
-        return self.variant
-
-    @property
-    def kind(self) -> DeviceKind:
-        """`tpu`."""
-        return "tpu"
 
     @property
     def slice(self) -> TpuSlice:
