@@ -29,6 +29,13 @@ class Waitable(ABC):
         # Reentrant: the garbage collector may abandon a stream inside any of the sections it guards.
         self._lock = threading.RLock()
         self._listeners: list[Callable[[Waitable], None]] = []
+        self._error: BaseException | None = None
+        self._trace: TracebackType | None = None
+
+    @property
+    def error(self) -> BaseException | None:
+        """The exception with which it has ended, if it has ended with one."""
+        return self._error
 
     @abstractmethod
     def succeed(self, value: Any) -> object:
@@ -90,8 +97,6 @@ class Cell(Waitable):
     def __init__(self, id: str = "") -> None:  # noqa: A002
         super().__init__(id)
         self._value: Any = None
-        self._error: BaseException | None = None
-        self._trace: TracebackType | None = None
 
     @classmethod
     def of(cls, value: Any, id: str = "") -> Cell:  # noqa: A002
@@ -117,11 +122,6 @@ class Cell(Waitable):
             self.ready = True
         self._announce()
         return True
-
-    @property
-    def error(self) -> BaseException | None:
-        """The exception of a settled cell; None if it holds a value."""
-        return self._error
 
     def take(self, deadline: float | None) -> Any:
         """Return the value, or raise the exception, once it is there; `LATE` after the deadline."""

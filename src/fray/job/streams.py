@@ -12,7 +12,6 @@ import threading
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator
-from types import TracebackType
 from typing import Any
 
 from fray.job.cells import Waitable, await_ready
@@ -29,8 +28,6 @@ class ItemStream(Waitable):
     def __init__(self, id: str = "") -> None:  # noqa: A002
         super().__init__(id)
         self._ended = False
-        self._error: BaseException | None = None
-        self._trace: TracebackType | None = None
 
     @abstractmethod
     def take(self, deadline: float | None) -> Any:
@@ -47,11 +44,6 @@ class ItemStream(Waitable):
     def ended(self) -> bool:
         """Whether no further item will be made; some may wait to be taken."""
         return self._ended
-
-    @property
-    def error(self) -> BaseException | None:
-        """The exception that ended it, if one did."""
-        return self._error
 
     def _end(self, error: BaseException | None) -> bool:
         """End the stream; return False if it had ended. The lock is held."""
