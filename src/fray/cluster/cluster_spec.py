@@ -32,7 +32,18 @@ __all__ = [
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalSpec:
+class _Spec:
+    """What all specs do: they are checked, and are their own text."""
+
+    def __post_init__(self) -> None:
+        _check_values(self)
+
+    def __str__(self) -> str:
+        return format_cluster_spec(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalSpec(_Spec):
     """Jobs on this machine.
 
     Attributes:
@@ -44,18 +55,15 @@ class LocalSpec:
     mode: Literal["process", "thread"] = "process"
 
     def __post_init__(self) -> None:
-        _check_values(self)
+        super().__post_init__()
         if self.use_isolated_env and self.mode == "thread":
             remedy = "Leave one of them out: threads share the environment of this process."
             problem = "use_isolated_env and mode=thread exclude each other"
             raise _error(format_cluster_spec(self), problem, remedy)
 
-    def __str__(self) -> str:
-        return format_cluster_spec(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class KubernetesSpec:
+class KubernetesSpec(_Spec):
     """Jobs on a Kubernetes cluster, with what they get where a request doesn't say.
 
     Attributes:
@@ -81,15 +89,9 @@ class KubernetesSpec:
     service_account: str | None = None
     staging: str | None = None
 
-    def __post_init__(self) -> None:
-        _check_values(self)
-
-    def __str__(self) -> str:
-        return format_cluster_spec(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class RaySpec:
+class RaySpec(_Spec):
     """Jobs on a Ray cluster.
 
     Attributes:
@@ -102,24 +104,12 @@ class RaySpec:
     namespace: str | None = None
     cluster: str | None = None
 
-    def __post_init__(self) -> None:
-        _check_values(self)
-
-    def __str__(self) -> str:
-        return format_cluster_spec(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class IrisSpec:
+class IrisSpec(_Spec):
     """Jobs on an Iris cluster, which this version of Fray can name and not use."""
 
     controller: str | None = None
-
-    def __post_init__(self) -> None:
-        _check_values(self)
-
-    def __str__(self) -> str:
-        return format_cluster_spec(self)
 
 
 ClusterSpec: TypeAlias = LocalSpec | KubernetesSpec | RaySpec | IrisSpec
@@ -157,7 +147,7 @@ def parse_cluster_spec(text: str) -> ClusterSpec:
     return kind(**given)
 
 
-def format_cluster_spec(spec: ClusterSpec) -> str:
+def format_cluster_spec(spec: _Spec) -> str:
     """Return the shortest text that `parse_cluster_spec` reads as this spec."""
     (name,) = (name for name, kind in _BACKENDS.items() if kind is type(spec))
     parts = []
@@ -183,7 +173,7 @@ def check_available(spec: ClusterSpec) -> None:
         raise ClusterUnavailableError("iris", _NO_IRIS, _INSTEAD_OF_IRIS)
 
 
-def _check_values(spec: ClusterSpec) -> None:
+def _check_values(spec: _Spec) -> None:
     """Check a spec that a program made, by the rules of those that are read."""
     for field in fields(spec):
         value = getattr(spec, field.name)

@@ -56,7 +56,7 @@ from fray.errors import (
 from fray.kube.resources import FRAYJOBS
 from fray.kube.topology import read_topology
 from fray.payload.outcome import Outcome, decode_outcome
-from fray.payload.staging import FsspecStorage, Storage
+from fray.payload.staging import FsspecStorage
 from fray.plan.gang_placement import ClusterTopology
 from fray.plan.status import is_finished
 from fray.types import JobId, JobRequest, LogLine
@@ -90,7 +90,6 @@ class KubernetesCluster(Cluster):
         brief: Whether little is asked of it, as by a command: then it is asked without aiohttp, whose import
             takes long, with a connection for each request. Streams use aiohttp all the same.
         open_access: What leads to the API server, instead of `spec` and `environ`.
-        storage: What keeps payloads and workspaces behind `spec.staging`.
     """
 
     def __init__(
@@ -100,11 +99,10 @@ class KubernetesCluster(Cluster):
         environ: Mapping[str, str] | None = None,
         brief: bool = False,
         open_access: OpenAccess | None = None,
-        storage: Storage | None = None,
     ) -> None:
         self._spec = spec = KubernetesSpec() if spec is None else spec
         self._environ = os.environ if environ is None else environ  # noqa: TID251 - where it is read
-        self._storage: Storage = FsspecStorage() if storage is None else storage
+        self._storage = FsspecStorage()
         self._session = Session(
             open_access or _opener(spec, self._environ, brief=brief), owner=redacted(str(spec))
         )
