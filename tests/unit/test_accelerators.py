@@ -98,28 +98,6 @@ def test_only_2x4_of_two_generations_needs_the_accelerator_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "supported"),
-    [
-        ("v3-32", False),
-        ("v3-8", False),
-        ("v4-16", True),
-        ("v4-8", False),
-        ("v5litepod-16", True),
-        ("v5p-16", True),
-        ("v6e-8", False),
-        ("tpu7x-16", True),
-        ("v4lite-4", False),
-    ],
-)
-def test_multislice_needs_multi_host_slices_newer_than_v3(name: str, *, supported: bool) -> None:
-    assert acc.lookup_tpu(name).supports_multislice is supported
-
-
-def test_2x4_on_two_hosts_supports_multislice() -> None:
-    assert acc.lookup_tpu("v6e-8", chips_per_host=4).supports_multislice
-
-
-@pytest.mark.parametrize(
     ("name", "size"),
     [
         ("v4-8", acc.HostSize(240, 400)),

@@ -103,11 +103,6 @@ class GpuHost:
     architecture: Literal["amd64", "arm64"]
 
     @property
-    def max_per_host(self) -> int:
-        """GPUs of the largest host of this type."""
-        return max(_MACHINES[self.type])
-
-    @property
     def size(self) -> HostSize | None:
         """CPU and memory of the smallest machine with as many; None where no source says so."""
         return GPU_MACHINE_SIZES.get(self.machine_types[0]) if self.machine_types else None

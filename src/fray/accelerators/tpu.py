@@ -91,15 +91,6 @@ class TpuSlice:
         return self._machine.size
 
     @property
-    def supports_multislice(self) -> bool:
-        """Whether several such slices can form one multislice.
-
-        GKE's multislice page: multi-host slices only, all of the same shape, and no v3. Slices that
-        can't are still fine as replicas that don't share a training step over the data-centre network.
-        """
-        return self.multi_host and self._generation.multislice
-
-    @property
     def needs_accelerator_count(self) -> bool:
         """Whether two machine types carry this label and topology, so that pods must select the count.
 
