@@ -10,7 +10,7 @@ from typing import Any
 
 from fray.vocabulary import API_VERSION, FRAYJOB_KIND
 from fray.wire.rules import IMMUTABLE
-from fray.wire.schema import frayjob_schema
+from fray.wire.schema import FRAYJOB, build_schema
 
 Schema = dict[str, Any]
 
@@ -57,7 +57,7 @@ class Row:
 
 def render_frayjob_page() -> str:
     """Return the page as the models and rules are now."""
-    schema = frayjob_schema()
+    schema = build_schema(FRAYJOB)
     names = "; ".join(_rules_by_field(schema).get("metadata", []))
     parts = [f"{HEAD}\n`apiVersion` is `{API_VERSION}`, `kind` is `{FRAYJOB_KIND}`. `metadata`: {names}.\n"]
     for part, whose in (("spec", "What a user writes."), ("status", "What the operator writes.")):

@@ -16,7 +16,7 @@ from fray.offered_names import WITHDRAWN
 from fray.runtime.container import THREAD_LIMITS
 from fray.runtime.identity import Identity
 from fray.vocabulary import Reason
-from fray.wire.schema import frayjob_schema
+from fray.wire.schema import FRAYJOB, build_schema
 from fray_operator.settings import OperatorSettings
 from tools.generate_docs import ROOT, render_pages
 
@@ -119,7 +119,7 @@ def texts(tree: ast.Module) -> Iterator[str]:
 def test_every_field_of_a_frayjob_is_told_of() -> None:
     page = (ROOT / "docs" / "frayjob.md").read_text(encoding="utf-8")
     for part in ("spec", "status"):
-        for name, schema in frayjob_schema()["properties"][part]["properties"].items():
+        for name, schema in build_schema(FRAYJOB)["properties"][part]["properties"].items():
             section = page.partition(f"### {part}.{name}\n")[2].partition("\n### ")[0]
             same = {found["path"] for found in SAME_AS.finditer(section)}
             for path in fields(schema):

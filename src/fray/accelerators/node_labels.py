@@ -14,14 +14,11 @@ __all__ = [
     "LABEL_FLEX_START",
     "LABEL_GPU_ACCELERATOR",
     "LABEL_HOSTNAME",
-    "LABEL_INSTANCE_TYPE",
     "LABEL_NODE_POOL",
-    "LABEL_PLACEMENT_POLICY",
     "LABEL_REGION",
     "LABEL_RESERVATION_AFFINITY",
     "LABEL_RESERVATION_NAME",
     "LABEL_RESERVATION_PROJECT",
-    "LABEL_RESERVATION_ZONE",
     "LABEL_SPOT",
     "LABEL_TPU_ACCELERATOR",
     "LABEL_TPU_CUBE",
@@ -67,14 +64,11 @@ LABEL_FLEX_START: Final = "cloud.google.com/gke-flex-start"
 LABEL_COMPUTE_CLASS: Final = "cloud.google.com/compute-class"
 LABEL_RESERVATION_NAME: Final = "cloud.google.com/reservation-name"
 LABEL_RESERVATION_PROJECT: Final = "cloud.google.com/reservation-project"
-LABEL_RESERVATION_ZONE: Final = "cloud.google.com/reservation-zone"
 LABEL_RESERVATION_AFFINITY: Final = "cloud.google.com/reservation-affinity"
 
 # --- where the node is
 
 LABEL_NODE_POOL: Final = "cloud.google.com/gke-nodepool"
-LABEL_PLACEMENT_POLICY: Final = "cloud.google.com/placement-policy-name"
-LABEL_INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 LABEL_ZONE: Final = "topology.kubernetes.io/zone"
 LABEL_HOSTNAME: Final = "kubernetes.io/hostname"
 """On GKE, and on most clusters, the node's name."""

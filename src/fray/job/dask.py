@@ -18,7 +18,7 @@ from fray.runtime.pool.pod import PodPool
 if TYPE_CHECKING:
     from distributed import Client, SpecCluster
 
-__all__ = ["DaskContext", "check_installed", "is_joined", "join", "join_pool", "start"]
+__all__ = ["check_installed", "is_joined", "join", "join_pool", "start"]
 
 HEAD_SECONDS: Final = 600.0
 """How long the scheduler of a job's workers may have no address: rank 0 may pull its image."""
@@ -119,10 +119,6 @@ def _context_on(client: Any, cluster: SpecCluster | None, *, own_client: bool) -
     roles = any(TASKS in each["resources"] for each in workers)
     owner = _Owner(client, cluster, token, own_client=own_client)
     return JobContext(DaskEngine(client, token, WORK, roles=roles, owner=owner))
-
-
-DaskContext = start
-"""The name that it has beside the contexts of other kinds."""
 
 
 class _Owner:

@@ -16,7 +16,6 @@ from fray.errors import PayloadMissingError, PayloadStorageError
 __all__ = [
     "STAGING_LIMIT",
     "FsspecStorage",
-    "Storage",
     "WritableStorage",
     "staged_outcome_url",
     "staged_url",
@@ -32,14 +31,6 @@ class WritableStorage(Protocol):
 
     def write(self, url: str, data: bytes) -> None:
         """Keep an object, unless one of this size is there. Raises `PayloadStorageError`."""
-        ...
-
-
-class Storage(WritableStorage, Protocol):
-    """Where objects are put under URLs, and found again."""
-
-    def read(self, url: str) -> bytes:
-        """Return an object. Raises `PayloadMissingError` or `PayloadStorageError`."""
         ...
 
 

@@ -30,7 +30,6 @@ __all__ = [
     "UnsupportedSchemaError",
     "build_crd",
     "build_schema",
-    "frayjob_schema",
     "render_crd",
     "structural_schema",
 ]
@@ -261,14 +260,9 @@ FRAYJOB: Final = CustomKind(
 )
 
 
-def frayjob_schema() -> dict[str, Any]:
-    """Return the schema of a whole FrayJob as the API server has it. Don't change it: it is shared."""
-    return build_schema(FRAYJOB)
-
-
 @cache
 def build_schema(custom: CustomKind[Any]) -> dict[str, Any]:
-    """Return the schema of a whole object of a kind. Don't change it: it is shared."""
+    """Return the schema of a whole object as the API server has it. Don't change it: it is shared."""
     schema = structural_schema(custom.model)
     properties = schema["properties"]
     properties["apiVersion"] = {

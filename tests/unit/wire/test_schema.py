@@ -18,7 +18,6 @@ from fray.wire.schema import (
     UnsupportedSchemaError,
     build_crd,
     build_schema,
-    frayjob_schema,
     render_crd,
     structural_schema,
 )
@@ -37,7 +36,7 @@ def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
             yield from nodes(schema[key], f"{path}{step}")
 
 
-NODES = dict(nodes(frayjob_schema()))
+NODES = dict(nodes(build_schema(FRAYJOB)))
 
 
 @pytest.mark.parametrize("custom", [FRAYJOB, FRAYACTOR], ids=lambda custom: custom.kind)
