@@ -172,7 +172,7 @@ def test_legal_names_ascend_by_generation_and_number() -> None:
     ],
 )
 def test_largest_slice_of_each_generation(generation: str, largest: str, chips: int) -> None:
-    topologies = acc.legal_tpu_topologies(generation)
+    topologies = acc.generations_by_spelling()[generation].topologies
     most = max(math.prod(map(int, topology.split("x"))) for topology in topologies)
     assert most == chips
     first = next(t for t in topologies if math.prod(map(int, t.split("x"))) == chips)
@@ -194,14 +194,14 @@ def test_3d_topologies_follow_gkes_rule(generation: acc.TpuGeneration) -> None:
 
 @pytest.mark.parametrize(("generation", "longest"), [("v4", 16), ("v5p", 256), ("tpu7", 16), ("tpu7x", 256)])
 def test_longest_side_of_3d_topologies(generation: str, longest: int) -> None:
-    assert max(int(part) for t in acc.legal_tpu_topologies(generation) for part in t.split("x")) == longest
+    topologies = acc.generations_by_spelling()[generation].topologies
+    assert max(int(part) for t in topologies for part in t.split("x")) == longest
 
 
 @pytest.mark.parametrize("generation", acc.generations(), ids=lambda g: g.name)
 def test_a_generation_tells_what_rules_are_generated_from(generation: acc.TpuGeneration) -> None:
     assert generation.size_counts == {1: "chips", 2: "TensorCores"}[generation.cores_per_chip]
     assert {len(t.split("x")) for t in generation.topologies} == {generation.dimensions}
-    assert acc.legal_tpu_topologies(generation.name) == generation.topologies
     for topology in generation.topologies:
         assert generation.chips_per_host(topology)
         assert generation.machines_of(topology)
@@ -211,7 +211,6 @@ def test_a_generation_tells_what_rules_are_generated_from(generation: acc.TpuGen
 
 def test_all_of_v5es_spellings_and_no_others_have_aliases() -> None:
     assert {g.name: g.aliases for g in acc.generations() if g.aliases} == {"v5litepod": ("v5e", "v5lite")}
-    assert acc.legal_tpu_topologies("v5e") == acc.legal_tpu_topologies("v5litepod")
     spellings = [spelling for g in acc.generations() for spelling in g.spellings]
     assert len(set(spellings)) == len(spellings)
     # The CRD allows 32 characters.

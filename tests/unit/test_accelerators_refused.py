@@ -77,20 +77,6 @@ def test_the_message_of_an_unknown_name_can_be_acted_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("generation", "nearest"),
-    [
-        ("v5", ("v5p", "v5e")),
-        ("V6E", ("v6e", "v5e")),
-        ("h100", ("v5litepod", "v5p", "v6e", "tpu7", "tpu7x")),
-    ],
-)
-def test_unknown_generation_lists_the_nearest(generation: str, nearest: tuple[str, ...]) -> None:
-    with pytest.raises(UnknownAcceleratorError) as caught:
-        acc.legal_tpu_topologies(generation)
-    assert caught.value.nearest == nearest
-
-
-@pytest.mark.parametrize(
     ("name", "topology", "legal"),
     [
         ("v5p-128", "2x2x2", ("4x4x4",)),

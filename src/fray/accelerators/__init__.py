@@ -16,7 +16,6 @@ from fray.accelerators.tpu import (
     TpuSlice,
     legal_topologies,
     legal_tpu_names,
-    legal_tpu_topologies,
     lookup_tpu,
 )
 from fray.accelerators.tpu_generations import (
@@ -40,7 +39,6 @@ __all__ = [
     "legal_gpu_types",
     "legal_topologies",
     "legal_tpu_names",
-    "legal_tpu_topologies",
     "lookup_gpu",
     "lookup_tpu",
     "resolve_gpu_type",

@@ -29,7 +29,6 @@ __all__ = [
     "TpuSlice",
     "legal_topologies",
     "legal_tpu_names",
-    "legal_tpu_topologies",
     "lookup_tpu",
 ]
 
@@ -157,21 +156,6 @@ def legal_tpu_names() -> tuple[str, ...]:
     return tuple(name for generation in generations() for name in generation.size_names)
 
 
-def legal_tpu_topologies(generation: str) -> tuple[str, ...]:
-    """Every legal topology of a generation: ascending by chips, the default of each size first.
-
-    Args:
-        generation: Its name or one of its aliases: `v5p`, `v5e`.
-
-    Raises:
-        UnknownAcceleratorError: There is no such generation.
-    """
-    found = generations_by_spelling().get(generation)
-    if found is None:
-        raise UnknownAcceleratorError("TPU", generation, _nearest_tpu_generations(generation))
-    return found.topologies
-
-
 def legal_topologies(type: str) -> tuple[str, ...]:  # noqa: A002 - the field's name in a FrayJob
     """The topologies that a type allows, default first; exactly one if its name holds a topology.
 
@@ -211,11 +195,6 @@ def _nearest_tpu_names(name: str) -> tuple[str, ...]:
     return found[:_MOST_NEAREST] or tuple(
         generation.size_names[0] for generation in generations()[-_MOST_NEAREST:]
     )
-
-
-def _nearest_tpu_generations(name: str) -> tuple[str, ...]:
-    """One to five spellings of TPU generations, the likeliest first, for one that doesn't exist."""
-    return tuple(_alike(_simplify(name))) or tuple(g.name for g in generations()[-_MOST_NEAREST:])
 
 
 def _simplify(name: str) -> str:
