@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from e2e.chaos import oracle
 from e2e.chaos.records import JobSetSighting, JobSighting, PodSighting
 from fray.vocabulary import AUTH_SECRET, LABEL_JOB
 
@@ -50,22 +51,14 @@ def find_duplicates(sightings: Iterable[JobSetSighting]) -> Iterator[str]:
 
 
 def find_regressions(sightings: Iterable[JobSighting]) -> Iterator[str]:
-    """Say where a status went back: budgets, numbers of attempts, verdicts, and ends that weren't any."""
+    """Say where a status took back what the one before told."""
     last: dict[str, JobSighting] = {}
     for job in sightings:
         before = last.get(job.name)
         last[job.name] = job
-        if before is None or job.gone:
-            continue
-        for what in ("failures", "preemptions", "attempt"):
-            old, new = getattr(before, what), getattr(job, what)
-            if new < old:
-                yield f"{job.name}: {what} went from {old} to {new}"
-        for number, verdict in before.verdicts.items():
-            if job.verdicts.get(number, verdict) != verdict:
-                yield f"{job.name}: attempt {number} was {verdict} and became {job.verdicts[number]}"
-        if before.finished and (not job.finished or job.phase != before.phase):
-            yield f"{job.name}: it had finished as {before.phase} and became {job.phase}"
+        if before is not None and not job.gone:
+            for what in oracle.find_regressions(before.status, job.status):
+                yield f"{job.name}: {what}"
 
 
 def find_leaks(

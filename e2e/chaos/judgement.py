@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from e2e.chaos.invariants import find_duplicates, find_overlaps, find_regressions, find_talkative
-from e2e.chaos.plan import JobPlan
-from e2e.chaos.prediction import find_mismatch, find_unseen, predict
+from e2e.chaos.oracle import find_mismatch
+from e2e.chaos.plan import JobPlan, Kind
+from e2e.chaos.prediction import predict
 from e2e.chaos.records import JobSetSighting, PodSighting, Records
 
-__all__ = ["judge", "tell_story"]
+__all__ = ["judge", "judge_end", "tell_story"]
 
 
 def judge(plans: Sequence[JobPlan], records: Records, events: Mapping[str, int]) -> list[str]:
@@ -23,7 +24,7 @@ def judge(plans: Sequence[JobPlan], records: Records, events: Mapping[str, int])
     by_name = {plan.name: plan for plan in plans}
     told = [f"{line}\n{tell_story(by_name[name], records)}" for line, name in _with_job(wrong, by_name)]
     for plan in plans:
-        problem = _judge_end(plan, records)
+        problem = judge_end(plan, records)
         if problem is not None:
             told.append(f"{plan.name}: {problem}\n{tell_story(plan, records)}")
     return told
@@ -36,12 +37,15 @@ def _with_job(lines: Sequence[str], plans: Mapping[str, JobPlan]) -> Iterator[tu
         yield line, name
 
 
-def _judge_end(plan: JobPlan, records: Records) -> str | None:
+def judge_end(plan: JobPlan, records: Records) -> str | None:
+    """Return in words how a job has ended otherwise than predicted, None when it hasn't."""
     last = records.last_job(plan.name)
     if last is None:
         return "its FrayJob was never seen"
-    ends, unseen = predict(plan, records), find_unseen(plan, records)
-    return find_mismatch(plan, ends, unseen=unseen, status=last.status, gone=last.gone)
+    leaves = plan.kind in (Kind.DELETED, Kind.EXPIRES)
+    if last.gone is not leaves:
+        return "its FrayJob is gone" if last.gone else "its FrayJob is still there"
+    return None if plan.kind is Kind.DELETED else find_mismatch(predict(plan, records), last.status)
 
 
 def tell_story(plan: JobPlan, records: Records) -> str:

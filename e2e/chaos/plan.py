@@ -14,7 +14,19 @@ from typing import Any
 
 from e2e.job_namespace import build_job, build_shell
 
-__all__ = ["LANES", "Act", "Blow", "Deed", "JobPlan", "Kind", "Lane", "Strike", "jobs", "strikes"]
+__all__ = [
+    "LANES",
+    "PREEMPTIONS",
+    "Act",
+    "Blow",
+    "Deed",
+    "JobPlan",
+    "Kind",
+    "Lane",
+    "Strike",
+    "jobs",
+    "strikes",
+]
 
 
 class Kind(StrEnum):
@@ -50,6 +62,8 @@ class Lane:
 
 _PROGRAM = Path(__file__).parents[1] / "programs" / "count_under_harm.py"
 _FOREVER = 2_000_000
+PREEMPTIONS = 100
+"""The budget of every job: no campaign uses it up."""
 _MOST_WORKERS = 3
 _SCALINGS = 6
 _JOINING_SECONDS = 10
@@ -115,7 +129,7 @@ class JobPlan:
 
     def to_manifest(self) -> dict[str, Any]:
         """The FrayJob."""
-        retries = {"failures": self.failures, "preemptions": 100}
+        retries = {"failures": self.failures, "preemptions": PREEMPTIONS}
         more = {} if self.ttl is None else {"ttlSecondsAfterFinished": self.ttl}
         seconds = _FOREVER if self.seconds is None else self.seconds
         if self.lane.has_workers:

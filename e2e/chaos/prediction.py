@@ -1,27 +1,27 @@
-"""How a job must have ended, from what it is and what was done to it: a model of its own, not the operator's.
+"""In which ways each attempt of a job may have gone, from what it is and what was done to it.
 
 Pure. An attempt ends by the first thing that ends it, and clocks, networks and kubelets decide which of two
 that came at about the same time was first. So the prediction is a set: of one end nearly always, since most
 harm is done long before an attempt would have ended by itself. The exit code of a failure is known unless
-its pods showed it and were gone while no operator led.
+its pods showed it and were gone while no operator led. What follows from the ways is `oracle`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from e2e.chaos.plan import Act, JobPlan, Kind
+from e2e.chaos import oracle
+from e2e.chaos.oracle import Budgets, End, Ended, Way
+from e2e.chaos.plan import PREEMPTIONS, Act, JobPlan
 from e2e.chaos.records import NODE_DELETED, Hit, Outage, PodSighting, Records
-from fray.vocabulary import Phase, Reason, Role, VerdictKind
+from fray.vocabulary import Phase, Role
 
-__all__ = ["GONE", "End", "find_mismatch", "find_unseen", "predict"]
+__all__ = ["predict"]
 
-GONE = "Gone"
-"""In place of a phase: the FrayJob is no more."""
 MARGIN_SECONDS = 3.0
 """What is done earlier than this before an attempt's own end surely came first."""
 OUTAGE_SECONDS = 30.0
@@ -34,29 +34,12 @@ https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/kuberuntime/ku
 """
 JUDGED_SECONDS = 10.0
 """How long after a host's own failure the operator may still look whether its node is there and ready."""
-MOST_ATTEMPTS = 60
-KEPT_ATTEMPTS = 10
-
-
-@dataclass(frozen=True)
-class End:
-    """How a job ended: its phase, and what each attempt was charged to."""
-
-    phase: str
-    verdicts: tuple[str, ...]
-
-    def count(self, verdict: VerdictKind) -> int:
-        """How many attempts were charged to it."""
-        return self.verdicts.count(verdict.value)
-
-    def __str__(self) -> str:
-        return f"{self.phase} after {', '.join(self.verdicts) or 'no attempt'}"
 
 
 class _Ender(NamedTuple):
     """Something that may have ended an attempt; `sure` when it came long before the attempt's own end."""
 
-    verdict: VerdictKind
+    ended: Ended
     sure: bool
 
 
@@ -64,26 +47,12 @@ def predict(job: JobPlan, records: Records) -> frozenset[End]:
     """Return all ends that the job may have come to; empty when it can't have ended.
 
     For a job that is deleted in the end, by its user or by its time to live, these are the ends it may have
-    had before: whether it is gone is `find_mismatch`'s to say.
+    had before.
     """
-    world = _World(job, records)
-    ends: set[End] = set()
-    open_ends: list[tuple[str, ...]] = [()]
-    while open_ends:
-        verdicts = open_ends.pop()
-        phase = _derive_phase(job, verdicts)
-        if phase is not None:
-            ends.add(End(phase.value, verdicts))
-            continue
-        if world.may_stop_after(len(verdicts)):
-            ends.add(End(Phase.STOPPED.value, verdicts))
-        if len(verdicts) < MOST_ATTEMPTS:
-            following = world.verdicts_of(len(verdicts) + 1)
-            open_ends += [(*verdicts, verdict.value) for verdict in following]
-    return frozenset(ends)
+    return oracle.predict(Budgets(job.failures, PREEMPTIONS), _World(job, records).ways)
 
 
-def find_unseen(job: JobPlan, records: Records) -> frozenset[int]:
+def _find_unseen(job: JobPlan, records: Records) -> frozenset[int]:
     """Return the attempts whose pods with the job's exit code ended, and were gone, while nobody led."""
     gaps = [
         # A leader reads what there is once it has the Lease.
@@ -105,21 +74,6 @@ def find_unseen(job: JobPlan, records: Records) -> frozenset[int]:
     )
 
 
-def _derive_phase(job: JobPlan, verdicts: tuple[str, ...]) -> Phase | None:
-    """Return how the job ends by the last verdict, None when it goes on."""
-    if not verdicts:
-        return None
-    match VerdictKind(verdicts[-1]):
-        case VerdictKind.SUCCESS:
-            return Phase.SUCCEEDED
-        case VerdictKind.STOPPED:
-            return Phase.STOPPED
-        case VerdictKind.FAILURE if verdicts.count(VerdictKind.FAILURE.value) > job.failures:
-            return Phase.FAILED
-        case _:
-            return None
-
-
 class _World:
     """What may have ended each attempt of one job."""
 
@@ -135,33 +89,38 @@ class _World:
         self._hits = [hit for hit in records.hits if hit.job == job.name and hit.uid not in workers]
         self._acts = [act for act in records.acts if act.job == job.name]
         self._outages = records.outages
+        self._unseen = _find_unseen(job, records)
 
-    def verdicts_of(self, attempt: int) -> set[VerdictKind]:
-        """Return what the attempt may have been charged to."""
+    def ways(self, attempt: int) -> set[Way]:
+        """Return in which ways the attempt may have gone."""
         enders = list(self._enders(attempt))
-        found = {ender.verdict for ender in enders}
+        found = {Way(ender.ended) for ender in enders}
         own = self._job.exit_of(attempt)
         if own is not None and not any(ender.sure for ender in enders):
-            found.add(VerdictKind.SUCCESS if own == 0 else VerdictKind.FAILURE)
+            ended = oracle.exited(own)
+            hidden = own != 0 and attempt in self._unseen
+            found.add(Way(replace(ended, codes=ended.codes | {None}) if hidden else ended))
+        if self._may_stop_before(attempt):
+            found.add(Way(None, Phase.STOPPED))
         return found
 
-    def may_stop_after(self, attempts: int) -> bool:
-        """Return whether the job may have been stopped when so many attempts had ended and none followed."""
+    def _may_stop_before(self, attempt: int) -> bool:
+        """Return whether the job may have been stopped when the attempt before had ended."""
         stops = [act.attempt for act in self._acts if act.act is Act.STOP]
-        return any(attempts in (number, number + 1) for number in stops)
+        return any(attempt - 1 in (number, number + 1) for number in stops)
 
     def _enders(self, attempt: int) -> Iterator[_Ender]:
         for hit in self._hits:
             if hit.attempt == attempt:
-                yield _Ender(VerdictKind.PREEMPTION, self._is_sure(hit))
+                yield _Ender(oracle.TAKEN_AWAY, self._is_sure(hit))
         for act in self._acts:
             # The attempt that was seen last, or the next, which nobody had seen yet.
             if attempt in (act.attempt, act.attempt + 1):
                 if act.act is Act.STOP:
-                    yield _Ender(VerdictKind.STOPPED, sure=False)
+                    yield _Ender(oracle.STOPPED, sure=False)
                 elif act.act is Act.SUSPEND:
                     # Never sure: the operator may have been away until the attempt had ended by itself.
-                    yield _Ender(VerdictKind.SUSPENDED, sure=False)
+                    yield _Ender(oracle.SUSPENDED, sure=False)
         for pod in self._pods.get(attempt, []):
             for outage in self._outages:
                 long = outage.end - outage.begin > OUTAGE_SECONDS
@@ -169,7 +128,7 @@ class _World:
                 # A node that is made again begins as one that isn't ready, and a failed host's is looked at.
                 anew = outage.how == NODE_DELETED and self._job.exit_of(attempt)
                 if (told and _meets(outage, pod)) or (anew and _meets(outage, pod, JUDGED_SECONDS)):
-                    yield _Ender(VerdictKind.PREEMPTION, sure=False)
+                    yield _Ender(oracle.TAKEN_AWAY, sure=False)
 
     def _own_end(self, attempt: int) -> float:
         """Return when the attempt's first host would have ended by itself."""
@@ -199,50 +158,3 @@ def _meets(outage: Outage, pod: PodSighting, seconds: float = MARGIN_SECONDS) ->
     begun = pod.started if pod.started is not None else -math.inf
     ended = pod.finished if pod.finished is not None else math.inf
     return begun < outage.end + MARGIN_SECONDS and ended > outage.begin - seconds
-
-
-def find_mismatch(
-    job: JobPlan, ends: frozenset[End], *, unseen: frozenset[int], status: Mapping[str, Any], gone: bool
-) -> str | None:
-    """Return in words how a job differs from what was predicted, None when it doesn't.
-
-    `unseen` are attempts whose exit code may be unknown, `status` is the last that was seen, `gone`
-    whether the FrayJob is no more.
-    """
-    leaves = job.kind in (Kind.DELETED, Kind.EXPIRES)
-    if gone is not leaves:
-        return "its FrayJob is gone" if gone else "its FrayJob is still there"
-    if job.kind is Kind.DELETED:
-        return None
-    attempts = status.get("attempts", [])
-    told = tuple(attempt.get("verdict", "none") for attempt in attempts)
-    retries = status.get("retries", {})
-    for end in ends:
-        if (
-            end.phase == status.get("phase")
-            and end.verdicts[-KEPT_ATTEMPTS:] == told
-            and end.count(VerdictKind.FAILURE) == retries.get("failuresUsed", 0)
-            and end.count(VerdictKind.PREEMPTION) == retries.get("preemptionsUsed", 0)
-        ):
-            return _find_wrong_reason(job, attempts, unseen)
-    charged = f"{retries.get('failuresUsed', 0)} failures and {retries.get('preemptionsUsed', 0)} preemptions"
-    predicted = " or ".join(sorted(map(str, ends))) or "no end"
-    return f"{End(status.get('phase', 'no phase'), told)}, charged {charged}; predicted: {predicted}"
-
-
-def _find_wrong_reason(job: JobPlan, attempts: list[Mapping[str, Any]], unseen: frozenset[int]) -> str | None:
-    for attempt in attempts:
-        wanted: tuple[str, int | None] | None = {
-            VerdictKind.SUCCESS.value: (Reason.COMPLETED.value, None),
-            VerdictKind.FAILURE.value: (Reason.NON_ZERO_EXIT.value, job.exit_code),
-            VerdictKind.SUSPENDED.value: (Reason.SUSPENDED.value, None),
-            VerdictKind.STOPPED.value: (Reason.STOP_REQUESTED.value, None),
-        }.get(attempt["verdict"])
-        found = (attempt.get("reason"), attempt.get("exitCode"))
-        if attempt["number"] in unseen and found == (Reason.NON_ZERO_EXIT.value, None):
-            continue
-        if wanted is not None and found != wanted:
-            return f"attempt {attempt['number']} ended as {found}; predicted: {wanted}"
-        if wanted is None and attempt.get("reason") not in (Reason.DISRUPTED, Reason.HOSTS_GONE):
-            return f"attempt {attempt['number']} is a preemption for {attempt.get('reason')}"
-    return None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from e2e.chaos.oracle import is_finished
 from e2e.chaos.plan import Act
 from fray.plan.timestamps import parse_time
 from fray.vocabulary import CONTAINER, LABEL_ATTEMPT, LABEL_JOB, LABEL_ROLE, Role
@@ -119,8 +120,6 @@ class JobSighting:
     name: str
     phase: str | None
     finished: bool
-    failures: int
-    preemptions: int
     attempt: int
     verdicts: Mapping[int, str]
     status: Manifest
@@ -208,14 +207,11 @@ def read_job(at: float, manifest: Manifest, *, gone: bool) -> JobSighting:
     """What is seen of a FrayJob."""
     status = manifest.get("status", {})
     attempts: Sequence[Manifest] = status.get("attempts", [])
-    retries = status.get("retries", {})
     return JobSighting(
         at=at,
         name=manifest["metadata"]["name"],
         phase=status.get("phase"),
-        finished=any(c["type"] == "Finished" and c["status"] == "True" for c in status.get("conditions", [])),
-        failures=retries.get("failuresUsed", 0),
-        preemptions=retries.get("preemptionsUsed", 0),
+        finished=is_finished(status),
         attempt=max((attempt["number"] for attempt in attempts), default=0),
         verdicts={each["number"]: each["verdict"] for each in attempts if each.get("verdict")},
         status=status,

@@ -9,17 +9,17 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
+from e2e.chaos.oracle import CHARGES, find_regressions, is_finished
 from fray.kube.api import Manifest
 from fray.kube.resources import EVENTS, FRAYJOBS, JOBSETS, LEASES, PODS, Resource
 from fray.testing.memory import Call, MemoryServer
 from fray.vocabulary import LABEL_ATTEMPT, LABEL_JOB_UID, LABEL_JOBSET_UID
 
-__all__ = ["EVENTS_OF_AN_ATTEMPT", "Invariants", "is_current", "is_finished"]
+__all__ = ["EVENTS_OF_AN_ATTEMPT", "Invariants", "is_current"]
 
 EVENTS_OF_AN_ATTEMPT = 6
 OBSOLETE_SECONDS = 600.0
 """How long a JobSet may go on that was made too late: operators die first, and watches are late."""
-CHARGES = ("failuresUsed", "preemptionsUsed", "misplacementsUsed")
 
 
 class Invariants:
@@ -117,23 +117,12 @@ class Invariants:
         before, after, name = old.get("status", {}), new.get("status", {}), new["metadata"]["name"]
         if old["metadata"]["uid"] != new["metadata"]["uid"] or before == after:
             return
-        if is_finished(before):
-            self.tell(f"the status of {name} changes after its end")
-        numbers = [attempt["number"] for attempt in after.get("attempts", [])]
-        if numbers != list(range(1, len(numbers) + 1)):
-            self.tell(f"{name} has the attempts {numbers}")
-        if len(numbers) < len(before.get("attempts", [])):
-            self.tell(f"{name} has lost an attempt")
-        for was, now in zip(before.get("attempts", []), after.get("attempts", []), strict=False):
-            for key in ("verdict", "endTime", "startTime", "runningTime", "jobSet"):
-                if key in was and was[key] != now.get(key):
-                    self.tell(f"{key} of attempt {was['number']} of {name} was {was[key]}, is {now.get(key)}")
-            if "verdict" in was and was != now:
-                self.tell(f"attempt {was['number']} of {name} has ended, and changes: {was}, {now}")
-        for key in CHARGES:
-            was_used, used = (status.get("retries", {}).get(key) or 0 for status in (before, after))
-            if not was_used <= used <= was_used + 1:
-                self.tell(f"{key} of {name} was {was_used}, is {used}")
+        for what in find_regressions(before, after):
+            self.tell(f"{name}: {what}")
+        for key in CHARGES.values():
+            was, now = (status.get("retries", {}).get(key) or 0 for status in (before, after))
+            if now > was + 1:
+                self.tell(f"{name}: {key} was {was}, is {now}")
 
     def _on_event(self, event: Manifest) -> None:
         told = self._events[event["involvedObject"]["uid"]]
@@ -153,8 +142,3 @@ def is_current(server: MemoryServer, body: Manifest) -> bool:
             number = str(last.get("number"))
             return not is_finished(status) and "verdict" not in last and number == labels[LABEL_ATTEMPT]
     return False
-
-
-def is_finished(status: Manifest) -> bool:
-    """Return whether a status says that its job has ended."""
-    return any(c["type"] == "Finished" and c["status"] == "True" for c in status.get("conditions", []))

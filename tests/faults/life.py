@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from fray.kube.api import Manifest
+from e2e.chaos.oracle import find_mismatch
 from fray.kube.resources import EVENTS, FRAYJOBS, JOBS, JOBSETS, LEASES, PODS
 from fray.testing.memory import MemoryServer
 from fray_operator.settings import OperatorSettings
 from tests.faults.chaos import Chaos, Intensity
 from tests.faults.controllers import Controllers, now
-from tests.faults.invariants import EVENTS_OF_AN_ATTEMPT, Invariants, is_finished
-from tests.faults.prediction import DELETED, End, Ended, predict
+from tests.faults.invariants import EVENTS_OF_AN_ATTEMPT, Invariants
+from tests.faults.prediction import predict
 from tests.faults.replicas import Replica
 from tests.faults.scenario import Plan, draw_plans
 from tests.faults.world import World
@@ -157,9 +157,10 @@ def _judge(server: MemoryServer, plans: Sequence[Plan], world: World) -> Iterato
             for attempts in (world.interrupted, world.outlasted)
         )
         ends = predict(plan, interrupted=interrupted, outlasted=outlasted)
-        if not any(_is_end(job, end) for end in ends):
-            told = _describe(job) if job is not None else "Deleted"
-            yield f"{plan.name} should be one of {ends}, is {told}"
+        status = None if job is None else job.get("status", {})
+        wrong = find_mismatch(ends, status)
+        if wrong is not None:
+            yield f"{plan.name}: {wrong}: {status}"
     uids = {job["metadata"]["uid"] for job in jobs.values()}
     for jobset in server.all(JOBSETS):
         owners = {owner["uid"] for owner in jobset["metadata"].get("ownerReferences", [])}
@@ -174,40 +175,6 @@ def _judge(server: MemoryServer, plans: Sequence[Plan], world: World) -> Iterato
         sent = sum(event["involvedObject"]["uid"] == job["metadata"]["uid"] for event in server.all(EVENTS))
         if sent > EVENTS_OF_AN_ATTEMPT * len(job["status"].get("attempts", [])) + 2:
             yield f"{sent} events tell of {name}"
-
-
-def _is_end(job: Manifest | None, end: End) -> bool:
-    if job is None or end is DELETED:
-        return job is None and end is DELETED
-    status = job["status"]
-    attempts, counts = status.get("attempts", []), status.get("retries", {})
-    used = tuple(counts.get(key) or 0 for key in ("failuresUsed", "preemptionsUsed", "misplacementsUsed"))
-    last = end.attempts[-1] if end.attempts else None
-    reasons = last.reasons if last is not None and end.phase == "Failed" else _reasons(end.phase)
-    return (
-        is_finished(status)
-        and status["phase"] == end.phase
-        and status["reason"] in reasons
-        and used == tuple(end.count(verdict) for verdict in ("Failure", "Preemption", "Misplacement"))
-        and len(attempts) == len(end.attempts)
-        and all(_is_ended(told, ended) for told, ended in zip(attempts, end.attempts, strict=True))
-    )
-
-
-def _reasons(phase: str) -> frozenset[str]:
-    return frozenset({{"Succeeded": "Completed", "Stopped": "StopRequested"}.get(phase, "")})
-
-
-def _is_ended(told: Manifest, ended: Ended) -> bool:
-    named = ended.code in (None, told.get("exitCode")) and ended.rank in (None, told.get("rank"))
-    return told.get("verdict") == ended.verdict and told.get("reason") in ended.reasons and named
-
-
-def _describe(job: Manifest) -> str:
-    status = job.get("status", {})
-    keys = ("number", "verdict", "reason", "exitCode", "rank", "message")
-    attempts = [tuple(attempt.get(key) for key in keys) for attempt in status.get("attempts", [])]
-    return f"{status.get('phase')} {status.get('reason')} {status.get('retries')} {attempts}"
 
 
 @contextlib.contextmanager

@@ -1,128 +1,84 @@
-"""How a job must end, from what was done to it: a small model of its own, which shares no code with Fray.
-
-What is undecided in truth (a stop that comes as a host crashes) has several ends, each whole in itself.
-"""
+"""In which ways each attempt of a job may go, from what is done to it. What follows is `e2e.chaos.oracle`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, replace
-from typing import Any
 
+from e2e.chaos import oracle
+from e2e.chaos.oracle import DELETED, Budgets, End, Ended, Way, exited
+from fray.vocabulary import Phase, Reason, VerdictKind
 from tests.faults.scenario import Act, Kind, Plan
 
-__all__ = ["DELETED", "End", "Ended", "predict"]
+__all__ = ["predict"]
 
 
-@dataclass(frozen=True)
-class Ended:
-    """One attempt's end; `reasons` are those that it may be told for.
-
-    `code` is the exit code that must be told, and `rank` whose it is; None where any may be.
-    """
-
-    verdict: str
-    reasons: frozenset[str]
-    code: int | None = None
-    rank: int | None = None
+def _failed(reason: Reason, code: int | None = None, rank: int | None = None) -> Ended:
+    codes = frozenset[int | None]() if code is None else frozenset({code})
+    return Ended(VerdictKind.FAILURE, frozenset({reason}), codes, rank)
 
 
-@dataclass(frozen=True)
-class End:
-    """The end of a job; `phase` is Deleted for one that isn't there any more."""
-
-    phase: str
-    attempts: tuple[Ended, ...] = ()
-
-    def count(self, verdict: str) -> int:
-        """Return how many attempts were charged as this."""
-        return sum(attempt.verdict == verdict for attempt in self.attempts)
-
-
-DELETED = End("Deleted")
-STOPPED = Ended("Stopped", frozenset({"StopRequested"}))
-SUSPENDED = Ended("Suspended", frozenset({"Suspended"}))
-TAKEN = frozenset({"Disrupted", "HostsGone"})
-"""An evicted pod that was gone before anybody looked may have left nothing but peers that were deleted."""
+HOSTS_GONE = Ended(VerdictKind.PREEMPTION, frozenset({Reason.HOSTS_GONE}))
 PLAIN = {
-    Kind.SUCCEED: Ended("Success", frozenset({"Completed"})),
-    Kind.EVICT: Ended("Preemption", TAKEN),
-    Kind.SHUT_DOWN: Ended("Preemption", frozenset({"Disrupted"})),
-    Kind.DELETE_POD: Ended("Preemption", frozenset({"HostsGone"})),
-    Kind.DELETE_JOBSET: Ended("Preemption", frozenset({"HostsGone"})),
-    Kind.SUSPEND_JOBSET: SUSPENDED,
-    Kind.SUSPEND: SUSPENDED,
-    Kind.MISPLACE: Ended("Misplacement", frozenset({"ExclusivePlacementViolation"})),
-    Kind.NEVER_PLACED: Ended("Failure", frozenset({"PendingTimeout"})),
-    Kind.RUN_TOO_LONG: Ended("Failure", frozenset({"ActiveTimeout"})),
-    Kind.RUN_FOREVER: Ended("Failure", frozenset({"TotalTimeout"})),
-    Kind.STOP: STOPPED,
+    Kind.SUCCEED: oracle.SUCCEEDED,
+    Kind.EVICT: oracle.TAKEN_AWAY,
+    Kind.SHUT_DOWN: Ended(VerdictKind.PREEMPTION, frozenset({Reason.DISRUPTED})),
+    Kind.DELETE_POD: HOSTS_GONE,
+    Kind.DELETE_JOBSET: HOSTS_GONE,
+    Kind.SUSPEND_JOBSET: oracle.SUSPENDED,
+    Kind.SUSPEND: oracle.SUSPENDED,
+    Kind.MISPLACE: Ended(VerdictKind.MISPLACEMENT, frozenset({Reason.EXCLUSIVE_PLACEMENT_VIOLATION})),
+    Kind.NEVER_PLACED: _failed(Reason.PENDING_TIMEOUT),
+    Kind.RUN_TOO_LONG: _failed(Reason.ACTIVE_TIMEOUT),
+    Kind.RUN_FOREVER: _failed(Reason.TOTAL_TIMEOUT),
+    Kind.STOP: oracle.STOPPED,
 }
-CODES = {Kind.SIGNAL: (139, "KilledBySignal"), Kind.OUT_OF_MEMORY: (137, "OutOfMemory")}
+AFTERWARDS = {
+    Kind.CRASH_AND_STOP: Phase.STOPPED,
+    Kind.CRASH_THEN_STOP: Phase.STOPPED,
+    Kind.CRASH_THEN_DELETE: DELETED,
+}
+"""What its user does to a job before another attempt begins."""
 
 
-def predict(plan: Plan, *, interrupted: Set[int], outlasted: Set[int] = frozenset()) -> tuple[End, ...]:
+def predict(plan: Plan, *, interrupted: Set[int], outlasted: Set[int] = frozenset()) -> frozenset[End]:
     """Return the ends that a job may have; one, but for those whose acts race.
 
     `interrupted` are the attempts after which the user was in time to do something before the next, and
     `outlasted` those that may have been over their limit before anything was done to them.
     """
-    return tuple(_walk(plan, interrupted, outlasted, End("Running")))
 
+    def ways(number: int) -> Iterator[Way]:
+        act = plan.act(number)
+        if act.kind in (Kind.DELETE, Kind.DELETE_EARLY):
+            yield Way(None, DELETED)
+            return
+        if act.kind is Kind.STOP_EARLY:
+            yield from (Way(None, Phase.STOPPED), Way(oracle.STOPPED))
+            return
+        in_time = number in interrupted or act.kind is Kind.CRASH_AND_STOP
+        too_long = number in outlasted and "activeSeconds" in plan.spec.get("timeouts", {})
+        for ended in (*_endings(act, plan), *([PLAIN[Kind.RUN_TOO_LONG]] if too_long else [])):
+            yield Way(ended, AFTERWARDS.get(act.kind) if in_time else None)
 
-def _walk(plan: Plan, interrupted: Set[int], outlasted: Set[int], so_far: End) -> Iterator[End]:
-    number = len(so_far.attempts) + 1
-    act = plan.act(number)
-    if act.kind in (Kind.DELETE, Kind.DELETE_EARLY):
-        yield DELETED
-        return
-    if act.kind is Kind.STOP_EARLY:
-        yield End("Stopped")
-        yield End("Stopped", (STOPPED,))
-        return
-    endings = list(_endings(act, plan))
-    if number in outlasted and "activeSeconds" in plan.spec.get("timeouts", {}):
-        endings.append(PLAIN[Kind.RUN_TOO_LONG])
-    for ended in endings:
-        after = replace(so_far, attempts=(*so_far.attempts, ended))
-        phase = _judge(plan, after)
-        between = act.kind if number in interrupted else None
-        if phase is not None:
-            yield replace(after, phase=phase)
-        elif act.kind is Kind.CRASH_AND_STOP or between is Kind.CRASH_THEN_STOP:
-            yield replace(after, phase="Stopped")
-        elif between is Kind.CRASH_THEN_DELETE:
-            yield DELETED
-        else:
-            yield from _walk(plan, interrupted, outlasted, after)
+    return oracle.predict(Budgets(**plan.spec["retries"]), ways)
 
 
 def _endings(act: Act, plan: Plan) -> Sequence[Ended]:
     """Return how an attempt may end by what is done to it."""
     if act.kind in PLAIN:
         return [PLAIN[act.kind]]
-    if act.kind is Kind.SUCCEED_AND_STOP:
-        return [PLAIN[Kind.SUCCEED], STOPPED]
-    code, reason = CODES.get(act.kind, (act.code, "NonZeroExit"))
-    crash = Ended("Failure", frozenset({reason}), code, act.rank)
-    if act.kind is Kind.CRASH_AND_STOP:
-        return [crash, STOPPED]
-    if act.kind is Kind.CRASH_ALL and plan.slices > 1:
-        # When its peers' Job fails first, JobSet deletes the Job of the host that crashed, and its pod.
-        return [crash, Ended("Failure", frozenset({"NonZeroExit"}), 1)]
-    return [crash]
-
-
-def _judge(plan: Plan, after: End) -> str | None:
-    """Return the phase in which a job is over, None while another attempt follows."""
-    retries: Any = plan.spec["retries"]
-    last = after.attempts[-1]
-    if last.verdict == "Success":
-        return "Succeeded"
-    if last.verdict == "Stopped":
-        return "Stopped"
-    exhausted = {
-        "Failure": after.count("Failure") > retries["failures"],
-        "Preemption": after.count("Preemption") > retries["preemptions"],
-    }
-    return "Failed" if exhausted.get(last.verdict) or last.reasons == {"TotalTimeout"} else None
+    crash = exited(act.code, rank=act.rank)
+    match act.kind:
+        case Kind.SUCCEED_AND_STOP:
+            return [oracle.SUCCEEDED, oracle.STOPPED]
+        case Kind.CRASH_AND_STOP:
+            return [crash, oracle.STOPPED]
+        case Kind.SIGNAL:
+            return [_failed(Reason.KILLED_BY_SIGNAL, 139, act.rank)]
+        case Kind.OUT_OF_MEMORY:
+            return [_failed(Reason.OUT_OF_MEMORY, 137, act.rank)]
+        case Kind.CRASH_ALL if plan.slices > 1:
+            # When its peers' Job fails first, JobSet deletes the Job of the host that crashed, and its pod.
+            return [crash, exited(1)]
+        case _:
+            return [crash]

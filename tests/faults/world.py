@@ -11,12 +11,13 @@ import random
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from e2e.chaos.oracle import is_finished
 from fray.kube.api import Manifest, Propagation
 from fray.kube.resources import FRAYJOBS, JOBSETS, PODS, Resource
 from fray.testing.memory import MemoryServer
 from fray.vocabulary import API_VERSION, FRAYJOB_KIND, LABEL_ATTEMPT, LABEL_JOB, LABEL_JOBSET_NAME
 from tests.faults.controllers import Controllers
-from tests.faults.invariants import is_current, is_finished
+from tests.faults.invariants import is_current
 from tests.faults.scenario import Act, Kind, Plan
 
 __all__ = ["World"]

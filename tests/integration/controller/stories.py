@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from e2e.chaos.oracle import STOPPED, SUSPENDED, Budgets, Way, exited, find_mismatch, predict
 from fray import vocabulary as words
 from tests.integration.controller.hands import Hands, Manifest, condition, eventually, rank
 
@@ -52,6 +53,14 @@ class Story:
     """The life of the job that launched it; it goes on once this one runs, until it has ended."""
     expires: bool = False
     """Whether the job is deleted after its end."""
+
+    def ways(self, attempt: int) -> list[Way]:
+        """Return the one way in which an attempt goes."""
+        if attempt == 1 and (self.parent is not None or self.edit == {"stopped": True}):
+            return [Way(STOPPED)]
+        if attempt == 1 and self.edit == {"suspend": True}:
+            return [Way(SUSPENDED)]
+        return [Way(exited(self.exit_codes.get(attempt, 0)))]
 
 
 SUCCESS = Story("success")
@@ -129,7 +138,9 @@ class Life:
             assert answer.ok, answer.body
 
     def judge(self, status: Manifest, jobsets: list[str], events: list[str]) -> End:
-        """Return how the life ended. Fails if a JobSet was made twice, or an event told twice."""
+        """Return how the life ended. Fails if that isn't as predicted, or anything was made or told twice."""
+        budgets = Budgets(self._story.spec.get("retries", {}).get("failures", 0), preemptions=0)
+        assert find_mismatch(predict(budgets, self._story.ways), status) is None, status
         assert all(len(uids) == 1 for uids in self._seen.values()), (self.name, dict(self._seen))
         assert len(events) == len(set(events)), events
         return End(

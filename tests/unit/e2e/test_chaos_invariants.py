@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from e2e.chaos.invariants import (
     find_duplicates,
     find_leaks,
@@ -26,6 +28,7 @@ from e2e.chaos.records import (
     read_jobset,
     read_pod,
 )
+from fray.testing import build_end
 
 LABELS = {"fray.dev/job": "job", "fray.dev/attempt": "2"}
 
@@ -34,8 +37,8 @@ def pod(uid: str, attempt: int) -> PodSighting:
     return PodSighting(1.0, uid, f"pod-{uid}", "job", attempt, "cp", phase="Running")
 
 
-def seen(**more: Any) -> JobSighting:
-    return replace(JobSighting(1.0, "job", "Running", False, 1, 2, 2, {1: "Failure"}, {}), **more)
+def seen(status: dict[str, Any], *, gone: bool = False) -> JobSighting:
+    return read_job(1.0, {"metadata": {"name": "job"}, "status": status}, gone=gone)
 
 
 def test_pods_of_two_attempts_at_once_are_seen_once() -> None:
@@ -63,20 +66,60 @@ def test_a_second_jobset_of_an_attempt_is_seen_even_when_the_first_is_gone() -> 
     ]
 
 
-def test_a_status_that_goes_back_is_seen() -> None:
-    assert list(find_regressions([seen(), seen(failures=2, preemptions=3, attempt=3)])) == []
-    assert list(find_regressions([seen(), seen(failures=0)])) == ["job: failures went from 1 to 0"]
-    assert list(find_regressions([seen(), seen(preemptions=1)])) == ["job: preemptions went from 2 to 1"]
-    assert list(find_regressions([seen(), seen(attempt=1)])) == ["job: attempt went from 2 to 1"]
-    assert list(find_regressions([seen(), seen(verdicts={1: "Preemption"})])) == [
-        "job: attempt 1 was Failure and became Preemption"
-    ]
-    ended = seen(finished=True, phase="Failed")
-    assert list(find_regressions([ended, seen(finished=False)])) == [
-        "job: it had finished as Failed and became Running"
-    ]
-    assert list(find_regressions([ended, seen(finished=True, phase="Stopped")])) != []
-    assert list(find_regressions([ended, seen(gone=True)])) == []
+FIRST = {"number": 1, "verdict": "Failure", "reason": "NonZeroExit", "startTime": "10"}
+SECOND = {"number": 2, "startTime": "20"}
+RUNNING = {"phase": "Running", "attempts": [FIRST, SECOND], "retries": {"failuresUsed": 1}}
+
+
+def regressions(before: dict[str, Any], after: dict[str, Any], *, gone: bool = False) -> list[str]:
+    return list(find_regressions([seen(before), seen(after, gone=gone)]))
+
+
+def test_a_status_that_goes_on_is_none_that_goes_back() -> None:
+    evicted = {**SECOND, "verdict": "Preemption"}
+    again = {
+        "attempts": [FIRST, evicted, {"number": 3}],
+        "retries": {"failuresUsed": 1, "preemptionsUsed": 1},
+    }
+    assert regressions(RUNNING, RUNNING) == []
+    assert regressions(RUNNING, again) == []
+    assert regressions({}, RUNNING) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "wrong"),
+    [
+        ({"retries": {"failuresUsed": 0}}, "failuresUsed went from 1 to 0"),
+        ({"retries": {"failuresUsed": 2}}, "failuresUsed is 2, and its attempts are ['Failure', None]"),
+        (
+            {"retries": {"failuresUsed": 1, "preemptionsUsed": 1}},
+            "preemptionsUsed is 1, and its attempts are",
+        ),
+        ({"attempts": [FIRST]}, "attempt went from 2 to 1"),
+        ({"attempts": [SECOND], "retries": {}}, "it has the attempts [2]"),
+        ({"attempts": [{**FIRST, "verdict": "Preemption"}, SECOND]}, "attempt 1 has ended, and changes"),
+        ({"attempts": [{**FIRST, "reason": "OutOfMemory"}, SECOND]}, "attempt 1 has ended, and changes"),
+        ({"attempts": [FIRST, {**SECOND, "startTime": "21"}]}, "startTime of attempt 2 was 20, is 21"),
+    ],
+)
+def test_a_status_that_goes_back_is_seen(changed: dict[str, Any], wrong: str) -> None:
+    found = regressions(RUNNING, {**RUNNING, **changed})
+    assert any(line.startswith(f"job: {wrong}") for line in found), found
+
+
+def test_an_end_is_the_last_that_is_told_of_a_job() -> None:
+    ended = RUNNING | build_end("Failed", "NonZeroExit")
+    (changes,) = regressions(ended, RUNNING)
+    assert changes.startswith("job: its status changes after its end")
+    assert regressions(ended, RUNNING | build_end("Stopped", "StopRequested")) != []
+    assert regressions(ended, ended) == []
+    assert regressions(ended, {}, gone=True) == []
+
+
+def test_only_the_last_ten_attempts_are_told() -> None:
+    numbers = [{"number": number, "verdict": "Suspended"} for number in range(1, 13)]
+    assert regressions({"attempts": numbers[:10]}, {"attempts": numbers[2:]}) == []
+    assert regressions({"attempts": numbers[:10]}, {"attempts": numbers[3:]}) != []
 
 
 def manifest(name: str, job: str | None, **more: Any) -> dict[str, Any]:
@@ -166,20 +209,18 @@ def test_manifests_become_sightings() -> None:
         "retries": {"failuresUsed": 1, "preemptionsUsed": 0},
     }
     job = read_job(5.0, {"metadata": {"name": "job"}, "status": status}, gone=False)
-    assert (job.phase, job.finished, job.failures, job.attempt) == ("Failed", True, 1, 2)
+    assert (job.phase, job.finished, job.attempt) == ("Failed", True, 2)
     assert dict(job.verdicts) == {1: "Failure"}
     assert read_job(5.0, {"metadata": {"name": "job"}}, gone=False).attempt == 0
 
 
 PLAN = JobPlan("job", Kind.SUCCEEDS, LANES[0], 10)
-DONE = {
-    "phase": "Succeeded",
-    "attempts": [{"number": 1, "verdict": "Success", "reason": "Completed", "message": "well done"}],
-}
+WELL = {"verdict": "Success", "reason": "Completed", "message": "well done"}
+DONE = build_end("Succeeded", "Completed", attempt=WELL) | {"reason": "Completed"}
 
 
 def test_a_clean_campaign_has_nothing_to_tell() -> None:
-    records = Records(jobs=[seen(failures=0, preemptions=0, finished=True, status=DONE)])
+    records = Records(jobs=[seen(DONE)])
     assert judge([PLAN], records, {"job": 3}) == []
 
 
@@ -190,7 +231,7 @@ def test_every_finding_comes_with_the_story_of_its_job() -> None:
         outages=[Outage("cp", 1.5, 2.5, "kubelet frozen")],
         pods=[pod("a", 1), pod("b", 2)],
         jobsets=[JobSetSighting(1.0, "a", "job-a1", "job", 1)],
-        jobs=[seen(status={**DONE, "phase": "Failed"}, finished=True)],
+        jobs=[seen({**DONE, "phase": "Failed"})],
     )
     overlap, talkative, end = judge([PLAN], records, {"job": 99})
     assert overlap.startswith("job: pods of attempts 1 and 2")

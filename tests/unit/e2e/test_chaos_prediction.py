@@ -7,9 +7,20 @@ from typing import Any
 
 import pytest
 
+from e2e.chaos.judgement import judge_end
 from e2e.chaos.plan import LANES, Act, JobPlan, Kind
-from e2e.chaos.prediction import find_mismatch, find_unseen, predict
-from e2e.chaos.records import Hit, JobSighting, LeaseSighting, Outage, PodSighting, Records, UserAct
+from e2e.chaos.prediction import predict
+from e2e.chaos.records import (
+    Hit,
+    JobSighting,
+    LeaseSighting,
+    Outage,
+    PodSighting,
+    Records,
+    UserAct,
+    read_job,
+)
+from fray.testing import build_end
 from fray.vocabulary import Role
 
 WORK = 10
@@ -196,12 +207,16 @@ def status(phase: str, *verdicts: str, **retries: int) -> dict[str, Any]:
         for number, verdict in enumerate(verdicts, 1)
     ]
     counts = {"failuresUsed": 0, "preemptionsUsed": 0, **retries}
-    return {"phase": phase, "attempts": attempts, "retries": counts}
+    reason = reasons[verdicts[-1]]
+    return build_end(phase, reason) | {"reason": reason, "attempts": attempts, "retries": counts}
 
 
 def mismatch(job: JobPlan, found: dict[str, Any], *, gone: bool = False, **records: Any) -> str | None:
-    seen = Records(**records)
-    return find_mismatch(job, predict(job, seen), unseen=find_unseen(job, seen), status=found, gone=gone)
+    return judge_end(job, Records(jobs=[sighting(job.name, found, gone=gone)], **records))
+
+
+def sighting(name: str, found: dict[str, Any], *, gone: bool = False) -> JobSighting:
+    return read_job(1.0, {"metadata": {"name": name}, "status": found}, gone=gone)
 
 
 def test_a_job_as_predicted_is_no_mismatch() -> None:
@@ -230,11 +245,13 @@ def test_every_difference_is_told(found: dict[str, Any], told: str) -> None:
 def test_the_reason_and_the_exit_code_count_too() -> None:
     found = status("Failed", "Failure", failuresUsed=1)
     found["attempts"][0]["exitCode"] = 4
-    assert "('NonZeroExit', 4)" in str(mismatch(FAILS, found))
+    assert "attempt 1 ended as Failure for NonZeroExit with exit code 4" in str(mismatch(FAILS, found))
     taken = status("Succeeded", "Preemption", "Success", preemptionsUsed=1)
     taken["attempts"][0]["reason"] = "NonZeroExit"
     pods, hits = [pod(SUCCEEDS, 1, 100.0)], [hit(SUCCEEDS, 1, 101.0)]
-    assert "attempt 1 is a preemption for NonZeroExit" in str(mismatch(SUCCEEDS, taken, pods=pods, hits=hits))
+    assert "attempt 1 ended as Preemption for NonZeroExit" in str(
+        mismatch(SUCCEEDS, taken, pods=pods, hits=hits)
+    )
 
 
 @pytest.mark.parametrize(
@@ -287,6 +304,6 @@ def test_jobs_are_there_unless_they_were_deleted_or_have_expired() -> None:
 def test_a_pod_is_known_by_its_last_sighting() -> None:
     before, after = pod(SUCCEEDS, 1, None), pod(SUCCEEDS, 1, 100.0)
     assert Records(pods=[before, after]).last_pods(SUCCEEDS.name) == [after]
-    seen = [JobSighting(at, "job", None, False, 0, 0, 0, {}, {}) for at in (1.0, 2.0)]
+    seen = [sighting("job", {}), sighting("job", {})]
     assert Records(jobs=seen).last_job("job") is seen[1]
     assert Records(jobs=seen).last_job("other") is None

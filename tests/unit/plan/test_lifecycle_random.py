@@ -8,11 +8,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from e2e.chaos.oracle import Budgets, Ended, Way, find_mismatch, predict
 from fray.plan.observation import HostPhase
 from fray.plan.settings import RetryPolicy
 from fray.testing import build_frayjob
-from fray.vocabulary import VerdictKind
-from fray.wire.status import RetryCounts
+from fray.vocabulary import Phase, Reason, VerdictKind
 from tests.unit.plan.gang_simulator import Behaviour, Simulation
 
 TIMEOUTS = st.sampled_from(
@@ -120,15 +120,20 @@ class AnyLife(RuleBasedStateMachine):
         decision = self.sim.run(passes=20)
         assert decision.finished
         assert all(host.observation.ended for hosts in self.sim.hosts.values() for host in hosts)
-        verdicts = [attempt.verdict for attempt in self.sim.history.values()]
-        assert all(verdicts), "every attempt has a verdict"
-        assert sorted(self.sim.history) == list(range(1, len(verdicts) + 1)), "numbered without gaps"
-        assert self.sim.status.retries == RetryCounts(
-            failures_used=verdicts.count(VerdictKind.FAILURE), preemptions_used=0
-        )
-        allowed = self.sim.job.spec.retries.failures
-        assert verdicts.count(VerdictKind.FAILURE) <= allowed + 1
-        assert (self.sim.status.phase == "Succeeded") == (VerdictKind.SUCCESS in verdicts)
+        ends = predict(Budgets(self.sim.job.spec.retries.failures, preemptions=0), self.ways)
+        assert find_mismatch(ends, self.sim.status.to_manifest()) is None
+        assert len(self.sim.history) in {len(end.attempts) for end in ends}, "numbered without gaps"
+        assert self.sim.status.retries is not None
+        assert self.sim.status.retries.preemptions_used == 0
+
+    def ways(self, number: int) -> list[Way]:
+        """Return how an attempt ended, by what its status said; one that never began was stopped."""
+        if number not in self.sim.history:
+            return [Way(None, Phase.STOPPED)]
+        attempt = self.sim.history[number]
+        assert attempt.verdict, "every attempt has a verdict"
+        assert attempt.reason
+        return [Way(Ended(VerdictKind(attempt.verdict), frozenset({Reason(attempt.reason)})))]
 
 
 AnyLife.TestCase.settings = settings(
