@@ -52,6 +52,13 @@ def _read_operator_logs(release: Release) -> str:
 
 
 @pytest.fixture(scope="session")
+def stoppable_programs() -> None:
+    """Skips tests that stop or kill programs of nodes, where this cluster's provider can't."""
+    if "kill-program" not in provider.supported_faults():
+        pytest.skip("neither kubelets nor pods of this cluster's provider can be stopped")
+
+
+@pytest.fixture(scope="session")
 def progress(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Says at once what takes long, whatever pytest captures."""
     capture = request.config.pluginmanager.getplugin("capturemanager")

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster import cgroups, kubelets, node_status, provider
+from e2e.cluster import cgroups, kubelets, node_status
 from e2e.cluster.api import Api
 from e2e.cluster.command import await_condition, run
 from e2e.cluster.layout import BRIDGE_ADDRESS, Host, Layout
@@ -37,10 +37,6 @@ GPUS = ResourceConfig.with_gpu("H100", 8, cpu=0.05, ram="256Mi", disk="100Mi")
 """What two nodes have."""
 CALLS = 20
 """By how many calls it shows who answers."""
-needs_faults = pytest.mark.skipif(
-    "kill-program" not in provider.supported_faults(),
-    reason="neither kubelets nor pods of this cluster's provider can be stopped",
-)
 _CALLER = f"""
 import time
 from fray.errors import ActorDiedError, ActorUnavailableError
@@ -141,7 +137,7 @@ def read_lines(jobs: JobNamespace, job: str) -> list[list[str]]:
     return [each for each in words if each[:1] in (["first"], ["lost"], ["second"], ["answered"])]
 
 
-@needs_faults
+@pytest.mark.usefixtures("stoppable_programs")
 def test_a_member_has_one_life_at_a_time_although_its_node_stops_and_comes_back(
     jobs: JobNamespace, layout: Layout, tmp_path: Path
 ) -> None:
@@ -234,7 +230,7 @@ def test_a_member_has_one_life_at_a_time_although_its_node_stops_and_comes_back(
         assert "MultiplePods" not in {condition["type"] for condition in conditions}
 
 
-@needs_faults
+@pytest.mark.usefixtures("stoppable_programs")
 def test_another_member_lives_elsewhere_once_its_node_is_deleted(
     jobs: JobNamespace, layout: Layout, api: Api, tmp_path: Path
 ) -> None:

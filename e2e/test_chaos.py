@@ -7,19 +7,17 @@ from collections.abc import Callable
 import pytest
 
 from e2e.chaos.campaign import Campaign, run_campaign
-from e2e.cluster import provider
 from e2e.cluster.layout import Layout
 from e2e.release import Release
 
 CAMPAIGN = Campaign(seed=1, seconds=60.0, least_jobs=10, least_strikes=15)
 
 
+@pytest.mark.usefixtures("stoppable_programs")
 @pytest.mark.timeout(1200, func_only=True)
 def test_every_job_ends_as_what_was_done_to_it_says(
     release: Release, layout: Layout, progress: Callable[[str], None]
 ) -> None:
-    if "kill-program" not in provider.supported_faults():
-        pytest.skip("this cluster's kubelets can't be killed")
     outcome = run_campaign(CAMPAIGN, release, layout)
     progress(
         f"{CAMPAIGN.command}: {outcome.jobs} jobs {dict(outcome.verdicts)} under {dict(outcome.strikes)} "

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from e2e.cluster import provider
 from e2e.cluster.daemons import find_daemon
 from e2e.cluster.layout import Layout
 from e2e.job_namespace import JobNamespace, build_shell, until_told
@@ -86,11 +85,10 @@ def test_chips_that_are_busy_twice_send_the_third_attempt_to_another_node(
     assert avoided["reason"] == f"hosts failed there in attempts 1 and 2: {BUSY}"
 
 
+@pytest.mark.usefixtures("stoppable_programs")
 @pytest.mark.timeout(1200, func_only=True)
 def test_a_node_that_falls_silent_twice_is_avoided(jobs: JobNamespace, nodes: tuple[str, str]) -> None:
     sick, sound = nodes
-    if "kill-program" not in provider.supported_faults():
-        pytest.skip("the kubelets of this cluster's provider can't be stopped")
     template = {"spec": {"tolerations": [GIVES_UP_SOON]}}
     jobs.submit(build_shell("silent", until_told(), resources=GPU, podTemplate=template))
     for attempt in (1, 2):
