@@ -13,7 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["LAUNCHER", "Fray", "Result", "find_processes", "job_manifest", "running_job", "wait_for"]
+from fray.cluster import Entrypoint, JobRequest, LocalCluster, create_environment
+
+__all__ = [
+    "LAUNCHER",
+    "Fray",
+    "Result",
+    "find_processes",
+    "job_manifest",
+    "run_root",
+    "running_job",
+    "wait_for",
+]
 
 T = TypeVar("T")
 MARKER = "LOCAL_TEST_RUN"
@@ -26,6 +37,16 @@ LAUNCHER = (
     "    signal.signal(number, signal.SIG_DFL)\n"
     "os.execv(sys.argv[1], sys.argv[1:])\n"
 )
+
+
+def run_root(cluster: LocalCluster, function: Callable[[], Any], directory: Path) -> Any:
+    """Run a function as a job that no other job launched; return what it returns."""
+    environment = create_environment(directory)
+    job = cluster.launch(JobRequest("root", Entrypoint.from_callable(function), environment=environment))
+    cluster.wait(job, raise_on_failure=True)
+    outcome = cluster.outcome(job)
+    assert outcome is not None
+    return outcome.result()
 
 
 def wait_for(condition: Callable[[], T], what: str, *, seconds: float = DEADLINE_SECONDS) -> T:

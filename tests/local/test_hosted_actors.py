@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fray.client import Client, current_client
-from fray.cluster import Entrypoint, JobRequest, LocalCluster, create_environment
+from fray.cluster import Entrypoint, JobRequest, LocalCluster
 from fray.errors import ActorDiedError, ActorExistsError, ActorNotFoundError, ActorUnavailableError
 from fray.job import get_default_job_ctx
 from fray.kube.resources import FRAYACTORS
 from tests.actors import programs
 from tests.actors.cluster import await_no_connection
+from tests.local.harness import run_root
 from tests.pool.hosts.pools import PATIENCE
 
 _HOST = """
@@ -58,27 +58,10 @@ def coordinate() -> tuple[list[int], bool]:
     return sorted(scores.seen), pids == {os.getpid()}
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCluster]:
-    monkeypatch.setenv("FRAY_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-    with LocalCluster() as made:
-        yield made
-        for actor in made.get_actors():
-            made.delete_actor(actor)
-
-
 def test_jobs_report_to_an_object_of_the_job_that_launched_them(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    request = JobRequest(
-        "root", Entrypoint.from_callable(coordinate), environment=create_environment(tmp_path)
-    )
-    job = cluster.launch(request)
-    cluster.wait(job, raise_on_failure=True)
-    outcome = cluster.outcome(job)
-    assert outcome is not None
-    assert outcome.result() == ([1, 2], True)
+    assert run_root(cluster, coordinate, tmp_path) == ([1, 2], True)
     assert cluster.get_actors() == []
 
 

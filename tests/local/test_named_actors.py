@@ -6,17 +6,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fray.client import Client
-from fray.cluster import Entrypoint, JobRequest, LocalCluster, create_environment, current_cluster
+from fray.cluster import Entrypoint, JobRequest, LocalCluster, current_cluster
 from fray.errors import ActorDiedError, ActorNotFoundError, ActorUnavailableError
 from fray.job import ActorOptions, get_default_job_ctx, lookup_endpoint, register_endpoint
 from tests.actors import programs
+from tests.local.harness import run_root
 from tests.pool.hosts.pools import PATIENCE, wait_until
 
 
@@ -57,27 +57,10 @@ def launch_two() -> Any:
     return counted, ctx.get(ctx.get_actor("lab/counter").add.remote(0))
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCluster]:
-    monkeypatch.setenv("FRAY_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-    with LocalCluster() as made:
-        yield made
-        for actor in made.get_actors():
-            made.delete_actor(actor)
-
-
 def test_jobs_of_a_root_share_an_actor_and_a_detached_one_is_found_by_other_programs(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    request = JobRequest(
-        "root", Entrypoint.from_callable(launch_two), environment=create_environment(tmp_path)
-    )
-    job = cluster.launch(request)
-    cluster.wait(job, raise_on_failure=True)
-    outcome = cluster.outcome(job)
-    assert outcome is not None
-    assert outcome.result() == ([20, 30], 30)
+    assert run_root(cluster, launch_two, tmp_path) == ([20, 30], 30)
     wait_until(lambda: [actor.spec.name for actor in cluster.get_actors()] == ["lab/kept"])
     with pytest.raises(ActorNotFoundError):
         cluster.get_actor("lab/counter")

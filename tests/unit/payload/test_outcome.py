@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +23,7 @@ from fray.payload.outcome import (
     outcome_name,
 )
 from fray.payload.values.references import report_reference
+from tests.unit.payload.raising import raised
 from tests.unit.payload.samples import Unreadable
 
 
@@ -42,18 +43,6 @@ def odd_error() -> Exception:
             raise ValueError("no text")
 
     return OddError()
-
-
-def throw(error: BaseException) -> NoReturn:
-    raise error
-
-
-def raised(error: BaseException) -> BaseException:
-    try:
-        throw(error)
-    except BaseException as caught:  # noqa: BLE001 - any
-        return caught
-    raise AssertionError
 
 
 def sent(error: BaseException, **options: Any) -> EncodedOutcome:

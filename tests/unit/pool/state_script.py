@@ -10,6 +10,8 @@ from fray.runtime.pool.messages.specs import DRIVER, ActorSpec, Profile, TaskSpe
 from fray.runtime.pool.state import PoolState
 
 AnyCommand = TypeVar("AnyCommand", RunTask, CreateActor)
+A = 500
+"""The actor that calls are of, where a test says nothing else."""
 ONE = b"1"
 FAST = 20e-6
 """Seconds of a task: many of its kind may be sent ahead."""
@@ -21,6 +23,22 @@ def make_task(task_id: int, **more: Any) -> TaskSpec:
 
 def make_actor(actor_id: int, **more: Any) -> ActorSpec:
     return ActorSpec(actor_id, b"c", b"args", more.pop("name", ""), "Counter", **more)
+
+
+def make_call(task_id: int, *, deps: tuple[int, ...] = (), parent: int = 0, actor: int = A) -> TaskSpec:
+    return TaskSpec(
+        task_id,
+        b"",
+        b"args",
+        "Counter.add",
+        deps=deps,
+        holds=deps,
+        parent=parent,
+        shape=(),
+        retries=0,
+        actor=actor,
+        method="add",
+    )
 
 
 class Script:

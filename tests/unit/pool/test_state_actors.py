@@ -32,26 +32,8 @@ from fray.runtime.pool.messages.events import (
     WorkerJoined,
     WorkerLost,
 )
-from fray.runtime.pool.messages.specs import DRIVER, Failed, Profile, TaskSpec
-from tests.unit.pool.state_script import ONE, Script, make_actor
-
-A = 500
-
-
-def make_call(task_id: int, *, deps: tuple[int, ...] = (), parent: int = 0, actor: int = A) -> TaskSpec:
-    return TaskSpec(
-        task_id,
-        b"",
-        b"args",
-        "Counter.add",
-        deps=deps,
-        holds=deps,
-        parent=parent,
-        shape=(),
-        retries=0,
-        actor=actor,
-        method="add",
-    )
+from fray.runtime.pool.messages.specs import DRIVER, Failed, Profile
+from tests.unit.pool.state_script import ONE, A, Script, make_actor, make_call
 
 
 def call(script: Script, task_id: int, **more: object) -> list[Command]:

@@ -18,10 +18,8 @@ from fray.runtime.pool.messages.events import (
     TimerFired,
     WorkerJoined,
 )
-from fray.runtime.pool.messages.specs import DRIVER, Inline, TaskSpec
-from tests.unit.pool.state_script import ONE, Script, make_actor
-
-A = 500
+from fray.runtime.pool.messages.specs import DRIVER, Inline
+from tests.unit.pool.state_script import ONE, A, Script, make_actor, make_call
 
 
 def put(script: Script, client: int, key: int, *contained: int) -> None:
@@ -43,22 +41,6 @@ def end_circles(script: Script, told: list[Command]) -> list[int]:
 
 def search(script: Script) -> list[Command]:
     return script.tell(DRIVER, TimerFired(("circles", 0)))
-
-
-def make_call(task_id: int, *, deps: tuple[int, ...] = (), parent: int = 0, actor: int = A) -> TaskSpec:
-    return TaskSpec(
-        task_id,
-        b"",
-        b"args",
-        "Counter.add",
-        deps=deps,
-        holds=deps,
-        parent=parent,
-        shape=(),
-        retries=0,
-        actor=actor,
-        method="add",
-    )
 
 
 def start(script: Script) -> None:

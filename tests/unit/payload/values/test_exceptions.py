@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import threading
 from dataclasses import dataclass
-from typing import NoReturn
 
 import pytest
 
@@ -13,18 +12,7 @@ from fray.errors import RemoteTracebackError, TaskTimeoutError, UnpicklableExcep
 from fray.payload.values.exceptions import MAX_DEPTH, decode_error, encode_error
 from fray.payload.values.references import report_reference
 from fray.payload.values.texts import TEXT_LIMIT
-
-
-def throw(error: BaseException) -> NoReturn:
-    raise error
-
-
-def raised(error: BaseException) -> BaseException:
-    try:
-        throw(error)
-    except BaseException as caught:  # noqa: BLE001 - any
-        return caught
-    raise AssertionError
+from tests.unit.payload.raising import raised, throw
 
 
 def sent(error: BaseException) -> BaseException:
