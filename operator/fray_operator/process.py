@@ -201,10 +201,9 @@ class OperatorProcess:
 
     async def _look_at_kinds(self) -> list[Controller]:
         """Return what serves the kinds that can be served; what stands against others is logged once."""
-        found = {
-            name: await self._find_obstacle(controller) for name, controller in self._controllers.items()
-        }
-        unserved = {name: obstacle for name, obstacle in found.items() if obstacle is not None}
+        found = await asyncio.gather(*map(self._find_obstacle, self._controllers.values()))
+        named = zip(self._controllers, found, strict=True)
+        unserved = {name: obstacle for name, obstacle in named if obstacle is not None}
         for name, obstacle in unserved.items():
             if self._unserved.get(name) != obstacle:
                 logger.error("%s isn't served: %s", name, obstacle)
@@ -215,16 +214,21 @@ class OperatorProcess:
         """Wait for a server that answers; return what a kind lacks, None when it can be served."""
         kind = controller.kind
         watched = (watch.resource for row in controller.watches for watch in row)
-        for resource in dict.fromkeys((kind.resource, *kind.requires, *watched)):
-            for namespace in self._settings.namespaces or (None,):
-                try:
-                    await self._try_to_read(resource, namespace)
-                except NotFoundError:
-                    how = "JobSet" if resource == JOBSETS else "the chart's CRDs"
-                    return f"the cluster has no {resource}: install {how} first"
-                except ForbiddenError as error:
-                    where = "" if namespace is None else f" in namespace {namespace}"
-                    return f"{resource} can't be read{where}: grant the chart's rights ({error.message})"
+        resources = dict.fromkeys((kind.resource, *kind.requires, *watched))
+        # At once: a leader works on nothing before this, and a server that is ill lets many of them fail.
+        found = await asyncio.gather(*map(self._find_obstacle_to_read, resources))
+        return next((obstacle for obstacle in found if obstacle is not None), None)
+
+    async def _find_obstacle_to_read(self, resource: Resource) -> str | None:
+        for namespace in self._settings.namespaces or (None,):
+            try:
+                await self._try_to_read(resource, namespace)
+            except NotFoundError:
+                how = "JobSet" if resource == JOBSETS else "the chart's CRDs"
+                return f"the cluster has no {resource}: install {how} first"
+            except ForbiddenError as error:
+                where = "" if namespace is None else f" in namespace {namespace}"
+                return f"{resource} can't be read{where}: grant the chart's rights ({error.message})"
         return None
 
     async def _try_to_read(self, resource: Resource, namespace: str | None) -> None:
