@@ -106,6 +106,7 @@ def derive_attempt_deadline(
     """Return the limit that an attempt is under: `pendingSeconds` until all hosts run, then `activeSeconds`.
 
     None limits an attempt whose hosts may not start yet: how long a queue is, is nothing that it can help.
+    Nor is how late its hosts were asked for.
     """
     if attempt.running_time is not None:
         if timeouts.active_seconds is None:
@@ -117,8 +118,10 @@ def derive_attempt_deadline(
         return None
     if observed is not None and observed.held:
         return None
-    released_at = observed.released_at if observed is not None else None
-    at = (released_at or parse_time(attempt.start_time)) + timedelta(seconds=timeouts.pending_seconds)
+    begun = parse_time(attempt.start_time)
+    if observed is not None:
+        begun = observed.released_at or max(begun, observed.created_at or begun)
+    at = begun + timedelta(seconds=timeouts.pending_seconds)
     message = f"not all hosts ran within spec.timeouts.pendingSeconds ({timeouts.pending_seconds})"
     return Deadline(at, Reason.PENDING_TIMEOUT, message)
 

@@ -207,7 +207,8 @@ class GangObservation:
     `settled` is False while something may make a host anew that has ended. `suspension` is None where there
     is none. `misnumbered` is True where hosts have, or would get, the number of another attempt. `held` is
     True until what makes them knows that the suspension is over, which it is since `released_at`.
-    `failing_sidecar` says which sidecar ends again and again.
+    `created_at` is when what makes them was created. `failing_sidecar` says which sidecar ends again and
+    again.
     """
 
     hosts: tuple[HostObservation, ...]
@@ -217,6 +218,7 @@ class GangObservation:
     misnumbered: bool = False
     held: bool = False
     released_at: datetime | None = None
+    created_at: datetime | None = None
     failing_sidecar: str | None = None
 
     def __post_init__(self) -> None:

@@ -107,6 +107,7 @@ def derive_gang_observation(
         suspension=Suspension() if suspended else None,
         held=suspended or suspension.get("status") == "True",
         released_at=None if suspended else released_at,
+        created_at=_time(jobset["metadata"].get("creationTimestamp")),
     )
 
 

@@ -397,8 +397,8 @@ REASONS: Final[Mapping[Reason, ReasonRow]] = {
         "raise it, or leave it out for `timeouts.activeSeconds`, which counts from when all hosts run",
     ),
     Reason.PENDING_TIMEOUT: _fails(
-        "the hosts didn't all run within `timeouts.pendingSeconds`, which counts from the moment the attempt "
-        "is out of its queue; for another reason than `NodesAvoided`",
+        "the hosts didn't all run within `timeouts.pendingSeconds`, which counts from the moment they were "
+        "asked for and out of their queue; for another reason than `NodesAvoided`",
         "see why it waited, above; allow more time for pools that have to be made",
         ends_by_itself=False,
         timeout=True,

@@ -178,7 +178,7 @@ class Timeouts(WireModel):
     """Time limits in whole seconds; none when unset."""
 
     pending_seconds: TimeLimit | None = None
-    """For an attempt, until all its hosts run; the time that it waits in its queue doesn't count."""
+    """For an attempt, from the moment its hosts are asked for and out of their queue, until all run."""
     active_seconds: TimeLimit | None = None
     """For an attempt, from the moment all its hosts run."""
     total_seconds: TimeLimit | None = None

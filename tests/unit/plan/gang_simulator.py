@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from fray.plan.gang import derive_gang
 from fray.plan.lifecycle import Decision, EndAttempt, StartAttempt, decide
-from fray.plan.observation import GangObservation, HostObservation, HostPhase
+from fray.plan.observation import GangObservation, HostObservation, HostPhase, Waiting
 from fray.plan.settings import RetryPolicy
 from fray.vocabulary import VerdictKind
 from fray.wire.frayjob import FrayJob
@@ -101,7 +101,11 @@ class Simulation:
     behaviour: Callable[[int, int], Behaviour] = lambda _attempt, _rank: Behaviour()
     policy: RetryPolicy = POLICY
     now: datetime = START
+    refusal: Waiting | None = None
+    """Why no hosts can be created, where they can't."""
     hosts: dict[int, list[Host]] = field(default_factory=dict)
+    created_at: dict[int, datetime] = field(default_factory=dict)
+    """When the hosts of each attempt were created."""
     story: list[tuple[float, str]] = field(default_factory=list)
     history: dict[int, AttemptStatus] = field(default_factory=dict)
     last: Decision | None = None
@@ -136,7 +140,7 @@ class Simulation:
     def look(self, *, dies: str = "") -> Decision:
         """Make one pass; the caller may die `before writing` or `before acting`."""
         observed = self.observe()
-        decision = decide(self.job, observed, now=self.now, policy=self.policy)
+        decision = self._decide(self.job, observed, now=self.now)
         self._check(decision, observed)
         if dies == "before writing":
             return decision
@@ -164,15 +168,24 @@ class Simulation:
 
     def observe(self) -> GangObservation | None:
         """Return the hosts of the current attempt."""
-        attempts = self.status.attempts
-        hosts = self.hosts.get(attempts[-1].number) if attempts else None
-        return None if hosts is None else GangObservation(tuple(host.observation for host in hosts))
+        return self._observe(self.status)
 
     def host(self, rank: int) -> Host:
         """Return a host of the newest attempt."""
         return self.hosts[max(self.hosts)][rank]
 
     # --- the caller ------------------------------------------------------------------------------------
+
+    def _observe(self, status: FrayJobStatus) -> GangObservation | None:
+        number = status.attempts[-1].number if status.attempts else 0
+        if number not in self.hosts:
+            return None
+        hosts = tuple(host.observation for host in self.hosts[number])
+        return GangObservation(hosts, created_at=self.created_at[number])
+
+    def _decide(self, job: FrayJob, observed: GangObservation | None, *, now: datetime) -> Decision:
+        refusal = self.refusal if observed is None else None
+        return decide(job, observed, now=now, policy=self.policy, refusal=refusal)
 
     def _write(self, decision: Decision) -> None:
         if decision.status != self.status:
@@ -183,9 +196,9 @@ class Simulation:
     def _act(self, decision: Decision) -> None:
         match decision.action:
             case StartAttempt(number):
-                if number not in self.hosts:
+                if number not in self.hosts and self.refusal is None:
                     self.story.append((self.seconds, f"start {number}"))
-                    self.hosts[number] = self._create(number)
+                    self.hosts[number], self.created_at[number] = self._create(number), self.now
             case EndAttempt(number, reason):
                 if self.story[-1][1] != f"end {number} {reason}":
                     self.story.append((self.seconds, f"end {number} {reason}"))
@@ -214,7 +227,7 @@ class Simulation:
 
     def _check(self, decision: Decision, observed: GangObservation | None) -> None:
         status = decision.status
-        again = decide(self.job, observed, now=self.now, policy=self.policy)
+        again = self._decide(self.job, observed, now=self.now)
         assert again == decision, "the same input must decide the same"
         assert FrayJobStatus.from_manifest(status.to_manifest()) == status, "it survives being written"
         if self.last is not None and self.last.finished:
@@ -260,9 +273,7 @@ class Simulation:
     def _check_written(self, decision: Decision) -> None:
         """A second look at the same world, even later, writes nothing and does the same."""
         written = with_status(self.job, decision.status)
-        attempts = written.status.attempts
-        hosts = self.hosts.get(attempts[-1].number) if attempts else None
-        observed = None if hosts is None else GangObservation(tuple(host.observation for host in hosts))
+        observed = self._observe(written.status)
         starting = isinstance(decision.action, StartAttempt)
         if starting and observed is not None:
             return  # the hosts exist already: the next pass is about them
@@ -273,6 +284,6 @@ class Simulation:
                 continue
             if starting and limited and now > self.now:
                 continue  # a time limit may pass while hosts are being created
-            second = decide(written, observed, now=now, policy=self.policy)
+            second = self._decide(written, observed, now=now)
             assert second.status == decision.status, "nothing has happened, so nothing is written"
             assert second.action == decision.action

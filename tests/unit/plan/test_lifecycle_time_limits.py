@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fray.plan.lifecycle import StartAttempt
+from fray.plan.observation import Waiting
+from fray.vocabulary import Reason
 from tests.unit.plan.gang_simulator import Behaviour
 from tests.unit.plan.scenarios import FOREVER, NEVER_STARTS, crash, finished, simulation, starts, verdicts
 
@@ -30,12 +32,22 @@ def test_a_pending_limit_is_charged_and_retried_like_a_failure() -> None:
 
 def test_a_pending_limit_also_holds_where_the_hosts_could_never_be_created() -> None:
     sim = simulation(timeouts={"pendingSeconds": 30})
-    sim.look(dies="before acting")
+    sim.refusal = Waiting(Reason.QUOTA_EXCEEDED, "the quota is used up")
+    sim.look()
     sim.advance_to(29)
-    assert sim.look(dies="before acting").action == StartAttempt(1)
+    assert sim.look().action == StartAttempt(1)
     sim.advance_to(30)
     assert finished(sim.look())[1] == "PendingTimeout"
     assert sim.story == []
+
+
+def test_hosts_that_nobody_was_there_to_make_are_no_failure_and_have_all_their_time_then() -> None:
+    sim = simulation(NEVER_STARTS, timeouts={"pendingSeconds": 30})
+    sim.look(dies="before acting")
+    sim.advance_to(100)
+    assert sim.look().action == StartAttempt(1)
+    sim.run()
+    assert sim.story == [(100, "start 1"), (130, "end 1 PendingTimeout")]
 
 
 def test_once_all_hosts_ran_the_pending_limit_is_over() -> None:

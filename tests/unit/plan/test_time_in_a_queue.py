@@ -90,9 +90,10 @@ def test_a_jobset_tells_until_when_it_was_held(
     conditions = [{"type": "Suspended", "status": condition, "lastTransitionTime": at}] if condition else []
     metadata = {"name": "pod", "creationTimestamp": at, "labels": {LABEL_COMPLETION_INDEX: "0"}}
     jobset = {
-        "metadata": {"name": "train-a1"},
+        "metadata": {"name": "train-a1", "creationTimestamp": at},
         "spec": {"suspend": suspend},
         "status": {"conditions": conditions},
     }
     observed = derive_gang_observation(derive_gang(build_frayjob().spec), jobset, [{"metadata": metadata}])
     assert (observed.suspended, observed.held, observed.released_at) == (suspend, held, released_at)
+    assert observed.created_at == START
