@@ -33,6 +33,7 @@ PLAIN = {
     Kind.STOP: oracle.STOPPED,
 }
 AFTERWARDS = {
+    Kind.STOP: Phase.STOPPED,
     Kind.CRASH_AND_STOP: Phase.STOPPED,
     Kind.CRASH_THEN_STOP: Phase.STOPPED,
     Kind.CRASH_THEN_DELETE: DELETED,
@@ -55,7 +56,7 @@ def predict(plan: Plan, *, interrupted: Set[int], outlasted: Set[int] = frozense
         if act.kind is Kind.STOP_EARLY:
             yield from (Way(None, Phase.STOPPED), Way(oracle.STOPPED))
             return
-        in_time = number in interrupted or act.kind is Kind.CRASH_AND_STOP
+        in_time = number in interrupted or act.kind in (Kind.STOP, Kind.CRASH_AND_STOP)
         too_long = number in outlasted and "activeSeconds" in plan.spec.get("timeouts", {})
         for ended in (*_endings(act, plan), *([PLAIN[Kind.RUN_TOO_LONG]] if too_long else [])):
             yield Way(ended, AFTERWARDS.get(act.kind) if in_time else None)

@@ -71,6 +71,13 @@ def test_an_attempt_that_nobody_saw_for_long_may_be_over_its_limit() -> None:
     assert told(ends) == {seen, "Failed after Failure"}
 
 
+def test_a_stop_that_nobody_saw_for_long_may_come_after_the_limit_and_still_ends_the_job() -> None:
+    job = plan(Kind.STOP, failures=1)
+    limited = replace(job, spec={**job.spec, "timeouts": {"activeSeconds": 400}})
+    ends = predict(limited, interrupted=set(), outlasted={1})
+    assert told(ends) == {"Stopped after Stopped", "Stopped after Failure"}
+
+
 def charge_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     charge: Callable[..., Any] = lifecycle.charge
     monkeypatch.setattr(lifecycle, "charge", lambda counts, verdict: charge(charge(counts, verdict), verdict))

@@ -26,7 +26,7 @@ NAMESPACE = "default"
 PROPAGATIONS: tuple[Propagation, ...] = ("Foreground", "Background")
 LOOK_SECONDS = 0.5
 AWAY_SECONDS = 300.0
-"""An attempt that runs for longer unseen may be over its limit (400 s) once it is seen."""
+"""An attempt that runs, or is over, for longer unseen may be over its limit (400 s) once it is seen."""
 PEERS_SECONDS = 2.0
 """After how long the peers of a host that crashed do so too: times in pods have whole seconds."""
 CRASHES = (
@@ -55,7 +55,7 @@ class World:
         self.interrupted: set[tuple[str, int]] = set()
         """Jobs and attempts after which the user was in time to do something before the next one."""
         self.outlasted: set[tuple[str, int]] = set()
-        """Jobs and attempts that may have run longer than they may, before the operator knew of it."""
+        """Jobs and attempts that may have run longer than they may, as far as the operator could know."""
         server.listeners.append(self._on_change)
         for plan in plans:
             self._start(self._live(plan))
@@ -146,17 +146,21 @@ class World:
                 for pod in pods:
                     self._loop.call_later(self._rng.uniform(0.0, 3.0), self._controllers.exit, pod, 0)
             case Kind.DELETE_JOBSET:
-                await self._until_known(plan, attempt)
+                await self._until_seen(plan, attempt, "runningTime")
                 propagation = self._rng.choice(PROPAGATIONS)
                 self._server.delete(JOBSETS, name, NAMESPACE, uid=None, propagation=propagation)
+                await self._until_seen(plan, attempt, "reason")
             case Kind.SUSPEND_JOBSET:
-                await self._until_known(plan, attempt)
+                await self._until_seen(plan, attempt, "runningTime")
                 await asyncio.sleep(act.delay)
                 self._suspend_jobset(name)
+                await self._until_seen(plan, attempt, "reason")
             case Kind.SUSPEND:
+                self._start(self._until_seen(plan, attempt, "reason"))
                 await self._suspend_for_a_while(plan)
             case Kind.STOP | Kind.DELETE:
                 self._finish(plan, act)
+                await self._until_seen(plan, attempt, "reason")
             case kind if kind in CRASHES:
                 await self._crash(plan, attempt, act, pods)
             case _ if len(pods) == plan.hosts:  # they may be gone: its user has stopped or deleted the job
@@ -218,24 +222,26 @@ class World:
                 return status
         return {}
 
-    def _knows_running(self, plan: Plan, attempt: int) -> bool:
+    def _knows(self, plan: Plan, attempt: int, what: str) -> bool:
         return any(
-            known["number"] == attempt and "runningTime" in known
-            for known in self._status(plan).get("attempts", [])
+            known["number"] == attempt and what in known for known in self._status(plan).get("attempts", [])
         )
 
     def _backs_off(self, plan: Plan, attempt: int) -> bool:
         status = self._status(plan)
         return status.get("attempt") == attempt and status.get("reason") == "BackOff"
 
-    async def _until_known(self, plan: Plan, attempt: int) -> None:
-        """Wait until the operator knows that an attempt runs, which faults may keep from it for minutes."""
+    async def _until_seen(self, plan: Plan, attempt: int, what: str) -> None:
+        """Wait until the operator knows that an attempt runs or ends, which faults may keep from it for long.
+
+        Nothing on the server tells when a job was stopped or suspended, or its JobSet went.
+        """
         try:
             async with asyncio.timeout(AWAY_SECONDS):
-                await self._until(lambda: self._knows_running(plan, attempt))
+                await self._until(lambda: self._knows(plan, attempt, what))
         except TimeoutError:
             self.outlasted.add((plan.name, attempt))
-            await self._until(lambda: self._knows_running(plan, attempt))
+            await self._until(lambda: self._knows(plan, attempt, what))
 
     async def _until(self, check: Callable[[], bool]) -> None:
         while not check():  # noqa: ASYNC110 - virtual time costs nothing
