@@ -104,7 +104,9 @@ class _WatchedKind(WatchedKind):
                 raise WatchGaveUpError(str(error)) from error
         try:
             return await read()
-        except ServerError as error:
+        except UnreachableError:
+            raise  # the stream begins anew
+        except ApiError as error:
             raise WatchGaveUpError(str(error)) from error
 
 
