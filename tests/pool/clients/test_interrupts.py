@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import os
 import select
 import signal
@@ -11,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -120,34 +122,108 @@ def poll_of(ready: socket.socket) -> select.poll:
     return poll
 
 
-def test_handlers_run_while_the_block_waits(handlers: Handlers) -> None:
+def test_a_signal_ends_the_wait_and_its_handler_runs_after_the_block(handlers: Handlers) -> None:
     ours, theirs = socket.socketpair()
-    with ours, theirs, Undisturbed() as here:
-        threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGUSR2)).start()
-        threading.Timer(0.1, theirs.send, (b"\0",)).start()
-        assert here.poll(poll_of(ours), PATIENCE * 1000)
+    with ours, theirs:
+        with Undisturbed() as here:
+            threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGUSR2)).start()
+            assert not here.poll(poll_of(ours), PATIENCE * 1000)
+            assert (here.signalled, handlers.ran) == (True, [])
         assert handlers.ran == [signal.SIGUSR2]
 
 
-@pytest.mark.parametrize("when", ["before", "meanwhile"])
-def test_what_a_handler_raises_ends_the_wait(handlers: Handlers, when: str) -> None:
+def test_nothing_waits_once_a_signal_has_come(handlers: Handlers) -> None:
     ours, theirs = socket.socketpair()
 
     def work() -> None:
         with ours, theirs, Undisturbed() as here:
-            if when == "before":
-                signal.raise_signal(signal.SIGUSR1)
-            else:
-                threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGUSR1)).start()
-            try:
-                here.poll(poll_of(ours), PATIENCE * 1000)
-            finally:
-                signal.raise_signal(signal.SIGUSR2)
-                assert handlers.ran == [signal.SIGUSR1]
+            signal.raise_signal(signal.SIGUSR1)
+            assert not here.poll(poll_of(ours), PATIENCE * 1000)
+            signal.raise_signal(signal.SIGUSR2)
+            assert handlers.ran == []
 
     with pytest.raises(InterruptedError):
         work()
     assert handlers.ran == [signal.SIGUSR1, signal.SIGUSR2]
+
+
+def test_handlers_may_set_others(handlers: Handlers) -> None:
+    signal.signal(signal.SIGUSR1, lambda _number, _frame: signal.signal(signal.SIGUSR1, handlers.note))
+    with Undisturbed():
+        signal.raise_signal(signal.SIGUSR1)
+    assert signal.getsignal(signal.SIGUSR1) == handlers.note
+
+
+def test_a_handler_that_raises_at_once_leaves_no_handler_behind(
+    handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def set_and_raise(number: int, handler: Any) -> None:
+        _signal.signal(number, handler)
+        if number == signal.SIGUSR1 and handler == handlers.raise_interrupt:
+            monkeypatch.undo()
+            signal.raise_signal(number)
+
+    def work() -> None:
+        with Undisturbed():
+            monkeypatch.setattr("fray.runtime.pool.client.undisturbed._set_handler", set_and_raise)
+
+    with pytest.raises(InterruptedError):
+        work()
+    assert signal.getsignal(signal.SIGUSR1) == handlers.raise_interrupt
+    assert signal.getsignal(signal.SIGUSR2) == handlers.note
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_child_that_another_thread_forks_has_the_handlers_of_the_program(handlers: Handlers) -> None:
+    ended: list[int] = []
+
+    def fork() -> None:
+        if child := os.fork():
+            ended.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        else:
+            os._exit(0 if signal.getsignal(signal.SIGUSR2) == handlers.note else 1)
+
+    with Undisturbed():
+        thread = threading.Thread(target=fork)
+        thread.start()
+        thread.join()
+    assert ended == [0]
+
+
+WAITING = """
+import os, signal, threading, time
+from fray.job import create_job_ctx
+from tests.pool.clients import programs
+
+def call(number, frame):
+    print(ctx.get(counter.add.remote(1), timeout=60), flush=True)
+    os.kill(os.getpid(), signal.SIGUSR2)
+    print("interrupted:", interrupted, flush=True)
+
+def note(number, frame):
+    interrupted.append(number)
+
+interrupted = []
+signal.signal(signal.SIGUSR1, call)
+signal.signal(signal.SIGUSR2, note)
+with create_job_ctx("pool", max_workers=2, head="process") as ctx:
+    counter = ctx.create_actor(programs.Counter)
+    print(ctx.get(counter.add.remote(1)), flush=True)
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+    print(ctx.get(ctx.run(time.sleep, 0.5)), flush=True)
+"""
+
+
+def test_handlers_may_wait_for_the_pool_and_be_interrupted() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", WAITING],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert ended.stdout == f"1\n2\ninterrupted: [{signal.SIGUSR2.value}]\nNone\n", ended.stderr
 
 
 def test_blocks_within_blocks(handlers: Handlers) -> None:

@@ -62,9 +62,13 @@ class Ear:
                 pass  # the connection was closed, or this was
 
     def await_frame(self, here: Undisturbed, deadline: float | None) -> bool:
-        """Return once something may have come; False: the `deadline` has passed. For one thread at a time."""
+        """Return once something may have come; False: the `deadline` has passed, or a signal has come.
+
+        For one thread at a time.
+        """
         left = LONGEST_SECONDS if deadline is None else max(0.0, deadline - time.monotonic())
-        return here.poll(self._frames, min(left, LONGEST_SECONDS) * 1000) or left >= LONGEST_SECONDS
+        came = here.poll(self._frames, min(left, LONGEST_SECONDS) * 1000)
+        return came or (left >= LONGEST_SECONDS and not here.signalled)
 
     def has_room(self) -> bool:
         """Return whether the connection takes some bytes without a wait. For one thread at a time."""

@@ -30,7 +30,7 @@ from fray.runtime.pool.client.backpressure import SubmitLimit
 from fray.runtime.pool.client.client import PoolClient
 from fray.runtime.pool.client.ear import Ear
 from fray.runtime.pool.client.undisturbed import Undisturbed
-from fray.runtime.pool.client.waiting import Waiter
+from fray.runtime.pool.client.waiting import Waiter, acquire
 from fray.runtime.pool.message_codec import (
     MESSAGES,
     OVER,
@@ -171,22 +171,26 @@ class HeadLink:
                 self._sending.release()
         return False
 
-    def _hear_until(self, waiter: Waiter, timeout: float | None) -> bool | None:
-        """Hear the head in this thread; see `PoolClient.hear`."""
+    def _hear_until(self, waiter: Waiter, timeout: float | None) -> bool:
+        """Hear the head in this thread, or wait for the one that does; see `PoolClient.hear`."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        with Undisturbed() as here:
-            if not self._hearing.acquire(blocking=False):
-                return None
-            try:
-                self._ear.lend()
-                while (waits := waiter.missing > 0) and self._ear.await_frame(here, deadline):
-                    self._receive()
-            except TransportError:
-                return None  # the other thread meets it, too, and tells this one
-            finally:
-                self._ear.take_back()
-                self._hearing.release()
-        return not waits
+        while True:
+            with Undisturbed() as here:
+                if not self._hearing.acquire(blocking=False):
+                    break
+                try:
+                    self._ear.lend()
+                    while (waits := waiter.missing > 0) and self._ear.await_frame(here, deadline):
+                        self._receive()
+                except TransportError:
+                    break  # the other thread meets it, too, and tells this one
+                finally:
+                    self._ear.take_back()
+                    self._hearing.release()
+            # The turn was given back first: a signal's handler may wait for the pool itself, or for long.
+            if not (waits and here.signalled):
+                return not waits
+        return acquire(waiter.lock, None if deadline is None else deadline - time.monotonic())
 
     def ask(self, what: str, timeout: float | None = None) -> Any:
         """Return the head's answer.

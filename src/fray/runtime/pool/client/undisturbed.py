@@ -9,6 +9,7 @@ from __future__ import annotations
 
 # What `signal` wraps: it makes members of enumerations of what comes and goes, which takes ten times as long.
 import _signal  # type: ignore[import-not-found]
+import os
 import select
 import signal
 import threading
@@ -29,17 +30,26 @@ _get_handler: Callable[[int], Any] = _signal.getsignal
 _set_handler: Callable[[int, Any], Any] = _signal.signal
 
 
-class Undisturbed:
-    """Within the block nothing is raised in this thread from outside, except in `poll`; after it, it is."""
+class _SignalCameError(Exception):
+    """Ends a wait, so that the handler can run after the block."""
 
-    __slots__ = ("_came", "_handlers", "_held", "_over", "_shield")
+
+class Undisturbed:
+    """Within the block nothing is raised in this thread from outside: handlers of signals run after it.
+
+    A signal ends a `poll`, so that they needn't wait for long. They run as if there had been no block: they
+    may wait for the pool themselves, set other handlers, and be interrupted.
+    """
+
+    __slots__ = ("_came", "_handlers", "_polls", "_shield", "signalled")
 
     def __init__(self) -> None:
+        self.signalled = False
+        """Whether a signal has come whose handler runs, or ran, after the block."""
         self._shield: AbstractContextManager[None] | None = None
         self._handlers: dict[int, Handler] = {}
         self._came: list[tuple[int, FrameType | None]] = []
-        self._held = True
-        self._over = False
+        self._polls = False
 
     def __enter__(self) -> Undisturbed:
         if threading.get_ident() != threading.main_thread().ident:
@@ -56,24 +66,23 @@ class Undisturbed:
             self._shield.__exit__(*raised)
             return
         try:
-            for number, handler in self._handlers.items():
-                _set_handler(number, handler)
+            self._restore(list(self._handlers.items()))
         finally:
-            self._over = True
-        if self._came:
-            self._handle_all()
-
-    def poll(self, poll: select.poll, timeout: float | None) -> bool:
-        """Return whether something is ready within `timeout` milliseconds; handlers run meanwhile."""
-        self._held = False
-        try:
             if self._came:
                 self._handle_all()
-            return bool(poll.poll(timeout))
+
+    def poll(self, poll: select.poll, timeout: float | None) -> bool:
+        """Return whether something is ready within `timeout` milliseconds, or before a signal comes."""
+        try:
+            self._polls = True
+            return not self.signalled and bool(poll.poll(timeout))
+        except _SignalCameError:
+            return False
         finally:
-            self._held = True
+            self._polls = False
 
     def _hold(self, handlers: tuple[Any, ...]) -> None:
+        _blocks.append(self)
         try:
             for number, handler in zip(_NUMBERS, handlers, strict=True):
                 if callable(handler):
@@ -83,15 +92,23 @@ class Undisturbed:
             self.__exit__()
             raise
 
+    def _restore(self, handlers: list[tuple[int, Handler]]) -> None:
+        try:
+            while handlers:
+                _set_handler(*handlers[-1])
+                handlers.pop()
+        finally:
+            if handlers:  # one that was restored has raised
+                self._restore(handlers)
+            elif self in _blocks:
+                _blocks.remove(self)
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._over:  # another handler raised before this one was taken back
-            self._handlers[number](number, frame)
-        elif self._held:
-            self._came.append((number, frame))
-        else:
-            self._held = True  # if it raises, what comes next waits
-            self._handlers[number](number, frame)
-            self._held = False
+        self._came.append((number, frame))
+        self.signalled = True
+        if self._polls:
+            self._polls = False  # what comes next must not raise
+            raise _SignalCameError
 
     def _handle_all(self) -> None:
         try:
@@ -101,3 +118,16 @@ class Undisturbed:
         finally:
             if self._came:
                 self._handle_all()
+
+
+_blocks: list[Undisturbed] = []
+"""Those that hold the handlers of signals, the innermost last."""
+
+
+def _restore_in_child() -> None:
+    # Another thread may fork while the main one is in a block, which nobody leaves in the child.
+    for block in reversed(_blocks[:]):
+        block._restore(list(block._handlers.items()))
+
+
+os.register_at_fork(after_in_child=_restore_in_child)
