@@ -150,26 +150,36 @@ class HeadLink:
 
         Only what comes first after something was heard, and is small: it doesn't have to wait for the head.
         """
-        with Undisturbed():
-            # Not if this is a finalizer within the same.
-            if not self._sending.acquire(blocking=False):
-                return False
-            try:
-                self._heard = False
-                if len(self._pending) > FRAME_MESSAGES:
+        try:
+            with Undisturbed():
+                # Not if this is a finalizer within the same.
+                if not self._sending.acquire(blocking=False):
                     return False
-                batch = [self._pending.popleft() for _ in range(len(self._pending))]
-                body = encode_messages(batch)
-                if len(body) <= SENT_HERE and self._ear.has_room():
-                    self._connection.send(MESSAGES, body)
-                    return True
-                self._pending.extendleft(reversed(batch))
-            except TransportError as error:
-                _log.debug("the head is gone: %s", error)  # the other thread hears of it, too
-                return True
-            finally:
-                self._sending.release()
-        return False
+                try:
+                    self._heard = False
+                    return self._send_if_small()
+                finally:
+                    self._sending.release()
+        except RecursionError:
+            return False
+
+    def _send_if_small(self) -> bool:
+        pending = self._pending
+        count = len(pending)
+        if count > FRAME_MESSAGES:
+            return False
+        try:
+            # They stay there until they are sent: to encode them may fail in this thread alone.
+            body = encode_messages([pending[place] for place in range(count)])
+            if len(body) > SENT_HERE or not self._ear.has_room():
+                return False
+            self._connection.send(MESSAGES, body)
+        except TransportError as error:
+            _log.debug("the head is gone: %s", error)  # the other thread hears of it, too
+            return True
+        for _ in range(count):
+            pending.popleft()
+        return True
 
     def _hear_until(self, waiter: Waiter, timeout: float | None) -> bool:
         """Hear the head in this thread, or wait for the one that does; see `PoolClient.hear`."""

@@ -30,6 +30,10 @@ _get_handler: Callable[[int], Any] = _signal.getsignal
 _set_handler: Callable[[int, Any], Any] = _signal.signal
 
 
+ROOM = 30
+"""Calls within each other that a block makes at most."""
+
+
 class _SignalCameError(Exception):
     """Ends a wait, so that the handler can run after the block."""
 
@@ -39,6 +43,8 @@ class Undisturbed:
 
     A signal ends a `poll`, so that they needn't wait for long. They run as if there had been no block: they
     may wait for the pool themselves, set other handlers, and be interrupted.
+
+    Raises `RecursionError` before the block if it would come within it.
     """
 
     __slots__ = ("_came", "_handlers", "_polls", "_shield", "signalled")
@@ -52,6 +58,7 @@ class Undisturbed:
         self._polls = False
 
     def __enter__(self) -> Undisturbed:
+        _call_deep(ROOM)
         if threading.get_ident() != threading.main_thread().ident:
             self._shield = shielded()
             self._shield.__enter__()
@@ -118,6 +125,11 @@ class Undisturbed:
         finally:
             if self._came:
                 self._handle_all()
+
+
+def _call_deep(calls: int) -> None:
+    if calls:
+        _call_deep(calls - 1)
 
 
 _blocks: list[Undisturbed] = []
