@@ -226,6 +226,36 @@ def test_handlers_may_wait_for_the_pool_and_be_interrupted() -> None:
     assert ended.stdout == f"1\n2\ninterrupted: [{signal.SIGUSR2.value}]\nNone\n", ended.stderr
 
 
+FORKING = """
+import os, signal, threading, time
+from fray.errors import PoolClosedError
+from fray.job import create_job_ctx
+from tests.pool.clients import programs
+
+def fork(number, frame):
+    global child
+    child = os.fork()
+
+signal.signal(signal.SIGUSR1, fork)
+with create_job_ctx("pool", max_workers=1, head="process") as ctx:
+    counter = ctx.create_actor(programs.Counter)
+    ctx.get(counter.add.remote(1))
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+    try:
+        ctx.get(ctx.run(time.sleep, 0.5), timeout=60)
+    except PoolClosedError:
+        os._exit(0 if child == 0 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    print(ctx.get(counter.add.remote(1), timeout=60))
+"""
+
+
+def test_a_child_that_a_handler_forks_within_a_wait_hears_nothing() -> None:
+    command = [sys.executable, "-c", FORKING]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "2\n"), ended.stderr
+
+
 def test_blocks_within_blocks(handlers: Handlers) -> None:
     def work() -> None:
         with Undisturbed():

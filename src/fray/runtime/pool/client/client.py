@@ -464,7 +464,6 @@ class PoolClient:
         """Close, in a forked child: the lock may be held by a thread that only the parent has."""
         self._lock = threading.Lock()
         self._limit = None
-        self._waiters.clear()
         self._listeners.clear()
         self._answers.clear()
         self.close("the parent process's pool")

@@ -190,7 +190,7 @@ class HeadLink:
                     break
                 try:
                     self._ear.lend()
-                    while (waits := waiter.missing > 0) and self._ear.await_frame(here, deadline):
+                    while waiter.missing > 0 and self._ear.await_frame(here, deadline):
                         self._receive()
                 except TransportError:
                     break  # the other thread meets it, too, and tells this one
@@ -198,8 +198,8 @@ class HeadLink:
                     self._ear.take_back()
                     self._hearing.release()
             # The turn was given back first: a signal's handler may wait for the pool itself, or for long.
-            if not (waits and here.signalled):
-                return not waits
+            if waiter.missing <= 0 or not here.signalled:
+                return waiter.missing <= 0
         return acquire(waiter.lock, None if deadline is None else deadline - time.monotonic())
 
     def ask(self, what: str, timeout: float | None = None) -> Any:
