@@ -174,6 +174,15 @@ def test_a_handler_that_raises_at_once_leaves_no_handler_behind(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_a_main_thread_without_handlers_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(number: int, _handler: Any) -> None:
+        raise ValueError(f"signal {number} only works in main thread of the main interpreter")
+
+    monkeypatch.setattr("fray.runtime.pool.client.undisturbed._set_handler", refuse)
+    with Undisturbed() as here:
+        assert not here.signalled
+
+
 def test_a_child_that_another_thread_forks_has_the_handlers_of_the_program(handlers: Handlers) -> None:
     ended: list[int] = []
 

@@ -95,6 +95,9 @@ class Undisturbed:
                 if callable(handler):
                     self._handlers[number] = handler
                     _set_handler(number, self._handle)
+        except ValueError:  # another interpreter has the main thread, in which alone handlers run
+            self._handlers.clear()
+            _blocks.remove(self)
         except BaseException:
             self.__exit__()
             raise
