@@ -193,7 +193,7 @@ class HeadLink:
                     while waiter.missing > 0 and self._ear.await_frame(here, deadline):
                         self._receive()
                 except TransportError:
-                    break  # the other thread meets it, too, and tells this one
+                    break  # the other thread ends all, and with it the wait of this one
                 finally:
                     self._ear.take_back()
                     self._hearing.release()
@@ -284,26 +284,30 @@ class HeadLink:
 
     def _receive(self) -> None:
         """Hear what has come. To look for more would hold up the threads that this has woken."""
-        connection = self._connection
         try:
-            while True:
-                for frame in connection.receive_all(0):
-                    if frame.kind == OVER:
-                        self._end = f"the pool, whose attempt is over ({bytes(frame.body).decode()}),"
-                        connection.close()
-                        return
-                    self._hear(decode_messages(frame.body))
-                if not connection.pending:
-                    return
+            self._hear_frames()
         except TimeoutError:
             pass  # it was a part of a frame
-        except TransportError:
+        except BaseException as error:
+            # Nobody could hear any more: it would look alive, and hang. Another thread might never meet it.
+            if not isinstance(error, TransportError):
+                self._end = FAILED
+                self._connection.close()
+            self._ends = True
+            self._wake()
             raise
-        except BaseException:
-            # Nobody could hear any more: it would look alive, and hang.
-            self._end = FAILED
-            connection.close()
-            raise
+
+    def _hear_frames(self) -> None:
+        connection = self._connection
+        while True:
+            for frame in connection.receive_all(0):
+                if frame.kind == OVER:
+                    reason = bytes(frame.body).decode()
+                    self._end = f"the pool, whose attempt is over ({reason}),"
+                    raise ConnectionLostError(connection.peer, reason)
+                self._hear(decode_messages(frame.body))
+            if not connection.pending:
+                return
 
     def _send(self) -> None:
         """Send what is pending."""
