@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 from fray.vocabulary import EXIT_SIGNAL_BASE
 
@@ -25,13 +26,18 @@ class Termination:
         self._deferred = False
         self.received = False
         """Whether it came before it was deferred, and so ended what ran."""
+        self.redirect: Callable[[Callable[..., None], int, FrameType | None], Any] | None = None
+        """Takes the signal, with what deals with it, while what runs must not end at once."""
 
     def defer(self) -> None:
         """Ignore it from now on: the process is about to end, and says how."""
         self._deferred = True
 
-    def handle(self, number: int, _frame: FrameType | None) -> None:
+    def handle(self, number: int, frame: FrameType | None) -> None:
         """Take the signal."""
+        if self.redirect is not None:
+            self.redirect(self.handle, number, frame)
+            return
         if os.getpid() != self._process:
             # A fork, such as a worker of multiprocessing, which has no handler that cleans up.
             signal.signal(number, signal.SIG_DFL)

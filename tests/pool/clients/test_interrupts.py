@@ -1,22 +1,12 @@
-"""Signals whose handlers raise, at any moment of a main thread that sends to its pool and hears it."""
+"""Signals at any moment of a main thread that uses its pool, as programs: pytest has handlers."""
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]
-import os
-import select
-import signal
-import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from types import FrameType
-from typing import Any
 
 import pytest
 
-from fray.runtime.pool.client.undisturbed import Undisturbed
 from tests.pool.hosts.pools import PATIENCE, ROOT
 
 INTERRUPTS = 300
@@ -24,179 +14,170 @@ INTERRUPTS = 300
 CALLS = f"""
 import os, random, signal, sys, threading, time
 from fray.job import create_job_ctx
+from fray.runtime.termination_signal import exit_on_termination
 from tests.pool.clients import programs
 
-working, interrupts = False, 0
-
-def interrupt(number, frame):
-    # What is raised within a finalizer goes no further: `working` says anew whether it is caught.
-    global working, interrupts
-    if working:
-        working, interrupts = False, interrupts + 1
-        raise InterruptedError(number)
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+chance = random.Random(int(sys.argv[1]))
+armed, sent = threading.Event(), threading.Event()
 
 def send_signals():
-    chance = random.Random(int(sys.argv[1]))
-    while interrupts < {INTERRUPTS}:
+    while armed.wait():
+        armed.clear()
         time.sleep(chance.random() * 0.002)
-        os.kill(os.getpid(), chance.choice((signal.SIGINT, signal.SIGALRM)))
+        sent.set()
+        os.kill(os.getpid(), chance.choice(SIGNALS))
 
-signal.signal(signal.SIGINT, interrupt)
-signal.signal(signal.SIGALRM, interrupt)
-with create_job_ctx("pool", max_workers=1, head="process") as ctx:
+with create_job_ctx("pool", max_workers=1, head="process") as ctx, exit_on_termination():
+    handlers = [signal.getsignal(number) for number in SIGNALS]
     counter = ctx.create_actor(programs.Counter)
     before = ctx.get(counter.add.remote(1))
-    sender = threading.Thread(target=send_signals)
-    sender.start()
-    while sender.is_alive():
+    threading.Thread(target=send_signals, daemon=True).start()
+    interrupts = swallowed = 0
+    while interrupts < {INTERRUPTS}:
         try:
-            while sender.is_alive():
-                working = True
+            calls = 0
+            armed.set()
+            while True:
                 now = ctx.get(counter.add.remote(1))
                 assert now > before, (now, before)
                 before = now
-            working = False
-        except InterruptedError:
-            pass
+                calls += sent.is_set()
+                if calls > 3:  # what is raised within a finalizer goes no further
+                    calls, swallowed = 0, swallowed + 1
+                    sent.clear()
+                    armed.set()
+        except (KeyboardInterrupt, SystemExit):
+            interrupts += 1
+            sent.clear()
     # Of calls that were interrupted some were made, though nobody has read their results.
-    assert before < ctx.get(counter.add.remote(1), timeout=60) <= before + 1 + {INTERRUPTS}
-    assert signal.getsignal(signal.SIGINT) is interrupt is signal.getsignal(signal.SIGALRM)
+    assert before < ctx.get(counter.add.remote(1), timeout=60) <= before + 1 + interrupts
+    assert [signal.getsignal(number) for number in SIGNALS] == handlers
     assert len(ctx.get([counter.add.remote(1) for _ in range(1000)], timeout=60)) == 1000
 print("in order")
 """
 
 
-def test_calls_go_on_after_any_interrupt() -> None:
-    command = [sys.executable, "-c", CALLS, "20261127"]
+def run(program: str, *words: str) -> str:
+    """Return what a program prints."""
+    command = [sys.executable, "-c", program, *words]
     ended = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=3 * PATIENCE, check=False
     )
-    assert (ended.returncode, ended.stdout) == (0, "in order\n"), ended.stderr
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
 
 
-class Handlers:
-    """Handlers of two signals that note and raise."""
-
-    def __init__(self) -> None:
-        self.ran: list[int] = []
-
-    def raise_interrupt(self, number: int, _frame: FrameType | None) -> None:
-        self.ran.append(number)
-        raise InterruptedError(number)
-
-    def note(self, number: int, _frame: FrameType | None) -> None:
-        self.ran.append(number)
+def test_calls_go_on_after_any_interrupt() -> None:
+    assert run(CALLS, "20261127") == "in order\n"
 
 
-@pytest.fixture
-def handlers() -> Iterator[Handlers]:
-    made = Handlers()
-    before = {
-        signal.SIGUSR1: signal.signal(signal.SIGUSR1, made.raise_interrupt),
-        signal.SIGUSR2: signal.signal(signal.SIGUSR2, made.note),
-    }
-    yield made
-    for number, handler in before.items():
-        signal.signal(number, handler)
+BLOCKS = """
+import os, select, signal, socket, sys, threading
+from fray.runtime.pool.client.undisturbed import Undisturbed
+from fray.runtime.termination_signal import exit_on_termination
+
+ours, theirs = socket.socketpair()
+silent = select.poll()
+silent.register(ours, select.POLLIN)
+
+def send(number):
+    os.kill(os.getpid(), number)
+
+def say(*words):
+    print(*words, flush=True)
+
+with exit_on_termination():
+"""
 
 
-def test_handlers_wait_for_the_end_of_the_block(handlers: Handlers) -> None:
-    done = []
-
-    def work() -> None:
-        with Undisturbed():
-            signal.raise_signal(signal.SIGUSR1)
-            signal.raise_signal(signal.SIGUSR2)
-            done.append(list(handlers.ran))
-
-    with pytest.raises(InterruptedError):
-        work()
-    assert (done, handlers.ran) == ([[]], [signal.SIGUSR1, signal.SIGUSR2])
-    assert signal.getsignal(signal.SIGUSR1) == handlers.raise_interrupt
-    assert signal.getsignal(signal.SIGUSR2) == handlers.note
-
-
-def poll_of(ready: socket.socket) -> select.poll:
-    poll = select.poll()
-    poll.register(ready, select.POLLIN)
-    return poll
-
-
-def test_a_signal_ends_the_wait_and_its_handler_runs_after_the_block(handlers: Handlers) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        pytest.param(
+            """
+    try:
         with Undisturbed() as here:
-            threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGUSR2)).start()
-            assert not here.poll(poll_of(ours), PATIENCE * 1000)
-            assert (here.signalled, handlers.ran) == (True, [])
-        assert handlers.ran == [signal.SIGUSR2]
-
-
-def test_nothing_waits_once_a_signal_has_come(handlers: Handlers) -> None:
-    ours, theirs = socket.socketpair()
-
-    def work() -> None:
-        with ours, theirs, Undisturbed() as here:
-            signal.raise_signal(signal.SIGUSR1)
-            assert not here.poll(poll_of(ours), PATIENCE * 1000)
-            signal.raise_signal(signal.SIGUSR2)
-            assert handlers.ran == []
-
-    with pytest.raises(InterruptedError):
-        work()
-    assert handlers.ran == [signal.SIGUSR1, signal.SIGUSR2]
-
-
-def test_handlers_may_set_others(handlers: Handlers) -> None:
-    signal.signal(signal.SIGUSR1, lambda _number, _frame: signal.signal(signal.SIGUSR1, handlers.note))
-    with Undisturbed():
-        signal.raise_signal(signal.SIGUSR1)
-    assert signal.getsignal(signal.SIGUSR1) == handlers.note
-
-
-def test_a_handler_that_raises_at_once_leaves_no_handler_behind(
-    handlers: Handlers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def set_and_raise(number: int, handler: Any) -> None:
-        _signal.signal(number, handler)
-        if number == signal.SIGUSR1 and handler == handlers.raise_interrupt:
-            monkeypatch.undo()
-            signal.raise_signal(number)
-
-    def work() -> None:
+            signal.raise_signal(signal.SIGINT)
+            say(here.certain, here.signalled)
+    except KeyboardInterrupt:
+        say(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+""",
+            "True True\nTrue\n",
+            id="Ctrl-C waits for the end of the block",
+        ),
+        pytest.param(
+            """
+    try:
+        with Undisturbed() as here:
+            threading.Timer(0.05, send, (signal.SIGTERM,)).start()
+            say(here.poll(silent, 60_000), here.signalled)
+            say(here.poll(silent, 60_000))
+    except SystemExit as ended:
+        say(ended.code)
+""",
+            "False True\nFalse\n143\n",
+            id="SIGTERM ends the wait",
+        ),
+        pytest.param(
+            """
+    try:
         with Undisturbed():
-            monkeypatch.setattr("fray.runtime.pool.client.undisturbed._set_handler", set_and_raise)
-
-    with pytest.raises(InterruptedError):
-        work()
-    assert signal.getsignal(signal.SIGUSR1) == handlers.raise_interrupt
-    assert signal.getsignal(signal.SIGUSR2) == handlers.note
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_a_main_thread_without_handlers_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(number: int, _handler: Any) -> None:
-        raise ValueError(f"signal {number} only works in main thread of the main interpreter")
-
-    monkeypatch.setattr("fray.runtime.pool.client.undisturbed._set_handler", refuse)
+            with Undisturbed():
+                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(signal.SIGTERM)
+            say("after the inner one")
+    except SystemExit as ended:
+        say(type(ended.__context__).__name__, signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+""",
+            "after the inner one\nKeyboardInterrupt True\n",
+            id="blocks within blocks, and two signals",
+        ),
+        pytest.param(
+            """
+    signal.signal(signal.SIGUSR1, lambda *_: say("own"))
+    before = signal.getsignal(signal.SIGINT)
     with Undisturbed() as here:
-        assert not here.signalled
-
-
-def test_a_child_that_another_thread_forks_has_the_handlers_of_the_program(handlers: Handlers) -> None:
-    ended: list[int] = []
-
-    def fork() -> None:
+        say(here.certain, signal.getsignal(signal.SIGINT) is before)
+        signal.raise_signal(signal.SIGUSR1)
+""",
+            "False True\nown\n",
+            id="handlers of the program stay",
+        ),
+        pytest.param(
+            """
+    def fork():
         if child := os.fork():
-            ended.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            say(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         else:
-            os._exit(0 if signal.getsignal(signal.SIGUSR2) == handlers.note else 1)
-
+            try:
+                os._exit(0 if signal.getsignal(signal.SIGINT) is signal.default_int_handler else 1)
+            finally:
+                os._exit(2)
     with Undisturbed():
         thread = threading.Thread(target=fork)
         thread.start()
         thread.join()
-    assert ended == [0]
+""",
+            "0\n",
+            id="a child of another thread has the usual handlers",
+        ),
+        pytest.param(
+            """
+    def look():
+        with Undisturbed() as here:
+            say(here.certain, signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+""",
+            "True True\n",
+            id="other threads hold nothing",
+        ),
+    ],
+)
+def test_blocks(program: str, said: str) -> None:
+    assert run(BLOCKS + program) == said
 
 
 WAITING = """
@@ -206,15 +187,8 @@ from tests.pool.clients import programs
 
 def call(number, frame):
     print(ctx.get(counter.add.remote(1), timeout=60), flush=True)
-    os.kill(os.getpid(), signal.SIGUSR2)
-    print("interrupted:", interrupted, flush=True)
 
-def note(number, frame):
-    interrupted.append(number)
-
-interrupted = []
 signal.signal(signal.SIGUSR1, call)
-signal.signal(signal.SIGUSR2, note)
 with create_job_ctx("pool", max_workers=2, head="process") as ctx:
     counter = ctx.create_actor(programs.Counter)
     print(ctx.get(counter.add.remote(1)), flush=True)
@@ -223,16 +197,8 @@ with create_job_ctx("pool", max_workers=2, head="process") as ctx:
 """
 
 
-def test_handlers_may_wait_for_the_pool_and_be_interrupted() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", WAITING],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert ended.stdout == f"1\n2\ninterrupted: [{signal.SIGUSR2.value}]\nNone\n", ended.stderr
+def test_handlers_may_wait_for_the_pool() -> None:
+    assert run(WAITING) == "1\n2\nNone\n"
 
 
 FORKING = """
@@ -260,32 +226,4 @@ with create_job_ctx("pool", max_workers=1, head="process") as ctx:
 
 
 def test_a_child_that_a_handler_forks_within_a_wait_hears_nothing() -> None:
-    command = [sys.executable, "-c", FORKING]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert (ended.returncode, ended.stdout) == (0, "2\n"), ended.stderr
-
-
-def test_blocks_within_blocks(handlers: Handlers) -> None:
-    def work() -> None:
-        with Undisturbed():
-            with Undisturbed():
-                signal.raise_signal(signal.SIGUSR1)
-            assert handlers.ran == []
-
-    with pytest.raises(InterruptedError):
-        work()
-    assert handlers.ran == [signal.SIGUSR1]
-    assert signal.getsignal(signal.SIGUSR1) == handlers.raise_interrupt
-
-
-def test_other_threads_hold_no_handlers(handlers: Handlers) -> None:
-    seen: list[Callable[..., object] | int | None] = []
-
-    def look() -> None:
-        with Undisturbed():
-            seen.append(signal.getsignal(signal.SIGUSR1))
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    thread.join()
-    assert seen == [handlers.raise_interrupt]
+    assert run(FORKING) == "2\n"

@@ -151,9 +151,9 @@ class HeadLink:
         Only what comes first after something was heard, and is small: it doesn't have to wait for the head.
         """
         try:
-            with Undisturbed():
+            with Undisturbed() as here:
                 # Not if this is a finalizer within the same.
-                if not self._sending.acquire(blocking=False):
+                if not (here.certain and self._sending.acquire(blocking=False)):
                     return False
                 try:
                     self._heard = False
@@ -186,7 +186,7 @@ class HeadLink:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             with Undisturbed() as here:
-                if not self._hearing.acquire(blocking=False):
+                if not (here.certain and self._hearing.acquire(blocking=False)):
                     break
                 try:
                     self._ear.lend()
