@@ -83,10 +83,11 @@ class PoolClient:
         self._blocking = blocking
         self.lend: Callable[[], Callable[[], None]] = lambda: lambda: None
         """Lends the running task's CPUs for a wait that nobody sees; what it returns takes them back."""
-        self.hear: Callable[[Waiter, float | None], bool | None] = lambda _waiter, _timeout: None
-        """Hears the head in a thread that waits, until that is over; returns whether in time.
-
-        None: another thread hears it, and will wake this one."""
+        self.hear: Callable[[Waiter, float | None], bool] = lambda waiter, timeout: acquire(
+            waiter.lock, timeout
+        )
+        """Blocks until a wait is over; returns whether that was within the seconds. It may hear the head in
+        this thread meanwhile; otherwise another one hears it, and wakes this one."""
         self._limit = limit
         self._eager = eager
         self._defer = defer or post
@@ -287,8 +288,7 @@ class PoolClient:
             self._waiters[waiter] = None
         try:
             with self._blocking(lambda: self._wake(waiter)):
-                heard = self.hear(waiter, timeout)
-                return acquire(waiter.lock, timeout) if heard is None else heard
+                return self.hear(waiter, timeout)
         finally:
             with self._lock:
                 del self._waiters[waiter]
