@@ -33,6 +33,16 @@ def real_memory(store: HostStore) -> int:
     return sum({status.st_ino: status.st_size for status in found}.values())
 
 
+def in_three_processes(work: Callable[[int], None]) -> None:
+    """Run `work` in three processes at a time, each with the first of numbers of its own; none may fail."""
+    workers = [fork.Process(target=work, args=(10_000 * index,)) for index in range(1, 4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0
+
+
 def killed_at(store: HostStore, work: Callable[[HostStore], object], step: int) -> bool:
     """Run `work` in another process that is killed before its `step`-th line of the store; True if it was."""
 

@@ -14,7 +14,7 @@ from fray.errors import ObjectLostError
 from fray.runtime.pool.objects.directories import OwnedStore
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.objects.values import decode
-from tests.pool.store.stored import files, fork, killed_at, real_memory, value
+from tests.pool.store.stored import files, fork, in_three_processes, killed_at, real_memory, value
 
 # The code that is forked takes no lock that another thread of pytest could hold.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
@@ -41,12 +41,7 @@ def test_the_count_is_right_after_many_processes_and_threads(owned: OwnedStore, 
         for thread in threads:
             thread.join()
 
-    workers = [fork.Process(target=work, args=(10_000 * index,)) for index in range(1, 4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-        assert worker.exitcode == 0
+    in_three_processes(work)
     usage = owned.store.usage()
     assert usage.memory == real_memory(owned.store) <= limit
     assert usage.disk > 0

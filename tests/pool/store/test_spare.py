@@ -22,7 +22,7 @@ from fray.runtime.pool.objects.directories import create_store
 from fray.runtime.pool.objects.files import is_unused, opened
 from fray.runtime.pool.objects.store import HostStore
 from fray.runtime.pool.objects.values import decode, encode
-from tests.pool.store.stored import files, fork, killed_at, real_memory, value
+from tests.pool.store.stored import files, fork, in_three_processes, killed_at, real_memory, value
 
 # The code that is forked takes no lock that another thread of pytest could hold.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
@@ -257,11 +257,6 @@ def test_nobody_reads_wrong_bytes_while_many_write_and_free(store: HostStore) ->
             thread.join()
         os._exit(len(failed))
 
-    workers = [fork.Process(target=work, args=(10_000 * index,)) for index in range(1, 4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-        assert worker.exitcode == 0
+    in_three_processes(work)
     store.discard_dead_parts()
     assert store.usage() == (0, 0)
