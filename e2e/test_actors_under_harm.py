@@ -272,6 +272,16 @@ def read_members(jobs: JobNamespace, actor: str) -> list[dict[str, Any]]:
     return found
 
 
+def await_members(jobs: JobNamespace, actor: str, count: int) -> None:
+    """Wait until the status of an actor has so many members, all ready."""
+    await_condition(
+        f"{actor} has {count} ready members",
+        lambda: [member.get("ready") for member in read_members(jobs, actor)] == [True] * count,
+        timeout=ACTOR_SECONDS,
+        details=jobs.describe,
+    )
+
+
 def list_uids(pods: list[dict[str, Any]]) -> set[str]:
     """Which pods these are."""
     return {pod["metadata"]["uid"] for pod in pods}
@@ -296,6 +306,8 @@ def test_members_live_and_are_called_on_while_the_operator_is_upgraded(
         )
         handles = group.wait_ready(timeout=ACTOR_SECONDS)
         actor = cluster.find_actor("lab/counters").metadata.name
+        # A member answers before its kubelet has seen that, and its status tells it.
+        await_members(jobs, actor, 2)
         members, pods = read_members(jobs, actor), list_pods(jobs, actor)
         answers: list[list[int]] = [[], []]
 
@@ -317,12 +329,7 @@ def test_members_live_and_are_called_on_while_the_operator_is_upgraded(
             )
             # The new one has looked at the actor when it does this.
             jobs.kubectl("scale", f"frayactor/{actor}", "--replicas=3")
-            await_condition(
-                "the new operator has made another member",
-                lambda: [member.get("ready") for member in read_members(jobs, actor)] == [True] * 3,
-                timeout=ACTOR_SECONDS,
-                details=jobs.describe,
-            )
+            await_members(jobs, actor, 3)
             assert all(len(each) > had for each, had in zip(answers, answered, strict=True))
         finally:
             release.install()
