@@ -43,6 +43,8 @@ _STAGES = (
     "pod/general/pod-complete.yaml",
     "pod/chaos/pod-container-running-failed.yaml",
 )
+_BEGAN = ("startedAt: {{ $now", "startedAt: {{ $.metadata.creationTimestamp")
+"""What a stage writes of when a container began, and what it shall: KWOK may go through a stage twice."""
 
 
 def build_fake_pools(*, tpu_pools: int, cpu_nodes: int) -> list[Host]:
@@ -75,7 +77,10 @@ def build_fake_node(host: Host) -> dict[str, Any]:
 
 
 def build_kwok_config(stages_folder: Path) -> str:
-    """KWOK's stages for pods: upstream's own, but nothing waits unless its annotation says so."""
+    """KWOK's stages for pods: upstream's own, but nothing waits unless its annotation says so.
+
+    And the time at which a container began never changes, as on a kubelet.
+    """
     stages = []
     for name in _STAGES:
         stage = yaml.safe_load((stages_folder / name).read_text(encoding="utf-8"))
@@ -84,6 +89,9 @@ def build_kwok_config(stages_folder: Path) -> str:
             delay["durationMilliseconds"] = 0
             delay.pop("jitterDurationMilliseconds", None)
             delay.pop("jitterDurationFrom", None)
+        template = stage["spec"]["next"].get("statusTemplate")
+        if template is not None:
+            stage["spec"]["next"]["statusTemplate"] = template.replace(*_BEGAN)
         stages.append(stage)
     return yaml.safe_dump_all(stages, sort_keys=False)
 
