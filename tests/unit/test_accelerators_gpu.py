@@ -122,6 +122,9 @@ def test_gpu_count_that_no_machine_has(gpu: str, count: int, legal: tuple[str, .
         ("a100", ("nvidia-tesla-a100", "nvidia-a100-80gb")),
         ("T4", ("nvidia-tesla-t4",)),
         ("B200", ("nvidia-b200", "nvidia-gb200")),
+        ("H101", ("nvidia-h100-80gb", "nvidia-h100-mega-80gb")),
+        ("A10G", ("nvidia-tesla-a100", "nvidia-a100-80gb")),
+        ("nvidia-tesla-v10", ("nvidia-tesla-v100",)),
     ],
 )
 def test_unknown_gpu_type_lists_the_nearest(gpu: str, nearest: tuple[str, ...]) -> None:

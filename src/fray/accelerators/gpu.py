@@ -78,6 +78,7 @@ _SHORT_NAMES: Final[Mapping[str, str]] = {
     "h200": "nvidia-h200-141gb",
 }
 _BRANDS: Final = ("nvidia-", "nvidia-tesla-")
+_MAKERS: Final = frozenset({"nvidia", "tesla"})
 # Memory at the end of a name, written as `80G`.
 _GIGABYTES: Final = re.compile(r"(-\d+g)$")
 _ARM64: Final = frozenset({"nvidia-gb200", "nvidia-gb300"})
@@ -162,11 +163,13 @@ def legal_gpu_counts(type: str) -> tuple[int, ...]:  # noqa: A002 - the field's 
 
 
 def _nearest_types(name: str) -> tuple[str, ...]:
-    """One to five types, likeliest first: those that share a word (`H100`), else what looks alike."""
+    """One to five types, likeliest first: those that share a word (`H100`), else one that looks alike."""
     text = name[:_LONGEST].strip().lower()
-    words = {word for word in re.split(r"[^a-z0-9]+", text) if len(word) > 1} - {"nvidia", "tesla"}
-    shared = {found: sum(word in found for word in words) for found in _MACHINES}
-    if any(shared.values()):
-        best = max(shared.values())
-        return tuple(found for found in _MACHINES if shared[found] == best)[:_MOST]
+    words = {word for word in re.split(r"[^a-z0-9]+", text) if len(word) > 1} - _MAKERS
+    known = {word for found in _MACHINES for word in found.split("-")} - _MAKERS
+    alike = {near for word in words for near in difflib.get_close_matches(word, known)}
+    for meant in (words, alike):
+        shared = {found: sum(word in found for word in meant) for found in _MACHINES}
+        if best := max(shared.values()):
+            return tuple(found for found in _MACHINES if shared[found] == best)[:_MOST]
     return tuple(difflib.get_close_matches(text, _MACHINES, n=_MOST) or list(_MACHINES)[-_MOST:])
