@@ -45,7 +45,9 @@ def test_processes_start_in_the_workspace_that_a_file_names(fray: Fray) -> None:
     file.write_text(json.dumps(job_manifest("true", environment={"workspace": "nowhere"})))
     refused = fray.run("run", "-f", str(file))
     assert refused.code == 2
-    assert f"{fray.folder}/nowhere is no directory" in refused.err
+    assert refused.err.startswith(
+        f"error: spec.environment.workspace: {fray.folder}/nowhere is no directory\n"
+    ), refused
 
 
 def test_a_job_is_waited_for_from_another_shell(fray: Fray) -> None:

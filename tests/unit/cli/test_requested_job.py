@@ -35,8 +35,9 @@ def test_a_name_on_the_command_line_wins() -> None:
     assert load(name="other", metadata={"labels": {"a": "b"}}).metadata.labels == {"a": "b"}
 
 
-@pytest.mark.parametrize("named", [".", "code", "/code"])
+@pytest.mark.parametrize("named", [".", "code", "/"])
 def test_a_directory_as_workspace_is_relative_to_its_file(tmp_path: Path, named: str) -> None:
+    (tmp_path / "code").mkdir()
     file = tmp_path / "job.json"
     environment = {"workspace": named, "image": "i"}
     spec = {"entrypoint": {"command": ["train"]}, "environment": environment}
