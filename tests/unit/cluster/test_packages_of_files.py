@@ -20,7 +20,11 @@ def test_what_is_installed_is_accepted_and_python3_is_this_python(tmp_path: Path
     prepared = prepare_job(job, LocalSpec(), {"PATH": "/nowhere"}, tmp_path)
     assert prepared.isolated_env is None
     assert prepared.workplace.environment["PATH"].split(":")[0] == str(Path(sys.executable).parent)
-    assert "extras tpu: processes run in this Python, as it is" in prepared.notices
+    notices = [notice for notice in prepared.notices if notice.startswith(("package", "extras"))]
+    assert notices == [
+        f"package pytest>=1: processes use the one that is installed here, {pytest.__version__}",
+        "extras tpu: processes run in this Python, as it is",
+    ]
 
 
 def test_what_is_missing_is_named_with_both_ways_out() -> None:
@@ -43,7 +47,7 @@ def test_isolated_environments_get_the_packages(tmp_path: Path) -> None:
 def test_extras_need_a_project(tmp_path: Path) -> None:
     (tmp_path / "uv").touch(mode=0o755)
     job = build_frayjob(environment={"extras": ["tpu"]})
-    with pytest.raises(InvalidRequestError, match="extras"):
+    with pytest.raises(InvalidRequestError, match=r"^spec\.environment\.extras: "):
         prepare_job(job, LocalSpec(use_isolated_env=True), {"PATH": str(tmp_path)}, tmp_path)
 
 

@@ -94,18 +94,18 @@ class IsolatedEnv:
     packages: tuple[str, ...]
 
     @classmethod
-    def of(cls, environment: EnvironmentConfig, working_dir: str, *, uv: str) -> IsolatedEnv:
+    def of(cls, environment: EnvironmentConfig, working_dir: str, *, uv: str, field: str) -> IsolatedEnv:
         """Return what an environment asks for.
 
         Raises:
-            InvalidRequestError: it asks for extras of a workspace that is no project.
+            InvalidRequestError: it asks for extras of a workspace that is no project; `field` is where.
         """
         packages = list(environment.pip_packages)
         if environment.extras:
             if not any((Path(working_dir) / name).is_file() for name in PROJECT_FILES):
                 remedy = "Give the directory of a Python project, or leave the extras out."
                 problem = f"name extras of {working_dir}, which has no pyproject.toml"
-                raise InvalidRequestError("EnvironmentConfig.extras", problem, remedy)
+                raise InvalidRequestError(field, problem, remedy)
             packages += ["--editable", f"{working_dir}[{','.join(environment.extras)}]"]
         return cls(uv, tuple(packages))
 

@@ -95,7 +95,8 @@ def prepare_job(
     has_packages = bool(wanted.pip_packages or wanted.extras)
     base, isolated_env = derive_base_environment(environ), None
     if has_packages and spec.use_isolated_env:
-        isolated_env = IsolatedEnv.of(environment, working_dir, uv=find_uv(environ.get("PATH", "")))
+        uv = find_uv(environ.get("PATH", ""))
+        isolated_env = IsolatedEnv.of(environment, working_dir, uv=uv, field="spec.environment.extras")
     elif has_packages:
         _check_packages(environment, "spec.environment.pipPackages")
         base = with_this_python(base)
@@ -144,7 +145,8 @@ def prepare_request(
     working_dir = _working_dir(environment)
     isolated_env = None
     if spec.use_isolated_env:
-        isolated_env = IsolatedEnv.of(environment, working_dir, uv=find_uv(environ.get("PATH", "")))
+        uv = find_uv(environ.get("PATH", ""))
+        isolated_env = IsolatedEnv.of(environment, working_dir, uv=uv, field="EnvironmentConfig.extras")
     call = request.resolve_entrypoint().callable_entrypoint
     in_process = spec.mode == "thread" and call is not None
     payload = None if call is None or in_process else _encode(call)
@@ -226,14 +228,17 @@ def _check_packages(environment: EnvironmentConfig, field: str) -> None:
 
 def is_installed(requirement: str) -> bool:
     """Return whether a package of that name is there; which version is its user's matter."""
+    return _find_version(requirement) is not None
+
+
+def _find_version(requirement: str) -> str | None:
     name = PACKAGE_NAME.match(requirement)
     if name is None:
-        return False
+        return None
     try:
-        importlib.metadata.distribution(name[1])
+        return importlib.metadata.version(name[1])
     except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
+        return None
 
 
 def _notices(
@@ -253,5 +258,10 @@ def _notices(
             "GPU's memory, and the next one finds too little, unless the job sets "
             f"{JAX_GPU_MEMORY}PREALLOCATE=false"
         )
-    if environment.extras and not isolated:
+    if isolated:
+        return
+    for package in environment.pip_packages:
+        if PACKAGE_NAME.fullmatch(package.rstrip()) is None:  # it says more than a name, such as a version
+            yield f"package {package}: processes use the one that is installed here, {_find_version(package)}"
+    if environment.extras:
         yield f"extras {', '.join(environment.extras)}: processes run in this Python, as it is"
