@@ -148,7 +148,7 @@ BAD_RESOURCES: list[Bad] = [
     (lambda: TpuConfig([Unshowable()]), "Choose one, such as of type"),  # type: ignore[arg-type]
     (lambda: GpuConfig("L4", "2"), "is '2'"),  # type: ignore[arg-type]
     (lambda: ResourceConfig.with_tpu("v5p-8", "2"), "is '2'"),  # type: ignore[arg-type]
-    (lambda: ResourceConfig.with_tpu([]), "list of alternatives"),  # type: ignore[arg-type]
+    (lambda: ResourceConfig.with_tpu([]), "non-empty"),  # type: ignore[arg-type]
 ]
 BAD_SURROUNDINGS: list[Bad] = [
     (lambda: EnvironmentConfig(workspace=".", docker_image="x"), "Cannot specify both workspace and docker"),

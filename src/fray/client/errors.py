@@ -11,7 +11,7 @@ JobFailed = JobError
 """A job that failed or was stopped: `job_id`, `status`, and as its cause what its callable raised."""
 
 
-class JobAlreadyExists(JobExistsError):  # noqa: N818 - the name of an earlier API
+class JobAlreadyExists(JobExistsError, RuntimeError):  # noqa: N818 - name and base of an earlier API
     """A job of this name lives, and `submit` was asked not to adopt it; `handle` is that job's."""
 
     handle: JobHandle | None = None

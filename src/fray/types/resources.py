@@ -212,7 +212,7 @@ class ResourceConfig:
             InvalidRequestError: A value means nothing.
         """
         _refuse("with_tpu", resources, device="tpu_type", replicas="slice_count", count="slice_count")
-        if isinstance(tpu_type, list | tuple) and tpu_type:
+        if isinstance(tpu_type, list | tuple):
             tpu_type = _first_of(tpu_type)
         device = TpuConfig(tpu_type, topology=topology, chips_per_host=chips_per_host)  # type: ignore[arg-type]
         return ResourceConfig(device=device, replicas=slice_count, **resources)
@@ -250,6 +250,11 @@ def _refuse(function: str, given: dict[str, Any], **instead: str) -> None:
 
 def _first_of(types: Sequence[str]) -> str:
     """Return the first of several TPU types, with a warning that the others aren't used."""
+    if not types:
+        remedy = "Name a slice type, such as 'v5p-8'."
+        raise InvalidRequestError(
+            "ResourceConfig.with_tpu", "has a list of types that must be non-empty", remedy
+        )
     shapes = {name: TpuConfig(name).slice for name in types}
     if len({(found.hosts, found.chips_per_host) for found in shapes.values()}) > 1:
         listed = ", ".join(

@@ -91,6 +91,7 @@ def test_a_spec_that_means_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_errors_have_the_names_and_the_data_of_the_earlier_api() -> None:
     assert JobFailed is JobError
     assert issubclass(JobAlreadyExists, JobExistsError)
+    assert issubclass(JobAlreadyExists, RuntimeError)
     assert fray.JobFailed is JobFailed
     failed, stopped = JobFailedError("a", "NonZeroExit", "no"), JobStoppedError("b", "StopRequested", "no")
     assert (failed.job_id, failed.status) == ("a", JobStatus.FAILED)
