@@ -27,3 +27,8 @@ def test_a_time_limit_is_raised_where_it_was_set() -> None:
     next_step = errors.TaskTimeoutError("Counter.add", 0.3).next_step
     assert "TaskOptions.timeout of a task" in next_step
     assert "handle.method.options(timeout=...) of an actor's call" in next_step
+
+
+def test_who_meets_an_actor_that_was_started_again_is_told_to_call_it() -> None:
+    died = errors.ActorDiedError("counter", "its worker exited with code 3, and it was restarted")
+    assert died.next_step.startswith("Where it was started again, call it again; else create it")

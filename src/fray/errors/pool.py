@@ -148,8 +148,8 @@ class ActorDiedError(TaskError):
 
     message_template = "actor {actor!r} has died: {reason}{story:lines}"
     next_step_template = (
-        "Create it again if it is still needed. Where nobody ended it on purpose, it restarts by itself "
-        "as often as ActorOptions.max_restarts says."
+        "Where it was started again, call it again; else create it, if it is still needed. How often it is "
+        "started again by itself, ActorOptions.max_restarts says."
     )
 
     actor: str
