@@ -31,14 +31,17 @@ _SHOWN: Final = 80
 
 
 def refuse_keywords(owner: str, **remedies: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a function raise `InvalidTypeError` for keywords of an earlier API, with what to write instead."""
+    """Let a function raise `InvalidTypeError` for keywords of an earlier API, with what to write instead.
+
+    None was their default, and means nothing here either.
+    """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            for name in kwargs:
-                if name in remedies:
-                    raise InvalidTypeError(f"{owner}.{name}", "was part of an earlier API", remedies[name])
+            for name, remedy in remedies.items():
+                if kwargs.pop(name, None) is not None:
+                    raise InvalidTypeError(f"{owner}.{name}", "was part of an earlier API", remedy)
             return function(*args, **kwargs)
 
         return call

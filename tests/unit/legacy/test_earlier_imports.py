@@ -259,6 +259,13 @@ def test_a_keyword_that_is_gone_says_what_to_write(make: Any, keyword: str, reme
         make(nonsense=1)
 
 
+def test_the_default_of_a_keyword_that_is_gone_means_nothing() -> None:
+    make: Any = ResourceConfig
+    assert make(target_cluster=None, device_alternatives=None) == ResourceConfig()
+    make = create_environment
+    assert make(setup_scripts=None, sync_packages=None) == create_environment()
+
+
 def test_what_was_a_list_is_one() -> None:
     environment = create_environment(pip_packages=("a",), extras=["tpu"])
     assert environment.pip_packages == ["a"]
