@@ -103,6 +103,7 @@ ELSEWHERE = {
     "FRAY_POOL_OBJECTS": "processes that are to join a pool",
     "FRAY_POOL_METRICS": "the head of a job's pool",
     "FRAY_POOL_STATE": "the head of a job's pool",
+    "FRAY_POOL_SOCKET": "hosts of jobs with workers of engine `fray`",
     **dict.fromkeys(
         ("FRAY_WORKERS_MIN", "FRAY_WORKERS_MAX", "FRAY_WORKERS_IDLE_SECONDS"),
         "the head of a pool that asks for workers",

@@ -178,6 +178,9 @@ ENV_CLIENT_SPEC: Final = "FRAY_CLIENT_SPEC"
 ENV_POOL_HEAD: Final = "FRAY_POOL_HEAD"
 """Where the head of the job's pool listens, which the job's processes join: `tcp:host:port`, or `rank-0:port`
 in pods: the pod of rank 0 of this attempt, whose address the API server knows."""
+ENV_POOL_SOCKET: Final = "FRAY_POOL_SOCKET"
+"""In pods of hosts, for workers of engine `fray`: a socket in a volume of the pod, `pod:/path`, at which the
+head listens too. Processes of rank 0's pod join there if they can, and at FRAY_POOL_HEAD else."""
 ENV_POOL_KEY: Final = "FRAY_POOL_KEY"
 """The directory of that pool's key; in pods, of the keys by which actors and callers know each other, too."""
 ENV_POOL_OBJECTS: Final = "FRAY_POOL_OBJECTS"

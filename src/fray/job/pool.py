@@ -71,6 +71,6 @@ def join_pool(environ: Mapping[str, str]) -> JobContext:
     head = place.find_head(seconds=RANK_0_SECONDS)
     offer = ClientHost(open_store(None, environ), place.objects)
     patience = RANK_0_SECONDS if place.head is None else PATIENCE
-    pool = JoinedPool(head.address, key, offer, patience=patience, environ=environ)
+    pool = JoinedPool(head.address, key, offer, near=place.socket, patience=patience, environ=environ)
     session = PoolSession(pool.token, pool.client, pool.objects)
     return JobContext(PoolEngine(session, LocalOwner(pool)))

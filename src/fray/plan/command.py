@@ -17,6 +17,7 @@ from fray.wire.frayjob import Environment, FrayJob
 
 __all__ = [
     "CACHE_MOUNT",
+    "HEAD_MOUNT",
     "KEYS_MOUNT",
     "PAYLOAD_MOUNT",
     "WORKSPACE_ARCHIVE_MOUNT",
@@ -32,6 +33,8 @@ WORKSPACE_MOUNT: Final = "/var/run/fray/workspace"
 CACHE_MOUNT: Final = "/var/cache/fray"
 KEYS_MOUNT: Final = "/var/run/secrets/fray/auth"
 """Where the keys of pools are."""
+HEAD_MOUNT: Final = "/var/run/fray/pool-head"
+"""Where the volume is that a pool's head alone writes to."""
 
 
 def build_command(job: FrayJob, *, injected: bool, launcher: Sequence[str] = ()) -> list[str]:

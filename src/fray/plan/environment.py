@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from fray.plan.command import KEYS_MOUNT
+from fray.plan.command import HEAD_MOUNT, KEYS_MOUNT
 from fray.plan.gang import Gang, GangKind
 from fray.plan.kueue import derive_queue
 from fray.plan.manifests import Fact
@@ -59,6 +59,7 @@ from fray.vocabulary import (
     ENV_POOL_HEAD,
     ENV_POOL_KEY,
     ENV_POOL_OBJECTS,
+    ENV_POOL_SOCKET,
     ENV_PORT_PREFIX,
     ENV_RANK,
     ENV_RAY_AUTH_MODE,
@@ -273,6 +274,12 @@ def _pool(spec: FrayJobSpec) -> list[EnvEntry]:
     ]
 
 
+def _head_socket() -> list[EnvEntry]:
+    """Return where processes of rank 0's pod reach the head without TLS."""
+    why = "processes of rank 0's pod reach the head by it"
+    return [EnvEntry(ENV_POOL_SOCKET, why, f"pod:{HEAD_MOUNT}/socket")]
+
+
 def build_dask_tls(keys: str = KEYS_MOUNT) -> list[EnvEntry]:
     """Return what makes all that a process does with Dask mutual TLS, by the keys in a directory."""
     settings = f"{ENV_DASK_PREFIX}DISTRIBUTED__COMM__"
@@ -326,6 +333,7 @@ def _identity(job: FrayJob, gang: Gang, addresses: Addresses, attempt: int) -> l
         entries.append(EnvEntry(ENV_JOB_UID, why, label=LABEL_JOB_UID))
     if pooled:
         entries += _pool(job.spec)
+        entries += _head_socket() if job.spec.workers.engine == "fray" else []
         entries += _dask_client(addresses) if job.spec.workers.engine == "dask" else []
     elif has_keys(job.spec):
         entries.append(EnvEntry(ENV_POOL_KEY, "actors know their callers by these keys", KEYS_MOUNT))

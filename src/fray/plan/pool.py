@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from fray.plan.command import KEYS_MOUNT, WORKSPACE_MOUNT, build_command
+from fray.plan.command import HEAD_MOUNT, KEYS_MOUNT, WORKSPACE_MOUNT, build_command
 from fray.plan.environment import PROTECTED_PREFIX, EnvEntry, build_bounds
 from fray.plan.gang import Gang
 from fray.plan.injection import RUNTIME_VOLUME, build_module_command, choose_injector
@@ -56,7 +56,6 @@ SIDECARS: Final = {
 """By the engine."""
 LAUNCHERS: Final = {"ray": ["fray.job.ray_pods", "host"]}
 """What stands before the program of each host, by the engine: it starts what a rank has of it."""
-HEAD_STATE: Final = "/var/run/fray/pool-head"
 KEYS: Final = "fray-auth"
 """Name of the volume with the keys."""
 KEYS_READABLE: Final = 0o444
@@ -110,11 +109,15 @@ def build_pool_parts(
     if before and not build_bounds(job.spec):
         return PoolParts((keys,), (mount,), facts=(keys_fact, *before))
     sidecar, volume, fact = _build_sidecar(job.spec, gang, environment, settings=settings)
-    volumes = [keys, volume]
-    if engine != "fray":
-        volumes += _use_image(sidecar, job, main, injected=choose_injector(job.spec, settings) is not None)
-        fact = replace(fact, value=sidecar["image"])
-    return PoolParts(tuple(volumes), (mount,), sidecars=(sidecar,), facts=(keys_fact, *before, fact))
+    if engine == "fray":
+        # Nobody but the head can put another socket in the place of its own.
+        socket = {"name": volume["name"], "mountPath": HEAD_MOUNT, "readOnly": True}
+        why = "in rank 0's pod the head listens there for the program, which needs no TLS then"
+        told = (keys_fact, fact, Fact(f"mount {HEAD_MOUNT}", "the head's volume, to read", why))
+        return PoolParts((keys, volume), (mount, socket), sidecars=(sidecar,), facts=told)
+    others = _use_image(sidecar, job, main, injected=choose_injector(job.spec, settings) is not None)
+    fact = replace(fact, value=sidecar["image"])
+    return PoolParts((keys, volume, *others), (mount,), sidecars=(sidecar,), facts=(keys_fact, *before, fact))
 
 
 def build_launcher(spec: FrayJobSpec, *, role: Role, injected: bool) -> list[str]:
@@ -173,17 +176,17 @@ def _build_sidecar(
 ) -> tuple[dict[str, Any], dict[str, Any], Fact]:
     """Return the sidecar of an engine, a volume of its own, and why it is there.
 
-    The volume is for the mark by which a head knows that it was restarted.
+    The volume is for the mark by which a head knows that it was restarted, and for the socket of Fray's own.
     """
     sidecar = SIDECARS[spec.workers.engine]
     injected = choose_injector(spec, settings) is not None
-    mounts = [{"name": sidecar.name, "mountPath": HEAD_STATE}, _build_keys(awaited=True)[1]]
+    mounts = [{"name": sidecar.name, "mountPath": HEAD_MOUNT}, _build_keys(awaited=True)[1]]
     # Where no runtime is brought into pods, the job's own image has it.
     image = settings.image if injected else spec.environment.image or settings.image
     if injected:
         mounts.append(RUNTIME_VOLUME)
     own = [entry for entry in environment if entry.name.startswith(PROTECTED_PREFIX)]
-    state = EnvEntry(ENV_POOL_STATE, "a volume of its own", HEAD_STATE)
+    state = EnvEntry(ENV_POOL_STATE, "a volume of its own", HEAD_MOUNT)
     metrics = EnvEntry(ENV_POOL_METRICS, "where it shows the pool", str(POOL_METRICS_PORT))
     container: dict[str, Any] = {
         "name": sidecar.name,

@@ -251,11 +251,12 @@ class Attempt:
         assert told == f"listening on tcp:{self.address(0)}:{HEAD_PORT}\n", told
         return head
 
-    def start_rank_0_head(self) -> str:
+    def start_rank_0_head(self, **more: str) -> str:
         """Start the head as on rank 0, on any port; return what FRAY_POOL_HEAD is for others."""
-        head = self.start(_HEAD, **{**self.variables(0, **identity(0)), "FRAY_POOL_HEAD": "rank-0:0"})
+        head = self.start(_HEAD, **{**self.variables(0, **identity(0), **more), "FRAY_POOL_HEAD": "rank-0:0"})
         assert head.stdout is not None
-        return f"rank-0:{head.stdout.readline().rpartition(':')[2].strip()}"
+        told = (line.rpartition("listening on tcp:") for line in head.stdout)
+        return next(f"rank-0:{address.rpartition(':')[2].strip()}" for _, tcp, address in told if tcp)
 
     def start_worker(self, pod: int = 1, **more: str) -> subprocess.Popen[str]:
         """Start the program of a worker's pod."""

@@ -12,6 +12,7 @@ from fray.runtime.pool.transport.addresses import Address
     ("text", "address"),
     [
         ("unix:/run/pool/head.sock", Address(path="/run/pool/head.sock")),
+        ("pod:/run/pool/head.sock", Address(path="/run/pool/head.sock", of_pod=True)),
         ("tcp:127.0.0.1:80", Address(host="127.0.0.1", port=80)),
         ("tcp:train-0-0.train:0", Address(host="train-0-0.train", port=0)),
         ("tcp:[fd00::1]:65535", Address(host="fd00::1", port=65535)),
@@ -20,7 +21,7 @@ from fray.runtime.pool.transport.addresses import Address
 def test_text_and_address_are_the_same(text: str, address: Address) -> None:
     assert Address.parse(text) == address
     assert str(address) == text
-    assert address.is_unix == text.startswith("unix:")
+    assert address.is_unix == text.startswith(("unix:", "pod:"))
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,8 @@ def test_text_and_address_are_the_same(text: str, address: Address) -> None:
         "unix:relative",
         "unix:/" + "x" * 107,
         "unix:/a\0b",
+        "pod:relative",
+        "pod:/" + "x" * 107,
         "http://host:80",
         "tcp:host",
         "tcp::80",

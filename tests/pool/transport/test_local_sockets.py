@@ -1,4 +1,4 @@
-"""Unix sockets are for one user: their files' modes, and the user of the process at the other end."""
+"""Unix sockets are for one user, by their modes and by who is at the other end; those of a pod for all."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,18 @@ os.setgroups([]); os.setgid(65534); os.setuid(65534)
 connected.connect(sys.argv[1])
 sys.stdout.buffer.write(connected.recv(1000))
 """
+JOIN = """
+import os, sys
+from fray.runtime.pool.transport.addresses import Address
+from fray.runtime.pool.transport.blocking import BlockingConnection
+from fray.runtime.pool.transport.keys import TransportKey
+key = TransportKey(sys.stdin.buffer.read())
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+connection = BlockingConnection.connect(Address.parse(sys.argv[1]), key)
+connection.send(1, b"hello")
+sys.stdout.buffer.write(connection.receive().body)
+"""
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
 
 
 def mode(path: Path) -> int:
@@ -54,25 +68,61 @@ def test_an_address_in_use_is_a_typed_error(unix_address: Address) -> None:
         pass
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
-def test_a_process_of_another_user_is_refused(unix_address: Address, tmp_path: Path) -> None:
+@contextmanager
+def open_to_all(path: Path) -> Iterator[None]:
+    """Let all users enter the directories above a file."""
+    closed = {parent: mode(parent) for parent in path.parents if not mode(parent) & 0o001}
+    try:
+        for parent, before in closed.items():
+            parent.chmod(before | 0o001)
+        yield
+    finally:
+        for parent, before in closed.items():
+            parent.chmod(before)
+
+
+@as_root
+def test_a_process_of_another_user_is_refused(unix_address: Address) -> None:
+    path = Path(unix_address.path)
     with running_head(unix_address, KEY) as head:
         # Open to all on purpose: the kernel's word on the user has to be enough.
-        Path(unix_address.path).chmod(0o666)
-        closed = [path for path in (Path(unix_address.path).parents) if not mode(path) & 0o001]
-        modes = {path: mode(path) for path in closed}
-        try:
-            for path in closed:
-                path.chmod(modes[path] | 0o001)
+        path.chmod(0o666)
+        with open_to_all(path):
             answer = subprocess.run(
                 [sys.executable, "-I", "-c", CONNECT, unix_address.path],
                 capture_output=True,
                 timeout=PATIENCE,
                 check=True,
             )
-        finally:
-            for path in closed:
-                path.chmod(modes[path])
         assert head.refusals.next() == "wrong_user"
         assert answer.stdout == b""
         assert head.connections.empty()
+
+
+def join_as_another_user(address: Address, key: TransportKey) -> subprocess.CompletedProcess[bytes]:
+    with open_to_all(Path(address.path)):
+        return subprocess.run(
+            [sys.executable, "-c", JOIN, str(address)],
+            input=key.secret,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+
+
+@as_root
+def test_a_socket_of_a_pod_is_for_all_users_that_have_the_key(tmp_path: Path) -> None:
+    address = Address(path=str(tmp_path / "head"), of_pod=True)
+    with running_head(address, KEY) as head:
+        assert mode(tmp_path / "head") == 0o666
+        assert join_as_another_user(address, KEY).stdout == b"hello"
+        stranger = join_as_another_user(address, TransportKey.generate())
+        assert head.refusals.next() == "wrong_key"
+        assert (stranger.stdout, stranger.returncode) == (b"", 1)
+    assert not (tmp_path / "head").exists()
+
+
+def test_a_socket_of_a_pod_needs_a_volume_that_is_there(tmp_path: Path) -> None:
+    address = Address(path=str(tmp_path / "volume" / "head"), of_pod=True)
+    with pytest.raises(AddressError), running_head(address, KEY):
+        pass

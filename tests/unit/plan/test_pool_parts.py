@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from fray.plan.jobset import build_attempt
 from fray.plan.settings import PlanSettings
 from fray.plan.worker_job import build_worker_job
+from fray.runtime.pool.transport.addresses import Address
 from fray.testing import build_frayjob
 from fray.vocabulary import (
     AUTH_SECRET,
@@ -16,6 +18,7 @@ from fray.vocabulary import (
     ENV_POOL_KEY,
     ENV_POOL_METRICS,
     ENV_POOL_OBJECTS,
+    ENV_POOL_SOCKET,
     ENV_POOL_STATE,
     ENV_WORKERS_ENGINE,
     ENV_WORKERS_IDLE_SECONDS,
@@ -116,12 +119,33 @@ def test_the_head_runs_in_the_runtimes_image_and_knows_nothing_of_the_users() ->
     assert (head["image"], head["restartPolicy"]) == ("runtime:7", "Always")
     assert head["command"][-1] == "fray.runtime.pool.head_pod"
     assert "TOKEN" not in variables(head)
-    # Only it has the volume of its mark.
-    pod = hosts(workers={"replicas": 1})
-    mounted = {mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
-    assert POOL_HEAD_CONTAINER not in mounted
     state = variables(head)[ENV_POOL_STATE]
     assert {"name": POOL_HEAD_CONTAINER, "mountPath": state} in head["volumeMounts"]
+
+
+def test_a_program_reaches_the_heads_socket_in_a_volume_that_the_head_alone_writes_to() -> None:
+    pod = hosts(workers={"replicas": 1})
+    (main,), head = pod["containers"], find_head(pod)
+    assert head is not None
+    told = variables(main)[ENV_POOL_SOCKET]
+    assert told == variables(head)[ENV_POOL_SOCKET]
+    socket = Address.parse(told)
+    assert socket.of_pod
+    (volume,) = [each for each in pod["volumes"] if each["name"] == POOL_HEAD_CONTAINER]
+    assert volume == {"name": POOL_HEAD_CONTAINER, "emptyDir": {}}
+    mount = {"name": volume["name"], "mountPath": str(Path(socket.path).parent)}
+    assert mount in head["volumeMounts"]
+    assert {**mount, "readOnly": True} in main["volumeMounts"]
+
+
+@pytest.mark.parametrize("engine", ["fray", "dask", "ray"])
+def test_no_worker_and_no_other_engine_has_the_heads_socket(engine: str) -> None:
+    asked = {"workers": {"replicas": 1, "maxReplicas": 9, "engine": engine}}
+    pod, worker = hosts(**asked), workers(**asked)["containers"][0]
+    containers = [worker] if engine == "fray" else [worker, *pod["containers"], *pod["initContainers"]]
+    assert not any(ENV_POOL_SOCKET in variables(each) for each in containers if "env" in each)
+    for each in [worker] if engine == "fray" else [worker, *pod["containers"]]:
+        assert POOL_HEAD_CONTAINER not in {mount["name"] for mount in each["volumeMounts"]}
 
 
 def test_the_head_shows_the_pool_at_a_port_that_the_jobs_policy_leaves_open() -> None:

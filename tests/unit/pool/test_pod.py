@@ -47,6 +47,21 @@ def test_the_head_is_where_the_variables_say(more: dict[str, str], listen: str, 
     assert pool.find_head(seconds=1.0) == HeadPlace(Address.parse(found))
 
 
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        (RANK, Address(path="/head/socket", of_pod=True)),
+        ({**RANK, "FRAY_POOL_SOCKET": ""}, None),
+        ({**RANK, "FRAY_HOST": "1"}, None),
+        ({**RANK, "FRAY_POOL_HEAD": "tcp:10.0.0.1:9"}, None),
+        ({}, None),
+    ],
+)
+def test_only_rank_0_has_a_socket_of_the_head(more: dict[str, str], found: Address | None) -> None:
+    pool = PodPool.from_env({**POD, "FRAY_POOL_SOCKET": "pod:/head/socket", **more})
+    assert pool.socket == found
+
+
 @pytest.mark.parametrize("more", [{}, {**RANK, "FRAY_HOST": "1"}, {**RANK, "FRAY_SLICE": "1"}])
 def test_other_pods_ask_the_api_server(more: dict[str, str]) -> None:
     with pytest.raises(HeadUnknownError, match="no token"):
@@ -59,6 +74,7 @@ def test_other_pods_ask_the_api_server(more: dict[str, str]) -> None:
         ({"FRAY_POOL_HEAD": "rank-0"}, AddressError),
         ({"FRAY_POOL_HEAD": "rank-0:x"}, AddressError),
         ({"FRAY_POOL_HEAD": "tcp:10.0.0.1:7077-7078"}, AddressError),
+        ({**RANK, "FRAY_POOL_SOCKET": "/head/socket"}, AddressError),
         ({"FRAY_POOL_OBJECTS": "tcp:10.0.0.1:9-8"}, AddressError),
         ({"FRAY_POOL_OBJECTS": "tcp:10.0.0.1:0-8"}, AddressError),
         ({"FRAY_POOL_OBJECTS": "tcp:10.0.0.1:1-"}, AddressError),

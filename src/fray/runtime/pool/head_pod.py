@@ -50,6 +50,7 @@ def main(environ: Mapping[str, str] | None = None) -> int:
             token=secrets.token_hex(8),
             attach=ATTACH,
             listen=(pool.listen,),
+            socket=pool.socket,
             key=key,
             metrics=_read_metrics(pool, environ.get(ENV_POOL_METRICS, "")),
             job=environ.get(ENV_JOB_NAME, ""),

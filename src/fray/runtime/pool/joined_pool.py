@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,8 +87,8 @@ class JoinedPool:
     """Makes this process a client of a pool.
 
     Parameters: the address of the `head`; the pool's `key`; what this process's host offers, whose store is
-    closed with this; `patience`: how many seconds the head may take until it listens; `own_head`, which ends
-    with this; `settings` of the connection to the head.
+    closed with this; `near`, where the head is looked for first; `patience`: how many seconds it may take
+    until it listens; `own_head`, which ends with this; `settings` of the connection to the head.
 
     Raises `TransportError` if it can't connect, `PoolVersionError` if it is refused for its versions.
     """
@@ -99,6 +99,7 @@ class JoinedPool:
         key: TransportKey,
         offer: ClientHost,
         *,
+        near: Address | None = None,
         patience: float = PATIENCE,
         own_head: subprocess.Popen[bytes] | None = None,
         settings: TransportSettings = DEFAULT_SETTINGS,
@@ -111,7 +112,9 @@ class JoinedPool:
         name = socket.gethostname()
         try:
             hello = ClientHello(name, resources, workers, store.limit)
-            self._link = HeadLink(_connect(head, key, patience, settings), hello, SubmitLimit())
+            heads = (head,) if near is None else (near, head)
+            found, connection = _connect(heads, key, patience, settings)
+            self._link = HeadLink(connection, hello, SubmitLimit())
         except BaseException:
             self._end_head()
             owned.close()
@@ -129,7 +132,7 @@ class JoinedPool:
         self.objects = ObjectReader(self.host, store, self._fetch)
         self._config = HostConfig(
             token=self.token,
-            head=str(head),
+            head=str(found),
             secret=key.secret,
             host=self.host,
             name=name,
@@ -284,15 +287,17 @@ def _metrics(owned: OwnedStore) -> Address:
 
 
 def _connect(
-    head: Address, key: TransportKey, patience: float, settings: TransportSettings
-) -> BlockingConnection:
+    heads: Sequence[Address], key: TransportKey, patience: float, settings: TransportSettings
+) -> tuple[Address, BlockingConnection]:
+    """Return the first of the addresses at which the head is reached, and the connection."""
     give_up_at = time.monotonic() + patience
     pause = FIRST_PAUSE
     while True:
-        try:
-            return BlockingConnection.connect(head, key, settings=settings)
-        except PeerUnreachableError:
-            if time.monotonic() + pause > give_up_at:
-                raise
+        for head in heads:
+            try:
+                return head, BlockingConnection.connect(head, key, settings=settings)
+            except PeerUnreachableError:
+                if head == heads[-1] and time.monotonic() + pause > give_up_at:
+                    raise
         time.sleep(pause)
         pause = min(LONGEST_PAUSE, pause * 2)

@@ -1,7 +1,7 @@
 """What a pod's variables say about the pool of its job, and where the head of that pool is.
 
 In a job with worker pods the head runs in the pod of rank 0. Its address is asked of the API server, so that
-no DNS is needed; on rank 0 itself it's the loopback interface.
+no DNS is needed; on rank 0 itself it's a socket of the pod, or the loopback interface.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from fray.vocabulary import (
     ENV_POOL_HEAD,
     ENV_POOL_KEY,
     ENV_POOL_OBJECTS,
+    ENV_POOL_SOCKET,
     ENV_SLICE,
     ENV_WORKERS_SHAPE,
 )
@@ -52,7 +53,8 @@ class PodPool:
     """The pool of this process's job.
 
     `head` is where it listens; None: on `port` of rank 0's pod. `key` is the directory of its key, `objects`
-    where this process serves what it keeps. `access` is that to the API server; None: there is none.
+    where this process serves what it keeps. `access` is that to the API server; None: there is none. In the
+    pod of rank 0, `socket` is where the head listens besides for its own pod; None: nowhere.
     """
 
     head: Address | None
@@ -61,6 +63,7 @@ class PodPool:
     objects: Address
     environ: Mapping[str, str] = field(repr=False)
     access: ApiAccess | None = None
+    socket: Address | None = None
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> PodPool:
@@ -81,6 +84,7 @@ class PodPool:
             objects=read_objects_address(environ),
             environ=environ,
             access=ApiAccess.in_pod(environ) if in_rank_0 else None,
+            socket=_read_socket(environ) if in_rank_0 else None,
         )
 
     @property
@@ -91,7 +95,7 @@ class PodPool:
     @property
     def is_rank_0(self) -> bool:
         """Whether this process is in the pod of the head, by its variables; workers have no rank."""
-        return ENV_SLICE in self.environ and Identity.from_env(self.environ).rank == 0
+        return _is_rank_0(self.environ)
 
     def find_head(self, *, known: str = "", seconds: float) -> HeadPlace:
         """Return where the head is, once its pod has an address; `known` is the pod that it was in before.
@@ -153,6 +157,15 @@ def read_number(text: str, variable: str) -> float:
     if not 0 <= number < 2**63:
         raise SettingError(variable, f"holds {text!r}, which is out of range")
     return number
+
+
+def _is_rank_0(environ: Mapping[str, str]) -> bool:
+    return ENV_SLICE in environ and Identity.from_env(environ).rank == 0
+
+
+def _read_socket(environ: Mapping[str, str]) -> Address | None:
+    text = environ.get(ENV_POOL_SOCKET)
+    return Address.parse(text) if text and _is_rank_0(environ) else None
 
 
 def _read(environ: Mapping[str, str], variable: str) -> str:

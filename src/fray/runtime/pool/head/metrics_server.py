@@ -142,7 +142,7 @@ class MetricsServer:
         loop = asyncio.get_running_loop()
         with client:
             try:
-                check_user(client)
+                check_user(client, self.address)
                 async with asyncio.timeout(self._client_seconds):
                     await loop.sock_sendall(client, self._answer(await _read_head(client)))
             except HandshakeError as error:

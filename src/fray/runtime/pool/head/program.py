@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from fray.errors import AddressError
 from fray.runtime.pool.head.dispatcher import Dispatcher
 from fray.runtime.pool.head.membership import Membership
 from fray.runtime.pool.head.metrics_server import MetricsServer
@@ -30,6 +31,7 @@ from fray.runtime.pool.transport.addresses import Address
 from fray.runtime.pool.transport.endpoints import Server, serve
 from fray.runtime.pool.transport.keys import TransportKey
 from fray.runtime.pool.transport.refusals import RefusalCounts
+from fray.runtime.pool.transport.sockets import unlink_socket
 
 __all__ = ["HeadConfig", "run_head"]
 
@@ -50,6 +52,8 @@ class HeadConfig:
     listen: tuple[Address, ...]
     """Where it listens."""
     key: TransportKey
+    socket: Address | None = None
+    """Where it listens besides, if it can: in a volume of its pod, which nobody else writes to."""
     metrics: Address | None = None
     """Where the pool's pages are shown: a unix socket, or TCP for anybody."""
     job: str = ""
@@ -95,9 +99,11 @@ class _HeadProgram:
 
     async def listen(self) -> list[Address]:
         """Listen on all addresses; return the real ones."""
-        key, on_connection = self._config.key, self._membership.on_connection
+        if self._config.socket is not None:
+            # First: whoever finds another address open finds this one, too.
+            await self._listen_in_pod(self._config.socket)
         for address in self._config.listen:
-            self._servers.append(await serve(address, key, on_connection, refusals=self._refusals))
+            self._servers.append(await self._serve(address))
         if (metrics := self._config.metrics) is not None:
             self._metrics = MetricsServer(metrics, self._pages.pages)
             await self._metrics.start()
@@ -107,6 +113,17 @@ class _HeadProgram:
             workload = PoolWorkload(self._dispatcher)
             Scaling(self._loop, workload, limits=config.limits, scale=config.scale).start()
         return [server.address for server in self._servers]
+
+    async def _listen_in_pod(self, address: Address) -> None:
+        try:
+            unlink_socket(address)  # of a head before this one, which left it when it was killed
+            self._servers.append(await self._serve(address))
+        except (AddressError, OSError) as error:
+            _log.warning("processes of this pod come by TCP: %s", error)
+
+    async def _serve(self, address: Address) -> Server:
+        on_connection = self._membership.on_connection
+        return await serve(address, self._config.key, on_connection, refusals=self._refusals)
 
     def stop(self) -> None:
         """Let the pool end."""

@@ -14,16 +14,19 @@ _UNIX_PATH_LIMIT = 107
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`unix:/path` (this machine), `tcp:host:port` or `tcp:host:first-last`; `str` gives that form back.
+    """`unix:/path`, `pod:/path`, `tcp:host:port` or `tcp:host:first-last`; `str` gives that form back.
 
     Parameters: `path` of a unix socket, else empty; `host` and `port` of TCP. Port 0 lets the system choose.
     With a `last` port above it, who listens takes the first free port of the range; 0: there is no range.
+    A unix socket is for processes of one user; one `of_pod` is for all processes that its directory is
+    mounted for, since containers of a pod may run as different users.
     """
 
     path: str = ""
     host: str = ""
     port: int = 0
     last: int = 0
+    of_pod: bool = False
 
     @property
     def is_unix(self) -> bool:
@@ -34,20 +37,20 @@ class Address:
     def parse(cls, text: str) -> Address:
         """Return the address that `text` says; an IPv6 host may stand in brackets.
 
-        Raises `AddressError` for anything but `unix:/absolute/path`, `tcp:host:port` and
-        `tcp:host:first-last`.
+        Raises `AddressError` for anything but `unix:/absolute/path`, `pod:/absolute/path`, `tcp:host:port`
+        and `tcp:host:first-last`.
         """
         scheme, _, rest = text.partition(":")
-        if scheme == "unix":
+        if scheme in ("unix", "pod"):
             if not rest.startswith("/"):
                 raise AddressError(text, "the path must be absolute")
             if len(rest.encode()) > _UNIX_PATH_LIMIT:
                 raise AddressError(text, f"the path is longer than {_UNIX_PATH_LIMIT} bytes")
             if "\0" in rest:
                 raise AddressError(text, "the path holds a zero byte")
-            return cls(path=rest)
+            return cls(path=rest, of_pod=scheme == "pod")
         if scheme != "tcp":
-            raise AddressError(text, "it starts with neither `unix:` nor `tcp:`")
+            raise AddressError(text, "it starts with none of `unix:`, `pod:` and `tcp:`")
         host, _, ports = rest.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         if not host:
@@ -75,7 +78,7 @@ class Address:
 
     def __str__(self) -> str:
         if self.is_unix:
-            return f"unix:{self.path}"
+            return f"pod:{self.path}" if self.of_pod else f"unix:{self.path}"
         text = f"tcp:{self.authority}"
         return f"{text}-{self.last}" if self.last else text
 

@@ -178,7 +178,7 @@ def _dial(address: Address, deadline: float, settings: TransportSettings) -> soc
     try:
         left = _left(deadline)
         if address.is_unix:
-            return _dial_unix(address.path, left)
+            return _dial_unix(address, left)
         return _dial_tcp(address, min(left, settings.dial_seconds), settings.silence_seconds)
     except OSError as error:
         raise PeerUnreachableError(str(address), error.strerror or str(error)) from error
@@ -190,12 +190,12 @@ def _dial_tcp(address: Address, timeout: float, silence_seconds: int) -> socket.
     return connected
 
 
-def _dial_unix(path: str, timeout: float) -> socket.socket:
+def _dial_unix(address: Address, timeout: float) -> socket.socket:
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connected.settimeout(timeout)
-        connected.connect(path)
-        check_user(connected)
+        connected.connect(address.path)
+        check_user(connected, address)
     except BaseException:
         connected.close()
         raise

@@ -166,7 +166,7 @@ class Server:
             read_buffer=self._read_buffer,
         )
         try:
-            check_user(accepted)
+            check_user(accepted, self.address)
             tune(accepted, self._settings.silence_seconds)
         except HandshakeError as error:
             accepted.close()
@@ -301,7 +301,7 @@ async def _dial(
     try:
         dialled.setblocking(False)
         await loop.sock_connect(dialled, address.path)
-        check_user(dialled)
+        check_user(dialled, address)
     except BaseException:
         dialled.close()
         raise

@@ -26,7 +26,8 @@ _CREDENTIALS = struct.Struct("3i")
 def listening_socket(address: Address) -> socket.socket:
     """Return a non-blocking socket that listens on `address`.
 
-    The directory of a unix socket is made if it's missing, with mode 0700; the socket itself has 0600.
+    The directory of a unix socket is made if it's missing, with mode 0700; the socket itself has 0600. One of
+    a pod has 0666, in a volume that is there: who has that volume may connect.
 
     Raises `AddressError` if that can't be done, or if others may enter the directory.
     """
@@ -39,16 +40,17 @@ def listening_socket(address: Address) -> socket.socket:
 
 
 def _unix_listener(address: Address) -> socket.socket:
-    directory = Path(address.path).parent
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = directory.stat()
-    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
-        raise AddressError(str(address), "other users may enter its directory; it needs mode 0700")
+    if not address.of_pod:
+        directory = Path(address.path).parent
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = directory.stat()
+        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
+            raise AddressError(str(address), "other users may enter its directory; it needs mode 0700")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(address.path)
         # Before listen: nobody can have connected yet.
-        Path(address.path).chmod(0o600)
+        Path(address.path).chmod(0o666 if address.of_pod else 0o600)
         listener.listen(_BACKLOG)
     except OSError:
         listener.close()
@@ -100,12 +102,12 @@ def _credentials(connected: socket.socket) -> tuple[int, int] | None:
     return pid, uid
 
 
-def check_user(connected: socket.socket) -> None:
+def check_user(connected: socket.socket, address: Address) -> None:
     """Check that the process at the other end of a unix socket is of our user, where the system tells.
 
-    Raises `HandshakeError` if it's another's.
+    One of a pod is for all users. Raises `HandshakeError` if it's another's.
     """
-    credentials = _credentials(connected)
+    credentials = None if address.of_pod else _credentials(connected)
     if credentials is not None and credentials[1] != os.geteuid():
         raise HandshakeError("wrong_user", f"process {credentials[0]} is of user {credentials[1]}")
 
@@ -114,7 +116,8 @@ def peer_name(connected: socket.socket) -> str:
     """Return the other end in words, for messages."""
     credentials = _credentials(connected)
     if credentials is not None:
-        return f"process {credentials[0]}"
+        # unix(7), pid_namespaces(7): a process of another container has no pid here.
+        return f"process {credentials[0]}" if credentials[0] else "a process of another container"
     try:
         name = connected.getpeername()
     except OSError:
