@@ -21,7 +21,7 @@ from e2e.cluster.provider import crash_host, restore_host
 from e2e.job_namespace import JobNamespace, build_job, open_job_namespace, until_told
 from e2e.kubectl import Kubectl
 from e2e.release import Release
-from fray.plan.command import KEYS_MOUNT
+from fray.plan.command import HEAD_MOUNT, KEYS_MOUNT
 from fray.plan.workers import MOST_CRASHES
 from fray.runtime.pool.transport.keys import ACCEPTED_FILE
 from fray.runtime.pool.view import PoolView
@@ -119,6 +119,15 @@ def read_view(jobs: JobNamespace, job: str) -> PoolView:
     return PoolView.from_json(ran.stdout)
 
 
+def joins_by_socket(jobs: JobNamespace, job: str) -> bool:
+    """Whether the head of a job has a connection at its socket, as the kernel of rank 0's pod tells."""
+    (rank_0,) = pods_of(jobs, job, Role.HOST)
+    read = (f"--container={CONTAINER}", "--", "cat", "/proc/net/unix")
+    rows = [row.split() for row in jobs.kubectl("exec", rank_0["metadata"]["name"], *read).splitlines()]
+    # proc(5): the state stands before the inode and the path; 03 is that of a connection.
+    return any(row[-1].startswith(HEAD_MOUNT) and row[-3] == "03" for row in rows)
+
+
 def hosts_of(view: PoolView) -> set[str]:
     """The names of the hosts that have workers."""
     return {host.name for host in view.hosts if host.workers + host.starting}
@@ -201,6 +210,7 @@ def test_the_answer_is_the_same_while_workers_are_evicted_and_killed(
         shown = read_view(jobs, job)
         assert hosts_of(shown) == {pod["spec"]["hostname"] for pod in pods_of(jobs, job, Role.WORKER)}
         assert {function.name for function in shown.functions if function.done} == {"count"}
+        assert joins_by_socket(jobs, job)
     let_go(jobs, job)
     status = jobs.await_end(job)
     assert (status["phase"], len(status["attempts"])) == ("Succeeded", 1), status
