@@ -11,7 +11,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +27,8 @@ from fray.runtime.pool.messages.commands import (
 from fray.runtime.pool.messages.events import ObjectChecked, ObjectSpilled, TaskDone, WorkerLost
 from fray.runtime.pool.messages.specs import Profile
 from fray.runtime.pool.objects.values import encode
-from fray.vocabulary import EXIT_WORKER_ENDED
+from fray.runtime.pool.transport.keys import TransportKey
+from fray.vocabulary import EXIT_FAILURE, EXIT_WORKER_ENDED
 from tests.pool.worker.gates import Gate, arrive
 from tests.pool.worker.scripted_head import HOST, MARK, PATIENCE, Pool, make_pool
 
@@ -310,6 +313,24 @@ def test_a_stopped_worker_is_told_of_on_standard_error(pool: Pool) -> None:
         while f"worker {worker} (process {pid}) {text}" not in pool.complained():
             assert time.monotonic() < give_up_at
     assert pool.run(worker, abs, -1) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "complaint"),
+    [
+        ({"head": "unix:/nowhere/head"}, 0, ""),
+        ({"secret": TransportKey.generate().secret}, EXIT_FAILURE, "fray: "),
+    ],
+)
+def test_a_nanny_whose_head_has_ended_before_it_came_ends_in_silence(
+    pool: Pool, changes: dict[str, Any], code: int, complaint: str
+) -> None:
+    config = replace(pool.config, **changes)
+    command = [sys.executable, "-m", "fray.runtime.pool.host.nanny"]
+    ended = subprocess.run(
+        command, input=config.to_json(), capture_output=True, check=False, text=True, timeout=PATIENCE
+    )
+    assert (ended.returncode, ended.stderr[:6]) == (code, complaint)
 
 
 def close_output() -> None:

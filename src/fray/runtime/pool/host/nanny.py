@@ -483,6 +483,8 @@ def run_nanny(
     try:
         nanny = _Nanny(config, driver, on_joined)
     except (FrayError, OSError) as error:
+        if driver and isinstance(error.__cause__, FileNotFoundError | ConnectionRefusedError):
+            return 0  # the head ended since the driver heard of it, and the driver learns that by itself
         sys.stderr.write(f"fray: {error}\n")
         return EXIT_FAILURE
     try:
