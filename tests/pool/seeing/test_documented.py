@@ -44,8 +44,8 @@ MIB = 1024**2
         ("arguments of up to 256 MiB are kept", LINEAGE_LIMIT == 256 * MIB),
         ("`run` blocks at 512 MiB, and at 4,000,000 tasks", (MAX_BYTES, MAX_TASKS) == (512 * MIB, 4_000_000)),
         (
-            "generator is ahead of its reader | 16, or 1,024 that take 64 KiB together |",
-            (TaskSpec._field_defaults["buffered"], 16 * SMALL_ITEMS, SMALL_BYTES) == (16, 1024, 64 * 1024),
+            "generator is ahead of its reader | 16, or 1,024 that take 256 KiB together |",
+            (TaskSpec._field_defaults["buffered"], 16 * SMALL_ITEMS, SMALL_BYTES) == (16, 1024, 256 * 1024),
         ),
         ("the last 10,000 runs", REMEMBERED_RUNS == REMEMBERED_TASKS == 10_000),
         ("ended after 5 seconds", CANCEL_SECONDS == 5),

@@ -51,8 +51,9 @@ Listener: TypeAlias = Callable[[Entry], None]
 
 CROWDED_INLINE_LIMIT = 1024
 """Of values in messages, in bytes, while the head keeps too many."""
-ACKNOWLEDGED_TOGETHER = 256
-"""Small items of a generator that its reader has taken, and that are reported to the head at once."""
+ACKNOWLEDGED_TOGETHER = 64
+"""Small items of a generator that its reader has taken, and that are reported to the head at once: a quarter
+of those that it may be ahead at least, so that it needn't wait for fewer."""
 
 
 class PoolClient:
@@ -375,9 +376,9 @@ class PoolClient:
                     item = stream.items.popleft()
                     stream.consumed += 1
                     stream.ready = bool(stream.items) or stream.outcome is not None
-                    # Small ones are reported several at once, and before anybody waits for more.
                     several = stream.consumed - stream.acknowledged >= ACKNOWLEDGED_TOGETHER
-                    if several or not stream.items or type(item.outcome) is Stored:
+                    # Nobody makes more of them once they have ended.
+                    if stream.outcome is None and (several or type(item.outcome) is Stored):
                         stream.acknowledged = stream.consumed
                         self._post(ItemsConsumed(stream.id, stream.consumed))
                     return item

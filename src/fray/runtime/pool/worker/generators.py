@@ -18,7 +18,7 @@ ITEM_INLINE_LIMIT = 1024
 
 SMALL_ITEMS = 64
 """How many times as many items a generator may be ahead, as long as all of them are small ..."""
-SMALL_BYTES = 64 * 1024
+SMALL_BYTES = 256 * 1024
 """... and take no more than that together."""
 
 RESUME_SHARE = 2
