@@ -54,11 +54,10 @@ def test_arrays_of_any_layout(array: np.ndarray) -> None:
     assert np.array_equal(back, array)
 
 
-def test_inline_is_judged_by_the_whole_size() -> None:
-    for value in (b"x" * 1000, np.zeros(5000), ("a", 1), Point(1)):
-        size = encode(value).size
-        assert encode(value, inline_limit=size).inline
-        assert not encode(value, inline_limit=size - 1).inline
+@pytest.mark.parametrize("value", [b"x" * 1000, np.zeros(5000), ("a", 1), Point(1)])
+def test_the_size_is_known_before_the_bytes_are_made(value: object) -> None:
+    encoded = encode(value)
+    assert encoded.size == len(encoded.to_bytes())
 
 
 @pytest.mark.parametrize("value", [5, Point(1), np.zeros(5000), [np.zeros(5000), np.zeros(6000)]])

@@ -36,8 +36,6 @@ class Encoded(NamedTuple):
     buffers: list[memoryview]
     contained: tuple[ObjectId, ...]
     """References inside the value."""
-    inline: bool
-    """It is no larger than the `inline_limit` that `values.encode` was given."""
 
     @property
     def size(self) -> int:

@@ -12,23 +12,23 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from fray.errors import CodeNotFoundError, SerializationError, ValueExitError
 from fray.payload.values.pickling import NotPicklableError, pickle_value
 from fray.payload.values.references import SCALARS
 from fray.payload.values.unpicklable import find_unpicklable_part
-from fray.runtime.pool.objects.flat_format import HEADER, BytesLike, Encoded, split
+from fray.runtime.pool.objects.flat_format import BytesLike, Encoded, split
 
-__all__ = ["INLINE_LIMIT", "decode", "encode", "pickle_plain"]
+__all__ = ["INLINE_LIMIT", "decode", "encode", "encode_other", "pickle_plain"]
 
 INLINE_LIMIT = 64 * 1024
 """Bytes up to which an encoded value travels with messages."""
+PLAIN_ROW = 128
+"""Parts of a list or tuple up to which all are looked at: for longer ones that takes what it may save."""
 
 
-def encode(
-    value: object, *, inline_limit: int = INLINE_LIMIT, what: str = "the value", root: str = "value"
-) -> Encoded:
+def encode(value: object, *, what: str = "the value", root: str = "value") -> Encoded:
     """Return a value as bytes and buffers.
 
     `what` names it in errors, and `root` begins the path to a part of it, as in `result['lock']`. The
@@ -37,16 +37,18 @@ def encode(
     Raises `SerializationError`, with the path to the part that can't be pickled where that is cheap.
     """
     plain = pickle_plain(value)
-    if plain is not None:
-        return Encoded(plain, [], (), HEADER.size + len(plain) <= inline_limit)
+    return encode_other(value, what=what, root=root) if plain is None else Encoded(plain, [], ())
+
+
+def encode_other(value: object, *, what: str, root: str = "value") -> Encoded:
+    """Return what `encode` does, for a value that `pickle_plain` has left to it."""
     buffers = list[memoryview]()
     try:
         body, found = pickle_value(value, buffers)
     except NotPicklableError as error:
         path, problem = find_unpicklable_part(value, root, error.cause)
         raise SerializationError(what, path, problem) from error.cause
-    encoded = Encoded(body, buffers, tuple(dict.fromkeys(found)), inline=False)
-    return encoded._replace(inline=True) if encoded.size <= inline_limit else encoded
+    return Encoded(body, buffers, tuple(dict.fromkeys(found)))
 
 
 def decode(data: BytesLike, *, what: str = "the value") -> Any:
@@ -77,7 +79,7 @@ def pickle_plain(value: object) -> bytes | None:
     if kind not in SCALARS:
         if kind is not tuple and kind is not list:
             return None
-        row = cast("Sequence[object]", value)
-        if len(row) > 64 or not SCALARS.issuperset(map(type, row)):
+        row: Sequence[object] = value  # type: ignore[assignment]
+        if len(row) > PLAIN_ROW or not SCALARS.issuperset(map(type, row)):
             return None
     return pickle.dumps(value, 5)

@@ -22,7 +22,7 @@ from fray.runtime.pool.messages.specs import Failed, Inline, ObjectId, Outcome, 
 from fray.runtime.pool.objects.calls import decode_call
 from fray.runtime.pool.objects.flat_format import HEADER, Encoded, pack
 from fray.runtime.pool.objects.reader import ObjectReader
-from fray.runtime.pool.objects.values import decode, encode, pickle_plain
+from fray.runtime.pool.objects.values import decode, encode_other, pickle_plain
 from fray.runtime.pool.worker.coroutines import CoroutineLoop
 from fray.runtime.pool.worker.failures import build_failure
 from fray.runtime.pool.worker.forks import ForkGuard
@@ -150,11 +150,8 @@ class Execution:
             return pack(plain)
         # A generator's task may be interrupted between two items, but not within this.
         with shielded():
-            if plain is not None:
-                encoded = Encoded(plain, [], (), inline=False)
-            else:
-                encoded = encode(value, inline_limit=limit, what="the result")
-            if encoded.inline:
+            encoded = Encoded(plain, [], ()) if plain is not None else encode_other(value, what="the result")
+            if encoded.size <= limit:
                 return encoded.to_value()
             return self._session.objects.write(id, encoded)
 
