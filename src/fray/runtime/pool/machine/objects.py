@@ -218,12 +218,15 @@ def lineage_cost(task: TaskRecord) -> int:
 def place(tables: Tables, record: ObjectRecord, outcome: Outcome) -> None:
     """Note what an object is and where."""
     record.outcome = outcome
+    if type(outcome) is bytes:
+        tables.inline_bytes += len(outcome)
+        return
     if type(outcome) is Failed:
         return
-    if type(outcome) is not bytes and outcome.contained:  # type: ignore[union-attr]
+    if outcome.contained:  # type: ignore[union-attr]
         hold(tables, outcome.contained)  # type: ignore[union-attr]
     if type(outcome) is not Stored:
-        tables.inline_bytes += inline_size(outcome)  # type: ignore[arg-type]
+        tables.inline_bytes += len(outcome.data)  # type: ignore[union-attr]
     else:
         host = tables.hosts.get(outcome.host)
         if host is None:
@@ -259,11 +262,7 @@ def drop_copy(tables: Tables, object_id: ObjectId, host: HostId) -> None:
 
 def settle(tables: Tables, record: ObjectRecord, outcome: Outcome) -> None:
     """Give an object its value: those who wait for it get it, tasks that need it wake."""
-    if type(outcome) is bytes:
-        record.outcome = outcome
-        tables.inline_bytes += len(outcome)
-    else:
-        place(tables, record, outcome)
+    place(tables, record, outcome)
     known = record.outcome
     if known is None:
         return

@@ -131,13 +131,15 @@ def touch_all(tables: Tables) -> None:
 
 def gather(tables: Tables, deps: Iterable[int]) -> tuple[Value, ...] | None:
     """Return the values of all dependencies, or None when one isn't there (or has failed) by now."""
-    found: list[Value] = []
-    for object_id in deps:
-        outcome = readable(tables, tables.objects[object_id])
-        if outcome is None or isinstance(outcome, Failed):
-            return None
-        found.append(outcome)
-    return tuple(found)
+    records = [tables.objects[object_id] for object_id in deps]
+    if tables.copies:
+        found = [readable(tables, record) for record in records]
+    else:
+        found = [record.outcome for record in records]
+    return None if _MISSING.intersection(map(type, found)) else tuple(found)  # type: ignore[arg-type]
+
+
+_MISSING = frozenset((type(None), Failed))
 
 
 def values_of(tables: Tables, task: TaskRecord) -> tuple[Value, ...] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fray.runtime.pool.machine.message_checks import check_message
-from fray.runtime.pool.machine.objects import add_holder, collect, discard, place
+from fray.runtime.pool.machine.objects import collect, discard, place
 from fray.runtime.pool.machine.records import ObjectRecord, StreamProgress, TaskRecord
 from fray.runtime.pool.machine.tables import Tables
 from fray.runtime.pool.messages.commands import DeliverItems, ResumeGenerator
@@ -22,7 +22,8 @@ def produce(tables: Tables, source: ClientId, event: ItemsProduced) -> None:
     ours = type(task) is TaskRecord and task.worker is not None and task.worker.id == source
     stream = task.stream if ours else None  # type: ignore[union-attr]
     known = tables.objects
-    if stream is None or event.position != stream.produced or any(id in known for id, _ in event.items):  # noqa: A001
+    ids = [object_id for object_id, _ in event.items]
+    if stream is None or event.position != stream.produced or not known.keys().isdisjoint(ids):
         tables.ignore("ItemsProduced: not the next items of their generator")
         discard_items(tables, event)
         return
@@ -30,15 +31,13 @@ def produce(tables: Tables, source: ClientId, event: ItemsProduced) -> None:
     tables.counters["items"] += len(event.items)
     client = task.client  # type: ignore[union-attr]
     lost = client and client not in tables.clients
+    if client != DRIVER and not lost:
+        tables.clients[client].update(ids)
     for object_id, outcome in event.items:
-        item = known[object_id] = ObjectRecord(object_id, None)
+        item = known[object_id] = ObjectRecord(object_id, None if lost else client)
         place(tables, item, outcome)
         if lost:
             collect(tables, item)
-        elif client == DRIVER:
-            item.holders = client
-        else:
-            add_holder(tables, item, client)
     if not lost:
         tables.commands.append(DeliverItems(client, event.task, event.position, event.items))
     elif task.faults is None or task.faults.verdict is None:  # type: ignore[union-attr]
