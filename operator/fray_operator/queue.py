@@ -1,7 +1,7 @@
 """A keyed work queue: each key is worked on by one worker at a time, however often it is added.
 
 Level-based controllers need no events, only to know *which* object to look at again. Adding a key that
-is being worked on makes it due once more afterwards; one that fails comes back later each time.
+is being worked on makes it due once more a moment later; one that fails comes back later each time.
 Nothing here knows what a key stands for.
 """
 
@@ -15,11 +15,16 @@ from typing import Final, Generic, TypeVar
 
 from fray.backoff import Backoff
 
-__all__ = ["WorkQueue"]
+__all__ = ["SETTLE_SECONDS", "WorkQueue"]
 
 Key = TypeVar("Key", bound=Hashable)
 
 BACKOFF: Final = Backoff(0.1, 60.0)
+SETTLE_SECONDS: Final = 0.05
+"""How long a key rests that was added while it was worked on, unless it is added again.
+
+Usually that was the work's own doing, and what others do about it comes a moment later.
+"""
 SPARE_ENTRIES = 100
 """How many times that no longer count are kept at least, before looking for them."""
 
@@ -91,7 +96,10 @@ class WorkQueue(Generic[Key]):
     def done(self, key: Key) -> None:
         """Say that a key was worked on well."""
         self._failures.pop(key, None)
-        self._release(key)
+        self._active.discard(key)
+        if key in self._again:
+            self._again.discard(key)
+            self.add_after(key, SETTLE_SECONDS)
 
     def failed(self, key: Key, *, at_least: float = 0.0) -> float:
         """Say that a key has to be tried again; return the pause in seconds before that."""
@@ -100,7 +108,7 @@ class WorkQueue(Generic[Key]):
         pause = self._backoff.pause(count, at_least)
         # A change seen in between must not skip the pause: the failure may be the server's plea for one.
         self._again.discard(key)
-        self._release(key)
+        self._active.discard(key)
         self.add_after(key, pause)
         return pause
 
@@ -108,13 +116,6 @@ class WorkQueue(Generic[Key]):
         """Drop what is remembered of a key that no longer exists."""
         self._failures.pop(key, None)
         self._wake.pop(key, None)
-
-    def _release(self, key: Key) -> None:
-        self._active.discard(key)
-        if key in self._again:
-            self._again.discard(key)
-            self._due.setdefault(key)
-        self._changed.set()
 
     def _collect(self) -> float | None:
         """Move what has become due; return seconds until the next one, None when there is none."""

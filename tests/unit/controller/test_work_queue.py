@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fray.backoff import Backoff
-from fray_operator.queue import WorkQueue
+from fray_operator.queue import SETTLE_SECONDS, WorkQueue
 from tests.unit.controller.virtual_time import run
 
 
@@ -40,7 +40,7 @@ def test_keys_come_in_the_order_in_which_they_became_due_and_once() -> None:
     assert run(main()) == ["a", "b", "c"]
 
 
-def test_a_key_that_is_added_while_it_is_worked_on_becomes_due_afterwards_once() -> None:
+def test_a_key_that_is_added_while_it_is_worked_on_becomes_due_a_moment_later_once() -> None:
     async def main() -> None:
         queue: WorkQueue[str] = WorkQueue()
         queue.add("a")
@@ -49,10 +49,26 @@ def test_a_key_that_is_added_while_it_is_worked_on_becomes_due_afterwards_once()
         queue.add("a")
         assert await is_empty(queue)
         queue.done("a")
-        assert await queue.get() == "a"
+        assert (await queue.get(), now()) == ("a", SETTLE_SECONDS)
         queue.done("a")
         assert await is_empty(queue)
         assert len(queue) == 0
+
+    run(main())
+
+
+def test_a_key_that_is_added_while_it_rests_is_due_at_once_and_not_again() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+        queue.add("a")
+        await queue.get()
+        queue.add("a")
+        queue.done("a")
+        queue.add("a")
+        assert (await queue.get(), now()) == ("a", 0)
+        queue.done("a")
+        await asyncio.sleep(100)
+        assert await is_empty(queue)
 
     run(main())
 
