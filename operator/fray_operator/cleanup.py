@@ -79,13 +79,13 @@ def find_expendable(job: FrayJob, children: Iterable[Manifest]) -> list[Manifest
 class OldAttempts:
     """Deletes the children of attempts that are too old to be kept."""
 
-    def __init__(self, observer: Observer, actor: Actor) -> None:
-        self._observer, self._actor = observer, actor
+    def __init__(self, actor: Actor) -> None:
+        self._actor = actor
         self._removed: dict[Place, set[str]] = {}
 
-    async def remove(self, key: Place, job: FrayJob) -> None:
-        """Delete the children of all but the last attempts of a job; each once, for the cache is behind."""
-        for child in find_expendable(job, self._observer.list_children(key)):
+    async def remove(self, key: Place, job: FrayJob, children: Iterable[Manifest]) -> None:
+        """Delete these children but those of the last attempts; each once, for the cache is behind."""
+        for child in find_expendable(job, children):
             uid = child["metadata"]["uid"]
             removed = self._removed.setdefault(key, set())
             if uid not in removed:
@@ -144,9 +144,9 @@ class ObsoleteChildren:
     def __init__(self, observer: Observer, actor: Actor, *, parse: Callable[[Manifest], FrayJob]) -> None:
         self._observer, self._actor, self._parse = observer, actor, parse
 
-    async def remove(self, key: JobKey, job: FrayJob) -> None:
-        """Delete those of a job that is known, whose status is the one written last."""
-        await self._remove(key, find_obsolete(job, self._observer.list_children(key)))
+    async def remove(self, key: JobKey, job: FrayJob, children: Iterable[Manifest]) -> None:
+        """Delete those of a job that is known, whose status is the one written last, among these children."""
+        await self._remove(key, find_obsolete(job, children))
 
     async def remove_of_unknown(self, key: JobKey) -> None:
         """Delete those of a job that isn't known to go on: finished, gone, or not yet seen."""

@@ -310,7 +310,9 @@ class Observer:
         namespace = job.metadata.namespace or ""
         jobsets = self._jobsets(namespace)
         named = jobsets.get(namespace, attempt.job_set or "")
-        found = ([named] if named is not None else []) + jobsets.of_job((namespace, job.metadata.name))
+        if named is not None and is_owned(named, job) and is_child_of(named, attempt.number):
+            return named
+        found = jobsets.of_job((namespace, job.metadata.name))
         ours = (one for one in found if is_owned(one, job) and is_child_of(one, attempt.number))
         return next(ours, named)
 

@@ -67,7 +67,7 @@ class Reconciler:
         self._writer, self._metrics = writer, metrics
         self._policy, self._clock = policy, clock
         self._cascade = OwnerCascade(jobs, observer, actor)
-        self._expiry, self._old = Expiry(jobs, writer), OldAttempts(observer, actor)
+        self._expiry, self._old = Expiry(jobs, writer), OldAttempts(actor)
         self._obsolete = ObsoleteChildren(observer, actor, parse=kind.parse)
         self._unsent: dict[JobKey, list[tuple[FrayJob, EventDraft]]] = {}
         self._starting: dict[JobKey, tuple[FrayJob, EventDraft]] = {}
@@ -113,8 +113,9 @@ class Reconciler:
                 raise UnreadableError(decision.unreadable)
             return None
         decided = job.model_copy(update={"status": decision.status})
-        await self._obsolete.remove(key, decided)
-        await self._old.remove(key, decided)
+        children = self._observer.list_children(key)
+        await self._obsolete.remove(key, decided, children)
+        await self._old.remove(key, decided, children)
         # Last: a server that takes no events must hold up nothing else.
         await self._send_events(key)
         return self._next_look(decision, observed, now, written=written, write_at=write_at)

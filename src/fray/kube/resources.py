@@ -51,12 +51,11 @@ class Resource:
 
         Without a namespace, the collection of a namespaced kind is that of all namespaces.
         """
-        parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
+        path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if self.namespaced and namespace is not None:
-            parts += ["namespaces", namespace]
-        parts.append(self.plural)
-        parts += [part for part in (name, subresource) if part]
-        return "/" + "/".join(quote(part, safe="") for part in parts)
+            path += f"/namespaces/{quote(namespace, safe='')}"
+        object_path = [quote(part, safe="") for part in (name, subresource) if part]
+        return "/".join([path, self.plural, *object_path])
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural

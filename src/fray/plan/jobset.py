@@ -196,7 +196,7 @@ def _environment_facts(environment: Sequence[EnvEntry], template: dict[str, Any]
 
 def _unshared(value: Any) -> Any:
     """Return a copy without an object that occurs twice or belongs to the job: callers may change it."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {key: _unshared(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_unshared(item) for item in value]
