@@ -1,7 +1,8 @@
 """A keyed work queue: each key is worked on by one worker at a time, however often it is added.
 
-Level-based controllers need no events, only to know *which* object to look at again. Adding a key that
-is being worked on makes it due once more a moment later; one that fails comes back later each time.
+Level-based controllers need no events, only to know *which* object to look at again. A key that was worked
+on rests for a moment, so that changes that come together are one piece of work; one that fails comes back
+later each time.
 Nothing here knows what a key stands for.
 """
 
@@ -10,20 +11,21 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 from collections.abc import Callable, Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
 from fray.backoff import Backoff
 
-__all__ = ["SETTLE_SECONDS", "WorkQueue"]
+__all__ = ["REST_SECONDS", "WorkQueue"]
 
 Key = TypeVar("Key", bound=Hashable)
 
 BACKOFF: Final = Backoff(0.1, 60.0)
-SETTLE_SECONDS: Final = 0.05
-"""How long a key rests that was added while it was worked on, unless it is added again.
+REST_SECONDS: Final = 0.1
+"""How long a key rests after it was worked on well: what is added in this time is due at its end.
 
-Usually that was the work's own doing, and what others do about it comes a moment later.
+An attempt's pods are created, placed and prepared in less; the first change after a while never waits.
 """
 SPARE_ENTRIES = 100
 """How many times that no longer count are kept at least, before looking for them."""
@@ -41,6 +43,8 @@ class WorkQueue(Generic[Key]):
         self._due: dict[Key, None] = {}
         self._active: set[Key] = set()
         self._again: set[Key] = set()
+        self._resting: dict[Key, float] = {}
+        """Until when keys rest, the first to end first."""
         self._failures: dict[Key, int] = {}
         self._later: list[tuple[float, int, Key]] = []
         self._wake: dict[Key, tuple[float, int, Key]] = {}
@@ -56,7 +60,11 @@ class WorkQueue(Generic[Key]):
         return itertools.chain(self._due, self._active)
 
     def add(self, key: Key) -> None:
-        """Make a key due now."""
+        """Make a key due now, or when it has rested."""
+        rest = self._resting.get(key, -math.inf) - self._clock()
+        if rest > 0:
+            self.add_after(key, rest)
+            return
         self._wake.pop(key, None)
         if key in self._active:
             self._again.add(key)
@@ -97,9 +105,11 @@ class WorkQueue(Generic[Key]):
         """Say that a key was worked on well."""
         self._failures.pop(key, None)
         self._active.discard(key)
+        self._end_rests()
+        self._resting[key] = self._clock() + REST_SECONDS
         if key in self._again:
             self._again.discard(key)
-            self.add_after(key, SETTLE_SECONDS)
+            self.add(key)
 
     def failed(self, key: Key, *, at_least: float = 0.0) -> float:
         """Say that a key has to be tried again; return the pause in seconds before that."""
@@ -114,8 +124,14 @@ class WorkQueue(Generic[Key]):
 
     def forget(self, key: Key) -> None:
         """Drop what is remembered of a key that no longer exists."""
-        self._failures.pop(key, None)
-        self._wake.pop(key, None)
+        for remembered in (self._failures, self._wake, self._resting):
+            remembered.pop(key, None)
+
+    def _end_rests(self) -> None:
+        """Forget the keys that have rested."""
+        now = self._clock()
+        while self._resting and self._resting[first := next(iter(self._resting))] <= now:
+            del self._resting[first]
 
     def _collect(self) -> float | None:
         """Move what has become due; return seconds until the next one, None when there is none."""
@@ -126,6 +142,7 @@ class WorkQueue(Generic[Key]):
             if self._wake.get(key) is entry and at > now:
                 return at - now
             heapq.heappop(self._later)
-            if self._wake.get(key) is entry:
-                self.add(key)  # else it was added again since, for another time
+            if self._wake.get(key) is entry:  # else it was added again since, for another time
+                del self._wake[key]
+                self.add(key)
         return None

@@ -36,7 +36,6 @@ from fray_operator.kinds import Kind, RefusedError, UnreadableError
 from fray_operator.logs import job_context
 from fray_operator.metrics import Metrics
 from fray_operator.observe import Observed, Observer
-from fray_operator.queue import SETTLE_SECONDS
 from fray_operator.store import Store
 from fray_operator.writer import Writer
 
@@ -276,7 +275,7 @@ class Reconciler:
         looks = [(at - now + timedelta(milliseconds=20)).total_seconds() for at in due]
         if written and isinstance(decision.action, StartAttempt | RenumberHosts):
             # No event comes when the JobSet was there before and only its name or number was written now.
-            looks.append(SETTLE_SECONDS)
+            looks.append(0.0)
         if observed.look_again is not None:
             looks.append(observed.look_again)
         if isinstance(decision.action, EndAttempt):

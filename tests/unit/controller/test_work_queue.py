@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fray.backoff import Backoff
-from fray_operator.queue import SETTLE_SECONDS, WorkQueue
+from fray_operator.queue import REST_SECONDS, WorkQueue
 from tests.unit.controller.virtual_time import run
 
 
@@ -40,7 +40,7 @@ def test_keys_come_in_the_order_in_which_they_became_due_and_once() -> None:
     assert run(main()) == ["a", "b", "c"]
 
 
-def test_a_key_that_is_added_while_it_is_worked_on_becomes_due_a_moment_later_once() -> None:
+def test_a_key_that_is_added_while_it_is_worked_on_becomes_due_once_when_it_has_rested() -> None:
     async def main() -> None:
         queue: WorkQueue[str] = WorkQueue()
         queue.add("a")
@@ -49,7 +49,7 @@ def test_a_key_that_is_added_while_it_is_worked_on_becomes_due_a_moment_later_on
         queue.add("a")
         assert await is_empty(queue)
         queue.done("a")
-        assert (await queue.get(), now()) == ("a", SETTLE_SECONDS)
+        assert (await queue.get(), now()) == ("a", REST_SECONDS)
         queue.done("a")
         assert await is_empty(queue)
         assert len(queue) == 0
@@ -57,18 +57,23 @@ def test_a_key_that_is_added_while_it_is_worked_on_becomes_due_a_moment_later_on
     run(main())
 
 
-def test_a_key_that_is_added_while_it_rests_is_due_at_once_and_not_again() -> None:
+def test_what_is_added_while_a_key_rests_is_one_piece_of_work_and_others_do_not_wait_for_it() -> None:
     async def main() -> None:
         queue: WorkQueue[str] = WorkQueue()
         queue.add("a")
-        await queue.get()
-        queue.add("a")
-        queue.done("a")
-        queue.add("a")
-        assert (await queue.get(), now()) == ("a", 0)
+        queue.done(await queue.get())
+        for _ in range(3):
+            await asyncio.sleep(REST_SECONDS / 4)
+            queue.add("a")
+            queue.add("b")
+        queue.add_after("a", 0)
+        assert (await queue.get(), now()) == ("b", REST_SECONDS * 3 / 4)
+        assert (await queue.get(), now()) == ("a", REST_SECONDS)
         queue.done("a")
         await asyncio.sleep(100)
         assert await is_empty(queue)
+        queue.add("a")
+        assert (await queue.get(), now()) == ("a", REST_SECONDS + 100)
 
     run(main())
 
@@ -108,7 +113,7 @@ def test_an_earlier_time_replaces_a_later_one_and_now_replaces_both() -> None:
         queue.done("a")
         queue.add_after("a", 50)
         queue.add("a")
-        assert (await queue.get(), now()) == ("a", 10)
+        assert (await queue.get(), now()) == ("a", 10 + REST_SECONDS)
         queue.done("a")
         await asyncio.sleep(100)
         assert await is_empty(queue)
@@ -171,6 +176,12 @@ def test_a_forgotten_key_is_not_tried_again_and_starts_anew() -> None:
         assert await is_empty(queue)
         queue.add("a")
         assert queue.failed(await queue.get()) == 1
+        queue.forget("a")
+        queue.add("a")
+        queue.done(await queue.get())
+        queue.forget("a")
+        queue.add("a")
+        assert (await queue.get(), now()) == ("a", 100)
 
     run(main())
 
